@@ -1,0 +1,11 @@
+#!/usr/bin/env node
+// Plain JavaScript, so that a Node too old for the TypeScript sources can still say so in one line.
+const [major = 0] = process.versions.node.split('.').map(Number);
+if (major < 24) {
+  process.stderr.write(
+    `switchboard: needs Node 24 or later, this is ${process.version}. On Linux, run it through npm or npx: they bring Node 24.\n`,
+  );
+  process.exitCode = 1;
+} else {
+  await import('../src/main.ts');
+}
