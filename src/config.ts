@@ -1,0 +1,172 @@
+import path from 'node:path';
+import { z } from 'zod';
+import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
+
+/** The classes of endpoints that have a rate limit of their own, per API key. */
+export const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
+export type RateClass = (typeof RATE_CLASSES)[number];
+
+export interface RateLimit {
+  readonly calls: number;
+  readonly seconds: number;
+}
+
+export interface Config {
+  readonly http: {
+    readonly host: string;
+    /** 0 = any free port. */
+    readonly port: number;
+    /** Without a trailing slash. Absent: derived from the address listened on. */
+    readonly publicUrl: string | undefined;
+    /** Lower-case host names (without port) that the Host and Origin headers may carry; `*` = any. */
+    readonly allowedHosts: readonly string[];
+    /** Express's `trust proxy`: how many proxies stand in front, or their addresses. */
+    readonly trustProxy: number | string | false;
+  };
+  readonly dataDir: string;
+  readonly logLevel: LogLevel;
+  readonly catalogueFile: string | undefined;
+  readonly proxy: { readonly allowPrivateNetwork: boolean };
+  readonly access: {
+    /** A key from the environment, accepted for tenant `local` with all scopes. */
+    readonly apiKey: string | undefined;
+    /** `off` switches limiting off. */
+    readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
+  };
+}
+
+/** A setting that cannot be used. The message is one line that names the variable and says what to do. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
+  search: { calls: 300, seconds: 60 },
+  proxy: { calls: 600, seconds: 60 },
+  refresh: { calls: 600, seconds: 60 },
+  sessions: { calls: 120, seconds: 60 },
+  revoke: { calls: 60, seconds: 60 },
+};
+
+/** Settings that DESIGN names for parts not built yet: setting one must not be ignored in silence. */
+const NOT_YET = [
+  'DATABASE_URL',
+  'REDIS_URL',
+  'MEILISEARCH_URL',
+  'MEILISEARCH_API_KEY',
+  'OPENAI_API_KEY',
+  'OPENAI_BASE_URL',
+]
+  .concat([
+    'EMBEDDING_MODEL',
+    'GOOGLE_CLIENT_ID',
+    'GOOGLE_CLIENT_SECRET',
+    'SWITCHBOARD_KEKS',
+    'SWITCHBOARD_PROVIDERS',
+  ])
+  .concat(['SWITCHBOARD_REFRESH_RACE_MS', 'SWITCHBOARD_REFRESH_REUSE_ACTION']);
+
+const environmentSchema = z.object({
+  PORT: z.coerce.number('must be a port number').int().min(0).max(65535).default(8080),
+  HOST: z.string().min(1).default('127.0.0.1'),
+  PUBLIC_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  LOG_LEVEL: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
+  SWITCHBOARD_DATA_DIR: z.string().min(1).default('./.switchboard'),
+  SWITCHBOARD_CATALOGUE: z.string().min(1).optional(),
+  SWITCHBOARD_API_KEY: z
+    .string()
+    .min(32, 'must have at least 32 characters')
+    .regex(/^[\x21-\x7e]+$/, 'must be visible ASCII without spaces')
+    .optional(),
+  SWITCHBOARD_RATE_LIMIT: z.string().min(1).optional(),
+  SWITCHBOARD_ALLOW_PRIVATE_NETWORK: z.enum(['true', 'false'], 'must be true or false').default('false'),
+  SWITCHBOARD_TRUST_PROXY: z.string().min(1).optional(),
+  SWITCHBOARD_ALLOWED_HOSTS: z.string().min(1).optional(),
+});
+
+/**
+ * The only reader of the environment. An empty variable counts as absent.
+ * @throws ConfigError for a value that cannot be used, or for settings that contradict each other.
+ */
+export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
+  const present = Object.fromEntries(
+    Object.entries(env).filter(([, value]) => value !== undefined && value !== ''),
+  );
+  const early = NOT_YET.find(name => name in present);
+  if (early)
+    throw new ConfigError(
+      `${early}: this version cannot use it yet (see the README's limits). Unset it to start.`,
+    );
+  const parsed = environmentSchema.safeParse(present);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new ConfigError(`${issue?.path.join('.')}: ${issue?.message}`);
+  }
+  const settings = parsed.data;
+  const publicUrl = settings.PUBLIC_URL?.replace(/\/+$/, '');
+  return {
+    http: {
+      host: settings.HOST,
+      port: settings.PORT,
+      publicUrl,
+      allowedHosts: allowedHosts(settings.SWITCHBOARD_ALLOWED_HOSTS, settings.HOST, publicUrl),
+      trustProxy: trustProxy(settings.SWITCHBOARD_TRUST_PROXY),
+    },
+    dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
+    logLevel: settings.LOG_LEVEL,
+    catalogueFile: settings.SWITCHBOARD_CATALOGUE,
+    proxy: { allowPrivateNetwork: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true' },
+    access: { apiKey: settings.SWITCHBOARD_API_KEY, rateLimits: rateLimits(settings.SWITCHBOARD_RATE_LIMIT) },
+  };
+}
+
+const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'];
+
+function allowedHosts(
+  listed: string | undefined,
+  host: string,
+  publicUrl: string | undefined,
+): readonly string[] {
+  if (listed !== undefined)
+    return listed
+      .split(',')
+      .map(name => name.trim().toLowerCase())
+      .filter(Boolean);
+  const names = [...LOOPBACK_NAMES];
+  if (publicUrl !== undefined) names.push(new URL(publicUrl).hostname);
+  else if (!isLoopback(host)) {
+    throw new ConfigError(
+      `HOST: ${host} is reachable from other machines; set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS to the names it is called by`,
+    );
+  }
+  return names;
+}
+
+const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.');
+
+function trustProxy(value: string | undefined): number | string | false {
+  if (value === undefined || value === 'false') return false;
+  if (/^\d+$/.test(value)) return Number(value);
+  if (value === 'true') {
+    throw new ConfigError(
+      'SWITCHBOARD_TRUST_PROXY: "true" would trust anyone; give the number of proxies or their addresses',
+    );
+  }
+  return value;
+}
+
+function rateLimits(value: string | undefined): Config['access']['rateLimits'] {
+  if (value === 'off') return 'off';
+  const limits = { ...DEFAULT_RATE_LIMITS };
+  for (const part of value?.split(',') ?? []) {
+    const match = /^\s*([a-z]+)=([1-9]\d{0,8})\/([1-9]\d{0,6})\s*$/.exec(part);
+    const name = RATE_CLASSES.find(known => known === match?.[1]);
+    if (!match || !name) {
+      throw new ConfigError(
+        `SWITCHBOARD_RATE_LIMIT: "${part.trim()}" must be off or NAME=CALLS/SECONDS with NAME one of ${RATE_CLASSES.join(', ')}`,
+      );
+    }
+    limits[name] = { calls: Number(match[2]), seconds: Number(match[3]) };
+  }
+  return limits;
+}

@@ -1,0 +1,168 @@
+import { eq, inArray, sql } from 'drizzle-orm';
+import { SwitchboardError } from '../../errors.ts';
+import type { Database } from '../../infra/database.ts';
+import { excluded, servers as table } from '../schema.ts';
+import type { Entry, Server } from './entry.ts';
+
+type Origin = Server['origin'];
+type ServerRow = typeof table.$inferSelect;
+
+/** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */
+export interface CatalogueChange {
+  readonly upserted: readonly Server[];
+  readonly removed: readonly string[];
+}
+
+/** Rows a statement writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
+const BATCH_ROWS = 100;
+
+/**
+ * Every catalogued server, in memory over the database. Writes go to the database first, in one transaction; the memory
+ * and the listeners (the search index) follow once it has committed.
+ */
+export class Catalogue {
+  readonly #db: Database;
+  readonly #byId = new Map<string, Server>();
+  #listener: (change: CatalogueChange) => Promise<void> = async () => {};
+
+  private constructor(db: Database) {
+    this.#db = db;
+  }
+
+  static async load(db: Database): Promise<Catalogue> {
+    const catalogue = new Catalogue(db);
+    for (const row of await db.select().from(table)) catalogue.#byId.set(row.id, fromRow(row));
+    return catalogue;
+  }
+
+  /** The search index. A write resolves once the listener has taken the change in. */
+  onChange(listener: (change: CatalogueChange) => Promise<void>): void {
+    this.#listener = listener;
+  }
+
+  get(id: string): Server | undefined {
+    return this.#byId.get(id);
+  }
+
+  /** @throws SwitchboardError `server_not_found` (404) or `server_inactive` (410). */
+  require(id: string): Server {
+    const server = this.#byId.get(id);
+    if (!server) {
+      throw new SwitchboardError('server_not_found', `No server has the id ${JSON.stringify(id)}. POST /v1/search finds ids.`);
+    }
+    if (!server.active) throw new SwitchboardError('server_inactive', `The server ${id} is no longer active.`);
+    return server;
+  }
+
+  *active(): Generator<Server> {
+    for (const server of this.#byId.values()) if (server.active) yield server;
+  }
+
+  get activeCount(): number {
+    let count = 0;
+    for (const server of this.#byId.values()) if (server.active) count++;
+    return count;
+  }
+
+  /**
+   * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every
+   * active server of the same reach that is not among them becomes inactive: `operator` replaces the whole catalogue,
+   * `shipped` only what was shipped. A shipped entry never overwrites an operator's.
+   */
+  async put(entries: readonly Entry[], options: { origin: Origin; replace?: boolean }): Promise<CatalogueChange> {
+    const { origin, replace = false } = options;
+    const wanted = new Map(entries.map(entry => [entry.id, toServer(entry, origin)]));
+    if (origin === 'shipped') {
+      for (const id of wanted.keys()) if (this.#byId.get(id)?.origin === 'operator') wanted.delete(id);
+    }
+    const gone = replace
+      ? [...this.active()].filter(old => !wanted.has(old.id) && (origin === 'operator' || old.origin === 'shipped'))
+      : [];
+    await this.#db.transaction(async tx => {
+      const rows = [...wanted.values()].map(toRow);
+      for (let at = 0; at < rows.length; at += BATCH_ROWS) {
+        await tx
+          .insert(table)
+          .values(rows.slice(at, at + BATCH_ROWS))
+          .onConflictDoUpdate({ target: table.id, set: OVERWRITE });
+      }
+      for (let at = 0; at < gone.length; at += BATCH_ROWS) {
+        const ids = gone.slice(at, at + BATCH_ROWS).map(server => server.id);
+        await tx.update(table).set(INACTIVE).where(inArray(table.id, ids));
+      }
+    });
+    for (const server of wanted.values()) this.#byId.set(server.id, server);
+    for (const server of gone) this.#byId.set(server.id, { ...server, active: false });
+    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
+    await this.#listener(change);
+    return change;
+  }
+
+  /**
+   * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does
+   * not bring it back. @throws SwitchboardError `server_not_found`. */
+  async deactivate(id: string): Promise<Server> {
+    const server = this.#byId.get(id) ?? this.require(id);
+    await this.#db
+      .update(table)
+      .set({ ...INACTIVE, origin: 'operator' })
+      .where(eq(table.id, id));
+    const inactive: Server = { ...server, active: false, origin: 'operator' };
+    this.#byId.set(id, inactive);
+    await this.#listener({ upserted: [], removed: [id] });
+    return inactive;
+  }
+}
+
+const OVERWRITE = {
+  name: excluded('name'),
+  description: excluded('description'),
+  remoteUrl: excluded('remote_url'),
+  transport: excluded('transport'),
+  auth: excluded('auth'),
+  homepage: excluded('homepage'),
+  repository: excluded('repository'),
+  categories: excluded('categories'),
+  tools: excluded('tools'),
+  origin: excluded('origin'),
+  active: excluded('active'),
+  updatedAt: sql`now()`,
+};
+
+const INACTIVE = { active: false, updatedAt: sql`now()` };
+
+/** The last definition wins where a tool's name stands twice; the order is that of the first. */
+function toServer(entry: Entry, origin: Origin): Server {
+  const tools = new Map((entry.tools ?? []).map(tool => [tool.name, tool]));
+  return {
+    id: entry.id,
+    name: entry.name,
+    description: entry.description,
+    remoteUrl: entry.remote_url,
+    ...(entry.transport === undefined ? {} : { transport: entry.transport }),
+    auth: entry.auth ?? { kind: 'unknown' },
+    ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
+    ...(entry.repository === undefined ? {} : { repository: entry.repository }),
+    categories: entry.categories ?? [],
+    tools: [...tools.values()],
+    origin,
+    active: true,
+  };
+}
+
+const toRow = (server: Server) => ({
+  ...server,
+  transport: server.transport ?? null,
+  homepage: server.homepage ?? null,
+  repository: server.repository ?? null,
+});
+
+function fromRow(row: ServerRow): Server {
+  const { transport, homepage, repository, createdAt: _created, updatedAt: _updated, ...rest } = row;
+  return {
+    ...rest,
+    ...(transport === null ? {} : { transport }),
+    ...(homepage === null ? {} : { homepage }),
+    ...(repository === null ? {} : { repository }),
+  };
+}

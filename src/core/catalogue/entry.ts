@@ -1,0 +1,92 @@
+import { z } from 'zod';
+
+/** The closed list of categories the shipped catalogue uses; operators' entries may use any short word. */
+export const CATEGORIES = [
+  'ai-agents',
+  'analytics',
+  'blockchain',
+  'cloud',
+  'code',
+  'commerce',
+  'communication',
+  'crm-sales',
+  'databases',
+  'design-media',
+  'developer-docs',
+  'education-research',
+  'files-documents',
+  'finance',
+  'games-entertainment',
+  'government-data',
+  'health-science',
+  'home-lifestyle',
+  'marketing-seo',
+  'news-social',
+  'payments',
+  'productivity',
+  'security',
+  'travel-maps',
+  'web-search',
+] as const;
+
+const codePoints = (min: number, max: number) =>
+  z.string().refine(text => [...text].length >= min && [...text].length <= max, {
+    error: `must have ${min} to ${max} characters`,
+  });
+
+export const serverIdSchema = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9._-]{0,127}$/, 'must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit');
+
+export const jsonObjectSchema = z.record(z.string(), z.unknown());
+
+const toolSchema = z.object({
+  name: codePoints(1, 256),
+  description: z.string().max(20_000).default(''),
+  input_schema: jsonObjectSchema.default({ type: 'object' }),
+});
+
+const authSchema = z.object({
+  kind: z.enum(['none', 'user_oauth', 'static_header', 'own_oauth', 'unknown']),
+  provider: z.string().min(1).optional(),
+  scopes: z.array(z.string()).optional(),
+  resource: z.string().optional(),
+});
+
+const webUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
+
+/** One line of a catalogue file. Unknown fields are dropped; the reader reports them once a file. */
+export const entrySchema = z.object({
+  id: serverIdSchema,
+  name: codePoints(1, 200),
+  description: codePoints(1, 4000),
+  remote_url: webUrl.max(2048),
+  transport: z.enum(['streamable-http', 'sse']).optional(),
+  auth: authSchema.optional(),
+  tools: z.array(toolSchema).max(1000).optional(),
+  homepage: webUrl.optional(),
+  repository: webUrl.optional(),
+  categories: z.array(codePoints(1, 64)).max(20).optional(),
+});
+
+export type Entry = z.infer<typeof entrySchema>;
+export type Tool = z.infer<typeof toolSchema>;
+export type AuthSpec = z.infer<typeof authSchema>;
+export type Transport = NonNullable<Entry['transport']>;
+
+/** A catalogued remote MCP server, as the core knows it. */
+export interface Server {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly remoteUrl: string;
+  /** Absent: not known, detected at the first call. */
+  readonly transport?: Transport;
+  readonly auth: AuthSpec;
+  readonly homepage?: string;
+  readonly repository?: string;
+  readonly categories: readonly string[];
+  readonly tools: readonly Tool[];
+  readonly origin: 'shipped' | 'operator';
+  readonly active: boolean;
+}

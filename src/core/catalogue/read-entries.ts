@@ -1,0 +1,78 @@
+import { entrySchema, type Entry } from './entry.ts';
+
+export interface LineProblem {
+  /** 1-based. */
+  readonly line: number;
+  readonly reason: string;
+}
+
+export interface ReadEntries {
+  readonly entries: Entry[];
+  readonly problems: LineProblem[];
+  /** Fields of catalogue lines that nothing here reads, each once. */
+  readonly unknownFields: readonly string[];
+}
+
+export interface ReadOptions {
+  /** `http:` addresses are for local development only. */
+  readonly allowHttp: boolean;
+}
+
+/**
+ * Reads a catalogue: JSON Lines, one server a line (DESIGN §2). A bad line becomes a problem with its number; the others
+ * are still read. Blank lines are skipped. An id that stands on two lines counts with the last.
+ */
+export function readEntries(text: string, options: ReadOptions): ReadEntries {
+  const byId = new Map<string, Entry>();
+  const problems: LineProblem[] = [];
+  const unknown = new Set<string>();
+  const lines = text.replace(/^\uFEFF/, '').split(/\r\n|\n|\r/);
+  for (const [index, line] of lines.entries()) {
+    if (line.trim() === '') continue;
+    const read = readLine(line, options);
+    if ('reason' in read) {
+      problems.push({ line: index + 1, reason: read.reason });
+      continue;
+    }
+    for (const field of read.unknownFields) unknown.add(field);
+    byId.delete(read.entry.id);
+    byId.set(read.entry.id, read.entry);
+  }
+  return { entries: [...byId.values()], problems, unknownFields: [...unknown].sort() };
+}
+
+const KNOWN_FIELDS = new Set(Object.keys(entrySchema.shape));
+
+function readLine(line: string, options: ReadOptions): { entry: Entry; unknownFields: string[] } | { reason: string } {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return { reason: 'is not valid JSON' };
+  }
+  if (/\\u0000/i.test(line) || !line.isWellFormed() || /\\ud[89a-f]/i.test(line)) {
+    const text = JSON.stringify(value);
+    // Postgres stores neither; JSON.stringify leaves only lone surrogates escaped.
+    if (/\\u0000|\\ud[89a-f]/i.test(text) || !text.isWellFormed()) {
+      return { reason: 'holds a NUL character or half a surrogate pair, which cannot be stored' };
+    }
+  }
+  const parsed = entrySchema.safeParse(value);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    const field = issue?.path.join('.') ?? '';
+    return { reason: `${field === '' ? '' : `${field}: `}${issue?.message ?? 'is not a catalogue entry'}` };
+  }
+  const refused = addressProblem(parsed.data.remote_url, options);
+  if (refused !== undefined) return { reason: `remote_url: ${refused}` };
+  return { entry: parsed.data, unknownFields: Object.keys(value as object).filter(key => !KNOWN_FIELDS.has(key)) };
+}
+
+function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
+  const url = new URL(address);
+  if (url.protocol === 'http:' && !allowHttp) {
+    return 'must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)';
+  }
+  if (url.username !== '' || url.password !== '') return 'must not hold a user name or password';
+  return undefined;
+}

@@ -1,0 +1,21 @@
+import type { ApiKeys } from './access/api-keys.ts';
+import type { RateLimits } from './access/rate-limits.ts';
+import type { Catalogue } from './catalogue/catalogue.ts';
+import type { Proxy } from './proxy/proxy.ts';
+import type { Search } from './search/search.ts';
+
+export interface Readiness {
+  readonly ready: boolean;
+  /** What works worse than it should, each in a few words. */
+  readonly degraded: readonly string[];
+}
+
+/** What the faces call. */
+export interface Core {
+  readonly apiKeys: ApiKeys;
+  readonly rateLimits: RateLimits;
+  readonly catalogue: Catalogue;
+  readonly search: Search;
+  readonly proxy: Proxy;
+  readiness(): Readiness;
+}

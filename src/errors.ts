@@ -1,0 +1,106 @@
+/**
+ * The closed list of what can go wrong. Each face renders it in its own way: REST as problem details (RFC 9457),
+ * JSON-RPC as an error object, the MCP face as a tool result with `isError`.
+ */
+interface ErrorKind {
+  /** HTTP status on the REST face; on `POST /v1/mcp/call` an upstream failure is 200 instead (see `isUpstreamFailure`). */
+  readonly status: number;
+  /** JSON-RPC code on `POST /v1/mcp/call`. */
+  readonly rpc: number;
+  readonly title: string;
+  /** Whether the same request can succeed later without being changed. */
+  readonly retryable?: true;
+}
+
+const KINDS = {
+  invalid_json: { status: 400, rpc: -32700, title: 'Invalid JSON' },
+  invalid_request: { status: 400, rpc: -32600, title: 'Invalid request' },
+  invalid_params: { status: 400, rpc: -32602, title: 'Invalid params' },
+  unauthorized: { status: 401, rpc: -32000, title: 'Missing or invalid API key' },
+  insufficient_scope: { status: 403, rpc: -32000, title: 'The API key lacks a scope' },
+  host_not_allowed: { status: 403, rpc: -32000, title: 'Host or Origin not allowed' },
+  route_not_found: { status: 404, rpc: -32601, title: 'No such endpoint' },
+  server_not_found: { status: 404, rpc: -32000, title: 'Server not found' },
+  key_not_found: { status: 404, rpc: -32000, title: 'API key not found' },
+  method_not_allowed: { status: 405, rpc: -32600, title: 'Method not allowed' },
+  server_inactive: { status: 410, rpc: -32000, title: 'Server is no longer active' },
+  payload_too_large: { status: 413, rpc: -32600, title: 'Request body too large' },
+  unsupported_media_type: { status: 415, rpc: -32600, title: 'Unsupported media type' },
+  rate_limited: { status: 429, rpc: -32000, title: 'Rate limit exceeded', retryable: true },
+  internal: { status: 500, rpc: -32603, title: 'Internal server error' },
+  not_implemented: { status: 501, rpc: -32601, title: 'Not implemented yet' },
+  unavailable: { status: 503, rpc: -32000, title: 'Temporarily unavailable', retryable: true },
+  upstream_timeout: { status: 502, rpc: -32000, title: 'MCP server timed out', retryable: true },
+  upstream_unreachable: { status: 502, rpc: -32000, title: 'MCP server unreachable', retryable: true },
+  upstream_unauthorized: { status: 502, rpc: -32000, title: 'MCP server wants a sign-in' },
+  upstream_forbidden: { status: 502, rpc: -32000, title: 'MCP server refused access' },
+  upstream_rate_limited: { status: 502, rpc: -32000, title: 'MCP server is rate limiting', retryable: true },
+  upstream_http_error: { status: 502, rpc: -32000, title: 'MCP server answered with an HTTP error' },
+  upstream_protocol: { status: 502, rpc: -32000, title: 'MCP server broke the protocol' },
+  upstream_too_large: { status: 502, rpc: -32000, title: 'MCP server sent too much' },
+  upstream_blocked: { status: 502, rpc: -32000, title: 'MCP server address not allowed' },
+  upstream_error: { status: 502, rpc: -32000, title: 'MCP server reported an error' },
+} as const satisfies Record<string, ErrorKind>;
+
+export type ErrorCode = keyof typeof KINDS;
+
+export const errorKind = (code: ErrorCode): ErrorKind => KINDS[code];
+
+export const errorCodes = Object.keys(KINDS) as ErrorCode[];
+
+interface ErrorExtras {
+  /** Seconds after which a new try makes sense. */
+  readonly retryAfterSec?: number;
+  /** The upstream's own JSON-RPC error object, passed on unchanged. */
+  readonly upstreamError?: unknown;
+  /** The internal reason: logged, never shown. */
+  readonly cause?: unknown;
+}
+
+/** A failure with a text that may be shown to the caller: it says what was wrong and what to do. */
+export class SwitchboardError extends Error {
+  readonly code: ErrorCode;
+  readonly retryAfterSec: number | undefined;
+  readonly upstreamError: unknown;
+
+  constructor(code: ErrorCode, detail: string, extras: ErrorExtras = {}) {
+    super(detail, extras.cause === undefined ? {} : { cause: extras.cause });
+    this.name = 'SwitchboardError';
+    this.code = code;
+    this.retryAfterSec = extras.retryAfterSec;
+    this.upstreamError = extras.upstreamError;
+  }
+
+  get detail(): string {
+    return this.message;
+  }
+
+  get status(): number {
+    return errorKind(this.code).status;
+  }
+
+  get rpcCode(): number {
+    return errorKind(this.code).rpc;
+  }
+
+  get retryable(): boolean {
+    return errorKind(this.code).retryable ?? false;
+  }
+
+  /** True when the catalogued server failed, not Switchboard or its caller. */
+  get isUpstreamFailure(): boolean {
+    return this.code.startsWith('upstream_');
+  }
+}
+
+/** Anything thrown, as a SwitchboardError; what was not foreseen becomes `internal` and keeps its cause for the log. */
+export function toSwitchboardError(thrown: unknown): SwitchboardError {
+  if (thrown instanceof SwitchboardError) return thrown;
+  return new SwitchboardError(
+    'internal',
+    'Something went wrong on our side. The request id finds it in the log.',
+    {
+      cause: thrown,
+    },
+  );
+}

@@ -1,0 +1,92 @@
+import { chmod, open, rm, stat, type FileHandle } from 'node:fs/promises';
+import { connect, type Server } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** Somebody else holds the socket. */
+export class SocketInUse extends Error {
+  override readonly name = 'SocketInUse';
+}
+
+/** sun_path is 108 bytes on Linux and 104 on macOS, with its NUL. */
+const MAX_PATH_BYTES = 103;
+const TAKEOVER_TIMEOUT_MS = 10_000;
+
+/**
+ * Lets `server` listen on a Unix socket that doubles as a lock: the kernel closes it however the process ends, so a
+ * socket file nobody answers on is what a killed process left behind, and is taken over. Only its owner may connect.
+ * @throws SocketInUse when another process listens there.
+ */
+export async function listenExclusively(server: Server, path: string): Promise<void> {
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
+    throw new Error(
+      `${path} is too long for a Unix socket (${MAX_PATH_BYTES} bytes at most). Use a shorter SWITCHBOARD_DATA_DIR.`,
+    );
+  }
+  if (await tryListen(server, path)) return chmod(path, 0o600);
+  if (await isAnswered(path)) throw new SocketInUse(path);
+  await using _takeover = await takeoverLock(`${path}.takeover`);
+  // Whoever held the takeover lock before us may have taken the socket.
+  if (await isAnswered(path)) throw new SocketInUse(path);
+  await rm(path, { force: true });
+  if (!(await tryListen(server, path))) throw new SocketInUse(path);
+  await chmod(path, 0o600);
+}
+
+async function tryListen(server: Server, path: string): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const onError = (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE') resolve(false);
+      else reject(error);
+    };
+    server.once('error', onError);
+    server.listen(path, () => {
+      server.off('error', onError);
+      resolve(true);
+    });
+  });
+}
+
+/** True when a process accepts connections at the path. */
+export function isAnswered(path: string): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(path, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') resolve(false);
+      else if (error.code === 'EAGAIN') resolve(true);
+      else reject(error);
+    });
+  });
+}
+
+/** One taker at a time. A lock file that is old was left by a kill within the few milliseconds it is ever held. */
+async function takeoverLock(path: string): Promise<AsyncDisposable> {
+  const deadline = Date.now() + 2 * TAKEOVER_TIMEOUT_MS;
+  while (Date.now() < deadline) {
+    const file = await createNew(path);
+    if (file) {
+      await file.close();
+      return { [Symbol.asyncDispose]: () => rm(path, { force: true }) };
+    }
+    const age =
+      Date.now() -
+      (await stat(path).then(
+        one => one.mtimeMs,
+        () => Date.now(),
+      ));
+    if (age > TAKEOVER_TIMEOUT_MS) await rm(path, { force: true });
+    else await delay(20);
+  }
+  throw new Error(`${path} is held by another process. If none is running, delete it.`);
+}
+
+async function createNew(path: string): Promise<FileHandle | undefined> {
+  try {
+    return await open(path, 'wx', 0o600);
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return undefined;
+    throw error;
+  }
+}
