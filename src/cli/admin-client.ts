@@ -1,0 +1,70 @@
+import { Client } from 'undici';
+import type { Config } from '../config.ts';
+import { SocketInUse, isAnswered } from '../infra/exclusive-socket.ts';
+import { controlSocketOf, startSwitchboard } from '../switchboard.ts';
+
+/** What the server refused, in its own words. */
+export class CommandFailed extends Error {
+  override readonly name = 'CommandFailed';
+}
+
+export interface AdminClient extends AsyncDisposable {
+  /** @throws CommandFailed with the server's detail when it answers with an error. */
+  request(
+    method: 'GET' | 'POST',
+    path: string,
+    body?: { json: unknown } | { text: string },
+  ): Promise<unknown>;
+}
+
+/**
+ * Speaks to the running server over its control socket. While none runs, starts everything but the public faces in this
+ * process, which holds the data folder's lock meanwhile, so a command works either way.
+ */
+export async function connectAdmin(config: Config): Promise<AdminClient> {
+  const socketPath = controlSocketOf(config.dataDir);
+  await using opened = new AsyncDisposableStack();
+  if (!(await isAnswered(socketPath))) {
+    try {
+      opened
+        .use(await startSwitchboard({ ...config, logLevel: 'warn' }, { listen: false }))
+        .indexed.catch(() => {});
+    } catch (error) {
+      // A server was started in between: use that one.
+      if (!(error instanceof SocketInUse)) throw error;
+    }
+  }
+  const client = new Client('http://localhost', {
+    connect: { socketPath },
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  opened.defer(() => client.close());
+  const running = opened.move();
+  return {
+    request: (method, path, body) => request(client, method, path, body),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+async function request(
+  client: Client,
+  method: 'GET' | 'POST',
+  path: string,
+  body?: { json: unknown } | { text: string },
+) {
+  const content = body === undefined ? undefined : 'json' in body ? JSON.stringify(body.json) : body.text;
+  const type = body !== undefined && 'json' in body ? 'application/json' : 'text/plain; charset=utf-8';
+  const response = await client.request({
+    method,
+    path,
+    ...(content === undefined ? {} : { body: content, headers: { 'content-type': type } }),
+  });
+  const answer: unknown = await response.body.json();
+  if (response.statusCode < 400) return answer;
+  const { detail, upstream_error: upstream } = answer as { detail?: string; upstream_error?: unknown };
+  throw new CommandFailed(
+    (detail ?? `The server answered ${response.statusCode}.`) +
+      (upstream === undefined ? '' : ` ${JSON.stringify(upstream)}`),
+  );
+}

@@ -1,0 +1,28 @@
+/** Where a command's answer goes; logs and errors go to stderr. */
+export interface Io {
+  /** A line, or several, on stdout. */
+  print(text: string): void;
+  /** A line on stderr. */
+  complain(text: string): void;
+}
+
+export const processIo: Io = {
+  print: text => void process.stdout.write(`${text}\n`),
+  complain: text => void process.stderr.write(`${text}\n`),
+};
+
+/** Rows as aligned columns. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const widths = rows.reduce<number[]>(
+    (max, row) => row.map((cell, at) => Math.max(max[at] ?? 0, cell.length)),
+    [],
+  );
+  return rows
+    .map(row =>
+      row
+        .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}

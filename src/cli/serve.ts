@@ -1,0 +1,43 @@
+import { once } from 'node:events';
+import type { Config } from '../config.ts';
+import { SocketInUse } from '../infra/exclusive-socket.ts';
+import { startSwitchboard } from '../switchboard.ts';
+import type { Io } from './io.ts';
+import { CommandFailed } from './admin-client.ts';
+
+/** Serves until SIGTERM or SIGINT, then lets calls under way end. A second signal ends the process at once. */
+export async function serve(config: Config, io: Io): Promise<number> {
+  const stopped = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]);
+  try {
+    await using switchboard = await startSwitchboard(config);
+    io.print(introduction(config, switchboard.url ?? '', switchboard.firstKey));
+    await Promise.race([stopped, switchboard.indexed.then(() => stopped)]);
+    return 0;
+  } catch (error) {
+    if (error instanceof SocketInUse) {
+      throw new CommandFailed(
+        `Another Switchboard is running on ${config.dataDir}. Stop it, or set SWITCHBOARD_DATA_DIR.`,
+      );
+    }
+    throw error;
+  }
+}
+
+function introduction(config: Config, url: string, firstKey: string | undefined): string {
+  const base = config.http.publicUrl ?? url;
+  const key = firstKey ?? '$SWITCHBOARD_API_KEY';
+  const client = {
+    mcpServers: { switchboard: { type: 'http', url: `${base}/mcp`, headers: { 'X-API-Key': key } } },
+  };
+  return [
+    `Listening on ${url}`,
+    ...(firstKey === undefined ? [] : [`API key (shown once): ${firstKey}`]),
+    '',
+    'Search:',
+    `  curl -s ${base}/v1/search -H 'X-API-Key: ${key}' -H 'Content-Type: application/json' -d '{"query":"create an issue in our bug tracker","limit":3}'`,
+    '',
+    'MCP client:',
+    `  ${JSON.stringify(client)}`,
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,108 @@
+import express, { type ErrorRequestHandler, type Express, type Request, type RequestHandler } from 'express';
+import helmet from 'helmet';
+import type { Config } from '../config.ts';
+import type { Core } from '../core/core.ts';
+import { SwitchboardError, toSwitchboardError } from '../errors.ts';
+import { newId } from '../infra/ids.ts';
+import type { Log } from '../infra/log.ts';
+import { hostGuard } from './host-guard.ts';
+import { localsOf } from './http.ts';
+import { mcpRouter } from './mcp/endpoint.ts';
+import { sendProblem, sendRpcError } from './problem.ts';
+import { docsPage } from './rest/docs.ts';
+import { openApiDocument } from './rest/openapi.ts';
+import { restRouter } from './rest/router.ts';
+
+interface AppOptions {
+  readonly core: Core;
+  readonly config: Config['http'];
+  readonly log: Log;
+  readonly version: string;
+}
+
+/** Both faces and the open pages in one Express app. No answer is ever HTML but `/docs`, and none has a stack trace. */
+export function createApp({ core, config, log, version }: AppOptions): Express {
+  const app = express();
+  app.disable('x-powered-by');
+  app.set('etag', false);
+  app.set('trust proxy', config.trustProxy);
+  app.use(identifyAndLog(log));
+  app.get('/healthz', (_request, response) => void response.json({ status: 'ok' }));
+  app.get('/readyz', (_request, response) => {
+    const { ready, degraded } = core.readiness();
+    response.status(ready ? 200 : 503).json({ status: ready ? 'ready' : 'starting', degraded });
+  });
+  app.use(
+    helmet({
+      contentSecurityPolicy: {
+        directives: { ...NOTHING, styleSrc: ["'unsafe-inline'"] },
+        useDefaults: false,
+      },
+    }),
+  );
+  app.use(hostGuard(config.allowedHosts));
+  const document = openApiDocument({ version, publicUrl: config.publicUrl });
+  app.get('/openapi.json', (_request, response) => void response.json(document));
+  app.get('/docs', (_request, response) => void response.type('html').send(docsPage(document)));
+  app.use('/mcp', mcpRouter(core, log, version));
+  app.use('/v1', restRouter(core, log));
+  app.use((request: Request) => {
+    throw new SwitchboardError(
+      'route_not_found',
+      `There is no ${request.path} here. /docs lists what there is.`,
+    );
+  });
+  app.use(renderError(log));
+  return app;
+}
+
+const NOTHING = {
+  defaultSrc: ["'none'"],
+  frameAncestors: ["'none'"],
+  baseUri: ["'none'"],
+  formAction: ["'none'"],
+};
+
+/** Gives the request an id and writes one line when it ends: no header, query or body. */
+function identifyAndLog(log: Log): RequestHandler {
+  return (request, response, next) => {
+    const locals = localsOf(response);
+    locals.requestId = newId('req');
+    response.set('X-Request-Id', locals.requestId);
+    const startedAt = performance.now();
+    const path = request.path;
+    response.once('close', () => {
+      log.info(
+        {
+          requestId: locals.requestId,
+          method: request.method,
+          path: path.slice(0, 200),
+          status: response.statusCode,
+          durationMs: Math.round((performance.now() - startedAt) * 10) / 10,
+          ...(locals.identity === undefined
+            ? {}
+            : { tenantId: locals.identity.tenantId, keyId: locals.identity.keyId }),
+          ...(response.writableFinished ? {} : { aborted: true }),
+        },
+        'request',
+      );
+    });
+    next();
+  };
+}
+
+/** Express's own refusals, such as a path it cannot decode, carry a 4xx status; everything else unknown is our fault. */
+function renderError(log: Log): ErrorRequestHandler {
+  return (thrown: unknown, request, response, _next) => {
+    const { requestId } = localsOf(response);
+    const status = thrown instanceof Error && 'status' in thrown ? thrown.status : undefined;
+    const error =
+      typeof status === 'number' && status >= 400 && status < 500
+        ? new SwitchboardError('invalid_request', 'The request could not be understood.', { cause: thrown })
+        : toSwitchboardError(thrown);
+    if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
+    if (response.headersSent) response.destroy();
+    else if (/^\/(mcp|v1\/mcp\/call)\/?$/.test(request.path)) sendRpcError(response, error, requestId, null);
+    else sendProblem(response, error, requestId);
+  };
+}

@@ -1,0 +1,41 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Identity } from '../core/access/api-keys.ts';
+import type { RateLimitState } from '../core/access/rate-limits.ts';
+import type { Caller } from '../core/caller.ts';
+
+/** What is known of a request while it is served: Express's `response.locals`. */
+export interface RequestLocals {
+  requestId: string;
+  identity?: Identity;
+}
+
+export const localsOf = (response: { locals: unknown }): RequestLocals => response.locals as RequestLocals;
+
+/** Aborts when the client has gone before the answer was written whole. */
+export function clientSignal(response: ServerResponse): AbortSignal {
+  const controller = new AbortController();
+  response.once('close', () => {
+    if (!response.writableFinished) controller.abort();
+  });
+  return controller.signal;
+}
+
+export const toCaller = (identity: Identity, requestId: string, signal: AbortSignal): Caller => ({
+  ...identity,
+  requestId,
+  signal,
+});
+
+/** A header that came once; two of them are joined by Node and never equal a key. */
+export function singleHeader(request: IncomingMessage, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** `RateLimit` and `RateLimit-Policy` in the list form of draft-ietf-httpapi-ratelimit-headers (since -08). */
+export function rateLimitHeaders(state: RateLimitState): Record<string, string> {
+  return {
+    'RateLimit-Policy': `"${state.class}";q=${state.calls};w=${state.windowSec}`,
+    RateLimit: `"${state.class}";r=${state.remaining};t=${state.resetSec}`,
+  };
+}

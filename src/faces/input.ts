@@ -1,0 +1,32 @@
+import { z } from 'zod';
+import { SwitchboardError } from '../errors.ts';
+
+const lengthOf = (text: string) => [...text].length;
+
+/** A search's query; lengths count Unicode code points. */
+export const queryText = z
+  .string('must be a string of 1 to 1000 characters')
+  .refine(text => text.trim() !== '', 'must not be empty: say in plain words what you want to do')
+  .refine(text => lengthOf(text) <= 1000, {
+    error: issue => `must have at most 1000 characters, not ${lengthOf(String(issue.input))}`,
+  })
+  .meta({
+    minLength: 1,
+    maxLength: 1000,
+    description: 'What you want to do, in plain words.',
+    examples: ['create an issue in our bug tracker'],
+  });
+
+/** @throws SwitchboardError 400 `invalid_request` that names every field at fault. */
+export function parseInput<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new SwitchboardError('invalid_request', parsed.error.issues.map(describeIssue).join('; '));
+}
+
+function describeIssue(issue: z.core.$ZodIssue): string {
+  const field = issue.path.join('.');
+  if (issue.code === 'unrecognized_keys')
+    return `Unknown field ${issue.keys.map(key => JSON.stringify(key)).join(', ')}`;
+  return field === '' ? issue.message : `${field}: ${issue.message}`;
+}

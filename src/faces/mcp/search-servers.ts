@@ -1,0 +1,57 @@
+import type { Caller } from '../../core/caller.ts';
+import type { Core } from '../../core/core.ts';
+import type { SearchServersOutput } from './tools.ts';
+
+/** About 2,000 tokens of JSON (a token is roughly 3.5 characters of it). */
+const MAX_CHARACTERS = 7_000;
+const TOOLS_PER_SERVER = 5;
+const MAX_DESCRIPTION = 400;
+
+/**
+ * The REST search, cut to what an agent's context can bear: every server first, then tools in rounds (the best tool of
+ * each server, then the second best, …) with their schemas, until the answer is full.
+ */
+export async function searchServers(
+  core: Core,
+  caller: Caller,
+  input: { query: string; limit: number },
+): Promise<SearchServersOutput> {
+  const { servers, metadata } = await core.search.search(caller, input);
+  const answer: SearchServersOutput = {
+    servers: servers.map(server => ({
+      id: server.id,
+      name: server.name,
+      description: shorten(server.description),
+      final_score: server.final_score,
+      tools: [],
+      more_tools: server.tools.length,
+    })),
+    total_candidates: metadata.total_candidates,
+    query_log_id: metadata.query_log_id,
+  };
+  if (servers.length === 0)
+    answer.hint = 'Nothing fits. Say what the service should do in other words, or ask for less at once.';
+  let used = JSON.stringify(answer).length;
+  for (let round = 0; round < TOOLS_PER_SERVER; round++) {
+    for (const [at, server] of servers.entries()) {
+      const tool = server.tools[round];
+      const target = answer.servers[at];
+      if (!tool || !target) continue;
+      const whole = {
+        name: tool.name,
+        description: shorten(tool.description),
+        input_schema: tool.input_schema,
+      };
+      const bare = { name: whole.name, description: whole.description };
+      const chosen = [whole, bare].find(form => used + JSON.stringify(form).length < MAX_CHARACTERS);
+      if (!chosen) continue;
+      used += JSON.stringify(chosen).length + 1;
+      target.tools.push(chosen);
+      target.more_tools--;
+    }
+  }
+  return answer;
+}
+
+const shorten = (text: string) =>
+  text.length <= MAX_DESCRIPTION ? text : `${text.slice(0, MAX_DESCRIPTION - 1).toWellFormed()}…`;

@@ -1,0 +1,58 @@
+import type { Response } from 'express';
+import { RateLimited } from '../core/access/rate-limits.ts';
+import { errorKind, type SwitchboardError } from '../errors.ts';
+import { rateLimitHeaders } from './http.ts';
+
+export type RpcId = string | number | null;
+
+/** Problem details (RFC 9457), plus `code` from the closed list and the request's id. */
+export function problemOf(error: SwitchboardError, requestId: string): Record<string, unknown> {
+  return {
+    type: `urn:switchboard:error:${error.code}`,
+    title: errorKind(error.code).title,
+    status: error.status,
+    detail: error.detail,
+    code: error.code,
+    request_id: requestId,
+    ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
+    ...(error.upstreamError === undefined ? {} : { upstream_error: error.upstreamError }),
+  };
+}
+
+export function sendProblem(response: Response, error: SwitchboardError, requestId: string): void {
+  send(response, error, problemOf(error, requestId));
+}
+
+/**
+ * The error of the generic call: a JSON-RPC response and problem details at once, so that clients of either kind
+ * understand it. What the upstream did wrong is a 200 with the JSON-RPC error alone (DESIGN §3).
+ */
+export function sendRpcError(
+  response: Response,
+  error: SwitchboardError,
+  requestId: string,
+  id: RpcId,
+): void {
+  const envelope = {
+    jsonrpc: '2.0',
+    id,
+    error: {
+      code: error.rpcCode,
+      message: error.detail,
+      data: {
+        origin: 'switchboard',
+        reason: error.code,
+        retryable: error.retryable,
+        ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
+      },
+    },
+  };
+  if (error.isUpstreamFailure) response.status(200).json(envelope);
+  else send(response, error, { ...problemOf(error, requestId), ...envelope });
+}
+
+function send(response: Response, error: SwitchboardError, body: Record<string, unknown>): void {
+  if (error instanceof RateLimited) response.set(rateLimitHeaders(error.state));
+  if (error.retryAfterSec !== undefined) response.set('Retry-After', String(error.retryAfterSec));
+  response.status(error.status).type('application/problem+json').send(JSON.stringify(body));
+}

@@ -1,0 +1,57 @@
+type Json = Record<string, unknown>;
+
+interface Operation {
+  readonly summary: string;
+  readonly description: string;
+  readonly requestBody?: Content;
+  readonly responses: Record<string, { readonly description: string } & Content>;
+}
+interface Content {
+  readonly content?: Record<string, { readonly schema: Json }>;
+}
+
+/**
+ * The reference at `/docs`, rendered from the OpenAPI document: one static page, no script, nothing loaded from
+ * elsewhere. (The usual viewers are megabytes of script, or load it from a third party.)
+ */
+export function docsPage(document: Json): string {
+  const { info, paths } = document as unknown as {
+    info: { title: string; version: string; description: string };
+    paths: Record<string, Record<string, Operation>>;
+  };
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => section(method, path, operation)),
+  );
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>${escape(info.title)} API</title><style>${STYLE}</style></head><body><main>
+<h1>${escape(info.title)} API <small>${escape(info.version)}</small></h1>
+<p>${escape(info.description)} Every endpoint needs the header <code>X-API-Key</code>. The machine-readable form is
+<a href="/openapi.json">/openapi.json</a>; MCP clients connect to <code>/mcp</code>.</p>
+${operations.join('\n')}
+</main></body></html>`;
+}
+
+function section(method: string, path: string, operation: Operation): string {
+  const rows = Object.entries(operation.responses).map(
+    ([status, response]) => `<tr><td>${status}</td><td>${inlineCode(response.description)}</td></tr>`,
+  );
+  return `<section><h2>${escape(operation.summary)}</h2>
+<p><code class="route">${method.toUpperCase()} ${escape(path)}</code></p><p>${escape(operation.description)}</p>
+${schemaBlock('Body', operation.requestBody)}${schemaBlock('Answer', operation.responses['200'])}
+<table><thead><tr><th>Status</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table></section>`;
+}
+
+function schemaBlock(title: string, holder: Content | undefined): string {
+  const schema = holder?.content?.['application/json']?.schema;
+  if (!schema) return '';
+  return `<details><summary>${title}</summary><pre>${escape(JSON.stringify(schema, null, 2))}</pre></details>`;
+}
+
+const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
+const escape = (text: string) => text.replace(/[&<>"]/g, character => ENTITIES[character] ?? character);
+const inlineCode = (text: string) => escape(text).replace(/`([^`]*)`/g, '<code>$1</code>');
+
+const STYLE = `:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:0}main{max-width:52rem;margin:auto;padding:1rem}
+section{border-top:1px solid #8886;padding:.5rem 0 1rem}code,pre{font:.9em ui-monospace,monospace}.route{font-weight:600}
+pre{overflow:auto;background:#8881;padding:.75rem}table{border-collapse:collapse;margin-top:.75rem}td,th{text-align:left;padding:.2rem 1rem .2rem 0;vertical-align:top}`;

@@ -1,0 +1,49 @@
+import type { z } from 'zod';
+import type { RateClass } from '../../config.ts';
+import type { Caller, Scope } from '../../core/caller.ts';
+import type { Core } from '../../core/core.ts';
+import type { ErrorCode } from '../../errors.ts';
+
+export const KIB = 1024;
+export const MIB = 1024 * KIB;
+
+interface EndpointBase {
+  readonly method: 'post' | 'get';
+  /** In Express's form, such as `/v1/identity/sessions/:session_id`. */
+  readonly path: string;
+  readonly operationId: string;
+  readonly tag: 'Search' | 'Proxy' | 'Identity';
+  readonly summary: string;
+  readonly description: string;
+  readonly scope: Scope;
+  readonly rateClass?: RateClass;
+  readonly maxBodyBytes: number;
+  /** What the endpoint can answer besides 200, next to what every endpoint can. */
+  readonly errors: readonly ErrorCode[];
+  readonly responseSchema: z.ZodType;
+  /** The answer's own shape of an error is a JSON-RPC response as well (`POST /v1/mcp/call`). */
+  readonly jsonRpc?: true;
+}
+
+/** One endpoint of `/v1`: what the router runs and what the OpenAPI document says, in one place. */
+export interface Endpoint extends EndpointBase {
+  readonly bodySchema: z.ZodType | undefined;
+  /** Undefined: not built yet; a good key gets 501. */
+  readonly run: ((core: Core, caller: Caller, body: unknown) => Promise<unknown>) | undefined;
+}
+
+/** Ties the handler's type to the body's schema. */
+export function endpoint<Schema extends z.ZodType>(
+  definition: EndpointBase & {
+    readonly bodySchema?: Schema;
+    readonly handle?: (core: Core, caller: Caller, body: z.output<Schema>) => Promise<unknown>;
+  },
+): Endpoint {
+  const { handle, bodySchema, ...rest } = definition;
+  return {
+    ...rest,
+    bodySchema,
+    // The router has parsed the body with this very schema.
+    run: handle && ((core, caller, body) => handle(core, caller, body as z.output<Schema>)),
+  };
+}

@@ -1,0 +1,9 @@
+import type { Endpoint } from '../endpoint.ts';
+import { identityEndpoints } from './identity.ts';
+import { mcpCall } from './mcp-call.ts';
+import { search } from './search.ts';
+import { toolsCall } from './tools-call.ts';
+import { toolsList } from './tools-list.ts';
+
+/** Every endpoint of `/v1`: the router and the OpenAPI document are both made from this list. */
+export const endpoints: readonly Endpoint[] = [search, mcpCall, toolsCall, toolsList, ...identityEndpoints];

@@ -1,0 +1,50 @@
+import { z } from 'zod';
+import { endpoint, MIB } from '../endpoint.ts';
+import { jsonObject, queryLogId, serverId, UPSTREAM_ERRORS } from './shared.ts';
+
+const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
+
+export const mcpCall = endpoint({
+  method: 'post',
+  path: '/v1/mcp/call',
+  operationId: 'mcpCall',
+  tag: 'Proxy',
+  summary: 'Call any JSON-RPC method of a server',
+  description:
+    'Forwards one JSON-RPC request to a catalogued MCP server and returns its answer, result or error, with HTTP 200. ' +
+    'What goes wrong on the way to the server (time-out, refused connection, broken answer) is also a 200, with error.code ' +
+    '-32000 and error.data {origin, reason, retryable, retry_after}. Every other error body is problem details and a ' +
+    'JSON-RPC error at once.',
+  scope: 'proxy',
+  rateClass: 'proxy',
+  maxBodyBytes: 4 * MIB,
+  errors: UPSTREAM_ERRORS,
+  jsonRpc: true,
+  bodySchema: z.strictObject({
+    server_id: serverId,
+    method: z
+      .string('must be a string: a JSON-RPC method name')
+      .min(1, 'must not be empty')
+      .max(256)
+      .meta({ examples: ['tools/list'] }),
+    params: jsonObject.optional(),
+    id: z.union([z.string().max(1024), z.number()], 'must be a string or a number').default(1),
+    jsonrpc: z.literal('2.0', 'must be "2.0"').optional(),
+    query_log_id: queryLogId,
+  }),
+  responseSchema: z.object({
+    jsonrpc: z.literal('2.0'),
+    id: z.union([z.string(), z.number()]),
+    result: z.unknown().optional(),
+    error: rpcError.optional(),
+  }),
+  handle: async (core, caller, { server_id, method, params, id }) => ({
+    jsonrpc: '2.0',
+    id,
+    ...(await core.proxy.call(caller, {
+      serverId: server_id,
+      method,
+      ...(params === undefined ? {} : { params }),
+    })),
+  }),
+});

@@ -1,0 +1,21 @@
+import { z } from 'zod';
+import { endpoint, MIB } from '../endpoint.ts';
+import { jsonObject, queryLogId, serverId, UPSTREAM_ERRORS } from './shared.ts';
+
+export const toolsList = endpoint({
+  method: 'post',
+  path: '/v1/mcp/tools/list',
+  operationId: 'listTools',
+  tag: 'Proxy',
+  summary: "List a server's tools",
+  description: 'Asks the server itself, following its pages to the end.',
+  scope: 'proxy',
+  rateClass: 'proxy',
+  maxBodyBytes: 4 * MIB,
+  errors: [...UPSTREAM_ERRORS, 'upstream_error'],
+  bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),
+  responseSchema: z.object({
+    tools: z.array(z.looseObject({ name: z.string(), description: z.string(), inputSchema: jsonObject })),
+  }),
+  handle: (core, caller, { server_id }) => core.proxy.listTools(caller, { serverId: server_id }),
+});

@@ -1,0 +1,87 @@
+import { Router, type Request, type RequestHandler, type Response } from 'express';
+import { requireScope } from '../../core/access/authorise.ts';
+import type { Core } from '../../core/core.ts';
+import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import type { Log } from '../../infra/log.ts';
+import { parseInput } from '../input.ts';
+import { clientSignal, localsOf, rateLimitHeaders, singleHeader, toCaller } from '../http.ts';
+import { readJsonBody } from './body.ts';
+import type { Endpoint } from './endpoint.ts';
+import { endpoints } from './endpoints/index.ts';
+import { sendProblem, sendRpcError, type RpcId } from '../problem.ts';
+
+/** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
+export function restRouter(core: Core, log: Log): Router {
+  const router = Router({ caseSensitive: true, strict: true });
+  router.use(authenticate(core));
+  const methods = Map.groupBy(endpoints, one => one.path);
+  for (const [path, atPath] of methods) {
+    const route = router.route(path.replace(/^\/v1/, ''));
+    for (const one of atPath) route[one.method](serve(core, log, one));
+    const allowed = atPath.map(one => one.method.toUpperCase()).join(', ');
+    route.all((request, response) => {
+      response.set('Allow', allowed);
+      throw new SwitchboardError(
+        'method_not_allowed',
+        `${request.method} is not possible here. Use ${allowed}.`,
+      );
+    });
+  }
+  router.use((request: Request) => {
+    throw new SwitchboardError(
+      'route_not_found',
+      `There is no ${request.baseUrl}${request.path}. /openapi.json lists what there is.`,
+    );
+  });
+  return router;
+}
+
+const authenticate =
+  (core: Core): RequestHandler =>
+  async (request, response, next) => {
+    localsOf(response).identity = await core.apiKeys.authenticate(singleHeader(request, 'x-api-key'));
+    next();
+  };
+
+function serve(core: Core, log: Log, one: Endpoint): RequestHandler {
+  return async (request, response) => {
+    const { requestId } = localsOf(response);
+    let rpcId: RpcId = null;
+    try {
+      const caller = await admit(core, one, response);
+      if (!one.run)
+        throw new SwitchboardError(
+          'not_implemented',
+          `${one.summary}: not built yet. The README's limits say more.`,
+        );
+      const body =
+        one.bodySchema === undefined ? undefined : await readJsonBody(request, response, one.maxBodyBytes);
+      rpcId = rpcIdOf(body);
+      const input = one.bodySchema === undefined ? undefined : parseInput(one.bodySchema, body);
+      response.json(await one.run(core, caller, input));
+    } catch (thrown) {
+      if (response.destroyed || response.headersSent) return;
+      const error = toSwitchboardError(thrown);
+      if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
+      if (one.jsonRpc) sendRpcError(response, error, requestId, rpcId);
+      else sendProblem(response, error, requestId);
+    }
+  };
+}
+
+async function admit(core: Core, one: Endpoint, response: Response) {
+  const { identity, requestId } = localsOf(response);
+  if (!identity) throw new Error('a route was reached without authentication');
+  requireScope(identity, one.scope);
+  if (one.rateClass !== undefined) {
+    const state = await core.rateLimits.spend(identity.keyId, one.rateClass);
+    if (state) response.set(rateLimitHeaders(state));
+  }
+  return toCaller(identity, requestId, clientSignal(response));
+}
+
+function rpcIdOf(body: unknown): RpcId {
+  if (typeof body !== 'object' || body === null) return null;
+  const id = 'id' in body ? body.id : 1;
+  return typeof id === 'string' || (typeof id === 'number' && Number.isFinite(id)) ? id : null;
+}

@@ -1,0 +1,95 @@
+import { parseArgs } from 'node:util';
+import { CommandFailed, connectAdmin } from './cli/admin-client.ts';
+import { commands, UsageError, type Command } from './cli/commands.ts';
+import { processIo, table, type Io } from './cli/io.ts';
+import { serve } from './cli/serve.ts';
+import { ConfigError, readConfig } from './config.ts';
+
+const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
+
+/** Runs one command. Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
+async function main(argv: readonly string[], io: Io): Promise<number> {
+  try {
+    const [first = 'serve', second = ''] = argv;
+    if (first === 'help' || first === '--help' || first === '-h') {
+      io.print(usage());
+      return 0;
+    }
+    if (first === 'serve') {
+      parse(argv.slice(1), { args: [], help: '', run: neverRun });
+      return await serve(readConfig(), io);
+    }
+    const name = [`${first} ${second}`, first].find(one => Object.hasOwn(commands, one));
+    const command = name === undefined ? undefined : commands[name];
+    if (name === undefined || !command)
+      throw new UsageError(`unknown command ${JSON.stringify(`${first} ${second}`.trim())}`);
+    return await run(name, command, argv.slice(name.split(' ').length), io);
+  } catch (error) {
+    if (error instanceof UsageError || error instanceof ConfigError) {
+      io.complain(
+        `switchboard: ${error.message}${error instanceof UsageError ? '. See switchboard --help.' : ''}`,
+      );
+      return 2;
+    }
+    io.complain(`switchboard: ${error instanceof Error ? error.message : String(error)}`);
+    return 1;
+  }
+}
+
+async function run(name: string, command: Command, argv: readonly string[], io: Io): Promise<number> {
+  const { args, options } = parse(argv, command);
+  if (options['help'] === true) {
+    io.print(usageOf(name, command));
+    return 0;
+  }
+  const required = command.args.filter(arg => !arg.endsWith('?')).length;
+  if (args.length < required || args.length > command.args.length)
+    throw new UsageError(usageOf(name, command));
+  await using admin = await connectAdmin(readConfig());
+  const { json, text, failed = false } = await command.run({ admin, io, args, options });
+  io.print(options['json'] === true ? JSON.stringify(json) : text);
+  return failed ? 1 : 0;
+}
+
+function parse(argv: readonly string[], command: Command) {
+  const own = Object.fromEntries(
+    Object.entries(command.options ?? {}).map(([name, { type }]) => [name, { type }]),
+  );
+  try {
+    const { positionals, values } = parseArgs({
+      args: [...argv],
+      options: { ...own, ...SHARED_OPTIONS },
+      allowPositionals: true,
+    });
+    return { args: positionals, options: values as Record<string, string | boolean | undefined> };
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+const neverRun = () => Promise.reject(new CommandFailed('serve is not an operator command'));
+
+const usageOf = (name: string, command: Command) =>
+  [
+    `switchboard ${[name, ...command.args.map(arg => (arg.endsWith('?') ? `[${arg.slice(0, -1)}]` : arg))].join(' ')}: ${command.help}`,
+    ...Object.entries(command.options ?? {}).map(
+      ([option, { type, help }]) => `  --${option}${type === 'string' ? ' VALUE' : ''}  ${help}`,
+    ),
+  ].join('\n');
+
+function usage(): string {
+  const rows = Object.entries(commands).map(([name, command]) => [
+    `  ${[name, ...command.args].join(' ')}`,
+    command.help,
+  ]);
+  return [
+    'Usage: switchboard [COMMAND] [OPTIONS]',
+    '',
+    table([['  serve', 'serve REST and MCP (the default)'], ...rows]),
+    '',
+    'Every command takes --json and --help. Commands work whether or not a server is running.',
+    'Settings are environment variables; the README lists them.',
+  ].join('\n');
+}
+
+process.exitCode = await main(process.argv.slice(2), processIo);

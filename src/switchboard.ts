@@ -1,0 +1,166 @@
+import { readFile, mkdir } from 'node:fs/promises';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import type { Config } from './config.ts';
+import { ApiKeys } from './core/access/api-keys.ts';
+import { RateLimits } from './core/access/rate-limits.ts';
+import { Catalogue } from './core/catalogue/catalogue.ts';
+import { loadInitialCatalogue } from './core/catalogue/shipped.ts';
+import { Usage } from './core/catalogue/usage.ts';
+import type { Core } from './core/core.ts';
+import { createProxy } from './core/proxy/proxy.ts';
+import { createMiniLmEmbedder, WeightsUnavailable } from './core/search/embedder-minilm.ts';
+import { createNgramEmbedder } from './core/search/embedder-ngrams.ts';
+import type { Embedder } from './core/search/embedder.ts';
+import { createEmbeddedIndex } from './core/search/search-index-embedded.ts';
+import { createSearch } from './core/search/search.ts';
+import { createAdminApp } from './faces/admin/admin-app.ts';
+import { createApp } from './faces/app.ts';
+import { systemClock, type Clock } from './infra/clock.ts';
+import { openDatabase } from './infra/database.ts';
+import { listenExclusively } from './infra/exclusive-socket.ts';
+import { createLog, type Log } from './infra/log.ts';
+
+export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
+
+export interface StartOptions {
+  /** False: only the control socket, for a command run while no server is. */
+  readonly listen?: boolean;
+  readonly log?: Log;
+  readonly clock?: Clock;
+  /** Tests that are not about meaning can do without the model. */
+  readonly embedder?: () => Promise<Embedder>;
+}
+
+export interface Switchboard extends AsyncDisposable {
+  /** Where the public faces listen; undefined without them. */
+  readonly url: string | undefined;
+  /** The key made at the first start; it is shown here and never again. */
+  readonly firstKey: string | undefined;
+  /** Settles when every entry is searchable; rejects when that failed. */
+  readonly indexed: Promise<void>;
+}
+
+/**
+ * Puts Switchboard together and starts it: the lock first, then the database, the catalogue, the faces, and last the
+ * index, which fills while the faces already answer (`/readyz` says when it is whole). Whatever fails, what was opened
+ * before is closed again.
+ * @throws SocketInUse when another process uses the data folder.
+ */
+export async function startSwitchboard(config: Config, options: StartOptions = {}): Promise<Switchboard> {
+  const { clock = systemClock, log = createLog(config.logLevel) } = options;
+  await using opened = new AsyncDisposableStack();
+  const version = await packageVersion();
+
+  await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+  const control = lateServer();
+  opened.defer(() => closeServer(control.server));
+  await listenExclusively(control.server, controlSocketOf(config.dataDir));
+
+  const { db, close } = await openDatabase(config.dataDir);
+  opened.defer(close);
+  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
+  opened.defer(() => apiKeys.close());
+  const firstKey =
+    config.access.apiKey === undefined && options.listen !== false ? await apiKeys.createFirst() : undefined;
+
+  const catalogue = await Catalogue.load(db);
+  const allowHttp = config.proxy.allowPrivateNetwork;
+  await loadInitialCatalogue({ catalogue, db, log, file: config.catalogueFile, allowHttp });
+  const usage = await Usage.load(db, clock, log);
+  opened.defer(() => usage.close());
+
+  const degraded: string[] = [];
+  const embedder = await (options.embedder ?? (() => defaultEmbedder(log, degraded)))();
+  opened.defer(() => embedder.close());
+  const index = await createEmbeddedIndex({ db, embedder, log });
+  opened.defer(() => index.close());
+  const search = createSearch({ catalogue, index, db, log, clock, popularity: id => usage.popularity(id) });
+  opened.defer(() => search.close());
+  const proxy = createProxy({
+    catalogue,
+    allowPrivateNetwork: config.proxy.allowPrivateNetwork,
+    log,
+    clock,
+    onOutcome: outcome => usage.record(outcome),
+  });
+  opened.defer(() => proxy.close());
+
+  let ready = false;
+  const core: Core = {
+    apiKeys,
+    rateLimits: new RateLimits(config.access.rateLimits),
+    catalogue,
+    search,
+    proxy,
+    readiness: () => ({
+      ready,
+      degraded: index.degraded === undefined ? degraded : [...degraded, index.degraded],
+    }),
+  };
+
+  catalogue.onChange(change => index.update(change));
+  const indexed = index.update({ upserted: [...catalogue.active()], removed: [] }).then(() => {
+    ready = true;
+    log.info({ servers: index.size, embedder: embedder.id }, 'ready');
+  });
+  indexed.catch((error: unknown) => log.error({ err: error }, 'the catalogue could not be indexed'));
+
+  control.serve(createAdminApp({ core, log, allowHttp }));
+  let url: string | undefined;
+  if (options.listen !== false) {
+    const server = createServer(createApp({ core, config: config.http, log, version }));
+    opened.defer(() => closeServer(server));
+    url = await listen(server, config.http);
+  }
+  const running = opened.move();
+  return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
+}
+
+async function defaultEmbedder(log: Log, degraded: string[]): Promise<Embedder> {
+  try {
+    return await createMiniLmEmbedder();
+  } catch (error) {
+    if (!(error instanceof WeightsUnavailable)) throw error;
+    log.warn({ err: error }, 'the embedding model is missing: searching by words and character n-grams');
+    degraded.push('embedding model missing: searching by words and character n-grams');
+    return createNgramEmbedder();
+  }
+}
+
+/** A server that can listen (and so hold the lock) before there is anything to serve. */
+function lateServer(): { server: Server; serve(listener: RequestListener): void } {
+  let open: (listener: RequestListener) => void = () => {};
+  const listener = new Promise<RequestListener>(resolve => (open = resolve));
+  const server = createServer((request, response) => void listener.then(serve => serve(request, response)));
+  return { server, serve: open };
+}
+
+async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, resolve);
+  });
+  const { port: bound } = server.address() as AddressInfo;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${bound}`;
+}
+
+/** How long requests under way may take to end before they are cut off. */
+const DRAIN_MS = 10_000;
+
+/** Takes no new connection, lets what is under way end, then cuts off what is left. */
+async function closeServer(server: Server): Promise<void> {
+  if (!server.listening) return;
+  const cutOff = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
+  await new Promise<void>(resolve => {
+    server.close(() => resolve());
+    server.closeIdleConnections();
+  });
+  clearTimeout(cutOff);
+}
+
+async function packageVersion(): Promise<string> {
+  const manifest: unknown = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
+  return (manifest as { version: string }).version;
+}
