@@ -1,0 +1,127 @@
+import { errors } from 'undici';
+import type { IncomingHttpHeaders } from 'undici/types/header.js';
+import { SwitchboardError } from '../../errors.ts';
+
+const EXCERPT_CHARS = 200;
+
+/** The contract's wording for a time-out. */
+const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
+
+export const callTimedOut = (totalMs: number): SwitchboardError =>
+  new SwitchboardError('upstream_timeout', timeOutText(totalMs));
+
+/** The time-out of work that several callers share, which is not that of the one who waits for it. */
+export class SharedWorkTimedOut extends SwitchboardError {
+  constructor(totalMs: number) {
+    super('upstream_timeout', timeOutText(totalMs));
+  }
+}
+
+export const brokeProtocol = (what: string, cause?: unknown): SwitchboardError =>
+  new SwitchboardError('upstream_protocol', `The MCP server ${what}.`, { cause });
+
+export const sentTooMuch = (what: string): SwitchboardError =>
+  new SwitchboardError('upstream_too_large', `The MCP server ${what}.`);
+
+/**
+ * What an HTTP status means that carries no JSON-RPC answer. `answer.excerpt` is upstream text: it is cut and cleaned here.
+ */
+export function httpFailure(answer: {
+  status: number;
+  headers: IncomingHttpHeaders;
+  nowMs: number;
+  excerpt: string;
+}): SwitchboardError {
+  const { status } = answer;
+  if (status === 401) {
+    return new SwitchboardError('upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
+  }
+  if (status === 403) {
+    return new SwitchboardError('upstream_forbidden', 'The MCP server refused access (HTTP 403).');
+  }
+  if (status === 429) {
+    const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
+    const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
+    const extras = retryAfterSec === undefined ? {} : { retryAfterSec };
+    return new SwitchboardError(
+      'upstream_rate_limited',
+      `The MCP server is rate limiting (HTTP 429).${when}`,
+      extras,
+    );
+  }
+  const text = sanitise(answer.excerpt);
+  return new SwitchboardError(
+    'upstream_http_error',
+    `The MCP server answered with HTTP ${status}${text === '' ? '.' : `: ${text}`}`,
+  );
+}
+
+/** `Retry-After` as seconds, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
+export function readRetryAfter(value: string | string[] | undefined, nowMs: number): number | undefined {
+  const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? '';
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : Math.max(0, Math.ceil((atMs - nowMs) / 1000));
+}
+
+const ANSI_SEQUENCE = /\p{Cc}\[[\d;?]*[A-Za-z]/gu;
+
+/** Upstream text on one line, cut to a short excerpt, without terminal colours, control and format (zero-width, bidi) characters. */
+export function sanitise(text: string, maxChars = EXCERPT_CHARS): string {
+  const clean = text
+    .slice(0, maxChars * 4)
+    .replaceAll(ANSI_SEQUENCE, '')
+    .replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
+    .replaceAll(/[\p{Cf}\p{Cs}\p{Co}]/gu, '')
+    .trim();
+  return clean.length <= maxChars ? clean : `${clean.slice(0, maxChars).toWellFormed()}…`;
+}
+
+const NOT_CONNECTED: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'refused the connection',
+  ENOTFOUND: 'has a host name that does not resolve',
+  EAI_AGAIN: 'has a host name that does not resolve at the moment',
+  EHOSTUNREACH: 'is not reachable over the network',
+  ENETUNREACH: 'is not reachable over the network',
+};
+
+const isTlsCode = (code: string) =>
+  /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH|EPROTO)/.test(code);
+
+/** How far the exchange had come when its connection failed. */
+export type Stage = 'unsent' | 'sent' | 'answering';
+
+/**
+ * A failure of the connection, as what the caller is told. Host names and addresses stay in the cause, which is logged
+ * and never shown.
+ */
+export function connectionFailure(error: unknown, stage: Stage): SwitchboardError {
+  if (error instanceof SwitchboardError) return error;
+  const code = codeOf(error);
+  if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') {
+    return new SwitchboardError('unavailable', 'This service is shutting down.', { cause: error });
+  }
+  if (code === 'UND_ERR_HEADERS_OVERFLOW')
+    return brokeProtocol('sent response headers over the limit', error);
+  if (error instanceof errors.HTTPParserError) return brokeProtocol('sent what is not HTTP', error);
+  if (stage === 'answering') return brokeProtocol('broke off its answer', error);
+  if (stage === 'unsent') return notConnected(code, error);
+  return unreachable('closed the connection without an answer; the call may have run', error);
+}
+
+function notConnected(code: string, cause: unknown): SwitchboardError {
+  if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') {
+    const detail = 'The request to the MCP server timed out: no connection was made.';
+    return new SwitchboardError('upstream_timeout', detail, { cause });
+  }
+  const why = isTlsCode(code) ? 'failed the TLS handshake' : NOT_CONNECTED[code];
+  return unreachable(why ?? 'could not be reached', cause);
+}
+
+const unreachable = (why: string, cause: unknown) =>
+  new SwitchboardError('upstream_unreachable', `The MCP server ${why}.`, { cause });
+
+const codeOf = (error: unknown): string =>
+  typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'
+    ? error.code
+    : '';

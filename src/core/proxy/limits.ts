@@ -1,0 +1,42 @@
+/** Every bound of the proxy. Times in milliseconds, sizes in bytes. */
+export interface ProxyLimits {
+  /** One call from start to end: queue, detection, handshake, the call itself and its one retry. */
+  readonly totalTimeoutMs: number;
+  /** Resolving the name, TCP and TLS. */
+  readonly connectTimeoutMs: number;
+  /** One answer's body, and all pages of one tools listing together. */
+  readonly maxResponseBytes: number;
+  readonly maxHeaderBytes: number;
+  readonly maxHeaderCount: number;
+  /** Calls under way to one origin; further ones wait their turn. */
+  readonly connectionsPerOrigin: number;
+  /** Calls waiting for one origin; further ones are refused as `unavailable`. */
+  readonly maxQueuedPerOrigin: number;
+  readonly maxSessions: number;
+  readonly maxSessionsPerTenant: number;
+  readonly sessionIdleMs: number;
+  /** How long a verdict on a server's era holds. */
+  readonly eraTtlMs: number;
+  /** Answers to server requests, cancellations, session ends: nobody waits for them. */
+  readonly sideTimeoutMs: number;
+  /** Requests (ping, sampling, …) an upstream may send within one answer. */
+  readonly maxServerRequests: number;
+  readonly maxToolPages: number;
+}
+
+export const DEFAULT_LIMITS: ProxyLimits = {
+  totalTimeoutMs: 60_000,
+  connectTimeoutMs: 5_000,
+  maxResponseBytes: 8 * 1024 * 1024,
+  maxHeaderBytes: 16 * 1024,
+  maxHeaderCount: 100,
+  connectionsPerOrigin: 64,
+  maxQueuedPerOrigin: 1_000,
+  maxSessions: 1_000,
+  maxSessionsPerTenant: 100,
+  sessionIdleMs: 5 * 60_000,
+  eraTtlMs: 24 * 60 * 60_000,
+  sideTimeoutMs: 5_000,
+  maxServerRequests: 64,
+  maxToolPages: 50,
+};

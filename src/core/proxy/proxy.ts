@@ -1,0 +1,177 @@
+import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import { systemClock, type Clock } from '../../infra/clock.ts';
+import type { Log } from '../../infra/log.ts';
+import type { Caller } from '../caller.ts';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { Budget, CallerAbortError } from './budget.ts';
+import type { Params, RpcAnswer } from './envelope.ts';
+import { Guard, type Resolve } from './guard.ts';
+import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
+import { listAllTools, resultOf, toToolResult, type ListedTool, type ToolResult } from './tools.ts';
+import { Upstreams, type UpstreamReply } from './upstreams.ts';
+import { Wire } from './wire.ts';
+
+export type { ProxyLimits } from './limits.ts';
+export type { ListedTool, ToolResult } from './tools.ts';
+export type { RpcAnswer } from './envelope.ts';
+export { CallerAbortError } from './budget.ts';
+
+export interface ProxyOptions {
+  readonly catalogue: Pick<Catalogue, 'require'>;
+  /** Also `http:` and loopback, private and unique-local addresses. */
+  readonly allowPrivateNetwork: boolean;
+  readonly log: Log;
+  readonly clock?: Clock;
+  /** How each call ended that reached for an upstream; not called for refusals and for callers that went away. */
+  readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
+  readonly limits?: Partial<ProxyLimits>;
+  /** For tests; the system's name resolution otherwise. */
+  readonly resolve?: Resolve;
+}
+
+/**
+ * Calls to catalogued servers. Every method throws SwitchboardError: `server_not_found`, `server_inactive`, a refusal, or
+ * `upstream_*`; and rejects with CallerAbortError (name `AbortError`) once `caller.signal` is aborted.
+ */
+export interface Proxy {
+  /** Any JSON-RPC request. The upstream's own result or error, unchanged. */
+  call(caller: Caller, input: { serverId: string; method: string; params?: Params }): Promise<RpcAnswer>;
+  /** @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` is a result. */
+  callTool(
+    caller: Caller,
+    input: { serverId: string; name: string; arguments?: Params },
+  ): Promise<ToolResult>;
+  /** All pages. */
+  listTools(caller: Caller, input: { serverId: string }): Promise<{ tools: ListedTool[] }>;
+  /** Ends the sessions with upstreams, in bounded time, and every connection. Calls then throw `unavailable`. */
+  close(): Promise<void>;
+  /** Closes sessions that have been idle for too long; runs by itself now and then. */
+  sweep(): void;
+  /** Open sessions with upstreams of revisions 2025-xx. */
+  readonly sessionCount: number;
+}
+
+/** Methods that make no sense in a one-shot call, and what to use instead. */
+const REFUSED: readonly (readonly [RegExp, string])[] = [
+  [/^initialize$/, 'the handshake with the server is made for you. Call the method you need directly'],
+  [
+    /^notifications\//,
+    'a notification has no answer, and the session it belongs to is not yours. Leave it out',
+  ],
+  [
+    /^subscriptions\//,
+    'a one-shot call cannot receive later messages. Ask again when you need to know, for example by tools/list',
+  ],
+  [
+    /^resources\/(un)?subscribe$/,
+    'a one-shot call cannot receive later messages. Read the resource again with resources/read',
+  ],
+  [/^logging\/setLevel$/, 'log messages are not passed on by a one-shot call. Leave it out'],
+];
+
+export function createProxy(options: ProxyOptions): Proxy {
+  const { catalogue, allowPrivateNetwork, log, onOutcome, resolve } = options;
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const { connectTimeoutMs } = limits;
+  const guard = new Guard({ allowPrivateNetwork, connectTimeoutMs, ...(resolve ? { resolve } : {}) });
+  const wire = new Wire(guard, limits);
+  const upstreams = new Upstreams(wire, limits, options.clock ?? systemClock, log);
+  let closing: Promise<void> | undefined;
+
+  type Ask = (method: string, params?: Params) => Promise<UpstreamReply>;
+
+  /** Runs one operation on one server within one budget; `isOk` tells a success among its results. */
+  async function run<T>(
+    caller: Caller,
+    serverId: string,
+    work: (ask: Ask) => Promise<T>,
+    isOk: (result: T) => boolean,
+  ): Promise<T> {
+    if (closing) throw new SwitchboardError('unavailable', 'This service is shutting down.');
+    const server = catalogue.require(serverId);
+    using budget = new Budget(limits.totalTimeoutMs, caller.signal);
+    const { tenantId } = caller;
+    try {
+      budget.signal.throwIfAborted();
+      if (server.transport === 'sse') throw oldTransport();
+      const result = await work((method, params) =>
+        upstreams.request({ caller, server, method, params }, budget),
+      );
+      onOutcome?.({ serverId, tenantId, ok: isOk(result) });
+      return result;
+    } catch (thrown) {
+      if (thrown instanceof CallerAbortError) throw thrown;
+      const error = toSwitchboardError(thrown);
+      const fields = {
+        server_id: serverId,
+        tenant_id: tenantId,
+        request_id: caller.requestId,
+        code: error.code,
+        err: error.cause,
+      };
+      if (error.isUpstreamFailure) {
+        log.info(fields, 'upstream call failed');
+        onOutcome?.({ serverId, tenantId, ok: false });
+      } else if (error.code === 'internal') log.error(fields, 'proxied call failed');
+      else log.info(fields, 'proxied call refused');
+      throw error;
+    }
+  }
+
+  return {
+    async call(caller, { serverId, method, params }) {
+      refuse(method);
+      const { answer } = await run(
+        caller,
+        serverId,
+        ask => ask(method, params),
+        reply => isSuccess(reply.answer),
+      );
+      return answer;
+    },
+
+    callTool(caller, { serverId, name, arguments: args }) {
+      const params = args === undefined ? { name } : { name, arguments: args };
+      const work = async (ask: Ask) => toToolResult(resultOf((await ask('tools/call', params)).answer));
+      return run(caller, serverId, work, result => !result.isError);
+    },
+
+    listTools(caller, { serverId }) {
+      const work = async (ask: Ask) => ({
+        tools: await listAllTools(params => ask('tools/list', params), limits),
+      });
+      return run(caller, serverId, work, () => true);
+    },
+
+    close() {
+      closing ??= upstreams.close().then(() => wire.close());
+      return closing;
+    },
+
+    sweep: () => upstreams.sweep(),
+
+    get sessionCount() {
+      return upstreams.sessionCount;
+    },
+  };
+}
+
+function refuse(method: string): void {
+  const refusal = REFUSED.find(([pattern]) => pattern.test(method));
+  if (refusal) throw new SwitchboardError('invalid_request', `${method} is not forwarded: ${refusal[1]}.`);
+}
+
+const isSuccess = (answer: RpcAnswer): boolean =>
+  'result' in answer &&
+  !(
+    typeof answer.result === 'object' &&
+    answer.result !== null &&
+    'isError' in answer.result &&
+    answer.result.isError === true
+  );
+
+const oldTransport = () =>
+  new SwitchboardError(
+    'upstream_protocol',
+    'The MCP server uses the old HTTP+SSE transport (2024-11-05), which is not supported yet.',
+  );

@@ -1,0 +1,92 @@
+import { Agent, type Dispatcher } from 'undici';
+import { SwitchboardError } from '../../errors.ts';
+import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
+import { blockedRedirect, type Guard } from './guard.ts';
+import type { ProxyLimits } from './limits.ts';
+import { Slots } from './slots.ts';
+
+/** Connections an origin has beyond its slots, for messages that must get through while every slot waits for them. */
+const SIDE_CONNECTIONS = 8;
+
+/**
+ * HTTP over undici's pools, with the outbound guard on every connection. HTTP/1.1 only: cancelling is closing one
+ * connection, the number of connections bounds the calls, and no peer can ask for a request to be sent again (GOAWAY).
+ * undici itself never sends a POST twice: it writes it once, and only one not yet written moves to another connection.
+ */
+export class Wire {
+  readonly #agent: Agent;
+  readonly #guard: Guard;
+  readonly #limits: ProxyLimits;
+  readonly #slots: Slots;
+
+  constructor(guard: Guard, limits: ProxyLimits) {
+    this.#guard = guard;
+    this.#limits = limits;
+    this.#slots = new Slots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin);
+    this.#agent = new Agent({
+      connect: guard.connect,
+      connections: limits.connectionsPerOrigin + SIDE_CONNECTIONS,
+      pipelining: 1,
+      allowH2: false,
+      maxHeaderSize: limits.maxHeaderBytes,
+      // The budget of each call is the only clock; a tool may well think for a minute before its first byte.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      // Shorter than the 5 s of common servers (uvicorn) that close idle connections without having announced it: a call
+      // that meets the closing half-way fails, as it may have run.
+      keepAliveTimeout: 4_000,
+      keepAliveMaxTimeout: 60_000,
+    });
+  }
+
+  /**
+   * One exchange. A 307 or 308 to the same origin is followed once, with the same method and body (RFC 9110 §15.4.8: the
+   * first target did not take the request); no other redirect is.
+   */
+  async send(request: HttpRequest): Promise<HttpAnswer> {
+    const answer = await this.#exchange(request, request.url);
+    if (answer.status < 300 || answer.status > 399) return answer;
+    const target = redirectTarget(request.url, answer);
+    const again = await this.#exchange(request, target);
+    if (again.status >= 300 && again.status <= 399) throw refusedRedirect('redirects more than once');
+    return again;
+  }
+
+  async #exchange(request: HttpRequest, url: URL): Promise<HttpAnswer> {
+    this.#guard.check(url);
+    const release = request.side ? () => {} : await this.#slots.take(url.origin, request.signal);
+    const options: Dispatcher.DispatchOptions = {
+      origin: url.origin,
+      path: `${url.pathname}${url.search}`,
+      method: request.method,
+      headers: request.headers,
+      body: request.body ?? null,
+    };
+    return new Promise((resolve, reject) => {
+      const exchange = new Exchange(request, this.#limits, { resolve, reject, release });
+      this.#agent.dispatch(options, exchange);
+    });
+  }
+
+  /** Cuts what is still under way. */
+  close(): Promise<void> {
+    return this.#agent.destroy();
+  }
+}
+
+function redirectTarget(from: URL, answer: HttpAnswer): URL {
+  const { location } = answer.headers;
+  const target = typeof location === 'string' ? URL.parse(location, from.href) : null;
+  if (!target) throw refusedRedirect(`answered HTTP ${answer.status} without a usable Location`);
+  if (target.origin !== from.origin) throw blockedRedirect();
+  if (answer.status !== 307 && answer.status !== 308) {
+    throw refusedRedirect(`redirects with HTTP ${answer.status}, which would turn the POST into a GET`);
+  }
+  return target;
+}
+
+const refusedRedirect = (why: string) =>
+  new SwitchboardError(
+    'upstream_http_error',
+    `The MCP server ${why}; this is not followed. Its catalogued URL may be out of date.`,
+  );

@@ -1,0 +1,90 @@
+import { SwitchboardError } from '../../../src/errors.ts';
+import type { Caller } from '../../../src/core/caller.ts';
+import type { Server } from '../../../src/core/catalogue/entry.ts';
+import { createProxy, type Proxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
+import { createLog } from '../../../src/infra/log.ts';
+
+const server = (id: string, remoteUrl: string, more: Partial<Server> = {}): Server => ({
+  id,
+  name: id,
+  description: id,
+  remoteUrl,
+  auth: { kind: 'unknown' },
+  categories: [],
+  tools: [],
+  origin: 'operator',
+  active: true,
+  ...more,
+});
+
+export const caller = (more: Partial<Caller> = {}): Caller => ({
+  tenantId: 'local',
+  keyId: 'key',
+  scopes: new Set(['proxy']),
+  requestId: 'req_1',
+  signal: new AbortController().signal,
+  ...more,
+});
+
+/** A clock that stands still until it is moved. */
+class TestClock {
+  #nowMs = Date.UTC(2026, 10, 21);
+  now = (): number => this.#nowMs;
+  advance(ms: number): void {
+    this.#nowMs += ms;
+  }
+}
+
+export interface Harness extends AsyncDisposable {
+  readonly proxy: Proxy;
+  readonly clock: TestClock;
+  readonly outcomes: { serverId: string; tenantId: string; ok: boolean }[];
+  /** Every log line, parsed. */
+  readonly logged: Record<string, unknown>[];
+  /** Puts a server into the catalogue, or another of the same id in its place. */
+  catalogue(id: string, url: string, more?: Partial<Server>): void;
+  /** Calls a tool of the server `s`. */
+  tool(name?: string, args?: Record<string, unknown>): ReturnType<Proxy['callTool']>;
+}
+
+/** A proxy on a catalogue of one server, `s`, at the given URL. */
+export function startProxy(url: string, options: Partial<ProxyOptions> = {}): Harness {
+  const servers = new Map([['s', server('s', url)]]);
+  const outcomes: Harness['outcomes'] = [];
+  const logged: Harness['logged'] = [];
+  const clock = new TestClock();
+  const proxy = createProxy({
+    catalogue: {
+      require: id => {
+        const found = servers.get(id);
+        if (!found) throw new SwitchboardError('server_not_found', `No server has the id "${id}".`);
+        return found;
+      },
+    },
+    allowPrivateNetwork: true,
+    log: createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) }),
+    clock,
+    onOutcome: outcome => void outcomes.push(outcome),
+    ...options,
+  });
+  return {
+    proxy,
+    clock,
+    outcomes,
+    logged,
+    catalogue: (id, newUrl, more) => void servers.set(id, server(id, newUrl, more)),
+    tool: (name = 'tool', args = {}) => proxy.callTool(caller(), { serverId: 's', name, arguments: args }),
+    [Symbol.asyncDispose]: () => proxy.close(),
+  };
+}
+
+/** What the promise rejects with, as a SwitchboardError; anything else fails the test. */
+export async function failure(promise: Promise<unknown>): Promise<SwitchboardError> {
+  try {
+    await promise;
+  } catch (error) {
+    if (error instanceof SwitchboardError) return error;
+    throw error;
+  }
+  throw new Error('expected a failure');
+}

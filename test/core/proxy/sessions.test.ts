@@ -1,0 +1,451 @@
+import { describe, expect, it } from 'vitest';
+import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
+import { caller, failure, startProxy } from './harness.ts';
+
+const IDLE_MS = 5 * 60_000;
+const OK = { content: [{ type: 'text', text: 'ok' }] };
+
+/** A mode that answers once it is let. */
+function gate() {
+  const { promise, resolve: open } = Promise.withResolvers<void>();
+  const mode: HostileMode = call => void promise.then(() => call.result(OK));
+  return { mode, open };
+}
+
+describe('sessions', () => {
+  it('one handshake serves all calls of one tenant and user, each with its own request id', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    await Promise.all(Array.from({ length: 10 }, () => harness.tool()));
+    expect(upstream.inbox.count('initialize')).toBe(1);
+    const calls = upstream.inbox.of('tools/call');
+    expect(new Set(calls.map(({ message }) => message.id)).size).toBe(10);
+    expect(new Set(calls.map(({ headers }) => headers['mcp-session-id'])).size).toBe(1);
+    expect(calls[0]?.headers['mcp-protocol-version']).toBe('2025-06-18');
+  });
+
+  it('are never shared between tenants or users', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    const callers = [
+      caller(),
+      caller({ userId: 'u' }),
+      caller({ tenantId: 't' }),
+      caller({ tenantId: 't', userId: 'u' }),
+    ];
+    for (const who of [...callers, ...callers]) {
+      await harness.proxy.callTool(who, { serverId: 's', name: 'a' });
+    }
+    expect(upstream.inbox.count('initialize')).toBe(4);
+    expect(
+      new Set(upstream.inbox.of('tools/call').map(({ headers }) => headers['mcp-session-id'])).size,
+    ).toBe(4);
+  });
+
+  it('a server without session ids gets none', async () => {
+    await using upstream = await startHostile({ sessions: false });
+    await using harness = startProxy(upstream.url('ok'));
+    await harness.tool();
+    await harness.tool();
+    expect(upstream.inbox.count('initialize')).toBe(1);
+    expect(upstream.inbox.all.every(({ headers }) => headers['mcp-session-id'] === undefined)).toBe(true);
+  });
+
+  it('a dead session (404) is renewed once and its call sent again, also for several at a time', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    await harness.tool();
+    upstream.sessionIds.clear();
+    const results = await Promise.all(Array.from({ length: 5 }, () => harness.tool()));
+    expect(results).toEqual(Array.from({ length: 5 }, () => ({ ...OK, isError: false })));
+    expect(upstream.inbox.count('initialize')).toBe(2);
+    expect(harness.proxy.sessionCount).toBe(1);
+  });
+
+  it('a server whose sessions are always dead is asked twice, not for ever', async () => {
+    await using upstream = await startHostile({
+      modes: {
+        dead: call => call.json({ jsonrpc: '2.0', id: null, error: { code: -32_001, message: 'gone' } }, 404),
+      },
+    });
+    await using harness = startProxy(upstream.url('dead'));
+    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_error', detail: 'gone' });
+    expect(upstream.inbox.count('initialize')).toBe(2);
+    expect(upstream.inbox.count('tools/call')).toBe(2);
+  });
+
+  it('a 404 without a session is an HTTP error and not sent again', async () => {
+    await using upstream = await startHostile({
+      sessions: false,
+      modes: { lost: call => void call.response.writeHead(404).end() },
+    });
+    await using harness = startProxy(upstream.url('lost'));
+    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_http_error', detail: /HTTP 404/ });
+    expect(upstream.inbox.count('tools/call')).toBe(1);
+  });
+
+  it('a 400 that speaks of the session is not sent again, but the next call has a new one', async () => {
+    let dead = false;
+    const mode: HostileMode = call =>
+      dead
+        ? call.json(
+            { jsonrpc: '2.0', error: { code: -32_000, message: 'Bad Request: No valid session ID' } },
+            400,
+          )
+        : call.result(OK);
+    await using upstream = await startHostile({ modes: { m: mode } });
+    await using harness = startProxy(upstream.url('m'));
+    await harness.tool();
+    dead = true;
+    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_error' });
+    dead = false;
+    await harness.tool();
+    expect(upstream.inbox.count('tools/call')).toBe(3);
+    expect(upstream.inbox.count('initialize')).toBe(2);
+  });
+
+  it('a session id on an error is not kept', async () => {
+    let broken = true;
+    await using upstream = await startHostile({
+      sessions: false,
+      modes: {
+        initialize: call => {
+          const { id } = call.message;
+          if (broken)
+            call.json({ jsonrpc: '2.0', id, error: { code: -32_603, message: 'not now' } }, 200, {
+              'mcp-session-id': 'evil',
+            });
+          else call.result({ protocolVersion: '2025-11-25', capabilities: {} });
+        },
+        e: call =>
+          call.json({ jsonrpc: '2.0', id: call.message.id, error: { code: 1, message: 'x' } }, 400, {
+            'mcp-session-id': 'evil',
+          }),
+      },
+    });
+    await using harness = startProxy(upstream.url('e'));
+    expect(await failure(harness.tool())).toMatchObject({
+      code: 'upstream_protocol',
+      detail: /refused initialize: not now/,
+    });
+    broken = false;
+    await failure(harness.tool());
+    await failure(harness.tool());
+    expect(upstream.inbox.all.some(({ headers }) => headers['mcp-session-id'] !== undefined)).toBe(false);
+  });
+
+  it.each([
+    ['a protocol version nobody knows', { protocolVersion: '2030-01-01' }, {}],
+    ['no protocol version', {}, {}],
+    ['no object', null, {}],
+    ['a session id with spaces', { protocolVersion: '2025-11-25' }, { 'mcp-session-id': 'a b' }],
+  ])('an initialize answer with %s breaks the protocol', async (_name, result, headers) => {
+    await using upstream = await startHostile({
+      modes: { initialize: call => call.json({ jsonrpc: '2.0', id: call.message.id, result }, 200, headers) },
+    });
+    await using harness = startProxy(upstream.url('ok'));
+    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_protocol' });
+    expect(harness.proxy.sessionCount).toBe(0);
+  });
+
+  it.each<[string, HostileMode]>([
+    ['refuses', call => void call.response.writeHead(500).end()],
+    ['never answers', () => {}],
+    ['holds open', call => call.sse()],
+  ])('a server that %s notifications/initialized is called all the same', async (_name, mode) => {
+    await using upstream = await startHostile({ modes: { 'notifications/initialized': mode } });
+    await using harness = startProxy(upstream.url('ok'), { limits: { sideTimeoutMs: 100 } });
+    expect(await harness.tool()).toMatchObject(OK);
+  });
+
+  it('another URL of the same server is another session', async () => {
+    await using old = await startHostile();
+    await using moved = await startHostile();
+    await using harness = startProxy(old.url('ok'));
+    await harness.tool();
+    harness.catalogue('s', moved.url('ok'));
+    await harness.tool();
+    const oldId = old.inbox.of('tools/call')[0]?.headers['mcp-session-id'];
+    expect(old.inbox.count('tools/call')).toBe(1);
+    expect(moved.inbox.all.some(({ headers }) => headers['mcp-session-id'] === oldId)).toBe(false);
+  });
+});
+
+describe('the end of sessions', () => {
+  it('idle ones are ended with DELETE; used ones stay', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    await harness.tool();
+    harness.clock.advance(IDLE_MS - 1);
+    harness.proxy.sweep();
+    expect(harness.proxy.sessionCount).toBe(1);
+    await harness.tool();
+    harness.clock.advance(IDLE_MS - 1);
+    harness.proxy.sweep();
+    expect(harness.proxy.sessionCount).toBe(1);
+    harness.clock.advance(1);
+    harness.proxy.sweep();
+    expect(harness.proxy.sessionCount).toBe(0);
+    const ended = await upstream.inbox.firstOf('DELETE');
+    expect(ended.headers['mcp-session-id']).toBe(
+      upstream.inbox.of('tools/call')[0]?.headers['mcp-session-id'],
+    );
+  });
+
+  it('a session with a call under way is not idle', async () => {
+    const { mode, open } = gate();
+    await using upstream = await startHostile({ modes: { slow: mode } });
+    await using harness = startProxy(upstream.url('slow'));
+    const call = harness.tool();
+    await upstream.inbox.firstOf('tools/call');
+    harness.clock.advance(IDLE_MS * 2);
+    harness.proxy.sweep();
+    expect(harness.proxy.sessionCount).toBe(1);
+    open();
+    await call;
+  });
+
+  it('the least recently used goes when there are too many', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'), { limits: { maxSessions: 2 } });
+    const as = (tenantId: string) =>
+      harness.proxy.callTool(caller({ tenantId }), { serverId: 's', name: 'a' });
+    await as('a');
+    await as('b');
+    await as('a');
+    await as('c');
+    expect(harness.proxy.sessionCount).toBe(2);
+    const ended = await upstream.inbox.firstOf('DELETE');
+    expect(ended.headers['mcp-session-id']).toBe(
+      upstream.inbox.of('tools/call')[1]?.headers['mcp-session-id'],
+    );
+  });
+
+  it('one tenant`s sessions go before those of others', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'), { limits: { maxSessionsPerTenant: 2 } });
+    const as = (tenantId: string, userId: string) =>
+      harness.proxy.callTool(caller({ tenantId, userId }), { serverId: 's', name: 'a' });
+    await as('quiet', '1');
+    for (const userId of ['1', '2', '3']) await as('busy', userId);
+    expect(harness.proxy.sessionCount).toBe(3);
+    const ended = await upstream.inbox.firstOf('DELETE');
+    expect(ended.headers['mcp-session-id']).toBe(
+      upstream.inbox.of('tools/call')[1]?.headers['mcp-session-id'],
+    );
+  });
+
+  it('one that must go while it is in use ends after its last call', async () => {
+    const { mode, open } = gate();
+    await using upstream = await startHostile({ modes: { slow: mode } });
+    await using harness = startProxy(upstream.url('slow'), { limits: { maxSessions: 1 } });
+    const first = harness.proxy.callTool(caller({ tenantId: 'a' }), { serverId: 's', name: 'a' });
+    await upstream.inbox.firstOf('tools/call');
+    const second = harness.proxy.callTool(caller({ tenantId: 'b' }), { serverId: 's', name: 'b' });
+    await upstream.inbox.first(({ message }) => message.params?.name === 'b');
+    expect(upstream.inbox.count('DELETE')).toBe(0);
+    open();
+    expect(await first).toMatchObject(OK);
+    await second;
+    await upstream.inbox.firstOf('DELETE');
+  });
+
+  it('close() ends every session and refuses further calls', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    for (const tenantId of ['a', 'b', 'c']) {
+      await harness.proxy.callTool(caller({ tenantId }), { serverId: 's', name: 'a' });
+    }
+    await harness.proxy.close();
+    expect(upstream.inbox.count('DELETE')).toBe(3);
+    expect(await failure(harness.tool())).toMatchObject({ code: 'unavailable' });
+  });
+
+  it('close() does not wait for a server that does not answer, nor for calls under way', async () => {
+    await using upstream = await startHostile({ modes: { DELETE: () => {} } });
+    await using harness = startProxy(upstream.url('hang'), { limits: { sideTimeoutMs: 50 } });
+    const call = failure(harness.tool());
+    await upstream.inbox.firstOf('tools/call');
+    await harness.proxy.close();
+    expect(await call).toMatchObject({ code: 'unavailable' });
+  });
+});
+
+describe('what goes upstream', () => {
+  it('nothing of the caller but the params', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    const who = caller({ tenantId: 'tenant-7', keyId: 'key-7', userId: 'user-7', requestId: 'req-7' });
+    await harness.proxy.callTool(who, { serverId: 's', name: 'a', arguments: { b: 1 } });
+    const { headers, message } = await upstream.inbox.firstOf('tools/call');
+    expect(Object.keys(headers).sort()).toEqual(
+      [
+        'accept',
+        'connection',
+        'content-length',
+        'content-type',
+        'host',
+        'mcp-protocol-version',
+        'mcp-session-id',
+        'user-agent',
+      ].sort(),
+    );
+    expect(message).toEqual({
+      jsonrpc: '2.0',
+      id: expect.any(Number),
+      method: 'tools/call',
+      params: { name: 'a', arguments: { b: 1 } },
+    });
+    expect(JSON.stringify(upstream.inbox.all)).not.toMatch(/tenant-7|key-7|user-7|req-7/);
+  });
+
+  it('params and results stay out of the log', async () => {
+    await using upstream = await startHostile({
+      modes: {
+        m: call => call.result({ content: [{ type: 'text', text: 'result-secret' }] }),
+        e: call =>
+          call.json({
+            jsonrpc: '2.0',
+            id: call.message.id,
+            error: { code: 1, message: 'x', data: 'result-secret' },
+          }),
+        j: call =>
+          void call.response.writeHead(200, { 'content-type': 'application/json' }).end('result-secret'),
+      },
+    });
+    await using harness = startProxy(upstream.url('m'));
+    await harness.tool('param-secret', { a: 'param-secret' });
+    for (const mode of ['e', 'j']) {
+      harness.catalogue('s', upstream.url(mode));
+      await failure(harness.tool('param-secret', { a: 'param-secret' }));
+    }
+    expect(harness.logged.length).toBeGreaterThan(2);
+    expect(JSON.stringify(harness.logged)).not.toContain('secret');
+  });
+
+  it.each([
+    'initialize',
+    'notifications/initialized',
+    'notifications/anything',
+    'subscriptions/listen',
+    'resources/subscribe',
+    'resources/unsubscribe',
+    'logging/setLevel',
+  ])('%s is refused with a reason, before anything is asked', async method => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    const error = await failure(harness.proxy.call(caller(), { serverId: 's', method }));
+    expect(error).toMatchObject({
+      code: 'invalid_request',
+      detail: expect.stringContaining(`${method} is not forwarded: `),
+    });
+    expect(upstream.inbox.all).toHaveLength(0);
+    expect(harness.outcomes).toEqual([]);
+  });
+
+  it('an unknown server is the catalogue`s error', async () => {
+    await using harness = startProxy('http://127.0.0.1:1/');
+    const error = await failure(harness.proxy.listTools(caller(), { serverId: 'nobody' }));
+    expect(error.code).toBe('server_not_found');
+    expect(harness.outcomes).toEqual([]);
+  });
+});
+
+describe('requests of the server within an answer', () => {
+  it('are answered in the same session: ping with {}, anything else with "no such method"', async () => {
+    const asks: HostileMode = call => {
+      call.sse(
+        { jsonrpc: '2.0', id: 's-1', method: 'ping' },
+        { jsonrpc: '2.0', id: 7, method: 'sampling/createMessage', params: {} },
+      );
+      const { inbox } = call.server;
+      const replies = [
+        inbox.first(({ message }) => message.id === 's-1'),
+        inbox.first(({ message }) => message.id === 7),
+      ];
+      void Promise.all(replies).then(([pong, refusal]) => {
+        call.sse({
+          jsonrpc: '2.0',
+          id: call.message.id,
+          result: { replies: [pong?.message, refusal?.message] },
+        });
+      });
+    };
+    await using upstream = await startHostile({ modes: { asks } });
+    // With one slot only: the replies must not wait for the call that waits for them.
+    await using harness = startProxy(upstream.url('asks'), { limits: { connectionsPerOrigin: 1 } });
+    const reply = await harness.proxy.call(caller(), {
+      serverId: 's',
+      method: 'tools/call',
+      params: { name: 'a' },
+    });
+    expect(reply).toMatchObject({
+      result: {
+        replies: [
+          { jsonrpc: '2.0', id: 's-1', result: {} },
+          { jsonrpc: '2.0', id: 7, error: { code: -32_601 } },
+        ],
+      },
+    });
+    const ids = upstream.inbox.all.map(({ headers }) => headers['mcp-session-id']).filter(Boolean);
+    expect(new Set(ids).size).toBe(1);
+  });
+});
+
+describe('concurrency', () => {
+  it('no more calls reach an origin at a time than it has slots', async () => {
+    let open = 0;
+    let most = 0;
+    const mode: HostileMode = call => {
+      most = Math.max(most, ++open);
+      setImmediate(() => {
+        open--;
+        call.result(OK);
+      });
+    };
+    await using upstream = await startHostile({ modes: { m: mode } });
+    await using harness = startProxy(upstream.url('m'), { limits: { connectionsPerOrigin: 3 } });
+    await Promise.all(Array.from({ length: 40 }, () => harness.tool()));
+    expect(most).toBeLessThanOrEqual(3);
+    expect(upstream.inbox.count('tools/call')).toBe(40);
+  });
+
+  it('more calls than may wait are refused at once', async () => {
+    await using upstream = await startHostile();
+    const limits = { connectionsPerOrigin: 1, maxQueuedPerOrigin: 2, totalTimeoutMs: 2_000 };
+    await using harness = startProxy(upstream.url('ok'), { limits });
+    await harness.tool();
+    harness.catalogue('s', upstream.url('hang'));
+    await failure(harness.tool());
+    const errors = await Promise.all([1, 2, 3, 4].map(() => failure(harness.tool())));
+    expect(errors.map(error => error.code).sort()).toEqual([
+      'unavailable',
+      'upstream_timeout',
+      'upstream_timeout',
+      'upstream_timeout',
+    ]);
+  });
+});
+
+describe('sending twice', () => {
+  it('a connection the server has closed in the meantime is replaced before the call is sent', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    await harness.tool();
+    await upstream.cutConnections();
+    expect(await harness.tool()).toMatchObject(OK);
+    expect(upstream.inbox.count('tools/call')).toBe(2);
+  });
+
+  it('a kept connection that is closed on the call fails it: it may have run', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'));
+    await harness.tool();
+    harness.catalogue('s', upstream.url('reset'));
+    expect(await failure(harness.tool())).toMatchObject({
+      code: 'upstream_unreachable',
+      detail: /may have run/,
+    });
+    expect(upstream.inbox.count('tools/call')).toBe(2);
+  });
+});

@@ -1,0 +1,50 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { refusedPort } from './http.ts';
+
+export interface Everything extends AsyncDisposable {
+  readonly url: string;
+}
+
+/**
+ * The official reference server (2025-11-25, stateful, SSE answers) as a child process. It cannot say which port it got, so
+ * a free one is looked for and passed; should another process take it in between, the next one is tried.
+ */
+export async function startEverything(): Promise<Everything> {
+  for (let attempt = 0; attempt < 5; attempt++) {
+    const port = await refusedPort();
+    const child = spawnServer(port);
+    if (!(await isUp(child))) continue;
+    return {
+      url: `http://127.0.0.1:${port}/mcp`,
+      async [Symbol.asyncDispose]() {
+        const gone = new Promise(resolve => child.once('close', resolve));
+        child.kill('SIGKILL');
+        await gone;
+      },
+    };
+  }
+  throw new Error('server-everything found no free port');
+}
+
+function spawnServer(port: number): ChildProcess {
+  const program = fileURLToPath(
+    new URL('../../../node_modules/@modelcontextprotocol/server-everything/dist/index.js', import.meta.url),
+  );
+  const preload = new URL('../../../scripts/loopback-only.js', import.meta.url).href;
+  return spawn(process.execPath, ['--import', preload, program, 'streamableHttp'], {
+    env: { ...process.env, PORT: String(port) },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+}
+
+const isUp = (child: ChildProcess) =>
+  new Promise<boolean>((resolve, reject) => {
+    let stderr = '';
+    child.once('error', reject);
+    child.once('exit', () => resolve(false));
+    child.stderr?.on('data', (chunk: Buffer) => {
+      stderr += chunk.toString();
+      if (stderr.includes('listening on port')) resolve(true);
+    });
+  });

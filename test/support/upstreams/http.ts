@@ -1,0 +1,119 @@
+import { createServer, type IncomingHttpHeaders, type RequestListener, type Server } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** A JSON-RPC message as a test looks at it. */
+export interface Message {
+  readonly id?: string | number | null;
+  readonly method?: string;
+  readonly params?: any;
+  readonly result?: any;
+  readonly error?: any;
+}
+
+/** One HTTP request an upstream has received. */
+export interface Received {
+  readonly httpMethod: string;
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly message: Message;
+}
+
+/** What an upstream has received, in order; tests wait for a request here instead of sleeping. */
+export class Inbox {
+  readonly all: Received[] = [];
+  readonly #waiting = new Set<() => void>();
+
+  add(received: Received): void {
+    this.all.push(received);
+    for (const check of this.#waiting) check();
+  }
+
+  /** Requests with this JSON-RPC method (or HTTP method, for DELETE). */
+  of(method: string): Received[] {
+    return this.all.filter(({ message, httpMethod }) => message.method === method || httpMethod === method);
+  }
+
+  count(method: string): number {
+    return this.of(method).length;
+  }
+
+  /** The first request that matches, now or when it comes. */
+  async first(matches: (received: Received) => boolean): Promise<Received> {
+    for (;;) {
+      const found = this.all.find(matches);
+      if (found) return found;
+      await new Promise<void>(resolve => {
+        const check = () => {
+          this.#waiting.delete(check);
+          resolve();
+        };
+        this.#waiting.add(check);
+      });
+    }
+  }
+
+  firstOf(method: string): Promise<Received> {
+    return this.first(({ message, httpMethod }) => message.method === method || httpMethod === method);
+  }
+}
+
+export interface Listening extends AsyncDisposable {
+  readonly server: Server;
+  readonly port: number;
+  /** Without a trailing slash. */
+  readonly origin: string;
+  /** Cuts every open connection, and resolves once that is done; the server goes on listening. */
+  cutConnections(): Promise<void>;
+}
+
+/** An HTTP server on a free port of 127.0.0.1; disposing it cuts its connections. */
+export async function listen(handler: RequestListener): Promise<Listening> {
+  const server = createServer(handler);
+  const sockets = new Set<Socket>();
+  server.on('connection', socket => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('not listening on a port');
+  const { port } = address;
+  const cutConnections = async () => {
+    await Promise.all(
+      Array.from(sockets, socket => new Promise(resolve => socket.once('close', resolve).destroy())),
+    );
+  };
+  return {
+    server,
+    port,
+    origin: `http://127.0.0.1:${port}`,
+    cutConnections,
+    async [Symbol.asyncDispose]() {
+      const closed = new Promise(resolve => server.close(resolve));
+      await cutConnections();
+      await closed;
+    },
+  };
+}
+
+/** A port of 127.0.0.1 where nobody listens. */
+export async function refusedPort(): Promise<number> {
+  await using listening = await listen(() => {});
+  return listening.port;
+}
+
+/** The body of a request, and the message in it where it holds one. */
+export async function readBody(request: AsyncIterable<Buffer>): Promise<{ text: string; message: Message }> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk);
+  const text = Buffer.concat(chunks).toString();
+  try {
+    const message: Message = text === '' ? {} : JSON.parse(text);
+    return { text, message };
+  } catch {
+    return { text, message: {} };
+  }
+}
