@@ -5,7 +5,7 @@
  *   node scripts/build-kernel.ts --check   writes nothing; exit code 1 when kernel.wasm is not what the source gives
  */
 import { readFile, writeFile } from 'node:fs/promises';
-import asc from 'assemblyscript/asc';
+import { main } from 'assemblyscript/asc';
 
 const folder = new URL('../src/core/search/minilm/', import.meta.url);
 const artefact = new URL('kernel.wasm', folder);
@@ -26,15 +26,20 @@ const OPTIONS = [
 
 async function compile(): Promise<Uint8Array> {
   let binary: Uint8Array | undefined;
-  const { error, stderr } = await asc.main(['kernel.as.ts', '--outFile=kernel.wasm', ...OPTIONS], {
+  let messages = '';
+  const { error } = await main(['kernel.as.ts', '--outFile=kernel.wasm', ...OPTIONS], {
     readFile: name => readFile(new URL(name, folder), 'utf8').catch(() => null),
     writeFile: (_name, contents) => {
       if (typeof contents !== 'string') binary = contents;
     },
     listFiles: () => [],
+    stderr: {
+      write(chunk) {
+        messages += String(chunk);
+      },
+    },
   });
-  if (error || !binary)
-    throw new Error(`kernel.as.ts does not compile: ${stderr.toString()}`, { cause: error });
+  if (error || !binary) throw new Error(`kernel.as.ts does not compile: ${messages}`, { cause: error });
   return binary;
 }
 

@@ -1,0 +1,72 @@
+/**
+ * Writes catalogue/vectors.bin, the vectors of the shipped catalogue's texts:
+ * node scripts/build-vectors.ts [--check] [CATALOGUE [VECTORS]]
+ *
+ * --check computes nothing: it exits 1 when the file misses a text of the catalogue, holds one that nobody needs, or
+ * was made with another embedder.
+ */
+import { readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { readEntries } from '../src/core/catalogue/read-entries.ts';
+import { documentsOf } from '../src/core/search/documents.ts';
+import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
+import { quantize } from '../src/core/search/quantize.ts';
+import { textHash } from '../src/core/search/vector-cache.ts';
+import { readVectorFile, writeVectorFile } from '../src/core/search/vector-file.ts';
+
+const CATALOGUE_FOLDER = path.join(import.meta.dirname, '../catalogue');
+const EMBED_BATCH = 100;
+
+/** Every text that search embeds, by its hash in hexadecimal. */
+async function textsOf(catalogueFile: string): Promise<Map<string, string>> {
+  const { entries, problems } = readEntries(await readFile(catalogueFile, 'utf8'), { allowHttp: false });
+  const [problem] = problems;
+  if (problem) throw new Error(`${catalogueFile}: line ${problem.line} ${problem.reason}`);
+  const parts = entries.flatMap(entry => documentsOf({ ...entry, tools: entry.tools ?? [] }).parts);
+  return new Map(parts.map(({ prose }) => [textHash(prose).toString('hex'), prose]));
+}
+
+async function build(catalogueFile: string, vectorFile: string): Promise<void> {
+  const texts = [...(await textsOf(catalogueFile))];
+  const embedder = await createMiniLmEmbedder();
+  const vectors: Float32Array[] = [];
+  for (let at = 0; at < texts.length; at += EMBED_BATCH) {
+    vectors.push(...(await embedder.embed(texts.slice(at, at + EMBED_BATCH).map(([, text]) => text))));
+  }
+  const entries = vectors.map((vector, position) => {
+    return [Buffer.from(texts[position]?.[0] ?? '', 'hex'), quantize(vector)] as const;
+  });
+  const file = writeVectorFile({ embedderId: embedder.id, dimensions: embedder.dimensions, entries });
+  await embedder.close();
+  await writeFile(vectorFile, file);
+  console.log(`${vectorFile}: ${entries.length} vectors, ${file.length} bytes`);
+}
+
+/** What is wrong with the file, if anything. */
+async function drift(catalogueFile: string, vectorFile: string): Promise<string | undefined> {
+  const file = readVectorFile(await readFile(vectorFile));
+  const embedder = await createMiniLmEmbedder({ threads: 1 });
+  await embedder.close();
+  if (file.embedderId !== embedder.id) return `made with ${file.embedderId}, not ${embedder.id}`;
+  const texts = await textsOf(catalogueFile);
+  const held = new Set(file.hashes.map(hash => hash.toString('hex')));
+  const missing = [...texts.keys()].filter(hash => !held.has(hash));
+  const needless = [...held].filter(hash => !texts.has(hash));
+  if (missing.length + needless.length === 0) return undefined;
+  return `${missing.length} texts without a vector, ${needless.length} vectors without a text`;
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { check: { type: 'boolean' } },
+});
+const catalogueFile = positionals[0] ?? path.join(CATALOGUE_FOLDER, 'servers.jsonl');
+const vectorFile = positionals[1] ?? path.join(CATALOGUE_FOLDER, 'vectors.bin');
+if (values.check) {
+  const problem = await drift(catalogueFile, vectorFile).catch((error: unknown) => String(error));
+  if (problem !== undefined) {
+    console.error(`${vectorFile} is out of date: ${problem}. Run node scripts/build-vectors.ts`);
+    process.exitCode = 1;
+  }
+} else await build(catalogueFile, vectorFile);

@@ -1,0 +1,230 @@
+/**
+ * The arithmetic of all-MiniLM-L6-v2 and of the vector scan, in AssemblyScript with fixed-width SIMD (no relaxed
+ * SIMD: every CPU must give the same bits, because vectors outlive the machine that made them).
+ *
+ * Compiled by `scripts/build-kernel.ts` to `kernel.wasm`. Every pointer is a byte offset into the imported memory;
+ * the kernel allocates nothing and checks nothing: `model.ts` and `vector-store.ts` own the layout. Unless said
+ * otherwise a matrix is row-major f32.
+ */
+
+import { expOfNegative, HIDDEN, HIDDEN_BYTES, sum4 } from './simd.as';
+
+export { attention } from './attention.as';
+
+const LAYER_NORM_EPSILON: f32 = 1e-12;
+
+/** Four unsigned bytes at `address` as floats. */
+function loadBytes(address: usize): v128 {
+  return f32x4.convert_i32x4_u(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(v128.load32_zero(address))));
+}
+
+/** `count` (a multiple of 4) unsigned bytes to floats: out = byte * scale + min. */
+export function dequantize(bytes: usize, count: i32, scale: f32, min: f32, out: usize): void {
+  const scales = f32x4.splat(scale);
+  const mins = f32x4.splat(min);
+  const end = bytes + <usize>count;
+  while (bytes < end) {
+    v128.store(out, f32x4.add(f32x4.mul(loadBytes(bytes), scales), mins));
+    bytes += 4;
+    out += 16;
+  }
+}
+
+/**
+ * An 8-bit [inner, columns] weight to f32 panels of eight columns, [columns / 8][inner][8], the order in which `gemm`
+ * reads them. Panels of several matrices laid one after the other act as one wider matrix.
+ */
+export function pack(bytes: usize, inner: i32, columns: i32, scale: f32, min: f32, out: usize): void {
+  for (let column = 0; column < columns; column += 8) {
+    let row = bytes + <usize>column;
+    for (let k = 0; k < inner; k++) {
+      dequantize(row, 8, scale, min, out);
+      row += <usize>columns;
+      out += 32;
+    }
+  }
+}
+
+/** Word vectors of `count` token ids (i32) from the 8-bit table, to `out` [count, HIDDEN]. */
+export function embed(ids: usize, count: i32, table: usize, scale: f32, min: f32, out: usize): void {
+  for (let i = 0; i < count; i++) {
+    const id = <usize>load<u32>(ids + ((<usize>i) << 2));
+    dequantize(table + id * HIDDEN, <i32>HIDDEN, scale, min, out);
+    out += HIDDEN_BYTES;
+  }
+}
+
+/**
+ * out [rows, columns] = a [rows, inner] * panels + bias. `rows` is a multiple of 4, `columns` of 8. Each output row is
+ * computed in the same order whatever the other rows are, so a text's vector does not depend on its batch.
+ */
+export function gemm(
+  a: usize,
+  rows: i32,
+  inner: i32,
+  panels: usize,
+  columns: i32,
+  bias: usize,
+  out: usize,
+): void {
+  const rowBytes: usize = (<usize>inner) << 2;
+  const outBytes: usize = (<usize>columns) << 2;
+  for (let column = 0; column < columns; column += 8) {
+    const panel = panels + <usize>column * rowBytes;
+    const left = v128.load(bias + ((<usize>column) << 2));
+    const right = v128.load(bias + ((<usize>column) << 2), 16);
+    for (let row = 0; row < rows; row += 4) {
+      let a0 = a + <usize>row * rowBytes;
+      let a1 = a0 + rowBytes;
+      let a2 = a1 + rowBytes;
+      let a3 = a2 + rowBytes;
+      const end = a1;
+      let p = panel;
+      let c00 = left;
+      let c01 = right;
+      let c10 = left;
+      let c11 = right;
+      let c20 = left;
+      let c21 = right;
+      let c30 = left;
+      let c31 = right;
+      while (a0 < end) {
+        const x = v128.load(p);
+        const y = v128.load(p, 16);
+        let s = v128.load32_splat(a0);
+        c00 = f32x4.add(c00, f32x4.mul(s, x));
+        c01 = f32x4.add(c01, f32x4.mul(s, y));
+        s = v128.load32_splat(a1);
+        c10 = f32x4.add(c10, f32x4.mul(s, x));
+        c11 = f32x4.add(c11, f32x4.mul(s, y));
+        s = v128.load32_splat(a2);
+        c20 = f32x4.add(c20, f32x4.mul(s, x));
+        c21 = f32x4.add(c21, f32x4.mul(s, y));
+        s = v128.load32_splat(a3);
+        c30 = f32x4.add(c30, f32x4.mul(s, x));
+        c31 = f32x4.add(c31, f32x4.mul(s, y));
+        p += 32;
+        a0 += 4;
+        a1 += 4;
+        a2 += 4;
+        a3 += 4;
+      }
+      let o = out + <usize>row * outBytes + ((<usize>column) << 2);
+      v128.store(o, c00);
+      v128.store(o, c01, 16);
+      o += outBytes;
+      v128.store(o, c10);
+      v128.store(o, c11, 16);
+      o += outBytes;
+      v128.store(o, c20);
+      v128.store(o, c21, 16);
+      o += outBytes;
+      v128.store(o, c30);
+      v128.store(o, c31, 16);
+    }
+  }
+}
+
+/** x [rows, HIDDEN] = layer norm of (x + residual) * gamma + beta, row by row. */
+export function addAndNormalize(x: usize, residual: usize, rows: i32, gamma: usize, beta: usize): void {
+  const width = f32x4.splat(<f32>HIDDEN);
+  for (let row = 0; row < rows; row++) {
+    let total = f32x4.splat(0);
+    for (let d: usize = 0; d < HIDDEN_BYTES; d += 16) {
+      const v = f32x4.add(v128.load(x + d), v128.load(residual + d));
+      v128.store(x + d, v);
+      total = f32x4.add(total, v);
+    }
+    const mean = f32x4.div(f32x4.splat(sum4(total)), width);
+    let squares = f32x4.splat(0);
+    for (let d: usize = 0; d < HIDDEN_BYTES; d += 16) {
+      const v = f32x4.sub(v128.load(x + d), mean);
+      squares = f32x4.add(squares, f32x4.mul(v, v));
+    }
+    const variance = sum4(squares) / <f32>HIDDEN;
+    const factor = f32x4.splat(<f32>1 / sqrt<f32>(variance + LAYER_NORM_EPSILON));
+    for (let d: usize = 0; d < HIDDEN_BYTES; d += 16) {
+      const v = f32x4.mul(f32x4.mul(f32x4.sub(v128.load(x + d), mean), factor), v128.load(gamma + d));
+      v128.store(x + d, f32x4.add(v, v128.load(beta + d)));
+    }
+    x += HIDDEN_BYTES;
+    residual += HIDDEN_BYTES;
+  }
+}
+
+/** GELU in place, x / 2 * (1 + erf(x / sqrt 2)); erf by Abramowitz & Stegun 7.1.26, absolute error below 2e-7. `count` is a multiple of 4. */
+export function gelu(x: usize, count: i32): void {
+  const one = f32x4.splat(1);
+  const end = x + ((<usize>count) << 2);
+  while (x < end) {
+    const v = v128.load(x);
+    const z = f32x4.mul(f32x4.abs(v), f32x4.splat(0.7071067811865476));
+    const t = f32x4.div(one, f32x4.add(one, f32x4.mul(z, f32x4.splat(0.3275911))));
+    let p = f32x4.splat(1.061405429);
+    p = f32x4.add(f32x4.mul(p, t), f32x4.splat(-1.453152027));
+    p = f32x4.add(f32x4.mul(p, t), f32x4.splat(1.421413741));
+    p = f32x4.add(f32x4.mul(p, t), f32x4.splat(-0.284496736));
+    p = f32x4.add(f32x4.mul(p, t), f32x4.splat(0.254829592));
+    const erf = f32x4.sub(one, f32x4.mul(f32x4.mul(p, t), expOfNegative(f32x4.neg(f32x4.mul(z, z)))));
+    // erf is odd and z was |x|: give it the sign of x.
+    const signed = v128.bitselect(v, erf, i32x4.splat(0x80000000));
+    v128.store(x, f32x4.mul(f32x4.mul(v, f32x4.splat(0.5)), f32x4.add(one, signed)));
+    x += 16;
+  }
+}
+
+/** out [HIDDEN] = the mean of x [rows, HIDDEN] over its rows, scaled to unit length. */
+export function pool(x: usize, rows: i32, out: usize): void {
+  let squares = f32x4.splat(0);
+  for (let d: usize = 0; d < HIDDEN_BYTES; d += 16) {
+    let total = f32x4.splat(0);
+    let p = x + d;
+    for (let row = 0; row < rows; row++) {
+      total = f32x4.add(total, v128.load(p));
+      p += HIDDEN_BYTES;
+    }
+    v128.store(out + d, total);
+    squares = f32x4.add(squares, f32x4.mul(total, total));
+  }
+  // The division by the number of rows cancels against the length.
+  const factor = f32x4.splat(<f32>1 / sqrt<f32>(max<f32>(sum4(squares), 1e-24)));
+  for (let d: usize = 0; d < HIDDEN_BYTES; d += 16) {
+    v128.store(out + d, f32x4.mul(v128.load(out + d), factor));
+  }
+}
+
+/**
+ * out[i] = scale * scales[i] * (query . row i), for `count` int8 rows of `dimensions` bytes (a multiple of 16, below
+ * 133,000 so that the i32 sum cannot overflow) against one int8 query.
+ */
+export function scan8(
+  query: usize,
+  rows: usize,
+  scales: usize,
+  count: i32,
+  dimensions: i32,
+  scale: f32,
+  out: usize,
+): void {
+  const end = query + <usize>dimensions;
+  for (let i = 0; i < count; i++) {
+    let low = i32x4.splat(0);
+    let high = i32x4.splat(0);
+    for (let q = query; q < end; q += 16) {
+      const x = v128.load(q);
+      const y = v128.load(rows);
+      low = i32x4.add(low, i32x4.dot_i16x8_s(i16x8.extend_low_i8x16_s(x), i16x8.extend_low_i8x16_s(y)));
+      high = i32x4.add(high, i32x4.dot_i16x8_s(i16x8.extend_high_i8x16_s(x), i16x8.extend_high_i8x16_s(y)));
+      rows += 16;
+    }
+    const sum = i32x4.add(low, high);
+    const dot =
+      i32x4.extract_lane(sum, 0) +
+      i32x4.extract_lane(sum, 1) +
+      i32x4.extract_lane(sum, 2) +
+      i32x4.extract_lane(sum, 3);
+    store<f32>(out, <f32>dot * scale * load<f32>(scales));
+    scales += 4;
+    out += 4;
+  }
+}

@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs';
+
+/** The exports of `kernel.wasm`; `kernel.as.ts` says what each does. Every argument but counts and scales is a byte offset into the memory. */
+export interface Kernel {
+  dequantize(bytes: number, count: number, scale: number, min: number, out: number): void;
+  pack(bytes: number, inner: number, columns: number, scale: number, min: number, out: number): void;
+  embed(ids: number, count: number, table: number, scale: number, min: number, out: number): void;
+  gemm(
+    a: number,
+    rows: number,
+    inner: number,
+    panels: number,
+    columns: number,
+    bias: number,
+    out: number,
+  ): void;
+  attention(qkv: number, count: number, scores: number, out: number): void;
+  addAndNormalize(x: number, residual: number, rows: number, gamma: number, beta: number): void;
+  gelu(x: number, count: number): void;
+  pool(x: number, rows: number, out: number): void;
+  scan8(
+    query: number,
+    rows: number,
+    scales: number,
+    count: number,
+    dimensions: number,
+    scale: number,
+    out: number,
+  ): void;
+}
+
+/** Bytes in a page, the unit in which WebAssembly memory grows. */
+export const PAGE_BYTES = 65_536;
+
+let compiled: WebAssembly.Module | undefined;
+
+/** The compiled kernel, one for the thread; it can be posted to workers, which then share its machine code. */
+export function kernelModule(): WebAssembly.Module {
+  compiled ??= new WebAssembly.Module(readFileSync(new URL('kernel.wasm', import.meta.url)));
+  return compiled;
+}
+
+/** A memory for the kernel. It is shared even where one thread alone uses it: the module imports nothing else. */
+export function kernelMemory(initialBytes: number, maximumBytes = initialBytes): WebAssembly.Memory {
+  return new WebAssembly.Memory({
+    initial: Math.ceil(initialBytes / PAGE_BYTES),
+    maximum: Math.ceil(maximumBytes / PAGE_BYTES),
+    shared: true,
+  });
+}
+
+/** The kernel working on `memory`. Instances on one memory may run at the same time if they write to different areas. */
+export function instantiateKernel(module: WebAssembly.Module, memory: WebAssembly.Memory): Kernel {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the tests and `build-kernel.ts --check` hold kernel.wasm to this interface
+  return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as Kernel;
+}
+
+/** Lays areas one after the other in a memory: each call returns the byte offset of a new area, aligned to 64 bytes. */
+export class Bump {
+  /** Offset 0 stays free, so that a forgotten offset never points at data. */
+  #next = 64;
+
+  take(bytes: number): number {
+    const offset = this.#next;
+    this.#next += Math.ceil(bytes / 64) * 64;
+    return offset;
+  }
+
+  /** Bytes taken so far. */
+  get size(): number {
+    return this.#next;
+  }
+}

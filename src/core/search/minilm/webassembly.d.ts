@@ -1,0 +1,19 @@
+/** The part of the WebAssembly JavaScript API used here: it is a global in Node, but its types ship with `lib.dom` only. */
+declare namespace WebAssembly {
+  class Module {
+    constructor(bytes: Uint8Array<ArrayBuffer>);
+    readonly [Symbol.toStringTag]: 'WebAssembly.Module';
+  }
+
+  class Memory {
+    constructor(descriptor: { initial: number; maximum: number; shared: true });
+    readonly buffer: SharedArrayBuffer;
+    /** Adds `pages` of 64 KiB; throws a RangeError beyond the maximum. A shared memory's older buffers stay valid but do not grow. */
+    grow(pages: number): number;
+  }
+
+  class Instance {
+    constructor(module: Module, imports: { env: { memory: Memory } });
+    readonly exports: Record<string, unknown>;
+  }
+}
