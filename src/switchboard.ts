@@ -2,6 +2,7 @@ import { readFile, mkdir } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
@@ -9,7 +10,7 @@ import { Catalogue } from './core/catalogue/catalogue.ts';
 import { loadInitialCatalogue } from './core/catalogue/shipped.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
-import { createProxy } from './core/proxy/proxy.ts';
+import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { createMiniLmEmbedder, WeightsUnavailable } from './core/search/embedder-minilm.ts';
 import { createNgramEmbedder } from './core/search/embedder-ngrams.ts';
 import type { Embedder } from './core/search/embedder.ts';
@@ -18,9 +19,11 @@ import { createSearch } from './core/search/search.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
-import { openDatabase } from './infra/database.ts';
+import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
 import { createLog, type Log } from './infra/log.ts';
+
+const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
 export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
 
@@ -29,8 +32,11 @@ export interface StartOptions {
   readonly listen?: boolean;
   readonly log?: Log;
   readonly clock?: Clock;
-  /** Tests that are not about meaning can do without the model. */
+  /** Tests that are not about meaning can do without the model, and those not about storage without files. */
   readonly embedder?: () => Promise<Embedder>;
+  readonly database?: () => Promise<OpenDatabase>;
+  /** Tests that would wait for a time-out. */
+  readonly proxyLimits?: Partial<ProxyLimits>;
 }
 
 export interface Switchboard extends AsyncDisposable {
@@ -58,7 +64,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
 
-  const { db, close } = await openDatabase(config.dataDir);
+  const { db, close } = await (options.database ?? (() => openDatabase(config.dataDir)))();
   opened.defer(close);
   const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
   opened.defer(() => apiKeys.close());
@@ -71,10 +77,18 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const usage = await Usage.load(db, clock, log);
   opened.defer(() => usage.close());
 
-  const degraded: string[] = [];
-  const embedder = await (options.embedder ?? (() => defaultEmbedder(log, degraded)))();
+  const { embedder, degraded } = options.embedder
+    ? { embedder: await options.embedder(), degraded: undefined }
+    : await defaultEmbedder(log);
   opened.defer(() => embedder.close());
-  const index = await createEmbeddedIndex({ db, embedder, log });
+  const index = await createEmbeddedIndex({
+    db,
+    embedder,
+    log,
+    clock,
+    shippedVectors: SHIPPED_VECTORS,
+    degraded,
+  });
   opened.defer(() => index.close());
   const search = createSearch({ catalogue, index, db, log, clock, popularity: id => usage.popularity(id) });
   opened.defer(() => search.close());
@@ -84,6 +98,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log,
     clock,
     onOutcome: outcome => usage.record(outcome),
+    ...(options.proxyLimits === undefined ? {} : { limits: options.proxyLimits }),
   });
   opened.defer(() => proxy.close());
 
@@ -94,10 +109,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     catalogue,
     search,
     proxy,
-    readiness: () => ({
-      ready,
-      degraded: index.degraded === undefined ? degraded : [...degraded, index.degraded],
-    }),
+    readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
   };
 
   catalogue.onChange(change => index.update(change));
@@ -118,14 +130,14 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
 }
 
-async function defaultEmbedder(log: Log, degraded: string[]): Promise<Embedder> {
+async function defaultEmbedder(log: Log): Promise<{ embedder: Embedder; degraded: string | undefined }> {
   try {
-    return await createMiniLmEmbedder();
+    return { embedder: await createMiniLmEmbedder(), degraded: undefined };
   } catch (error) {
     if (!(error instanceof WeightsUnavailable)) throw error;
-    log.warn({ err: error }, 'the embedding model is missing: searching by words and character n-grams');
-    degraded.push('embedding model missing: searching by words and character n-grams');
-    return createNgramEmbedder();
+    const degraded = 'embedding model missing: searching by words and character n-grams';
+    log.warn({ err: error }, degraded);
+    return { embedder: createNgramEmbedder(), degraded };
   }
 }
 

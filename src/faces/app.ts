@@ -72,7 +72,9 @@ function identifyAndLog(log: Log): RequestHandler {
     const startedAt = performance.now();
     const path = request.path;
     response.once('close', () => {
-      log.info(
+      // Probes come every few seconds and say nothing.
+      const level = path === '/healthz' || path === '/readyz' ? 'debug' : 'info';
+      log[level](
         {
           requestId: locals.requestId,
           method: request.method,
@@ -91,15 +93,20 @@ function identifyAndLog(log: Log): RequestHandler {
   };
 }
 
-/** Express's own refusals, such as a path it cannot decode, carry a 4xx status; everything else unknown is our fault. */
+/** Express's own refusals, such as a path it cannot decode, carry a 4xx status. */
+const isExpressRefusal = (thrown: unknown) =>
+  thrown instanceof Error &&
+  !(thrown instanceof SwitchboardError) &&
+  'status' in thrown &&
+  typeof thrown.status === 'number' &&
+  thrown.status < 500;
+
 function renderError(log: Log): ErrorRequestHandler {
   return (thrown: unknown, request, response, _next) => {
     const { requestId } = localsOf(response);
-    const status = thrown instanceof Error && 'status' in thrown ? thrown.status : undefined;
-    const error =
-      typeof status === 'number' && status >= 400 && status < 500
-        ? new SwitchboardError('invalid_request', 'The request could not be understood.', { cause: thrown })
-        : toSwitchboardError(thrown);
+    const error = isExpressRefusal(thrown)
+      ? new SwitchboardError('invalid_request', 'The request could not be understood.', { cause: thrown })
+      : toSwitchboardError(thrown);
     if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
     if (response.headersSent) response.destroy();
     else if (/^\/(mcp|v1\/mcp\/call)\/?$/.test(request.path)) sendRpcError(response, error, requestId, null);

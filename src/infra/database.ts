@@ -16,6 +16,9 @@ export interface OpenDatabase {
   close(): Promise<void>;
 }
 
+/** One process uses the database, over the system's page cache: the usual 128 MB of buffers would only be a second copy. */
+const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
+
 const MIGRATIONS = fileURLToPath(new URL('../../drizzle', import.meta.url));
 
 /**
@@ -26,7 +29,10 @@ const MIGRATIONS = fileURLToPath(new URL('../../drizzle', import.meta.url));
 export async function openDatabase(dataDir?: string): Promise<OpenDatabase> {
   const folder = dataDir === undefined ? undefined : path.join(dataDir, 'pglite');
   if (folder !== undefined && !existsSync(folder)) await initialise(folder);
-  const client = await (folder === undefined ? PGlite.create() : PGlite.create(folder));
+  const client = await PGlite.create({
+    ...(folder === undefined ? {} : { dataDir: folder }),
+    startParams: START,
+  });
   const db = drizzle(client);
   await migrate(db, { migrationsFolder: MIGRATIONS });
   return { db, close: () => client.close() };

@@ -50,13 +50,8 @@ function readLine(line: string, options: ReadOptions): { entry: Entry; unknownFi
   } catch {
     return { reason: 'is not valid JSON' };
   }
-  if (/\\u0000/i.test(line) || !line.isWellFormed() || /\\ud[89a-f]/i.test(line)) {
-    const text = JSON.stringify(value);
-    // Postgres stores neither; JSON.stringify leaves only lone surrogates escaped.
-    if (/\\u0000|\\ud[89a-f]/i.test(text) || !text.isWellFormed()) {
-      return { reason: 'holds a NUL character or half a surrogate pair, which cannot be stored' };
-    }
-  }
+  const unstorable = storageProblem(value);
+  if (unstorable !== undefined) return { reason: unstorable };
   const parsed = entrySchema.safeParse(value);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
@@ -74,5 +69,23 @@ function addressProblem(address: string, { allowHttp }: ReadOptions): string | u
     return 'must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)';
   }
   if (url.username !== '' || url.password !== '') return 'must not hold a user name or password';
+  return undefined;
+}
+
+/** A tool's schema nests; beyond this depth it is an attack on whoever walks it. */
+const MAX_DEPTH = 64;
+
+/** Postgres stores neither NUL nor half a surrogate pair. */
+function storageProblem(value: unknown, depth = 0): string | undefined {
+  if (typeof value === 'string') {
+    const storable = value.isWellFormed() && !value.includes('\0');
+    return storable ? undefined : 'holds a NUL character or half a surrogate pair, which cannot be stored';
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (depth === MAX_DEPTH) return `nests deeper than ${MAX_DEPTH} levels`;
+  for (const [key, member] of Object.entries(value)) {
+    const problem = storageProblem(key) ?? storageProblem(member, depth + 1);
+    if (problem !== undefined) return problem;
+  }
   return undefined;
 }

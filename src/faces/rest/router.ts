@@ -81,7 +81,7 @@ async function admit(core: Core, one: Endpoint, response: Response) {
 }
 
 function rpcIdOf(body: unknown): RpcId {
-  if (typeof body !== 'object' || body === null) return null;
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return null;
   const id = 'id' in body ? body.id : 1;
   return typeof id === 'string' || (typeof id === 'number' && Number.isFinite(id)) ? id : null;
 }

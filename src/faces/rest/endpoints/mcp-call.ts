@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { SwitchboardError } from '../../../errors.ts';
 import { endpoint, MIB } from '../endpoint.ts';
 import { jsonObject, queryLogId, serverId, UPSTREAM_ERRORS } from './shared.ts';
 
@@ -27,7 +28,8 @@ export const mcpCall = endpoint({
       .min(1, 'must not be empty')
       .max(256)
       .meta({ examples: ['tools/list'] }),
-    params: jsonObject.optional(),
+    // Checked by the handler: JSON-RPC has a code of its own for it.
+    params: z.unknown().optional().meta({ type: 'object' }),
     id: z.union([z.string().max(1024), z.number()], 'must be a string or a number').default(1),
     jsonrpc: z.literal('2.0', 'must be "2.0"').optional(),
     query_log_id: queryLogId,
@@ -38,13 +40,14 @@ export const mcpCall = endpoint({
     result: z.unknown().optional(),
     error: rpcError.optional(),
   }),
-  handle: async (core, caller, { server_id, method, params, id }) => ({
-    jsonrpc: '2.0',
-    id,
-    ...(await core.proxy.call(caller, {
+  handle: async (core, caller, { server_id, method, params, id }) => {
+    const object = jsonObject.optional().safeParse(params);
+    if (!object.success) throw new SwitchboardError('invalid_params', 'params: must be an object');
+    const input = {
       serverId: server_id,
       method,
-      ...(params === undefined ? {} : { params }),
-    })),
-  }),
+      ...(object.data === undefined ? {} : { params: object.data }),
+    };
+    return { jsonrpc: '2.0', id, ...(await core.proxy.call(caller, input)) };
+  },
 });

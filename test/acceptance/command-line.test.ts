@@ -1,0 +1,159 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { run, serve, temporaryFolder, type Program } from '../support/program.ts';
+
+const line = (id: string, more: object = {}) =>
+  JSON.stringify({
+    id,
+    name: id,
+    description: `Answers questions about ${id}.`,
+    remote_url: `https://${id}.example/mcp`,
+    ...more,
+  });
+
+/** A small catalogue instead of the shipped one, so that each command is quick. */
+async function workspace() {
+  const folder = temporaryFolder();
+  const catalogue = path.join(folder.path, 'catalogue.jsonl');
+  await writeFile(catalogue, [line('turtles'), line('volcanoes')].join('\n'));
+  const env = { SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'), SWITCHBOARD_CATALOGUE: catalogue };
+  const file = async (name: string, ...lines: string[]) => {
+    await writeFile(path.join(folder.path, name), lines.join('\n'));
+    return path.join(folder.path, name);
+  };
+  return { env, file, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() };
+}
+
+const withKey = (url: string, key: string) =>
+  fetch(`${url}/v1/search`, {
+    method: 'POST',
+    headers: { 'x-api-key': key, 'content-type': 'application/json' },
+    body: '{"query":"turtles"}',
+  });
+
+describe.each(['with a running server', 'without one'] as const)('commands %s', mode => {
+  it('manage keys and the catalogue', async () => {
+    await using space = await workspace();
+    const { env } = space;
+    await using server = mode === 'with a running server' ? await serve(env) : undefined;
+
+    const created = await run(['keys', 'create', '--name', 'ide', '--scopes', 'search', '--json'], env);
+    expect(created.code, created.stderr).toBe(0);
+    const { id, key } = JSON.parse(created.stdout);
+    if (server) expect((await withKey(server.url, key)).status).toBe(200);
+    expect((await run(['keys', 'list'], env)).stdout).toMatch(new RegExp(`${id} +active +search .* ide`));
+    expect((await run(['keys', 'revoke', id], env)).stdout).toBe(`Revoked ${id}.\n`);
+    if (server) expect((await withKey(server.url, key)).status).toBe(401);
+    expect((await run(['keys', 'list'], env)).stdout).toMatch(new RegExp(`${id} +revoked`));
+
+    const bad = await space.file(
+      'bad.jsonl',
+      line('glaciers'),
+      '{"id":"half"',
+      line('UPPER'),
+      line('deserts', { colour: 'red' }),
+    );
+    const imported = await run(['catalogue', 'import', bad], env);
+    expect(imported.code).toBe(1);
+    expect(imported.stdout).toBe('2 servers imported, 2 bad lines skipped.\n');
+    expect(imported.stderr).toContain('line 2: is not valid JSON\n');
+    expect(imported.stderr).toContain('line 3: id: must be 1 to 128 of a-z');
+    expect(imported.stderr).toContain('ignored unknown fields: colour\n');
+
+    const found = await run(['search', 'tell me about glaciers', '--limit', '1', '--json'], env);
+    expect(JSON.parse(found.stdout).servers[0].id).toBe('glaciers');
+
+    expect((await run(['catalogue', 'deactivate', 'glaciers'], env)).code).toBe(0);
+    expect(JSON.parse((await run(['catalogue', 'show', 'glaciers'], env)).stdout)).toMatchObject({
+      active: false,
+    });
+
+    const only = await space.file('only.jsonl', line('rivers'));
+    expect((await run(['catalogue', 'import', only, '--replace'], env)).stdout).toBe(
+      '1 servers imported, 3 made inactive.\n',
+    );
+    const left = JSON.parse((await run(['search', 'turtles volcanoes deserts', '--json'], env)).stdout);
+    expect(left.metadata.total_candidates).toBe(1);
+  });
+});
+
+describe('operators’ own entries', () => {
+  it('survive an upgrade of the catalogue that ships', async () => {
+    await using space = await workspace();
+    const { env } = space;
+    await run(
+      [
+        'catalogue',
+        'add',
+        'mine',
+        'https://mine.example/mcp',
+        '--description',
+        'My own server about lighthouses.',
+      ],
+      env,
+    );
+    await run(['catalogue', 'deactivate', 'volcanoes'], env);
+    await writeFile(env.SWITCHBOARD_CATALOGUE, [line('volcanoes'), line('islands')].join('\n'));
+    const shown = async (id: string) => JSON.parse((await run(['catalogue', 'show', id], env)).stdout).active;
+    expect([
+      await shown('mine'),
+      await shown('islands'),
+      await shown('turtles'),
+      await shown('volcanoes'),
+    ]).toEqual([true, true, false, false]);
+  });
+});
+
+describe('mistakes', () => {
+  let space: Awaited<ReturnType<typeof workspace>>;
+  let server: Program;
+  beforeAll(async () => {
+    space = await workspace();
+    server = await serve(space.env);
+  });
+  afterAll(async () => {
+    await server.stop();
+    await space[Symbol.asyncDispose]();
+  });
+
+  it.each([
+    [['frobnicate'], 2, /unknown command "frobnicate"/],
+    [['keys'], 2, /unknown command "keys"/],
+    [['catalogue', 'show'], 2, /switchboard catalogue show ID/],
+    [['keys', 'create', '--colour', 'red'], 2, /Unknown option '--colour'/],
+    [['call', 'x', 'y', '{broken'], 2, /\{broken is not valid JSON/],
+    [['catalogue', 'show', 'nobody'], 1, /No server has the id "nobody"/],
+    [['keys', 'revoke', 'nobody'], 1, /No API key has the id "nobody"/],
+    [
+      ['keys', 'create', '--scopes', 'everything'],
+      1,
+      /scopes\.0: must be one of search, proxy, identity, admin/,
+    ],
+    [['keys', 'create', '--expires', 'tomorrow'], 1, /expires_at: must be an ISO 8601 time/],
+    [['search', ''], 1, /query: must not be empty/],
+    [['search', 'x', '--limit', 'ten'], 1, /limit: /],
+    [['catalogue', 'add', 'Bad Id', 'https://x.example'], 1, /id: must be 1 to 128/],
+    [['catalogue', 'add', 'x', 'http://x.example'], 1, /remote_url: must be https/],
+    [['catalogue', 'import', '/no/such/file'], 1, /no such file/],
+  ])('%j ends with %i and one line that says why', async (args, code, message) => {
+    const result = await run(args, space.env);
+    expect({ code: result.code, stdout: result.stdout }).toEqual({ code, stdout: '' });
+    expect(result.stderr).toMatch(message);
+    expect(result.stderr).not.toMatch(/\n\s+at /);
+  });
+
+  it('--help lists every command', async () => {
+    const { code, stdout } = await run(['--help'], {});
+    expect(code).toBe(0);
+    for (const name of ['serve', 'keys create', 'catalogue import', 'search', 'call'])
+      expect(stdout).toContain(name);
+  });
+});
+
+describe('the package', () => {
+  it('names its program', async () => {
+    const manifest = JSON.parse(await readFile('package.json', 'utf8'));
+    expect(manifest.bin).toEqual({ switchboard: 'bin/switchboard.js' });
+  });
+});

@@ -1,0 +1,105 @@
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+/** Who may import whom inside src (the first row that matches the importing file counts). */
+const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
+  [/^main\.ts$/, [/^cli\//, /^config\.ts$/]],
+  [/^cli\//, [/^cli\//, /^switchboard\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/]],
+  [/^switchboard\.ts$/, [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^config\.ts$/]],
+  [
+    /^faces\/rest\//,
+    [/^faces\/rest\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/],
+  ],
+  [/^faces\/mcp\//, [/^faces\/mcp\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
+  [/^faces\/admin\//, [/^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
+  [/^faces\/app\.ts$/, [/^faces\//, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
+  [/^faces\//, [/^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
+  [/^core\/core\.ts$/, [/^core\//]],
+  [
+    /^core\/search\//,
+    [/^core\/search\//, /^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
+  ],
+  [
+    /^core\/proxy\//,
+    [/^core\/proxy\//, /^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
+  ],
+  [/^core\/catalogue\//, [/^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
+  [/^core\/access\//, [/^core\/access\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
+  [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/]],
+  [/^config\.ts$/, [/^infra\/log\.ts$/]],
+  [/^infra\//, [/^infra\//]],
+  [/^errors\.ts$/, []],
+];
+
+/** Packages that belong to one place; every other package may be used where it is useful. */
+const HOMES: Readonly<Record<string, RegExp>> = {
+  express: /^faces\//,
+  helmet: /^faces\/app\.ts$/,
+  '@modelcontextprotocol/server': /^faces\/mcp\//,
+  '@modelcontextprotocol/node': /^faces\/mcp\/endpoint\.ts$/,
+  '@modelcontextprotocol/client': /^core\/proxy\//,
+  undici: /^(core\/proxy\/|cli\/)/,
+  'ipaddr.js': /^core\/proxy\/guard\.ts$/,
+  'drizzle-orm': /^(core\/|infra\/database\.ts$)/,
+  '@electric-sql/pglite': /^infra\/database\.ts$/,
+  pino: /^infra\/log\.ts$/,
+  'rate-limiter-flexible': /^core\/access\/rate-limits\.ts$/,
+  stemmer: /^core\/search\/text\.ts$/,
+};
+
+const files = globSync('src/**/*.ts')
+  .map(file => path.relative('src', file))
+  .filter(file => !file.endsWith('.as.ts'));
+
+const importsOf = (file: string) =>
+  [...readFileSync(path.join('src', file), 'utf8').matchAll(/(?:from|import\()\s*'([^']+)'/g)].map(
+    match => match[1] ?? '',
+  );
+
+const localImports = (file: string) =>
+  importsOf(file)
+    .filter(specifier => specifier.startsWith('.'))
+    .map(specifier => path.join(path.dirname(file), specifier));
+
+const packageOf = (specifier: string) =>
+  specifier
+    .split('/')
+    .slice(0, specifier.startsWith('@') ? 2 : 1)
+    .join('/');
+
+describe('the structure', () => {
+  it('was read: every file has a rule and every import is a file', () => {
+    expect(files.length).toBeGreaterThan(30);
+    expect(files.filter(file => !DIRECTIONS.some(([from]) => from.test(file)))).toEqual([]);
+    expect(files.flatMap(localImports).filter(target => !existsSync(path.join('src', target)))).toEqual([]);
+  });
+
+  it('has imports only in the allowed direction', () => {
+    const wrong = files.flatMap(file => {
+      const allowed = DIRECTIONS.find(([from]) => from.test(file))?.[1] ?? [];
+      return localImports(file)
+        .filter(target => !target.startsWith('..') && !allowed.some(to => to.test(target)))
+        .map(target => `${file} -> ${target}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  it('keeps each package at home', () => {
+    const astray = files.flatMap(file =>
+      importsOf(file)
+        .map(packageOf)
+        .filter(name => HOMES[name] !== undefined && !HOMES[name].test(file))
+        .map(name => `${file} uses ${name}`),
+    );
+    expect(astray).toEqual([]);
+  });
+
+  it('reads the environment in config.ts alone', () => {
+    expect(
+      files.filter(
+        file => file !== 'config.ts' && readFileSync(path.join('src', file), 'utf8').includes('process.env'),
+      ),
+    ).toEqual([]);
+  });
+});

@@ -1,0 +1,161 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { request } from 'undici';
+import { generateApiKey } from '../../src/core/access/api-key.ts';
+import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
+
+let sb: RunningSwitchboard;
+beforeAll(async () => void (sb = await startTestSwitchboard()));
+afterAll(() => sb[Symbol.asyncDispose]());
+
+const ENDPOINTS = [
+  ['POST', '/v1/search'],
+  ['POST', '/v1/mcp/call'],
+  ['POST', '/v1/mcp/tools/call'],
+  ['POST', '/v1/mcp/tools/list'],
+  ['POST', '/v1/identity/sessions'],
+  ['GET', '/v1/identity/sessions/ses_x'],
+  ['POST', '/v1/identity/refresh'],
+  ['POST', '/v1/identity/revoke'],
+] as const;
+
+const asMethod = (method: 'GET' | 'POST', path: string, headers: Record<string, string>) =>
+  method === 'GET' ? sb.get(path, headers) : sb.post(path, {}, headers);
+const newKey = async (scopes: string[]) =>
+  (await sb.admin.request('POST', '/keys', { name: 'test', scopes })).json;
+
+describe('401', () => {
+  it.each(ENDPOINTS)(
+    '%s %s without a key [access.key.required] [identity.needs-key] [versioning.path]',
+    async (method, path) => {
+      const answer = await asMethod(method, path, { 'x-api-key': '' });
+      expect(answer.status).toBe(401);
+      expect(answer.json).toMatchObject({ code: 'unauthorized', status: 401 });
+      expect(answer.json.detail).toBe(
+        'Send a valid API key in the header X-API-Key. `switchboard keys create` makes one.',
+      );
+    },
+  );
+
+  it('is one and the same answer for every wrong key [access.key.invalid]', async () => {
+    const { key, id } = await newKey(['search']);
+    const revoked = await newKey(['search']);
+    await sb.admin.request('POST', `/keys/${revoked.id}/revoke`);
+    const wrongChecksum = key.slice(0, -1) + (key.endsWith('0') ? '1' : '0');
+    const bodies = new Set<string>();
+    for (const wrong of [
+      '',
+      'nonsense',
+      generateApiKey().key,
+      wrongChecksum,
+      revoked.key,
+      `${id}`,
+      `${key} `.repeat(10).trim(),
+    ]) {
+      const answer = await sb.post('/v1/search', { query: 'x' }, { 'x-api-key': wrong });
+      expect(answer.status).toBe(401);
+      const { request_id: _id, ...rest } = answer.json;
+      bodies.add(JSON.stringify(rest));
+    }
+    expect(bodies.size).toBe(1);
+    expect((await sb.post('/v1/search', { query: 'x' }, { 'x-api-key': key })).status).toBe(200);
+  });
+
+  it('a key sent twice is no key [access.key.invalid]', async () => {
+    const { statusCode } = await request(`${sb.url}/v1/search`, {
+      method: 'POST',
+      headers: ['x-api-key', sb.key, 'x-api-key', sb.key, 'content-type', 'application/json'],
+      body: '{"query":"x"}',
+    });
+    expect(statusCode).toBe(401);
+  });
+
+  it('a key elsewhere than in the header does not count [access.bearer-is-not-a-key]', async () => {
+    const elsewhere = { 'x-api-key': '', authorization: `Bearer ${sb.key}`, cookie: `X-API-Key=${sb.key}` };
+    expect(
+      (await sb.post(`/v1/search?api_key=${sb.key}&x-api-key=${sb.key}`, { query: 'x' }, elsewhere)).status,
+    ).toBe(401);
+  });
+
+  it('comes before routing, method and body [access.before-routing]', async () => {
+    expect((await sb.get('/v1/no/such/path', { 'x-api-key': '' })).status).toBe(401);
+    expect((await sb.get('/v1/search', { 'x-api-key': '' })).status).toBe(401);
+    expect((await sb.post('/v1/search', '{broken', { 'x-api-key': '' })).status).toBe(401);
+    expect((await sb.get('/v1/no/such/path')).status).toBe(404);
+  });
+
+  it('on the generic call is a JSON-RPC error too', async () => {
+    const { status, json } = await sb.post(
+      '/v1/mcp/call',
+      { server_id: 'x', method: 'y', id: 7 },
+      { 'x-api-key': '' },
+    );
+    expect(status).toBe(401);
+    expect(json).toMatchObject({
+      jsonrpc: '2.0',
+      id: null,
+      error: { code: -32000, data: { reason: 'unauthorized' } },
+      code: 'unauthorized',
+    });
+  });
+});
+
+describe('403', () => {
+  it('a key without the scope is told which one it lacks', async () => {
+    const { key } = await newKey(['proxy']);
+    const { status, json } = await sb.post('/v1/search', { query: 'x' }, { 'x-api-key': key });
+    expect(status).toBe(403);
+    expect(json).toMatchObject({
+      code: 'insufficient_scope',
+      detail: 'This API key lacks the scope "search". Use a key that has it.',
+    });
+  });
+});
+
+describe('429', () => {
+  it.each([
+    ['search', 'POST', '/v1/search', { query: 'x' }],
+    ['proxy', 'POST', '/v1/mcp/call', { server_id: 'nope', method: 'tools/list' }],
+    ['proxy', 'POST', '/v1/mcp/tools/call', { server_id: 'nope', name: 't' }],
+    ['proxy', 'POST', '/v1/mcp/tools/list', { server_id: 'nope' }],
+    ['refresh', 'POST', '/v1/identity/refresh', {}],
+    ['revoke', 'POST', '/v1/identity/revoke', {}],
+  ] as const)(
+    '%s limit on %s %s, with the standard headers [access.rate-limit]',
+    async (limit, _method, path, body) => {
+      await using limited = await startTestSwitchboard({
+        env: { SWITCHBOARD_RATE_LIMIT: `${limit}=2/600` },
+      });
+      const first = await limited.post(path, body);
+      expect(first.headers.get('ratelimit-policy')).toBe(`"${limit}";q=2;w=600`);
+      expect(first.headers.get('ratelimit')).toMatch(new RegExp(`^"${limit}";r=1;t=\\d+$`));
+      await limited.post(path, body);
+      const third = await limited.post(path, body);
+      expect(third.status).toBe(429);
+      expect(Number(third.headers.get('retry-after'))).toBeGreaterThan(0);
+      expect(third.headers.get('ratelimit')).toMatch(new RegExp(`^"${limit}";r=0;t=\\d+$`));
+      expect(third.json).toMatchObject({ code: 'rate_limited', status: 429 });
+      expect(third.json.detail).toMatch(/has used its 2 \w+ calls in 600 s\. Try again in \d+ s\./);
+    },
+  );
+
+  it('is per key: another key is not affected', async () => {
+    await using limited = await startTestSwitchboard({ env: { SWITCHBOARD_RATE_LIMIT: 'search=1/600' } });
+    const other = (await limited.admin.request('POST', '/keys', { name: 'other', scopes: ['search'] })).json
+      .key;
+    await limited.post('/v1/search', { query: 'x' });
+    expect((await limited.post('/v1/search', { query: 'x' })).status).toBe(429);
+    expect((await limited.post('/v1/search', { query: 'x' }, { 'x-api-key': other })).status).toBe(200);
+  });
+});
+
+describe('501', () => {
+  it.each(ENDPOINTS.filter(([, path]) => path.startsWith('/v1/identity')))(
+    '%s %s says that it is not built yet',
+    async (method, path) => {
+      const { status, json } = await asMethod(method, path, {});
+      expect(status).toBe(501);
+      expect(json).toMatchObject({ code: 'not_implemented' });
+      expect(json.detail).toMatch(/not built yet/);
+    },
+  );
+});

@@ -1,0 +1,241 @@
+import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import {
+  Client as ClientV2,
+  StreamableHTTPClientTransport as TransportV2,
+} from '@modelcontextprotocol/client';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
+import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
+import { startV1Server, type V1Server } from '../support/upstreams/v1.ts';
+
+interface Tool {
+  name: string;
+  description?: string | undefined;
+  outputSchema?: unknown;
+  annotations?: object | undefined;
+}
+interface Result {
+  content: { type: string; text: string }[];
+  structuredContent?: any;
+  isError?: boolean;
+}
+interface AnyClient extends AsyncDisposable {
+  tools(): Promise<Tool[]>;
+  call(name: string, args: Record<string, unknown>): Promise<Result>;
+}
+
+let v1: V1Server;
+let hostile: Hostile;
+let sb: RunningSwitchboard;
+
+const manyTools = Array.from({ length: 80 }, (_, at) => ({
+  name: `lighthouse_tool_${at}`,
+  description: `Does lighthouse thing number ${at}. ${'It is described at great length. '.repeat(20)}`,
+  input_schema: { type: 'object', properties: { name: { type: 'string', description: 'x'.repeat(300) } } },
+}));
+
+beforeAll(async () => {
+  [v1, hostile] = await Promise.all([startV1Server(), startHostile()]);
+  sb = await startTestSwitchboard({
+    catalogue: [
+      {
+        id: 'echoes',
+        description: 'Echo a message back.',
+        remote_url: v1.url,
+        categories: ['code'],
+        tools: [{ name: 'echo', description: 'Echo a message' }],
+      },
+      ...Array.from({ length: 12 }, (_, at) => ({
+        id: `lighthouse-${at}`,
+        description: 'Look up lighthouses.',
+        remote_url: `https://l${at}.example/mcp`,
+        categories: ['travel-maps'],
+        tools: manyTools,
+      })),
+      { id: 'locked', remote_url: hostile.url('401') },
+      { id: 'picky', remote_url: hostile.url('error-400') },
+    ],
+  });
+});
+afterAll(async () => {
+  await sb[Symbol.asyncDispose]();
+  await Promise.all([v1[Symbol.asyncDispose](), hostile[Symbol.asyncDispose]()]);
+});
+
+const endpoint = () => new URL(`${sb.url}/mcp`);
+const withKey = { requestInit: { headers: { 'X-API-Key': '' } } };
+
+async function connectV1(): Promise<AnyClient> {
+  const client = new ClientV1({ name: 'test', version: '1' });
+  await client.connect(new TransportV1(endpoint(), withKey) as Parameters<ClientV1['connect']>[0]);
+  return {
+    tools: async () => (await client.listTools()).tools,
+    call: async (name, args) => (await client.callTool({ name, arguments: args })) as unknown as Result,
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+async function connectV2(mode: 'legacy' | 'auto' | { pin: string }): Promise<AnyClient> {
+  const client = new ClientV2({ name: 'test', version: '1' }, { versionNegotiation: { mode } as never });
+  await client.connect(new TransportV2(endpoint(), withKey));
+  return {
+    tools: async () => (await client.listTools()).tools,
+    call: async (name, args) => (await client.callTool({ name, arguments: args })) as unknown as Result,
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+const CLIENTS = [
+  ['SDK v1', connectV1],
+  ['SDK v2, legacy', () => connectV2('legacy')],
+  ['SDK v2, auto', () => connectV2('auto')],
+  ['SDK v2, 2026-07-28', () => connectV2({ pin: '2026-07-28' })],
+] as const;
+
+describe.each(CLIENTS)('%s', (_name, connect) => {
+  beforeAll(() => void (withKey.requestInit.headers['X-API-Key'] = sb.key));
+
+  it('lists exactly the two tools, which say what is behind them', async () => {
+    await using client = await connect();
+    const tools = await client.tools();
+    expect(tools.map(tool => tool.name)).toEqual(['search_servers', 'call_remote_tool']);
+    expect(tools[0]?.description).toContain('among 15 servers with 961 known tools (travel-maps, code)');
+    for (const tool of tools)
+      expect(tool).toMatchObject({ outputSchema: { type: 'object' }, annotations: expect.any(Object) });
+  });
+
+  it('searches, then calls what it found', async () => {
+    await using client = await connect();
+    const found = await client.call('search_servers', { query: 'echo a message', limit: 3 });
+    expect(JSON.parse(found.content[0]?.text ?? '')).toEqual(found.structuredContent);
+    const [first] = found.structuredContent.servers;
+    expect(first).toMatchObject({ id: 'echoes', tools: [{ name: 'echo' }], more_tools: 0 });
+    const called = await client.call('call_remote_tool', {
+      server_id: first.id,
+      tool_name: 'echo',
+      arguments: { message: 'hello' },
+      query_log_id: found.structuredContent.query_log_id,
+    });
+    expect(called.content[0]).toMatchObject({ type: 'text', text: expect.stringContaining('hello') });
+    expect(called.structuredContent).toMatchObject({
+      server_id: 'echoes',
+      tool_name: 'echo',
+      is_error: false,
+    });
+  });
+
+  it('a failing tool, a mistake and an unknown server are results the model can read', async () => {
+    await using client = await connect();
+    const failed = await client.call('call_remote_tool', { server_id: 'echoes', tool_name: 'fail' });
+    expect(failed.isError).toBe(true);
+    const textOf = async (args: object) => {
+      const result = await client.call('call_remote_tool', { tool_name: 'x', ...args });
+      expect(result.isError).toBe(true);
+      return result.content[0]?.text;
+    };
+    expect(await textOf({ server_id: 'nobody' })).toBe(
+      'No server has the id "nobody". POST /v1/search finds ids. (server_not_found)',
+    );
+    expect(await textOf({ server_id: 'picky' })).toBe('bad params (upstream_error)');
+    expect(await textOf({ server_id: 'locked' })).toMatch(/\(upstream_unauthorized\)$/);
+    expect(await textOf({ server: 'echoes' })).toMatch(
+      /server_id: .*; Unknown field "server" \(invalid_request\)$/,
+    );
+    expect((await client.call('search_servers', { query: ' ' })).content[0]?.text).toMatch(
+      /^query: must not be empty/,
+    );
+  });
+
+  it('an unknown tool is a protocol error that names the two', async () => {
+    await using client = await connect();
+    await expect(client.call('nope', {})).rejects.toThrow(/search_servers and call_remote_tool/);
+  });
+});
+
+describe('search_servers', () => {
+  it('stays under about 2,000 tokens however much there is, and says how much more', async () => {
+    withKey.requestInit.headers['X-API-Key'] = sb.key;
+    await using client = await connectV2('auto');
+    const { structuredContent, content } = await client.call('search_servers', {
+      query: 'lighthouse thing',
+      limit: 12,
+    });
+    expect(content[0]?.text.length).toBeLessThan(7_100);
+    expect(structuredContent.servers).toHaveLength(12);
+    for (const server of structuredContent.servers) {
+      const known = server.id.startsWith('lighthouse') ? 80 : server.id === 'echoes' ? 1 : 0;
+      expect(server.tools.length + server.more_tools).toBe(known);
+    }
+    expect(structuredContent.servers[0].tools.length).toBeGreaterThan(0);
+  });
+});
+
+describe('/mcp over HTTP', () => {
+  const initialize = {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'initialize',
+    params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'curl', version: '1' } },
+  };
+
+  it('takes the key as X-API-Key or as Bearer, and answers a curl that names no type', async () => {
+    for (const headers of [{ 'x-api-key': sb.key }, { 'x-api-key': '', authorization: `Bearer ${sb.key}` }]) {
+      const { status, text } = await sb.post('/mcp', initialize, { accept: '*/*', ...headers });
+      expect(status).toBe(200);
+      expect(text).toContain('"name":"switchboard"');
+    }
+  });
+
+  it('without a good key is a JSON 401 that starts no OAuth discovery', async () => {
+    for (const headers of [{}, { authorization: 'Bearer wrong' }, { 'x-api-key': 'wrong' }]) {
+      const answer = await sb.post('/mcp', initialize, { 'x-api-key': '', ...headers });
+      expect(answer.status).toBe(401);
+      expect(answer.json).toMatchObject({
+        jsonrpc: '2.0',
+        id: null,
+        error: { code: -32000, data: { reason: 'unauthorized' } },
+      });
+      expect(answer.headers.get('www-authenticate')).toBeNull();
+    }
+  });
+
+  it.each([
+    ['{"jsonrpc": broken', {}, 400, -32700],
+    ['{"jsonrpc":"2.0","id":1,"method":"no/such"}', {}, 200, -32601],
+    ['{"jsonrpc":"2.0","id":1,"method":"tools/list"}', { 'content-type': 'text/plain' }, 415, undefined],
+  ])('%s is JSON, never HTML [errors.no-html]', async (body, headers, status, code) => {
+    const answer = await sb.post('/mcp', body, headers);
+    expect(answer.status).toBe(status);
+    expect(answer.text).not.toContain('<html');
+    if (code !== undefined) expect(answer.text).toContain(`"code":${code}`);
+  });
+
+  it('GET and DELETE are 405: there is no session to open or close', async () => {
+    for (const method of ['GET', 'DELETE']) {
+      const answer = await fetch(endpoint(), {
+        method,
+        headers: { 'x-api-key': sb.key, accept: 'text/event-stream' },
+      });
+      expect(answer.status).toBe(405);
+      expect(await answer.text()).not.toContain('<html');
+    }
+  });
+});
+
+describe('limits', () => {
+  it('are one budget for both faces', async () => {
+    await using limited = await startTestSwitchboard({ env: { SWITCHBOARD_RATE_LIMIT: 'search=2/600' } });
+    const ask = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'search_servers', arguments: { query: 'x' } },
+    };
+    await limited.post('/v1/search', { query: 'x' });
+    expect((await limited.post('/mcp', ask)).text).toContain('"structuredContent"');
+    const refused = await limited.post('/mcp', ask);
+    expect(refused.text).toMatch(/has used its 2 search calls.*\(rate_limited, retry after \d+ s\)/);
+    expect((await limited.post('/v1/search', { query: 'x' })).status).toBe(429);
+  });
+});

@@ -1,0 +1,133 @@
+import { request } from 'undici';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
+
+let sb: RunningSwitchboard;
+beforeAll(async () => void (sb = await startTestSwitchboard()));
+afterAll(() => sb[Symbol.asyncDispose]());
+
+describe('open pages', () => {
+  it('/healthz and /readyz need no key', async () => {
+    expect(await sb.get('/healthz', { 'x-api-key': '' })).toMatchObject({
+      status: 200,
+      json: { status: 'ok' },
+    });
+    expect(await sb.get('/readyz', { 'x-api-key': '' })).toMatchObject({
+      status: 200,
+      json: { status: 'ready', degraded: [] },
+    });
+  });
+
+  it('/openapi.json describes every endpoint of the contract and refers only to what it holds', async () => {
+    const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
+    expect(json.openapi).toBe('3.1.0');
+    expect(Object.keys(json.paths).sort()).toEqual([
+      '/v1/identity/refresh',
+      '/v1/identity/revoke',
+      '/v1/identity/sessions',
+      '/v1/identity/sessions/{session_id}',
+      '/v1/mcp/call',
+      '/v1/mcp/tools/call',
+      '/v1/mcp/tools/list',
+      '/v1/search',
+    ]);
+    expect(
+      json.paths['/v1/search'].post.requestBody.content['application/json'].schema.properties.query,
+    ).toMatchObject({
+      type: 'string',
+      minLength: 1,
+      maxLength: 1000,
+    });
+    expect(Object.keys(json.paths['/v1/mcp/tools/call'].post.responses)).toEqual(
+      expect.arrayContaining(['200', '400', '401', '404', '410', '429', '502']),
+    );
+    for (const [, name] of JSON.stringify(json).matchAll(/#\/components\/schemas\/(\w+)/g)) {
+      expect(json.components.schemas).toHaveProperty(name ?? '');
+    }
+  });
+
+  it('/docs is a page of its own: no script, nothing loaded from elsewhere', async () => {
+    const { status, text, headers } = await sb.get('/docs', { 'x-api-key': '' });
+    expect(status).toBe(200);
+    expect(text).toContain('POST /v1/mcp/tools/call');
+    expect(text).not.toMatch(/<script|src=|@import|url\(/);
+    expect(headers.get('content-security-policy')).toContain("default-src 'none'");
+  });
+});
+
+describe('errors', () => {
+  it.each([
+    ['GET', '/', 404],
+    ['GET', '/.well-known/oauth-protected-resource', 404],
+    ['GET', '/.well-known/oauth-authorization-server', 404],
+    ['GET', '/v1/search', 405],
+    ['DELETE', '/v1/mcp/call', 405],
+    ['POST', '/v1/nothing', 404],
+    ['GET', '/v1/%E0%A4%A', 404],
+    ['GET', '/v1/identity/sessions/%E0%A4%A', 400],
+  ])('%s %s is %i, as problem details [errors.no-html] [errors.detail]', async (method, path, status) => {
+    const answer = await fetch(sb.url + path, { method, headers: { 'x-api-key': sb.key } });
+    const text = await answer.text();
+    expect(answer.status).toBe(status);
+    expect(answer.headers.get('content-type')).toBe('application/problem+json; charset=utf-8');
+    expect(typeof JSON.parse(text).detail).toBe('string');
+    expect(text).not.toMatch(/<html|node_modules|\bat \w+ \(/);
+  });
+
+  it('405 names what is allowed', async () => {
+    expect((await sb.get('/v1/search')).headers.get('allow')).toBe('POST');
+  });
+
+  it('no header tells what the server is made of', async () => {
+    expect((await sb.get('/healthz')).headers.get('x-powered-by')).toBeNull();
+  });
+});
+
+describe('a web page that reached us by DNS rebinding', () => {
+  it.each([
+    [{ host: 'evil.example' }, 'Host'],
+    [{ host: '127.0.0.1', origin: 'https://evil.example' }, 'Origin'],
+    [{ host: '127.0.0.1', origin: 'null' }, 'Origin'],
+  ])('%j is refused', async (headers, name) => {
+    const { statusCode, body } = await request(`${sb.url}/v1/search`, {
+      method: 'POST',
+      headers: { ...headers, 'x-api-key': sb.key },
+    });
+    expect(statusCode).toBe(403);
+    expect(await body.json()).toMatchObject({
+      code: 'host_not_allowed',
+      detail: expect.stringContaining(`The ${name} header`),
+    });
+  });
+
+  it('a local page may call', async () => {
+    const { status } = await sb.post('/v1/search', { query: 'x' }, { origin: 'http://localhost:5173' });
+    expect(status).toBe(200);
+  });
+});
+
+describe('logs', () => {
+  it('have one line a request, with its id and key id, and no secret', async () => {
+    const { json } = await sb.admin.request('POST', '/keys', { name: 'canary', scopes: ['search'] });
+    const answer = await sb.post(
+      '/v1/search?token=canary-in-url',
+      { query: 'canary words' },
+      { 'x-api-key': json.key },
+    );
+    const id = answer.headers.get('x-request-id') ?? '';
+    const line =
+      sb
+        .logged()
+        .split('\n')
+        .find(one => one.includes(id) && one.includes('"request"')) ?? '{}';
+    expect(JSON.parse(line)).toMatchObject({
+      method: 'POST',
+      path: '/v1/search',
+      status: 200,
+      keyId: json.id,
+      tenantId: 'local',
+    });
+    for (const secret of [json.key.slice(-38), sb.key, 'canary-in-url', 'canary words'])
+      expect(sb.logged()).not.toContain(secret);
+  });
+});

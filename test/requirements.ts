@@ -1,0 +1,113 @@
+/**
+ * Every promise of the wire contract by id. A test names the promises it proves in its title, `[search.limit]`;
+ * test/requirements.test.ts fails on an id that no test names and that does not wait for an issue.
+ */
+interface Requirement {
+  readonly promise: string;
+  /** The issue that will build it. */
+  readonly waitsFor?: 3 | 4 | 5 | 6;
+}
+
+export const requirements: Readonly<Record<string, Requirement>> = {
+  'access.key.required': { promise: 'every endpoint of /v1 needs X-API-Key; without one 401' },
+  'access.key.invalid': {
+    promise: 'an invalid key is 401: unknown, malformed, wrong checksum, revoked, expired, sent twice',
+  },
+  'access.before-routing': {
+    promise: 'authentication comes before routing: an unknown path without a key is 401',
+  },
+  'access.rate-limit': { promise: 'over the limit is 429 on every endpoint but the two session ones' },
+  'access.bearer-is-not-a-key': { promise: 'the REST API reads the key from X-API-Key only' },
+
+  'search.request': { promise: 'POST /v1/search takes query and limit' },
+  'search.query.length': { promise: 'query has 1 to 1000 characters, else 400' },
+  'search.limit': { promise: 'limit is 1 to 50, default 10, else 400' },
+  'search.server': { promise: 'a server has id, name, description, remote_url, tools, scores, final_score' },
+  'search.tool': { promise: 'a tool in a search result has name, description, input_schema' },
+  'search.scores': { promise: 'scores.semantic and scores.popularity lie in 0..1' },
+  'search.ranked': { promise: 'servers are ranked by relevance: final_score never rises down the list' },
+  'search.metadata': {
+    promise: 'metadata has latency_ms and total_candidates as integers, cache_hit, query_log_id',
+  },
+  'search.cache-hit': { promise: 'cache_hit says whether the results came from cache' },
+  'search.query-log-id': { promise: 'query_log_id is unique to the query' },
+  'search.catalogue-size': { promise: 'the catalogue holds more than 490 servers' },
+  'search.meaning': { promise: 'results are ranked by semantic similarity' },
+  'search.popularity': { promise: 'popularity is based on usage' },
+  'search.feedback': { promise: 'query_log_id is useful for feedback', waitsFor: 5 },
+
+  'call.request': {
+    promise: 'POST /v1/mcp/call takes server_id, method, params?, id? (string or number, default 1)',
+  },
+  'call.id-echo': { promise: 'the JSON-RPC id is echoed with its type' },
+  'call.result': { promise: 'success is 200 with jsonrpc 2.0 and result' },
+  'call.upstream-error': { promise: "the server's JSON-RPC error is passed on with its code and message" },
+  'call.sse': { promise: 'event-stream responses are buffered into one JSON response' },
+  'call.methods': { promise: 'tools, resources and prompts methods pass through' },
+  'call.not-found': { promise: 'an unknown server is 404' },
+  'call.inactive': { promise: 'a server that is no longer active is 410' },
+  'call.timeout': {
+    promise: 'a time-out is code -32000 with a message that says the request to the MCP server timed out',
+  },
+  'call.unreachable': { promise: 'a connection failure is code -32000' },
+  'call.parse-error': { promise: 'invalid JSON is -32700' },
+  'call.invalid-request': { promise: 'an invalid request is -32600' },
+  'call.invalid-params': { promise: 'invalid params are -32602' },
+  'call.method-not-found': { promise: 'an unknown method is -32601' },
+  'call.internal': { promise: 'an internal error is -32603' },
+
+  'tools-call.request': { promise: 'POST /v1/mcp/tools/call takes server_id, name, arguments?' },
+  'tools-call.result': { promise: 'the result has content and isError' },
+  'tools-call.content': { promise: 'content blocks are text, image or resource' },
+  'tools-call.is-error': { promise: 'a tool that reports an error is 200 with isError true' },
+  'tools-call.failed': { promise: 'a tool execution that failed is 502 with detail' },
+  'tools-call.not-found': { promise: 'an unknown server is 404, an inactive one 410, with detail' },
+
+  'tools-list.request': { promise: 'POST /v1/mcp/tools/list takes server_id' },
+  'tools-list.result': { promise: 'tools have name, description and inputSchema' },
+  'tools-list.failed': { promise: 'an MCP server error is 502' },
+  'tools-list.not-found': { promise: 'an unknown server is 404, an inactive one 410' },
+
+  'errors.detail': { promise: 'an error body has detail, a string' },
+  'errors.no-html': { promise: 'every body is JSON' },
+
+  'identity.sessions.create': {
+    promise: 'POST /v1/identity/sessions gives session_id, auth_url, expires_at',
+    waitsFor: 3,
+  },
+  'identity.sessions.provider': { promise: 'an unsupported provider is refused', waitsFor: 3 },
+  'identity.sessions.lifetime': { promise: 'a session expires 5 minutes after creation', waitsFor: 3 },
+  'identity.sessions.poll': {
+    promise: 'GET /v1/identity/sessions/{id} gives status and, on error, error',
+    waitsFor: 3,
+  },
+  'identity.sessions.complete': {
+    promise: 'an authorization granted completes the session and stores the tokens',
+    waitsFor: 3,
+  },
+  'identity.sessions.denied': {
+    promise: 'an authorization denied ends the session in error with a message',
+    waitsFor: 3,
+  },
+  'identity.sessions.single-use': {
+    promise: 'no polling after complete or error has been received',
+    waitsFor: 3,
+  },
+  'identity.proxy': { promise: 'after complete, proxied requests on behalf of the user work', waitsFor: 3 },
+  'identity.providers': { promise: 'one user can have several providers connected', waitsFor: 3 },
+  'identity.refresh': { promise: 'refresh gives a new token set with token_type Bearer', waitsFor: 3 },
+  'identity.refresh.single-use': {
+    promise: 'a refresh token works once; reuse is 400 invalid_grant',
+    waitsFor: 3,
+  },
+  'identity.refresh.errors': { promise: 'refresh errors are 400, 401 and 429 with detail', waitsFor: 3 },
+  'identity.revoke': {
+    promise: "revoke ends all of a user's tokens at once and gives success true",
+    waitsFor: 3,
+  },
+  'identity.revoke.user-id': { promise: 'an invalid user_id is 400', waitsFor: 3 },
+  'identity.vault': { promise: 'provider tokens are stored encrypted and never returned', waitsFor: 3 },
+  'identity.needs-key': { promise: 'the identity endpoints need the API key too' },
+
+  'versioning.path': { promise: 'every endpoint sits under /v1' },
+};

@@ -1,0 +1,99 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** The real program as a user runs it. This file and its users import nothing from src. */
+const PROGRAM = path.resolve('bin/switchboard.js');
+
+export interface Finished {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface Program extends AsyncDisposable {
+  readonly url: string;
+  /** The lines printed before it was serving. */
+  readonly printed: readonly string[];
+  /** Ends it with the signal and waits; the exit code, or null after SIGKILL. */
+  stop(signal?: 'SIGTERM' | 'SIGINT' | 'SIGKILL'): Promise<number | null>;
+  ready(): Promise<void>;
+}
+
+type Environment = Readonly<Record<string, string>>;
+
+const environment = (env: Environment) => {
+  const inherited = Object.entries(process.env).filter(
+    ([name]) => !/^(SWITCHBOARD_|PORT$|HOST$|PUBLIC_URL$|LOG_LEVEL$)/.test(name),
+  );
+  return { ...Object.fromEntries(inherited), LOG_LEVEL: 'warn', ...env };
+};
+
+export function temporaryFolder(): AsyncDisposable & { readonly path: string } {
+  const folder = mkdtempSync(path.join(tmpdir(), 'sb-'));
+  return { path: folder, [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }) };
+}
+
+/** Runs one command to its end. */
+export async function run(args: readonly string[], env: Environment): Promise<Finished> {
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    env: environment(env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const output = { stdout: '', stderr: '' };
+  child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString()));
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, ...output };
+}
+
+/** Starts the server and waits for its `Listening on` line. */
+export async function serve(env: Environment): Promise<Program> {
+  const child = spawn(process.execPath, [PROGRAM], {
+    env: environment({ PORT: '0', ...env }),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+  const exited = once(child, 'exit') as Promise<[number | null]>;
+  const printed: string[] = [];
+  const lines = createInterface({ input: child.stdout });
+  const listening = new Promise<string>(resolve => {
+    lines.on('line', line => {
+      printed.push(line);
+      // The introduction ends with the MCP client's line.
+      if (line.includes('mcpServers')) resolve(/^Listening on (\S+)$/m.exec(printed.join('\n'))?.[1] ?? '');
+    });
+  });
+  const died = exited.then(([code]) => {
+    throw new Error(`switchboard ended with ${code} before it served:\n${stderr}`);
+  });
+  const url = await Promise.race([listening, died]);
+  died.catch(() => {});
+  const stop = async (signal: NodeJS.Signals = 'SIGTERM') => {
+    child.kill(signal);
+    return (await exited)[0];
+  };
+  return {
+    url,
+    printed,
+    stop,
+    ready: () => untilReady(url),
+    async [Symbol.asyncDispose]() {
+      if (child.exitCode === null && child.signalCode === null) await stop('SIGKILL');
+    },
+  };
+}
+
+async function untilReady(url: string): Promise<void> {
+  for (let attempt = 0; attempt < 1_200; attempt++) {
+    if ((await fetch(`${url}/readyz`)).status === 200) return;
+    await delay(50);
+  }
+  throw new Error('not ready after a minute');
+}

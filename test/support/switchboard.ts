@@ -1,0 +1,125 @@
+import { mkdtempSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { Writable } from 'node:stream';
+import { readConfig } from '../../src/config.ts';
+import { createNgramEmbedder } from '../../src/core/search/embedder-ngrams.ts';
+import type { Clock } from '../../src/infra/clock.ts';
+import { openDatabase } from '../../src/infra/database.ts';
+import { createLog } from '../../src/infra/log.ts';
+import { controlSocketOf, startSwitchboard, type StartOptions } from '../../src/switchboard.ts';
+import { connectAdminSocket, type AdminSocket } from './admin-socket.ts';
+
+export interface CatalogueLine {
+  readonly id: string;
+  readonly name?: string;
+  readonly description?: string;
+  readonly remote_url: string;
+  readonly [field: string]: unknown;
+}
+
+export interface RunningSwitchboard extends AsyncDisposable {
+  readonly url: string;
+  readonly key: string;
+  readonly dataDir: string;
+  /** The operator's side: what the command line speaks to. */
+  readonly admin: AdminSocket;
+  /** Everything logged so far. */
+  logged(): string;
+  post(path: string, body: unknown, headers?: Record<string, string>): Promise<Answer>;
+  get(path: string, headers?: Record<string, string>): Promise<Answer>;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  // Tests look into answers freely.
+  readonly json: any;
+}
+
+interface StartTest {
+  readonly catalogue?: readonly CatalogueLine[];
+  readonly env?: Record<string, string>;
+  readonly clock?: Clock;
+  readonly proxyLimits?: StartOptions['proxyLimits'];
+}
+
+const TEST_KEY = 'a-key-for-tests-of-at-least-32-characters';
+
+/** The whole of Switchboard in this process: a database in memory, n-gram vectors, a free port, private networks allowed. */
+export async function startTestSwitchboard({
+  catalogue = [FILLER],
+  env = {},
+  clock,
+  proxyLimits,
+}: StartTest = {}): Promise<RunningSwitchboard> {
+  const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
+  const file = path.join(dataDir, 'catalogue.jsonl');
+  await writeFile(file, catalogue.map(line => JSON.stringify(withDefaults(line))).join('\n'));
+  const config = readConfig({
+    PORT: '0',
+    SWITCHBOARD_DATA_DIR: dataDir,
+    SWITCHBOARD_API_KEY: TEST_KEY,
+    SWITCHBOARD_CATALOGUE: file,
+    SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
+    LOG_LEVEL: 'debug',
+    ...env,
+  });
+  const lines: string[] = [];
+  const log = createLog(
+    config.logLevel,
+    new Writable({ write: (chunk: Buffer, _encoding, done) => (lines.push(chunk.toString()), done()) }),
+  );
+  const running = await startSwitchboard(config, {
+    log,
+    ...(clock === undefined ? {} : { clock }),
+    ...(proxyLimits === undefined ? {} : { proxyLimits }),
+    embedder: () => Promise.resolve(createNgramEmbedder()),
+    database: () => openDatabase(),
+  });
+  await running.indexed;
+  const url = running.url ?? '';
+  const admin = connectAdminSocket(controlSocketOf(dataDir));
+  return {
+    url,
+    key: TEST_KEY,
+    dataDir,
+    admin,
+    logged: () => lines.join(''),
+    post: (at, body, headers) =>
+      exchange(url + at, {
+        method: 'POST',
+        body:
+          typeof body === 'string' || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
+        headers: { 'content-type': 'application/json', 'x-api-key': TEST_KEY, ...headers },
+      }),
+    get: (at, headers) => exchange(url + at, { headers: { 'x-api-key': TEST_KEY, ...headers } }),
+    async [Symbol.asyncDispose]() {
+      await admin.close();
+      await running[Symbol.asyncDispose]();
+      await rm(dataDir, { recursive: true });
+    },
+  };
+}
+
+const FILLER: CatalogueLine = { id: 'filler', remote_url: 'https://filler.example/mcp' };
+
+const withDefaults = (line: CatalogueLine) => ({
+  name: line.id,
+  description: `The server ${line.id}.`,
+  ...line,
+});
+
+export async function exchange(url: string, init: RequestInit): Promise<Answer> {
+  const response = await fetch(url, init);
+  const text = await response.text();
+  const isJson = /json/.test(response.headers.get('content-type') ?? '');
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    json: isJson && text !== '' ? JSON.parse(text) : undefined,
+  };
+}
