@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
 
 /** The classes of endpoints that have a rate limit of their own, per API key. */
-export const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
+const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
 export type RateClass = (typeof RATE_CLASSES)[number];
 
 export interface RateLimit {

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { CommandFailed, connectAdmin } from './cli/admin-client.ts';
+import { connectAdmin } from './cli/admin-client.ts';
 import { commands, UsageError, type Command } from './cli/commands.ts';
 import { processIo, table, type Io } from './cli/io.ts';
 import { serve } from './cli/serve.ts';
@@ -10,30 +10,30 @@ const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', sho
 /** Runs one command. Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
 async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
-    const [first = 'serve', second = ''] = argv;
-    if (first === 'help' || first === '--help' || first === '-h') {
-      io.print(usage());
-      return 0;
-    }
-    if (first === 'serve') {
-      parse(argv.slice(1), { args: [], help: '', run: neverRun });
-      return await serve(readConfig(), io);
-    }
-    const name = [`${first} ${second}`, first].find(one => Object.hasOwn(commands, one));
-    const command = name === undefined ? undefined : commands[name];
-    if (name === undefined || !command)
-      throw new UsageError(`unknown command ${JSON.stringify(`${first} ${second}`.trim())}`);
-    return await run(name, command, argv.slice(name.split(' ').length), io);
+    return await dispatch(argv, io);
   } catch (error) {
-    if (error instanceof UsageError || error instanceof ConfigError) {
-      io.complain(
-        `switchboard: ${error.message}${error instanceof UsageError ? '. See switchboard --help.' : ''}`,
-      );
-      return 2;
-    }
-    io.complain(`switchboard: ${error instanceof Error ? error.message : String(error)}`);
-    return 1;
+    const message = error instanceof Error ? error.message : String(error);
+    io.complain(`switchboard: ${message}${error instanceof UsageError ? '. See switchboard --help.' : ''}`);
+    return error instanceof UsageError || error instanceof ConfigError ? 2 : 1;
   }
+}
+
+async function dispatch(argv: readonly string[], io: Io): Promise<number> {
+  const [first = 'serve', second = ''] = argv;
+  if (['help', '--help', '-h'].includes(first)) {
+    io.print(usage());
+    return 0;
+  }
+  if (first === 'serve') {
+    if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
+    return serve(readConfig(), io);
+  }
+  const name = [`${first} ${second}`, first].find(one => Object.hasOwn(commands, one));
+  const command = name === undefined ? undefined : commands[name];
+  if (name === undefined || !command) {
+    throw new UsageError(`unknown command ${JSON.stringify(`${first} ${second}`.trim())}`);
+  }
+  return run(name, command, argv.slice(name.split(' ').length), io);
 }
 
 async function run(name: string, command: Command, argv: readonly string[], io: Io): Promise<number> {
@@ -66,8 +66,6 @@ function parse(argv: readonly string[], command: Command) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
 }
-
-const neverRun = () => Promise.reject(new CommandFailed('serve is not an operator command'));
 
 const usageOf = (name: string, command: Command) =>
   [

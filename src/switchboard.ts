@@ -64,8 +64,9 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
 
-  const { db, close } = await (options.database ?? (() => openDatabase(config.dataDir)))();
-  opened.defer(close);
+  const database = await (options.database ?? (() => openDatabase(config.dataDir)))();
+  opened.defer(() => database.close());
+  const { db } = database;
   const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
   opened.defer(() => apiKeys.close());
   const firstKey =

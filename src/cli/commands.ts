@@ -117,7 +117,7 @@ const catalogueAdd: Command = {
     auth: { type: 'string', help: 'none, user_oauth, static_header, own_oauth or unknown' },
     categories: { type: 'string', help: 'comma-separated' },
   },
-  help: 'add one server, or rewrite it',
+  help: 'add one server, or rewrite it, with the tools it lists',
   async run({ admin, args: [id = '', url = ''], options }) {
     const name = options['name'] ?? id;
     const entry = {
@@ -134,7 +134,16 @@ const catalogueAdd: Command = {
     })) as ImportReport;
     const [problem] = report.problems;
     if (problem) throw new CommandFailed(problem.reason);
-    return { json: { id, added: true }, text: `Added ${id}.` };
+    try {
+      const { tools } = (await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/tools`)) as {
+        tools: number;
+      };
+      return { json: { id, added: true, tools }, text: `Added ${id} with ${tools} tools.` };
+    } catch (error) {
+      if (!(error instanceof CommandFailed)) throw error;
+      const text = `Added ${id} without its tools, which could not be listed: ${error.message}`;
+      return { json: { id, added: true, tools: 0, problem: error.message }, text };
+    }
   },
 };
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { SwitchboardError } from '../errors.ts';
 
-const lengthOf = (text: string) => [...text].length;
+const lengthOf = (text: string) => Array.from(text).length;
 
 /** A search's query; lengths count Unicode code points. */
 export const queryText = z

@@ -68,7 +68,7 @@ const withKey = { requestInit: { headers: { 'X-API-Key': '' } } };
 
 async function connectV1(): Promise<AnyClient> {
   const client = new ClientV1({ name: 'test', version: '1' });
-  await client.connect(new TransportV1(endpoint(), withKey) as Parameters<ClientV1['connect']>[0]);
+  await client.connect(new TransportV1(endpoint(), withKey));
   return {
     tools: async () => (await client.listTools()).tools,
     call: async (name, args) => (await client.callTool({ name, arguments: args })) as unknown as Result,
@@ -77,7 +77,7 @@ async function connectV1(): Promise<AnyClient> {
 }
 
 async function connectV2(mode: 'legacy' | 'auto' | { pin: string }): Promise<AnyClient> {
-  const client = new ClientV2({ name: 'test', version: '1' }, { versionNegotiation: { mode } as never });
+  const client = new ClientV2({ name: 'test', version: '1' }, { versionNegotiation: { mode } });
   await client.connect(new TransportV2(endpoint(), withKey));
   return {
     tools: async () => (await client.listTools()).tools,

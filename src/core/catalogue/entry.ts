@@ -30,20 +30,19 @@ export const CATEGORIES = [
 ] as const;
 
 const codePoints = (min: number, max: number) =>
-  z.string().refine(text => [...text].length >= min && [...text].length <= max, {
+  z.string().refine(text => lengthOf(text) >= min && lengthOf(text) <= max, {
     error: `must have ${min} to ${max} characters`,
   });
+const lengthOf = (text: string) => Array.from(text).length;
 
-export const serverIdSchema = z
+const serverIdSchema = z
   .string()
   .regex(/^[a-z0-9][a-z0-9._-]{0,127}$/, 'must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit');
-
-export const jsonObjectSchema = z.record(z.string(), z.unknown());
 
 const toolSchema = z.object({
   name: codePoints(1, 256),
   description: z.string().max(20_000).default(''),
-  input_schema: jsonObjectSchema.default({ type: 'object' }),
+  input_schema: z.record(z.string(), z.unknown()).default({ type: 'object' }),
 });
 
 const authSchema = z.object({

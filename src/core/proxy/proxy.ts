@@ -22,7 +22,7 @@ export interface ProxyOptions {
   readonly allowPrivateNetwork: boolean;
   readonly log: Log;
   readonly clock?: Clock;
-  /** How each call ended that reached for an upstream; not called for refusals and for callers that went away. */
+  /** How each use of a server ended; not called for listings, refusals and callers that went away. */
   readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
   readonly limits?: Partial<ProxyLimits>;
   /** For tests; the system's name resolution otherwise. */
@@ -80,12 +80,15 @@ export function createProxy(options: ProxyOptions): Proxy {
 
   type Ask = (method: string, params?: Params) => Promise<UpstreamReply>;
 
-  /** Runs one operation on one server within one budget; `isOk` tells a success among its results. */
+  /**
+   * Runs one operation on one server within one budget; `isOk` tells a success among its results. Without it the
+   * operation only looks at what a server offers, which is no use of it: nothing is reported.
+   */
   async function run<T>(
     caller: Caller,
     serverId: string,
     work: (ask: Ask) => Promise<T>,
-    isOk: (result: T) => boolean,
+    isOk?: (result: T) => boolean,
   ): Promise<T> {
     if (closing) throw new SwitchboardError('unavailable', 'This service is shutting down.');
     const server = catalogue.require(serverId);
@@ -97,7 +100,7 @@ export function createProxy(options: ProxyOptions): Proxy {
       const result = await work((method, params) =>
         upstreams.request({ caller, server, method, params }, budget),
       );
-      onOutcome?.({ serverId, tenantId, ok: isOk(result) });
+      if (isOk) onOutcome?.({ serverId, tenantId, ok: isOk(result) });
       return result;
     } catch (thrown) {
       if (thrown instanceof CallerAbortError) throw thrown;
@@ -111,7 +114,7 @@ export function createProxy(options: ProxyOptions): Proxy {
       };
       if (error.isUpstreamFailure) {
         log.info(fields, 'upstream call failed');
-        onOutcome?.({ serverId, tenantId, ok: false });
+        if (isOk) onOutcome?.({ serverId, tenantId, ok: false });
       } else if (error.code === 'internal') log.error(fields, 'proxied call failed');
       else log.info(fields, 'proxied call refused');
       throw error;
@@ -125,7 +128,7 @@ export function createProxy(options: ProxyOptions): Proxy {
         caller,
         serverId,
         ask => ask(method, params),
-        reply => isSuccess(reply.answer),
+        method.endsWith('/list') ? undefined : reply => isSuccess(reply.answer),
       );
       return answer;
     },
@@ -140,7 +143,7 @@ export function createProxy(options: ProxyOptions): Proxy {
       const work = async (ask: Ask) => ({
         tools: await listAllTools(params => ask('tools/list', params), limits),
       });
-      return run(caller, serverId, work, () => true);
+      return run(caller, serverId, work);
     },
 
     close() {

@@ -61,6 +61,9 @@ export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express 
     const server = core.catalogue.get(request.params.id) ?? core.catalogue.require(request.params.id);
     response.json(server);
   });
+  app.post('/catalogue/:id/tools', async (request, response) => {
+    response.json({ tools: await learnTools(core, request.params.id, allowHttp, clientSignal(response)) });
+  });
   app.post('/catalogue/:id/deactivate', async (request, response) => {
     response.json(await core.catalogue.deactivate(request.params.id));
   });
@@ -106,6 +109,26 @@ async function importEntries(core: Core, read: ReadEntries, replace: boolean) {
     problems,
     unknown_fields: unknownFields,
   };
+}
+
+/** Asks the server itself for its tools and puts them into its entry. Resolves with how many there are. */
+async function learnTools(core: Core, id: string, allowHttp: boolean, signal: AbortSignal): Promise<number> {
+  const { remoteUrl, origin, ...server } = core.catalogue.require(id);
+  const { tools } = await core.proxy.listTools(operator(signal), { serverId: id });
+  const listed = tools.map(({ name, description, inputSchema }) => ({
+    name,
+    description,
+    input_schema: inputSchema,
+  }));
+  // What a server says is checked like a line of a file.
+  const { entries, problems } = readEntries(
+    JSON.stringify({ ...server, remote_url: remoteUrl, tools: listed }),
+    { allowHttp },
+  );
+  if (problems[0])
+    throw new SwitchboardError('upstream_protocol', `Its tools cannot be stored: ${problems[0].reason}.`);
+  await core.catalogue.put(entries, { origin });
+  return tools.length;
 }
 
 function renderError(log: Log): ErrorRequestHandler {

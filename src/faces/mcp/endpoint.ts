@@ -15,8 +15,13 @@ const BOTH_TYPES = 'application/json, text/event-stream';
 export function mcpRouter(core: Core, log: Log, version: string): Router {
   const handler = createMcpHandler(
     ({ authInfo }) => {
-      const { identity, requestId } = authInfo?.extra as unknown as Required<RequestLocals>;
-      return createFaceServer({ core, log, version, identity, requestId });
+      if (!authInfo?.extra) throw new Error('the MCP handler was reached without authentication');
+      return createFaceServer({
+        core,
+        log,
+        version,
+        ...(authInfo.extra as unknown as Required<RequestLocals>),
+      });
     },
     { onerror: error => log.debug({ err: error }, 'mcp request refused') },
   );
