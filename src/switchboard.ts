@@ -113,11 +113,12 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
   };
 
-  catalogue.onChange(change => index.update(change));
-  const indexed = index.update({ upserted: [...catalogue.active()], removed: [] }).then(() => {
-    ready = true;
-    log.info({ servers: index.size, embedder: embedder.id }, 'ready');
-  });
+  const indexed = catalogue
+    .attachIndex(change => index.prepare(change))
+    .then(() => {
+      ready = true;
+      log.info({ servers: index.size, embedder: embedder.id }, 'ready');
+    });
   indexed.catch((error: unknown) => log.error({ err: error }, 'the catalogue could not be indexed'));
 
   control.serve(createAdminApp({ core, log, allowHttp }));

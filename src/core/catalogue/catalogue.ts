@@ -13,17 +13,25 @@ export interface CatalogueChange {
   readonly removed: readonly string[];
 }
 
+/**
+ * Makes a change ready (which may take minutes, and may fail) and resolves with the step that puts it into effect, which
+ * is quick. Nothing is seen of a change before that step.
+ */
+type PrepareChange = (change: CatalogueChange) => Promise<() => Promise<void>>;
+
 /** Rows a statement writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 100;
 
 /**
- * Every catalogued server, in memory over the database. Writes go to the database first, in one transaction; the memory
- * and the listeners (the search index) follow once it has committed.
+ * Every catalogued server, in memory over the database. A write is made ready in the search index first, then committed in
+ * one transaction, then seen by calls and searches at once: whatever fails before leaves everything as it was, and a crash
+ * leaves the database, from which the next start reads, with all of the change or none. Writes run one after another.
  */
 export class Catalogue {
   readonly #db: Database;
   readonly #byId = new Map<string, Server>();
-  #listener: (change: CatalogueChange) => Promise<void> = async () => {};
+  #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
+  #writing: Promise<unknown> = Promise.resolve();
 
   private constructor(db: Database) {
     this.#db = db;
@@ -35,9 +43,13 @@ export class Catalogue {
     return catalogue;
   }
 
-  /** The search index. A write resolves once the listener has taken the change in. */
-  onChange(listener: (change: CatalogueChange) => Promise<void>): void {
-    this.#listener = listener;
+  /** The search index takes part in every write from now on. Resolves once it holds every active server. */
+  attachIndex(prepare: PrepareChange): Promise<void> {
+    this.#prepare = prepare;
+    return this.#exclusively(async () => {
+      const takeEffect = await prepare({ upserted: [...this.active()], removed: [] });
+      await takeEffect();
+    });
   }
 
   get(id: string): Server | undefined {
@@ -69,7 +81,11 @@ export class Catalogue {
    * active server of the same reach that is not among them becomes inactive: `operator` replaces the whole catalogue,
    * `shipped` only what was shipped. A shipped entry never overwrites an operator's.
    */
-  async put(entries: readonly Entry[], options: { origin: Origin; replace?: boolean }): Promise<CatalogueChange> {
+  put(entries: readonly Entry[], options: { origin: Origin; replace?: boolean }): Promise<CatalogueChange> {
+    return this.#exclusively(() => this.#put(entries, options));
+  }
+
+  async #put(entries: readonly Entry[], options: { origin: Origin; replace?: boolean }): Promise<CatalogueChange> {
     const { origin, replace = false } = options;
     const wanted = new Map(entries.map(entry => [entry.id, toServer(entry, origin)]));
     if (origin === 'shipped') {
@@ -78,6 +94,8 @@ export class Catalogue {
     const gone = replace
       ? [...this.active()].filter(old => !wanted.has(old.id) && (origin === 'operator' || old.origin === 'shipped'))
       : [];
+    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
+    const takeEffect = await this.#prepare(change);
     await this.#db.transaction(async tx => {
       const rows = [...wanted.values()].map(toRow);
       for (let at = 0; at < rows.length; at += BATCH_ROWS) {
@@ -93,24 +111,34 @@ export class Catalogue {
     });
     for (const server of wanted.values()) this.#byId.set(server.id, server);
     for (const server of gone) this.#byId.set(server.id, { ...server, active: false });
-    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
-    await this.#listener(change);
+    await takeEffect();
     return change;
   }
 
   /**
    * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does
    * not bring it back. @throws SwitchboardError `server_not_found`. */
-  async deactivate(id: string): Promise<Server> {
+  deactivate(id: string): Promise<Server> {
+    return this.#exclusively(() => this.#deactivate(id));
+  }
+
+  async #deactivate(id: string): Promise<Server> {
     const server = this.#byId.get(id) ?? this.require(id);
+    const takeEffect = await this.#prepare({ upserted: [], removed: [id] });
     await this.#db
       .update(table)
       .set({ ...INACTIVE, origin: 'operator' })
       .where(eq(table.id, id));
     const inactive: Server = { ...server, active: false, origin: 'operator' };
     this.#byId.set(id, inactive);
-    await this.#listener({ upserted: [], removed: [id] });
+    await takeEffect();
     return inactive;
+  }
+
+  #exclusively<T>(write: () => Promise<T>): Promise<T> {
+    const running = this.#writing.then(write);
+    this.#writing = running.catch(() => {});
+    return running;
   }
 }
 

@@ -74,14 +74,40 @@ describe('put', () => {
     expect(catalogue.activeCount).toBe(250);
   });
 
-  it('tells the listener what changed before it resolves', async () => {
+  it('shows nothing of a change before it is ready and stored, then all of it', async () => {
     const seen: string[] = [];
-    catalogue.onChange(async ({ upserted, removed }) => {
-      seen.push(...upserted.map(server => `+${server.id}`), ...removed.map(id => `-${id}`));
+    await catalogue.attachIndex(({ upserted, removed }) => {
+      const names = [...upserted.map(server => `+${server.id}`), ...removed.map(id => `-${id}`)];
+      seen.push(`ready ${names}, a is ${catalogue.get('a')?.active}`);
+      return Promise.resolve(async () => void seen.push(`seen ${names}, a is ${catalogue.get('a')?.active}`));
     });
     await catalogue.put([entry('a')], { origin: 'operator' });
     await catalogue.deactivate('a');
-    expect(seen).toEqual(['+a', '-a']);
+    expect(seen.slice(2)).toEqual([
+      'ready +a, a is undefined',
+      'seen +a, a is true',
+      'ready -a, a is true',
+      'seen -a, a is false',
+    ]);
+  });
+
+  it('leaves everything as it was when the index cannot take the change', async () => {
+    await catalogue.put([entry('a')], { origin: 'operator' });
+    const attached = catalogue.attachIndex(() => Promise.reject(new Error('no model')));
+    await expect(attached).rejects.toThrow('no model');
+    await expect(catalogue.put([entry('b')], { origin: 'operator', replace: true })).rejects.toThrow('no model');
+    await expect(catalogue.deactivate('a')).rejects.toThrow('no model');
+    expect(activeIds(catalogue)).toEqual(['a']);
+    expect(activeIds(await Catalogue.load(database.db))).toEqual(['a']);
+  });
+
+  it('runs writes one after another: of two replacements at once, the second wins whole', async () => {
+    await Promise.all([
+      catalogue.put([entry('a'), entry('b')], { origin: 'operator', replace: true }),
+      catalogue.put([entry('c'), entry('d')], { origin: 'operator', replace: true }),
+    ]);
+    expect(activeIds(catalogue)).toEqual(['c', 'd']);
+    expect(activeIds(await Catalogue.load(database.db))).toEqual(['c', 'd']);
   });
 });
 

@@ -12,7 +12,7 @@ const QKV = 3 * DIMENSIONS;
 const FLOAT_BYTES = 4;
 
 /** Tokens that one forward pass can hold, over all its texts: a multiple of 4, and any single text fits. */
-export const MAX_ROWS = MAX_TOKENS;
+const MAX_ROWS = MAX_TOKENS;
 /** Texts that one forward pass can hold. */
 export const MAX_TEXTS = 8;
 

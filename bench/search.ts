@@ -1,0 +1,241 @@
+/**
+ * Measures search quality and latency: npm run bench:search -- CORPUS QUERIES [--json] [--in-process [--data FOLDER]]
+ *
+ * CORPUS becomes the whole catalogue (JSON Lines, also .gz); QUERIES holds {query, relevant_servers: [id],
+ * relevant_tools: [{server, tool}]} a line. Queries go one at a time over HTTP to a product started for it; with
+ * --in-process straight to the use case, over a database in memory or in FOLDER (which keeps the vectors).
+ */
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { gunzipSync } from 'node:zlib';
+import { z } from 'zod';
+import { SCOPES, type Caller } from '../src/core/caller.ts';
+import { Catalogue } from '../src/core/catalogue/catalogue.ts';
+import { readEntries } from '../src/core/catalogue/read-entries.ts';
+import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
+import { createEmbeddedIndex } from '../src/core/search/search-index-embedded.ts';
+import { createSearch } from '../src/core/search/search.ts';
+import { systemClock } from '../src/infra/clock.ts';
+import { openDatabase } from '../src/infra/database.ts';
+import { createLog } from '../src/infra/log.ts';
+
+const LIMIT = 10;
+/** Of each server found, this many tools count, as an agent would be shown them. */
+const TOOLS_OF_A_SERVER = 3;
+const START_TIMEOUT_MS = 30 * 60_000;
+
+const querySchema = z.object({
+  query: z.string(),
+  relevant_servers: z.array(z.string()).min(1),
+  relevant_tools: z.array(z.object({ server: z.string(), tool: z.string() })).default([]),
+});
+type Query = z.infer<typeof querySchema>;
+
+const answerSchema = z.object({
+  servers: z.array(z.object({ id: z.string(), tools: z.array(z.object({ name: z.string() })) })),
+});
+
+interface Answer {
+  servers: readonly { id: string; tools: readonly { name: string }[] }[];
+}
+
+interface Searching extends AsyncDisposable {
+  search(query: string): Promise<Answer>;
+  facts: Record<string, number>;
+}
+
+/** Binary gain over the first ten. */
+function ndcg(found: readonly string[], relevant: ReadonlySet<string>): number {
+  const discount = (rank: number) => 1 / Math.log2(rank + 2);
+  const gained = found
+    .slice(0, 10)
+    .reduce((sum, id, rank) => sum + (relevant.has(id) ? discount(rank) : 0), 0);
+  const best = Array.from({ length: Math.min(10, relevant.size) }, (_, rank) => discount(rank));
+  return gained / best.reduce((sum, gain) => sum + gain, 0);
+}
+
+const recall = (found: readonly string[], relevant: ReadonlySet<string>, depth: number) =>
+  found.slice(0, depth).filter(id => relevant.has(id)).length / Math.min(depth, relevant.size);
+
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+const percentile = (values: readonly number[], share: number) =>
+  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0;
+
+async function measure({ search }: Pick<Searching, 'search'>, queries: readonly Query[]) {
+  for (const { query } of queries.slice(0, 5)) await search(`warm-up: ${query}`.slice(0, 1000));
+  const servers: { ndcg: number; r1: number; r5: number; r10: number }[] = [];
+  const tools: { ndcg: number; r1: number }[] = [];
+  const latencies: number[] = [];
+  for (const { query, relevant_servers, relevant_tools } of queries) {
+    const startedAt = performance.now();
+    const answer = await search(query);
+    latencies.push(performance.now() - startedAt);
+    const found = answer.servers.map(server => server.id);
+    const relevant = new Set(relevant_servers);
+    const r = (depth: number) => recall(found, relevant, depth);
+    servers.push({ ndcg: ndcg(found, relevant), r1: r(1), r5: r(5), r10: r(10) });
+    if (relevant_tools.length === 0) continue;
+    const foundTools = answer.servers.flatMap(server =>
+      server.tools.slice(0, TOOLS_OF_A_SERVER).map(tool => JSON.stringify([server.id, tool.name])),
+    );
+    const relevantTools = new Set(relevant_tools.map(({ server, tool }) => JSON.stringify([server, tool])));
+    tools.push({ ndcg: ndcg(foundTools, relevantTools), r1: recall(foundTools, relevantTools, 1) });
+  }
+  return {
+    queries: queries.length,
+    server_ndcg_10: mean(servers.map(s => s.ndcg)),
+    server_recall_1: mean(servers.map(s => s.r1)),
+    server_recall_5: mean(servers.map(s => s.r5)),
+    server_recall_10: mean(servers.map(s => s.r10)),
+    ...(tools.length === 0
+      ? {}
+      : { tool_ndcg_10: mean(tools.map(t => t.ndcg)), tool_recall_1: mean(tools.map(t => t.r1)) }),
+    p50_ms: percentile(latencies, 0.5),
+    p95_ms: percentile(latencies, 0.95),
+  };
+}
+
+async function readText(file: string): Promise<string> {
+  const bytes = await readFile(file);
+  return (file.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString('utf8');
+}
+
+async function overHttp(corpus: string): Promise<Searching> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'switchboard-bench-'));
+  const catalogueFile = path.join(folder, 'corpus.jsonl');
+  await writeFile(catalogueFile, await readText(corpus));
+  const apiKey = randomBytes(24).toString('hex');
+  const startedAt = performance.now();
+  const child = spawn(process.execPath, [path.join(import.meta.dirname, '../src/main.ts'), 'serve'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: {
+      ...process.env,
+      PORT: '0',
+      LOG_LEVEL: 'warn',
+      SWITCHBOARD_DATA_DIR: path.join(folder, 'data'),
+      SWITCHBOARD_API_KEY: apiKey,
+      SWITCHBOARD_RATE_LIMIT: 'off',
+      SWITCHBOARD_CATALOGUE: catalogueFile,
+    },
+  });
+  const dispose = async () => {
+    if (child.exitCode === null && child.signalCode === null) {
+      child.kill('SIGTERM');
+      await once(child, 'exit');
+    }
+    await rm(folder, { recursive: true, force: true });
+  };
+  try {
+    const url = await listeningUrl(createInterface(child.stdout));
+    while (!(await fetch(`${url}/readyz`)).ok) {
+      if (performance.now() - startedAt > START_TIMEOUT_MS) throw new Error('the product did not get ready');
+      await setTimeout(200);
+    }
+    return {
+      facts: { start_ms: performance.now() - startedAt },
+      [Symbol.asyncDispose]: dispose,
+      async search(query) {
+        const response = await fetch(`${url}/v1/search`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
+          body: JSON.stringify({ query, limit: LIMIT }),
+        });
+        if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+        return answerSchema.parse(await response.json());
+      },
+    };
+  } catch (error) {
+    await dispose();
+    throw error;
+  }
+}
+
+async function listeningUrl(
+  lines: AsyncIterable<string> & { on(event: 'line', listener: () => void): unknown },
+) {
+  for await (const line of lines) {
+    const url = /^Listening on (\S+)/.exec(line)?.[1];
+    if (url === undefined) continue;
+    // What it prints later must be read too, or its stdout fills up.
+    lines.on('line', () => {});
+    return url;
+  }
+  throw new Error('the product ended before it listened');
+}
+
+async function inProcess(corpus: string, dataFolder: string | undefined): Promise<Searching> {
+  const database = await openDatabase(dataFolder);
+  const { db } = database;
+  const log = createLog('info');
+  const clock = systemClock;
+  const embedder = await createMiniLmEmbedder();
+  const { entries } = readEntries(await readText(corpus), { allowHttp: true });
+  const catalogue = await Catalogue.load(db);
+  await catalogue.put(entries, { origin: 'operator', replace: true });
+  const memory = () => {
+    globalThis.gc?.();
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    return (heapUsed + arrayBuffers) / 2 ** 20;
+  };
+  const memoryBefore = memory();
+  const startedAt = performance.now();
+  const index = await createEmbeddedIndex({ embedder, db, log, clock });
+  await catalogue.attachIndex(change => index.prepare(change));
+  const facts = { index_ms: performance.now() - startedAt, index_mb: memory() - memoryBefore };
+  const search = createSearch({ catalogue, index, db, log, clock, popularity: () => 0 });
+  const caller: Caller = {
+    tenantId: 'bench',
+    keyId: 'bench',
+    scopes: new Set(SCOPES),
+    requestId: 'bench',
+    signal: new AbortController().signal,
+  };
+  return {
+    facts,
+    search: query => search.search(caller, { query, limit: LIMIT }),
+    async [Symbol.asyncDispose]() {
+      await search.close();
+      await index.close();
+      await embedder.close();
+      await database.close();
+    },
+  };
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { json: { type: 'boolean' }, 'in-process': { type: 'boolean' }, data: { type: 'string' } },
+});
+const [corpus, queryFile] = positionals;
+if (corpus === undefined || queryFile === undefined) {
+  console.error('Usage: npm run bench:search -- CORPUS QUERIES [--json] [--in-process [--data FOLDER]]');
+  process.exitCode = 2;
+} else {
+  const queries = (await readText(queryFile))
+    .split('\n')
+    .filter(line => line.trim() !== '')
+    .map(line => querySchema.parse(JSON.parse(line)));
+  await using searching = await (values['in-process'] ? inProcess(corpus, values.data) : overHttp(corpus));
+  const result = {
+    corpus: path.basename(corpus),
+    ...searching.facts,
+    ...(await measure(searching, queries)),
+  };
+  if (values.json) console.log(JSON.stringify(result));
+  else {
+    for (const [name, value] of Object.entries(result)) {
+      console.log(
+        name.padEnd(18),
+        typeof value === 'number' && !Number.isInteger(value) ? value.toFixed(4) : value,
+      );
+    }
+  }
+}

@@ -1,0 +1,113 @@
+import { Bm25 } from './bm25.ts';
+import type { Candidate } from './search-index.ts';
+import type { QuantizedVector } from './quantize.ts';
+import { VectorStore } from './vector-store.ts';
+
+/** The usual BM25 parameters; the tune sets do not tell neighbours apart. */
+const BM25 = { k1: 1.2, b: 0.75 };
+
+/** A server ready to be indexed: its terms as a whole, and the terms and vector of each part (see `documents.ts`). */
+export interface IndexedDocuments {
+  readonly id: string;
+  readonly whole: readonly string[];
+  readonly parts: readonly (readonly string[])[];
+  vectors: readonly QuantizedVector[];
+}
+
+interface IndexedServer {
+  readonly id: string;
+  /** Rows of its parts: its own text first, then one a tool. */
+  readonly rows: readonly number[];
+}
+
+/** One server's evidence for a query; `tools` finds that of its tools, for those servers that are chosen. */
+export interface ScoredServer {
+  readonly semantic: number;
+  readonly keyword: number;
+  readonly candidate: () => Candidate;
+}
+
+/** Every indexed server: its words in two inverted indexes, its vectors in one store, a row a part. */
+export class IndexedServers {
+  readonly #servers = new Map<string, IndexedServer>();
+  readonly #whole = new Bm25(BM25);
+  readonly #parts = new Bm25(BM25);
+  readonly #vectors: VectorStore;
+  readonly #freeRows: number[] = [];
+  #rows = 0;
+
+  constructor(dimensions: number) {
+    this.#vectors = new VectorStore(dimensions);
+  }
+
+  get size(): number {
+    return this.#servers.size;
+  }
+
+  ids(): MapIterator<string> {
+    return this.#servers.keys();
+  }
+
+  /** Adds a server or puts it in the place of its old self, without a pause. */
+  put({ id, whole, parts, vectors }: IndexedDocuments): void {
+    this.remove(id);
+    const rows = parts.map((terms, at) => {
+      const row = this.#freeRows.pop() ?? this.#rows++;
+      this.#vectors.set(row, vectors[at] ?? missing());
+      this.#parts.add(row, terms);
+      return row;
+    });
+    this.#whole.add(rows[0] ?? missing(), whole);
+    this.#servers.set(id, { id, rows });
+  }
+
+  remove(id: string): void {
+    const server = this.#servers.get(id);
+    if (!server) return;
+    this.#whole.remove(server.rows[0] ?? missing());
+    for (const row of server.rows) this.#parts.remove(row);
+    this.#freeRows.push(...server.rows);
+    this.#servers.delete(id);
+  }
+
+  /** Every server's evidence for a query, given as its distinct terms and its vectors (none: keywords answer alone). */
+  score(terms: readonly string[], vectors: readonly Float32Array[]): ScoredServer[] {
+    const cosines = this.#bestCosines(vectors);
+    const whole = this.#whole.scores(terms);
+    const parts = this.#parts.scores(terms);
+    return Array.from(this.#servers.values(), ({ id, rows }) => {
+      let semantic = 0;
+      let keyword = 0;
+      for (const row of rows) {
+        semantic = Math.max(semantic, cosines[row] ?? 0);
+        keyword = Math.max(keyword, parts[row] ?? 0);
+      }
+      keyword += whole[rows[0] ?? missing()] ?? 0;
+      const toolEvidence = (row: number, index: number) => ({
+        index,
+        semantic: cosines[row] ?? 0,
+        keyword: parts[row] ?? 0,
+      });
+      return {
+        semantic,
+        keyword,
+        candidate: () => ({ serverId: id, semantic, keyword, tools: rows.slice(1).map(toolEvidence) }),
+      };
+    });
+  }
+
+  /** By row, the best cosine with any of the vectors. */
+  #bestCosines([first, ...others]: readonly Float32Array[]): Float32Array {
+    const best = first ? this.#vectors.scan(first) : new Float32Array(this.#vectors.size);
+    for (const vector of others) {
+      for (const [row, cosine] of this.#vectors.scan(vector).entries()) {
+        if (cosine > (best[row] ?? 0)) best[row] = cosine;
+      }
+    }
+    return best;
+  }
+}
+
+function missing(): never {
+  throw new Error('a server has at least one part, and every part a vector');
+}

@@ -1,0 +1,82 @@
+import type { Candidate, ToolEvidence } from './search-index.ts';
+
+export interface RankingWeights {
+  /** Shares of meaning and of keywords in relevance; they add up to 1. */
+  readonly semantic: number;
+  readonly keyword: number;
+  /** The keyword score that counts in full: a best score below it is weak evidence, and counts in proportion. */
+  readonly fullKeyword: number;
+  /** By how much full popularity raises relevance at most: only servers this close together can change places. */
+  readonly popularity: number;
+}
+
+/** Tuned on the tune sets of bench/, never on anything else. */
+export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6, popularity: 0.03 };
+
+export interface RankedServer {
+  readonly serverId: string;
+  /** 0 to 1. */
+  readonly semantic: number;
+  /** 0 (never used) to 1. */
+  readonly popularity: number;
+  /** 0 to 1, not increasing from one server of a ranking to the next. */
+  readonly finalScore: number;
+  /** Positions in the server's `tools`, the most relevant first. */
+  readonly toolOrder: readonly number[];
+}
+
+/**
+ * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the
+ * candidates (keywords at least by `fullKeyword`) and added by weight. Popularity multiplies that by at most 1 + its weight, so it parts near-ties and never
+ * lifts a server without relevance. Equal scores are ordered by server id: the same evidence gives the same ranking.
+ */
+export function fuse(
+  candidates: readonly Candidate[],
+  popularityOf: (serverId: string) => number,
+  weights: RankingWeights = WEIGHTS,
+): RankedServer[] {
+  const relevance = relevanceAmong(candidates, weights);
+  const toolRelevance = relevanceAmong(
+    candidates.flatMap(candidate => candidate.tools),
+    weights,
+  );
+  return candidates
+    .map(candidate => {
+      const popularity = clamp(popularityOf(candidate.serverId));
+      return {
+        serverId: candidate.serverId,
+        semantic: clamp(candidate.semantic),
+        popularity,
+        finalScore: (relevance(candidate) * (1 + weights.popularity * popularity)) / (1 + weights.popularity),
+        toolOrder: orderOf(candidate.tools, toolRelevance),
+      };
+    })
+    .sort((a, b) => b.finalScore - a.finalScore || compareText(a.serverId, b.serverId));
+}
+
+type Evidence = Pick<Candidate, 'semantic' | 'keyword'>;
+
+/** Relevance 0 to 1 of a piece of evidence, relative to the best of its kind. */
+function relevanceAmong(all: readonly Evidence[], weights: RankingWeights): (evidence: Evidence) => number {
+  let bestSemantic = 0;
+  let bestKeyword = weights.fullKeyword;
+  for (const { semantic, keyword } of all) {
+    if (semantic > bestSemantic) bestSemantic = semantic;
+    if (keyword > bestKeyword) bestKeyword = keyword;
+  }
+  const share = (value: number, best: number) => (best > 0 ? Math.max(0, value) / best : 0);
+  return ({ semantic, keyword }) =>
+    weights.semantic * share(semantic, bestSemantic) + weights.keyword * share(keyword, bestKeyword);
+}
+
+function orderOf(tools: readonly ToolEvidence[], relevance: (evidence: Evidence) => number): number[] {
+  return tools
+    .map(tool => ({ index: tool.index, relevance: relevance(tool) }))
+    .sort((a, b) => b.relevance - a.relevance || a.index - b.index)
+    .map(({ index }) => index);
+}
+
+/** NaN counts as 0. */
+const clamp = (value: number): number => Math.min(1, Math.max(0, value || 0));
+
+const compareText = (a: string, b: string): number => (a < b ? -1 : Number(a > b));

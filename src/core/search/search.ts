@@ -1,0 +1,159 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../infra/clock.ts';
+import type { Database } from '../../infra/database.ts';
+import { newId } from '../../infra/ids.ts';
+import type { Log } from '../../infra/log.ts';
+import { SingleFlight } from '../../infra/single-flight.ts';
+import type { Caller } from '../caller.ts';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { Server, Tool } from '../catalogue/entry.ts';
+import { QueryLog } from './query-log.ts';
+import { fuse, type RankedServer } from './ranking.ts';
+import type { SearchIndex } from './search-index.ts';
+
+const DEFAULT_LIMIT = 10;
+const CACHE_TTL_MS = 60_000;
+/** The cache is bounded by what its entries hold: servers and positions of tools, 8 bytes or so each. */
+const CACHE_MAX_POSITIONS = 1_000_000;
+
+export interface SearchInput {
+  readonly query: string;
+  /** Servers at most. */
+  readonly limit?: number | undefined;
+  /** Tools a server at most, the best ones; absent: all. */
+  readonly maxTools?: number | undefined;
+}
+
+/** One server of an answer, in the fields of the wire contract. */
+export interface FoundServer {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly remote_url: string;
+  /** By relevance to the query. */
+  readonly tools: readonly Tool[];
+  readonly scores: { readonly semantic: number; readonly popularity: number };
+  readonly final_score: number;
+}
+
+export interface SearchAnswer {
+  readonly servers: readonly FoundServer[];
+  readonly metadata: {
+    readonly latency_ms: number;
+    readonly cache_hit: boolean;
+    readonly total_candidates: number;
+    readonly query_log_id: string;
+  };
+}
+
+export interface Search {
+  /** The best servers for a query in plain words. Lengths and ranges are the face's to check. */
+  search(caller: Caller, input: SearchInput): Promise<SearchAnswer>;
+  readonly queryLog: QueryLog;
+  /** Writes what the query log still holds. */
+  close(): Promise<void>;
+}
+
+interface SearchParts {
+  readonly catalogue: Catalogue;
+  readonly index: SearchIndex;
+  readonly db: Database;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** 0 (never used) to 1. */
+  readonly popularity: (serverId: string) => number;
+}
+
+/** The search use case: both faces call it and render its answer as it is. */
+export function createSearch({ catalogue, index, db, log, clock, popularity }: SearchParts): Search {
+  const queryLog = new QueryLog({ db, clock, log });
+  const computing = new SingleFlight<readonly RankedServer[]>();
+  const cache = new LRUCache<string, readonly RankedServer[]>({
+    maxSize: CACHE_MAX_POSITIONS,
+    sizeCalculation: ranking => ranking.reduce((sum, { toolOrder }) => sum + 1 + toolOrder.length, 1),
+    ttl: CACHE_TTL_MS,
+    ttlResolution: 0,
+    perf: clock,
+  });
+
+  /** What a ranking depends on apart from the query: of two equal states, two rankings are equal. */
+  const state = () => [index.id, index.epoch, index.degraded ?? ''];
+
+  async function rank(
+    query: string,
+    limit: number,
+    maxTools: number | undefined,
+  ): Promise<readonly RankedServer[]> {
+    const ranking = fuse(await index.candidates(query), popularity);
+    const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
+    return best.map(server => Object.assign(server, { toolOrder: server.toolOrder.slice(0, maxTools) }));
+  }
+
+  async function cached(
+    input: SearchInput,
+  ): Promise<{ ranking: readonly RankedServer[]; cacheHit: boolean }> {
+    const query = input.query.normalize('NFC').trim();
+    const limit = input.limit ?? DEFAULT_LIMIT;
+    const before = state();
+    const key = JSON.stringify([query, limit, input.maxTools, before]);
+    const known = cache.get(key);
+    if (known) return { ranking: known, cacheHit: true };
+    const ranking = await computing.run(key, async () => {
+      const computed = await rank(query, limit, input.maxTools);
+      // The state may have changed meanwhile (an import, an embedder that failed): such a ranking serves once.
+      if (String(state()) === String(before)) cache.set(key, computed);
+      return computed;
+    });
+    return { ranking, cacheHit: false };
+  }
+
+  return {
+    queryLog,
+    close: () => queryLog.close(),
+    async search(caller, input) {
+      const startedAt = clock.now();
+      const { ranking, cacheHit } = await cached(input);
+      const servers = ranking.flatMap(ranked => {
+        const server = catalogue.get(ranked.serverId);
+        return server?.active ? [render(server, ranked, input.maxTools)] : [];
+      });
+      const id = newId('qry');
+      const latencyMs = clock.now() - startedAt;
+      queryLog.record({
+        id,
+        tenantId: caller.tenantId,
+        keyId: caller.keyId,
+        query: input.query,
+        serverIds: servers.map(server => server.id),
+        latencyMs,
+        cacheHit,
+      });
+      return {
+        servers,
+        metadata: {
+          latency_ms: Math.round(latencyMs),
+          cache_hit: cacheHit,
+          total_candidates: index.size,
+          query_log_id: id,
+        },
+      };
+    },
+  };
+}
+
+const render = (server: Server, ranked: RankedServer, maxTools: number | undefined): FoundServer => ({
+  id: server.id,
+  name: server.name,
+  description: server.description,
+  remote_url: server.remoteUrl,
+  tools: orderTools(server.tools, ranked.toolOrder).slice(0, maxTools),
+  scores: { semantic: ranked.semantic, popularity: ranked.popularity },
+  final_score: ranked.finalScore,
+});
+
+/** By the ranking's order; a server rewritten since the ranking may have fewer tools, or more: those come last. */
+function orderTools(tools: readonly Tool[], order: readonly number[]): Tool[] {
+  const ranked = new Set(order.filter(position => position < tools.length));
+  for (const position of tools.keys()) ranked.add(position);
+  return [...ranked].flatMap(position => tools[position] ?? []);
+}

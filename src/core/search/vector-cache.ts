@@ -1,0 +1,131 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
+import { and, eq, inArray } from 'drizzle-orm';
+import type { Database } from '../../infra/database.ts';
+import type { Log } from '../../infra/log.ts';
+import { embeddings as table } from '../schema.ts';
+import type { Embedder } from './embedder.ts';
+import { decodeVector, encodeVector, quantize, type QuantizedVector } from './quantize.ts';
+import { readVectorFile, type VectorFile } from './vector-file.ts';
+
+/** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
+const BATCH_ROWS = 100;
+/** Texts embedded between two writes: what a kill loses at most. */
+const EMBED_BATCH = 100;
+/** Texts looked at between two turns of the event loop. */
+const SLICE_TEXTS = 500;
+const PROGRESS_EVERY = 2_000;
+
+/** SHA-256 of a text: how its vector is found again. */
+export const textHash = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+interface VectorCacheParts {
+  readonly embedder: Embedder;
+  readonly db: Database;
+  readonly log: Log;
+  /** A file by `scripts/build-vectors.ts`; used when it was made with the same embedder. */
+  readonly shippedFile?: string | undefined;
+}
+
+/** Vectors by the text they stand for: first from the shipped file, then from the database, else embedded and kept. */
+export class VectorCache {
+  readonly #parts: VectorCacheParts;
+  readonly #shipped: VectorFile | undefined;
+
+  private constructor(parts: VectorCacheParts, shipped: VectorFile | undefined) {
+    this.#parts = parts;
+    this.#shipped = shipped;
+  }
+
+  /** Never fails: without a usable shipped file everything is embedded here. */
+  static async open(parts: VectorCacheParts): Promise<VectorCache> {
+    return new VectorCache(parts, await openShipped(parts));
+  }
+
+  /**
+   * One vector a text, in their order. What had to be embedded is in the database before this resolves; when it
+   * rejects, the part that was embedded is kept for the next try.
+   */
+  async vectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
+    const vectors = new Map<string, QuantizedVector>();
+    const missing = new Map<string, string>();
+    const keys: string[] = [];
+    for (const text of texts) {
+      const hash = textHash(text);
+      const key = hash.toString('latin1');
+      if (keys.push(key) % SLICE_TEXTS === 0) await setImmediate();
+      if (vectors.has(key) || missing.has(key)) continue;
+      const shipped = this.#shipped?.find(hash);
+      if (shipped) vectors.set(key, shipped);
+      else missing.set(key, text);
+    }
+    for (const [key, vector] of await this.#stored([...missing.keys()])) {
+      vectors.set(key, vector);
+      missing.delete(key);
+    }
+    await this.#embed(missing, vectors);
+    return keys.map(key => vectors.get(key) ?? unreachable());
+  }
+
+  async #stored(keys: readonly string[]): Promise<Map<string, QuantizedVector>> {
+    const { db, embedder } = this.#parts;
+    const found = new Map<string, QuantizedVector>();
+    for (let at = 0; at < keys.length; at += BATCH_ROWS) {
+      const hashes = keys.slice(at, at + BATCH_ROWS).map(key => Buffer.from(key, 'latin1'));
+      const rows = await db
+        .select({ textHash: table.textHash, vector: table.vector })
+        .from(table)
+        .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
+      // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
+      await setImmediate();
+      for (const row of rows) {
+        found.set(Buffer.from(row.textHash).toString('latin1'), decodeVector(row.vector));
+      }
+    }
+    return found;
+  }
+
+  async #embed(missing: ReadonlyMap<string, string>, vectors: Map<string, QuantizedVector>): Promise<void> {
+    const { db, embedder, log } = this.#parts;
+    const entries = [...missing];
+    for (let at = 0; at < entries.length; at += EMBED_BATCH) {
+      const batch = entries.slice(at, at + EMBED_BATCH);
+      const embedded = (await embedder.embed(batch.map(([, text]) => text))).map(quantize);
+      const rows = batch.map(([key], position) => {
+        const vector = embedded[position] ?? unreachable();
+        vectors.set(key, vector);
+        return { embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) };
+      });
+      await db.insert(table).values(rows).onConflictDoNothing();
+      await setImmediate();
+      const done = at + batch.length;
+      if (done % PROGRESS_EVERY < EMBED_BATCH && entries.length > PROGRESS_EVERY) {
+        log.info({ done, of: entries.length }, 'embedding texts');
+      }
+    }
+  }
+}
+
+async function openShipped({
+  shippedFile,
+  embedder,
+  log,
+}: VectorCacheParts): Promise<VectorFile | undefined> {
+  if (shippedFile === undefined) return undefined;
+  try {
+    const file = readVectorFile(await readFile(shippedFile));
+    if (file.embedderId === embedder.id && file.dimensions === embedder.dimensions) return file;
+    log.info(
+      { file: shippedFile, madeWith: file.embedderId, embedder: embedder.id },
+      'shipped vectors not usable here',
+    );
+  } catch (error) {
+    log.warn({ err: error, file: shippedFile }, 'shipped vectors ignored: their texts are embedded anew');
+  }
+  return undefined;
+}
+
+function unreachable(): never {
+  throw new Error('the embedder gave fewer vectors than texts');
+}

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest';
+import { documentsOf } from '../../../src/core/search/documents.ts';
+import { server } from './support.ts';
+
+const withSchema = (input_schema: Record<string, unknown>, description = 'Adds a row.') => ({
+  ...server('sheets', 'Spreadsheets for teams.'),
+  tools: [{ name: 'append_row', description, input_schema }],
+});
+
+describe('documentsOf', () => {
+  it('gives the server first and then a part for each tool', () => {
+    const { whole, parts } = documentsOf(
+      withSchema({ properties: { sheetId: { description: 'which sheet' } } }),
+    );
+    expect(parts).toEqual([
+      { keywords: 'sheets. Spreadsheets for teams.', prose: 'sheets. Spreadsheets for teams.' },
+      { keywords: 'append_row Adds a row. sheetId which sheet', prose: 'append row. Adds a row.' },
+    ]);
+    expect(whole).toBe('sheets. Spreadsheets for teams. append_row Adds a row.');
+  });
+
+  it.each([
+    {},
+    { properties: null },
+    { properties: 'x' },
+    { properties: { a: null, b: { description: 7 } } },
+  ])('takes the schema %j', schema => {
+    expect(documentsOf(withSchema(schema)).parts).toHaveLength(2);
+  });
+
+  it('bounds what a long schema and long descriptions add', () => {
+    const properties = Object.fromEntries(
+      Array.from({ length: 500 }, (_, i) => [`field${i}`, { description: 'long' }]),
+    );
+    const { whole, parts } = documentsOf(withSchema({ properties }, 'word '.repeat(4000)));
+    expect(parts[1]?.keywords.length).toBeLessThanOrEqual(4000);
+    expect(parts[1]?.prose.length).toBeLessThanOrEqual(1000);
+    expect(whole.length).toBeLessThanOrEqual(50_000);
+    expect(documentsOf(withSchema({ properties })).parts[1]?.keywords.length).toBeLessThan(600);
+  });
+});

@@ -1,0 +1,116 @@
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { fuse, WEIGHTS } from '../../../src/core/search/ranking.ts';
+import type { Candidate } from '../../../src/core/search/search-index.ts';
+
+const evidence = {
+  semantic: fc.double({ min: -1, max: 1, noNaN: true }),
+  keyword: fc.double({ min: 0, max: 60, noNaN: true }),
+};
+const candidate: fc.Arbitrary<Candidate> = fc.record({
+  serverId: fc.stringMatching(/^[a-z]{1,6}$/),
+  ...evidence,
+  tools: fc
+    .array(fc.record(evidence), { maxLength: 5 })
+    .map(tools => tools.map((tool, index) => ({ index, ...tool }))),
+});
+const candidates = fc.uniqueArray(candidate, { selector: ({ serverId }) => serverId, maxLength: 20 });
+const unused = () => 0;
+const at = (serverId: string, semantic: number, keyword: number): Candidate => ({
+  serverId,
+  semantic,
+  keyword,
+  tools: [],
+});
+
+describe('fuse', () => {
+  it('gives every candidate once, with scores 0 to 1 that do not increase', () => {
+    fc.assert(
+      fc.property(candidates, fc.double({ min: -1, max: 2 }), (found, popularity) => {
+        const ranking = fuse(found, () => popularity);
+        expect(ranking.map(({ serverId }) => serverId).sort()).toEqual(
+          found.map(({ serverId }) => serverId).sort(),
+        );
+        let previous = 1;
+        for (const server of ranking) {
+          for (const score of [server.finalScore, server.semantic, server.popularity]) {
+            expect(score).toBeGreaterThanOrEqual(0);
+            expect(score).toBeLessThanOrEqual(1);
+          }
+          expect(server.finalScore).toBeLessThanOrEqual(previous);
+          previous = server.finalScore;
+        }
+      }),
+    );
+  });
+
+  it('does not depend on the order of the candidates', () => {
+    fc.assert(
+      fc.property(candidates, found => {
+        expect(fuse(found.toReversed(), unused)).toEqual(fuse(found, unused));
+      }),
+    );
+  });
+
+  it('never places a server lower for more evidence of either kind', () => {
+    fc.assert(
+      fc.property(candidates, fc.nat(), fc.double({ min: 0, max: 1, noNaN: true }), (found, pick, more) => {
+        const chosen = found[pick % Math.max(1, found.length)];
+        if (!chosen) return;
+        const place = (list: readonly Candidate[]) =>
+          fuse(list, unused).findIndex(({ serverId }) => serverId === chosen.serverId);
+        const better = {
+          ...chosen,
+          semantic: Math.min(1, chosen.semantic + more),
+          keyword: chosen.keyword + more * 10,
+        };
+        const raised = found.map(one => (one === chosen ? better : one));
+        // Dividing by another maximum rounds differently: a tie may break the other way.
+        const before = fuse(found, unused);
+        const tied = before.filter(
+          one => Math.abs(one.finalScore - (before[place(found)]?.finalScore ?? 0)) < 1e-9,
+        );
+        if (tied.length === 1) expect(place(raised)).toBeLessThanOrEqual(place(found));
+      }),
+    );
+  });
+
+  it('lets popularity part only servers that are within its weight of each other', () => {
+    fc.assert(
+      fc.property(candidates, fc.func(fc.double({ min: 0, max: 1, noNaN: true })), (found, popularity) => {
+        const relevance = new Map(fuse(found, unused).map(one => [one.serverId, one.finalScore]));
+        const ids = fuse(found, popularity).map(({ serverId }) => serverId);
+        for (const [place, id] of ids.entries()) {
+          for (const lower of ids.slice(place + 1)) {
+            const [own = 0, others = 0] = [relevance.get(id), relevance.get(lower)];
+            expect(own * (1 + WEIGHTS.popularity) + 1e-12).toBeGreaterThanOrEqual(others);
+          }
+        }
+      }),
+    );
+  });
+
+  it('breaks a tie by popularity, else by id, and lifts nothing that has no relevance', () => {
+    const tie = [at('b', 0.5, 3), at('a', 0.5, 3), at('none', -0.2, 0)];
+    const order = (popular: string) =>
+      fuse(tie, id => (id === popular ? 1 : 0)).map(({ serverId }) => serverId);
+    expect(order('')).toEqual(['a', 'b', 'none']);
+    expect(order('b')).toEqual(['b', 'a', 'none']);
+    expect(order('none')).toEqual(['a', 'b', 'none']);
+  });
+
+  it('orders tools by their own evidence', () => {
+    const tools = [
+      { index: 0, semantic: 0.1, keyword: 0 },
+      { index: 1, semantic: 0.6, keyword: 4 },
+      { index: 2, semantic: 0.3, keyword: 1 },
+    ];
+    expect(fuse([{ ...at('a', 0.6, 4), tools }], unused)[0]?.toolOrder).toEqual([1, 2, 0]);
+  });
+
+  it('works with keywords only, and with nothing at all', () => {
+    expect(fuse([at('b', 0, 1), at('a', 0, 2)], unused).map(({ serverId }) => serverId)).toEqual(['a', 'b']);
+    expect(fuse([at('b', 0, 0)], unused)[0]?.finalScore).toBe(0);
+    expect(fuse([], unused)).toEqual([]);
+  });
+});

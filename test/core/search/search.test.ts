@@ -1,0 +1,174 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
+import { queryLog as queryLogTable, servers } from '../../../src/core/schema.ts';
+import { createEmbeddedIndex } from '../../../src/core/search/search-index-embedded.ts';
+import { createSearch } from '../../../src/core/search/search.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { caller, controlledEmbedder, entry, settableClock, silent } from './support.ts';
+
+const entries = [
+  entry('weather', 'Weather forecasts.', {
+    get_alerts: 'Storm warnings.',
+    get_forecast: 'Rain and sun for a city.',
+  }),
+  entry('mail', 'Reads and sends e-mail.', { send: 'Sends a message.', search_inbox: 'Finds messages.' }),
+  entry('maps', 'Maps of any city.'),
+];
+
+let database: OpenDatabase;
+beforeAll(async () => {
+  database = await openDatabase();
+});
+afterAll(() => database.close());
+beforeEach(async () => {
+  await database.db.delete(servers);
+  await database.db.delete(queryLogTable);
+});
+
+async function start() {
+  const { db } = database;
+  const control = controlledEmbedder();
+  const clock = settableClock();
+  const popularity = new Map<string, number>();
+  const catalogue = await Catalogue.load(db);
+  const index = await createEmbeddedIndex({ embedder: control.embedder, db, log: silent, clock });
+  await catalogue.attachIndex(change => index.prepare(change));
+  await catalogue.put(entries, { origin: 'operator' });
+  control.embedded.length = 0;
+  const search = createSearch({
+    catalogue,
+    index,
+    db,
+    log: silent,
+    clock,
+    popularity: id => popularity.get(id) ?? 0,
+  });
+  const ask = (query: string, options: { limit?: number; maxTools?: number } = {}) =>
+    search.search(caller, { query, ...options });
+  return { search, ask, catalogue, index, control, clock, popularity };
+}
+
+const ids = (answer: { servers: readonly { id: string }[] }) => answer.servers.map(({ id }) => id);
+
+describe('search', () => {
+  it("answers in the contract's fields, the most relevant server and tool first", async () => {
+    const { ask } = await start();
+    const answer = await ask('forecast for a city');
+    const [best] = answer.servers;
+    expect(best).toEqual({
+      id: 'weather',
+      name: 'weather',
+      description: 'Weather forecasts.',
+      remote_url: 'https://weather.example.com/mcp',
+      tools: [
+        { name: 'get_forecast', description: 'Rain and sun for a city.', input_schema: { type: 'object' } },
+        { name: 'get_alerts', description: 'Storm warnings.', input_schema: { type: 'object' } },
+      ],
+      scores: { semantic: expect.closeTo(0.3, 0), popularity: 0 },
+      final_score: expect.any(Number),
+    });
+    const scores = answer.servers.map(({ final_score }) => final_score);
+    expect(scores).toEqual(scores.toSorted((a, b) => b - a));
+    expect(answer.metadata).toEqual({
+      latency_ms: 0,
+      cache_hit: false,
+      total_candidates: 3,
+      query_log_id: expect.stringMatching(/^qry_\w{22}$/),
+    });
+  });
+
+  it('keeps to limit and maxTools', async () => {
+    const { ask } = await start();
+    const answer = await ask('messages', { limit: 1, maxTools: 1 });
+    expect(ids(answer)).toEqual(['mail']);
+    expect(answer.servers[0]?.tools).toHaveLength(1);
+  });
+
+  it('gives equal questions equal answers', async () => {
+    const [first, second] = [await start(), await start()];
+    expect((await first.ask('city rain')).servers).toEqual((await second.ask('city rain')).servers);
+  });
+
+  it('is empty for an empty catalogue', async () => {
+    const { ask, catalogue } = await start();
+    await catalogue.put([], { origin: 'operator', replace: true });
+    expect(await ask('rain')).toMatchObject({ servers: [], metadata: { total_candidates: 0 } });
+  });
+
+  it('leaves out a server that became inactive while the query was ranked', async () => {
+    const { ask, catalogue, control } = await start();
+    const gate = Promise.withResolvers<void>();
+    control.gate = gate.promise;
+    const answer = ask('forecast');
+    const deactivated = catalogue.deactivate('weather');
+    await deactivated;
+    gate.resolve();
+    expect(ids(await answer)).not.toContain('weather');
+  });
+});
+
+describe('the query cache', () => {
+  it('serves an equal query for 60 s, under an id of its own', async () => {
+    const { ask, clock, control } = await start();
+    const first = await ask('rain');
+    clock.time += 59_999;
+    const second = await ask('  rain ');
+    expect(second.metadata.cache_hit).toBe(true);
+    expect(second.servers).toEqual(first.servers);
+    expect(second.metadata.query_log_id).not.toBe(first.metadata.query_log_id);
+    clock.time += 2;
+    expect((await ask('rain')).metadata.cache_hit).toBe(false);
+    expect(control.embedded).toEqual(['rain', 'rain']);
+  });
+
+  it('normalises Unicode and outer white space, and keeps case, limit and maxTools apart', async () => {
+    const { ask } = await start();
+    await ask('cafe\u0301 rain');
+    expect((await ask(' caf\u00e9 rain\n')).metadata.cache_hit).toBe(true);
+    expect((await ask('Caf\u00e9 rain')).metadata.cache_hit).toBe(false);
+    expect((await ask('caf\u00e9 rain', { limit: 2 })).metadata.cache_hit).toBe(false);
+    expect((await ask('caf\u00e9 rain', { maxTools: 2 })).metadata.cache_hit).toBe(false);
+  });
+
+  it('never serves a ranking from before a change of the catalogue', async () => {
+    const { ask, catalogue } = await start();
+    await ask('umbrella rain');
+    await catalogue.put([entry('umbrella', 'Rents an umbrella.')], { origin: 'operator' });
+    const after = await ask('umbrella rain');
+    expect(after.metadata.cache_hit).toBe(false);
+    expect(ids(after)[0]).toBe('umbrella');
+  });
+
+  it('computes equal concurrent queries once', async () => {
+    const { ask, control } = await start();
+    const answers = await Promise.all([ask('rain'), ask('rain'), ask('rain')]);
+    expect(control.embedded).toEqual(['rain']);
+    expect(new Set(answers.map(({ metadata }) => metadata.query_log_id)).size).toBe(3);
+    expect(answers.map(({ metadata }) => metadata.cache_hit)).toEqual([false, false, false]);
+  });
+
+  it('does not keep a ranking that was made without the embedder', async () => {
+    const { ask, control } = await start();
+    control.failing = true;
+    const degraded = await ask('forecast');
+    expect(ids(degraded)[0]).toBe('weather');
+    expect(degraded.servers[0]?.scores.semantic).toBe(0);
+    control.failing = false;
+    const recovered = await ask('rain');
+    expect(recovered.metadata.cache_hit).toBe(false);
+    expect((await ask('forecast')).servers[0]?.scores.semantic).toBeGreaterThan(0);
+  });
+});
+
+describe('the query log', () => {
+  it('has a row for every answer, cached or not', async () => {
+    const { ask, search } = await start();
+    const answers = [await ask('rain'), await ask('rain')];
+    await search.close();
+    const rows = await database.db.select().from(queryLogTable);
+    expect(new Map(rows.map(row => [row.id, row.serverIds]))).toEqual(
+      new Map(answers.map(answer => [answer.metadata.query_log_id, ids(answer)])),
+    );
+    expect(rows.filter(({ cacheHit }) => cacheHit)).toHaveLength(1);
+  });
+});

@@ -1,0 +1,73 @@
+import { SCOPES, type Caller } from '../../../src/core/caller.ts';
+import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
+import type { Embedder } from '../../../src/core/search/embedder.ts';
+import { createNgramEmbedder } from '../../../src/core/search/embedder-ngrams.ts';
+import { createLog } from '../../../src/infra/log.ts';
+
+export const silent = createLog('silent');
+
+/** A log whose warnings and errors can be counted. */
+export function recordingLog() {
+  const lines: { msg?: string }[] = [];
+  const log = createLog('warn', { write: line => void lines.push(JSON.parse(line)) });
+  return { log, messages: () => lines.map(line => line.msg) };
+}
+
+export const settableClock = (now = Date.parse('2026-11-01T00:00:00Z')) => ({
+  time: now,
+  now() {
+    return this.time;
+  },
+});
+
+export const caller: Caller = {
+  tenantId: 'local',
+  keyId: 'key',
+  scopes: new Set(SCOPES),
+  requestId: 'req_1',
+  signal: new AbortController().signal,
+};
+
+export const entry = (id: string, description: string, tools: Record<string, string> = {}): Entry => ({
+  id,
+  name: id,
+  description,
+  remote_url: `https://${id}.example.com/mcp`,
+  tools: Object.entries(tools).map(([name, text]) => ({
+    name,
+    description: text,
+    input_schema: { type: 'object' },
+  })),
+});
+
+export const server = (id: string, description: string, tools: Record<string, string> = {}): Server => ({
+  id,
+  name: id,
+  description,
+  remoteUrl: `https://${id}.example.com/mcp`,
+  tools: entry(id, description, tools).tools ?? [],
+  auth: { kind: 'unknown' },
+  categories: [],
+  origin: 'operator',
+  active: true,
+});
+
+/** The n-gram embedder, counting texts, failing and waiting on command. */
+export function controlledEmbedder() {
+  const ngrams = createNgramEmbedder();
+  const control = {
+    embedded: [] as string[],
+    failing: false,
+    gate: Promise.resolve(),
+    embedder: {
+      ...ngrams,
+      async embed(texts: readonly string[]) {
+        await control.gate;
+        if (control.failing) throw new Error('the embedder is down');
+        control.embedded.push(...texts);
+        return ngrams.embed(texts);
+      },
+    } satisfies Embedder,
+  };
+  return control;
+}

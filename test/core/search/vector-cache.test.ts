@@ -1,0 +1,123 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import * as fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { quantize } from '../../../src/core/search/quantize.ts';
+import { textHash, VectorCache } from '../../../src/core/search/vector-cache.ts';
+import { readVectorFile, writeVectorFile } from '../../../src/core/search/vector-file.ts';
+import { embeddings } from '../../../src/core/schema.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { controlledEmbedder, recordingLog } from './support.ts';
+
+const texts = ['weather', 'maps', 'mail'];
+let database: OpenDatabase;
+let folder: string;
+beforeAll(async () => {
+  database = await openDatabase();
+  folder = await mkdtemp(path.join(tmpdir(), 'vectors-'));
+});
+afterAll(async () => {
+  await database.close();
+  await rm(folder, { recursive: true });
+});
+beforeEach(async () => {
+  await database.db.delete(embeddings);
+});
+
+async function vectorFile(id: string, of: readonly string[] = texts) {
+  const { embedder } = controlledEmbedder();
+  const vectors = await embedder.embed(of);
+  const entries = of.map(
+    (text, at) => [textHash(text), quantize(vectors[at] ?? new Float32Array())] as const,
+  );
+  return writeVectorFile({ embedderId: id, dimensions: embedder.dimensions, entries });
+}
+
+async function open(shipped?: Buffer) {
+  const control = controlledEmbedder();
+  const { log, messages } = recordingLog();
+  const shippedFile = shipped && path.join(folder, 'vectors.bin');
+  if (shippedFile) await writeFile(shippedFile, shipped);
+  const cache = await VectorCache.open({ embedder: control.embedder, db: database.db, log, shippedFile });
+  return { cache, control, messages };
+}
+
+describe('VectorCache.vectorsOf', () => {
+  it('embeds a text once, and never again while the database has it', async () => {
+    const first = await open();
+    const vectors = await first.cache.vectorsOf(['maps', 'mail', 'maps']);
+    expect(vectors[0]).toEqual(vectors[2]);
+    expect(first.control.embedded).toEqual(['maps', 'mail']);
+    const second = await open();
+    expect(await second.cache.vectorsOf(['mail', 'maps'])).toEqual([vectors[1], vectors[0]]);
+    expect(second.control.embedded).toEqual([]);
+  });
+
+  it('takes shipped vectors of the same embedder and embeds the rest', async () => {
+    const { cache, control, messages } = await open(await vectorFile('char-ngrams-v1'));
+    expect(await cache.vectorsOf(['maps', 'news'])).toHaveLength(2);
+    expect(control.embedded).toEqual(['news']);
+    expect(messages()).toEqual([]);
+  });
+
+  it('never mixes in vectors of another embedder', async () => {
+    await database.db
+      .insert(embeddings)
+      .values({ embedder: 'other', textHash: textHash('maps'), vector: Buffer.alloc(388) });
+    const { cache, control } = await open(await vectorFile('other'));
+    await cache.vectorsOf(['maps']);
+    expect(control.embedded).toEqual(['maps']);
+  });
+
+  it('keeps what was embedded before a failure', async () => {
+    const { cache, control } = await open();
+    const many = Array.from({ length: 150 }, (_, at) => `text ${at}`);
+    const { embedder } = controlledEmbedder();
+    control.embedder.embed = async batch => {
+      if (control.embedded.length > 0) throw new Error('down');
+      control.embedded.push(...batch);
+      return embedder.embed(batch);
+    };
+    await expect(cache.vectorsOf(many)).rejects.toThrow('down');
+    const again = await open();
+    await again.cache.vectorsOf(many);
+    expect(again.control.embedded).toHaveLength(50);
+  });
+
+  it.each([
+    ['truncated', (file: Buffer) => file.subarray(0, -1)],
+    ['cut inside its header', (file: Buffer) => file.subarray(0, 20)],
+    ['empty', () => Buffer.alloc(0)],
+    ['changed in one bit', (file: Buffer) => Buffer.from(file).fill(file.readUInt8(200) ^ 1, 200, 201)],
+    ['of a later version', (file: Buffer) => Buffer.from(file).fill(9, 8, 9)],
+  ])('ignores a shipped file that is %s, with a warning', async (_, damage) => {
+    const { cache, control, messages } = await open(damage(await vectorFile('char-ngrams-v1')));
+    await cache.vectorsOf(texts);
+    expect(control.embedded).toEqual(texts);
+    expect(messages()).toHaveLength(1);
+  });
+});
+
+describe('vector file', () => {
+  it('has the same bytes in whatever order its entries come, and finds each text', async () => {
+    const file = await vectorFile('id', texts);
+    expect(await vectorFile('id', texts.toReversed())).toEqual(file);
+    const read = readVectorFile(file);
+    expect(read).toMatchObject({ embedderId: 'id', dimensions: 384 });
+    for (const text of texts) expect(read.find(textHash(text))).toBeDefined();
+    expect(read.find(textHash('other'))).toBeUndefined();
+    expect(read.hashes).toHaveLength(3);
+  });
+
+  it('is never misread, wherever a bit has changed', async () => {
+    const file = await vectorFile('id', ['one']);
+    fc.assert(
+      fc.property(fc.nat({ max: file.length - 1 }), fc.integer({ min: 1, max: 255 }), (at, change) => {
+        const damaged = Buffer.from(file);
+        damaged[at] = (damaged[at] ?? 0) ^ change;
+        expect(() => readVectorFile(damaged)).toThrow();
+      }),
+    );
+  });
+});
