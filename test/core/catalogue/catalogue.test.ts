@@ -77,7 +77,7 @@ describe('put', () => {
   it('shows nothing of a change before it is ready and stored, then all of it', async () => {
     const seen: string[] = [];
     await catalogue.attachIndex(({ upserted, removed }) => {
-      const names = [...upserted.map(server => `+${server.id}`), ...removed.map(id => `-${id}`)];
+      const names = [...upserted.map(server => `+${server.id}`), ...removed.map(id => `-${id}`)].join();
       seen.push(`ready ${names}, a is ${catalogue.get('a')?.active}`);
       return Promise.resolve(async () => void seen.push(`seen ${names}, a is ${catalogue.get('a')?.active}`));
     });
