@@ -38,7 +38,6 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   helmet: /^faces\/app\.ts$/,
   '@modelcontextprotocol/server': /^faces\/mcp\//,
   '@modelcontextprotocol/node': /^faces\/mcp\/endpoint\.ts$/,
-  '@modelcontextprotocol/client': /^core\/proxy\//,
   undici: /^(core\/proxy\/|cli\/)/,
   'ipaddr.js': /^core\/proxy\/guard\.ts$/,
   'drizzle-orm': /^(core\/|infra\/database\.ts$)/,

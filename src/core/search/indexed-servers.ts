@@ -20,7 +20,7 @@ interface IndexedServer {
   readonly rows: readonly number[];
 }
 
-/** One server's evidence for a query; `tools` finds that of its tools, for those servers that are chosen. */
+/** One server's evidence for a query; `candidate` adds that of its tools, for those servers that are chosen. */
 export interface ScoredServer {
   readonly semantic: number;
   readonly keyword: number;
@@ -79,8 +79,10 @@ export class IndexedServers {
       let semantic = 0;
       let keyword = 0;
       for (const row of rows) {
-        semantic = Math.max(semantic, cosines[row] ?? 0);
-        keyword = Math.max(keyword, parts[row] ?? 0);
+        const cosine = cosines[row] ?? 0;
+        const score = parts[row] ?? 0;
+        if (cosine > semantic) semantic = cosine;
+        if (score > keyword) keyword = score;
       }
       keyword += whole[rows[0] ?? missing()] ?? 0;
       const toolEvidence = (row: number, index: number) => ({

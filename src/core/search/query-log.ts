@@ -8,6 +8,7 @@ const FLUSH_INTERVAL_MS = 1_000;
 const BATCH_ROWS = 100;
 const MAX_BUFFERED_ROWS = 10_000;
 const PURGE_BATCH_ROWS = 1_000;
+const PURGE_INTERVAL_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 
 export interface LoggedQuery {
@@ -31,17 +32,24 @@ export class QueryLog {
   #buffer: (LoggedQuery & { createdAt: Date })[] = [];
   #flushing: Promise<void> = Promise.resolve();
   #dropped = 0;
+  #purgedAt = -Infinity;
+  #purging: Promise<void> = Promise.resolve();
 
   constructor({ db, clock, log }: { db: Database; clock: Clock; log: Log }) {
     this.#db = db;
     this.#clock = clock;
     this.#log = log;
-    this.#timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
+    this.#timer = setInterval(() => {
+      void this.flush();
+      this.#purgeNowAndThen();
+    }, FLUSH_INTERVAL_MS).unref();
   }
 
   /** Never throws and never waits. While the database is down the oldest rows give way. */
   record(query: LoggedQuery): void {
-    this.#buffer.push({ ...query, createdAt: new Date(this.#clock.now()) });
+    // What Postgres cannot store must not keep the rows around it from being written.
+    const text = query.query.toWellFormed().replaceAll('\0', '\uFFFD');
+    this.#buffer.push({ ...query, query: text, createdAt: new Date(this.#clock.now()) });
     this.#bound();
     if (this.#buffer.length === BATCH_ROWS) void this.flush();
   }
@@ -86,6 +94,16 @@ export class QueryLog {
   async close(): Promise<void> {
     clearInterval(this.#timer);
     await this.flush();
+    await this.#purging;
+  }
+
+  #purgeNowAndThen(): void {
+    const now = this.#clock.now();
+    if (now - this.#purgedAt < PURGE_INTERVAL_MS) return;
+    this.#purgedAt = now;
+    this.#purging = this.purge()
+      .then(() => {})
+      .catch((error: unknown) => this.#log.warn({ err: error }, 'query log not purged'));
   }
 
   #bound(): void {

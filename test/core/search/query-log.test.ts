@@ -90,6 +90,19 @@ describe('QueryLog', () => {
   });
 });
 
+describe('QueryLog.record', () => {
+  it('a query that Postgres cannot store as it is keeps no other from being written', async () => {
+    const { queryLog } = start();
+    queryLog.record({ ...row(1), query: 'nul \0 and half \ud800' });
+    queryLog.record(row(2));
+    await queryLog.close();
+    expect((await stored()).map(({ query }) => query).sort()).toEqual([
+      'nul \ufffd and half \ufffd',
+      'weather',
+    ]);
+  });
+});
+
 describe('QueryLog.purge', () => {
   it('deletes what is older than the days given, in batches, and nothing else', async () => {
     const { queryLog, clock } = start();
