@@ -1,10 +1,10 @@
 /**
- * `npm run upstream`: a real MCP server on loopback to try the proxy with (PORT, default 3001), offline.
+ * `npm run upstream [-- PORT]`: a real MCP server on loopback (port 3001 unless given) to try the proxy with, offline.
  */
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 
-const port = process.env['PORT'] ?? '3001';
+const port = process.argv[2] ?? '3001';
 const entry = createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/dist/index.js');
 const preload = new URL('loopback-only.js', import.meta.url).href;
 const child = spawn(process.execPath, ['--import', preload, entry, 'streamableHttp'], {

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import path from 'node:path';
 import { z } from 'zod';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
@@ -48,7 +49,7 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
   revoke: { calls: 60, seconds: 60 },
 };
 
-/** Settings that DESIGN names for parts not built yet: setting one must not be ignored in silence. */
+/** Settings of parts that are not built yet: setting one must not be ignored in silence. */
 const NOT_YET = [
   'DATABASE_URL',
   'REDIS_URL',
@@ -56,18 +57,22 @@ const NOT_YET = [
   'MEILISEARCH_API_KEY',
   'OPENAI_API_KEY',
   'OPENAI_BASE_URL',
-]
-  .concat([
-    'EMBEDDING_MODEL',
-    'GOOGLE_CLIENT_ID',
-    'GOOGLE_CLIENT_SECRET',
-    'SWITCHBOARD_KEKS',
-    'SWITCHBOARD_PROVIDERS',
-  ])
-  .concat(['SWITCHBOARD_REFRESH_RACE_MS', 'SWITCHBOARD_REFRESH_REUSE_ACTION']);
+  'EMBEDDING_MODEL',
+  'GOOGLE_CLIENT_ID',
+  'GOOGLE_CLIENT_SECRET',
+  'SWITCHBOARD_KEKS',
+  'SWITCHBOARD_PROVIDERS',
+  'SWITCHBOARD_REFRESH_RACE_MS',
+  'SWITCHBOARD_REFRESH_REUSE_ACTION',
+];
 
 const environmentSchema = z.object({
-  PORT: z.coerce.number('must be a port number').int().min(0).max(65535).default(8080),
+  PORT: z
+    .string()
+    .regex(/^\d{1,5}$/, 'must be a port number')
+    .transform(Number)
+    .refine(port => port <= 65_535, 'must be a port number')
+    .default(8080),
   HOST: z.string().min(1).default('127.0.0.1'),
   PUBLIC_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
@@ -127,11 +132,12 @@ function allowedHosts(
   host: string,
   publicUrl: string | undefined,
 ): readonly string[] {
-  if (listed !== undefined)
-    return listed
-      .split(',')
-      .map(name => name.trim().toLowerCase())
-      .filter(Boolean);
+  if (listed !== undefined) {
+    const names = listed.split(',').map(name => name.trim().toLowerCase());
+    if (names.includes(''))
+      throw new ConfigError('SWITCHBOARD_ALLOWED_HOSTS: must be host names separated by commas, or *');
+    return names;
+  }
   const names = [...LOOPBACK_NAMES];
   if (publicUrl !== undefined) names.push(new URL(publicUrl).hostname);
   else if (!isLoopback(host)) {
@@ -142,7 +148,8 @@ function allowedHosts(
   return names;
 }
 
-const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.');
+const isLoopback = (host: string) =>
+  host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 
 function trustProxy(value: string | undefined): number | string | false {
   if (value === undefined || value === 'false') return false;
@@ -150,6 +157,13 @@ function trustProxy(value: string | undefined): number | string | false {
   if (value === 'true') {
     throw new ConfigError(
       'SWITCHBOARD_TRUST_PROXY: "true" would trust anyone; give the number of proxies or their addresses',
+    );
+  }
+  const isAddress = (part: string) =>
+    ['loopback', 'linklocal', 'uniquelocal'].includes(part) || isIP(part.replace(/\/\d{1,3}$/, '')) !== 0;
+  if (!value.split(',').every(part => isAddress(part.trim()))) {
+    throw new ConfigError(
+      `SWITCHBOARD_TRUST_PROXY: "${value}" must be the number of proxies in front, or their addresses separated by commas`,
     );
   }
   return value;

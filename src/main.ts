@@ -1,9 +1,10 @@
 import { parseArgs } from 'node:util';
-import { connectAdmin } from './cli/admin-client.ts';
+import { CommandFailed, connectAdmin } from './cli/admin-client.ts';
 import { commands, UsageError, type Command } from './cli/commands.ts';
 import { processIo, table, type Io } from './cli/io.ts';
 import { serve } from './cli/serve.ts';
 import { ConfigError, readConfig } from './config.ts';
+import { packageVersion } from './infra/package-version.ts';
 
 const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
 
@@ -13,27 +14,42 @@ async function main(argv: readonly string[], io: Io): Promise<number> {
     return await dispatch(argv, io);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    io.complain(`switchboard: ${message}${error instanceof UsageError ? '. See switchboard --help.' : ''}`);
-    return error instanceof UsageError || error instanceof ConfigError ? 2 : 1;
+    const code = codeOf(error);
+    io.complain(
+      argv.includes('--json')
+        ? JSON.stringify({ error: { code, detail: message } })
+        : `switchboard: ${message}`,
+    );
+    return code === 'invalid_request' || code === 'invalid_settings' ? 2 : 1;
   }
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof UsageError) return 'invalid_request';
+  if (error instanceof ConfigError) return 'invalid_settings';
+  return (error instanceof CommandFailed ? error.code : undefined) ?? 'failed';
 }
 
 async function dispatch(argv: readonly string[], io: Io): Promise<number> {
   const [first = 'serve', second = ''] = argv;
-  if (['help', '--help', '-h'].includes(first)) {
+  const name = [`${first} ${second}`, first].find(one => Object.hasOwn(commands, one));
+  const command = name === undefined ? undefined : commands[name];
+  if (name !== undefined && command) return run(name, command, argv.slice(name.split(' ').length), io);
+  if (first === '--version') {
+    io.print(await packageVersion());
+    return 0;
+  }
+  if (first === 'help' || argv.includes('--help') || argv.includes('-h')) {
     io.print(usage());
     return 0;
   }
-  if (first === 'serve') {
-    if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
-    return serve(readConfig(), io);
+  if (first !== 'serve') {
+    throw new UsageError(
+      `unknown command ${JSON.stringify(`${first} ${second}`.trim())}. See switchboard --help`,
+    );
   }
-  const name = [`${first} ${second}`, first].find(one => Object.hasOwn(commands, one));
-  const command = name === undefined ? undefined : commands[name];
-  if (name === undefined || !command) {
-    throw new UsageError(`unknown command ${JSON.stringify(`${first} ${second}`.trim())}`);
-  }
-  return run(name, command, argv.slice(name.split(' ').length), io);
+  if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
+  return serve(readConfig(), io);
 }
 
 async function run(name: string, command: Command, argv: readonly string[], io: Io): Promise<number> {
@@ -44,7 +60,7 @@ async function run(name: string, command: Command, argv: readonly string[], io: 
   }
   const required = command.args.filter(arg => !arg.endsWith('?')).length;
   if (args.length < required || args.length > command.args.length)
-    throw new UsageError(usageOf(name, command));
+    throw new UsageError(`usage: ${usageOf(name, command)}`);
   await using admin = await connectAdmin(readConfig());
   const { json, text, failed = false } = await command.run({ admin, io, args, options });
   io.print(options['json'] === true ? JSON.stringify(json) : text);

@@ -1,13 +1,13 @@
-import { readFile, mkdir } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Config } from './config.ts';
+import { ConfigError, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
 import { Catalogue } from './core/catalogue/catalogue.ts';
-import { loadInitialCatalogue } from './core/catalogue/shipped.ts';
+import { CatalogueUnusable, loadInitialCatalogue } from './core/catalogue/shipped.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
@@ -22,6 +22,7 @@ import { systemClock, type Clock } from './infra/clock.ts';
 import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
 import { createLog, type Log } from './infra/log.ts';
+import { packageVersion } from './infra/package-version.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
@@ -59,7 +60,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   await using opened = new AsyncDisposableStack();
   const version = await packageVersion();
 
-  await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+  await makeDataDir(config.dataDir);
   const control = lateServer();
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
@@ -69,12 +70,16 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const { db } = database;
   const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
   opened.defer(() => apiKeys.close());
-  const firstKey =
-    config.access.apiKey === undefined && options.listen !== false ? await apiKeys.createFirst() : undefined;
 
   const catalogue = await Catalogue.load(db);
   const allowHttp = config.proxy.allowPrivateNetwork;
-  await loadInitialCatalogue({ catalogue, db, log, file: config.catalogueFile, allowHttp });
+  // A command run while no server is must not swap the catalogue that a server was started with.
+  const onlyFirst = options.listen === false;
+  await loadInitialCatalogue({ catalogue, db, log, file: config.catalogueFile, allowHttp, onlyFirst }).catch(
+    rethrow(config),
+  );
+  // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
+  opened.defer(() => catalogue.settled());
   const usage = await Usage.load(db, clock, log);
   opened.defer(() => usage.close());
 
@@ -104,32 +109,56 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => proxy.close());
 
   let ready = false;
-  const core: Core = {
-    apiKeys,
-    rateLimits: new RateLimits(config.access.rateLimits),
-    catalogue,
-    search,
-    proxy,
-    readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
-  };
-
+  let stopping = false;
+  opened.defer(() => void (stopping = true));
   const indexed = catalogue
     .attachIndex(change => index.prepare(change))
     .then(() => {
       ready = true;
       log.info({ servers: index.size, embedder: embedder.id }, 'ready');
     });
-  indexed.catch((error: unknown) => log.error({ err: error }, 'the catalogue could not be indexed'));
+  indexed.catch((error: unknown) => {
+    if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
+  });
+  const core: Core = {
+    apiKeys,
+    rateLimits: new RateLimits(config.access.rateLimits),
+    catalogue,
+    search,
+    proxy,
+    indexed,
+    readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
+  };
 
   control.serve(createAdminApp({ core, log, allowHttp }));
   let url: string | undefined;
+  let firstKey: string | undefined;
   if (options.listen !== false) {
     const server = createServer(createApp({ core, config: config.http, log, version }));
     opened.defer(() => closeServer(server));
     url = await listen(server, config.http);
+    // Last of all: a start that fails must not use up the one time the key is shown.
+    if (config.access.apiKey === undefined) firstKey = await apiKeys.createFirst();
   }
   const running = opened.move();
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
+}
+
+const rethrow = (config: Config) => (error: unknown) => {
+  if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;
+  throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
+};
+
+/** Not recursive: a mistyped path is refused instead of created. (And Node never ends a recursive mkdir below /proc.) */
+async function makeDataDir(folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { mode: 0o700 });
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    if (code === 'EEXIST') return;
+    const reason = code === 'ENOENT' ? 'its parent folder does not exist' : String(code);
+    throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
+  }
 }
 
 async function defaultEmbedder(log: Log): Promise<{ embedder: Embedder; degraded: string | undefined }> {
@@ -172,9 +201,4 @@ async function closeServer(server: Server): Promise<void> {
     server.closeIdleConnections();
   });
   clearTimeout(cutOff);
-}
-
-async function packageVersion(): Promise<string> {
-  const manifest: unknown = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
-  return (manifest as { version: string }).version;
 }

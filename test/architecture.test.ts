@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 
 /** Who may import whom inside src (the first row that matches the importing file counts). */
 const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
-  [/^main\.ts$/, [/^cli\//, /^config\.ts$/]],
+  [/^main\.ts$/, [/^cli\//, /^config\.ts$/, /^infra\//]],
   [/^cli\//, [/^cli\//, /^switchboard\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/]],
   [/^switchboard\.ts$/, [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^config\.ts$/]],
   [

@@ -20,6 +20,10 @@ describe('readConfig', () => {
   it.each([
     [{ PORT: 'eighty' }, /^PORT: must be a port number/],
     [{ PORT: '70000' }, /^PORT: /],
+    [{ PORT: ' ' }, /^PORT: must be a port number/],
+    [{ HOST: '127.evil.example' }, /set PUBLIC_URL/],
+    [{ SWITCHBOARD_ALLOWED_HOSTS: ',' }, /^SWITCHBOARD_ALLOWED_HOSTS: /],
+    [{ SWITCHBOARD_TRUST_PROXY: 'garbage' }, /^SWITCHBOARD_TRUST_PROXY: "garbage"/],
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL: must be one of trace/],
     [{ SWITCHBOARD_API_KEY: 'short' }, /^SWITCHBOARD_API_KEY: must have at least 32 characters/],
     [{ SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'yes' }, /must be true or false/],

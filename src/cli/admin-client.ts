@@ -6,6 +6,13 @@ import { controlSocketOf, startSwitchboard } from '../switchboard.ts';
 /** What the server refused, in its own words. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
+  /** From the closed list of errors, where the server said one. */
+  readonly code: string | undefined;
+
+  constructor(message: string, code?: string) {
+    super(message);
+    this.code = code;
+  }
 }
 
 export interface AdminClient extends AsyncDisposable {
@@ -62,9 +69,11 @@ async function request(
   });
   const answer: unknown = await response.body.json();
   if (response.statusCode < 400) return answer;
-  const { detail, upstream_error: upstream } = answer as { detail?: string; upstream_error?: unknown };
-  throw new CommandFailed(
-    (detail ?? `The server answered ${response.statusCode}.`) +
-      (upstream === undefined ? '' : ` ${JSON.stringify(upstream)}`),
-  );
+  const {
+    detail,
+    code,
+    upstream_error: upstream,
+  } = answer as { detail?: string; code?: string; upstream_error?: unknown };
+  const message = detail ?? `The server answered ${response.statusCode}.`;
+  throw new CommandFailed(upstream === undefined ? message : `${message} ${JSON.stringify(upstream)}`, code);
 }

@@ -133,7 +133,7 @@ const catalogueAdd: Command = {
       text: JSON.stringify(entry),
     })) as ImportReport;
     const [problem] = report.problems;
-    if (problem) throw new CommandFailed(problem.reason);
+    if (problem) throw new UsageError(problem.reason);
     try {
       const { tools } = (await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/tools`)) as {
         tools: number;
@@ -180,7 +180,10 @@ const search: Command = {
   options: { limit: { type: 'string', help: '1 to 50 (default 10)' } },
   help: 'search the catalogue',
   async run({ admin, args: [query = ''], options }) {
-    const json = { query, ...(options['limit'] === undefined ? {} : { limit: Number(options['limit']) }) };
+    const limit = options['limit'];
+    if (limit !== undefined && !/^\d+$/.test(String(limit)))
+      throw new UsageError('--limit must be a whole number from 1 to 50');
+    const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }) };
     const found = (await admin.request('POST', '/search', { json })) as Found;
     const blocks = found.servers.map(({ id, name, description, final_score, tools }) => {
       const best = tools
@@ -229,7 +232,14 @@ function parseJson(text: string): unknown {
 }
 
 async function download(url: string): Promise<string> {
-  const response = await fetch(url);
-  if (!response.ok) throw new CommandFailed(`${url} answered ${response.status}.`);
-  return response.text();
+  try {
+    const response = await fetch(url);
+    if (response.ok) return await response.text();
+    throw new CommandFailed(`${url} answered ${response.status}.`);
+  } catch (error) {
+    if (error instanceof CommandFailed) throw error;
+    const cause =
+      error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
+    throw new CommandFailed(`${url} could not be fetched: ${cause}.`);
+  }
 }

@@ -25,13 +25,13 @@ export async function serve(config: Config, io: Io): Promise<number> {
 
 function introduction(config: Config, url: string, firstKey: string | undefined): string {
   const base = config.http.publicUrl ?? url;
-  const key = firstKey ?? '$SWITCHBOARD_API_KEY';
+  const key = firstKey ?? 'YOUR_KEY';
   const client = {
     mcpServers: { switchboard: { type: 'http', url: `${base}/mcp`, headers: { 'X-API-Key': key } } },
   };
   return [
     `Listening on ${url}`,
-    ...(firstKey === undefined ? [] : [`API key (shown once): ${firstKey}`]),
+    keyLine(config, firstKey),
     '',
     'Search:',
     `  curl -s ${base}/v1/search -H 'X-API-Key: ${key}' -H 'Content-Type: application/json' -d '{"query":"create an issue in our bug tracker","limit":3}'`,
@@ -40,4 +40,10 @@ function introduction(config: Config, url: string, firstKey: string | undefined)
     `  ${JSON.stringify(client)}`,
     '',
   ].join('\n');
+}
+
+function keyLine(config: Config, firstKey: string | undefined): string {
+  if (firstKey !== undefined) return `API key (shown once): ${firstKey}`;
+  if (config.access.apiKey !== undefined) return 'API key: the one in SWITCHBOARD_API_KEY.';
+  return 'API key: as before. `npx switchboard keys create` makes another.';
 }

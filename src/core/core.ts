@@ -17,5 +17,7 @@ export interface Core {
   readonly catalogue: Catalogue;
   readonly search: Search;
   readonly proxy: Proxy;
+  /** Settles when every entry of the initial catalogue is searchable. */
+  readonly indexed: Promise<void>;
   readiness(): Readiness;
 }

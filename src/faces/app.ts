@@ -2,13 +2,13 @@ import express, { type ErrorRequestHandler, type Express, type Request, type Req
 import helmet from 'helmet';
 import type { Config } from '../config.ts';
 import type { Core } from '../core/core.ts';
-import { SwitchboardError, toSwitchboardError } from '../errors.ts';
+import { SwitchboardError } from '../errors.ts';
 import { newId } from '../infra/ids.ts';
 import type { Log } from '../infra/log.ts';
 import { hostGuard } from './host-guard.ts';
 import { localsOf } from './http.ts';
 import { mcpRouter } from './mcp/endpoint.ts';
-import { sendProblem, sendRpcError } from './problem.ts';
+import { errorOf, sendProblem, sendRpcError } from './problem.ts';
 import { docsPage } from './rest/docs.ts';
 import { openApiDocument } from './rest/openapi.ts';
 import { restRouter } from './rest/router.ts';
@@ -93,20 +93,10 @@ function identifyAndLog(log: Log): RequestHandler {
   };
 }
 
-/** Express's own refusals, such as a path it cannot decode, carry a 4xx status. */
-const isExpressRefusal = (thrown: unknown) =>
-  thrown instanceof Error &&
-  !(thrown instanceof SwitchboardError) &&
-  'status' in thrown &&
-  typeof thrown.status === 'number' &&
-  thrown.status < 500;
-
 function renderError(log: Log): ErrorRequestHandler {
   return (thrown: unknown, request, response, _next) => {
     const { requestId } = localsOf(response);
-    const error = isExpressRefusal(thrown)
-      ? new SwitchboardError('invalid_request', 'The request could not be understood.', { cause: thrown })
-      : toSwitchboardError(thrown);
+    const error = errorOf(thrown);
     if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
     if (response.headersSent) response.destroy();
     else if (/^\/(mcp|v1\/mcp\/call)\/?$/.test(request.path)) sendRpcError(response, error, requestId, null);

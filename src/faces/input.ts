@@ -17,6 +17,20 @@ export const queryText = z
     examples: ['create an issue in our bug tracker'],
   });
 
+export const searchLimit = z
+  .int('must be a whole number from 1 to 50')
+  .min(1, 'must be at least 1')
+  .max(50, 'must be at most 50')
+  .default(10);
+
+export const jsonObject = z.record(z.string(), z.unknown(), 'must be a JSON object');
+
+export const queryLogId = z
+  .string()
+  .max(64)
+  .optional()
+  .describe('The query_log_id of the search that led here. Accepted, not used yet.');
+
 /** @throws SwitchboardError 400 `invalid_request` that names every field at fault. */
 export function parseInput<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
   const parsed = schema.safeParse(value);

@@ -1,6 +1,6 @@
 import type { Response } from 'express';
 import { RateLimited } from '../core/access/rate-limits.ts';
-import { errorKind, type SwitchboardError } from '../errors.ts';
+import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { rateLimitHeaders } from './http.ts';
 
 export type RpcId = string | number | null;
@@ -55,4 +55,18 @@ function send(response: Response, error: SwitchboardError, body: Record<string, 
   if (error instanceof RateLimited) response.set(rateLimitHeaders(error.state));
   if (error.retryAfterSec !== undefined) response.set('Retry-After', String(error.retryAfterSec));
   response.status(error.status).type('application/problem+json').send(JSON.stringify(body));
+}
+
+/** Anything a handler or Express itself threw. Express's refusals, such as a path it cannot decode, carry a 4xx status. */
+export function errorOf(thrown: unknown): SwitchboardError {
+  const isRefusal =
+    thrown instanceof Error &&
+    !(thrown instanceof SwitchboardError) &&
+    'status' in thrown &&
+    typeof thrown.status === 'number' &&
+    thrown.status < 500;
+  if (!isRefusal) return toSwitchboardError(thrown);
+  return new SwitchboardError('invalid_request', `The request could not be understood: ${thrown.message}`, {
+    cause: thrown,
+  });
 }

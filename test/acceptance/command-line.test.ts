@@ -61,6 +61,7 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     expect(imported.stderr).toContain('line 3: id: must be 1 to 128 of a-z');
     expect(imported.stderr).toContain('ignored unknown fields: colour\n');
 
+    expect((await run(['keys', 'list'], env)).stderr).toBe('');
     const found = await run(['search', 'tell me about glaciers', '--limit', '1', '--json'], env);
     expect(JSON.parse(found.stdout).servers[0].id).toBe('glaciers');
 
@@ -82,6 +83,12 @@ describe('operators’ own entries', () => {
   it('survive an upgrade of the catalogue that ships', async () => {
     await using space = await workspace();
     const { env } = space;
+    const restart = async () => {
+      await using server = await serve(env);
+      await server.ready();
+      await server.stop();
+    };
+    await restart();
     await run(
       [
         'catalogue',
@@ -95,6 +102,7 @@ describe('operators’ own entries', () => {
     );
     await run(['catalogue', 'deactivate', 'volcanoes'], env);
     await writeFile(env.SWITCHBOARD_CATALOGUE, [line('volcanoes'), line('islands')].join('\n'));
+    await restart();
     const shown = async (id: string) => JSON.parse((await run(['catalogue', 'show', id], env)).stdout).active;
     expect([
       await shown('mine'),
@@ -102,6 +110,39 @@ describe('operators’ own entries', () => {
       await shown('turtles'),
       await shown('volcanoes'),
     ]).toEqual([true, true, false, false]);
+  });
+
+  it('that replaced the catalogue are not joined by what ships', async () => {
+    await using space = await workspace();
+    const { env } = space;
+    const only = await space.file('only.jsonl', line('rivers'), line('turtles', { remote_url: 'nowhere' }));
+    const replaced = await run(['catalogue', 'import', only, '--replace'], env);
+    expect(replaced).toMatchObject({
+      code: 1,
+      stdout: '1 servers imported, 1 made inactive, 1 bad lines skipped.\n',
+    });
+    await writeFile(env.SWITCHBOARD_CATALOGUE, [line('volcanoes'), line('turtles')].join('\n'));
+    await using server = await serve(env);
+    await server.ready();
+    const shown = async (id: string) => JSON.parse((await run(['catalogue', 'show', id], env)).stdout).active;
+    // The line for turtles was bad: they stay as they were. Volcanoes are gone for good.
+    expect([await shown('rivers'), await shown('turtles'), await shown('volcanoes')]).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    await server.stop();
+  });
+
+  it('can be exported and imported again', async () => {
+    await using space = await workspace();
+    const { env } = space;
+    await run(['catalogue', 'deactivate', 'turtles'], env);
+    const { stdout } = await run(['catalogue', 'show', 'turtles', '--json'], env);
+    expect(
+      (await run(['catalogue', 'import', await space.file('back.jsonl', stdout.trim())], env)).code,
+    ).toBe(0);
+    expect(JSON.parse((await run(['catalogue', 'show', 'turtles'], env)).stdout).active).toBe(true);
   });
 });
 
@@ -120,22 +161,27 @@ describe('mistakes', () => {
   it.each([
     [['frobnicate'], 2, /unknown command "frobnicate"/],
     [['keys'], 2, /unknown command "keys"/],
-    [['catalogue', 'show'], 2, /switchboard catalogue show ID/],
+    [['catalogue', 'show'], 2, /usage: switchboard catalogue show ID/],
     [['keys', 'create', '--colour', 'red'], 2, /Unknown option '--colour'/],
     [['call', 'x', 'y', '{broken'], 2, /\{broken is not valid JSON/],
     [['catalogue', 'show', 'nobody'], 1, /No server has the id "nobody"/],
     [['keys', 'revoke', 'nobody'], 1, /No API key has the id "nobody"/],
     [
       ['keys', 'create', '--scopes', 'everything'],
-      1,
+      2,
       /scopes\.0: must be one of search, proxy, identity, admin/,
     ],
-    [['keys', 'create', '--expires', 'tomorrow'], 1, /expires_at: must be an ISO 8601 time/],
-    [['search', ''], 1, /query: must not be empty/],
-    [['search', 'x', '--limit', 'ten'], 1, /limit: /],
-    [['catalogue', 'add', 'Bad Id', 'https://x.example'], 1, /id: must be 1 to 128/],
-    [['catalogue', 'add', 'x', 'http://x.example'], 1, /remote_url: must be https/],
+    [['keys', 'create', '--expires', 'tomorrow'], 2, /expires_at: must be an ISO 8601 time/],
+    [['search', ''], 2, /query: must not be empty/],
+    [['search', 'x', '--limit', 'ten'], 2, /--limit must be a whole number from 1 to 50/],
+    [['search', 'x', '--limit', '51'], 2, /limit: must be at most 50/],
+    [['keys', 'create', '--expires', '2001-01-01T00:00:00Z'], 2, /expires_at: must be in the future/],
+    [['call', 'turtles', 'x', '[1]'], 2, /arguments: must be a JSON object/],
+    [['serve', 'now'], 2, /serve takes no arguments, not now/],
+    [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must be 1 to 128/],
+    [['catalogue', 'add', 'x', 'http://x.example'], 2, /remote_url: must be https/],
     [['catalogue', 'import', '/no/such/file'], 1, /no such file/],
+    [['catalogue', 'import', 'http://127.0.0.1:1/x'], 1, /could not be fetched: ./],
   ])('%j ends with %i and one line that says why', async (args, code, message) => {
     const result = await run(args, space.env);
     expect({ code: result.code, stdout: result.stdout }).toEqual({ code, stdout: '' });
@@ -143,8 +189,16 @@ describe('mistakes', () => {
     expect(result.stderr).not.toMatch(/\n\s+at /);
   });
 
-  it('--help lists every command', async () => {
-    const { code, stdout } = await run(['--help'], {});
+  it('with --json are JSON too', async () => {
+    const { code, stderr } = await run(['catalogue', 'show', 'nobody', '--json'], space.env);
+    expect(code).toBe(1);
+    expect(JSON.parse(stderr)).toEqual({
+      error: { code: 'server_not_found', detail: expect.stringContaining('nobody') },
+    });
+  });
+
+  it.each(['--help', 'keys --help', 'serve --help'])('%s lists every command', async words => {
+    const { code, stdout } = await run(words.split(' '), {});
     expect(code).toBe(0);
     for (const name of ['serve', 'keys create', 'catalogue import', 'search', 'call'])
       expect(stdout).toContain(name);

@@ -1,5 +1,8 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
 import { run, serve, temporaryFolder } from '../support/program.ts';
 
@@ -95,6 +98,18 @@ describe('a start that cannot work', () => {
     expect({ code, stderr }).toEqual({ code: 2, stderr: 'switchboard: PORT: must be a port number\n' });
   });
 
+  it.each([
+    [
+      { SWITCHBOARD_DATA_DIR: '/proc/nope' },
+      'SWITCHBOARD_DATA_DIR: /proc/nope cannot be created: its parent folder does not exist',
+    ],
+    [{ SWITCHBOARD_CATALOGUE: '/no/such.jsonl' }, 'SWITCHBOARD_CATALOGUE: /no/such.jsonl cannot be read: '],
+  ])('%j ends with 2 and names the setting', async (wrong, message) => {
+    await using folder = temporaryFolder();
+    const { code, stderr } = await run([], { SWITCHBOARD_DATA_DIR: folder.path, ...wrong });
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(`switchboard: ${message}`) });
+  });
+
   it('on a port in use ends with 1 and leaves the folder free', async () => {
     await using folder = temporaryFolder();
     await using other = temporaryFolder();
@@ -107,8 +122,44 @@ describe('a start that cannot work', () => {
     const refused = await run([], env);
     expect(refused.code).toBe(1);
     expect(refused.stderr).toContain('EADDRINUSE');
-    expect((await run(['keys', 'list', '--json'], env)).code).toBe(0);
+    expect((await run(['keys', 'list', '--json'], env)).stdout).toBe('{"keys":[]}\n');
     await program.stop();
+    await using next = await serve({ ...env, PORT: '0' });
+    expect(keyIn(next.printed)).toMatch(/^sbk_live_/);
+    await next.stop();
+  });
+});
+
+describe('npm start', () => {
+  it('hands SIGTERM on: npm ends, and the program with it', async () => {
+    await using folder = temporaryFolder();
+    const env = {
+      ...process.env,
+      PORT: '0',
+      SWITCHBOARD_DATA_DIR: folder.path,
+      SWITCHBOARD_CATALOGUE: SMALL,
+      LOG_LEVEL: 'silent',
+    };
+    const npm = spawn('npm', ['start'], { env, stdio: ['ignore', 'pipe', 'ignore'] });
+    const exited = once(npm, 'exit');
+    const url = await new Promise<string>(resolve => {
+      createInterface({ input: npm.stdout }).on('line', line => {
+        const found = /^Listening on (\S+)$/.exec(line)?.[1];
+        if (found !== undefined) resolve(found);
+      });
+    });
+    npm.kill('SIGTERM');
+    await exited;
+    await expect
+      .poll(
+        () =>
+          fetch(`${url}/healthz`).then(
+            () => 'up',
+            () => 'down',
+          ),
+        { timeout: 60_000 },
+      )
+      .toBe('down');
   });
 });
 

@@ -135,7 +135,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
       return result.content[0]?.text;
     };
     expect(await textOf({ server_id: 'nobody' })).toBe(
-      'No server has the id "nobody". POST /v1/search finds ids. (server_not_found)',
+      'No server has the id "nobody". A search finds ids. (server_not_found)',
     );
     expect(await textOf({ server_id: 'picky' })).toBe('bad params (upstream_error)');
     expect(await textOf({ server_id: 'locked' })).toMatch(/\(upstream_unauthorized\)$/);

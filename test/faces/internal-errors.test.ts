@@ -25,6 +25,7 @@ async function startBroken() {
     proxy: { call: fail, callTool: fail, listTools: fail },
     search: { search: fail },
     catalogue: {},
+    indexed: Promise.resolve(),
     readiness: () => ({ ready: true, degraded: [] }),
   } as unknown as Core;
   const server = createServer(createApp({ core, config: readConfig({}).http, log, version: '0' }));

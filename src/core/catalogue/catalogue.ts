@@ -5,6 +5,13 @@ import { excluded, servers as table } from '../schema.ts';
 import type { Entry, Server } from './entry.ts';
 
 type Origin = Server['origin'];
+interface PutOptions {
+  readonly origin: Origin;
+  readonly replace?: boolean;
+  /** Not made inactive by a replacement although they are not among the entries. */
+  readonly keep?: ReadonlySet<string>;
+}
+
 type ServerRow = typeof table.$inferSelect;
 
 /** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */
@@ -60,9 +67,13 @@ export class Catalogue {
   require(id: string): Server {
     const server = this.#byId.get(id);
     if (!server) {
-      throw new SwitchboardError('server_not_found', `No server has the id ${JSON.stringify(id)}. POST /v1/search finds ids.`);
+      throw new SwitchboardError(
+        'server_not_found',
+        `No server has the id ${JSON.stringify(id)}. A search finds ids.`,
+      );
     }
-    if (!server.active) throw new SwitchboardError('server_inactive', `The server ${id} is no longer active.`);
+    if (!server.active)
+      throw new SwitchboardError('server_inactive', `The server ${id} is no longer active.`);
     return server;
   }
 
@@ -79,21 +90,22 @@ export class Catalogue {
   /**
    * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every
    * active server of the same reach that is not among them becomes inactive: `operator` replaces the whole catalogue,
-   * `shipped` only what was shipped. A shipped entry never overwrites an operator's.
+   * `shipped` only what was shipped. What an operator's replacement ends is the operator's from then on: an upgrade does
+   * not bring it back. A shipped entry never overwrites an operator's.
    */
-  put(entries: readonly Entry[], options: { origin: Origin; replace?: boolean }): Promise<CatalogueChange> {
+  put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     return this.#exclusively(() => this.#put(entries, options));
   }
 
-  async #put(entries: readonly Entry[], options: { origin: Origin; replace?: boolean }): Promise<CatalogueChange> {
-    const { origin, replace = false } = options;
+  async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
+    const { origin, replace = false, keep } = options;
     const wanted = new Map(entries.map(entry => [entry.id, toServer(entry, origin)]));
     if (origin === 'shipped') {
       for (const id of wanted.keys()) if (this.#byId.get(id)?.origin === 'operator') wanted.delete(id);
     }
-    const gone = replace
-      ? [...this.active()].filter(old => !wanted.has(old.id) && (origin === 'operator' || old.origin === 'shipped'))
-      : [];
+    const isGone = (old: Server) =>
+      !wanted.has(old.id) && !keep?.has(old.id) && (origin === 'operator' || old.origin === 'shipped');
+    const gone = replace ? [...this.active()].filter(isGone) : [];
     const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
     const takeEffect = await this.#prepare(change);
     await this.#db.transaction(async tx => {
@@ -106,11 +118,14 @@ export class Catalogue {
       }
       for (let at = 0; at < gone.length; at += BATCH_ROWS) {
         const ids = gone.slice(at, at + BATCH_ROWS).map(server => server.id);
-        await tx.update(table).set(INACTIVE).where(inArray(table.id, ids));
+        await tx
+          .update(table)
+          .set({ ...INACTIVE, origin })
+          .where(inArray(table.id, ids));
       }
     });
     for (const server of wanted.values()) this.#byId.set(server.id, server);
-    for (const server of gone) this.#byId.set(server.id, { ...server, active: false });
+    for (const server of gone) this.#byId.set(server.id, { ...server, active: false, origin });
     await takeEffect();
     return change;
   }
@@ -133,6 +148,11 @@ export class Catalogue {
     this.#byId.set(id, inactive);
     await takeEffect();
     return inactive;
+  }
+
+  /** Resolves when no write is under way. */
+  async settled(): Promise<void> {
+    await this.#writing;
   }
 
   #exclusively<T>(write: () => Promise<T>): Promise<T> {

@@ -37,7 +37,10 @@ const lengthOf = (text: string) => Array.from(text).length;
 
 const serverIdSchema = z
   .string()
-  .regex(/^[a-z0-9][a-z0-9._-]{0,127}$/, 'must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit');
+  .regex(
+    /^[a-z0-9][a-z0-9._-]{0,127}$/,
+    'must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit',
+  );
 
 const toolSchema = z.object({
   name: codePoints(1, 256),
@@ -55,18 +58,21 @@ const authSchema = z.object({
 const webUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
 
 /** One line of a catalogue file. Unknown fields are dropped; the reader reports them once a file. */
-export const entrySchema = z.object({
-  id: serverIdSchema,
-  name: codePoints(1, 200),
-  description: codePoints(1, 4000),
-  remote_url: webUrl.max(2048),
-  transport: z.enum(['streamable-http', 'sse']).optional(),
-  auth: authSchema.optional(),
-  tools: z.array(toolSchema).max(1000).optional(),
-  homepage: webUrl.optional(),
-  repository: webUrl.optional(),
-  categories: z.array(codePoints(1, 64)).max(20).optional(),
-});
+export const entrySchema = z.object(
+  {
+    id: serverIdSchema,
+    name: codePoints(1, 200),
+    description: codePoints(1, 4000),
+    remote_url: webUrl.max(2048),
+    transport: z.enum(['streamable-http', 'sse']).optional(),
+    auth: authSchema.optional(),
+    tools: z.array(toolSchema).max(1000).optional(),
+    homepage: webUrl.optional(),
+    repository: webUrl.optional(),
+    categories: z.array(codePoints(1, 64)).max(20).optional(),
+  },
+  'must be a JSON object',
+);
 
 export type Entry = z.infer<typeof entrySchema>;
 export type Tool = z.infer<typeof toolSchema>;
@@ -89,3 +95,17 @@ export interface Server {
   readonly origin: 'shipped' | 'operator';
   readonly active: boolean;
 }
+
+/** The entry a server was made from: `catalogue show` prints what `catalogue import` reads. */
+export const toEntry = (server: Server): Entry => ({
+  id: server.id,
+  name: server.name,
+  description: server.description,
+  remote_url: server.remoteUrl,
+  transport: server.transport,
+  auth: server.auth,
+  homepage: server.homepage,
+  repository: server.repository,
+  categories: [...server.categories],
+  tools: [...server.tools],
+});

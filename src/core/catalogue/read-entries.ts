@@ -1,9 +1,12 @@
+import type { z } from 'zod';
 import { entrySchema, type Entry } from './entry.ts';
 
 export interface LineProblem {
   /** 1-based. */
   readonly line: number;
   readonly reason: string;
+  /** The server the line was for, where that much could be read. */
+  readonly id?: string;
 }
 
 export interface ReadEntries {
@@ -31,7 +34,7 @@ export function readEntries(text: string, options: ReadOptions): ReadEntries {
     if (line.trim() === '') continue;
     const read = readLine(line, options);
     if ('reason' in read) {
-      problems.push({ line: index + 1, reason: read.reason });
+      problems.push({ line: index + 1, ...read });
       continue;
     }
     for (const field of read.unknownFields) unknown.add(field);
@@ -43,32 +46,42 @@ export function readEntries(text: string, options: ReadOptions): ReadEntries {
 
 const KNOWN_FIELDS = new Set(Object.keys(entrySchema.shape));
 
-function readLine(line: string, options: ReadOptions): { entry: Entry; unknownFields: string[] } | { reason: string } {
+function readLine(
+  line: string,
+  options: ReadOptions,
+): { entry: Entry; unknownFields: string[] } | Omit<LineProblem, 'line'> {
   let value: unknown;
   try {
     value = JSON.parse(line);
   } catch {
     return { reason: 'is not valid JSON' };
   }
-  const unstorable = storageProblem(value);
-  if (unstorable !== undefined) return { reason: unstorable };
   const parsed = entrySchema.safeParse(value);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const field = issue?.path.join('.') ?? '';
-    return { reason: `${field === '' ? '' : `${field}: `}${issue?.message ?? 'is not a catalogue entry'}` };
+  const reason =
+    storageProblem(value) ??
+    (parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error));
+  if (parsed.success && reason === undefined) {
+    return {
+      entry: parsed.data,
+      unknownFields: Object.keys(value as object).filter(key => !KNOWN_FIELDS.has(key)),
+    };
   }
-  const refused = addressProblem(parsed.data.remote_url, options);
-  if (refused !== undefined) return { reason: `remote_url: ${refused}` };
-  return { entry: parsed.data, unknownFields: Object.keys(value as object).filter(key => !KNOWN_FIELDS.has(key)) };
+  const id = typeof value === 'object' && value !== null && 'id' in value ? value.id : undefined;
+  return { reason: reason ?? '', ...(typeof id === 'string' ? { id } : {}) };
+}
+
+function describe(error: z.ZodError): string {
+  const [issue] = error.issues;
+  const field = issue?.path.join('.') ?? '';
+  return `${field === '' ? '' : `${field}: `}${issue?.message ?? 'is not a catalogue entry'}`;
 }
 
 function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
   const url = new URL(address);
   if (url.protocol === 'http:' && !allowHttp) {
-    return 'must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)';
+    return 'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)';
   }
-  if (url.username !== '' || url.password !== '') return 'must not hold a user name or password';
+  if (url.username !== '' || url.password !== '') return 'remote_url: must not hold a user name or password';
   return undefined;
 }
 

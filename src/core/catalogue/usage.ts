@@ -73,7 +73,8 @@ export class Usage {
     let sum = 0;
     for (const days of tenants.values()) {
       let calls = 0;
-      for (const [day, count] of days) calls += count * 0.5 ** ((now - Date.parse(day)) / DAY_MS / HALF_LIFE_DAYS);
+      for (const [day, count] of days)
+        calls += count * 0.5 ** ((now - Date.parse(day)) / DAY_MS / HALF_LIFE_DAYS);
       sum += Math.min(calls, TENANT_CAP);
     }
     return Math.min(1, Math.log1p(sum) / Math.log1p(FULL_POPULARITY));

@@ -106,9 +106,9 @@ export function createProxy(options: ProxyOptions): Proxy {
       if (thrown instanceof CallerAbortError) throw thrown;
       const error = toSwitchboardError(thrown);
       const fields = {
-        server_id: serverId,
-        tenant_id: tenantId,
-        request_id: caller.requestId,
+        serverId,
+        tenantId,
+        requestId: caller.requestId,
         code: error.code,
         err: error.cause,
       };

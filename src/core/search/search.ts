@@ -86,7 +86,7 @@ export function createSearch({ catalogue, index, db, log, clock, popularity }: S
   ): Promise<readonly RankedServer[]> {
     const ranking = fuse(await index.candidates(query), popularity);
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
-    return best.map(server => Object.assign(server, { toolOrder: server.toolOrder.slice(0, maxTools) }));
+    return best.map(server => withTools(server, maxTools));
   }
 
   async function cached(
@@ -149,6 +149,11 @@ const render = (server: Server, ranked: RankedServer, maxTools: number | undefin
   tools: orderTools(server.tools, ranked.toolOrder).slice(0, maxTools),
   scores: { semantic: ranked.semantic, popularity: ranked.popularity },
   final_score: ranked.finalScore,
+});
+
+const withTools = (server: RankedServer, maxTools: number | undefined): RankedServer => ({
+  ...server,
+  toolOrder: server.toolOrder.slice(0, maxTools),
 });
 
 /** By the ranking's order; a server rewritten since the ranking may have fewer tools, or more: those come last. */

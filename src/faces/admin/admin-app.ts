@@ -2,14 +2,15 @@ import express, { type ErrorRequestHandler, type Express, type Request } from 'e
 import { z } from 'zod';
 import { LOCAL_TENANT } from '../../core/access/api-keys.ts';
 import { SCOPES, type Caller } from '../../core/caller.ts';
+import { toEntry } from '../../core/catalogue/entry.ts';
 import { readEntries, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import type { Core } from '../../core/core.ts';
-import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import { SwitchboardError } from '../../errors.ts';
 import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
 import { clientSignal } from '../http.ts';
-import { parseInput, queryText } from '../input.ts';
-import { problemOf } from '../problem.ts';
+import { jsonObject, parseInput, queryText, searchLimit } from '../input.ts';
+import { errorOf, problemOf } from '../problem.ts';
 
 interface AdminOptions {
   readonly core: Core;
@@ -22,13 +23,16 @@ const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
 const newKey = z.strictObject({
   name: z.string().min(1, 'must not be empty').max(200),
   scopes: z.array(z.enum(SCOPES, `must be one of ${SCOPES.join(', ')}`)).min(1),
-  expires_at: z.iso.datetime('must be an ISO 8601 time such as 2027-01-31T00:00:00Z').optional(),
+  expires_at: z.iso
+    .datetime({ offset: true, error: 'must be an ISO 8601 time such as 2030-01-31T00:00:00Z' })
+    .refine(time => Date.parse(time) > Date.now(), 'must be in the future')
+    .optional(),
 });
-const searchInput = z.strictObject({ query: queryText, limit: z.int().min(1).max(50).default(10) });
+const searchInput = z.strictObject({ query: queryText, limit: searchLimit });
 const callInput = z.strictObject({
   server_id: z.string().min(1),
   name: z.string().min(1),
-  arguments: z.record(z.string(), z.unknown()).default({}),
+  arguments: jsonObject.default({}),
 });
 
 /** What the control socket serves: the operator's commands. Reaching the socket (0600) is the authentication. */
@@ -59,7 +63,7 @@ export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express 
   });
   app.get('/catalogue/:id', (request, response) => {
     const server = core.catalogue.get(request.params.id) ?? core.catalogue.require(request.params.id);
-    response.json(server);
+    response.json({ ...toEntry(server), active: server.active, origin: server.origin });
   });
   app.post('/catalogue/:id/tools', async (request, response) => {
     response.json({ tools: await learnTools(core, request.params.id, allowHttp, clientSignal(response)) });
@@ -69,6 +73,7 @@ export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express 
   });
 
   app.post('/search', json, async (request, response) => {
+    await core.indexed;
     response.json(
       await core.search.search(operator(clientSignal(response)), parseInput(searchInput, request.body)),
     );
@@ -96,13 +101,16 @@ const operator = (signal: AbortSignal): Caller => ({
 });
 
 /**
- * The good entries are stored and searchable when this resolves; the bad lines are reported. A file without one good
- * entry replaces nothing.
+ * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server
+ * whose line is bad stays as it was, and a file without one good entry replaces nothing.
  */
 async function importEntries(core: Core, read: ReadEntries, replace: boolean) {
   const { entries, problems, unknownFields } = read;
+  const keep = new Set(problems.flatMap(({ id }) => id ?? []));
   const change =
-    entries.length === 0 ? undefined : await core.catalogue.put(entries, { origin: 'operator', replace });
+    entries.length === 0
+      ? undefined
+      : await core.catalogue.put(entries, { origin: 'operator', replace, keep });
   return {
     imported: change?.upserted.length ?? 0,
     deactivated: change?.removed.length ?? 0,
@@ -113,7 +121,7 @@ async function importEntries(core: Core, read: ReadEntries, replace: boolean) {
 
 /** Asks the server itself for its tools and puts them into its entry. Resolves with how many there are. */
 async function learnTools(core: Core, id: string, allowHttp: boolean, signal: AbortSignal): Promise<number> {
-  const { remoteUrl, origin, ...server } = core.catalogue.require(id);
+  const server = core.catalogue.require(id);
   const { tools } = await core.proxy.listTools(operator(signal), { serverId: id });
   const listed = tools.map(({ name, description, inputSchema }) => ({
     name,
@@ -121,27 +129,19 @@ async function learnTools(core: Core, id: string, allowHttp: boolean, signal: Ab
     input_schema: inputSchema,
   }));
   // What a server says is checked like a line of a file.
-  const { entries, problems } = readEntries(
-    JSON.stringify({ ...server, remote_url: remoteUrl, tools: listed }),
-    { allowHttp },
-  );
+  const { entries, problems } = readEntries(JSON.stringify({ ...toEntry(server), tools: listed }), {
+    allowHttp,
+  });
   if (problems[0])
     throw new SwitchboardError('upstream_protocol', `Its tools cannot be stored: ${problems[0].reason}.`);
-  await core.catalogue.put(entries, { origin });
+  await core.catalogue.put(entries, { origin: server.origin });
   return tools.length;
 }
 
 function renderError(log: Log): ErrorRequestHandler {
   return (thrown: unknown, _request, response, _next) => {
     const requestId = newId('req');
-    const status = thrown instanceof Error && 'status' in thrown ? thrown.status : undefined;
-    const error =
-      typeof status === 'number' &&
-      status < 500 &&
-      thrown instanceof Error &&
-      !(thrown instanceof SwitchboardError)
-        ? new SwitchboardError('invalid_request', thrown.message, { cause: thrown })
-        : toSwitchboardError(thrown);
+    const error = errorOf(thrown);
     if (error.code === 'internal') log.error({ err: thrown, requestId }, 'operator command failed');
     response.status(error.status).json(problemOf(error, requestId));
   };

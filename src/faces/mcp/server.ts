@@ -37,8 +37,9 @@ export function createFaceServer(options: FaceOptions): Server {
   server.setRequestHandler('tools/call', async (request, context) => {
     const { name, arguments: input = {} } = request.params;
     const caller = toCaller(options.identity, options.requestId, context.mcpReq.signal);
-    if (name === 'search_servers') return answer(options, () => search(core, caller, input));
-    if (name === 'call_remote_tool') return answer(options, () => callRemoteTool(core, caller, input));
+    if (name === 'search_servers') return answer(options, caller, () => search(core, caller, input));
+    if (name === 'call_remote_tool')
+      return answer(options, caller, () => callRemoteTool(core, caller, input));
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
       `Unknown tool ${JSON.stringify(name)}. The tools here are search_servers and call_remote_tool; call_remote_tool calls the others.`,
@@ -76,13 +77,15 @@ async function callRemoteTool(core: Core, caller: Caller, input: unknown): Promi
 /** A mistake or a failure is a tool result that the model can read and act on, not a protocol error (SEP-1303). */
 async function answer(
   { log, requestId }: FaceOptions,
+  caller: Caller,
   run: () => Promise<CallToolResult>,
 ): Promise<CallToolResult> {
   try {
     return await run();
   } catch (thrown) {
     const error = toSwitchboardError(thrown);
-    if (error.code === 'internal') log.error({ err: thrown, requestId }, 'tool call failed');
+    if (error.code === 'internal' && !caller.signal.aborted)
+      log.error({ err: thrown, requestId }, 'tool call failed');
     return { content: [{ type: 'text', text: textOf(error) }], isError: true };
   }
 }

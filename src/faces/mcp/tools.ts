@@ -1,7 +1,7 @@
 import type { Tool } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { Catalogue } from '../../core/catalogue/catalogue.ts';
-import { queryText } from '../input.ts';
+import { jsonObject, queryLogId, queryText } from '../input.ts';
 
 export const searchServersInput = z.strictObject({
   query: queryText,
@@ -20,8 +20,8 @@ export const callRemoteToolInput = z.strictObject({
     .max(256)
     .describe('The id of a server, from search_servers.'),
   tool_name: z.string('must be a string').min(1).max(1024).describe("The tool's name, from search_servers."),
-  arguments: z.record(z.string(), z.unknown()).default({}).describe("What the tool's input_schema asks for."),
-  query_log_id: z.string().max(64).optional().describe('The query_log_id of the search that led here.'),
+  arguments: jsonObject.default({}).describe("What the tool's input_schema asks for."),
+  query_log_id: queryLogId,
 });
 
 const schemaOf = (schema: z.ZodType, io: 'input' | 'output') => {

@@ -25,8 +25,17 @@ const activeIds = (one: Catalogue) => [...one.active()].map(server => server.id)
 
 describe('put', () => {
   it('survives a restart: what was stored is what is loaded', async () => {
-    const tools = [{ name: 't', description: 'Runs t.', input_schema: { type: 'object', properties: { x: { type: 'number' } } } }];
-    await catalogue.put([entry('a', { tools, transport: 'sse', auth: { kind: 'none' }, categories: ['code'] })], { origin: 'operator' });
+    const tools = [
+      {
+        name: 't',
+        description: 'Runs t.',
+        input_schema: { type: 'object', properties: { x: { type: 'number' } } },
+      },
+    ];
+    await catalogue.put(
+      [entry('a', { tools, transport: 'sse', auth: { kind: 'none' }, categories: ['code'] })],
+      { origin: 'operator' },
+    );
     const reloaded = await Catalogue.load(database.db);
     expect(reloaded.get('a')).toEqual(catalogue.get('a'));
     expect(reloaded.get('a')?.tools).toEqual(tools);
@@ -41,7 +50,10 @@ describe('put', () => {
   it("an upgrade rewrites and retires what was shipped, and never touches an operator's entry", async () => {
     await catalogue.put([entry('kept'), entry('gone'), entry('mine')], { origin: 'shipped', replace: true });
     await catalogue.put([entry('mine', { name: 'My own' }), entry('extra')], { origin: 'operator' });
-    const change = await catalogue.put([entry('kept', { name: 'Renamed' }), entry('mine')], { origin: 'shipped', replace: true });
+    const change = await catalogue.put([entry('kept', { name: 'Renamed' }), entry('mine')], {
+      origin: 'shipped',
+      replace: true,
+    });
     expect(change.removed).toEqual(['gone']);
     expect(catalogue.get('kept')?.name).toBe('Renamed');
     expect(catalogue.get('mine')?.name).toBe('My own');
@@ -49,7 +61,7 @@ describe('put', () => {
     expect(activeIds(await Catalogue.load(database.db))).toEqual(['extra', 'kept', 'mine']);
   });
 
-  it("does not bring back a shipped server that the operator deactivated", async () => {
+  it('does not bring back a shipped server that the operator deactivated', async () => {
     await catalogue.put([entry('a')], { origin: 'shipped', replace: true });
     await catalogue.deactivate('a');
     await catalogue.put([entry('a')], { origin: 'shipped', replace: true });
@@ -60,8 +72,12 @@ describe('put', () => {
     await catalogue.put([entry('a'), entry('b')], { origin: 'shipped', replace: true });
     await catalogue.put([entry('c')], { origin: 'operator', replace: true });
     expect(activeIds(catalogue)).toEqual(['c']);
-    expect(() => catalogue.require('a')).toThrow(expect.objectContaining({ code: 'server_inactive', status: 410 }));
-    expect(() => catalogue.require('zzz')).toThrow(expect.objectContaining({ code: 'server_not_found', status: 404 }));
+    expect(() => catalogue.require('a')).toThrow(
+      expect.objectContaining({ code: 'server_inactive', status: 410 }),
+    );
+    expect(() => catalogue.require('zzz')).toThrow(
+      expect.objectContaining({ code: 'server_not_found', status: 404 }),
+    );
   });
 
   it('stores all of a large file or none of it', async () => {
@@ -95,7 +111,9 @@ describe('put', () => {
     await catalogue.put([entry('a')], { origin: 'operator' });
     const attached = catalogue.attachIndex(() => Promise.reject(new Error('no model')));
     await expect(attached).rejects.toThrow('no model');
-    await expect(catalogue.put([entry('b')], { origin: 'operator', replace: true })).rejects.toThrow('no model');
+    await expect(catalogue.put([entry('b')], { origin: 'operator', replace: true })).rejects.toThrow(
+      'no model',
+    );
     await expect(catalogue.deactivate('a')).rejects.toThrow('no model');
     expect(activeIds(catalogue)).toEqual(['a']);
     expect(activeIds(await Catalogue.load(database.db))).toEqual(['a']);

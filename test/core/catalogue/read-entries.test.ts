@@ -8,11 +8,21 @@ const reasonFor = (change: Record<string, unknown>) => read(line(change)).proble
 
 describe('readEntries', () => {
   it('reports a bad line by number and reason and still reads the others', () => {
-    const { entries, problems } = read(line({ id: 'one' }), '{"id": broken', '', line({ id: 'Two!' }), line({ id: 'three' }));
+    const { entries, problems } = read(
+      line({ id: 'one' }),
+      '{"id": broken',
+      '',
+      line({ id: 'Two!' }),
+      line({ id: 'three' }),
+    );
     expect(entries.map(entry => entry.id)).toEqual(['one', 'three']);
     expect(problems).toEqual([
       { line: 2, reason: 'is not valid JSON' },
-      { line: 4, reason: 'id: must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit' },
+      {
+        line: 4,
+        reason: 'id: must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit',
+        id: 'Two!',
+      },
     ]);
   });
 
@@ -22,17 +32,26 @@ describe('readEntries', () => {
     [{ name: '😀'.repeat(201) }, 'name: must have 1 to 200 characters'],
     [{ remote_url: 'ftp://a.example' }, 'remote_url: must be an http(s) URL'],
     [{ remote_url: 'not a url' }, 'remote_url: must be an http(s) URL'],
-    [{ remote_url: 'http://a.example/mcp' }, 'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)'],
+    [
+      { remote_url: 'http://a.example/mcp' },
+      'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)',
+    ],
     [{ remote_url: 'https://user:pw@a.example/mcp' }, 'remote_url: must not hold a user name or password'],
     [{ description: 'nul \u0000' }, 'holds a NUL character or half a surrogate pair, which cannot be stored'],
-    [{ tools: [{ name: 't', input_schema: { 'half \ud800': {} } }] }, 'holds a NUL character or half a surrogate pair, which cannot be stored'],
+    [
+      { tools: [{ name: 't', input_schema: { 'half \ud800': {} } }] },
+      'holds a NUL character or half a surrogate pair, which cannot be stored',
+    ],
   ])('refuses case %# with its reason', (change, reason) => {
     expect(reasonFor(change)).toBe(reason);
   });
 
   it('takes a text that only mentions an escape, and a whole surrogate pair', () => {
     expect(reasonFor({ description: String.raw`writes \u0000 and \ud800 in C` })).toBeUndefined();
-    expect(read(String.raw`{"id":"a","name":"A","description":"\ud83d\ude00","remote_url":"https://a.example"}`).problems).toEqual([]);
+    expect(
+      read(String.raw`{"id":"a","name":"A","description":"\ud83d\ude00","remote_url":"https://a.example"}`)
+        .problems,
+    ).toEqual([]);
   });
 
   it('refuses a line that is JSON but no object', () => {
@@ -48,6 +67,8 @@ describe('readEntries', () => {
   });
 
   it('allows http where private networks are allowed', () => {
-    expect(readEntries(line({ remote_url: 'http://127.0.0.1:3001/mcp' }), { allowHttp: true }).problems).toEqual([]);
+    expect(
+      readEntries(line({ remote_url: 'http://127.0.0.1:3001/mcp' }), { allowHttp: true }).problems,
+    ).toEqual([]);
   });
 });

@@ -6,7 +6,9 @@ import { readEntries } from '../../../src/core/catalogue/read-entries.ts';
 const file = readFileSync(new URL('../../../catalogue/servers.jsonl', import.meta.url), 'utf8');
 const { entries, problems, unknownFields } = readEntries(file, { allowHttp: false });
 
-const duplicatesOf = (values: readonly string[]) => [...new Set(values.filter((value, at) => values.indexOf(value) !== at))];
+const duplicatesOf = (values: readonly string[]) => [
+  ...new Set(values.filter((value, at) => values.indexOf(value) !== at)),
+];
 const entriesWhere = (wrong: (entry: Entry) => boolean) => entries.filter(wrong).map(entry => entry.id);
 
 describe('the shipped catalogue', () => {
@@ -21,17 +23,25 @@ describe('the shipped catalogue', () => {
   it('names no id, address or tool of a server twice', () => {
     expect(duplicatesOf(entries.map(entry => entry.id))).toEqual([]);
     expect(duplicatesOf(entries.map(entry => entry.remote_url.replace(/\/$/, '').toLowerCase()))).toEqual([]);
-    expect(entriesWhere(entry => duplicatesOf((entry.tools ?? []).map(tool => tool.name)).length > 0)).toEqual([]);
+    expect(
+      entriesWhere(entry => duplicatesOf((entry.tools ?? []).map(tool => tool.name)).length > 0),
+    ).toEqual([]);
   });
 
   it('has only https addresses without placeholders', () => {
-    expect(entriesWhere(entry => !entry.remote_url.startsWith('https://') || /[{}[\]<>]/.test(entry.remote_url))).toEqual([]);
+    expect(
+      entriesWhere(entry => !entry.remote_url.startsWith('https://') || /[{}[\]<>]/.test(entry.remote_url)),
+    ).toEqual([]);
   });
 
   it('describes every server in 60 to 300 characters, every tool in at most 120', () => {
-    expect(entriesWhere(({ description }) => description.length < 60 || description.length > 300)).toEqual([]);
+    expect(entriesWhere(({ description }) => description.length < 60 || description.length > 300)).toEqual(
+      [],
+    );
     expect(
-      entriesWhere(entry => (entry.tools ?? []).some(({ description }) => description.length < 5 || description.length > 120)),
+      entriesWhere(entry =>
+        (entry.tools ?? []).some(({ description }) => description.length < 5 || description.length > 120),
+      ),
     ).toEqual([]);
   });
 

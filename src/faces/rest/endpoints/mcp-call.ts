@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { SwitchboardError } from '../../../errors.ts';
 import { endpoint, MIB } from '../endpoint.ts';
-import { jsonObject, queryLogId, serverId, UPSTREAM_ERRORS } from './shared.ts';
+import { jsonObject, queryLogId } from '../../input.ts';
+import { serverId, SERVER_ERRORS } from './shared.ts';
 
 const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
 
@@ -19,7 +20,7 @@ export const mcpCall = endpoint({
   scope: 'proxy',
   rateClass: 'proxy',
   maxBodyBytes: 4 * MIB,
-  errors: UPSTREAM_ERRORS,
+  errors: ['invalid_params', ...SERVER_ERRORS],
   jsonRpc: true,
   bodySchema: z.strictObject({
     server_id: serverId,

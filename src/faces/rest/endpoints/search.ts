@@ -1,15 +1,10 @@
 import { z } from 'zod';
-import { queryText } from '../../input.ts';
+import { jsonObject, queryText, searchLimit } from '../../input.ts';
 import { endpoint, MIB } from '../endpoint.ts';
-import { jsonObject } from './shared.ts';
 
 const searchBody = z.strictObject({
   query: queryText,
-  limit: z
-    .int('must be a whole number from 1 to 50')
-    .min(1, 'must be at least 1')
-    .max(50, 'must be at most 50')
-    .default(10),
+  limit: searchLimit,
   max_tools: z
     .int('must be a whole number from 0 to 1000')
     .min(0, 'must be at least 0')

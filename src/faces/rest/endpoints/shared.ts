@@ -1,6 +1,5 @@
 import { z } from 'zod';
-
-export const jsonObject = z.record(z.string(), z.unknown());
+import { errorCodes } from '../../../errors.ts';
 
 export const serverId = z
   .string("must be a string: a server's id as POST /v1/search returns it")
@@ -8,10 +7,7 @@ export const serverId = z
   .max(256, 'must have at most 256 characters')
   .describe("The server's id, as search returns it.");
 
-export const queryLogId = z
-  .string()
-  .max(64)
-  .optional()
-  .describe('The query_log_id of the search that led here.');
+export const SERVER_ERRORS = ['server_not_found', 'server_inactive', 'rate_limited', 'unavailable'] as const;
 
-export const UPSTREAM_ERRORS = ['server_not_found', 'server_inactive', 'rate_limited'] as const;
+/** On the two convenience endpoints whatever the server does wrong is a 502. */
+export const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { endpoint, MIB } from '../endpoint.ts';
-import { jsonObject, queryLogId, serverId, UPSTREAM_ERRORS } from './shared.ts';
+import { jsonObject, queryLogId } from '../../input.ts';
+import { serverId, SERVER_ERRORS, UPSTREAM_ERRORS } from './shared.ts';
 
 export const toolsList = endpoint({
   method: 'post',
@@ -12,7 +13,7 @@ export const toolsList = endpoint({
   scope: 'proxy',
   rateClass: 'proxy',
   maxBodyBytes: 4 * MIB,
-  errors: [...UPSTREAM_ERRORS, 'upstream_error'],
+  errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS],
   bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),
   responseSchema: z.object({
     tools: z.array(z.looseObject({ name: z.string(), description: z.string(), inputSchema: jsonObject })),
