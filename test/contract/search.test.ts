@@ -171,6 +171,14 @@ describe('400', () => {
   });
 });
 
+describe('400, packed', () => {
+  it.each(['gzip', 'deflate', 'br', 'zstd'])('a body that is not the %s it says it is', async encoding => {
+    const { status, json } = await search('{"query":"x"}', { 'content-encoding': encoding });
+    expect(status).toBe(400);
+    expect(json.detail).toMatch(/^The body (could not be read: it is cut short or wrongly encoded|is empty)/);
+  });
+});
+
 describe('413', () => {
   it('a body of 5 MB, plain or unpacked from gzip', async () => {
     const big = JSON.stringify({ query: 'x'.repeat(5_000_000) });

@@ -55,7 +55,7 @@ async function readBytes(request: Request, response: Response, maxBytes: number)
   return Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
 }
 
-function bodyError(failure: unknown, maxBytes: number): unknown {
+function bodyError(failure: unknown, maxBytes: number): SwitchboardError {
   const type = failure instanceof Error && 'type' in failure ? failure.type : undefined;
   switch (type) {
     case 'entity.too.large':
@@ -65,9 +65,6 @@ function bodyError(failure: unknown, maxBytes: number): unknown {
         'unsupported_media_type',
         'Send the body plain or with Content-Encoding gzip, deflate or br.',
       );
-    case undefined:
-      if (failure instanceof Error && 'code' in failure && String(failure.code).startsWith('Z_')) break;
-      return failure;
   }
   return new SwitchboardError(
     'invalid_request',
