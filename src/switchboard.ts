@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises';
+import { mkdir, stat } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -110,7 +110,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   let ready = false;
   let stopping = false;
-  opened.defer(() => void (stopping = true));
+  opened.defer(() => {
+    stopping = true;
+    log.info('stopping');
+  });
   const indexed = catalogue
     .attachIndex(change => index.prepare(change))
     .then(() => {
@@ -155,7 +158,7 @@ async function makeDataDir(folder: string): Promise<void> {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code === 'EEXIST') return;
+    if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
     const reason = code === 'ENOENT' ? 'its parent folder does not exist' : String(code);
     throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
   }
@@ -182,7 +185,11 @@ function lateServer(): { server: Server; serve(listener: RequestListener): void 
 
 async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const { code } = error;
+      if (code === 'EADDRINUSE') reject(new ConfigError(`PORT: ${port} is in use on ${host}`));
+      else reject(new ConfigError(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
+    });
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;

@@ -117,18 +117,9 @@ const catalogueAdd: Command = {
     auth: { type: 'string', help: 'none, user_oauth, static_header, own_oauth or unknown' },
     categories: { type: 'string', help: 'comma-separated' },
   },
-  help: 'add one server, or rewrite it, with the tools it lists',
+  help: 'add one server with the tools it lists, or change or bring back the one of that id',
   async run({ admin, args: [id = '', url = ''], options }) {
-    const name = options['name'] ?? id;
-    const entry = {
-      id,
-      name,
-      description: options['description'] ?? name,
-      remote_url: url,
-      transport: options['transport'],
-      auth: options['auth'] === undefined ? undefined : { kind: options['auth'] },
-      categories: options['categories'] === undefined ? undefined : String(options['categories']).split(','),
-    };
+    const entry = entryFrom(await entryOf(admin, id), id, url, options);
     const report = (await admin.request('POST', '/catalogue/import', {
       text: JSON.stringify(entry),
     })) as ImportReport;
@@ -146,6 +137,37 @@ const catalogueAdd: Command = {
     }
   },
 };
+
+/** What is not given stays as it was; tools belong to the address they were listed at. */
+function entryFrom(
+  known: Record<string, unknown> | undefined,
+  id: string,
+  url: string,
+  options: Invocation['options'],
+) {
+  const { name, description, transport, auth, categories } = options;
+  const given = {
+    name,
+    description,
+    transport,
+    auth: auth === undefined ? undefined : { kind: auth },
+    categories: categories === undefined ? undefined : String(categories).split(','),
+  };
+  const onlyGiven = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  const defaults = { name: id, description: name ?? id };
+  const kept = known?.['remote_url'] === url ? known : { ...known, tools: [] };
+  return { ...defaults, ...kept, ...onlyGiven, id, remote_url: url };
+}
+
+/** What the catalogue has under the id already. */
+async function entryOf(admin: AdminClient, id: string): Promise<Record<string, unknown> | undefined> {
+  try {
+    return (await admin.request('GET', `/catalogue/${encodeURIComponent(id)}`)) as Record<string, unknown>;
+  } catch (error) {
+    if (error instanceof CommandFailed && error.code === 'server_not_found') return undefined;
+    throw error;
+  }
+}
 
 const catalogueDeactivate: Command = {
   args: ['ID'],

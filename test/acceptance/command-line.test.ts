@@ -143,6 +143,17 @@ describe('operators’ own entries', () => {
       (await run(['catalogue', 'import', await space.file('back.jsonl', stdout.trim())], env)).code,
     ).toBe(0);
     expect(JSON.parse((await run(['catalogue', 'show', 'turtles'], env)).stdout).active).toBe(true);
+    const shown = async () => JSON.parse((await run(['catalogue', 'show', 'turtles'], env)).stdout);
+    await run(['catalogue', 'deactivate', 'turtles'], env);
+    await run(['catalogue', 'add', 'turtles', 'https://turtles.example/mcp', '--name', 'Turtles'], env);
+    expect(await shown()).toMatchObject({
+      active: true,
+      name: 'Turtles',
+      description: 'Answers questions about turtles.',
+    });
+    const empty = await run(['catalogue', 'import', await space.file('empty.jsonl', ''), '--replace'], env);
+    expect(empty).toMatchObject({ code: 2, stdout: '' });
+    expect(empty.stderr).toContain('switchboard: The file holds no entry: nothing was changed.');
   });
 });
 

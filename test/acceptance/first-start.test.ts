@@ -110,7 +110,7 @@ describe('a start that cannot work', () => {
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(`switchboard: ${message}`) });
   });
 
-  it('on a port in use ends with 1 and leaves the folder free', async () => {
+  it('on a port in use ends with 2 and leaves the folder free', async () => {
     await using folder = temporaryFolder();
     await using other = temporaryFolder();
     await using program = await serve({ SWITCHBOARD_DATA_DIR: folder.path, SWITCHBOARD_CATALOGUE: SMALL });
@@ -120,8 +120,8 @@ describe('a start that cannot work', () => {
       PORT: new URL(program.url).port,
     };
     const refused = await run([], env);
-    expect(refused.code).toBe(1);
-    expect(refused.stderr).toContain('EADDRINUSE');
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toContain(`switchboard: PORT: ${env.PORT} is in use on 127.0.0.1`);
     expect((await run(['keys', 'list', '--json'], env)).stdout).toBe('{"keys":[]}\n');
     await program.stop();
     await using next = await serve({ ...env, PORT: '0' });

@@ -44,7 +44,8 @@ export function readEntries(text: string, options: ReadOptions): ReadEntries {
   return { entries: [...byId.values()], problems, unknownFields: [...unknown].sort() };
 }
 
-const KNOWN_FIELDS = new Set(Object.keys(entrySchema.shape));
+/** `active` and `origin` are what `catalogue show` adds; an entry that is read is active and the reader's. */
+const KNOWN_FIELDS = new Set([...Object.keys(entrySchema.shape), 'active', 'origin']);
 
 function readLine(
   line: string,

@@ -106,6 +106,9 @@ const operator = (signal: AbortSignal): Caller => ({
  */
 async function importEntries(core: Core, read: ReadEntries, replace: boolean) {
   const { entries, problems, unknownFields } = read;
+  if (entries.length === 0 && problems.length === 0) {
+    throw new SwitchboardError('invalid_request', 'The file holds no entry: nothing was changed.');
+  }
   const keep = new Set(problems.flatMap(({ id }) => id ?? []));
   const change =
     entries.length === 0
