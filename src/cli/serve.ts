@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import type { Config } from '../config.ts';
 import { SocketInUse } from '../infra/exclusive-socket.ts';
 import { startSwitchboard } from '../switchboard.ts';
@@ -7,7 +6,7 @@ import { CommandFailed } from './admin-client.ts';
 
 /** Serves until SIGTERM or SIGINT, then lets calls under way end. A second signal ends the process at once. */
 export async function serve(config: Config, io: Io): Promise<number> {
-  const stopped = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')]);
+  const stopped = firstSignal();
   try {
     await using switchboard = await startSwitchboard(config);
     io.print(introduction(config, switchboard.url ?? '', switchboard.firstKey));
@@ -21,6 +20,17 @@ export async function serve(config: Config, io: Io): Promise<number> {
     }
     throw error;
   }
+}
+
+function firstSignal(): Promise<void> {
+  return new Promise(resolve => {
+    const stop = () => {
+      // From here on a signal does what it does by default: it ends the process.
+      process.off('SIGTERM', stop).off('SIGINT', stop);
+      resolve();
+    };
+    process.on('SIGTERM', stop).on('SIGINT', stop);
+  });
 }
 
 function introduction(config: Config, url: string, firstKey: string | undefined): string {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { mkdir, rename } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PGlite } from '@electric-sql/pglite';
@@ -40,11 +40,11 @@ export async function openDatabase(dataDir?: string): Promise<OpenDatabase> {
 
 /**
  * Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. It works in a folder of
- * another name, renamed when whole: a kill half-way leaves nothing that looks like a database.
+ * its own, renamed when whole: a kill half-way leaves nothing that looks like a database, and a child that outlives the kill
+ * disturbs nobody.
  */
 async function initialise(target: string): Promise<void> {
-  const folder = `${target}.new`;
-  await rm(folder, { recursive: true, force: true });
+  const folder = `${target}.new-${process.pid}`;
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const script = `import { PGlite } from '@electric-sql/pglite'; await (await PGlite.create(process.argv[1])).close();`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', script, folder], {

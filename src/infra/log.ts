@@ -1,4 +1,4 @@
-import { pino, type DestinationStream, type Logger } from 'pino';
+import { pino, stdSerializers, type DestinationStream, type Logger } from 'pino';
 
 export type Log = Logger;
 
@@ -20,12 +20,22 @@ const REDACTED = SECRET_FIELDS.flatMap(field => {
   return [path.replace(/^\./, ''), `*${path}`, `*.*${path}`];
 });
 
+/** A failed query's error carries its parameters, in its fields and in its message: they stay out of the log. */
+function describeError(error: unknown) {
+  if (!(error instanceof Error)) return error;
+  const { type, message, stack } = stdSerializers.err(error);
+  const withoutParams = (text: string) => text.replace(/\nparams:[\s\S]*?(?=\n {4}at |$)/g, '');
+  const cause = error.cause instanceof Error ? { cause: error.cause.message } : {};
+  return { type, message: withoutParams(message), stack: withoutParams(stack), ...cause };
+}
+
 /** JSON lines on stderr (stdout is for what a person or a script asked for). */
 export function createLog(level: LogLevel, destination?: DestinationStream): Log {
   return pino(
     {
       level,
       base: null,
+      serializers: { err: describeError },
       redact: { paths: REDACTED, censor: '[redacted]' },
       timestamp: pino.stdTimeFunctions.isoTime,
     },

@@ -5,7 +5,7 @@ import type { Identity } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
-import { localsOf, singleHeader, type RequestLocals } from '../http.ts';
+import { clientSignal, localsOf, singleHeader } from '../http.ts';
 import { sendRpcError } from '../problem.ts';
 import { createFaceServer } from './server.ts';
 
@@ -20,7 +20,7 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
         core,
         log,
         version,
-        ...(authInfo.extra as unknown as Required<RequestLocals>),
+        ...(authInfo.extra as unknown as AuthExtra),
       });
     },
     { onerror: error => log.debug({ err: error }, 'mcp request refused') },
@@ -33,7 +33,7 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
       const identity = await core.apiKeys.authenticate(presentedKey(request));
       localsOf(response).identity = identity;
       acceptBothTypes(request);
-      await node(withAuth(request, identity, requestId), response);
+      await node(withAuth(request, { identity, requestId, signal: clientSignal(response) }), response);
     } catch (thrown) {
       if (response.headersSent) return;
       const error = toSwitchboardError(thrown);
@@ -60,14 +60,20 @@ function presentedKey(request: Request): string | undefined {
   return key ?? bearer;
 }
 
+interface AuthExtra {
+  readonly identity: Identity;
+  readonly requestId: string;
+  readonly signal: AbortSignal;
+}
+
 /** The token field stays empty: nothing behind this point needs the key. */
-const withAuth = (request: Request, identity: Identity, requestId: string) =>
+const withAuth = (request: Request, extra: AuthExtra) =>
   Object.assign(request, {
     auth: {
       token: '',
-      clientId: identity.keyId,
-      scopes: [...identity.scopes],
-      extra: { identity, requestId },
+      clientId: extra.identity.keyId,
+      scopes: [...extra.identity.scopes],
+      extra: { ...extra },
     },
   });
 

@@ -19,6 +19,8 @@ interface FaceOptions {
   readonly version: string;
   readonly identity: Identity;
   readonly requestId: string;
+  /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
+  readonly signal: AbortSignal;
 }
 
 /** The MCP server of one request: two tools over the same core, keys and limits as REST. */
@@ -36,7 +38,8 @@ export function createFaceServer(options: FaceOptions): Server {
   server.setRequestHandler('tools/list', () => ({ tools: toolsOf(core.catalogue) }));
   server.setRequestHandler('tools/call', async (request, context) => {
     const { name, arguments: input = {} } = request.params;
-    const caller = toCaller(options.identity, options.requestId, context.mcpReq.signal);
+    const signal = AbortSignal.any([options.signal, context.mcpReq.signal]);
+    const caller = toCaller(options.identity, options.requestId, signal);
     if (name === 'search_servers') return answer(options, caller, () => search(core, caller, input));
     if (name === 'call_remote_tool')
       return answer(options, caller, () => callRemoteTool(core, caller, input));

@@ -11,6 +11,11 @@ const MAX_DEPTH = 200;
  */
 export async function readJsonBody(request: Request, response: Response, maxBytes: number): Promise<unknown> {
   requireJson(request.headers['content-type']);
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) {
+    // Without reading it: the rest of such a body has no use.
+    response.set('Connection', 'close');
+    throw tooLarge(maxBytes);
+  }
   const bytes = await readBytes(request, response, maxBytes);
   if (bytes.length === 0)
     throw new SwitchboardError('invalid_json', 'The body is empty. Send a JSON object.');
@@ -55,11 +60,14 @@ async function readBytes(request: Request, response: Response, maxBytes: number)
   return Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
 }
 
+const tooLarge = (maxBytes: number) =>
+  new SwitchboardError('payload_too_large', `The body is over ${maxBytes} bytes. Send less.`);
+
 function bodyError(failure: unknown, maxBytes: number): SwitchboardError {
   const type = failure instanceof Error && 'type' in failure ? failure.type : undefined;
   switch (type) {
     case 'entity.too.large':
-      return new SwitchboardError('payload_too_large', `The body is over ${maxBytes} bytes. Send less.`);
+      return tooLarge(maxBytes);
     case 'encoding.unsupported':
       return new SwitchboardError(
         'unsupported_media_type',
