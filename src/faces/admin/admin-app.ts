@@ -2,7 +2,7 @@ import express, { type ErrorRequestHandler, type Express, type Request } from 'e
 import { z } from 'zod';
 import { LOCAL_TENANT } from '../../core/access/api-keys.ts';
 import { SCOPES, type Caller } from '../../core/caller.ts';
-import { toEntry } from '../../core/catalogue/entry.ts';
+import { toEntry, type Server } from '../../core/catalogue/entry.ts';
 import { readEntries, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
@@ -63,13 +63,13 @@ export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express 
   });
   app.get('/catalogue/:id', (request, response) => {
     const server = core.catalogue.get(request.params.id) ?? core.catalogue.require(request.params.id);
-    response.json({ ...toEntry(server), active: server.active, origin: server.origin });
+    response.json(shown(server));
   });
   app.post('/catalogue/:id/tools', async (request, response) => {
     response.json({ tools: await learnTools(core, request.params.id, allowHttp, clientSignal(response)) });
   });
   app.post('/catalogue/:id/deactivate', async (request, response) => {
-    response.json(await core.catalogue.deactivate(request.params.id));
+    response.json(shown(await core.catalogue.deactivate(request.params.id)));
   });
 
   app.post('/search', json, async (request, response) => {
@@ -91,6 +91,9 @@ export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express 
   app.use(renderError(log));
   return app;
 }
+
+/** A server as the operator sees it: its entry, and what has become of it. */
+const shown = (server: Server) => ({ ...toEntry(server), active: server.active, origin: server.origin });
 
 const operator = (signal: AbortSignal): Caller => ({
   tenantId: LOCAL_TENANT,

@@ -51,7 +51,7 @@ export function kernelMemory(initialBytes: number, maximumBytes = initialBytes):
 
 /** The kernel working on `memory`. Instances on one memory may run at the same time if they write to different areas. */
 export function instantiateKernel(module: WebAssembly.Module, memory: WebAssembly.Memory): Kernel {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the tests and `build-kernel.ts --check` hold kernel.wasm to this interface
+  // The tests and `build-kernel.ts --check` hold kernel.wasm to this interface.
   return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as Kernel;
 }
 

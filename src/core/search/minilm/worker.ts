@@ -13,7 +13,7 @@ export interface WorkerInput {
 if (!parentPort) throw new Error('worker.ts runs in a worker thread only');
 const port = parentPort;
 
-// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- embedder-minilm.ts alone starts this worker
+// embedder-minilm.ts alone starts this worker.
 const { module, memory, layout, scratch } = workerData as WorkerInput;
 const forward = createForwardPass(module, memory, layout, scratch);
 
