@@ -4,11 +4,12 @@ import { mkdir, rename } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PGlite } from '@electric-sql/pglite';
+import { DrizzleQueryError, type SQL } from 'drizzle-orm';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
 
-/** Drizzle over PGlite now and Postgres later: callers see only what both have. */
+/** Drizzle over the embedded PGlite or over Postgres (`postgres.ts`): callers see only what both have. */
 export type Database = PgDatabase<PgQueryResultHKT>;
 
 export interface OpenDatabase {
@@ -19,7 +20,7 @@ export interface OpenDatabase {
 /** One process uses the database, over the system's page cache: the usual 128 MB of buffers would only be a second copy. */
 const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
 
-const MIGRATIONS = fileURLToPath(new URL('../../drizzle', import.meta.url));
+export const MIGRATIONS = fileURLToPath(new URL('../../drizzle', import.meta.url));
 
 /**
  * Opens (and at first creates) the embedded Postgres in `dataDir/pglite` and applies the migrations.
@@ -60,4 +61,57 @@ async function initialise(target: string): Promise<void> {
   if (code !== 0)
     throw new Error(`Could not create the embedded database in ${target}: ${stderr.trim().slice(-500)}`);
   await rename(folder, target);
+}
+
+/**
+ * The rows of a statement that the query builder cannot say, in a transaction too. Both drivers give the same:
+ * - int2, int4, float: number; int8 (so `count(*)`): number, or bigint beyond 2^53; numeric: string
+ * - boolean, text, null as they are; json, jsonb: parsed
+ * - bytea: a Uint8Array with a buffer of its own
+ * - timestamptz, timestamp, date, interval: Postgres' text, in UTC (`2026-01-02 03:04:05.678+00`), never a Date
+ * - text[]: an array of strings; other arrays differ, so cast them in the statement (`to_json`)
+ *
+ * Parameters may be a Date (for timestamptz), a Uint8Array, a bigint; for jsonb an object in `sql.param()`, or JSON text.
+ */
+export async function rows<Row extends Record<string, unknown>>(
+  db: Pick<Database, 'execute'>,
+  statement: SQL,
+): Promise<Row[]> {
+  const result = (await db.execute(statement)) as { readonly rows: readonly Row[] };
+  return [...result.rows];
+}
+
+/** Two rows with one key: the only one of the database's refusals that callers expect. */
+export const isUniqueViolation = (error: unknown): boolean =>
+  causesOf(error).some(cause => cause.code === '23505');
+
+/** No connection to the database could be had. */
+export class NoConnection extends Error {
+  override readonly name = 'NoConnection';
+}
+
+/** SQLSTATE: connection lost, server stopping or starting, no connection left. */
+const UNAVAILABLE = /^(08\w{3}|57P0[123]|53300)$/;
+const UNREACHABLE = /^(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN)$/;
+/** What pg says without a code: a connection lost under a query, and a pool that is closed. */
+const LOST = /^(Connection terminated|Client has encountered a connection error|Cannot use a pool after)/;
+
+/**
+ * True when the database cannot be reached just now, so that the same call may succeed later. A system error counts only
+ * under a query's: a connection that some other server refused is not ours.
+ */
+export function isDatabaseUnavailable(error: unknown): boolean {
+  const chain = causesOf(error);
+  const isOurs = chain.some(one => one instanceof DrizzleQueryError);
+  return chain.some(
+    one =>
+      one instanceof NoConnection ||
+      UNAVAILABLE.test(one.code ?? '') ||
+      (isOurs && (UNREACHABLE.test(one.code ?? '') || LOST.test(one.message))),
+  );
+}
+
+/** Drizzle wraps what a query failed with (but not what a transaction could not begin with). */
+function causesOf(error: unknown): (Error & { readonly code?: string })[] {
+  return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
 }

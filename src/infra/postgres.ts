@@ -1,0 +1,116 @@
+import { drizzle } from 'drizzle-orm/node-postgres';
+import { migrate } from 'drizzle-orm/node-postgres/migrator';
+import { Client, Pool, types, type ClientConfig, type PoolClient } from 'pg';
+import { MIGRATIONS, NoConnection, type OpenDatabase } from './database.ts';
+
+const CONNECT_TIMEOUT_MS = 5_000;
+const STATEMENT_TIMEOUT_MS = 15_000;
+/** How long a start waits for another process that is applying the migrations, or for the tables these change. */
+const MIGRATION_LOCK_TIMEOUT_MS = 60_000;
+/** Well below the idle time-outs of firewalls and balancers, which forget a connection without telling either side. */
+const IDLE_TIMEOUT_MS = 60_000;
+
+/** Any number, but always the same: advisory locks belong to a database, and Switchboard takes no other. */
+const MIGRATION_LOCK = 0x5b_0a_4d;
+
+/** The database could not be connected to at the start. The message says why in one line, without the password. */
+export class DatabaseUnreachable extends Error {
+  override readonly name = 'DatabaseUnreachable';
+}
+
+/**
+ * Connects to Postgres and applies the migrations; processes that start at the same time wait for each other there.
+ * The pool connects when there is something to do, and again by itself after the server was away: only the queries of that
+ * time fail (see `isDatabaseUnavailable`). The URL's own parameters (`sslmode`, …) win over ours.
+ * @throws DatabaseUnreachable
+ */
+export async function openPostgres(
+  url: string,
+  { maxConnections = 10 }: { maxConnections?: number } = {},
+): Promise<OpenDatabase> {
+  await applyMigrations(url);
+  const pool = new ReportingPool({
+    ...connection(url),
+    statement_timeout: STATEMENT_TIMEOUT_MS,
+    max: maxConnections,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+  });
+  // A connection that is lost tells its query; without these listeners it would also end the process.
+  pool.on('error', () => {});
+  pool.on('connect', client => client.on('error', () => {}));
+  return { db: drizzle(pool), close: () => pool.end() };
+}
+
+type Connected = (
+  error: Error | undefined,
+  client: PoolClient | undefined,
+  done: (release?: unknown) => void,
+) => void;
+
+/** A transaction takes its connection without a query, whose error would say that it was the database that failed. */
+class ReportingPool extends Pool {
+  override connect(): Promise<PoolClient>;
+  override connect(callback: Connected): void;
+  override connect(callback?: Connected): Promise<PoolClient> | void {
+    if (callback) return super.connect(callback);
+    return super.connect().then(releasedIfFirstFails, (cause: unknown) => {
+      throw new NoConnection('no connection to the database', { cause });
+    });
+  }
+}
+
+/** Drizzle does not give a connection back on which `begin` failed: ten of these, and the pool were empty for ever. */
+function releasedIfFirstFails(client: PoolClient): PoolClient {
+  const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+  Object.assign(client, {
+    query: async (...args: unknown[]) => {
+      Reflect.deleteProperty(client, 'query');
+      try {
+        return await query(...args);
+      } catch (error) {
+        client.release(error instanceof Error ? error : true);
+        throw error;
+      }
+    },
+  });
+  return client;
+}
+
+/** On one connection, because the lock lives as long as its session. */
+async function applyMigrations(url: string): Promise<void> {
+  const client = new Client({ ...connection(url), lock_timeout: MIGRATION_LOCK_TIMEOUT_MS });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    // For a name with several addresses Node gives an AggregateError: a code, but no message.
+    const { message, code } = error as NodeJS.ErrnoException;
+    throw new DatabaseUnreachable(message || (code ?? 'unknown reason'), { cause: error });
+  }
+  try {
+    await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
+    await migrate(drizzle(client), { migrationsFolder: MIGRATIONS });
+  } finally {
+    await client.end();
+  }
+}
+
+const connection = (url: string): ClientConfig => ({
+  connectionString: url,
+  connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  application_name: 'switchboard',
+  keepAlive: true,
+  keepAliveInitialDelayMillis: 10_000,
+  // In UTC, as PGlite is: else `current_date` and the text of timestamps depended on the server's settings.
+  options: '-c TimeZone=UTC',
+});
+
+// What PGlite gives: numbers while they are exact, its own buffer instead of a view into Node's shared pool, text for instants.
+const toInteger = (text: string) => {
+  const number = Number(text);
+  return Number.isSafeInteger(number) ? number : BigInt(text);
+};
+const toBytes = (text: string) => new Uint8Array(Buffer.from(text.slice(2), 'hex'));
+const { builtins } = types;
+types.setTypeParser(builtins.INT8, toInteger);
+types.setTypeParser(builtins.BYTEA, toBytes);
