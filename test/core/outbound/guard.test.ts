@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { Guard } from '../../../src/core/proxy/guard.ts';
+import { Guard } from '../../../src/core/outbound/guard.ts';
 import { startHostile } from '../../support/upstreams/hostile.ts';
-import { caller, failure, startProxy } from './harness.ts';
+import { caller, failure, startProxy } from '../proxy/harness.ts';
 
 /** URLs that are refused before any look-up. */
 const HOSTILE_URLS = [

@@ -1,0 +1,51 @@
+import { Agent, fetch as undiciFetch, type RequestInit } from 'undici';
+import type { Guard } from './guard.ts';
+
+/** The part of the Fetch API that OAuth clients use. */
+export type GuardedFetch = (
+  url: string,
+  init: {
+    method: string;
+    headers: Record<string, string>;
+    body?: unknown;
+    signal?: AbortSignal | undefined;
+  },
+) => Promise<Response>;
+
+/**
+ * `fetch` for endpoints that metadata from outside may name: behind the outbound guard, no redirects, an answer of at most
+ * `maxBytes`. The caller's signal ends the reading of the body, too.
+ */
+export function createGuardedFetch(
+  guard: Guard,
+  maxBytes: number,
+): { fetch: GuardedFetch; close(): Promise<void> } {
+  const dispatcher = new Agent({ connect: guard.connect, allowH2: false });
+  const fetch: GuardedFetch = async (url, { method, headers, body, signal }) => {
+    guard.check(new URL(url));
+    const init = {
+      method,
+      headers,
+      body: body ?? null,
+      signal: signal ?? null,
+      redirect: 'manual',
+      dispatcher,
+    };
+    const response = await undiciFetch(url, init as RequestInit);
+    const bytes: Uint8Array[] = [];
+    let size = 0;
+    for await (const chunk of response.body ?? []) {
+      const part = chunk as Uint8Array;
+      size += part.length;
+      if (size > maxBytes) throw new Error(`the answer has more than ${maxBytes} bytes`);
+      bytes.push(part);
+    }
+    const { status } = response;
+    const hasBody = status !== 204 && status !== 304;
+    return new Response(hasBody ? Buffer.concat(bytes) : null, {
+      status,
+      headers: [...response.headers] as [string, string][],
+    });
+  };
+  return { fetch, close: () => dispatcher.destroy() };
+}
