@@ -1,7 +1,12 @@
 import { isIP } from 'node:net';
 import path from 'node:path';
 import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
+import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
+
+export { ConfigError } from './config-error.ts';
+export type { Kek } from './config-identity.ts';
 
 /** The classes of endpoints that have a rate limit of their own, per API key. */
 const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
@@ -25,6 +30,8 @@ export interface Config {
     readonly trustProxy: number | string | false;
   };
   readonly dataDir: string;
+  /** Postgres to use in place of the embedded database. It holds a password: it must reach no log and no error. */
+  readonly databaseUrl: string | undefined;
   readonly logLevel: LogLevel;
   readonly catalogueFile: string | undefined;
   readonly proxy: { readonly allowPrivateNetwork: boolean };
@@ -34,11 +41,7 @@ export interface Config {
     /** `off` switches limiting off. */
     readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
   };
-}
-
-/** A setting that cannot be used. The message is one line that names the variable and says what to do. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
+  readonly identity: IdentityConfig;
 }
 
 const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
@@ -51,19 +54,12 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
 
 /** Settings of parts that are not built yet: setting one must not be ignored in silence. */
 const NOT_YET = [
-  'DATABASE_URL',
   'REDIS_URL',
   'MEILISEARCH_URL',
   'MEILISEARCH_API_KEY',
   'OPENAI_API_KEY',
   'OPENAI_BASE_URL',
   'EMBEDDING_MODEL',
-  'GOOGLE_CLIENT_ID',
-  'GOOGLE_CLIENT_SECRET',
-  'SWITCHBOARD_KEKS',
-  'SWITCHBOARD_PROVIDERS',
-  'SWITCHBOARD_REFRESH_RACE_MS',
-  'SWITCHBOARD_REFRESH_REUSE_ACTION',
 ];
 
 const environmentSchema = z.object({
@@ -75,6 +71,10 @@ const environmentSchema = z.object({
     .default(8080),
   HOST: z.string().min(1).default('127.0.0.1'),
   PUBLIC_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  DATABASE_URL: z
+    .url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// or postgresql:// URL' })
+    .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
+    .optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
   SWITCHBOARD_DATA_DIR: z.string().min(1).default('./.switchboard'),
   SWITCHBOARD_CATALOGUE: z.string().min(1).optional(),
@@ -87,7 +87,10 @@ const environmentSchema = z.object({
   SWITCHBOARD_ALLOW_PRIVATE_NETWORK: z.enum(['true', 'false'], 'must be true or false').default('false'),
   SWITCHBOARD_TRUST_PROXY: z.string().min(1).optional(),
   SWITCHBOARD_ALLOWED_HOSTS: z.string().min(1).optional(),
+  NODE_ENV: z.string().optional(),
+  ...identityEnvironment,
 });
+type Settings = z.output<typeof environmentSchema>;
 
 /**
  * The only reader of the environment. An empty variable counts as absent.
@@ -118,14 +121,24 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       trustProxy: trustProxy(settings.SWITCHBOARD_TRUST_PROXY),
     },
     dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
+    databaseUrl: settings.DATABASE_URL,
     logLevel: settings.LOG_LEVEL,
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
     proxy: { allowPrivateNetwork: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true' },
     access: { apiKey: settings.SWITCHBOARD_API_KEY, rateLimits: rateLimits(settings.SWITCHBOARD_RATE_LIMIT) },
+    identity: readIdentity(settings, {
+      production: whyProduction(settings),
+      publicUrl,
+      allowHttp: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true',
+    }),
   };
 }
 
-const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'];
+/** What shows that others depend on this installation; undefined where it may be a trial on one machine. */
+function whyProduction({ DATABASE_URL, NODE_ENV }: Settings): string | undefined {
+  if (DATABASE_URL !== undefined) return 'DATABASE_URL is set';
+  return NODE_ENV === 'production' ? 'NODE_ENV is production' : undefined;
+}
 
 function allowedHosts(
   listed: string | undefined,

@@ -10,6 +10,8 @@ interface ErrorKind {
   readonly title: string;
   /** Whether the same request can succeed later without being changed. */
   readonly retryable?: true;
+  /** The `error` of OAuth 2.0 (RFC 6749 §5.2, RFC 6750 §3.1), where the answer has one. */
+  readonly oauth?: string;
 }
 
 const KINDS = {
@@ -17,10 +19,32 @@ const KINDS = {
   invalid_request: { status: 400, rpc: -32600, title: 'Invalid request' },
   invalid_params: { status: 400, rpc: -32602, title: 'Invalid params' },
   unauthorized: { status: 401, rpc: -32000, title: 'Missing or invalid API key' },
+  identity_token_required: {
+    status: 401,
+    rpc: -32000,
+    title: 'Identity token required',
+    oauth: 'invalid_token',
+  },
+  identity_token_invalid: {
+    status: 401,
+    rpc: -32000,
+    title: 'Identity token invalid',
+    oauth: 'invalid_token',
+  },
+  invalid_grant: { status: 400, rpc: -32602, title: 'Invalid grant', oauth: 'invalid_grant' },
+  authorization_pending: {
+    status: 400,
+    rpc: -32602,
+    title: 'Authorization pending',
+    oauth: 'authorization_pending',
+  },
+  connection_required: { status: 403, rpc: -32000, title: 'The user must connect an account first' },
   insufficient_scope: { status: 403, rpc: -32000, title: 'The API key lacks a scope' },
   host_not_allowed: { status: 403, rpc: -32000, title: 'Host or Origin not allowed' },
   route_not_found: { status: 404, rpc: -32601, title: 'No such endpoint' },
   server_not_found: { status: 404, rpc: -32000, title: 'Server not found' },
+  session_not_found: { status: 404, rpc: -32000, title: 'Authorization session not found' },
+  session_delivered: { status: 410, rpc: -32000, title: 'Final status already delivered' },
   key_not_found: { status: 404, rpc: -32000, title: 'API key not found' },
   method_not_allowed: { status: 405, rpc: -32600, title: 'Method not allowed' },
   server_inactive: { status: 410, rpc: -32000, title: 'Server is no longer active' },
@@ -28,8 +52,14 @@ const KINDS = {
   unsupported_media_type: { status: 415, rpc: -32600, title: 'Unsupported media type' },
   rate_limited: { status: 429, rpc: -32000, title: 'Rate limit exceeded', retryable: true },
   internal: { status: 500, rpc: -32603, title: 'Internal server error' },
-  not_implemented: { status: 501, rpc: -32601, title: 'Not implemented yet' },
   unavailable: { status: 503, rpc: -32000, title: 'Temporarily unavailable', retryable: true },
+  provider_not_configured: { status: 503, rpc: -32000, title: 'Identity provider not configured' },
+  provider_unavailable: {
+    status: 502,
+    rpc: -32000,
+    title: 'Identity provider unavailable',
+    retryable: true,
+  },
   upstream_timeout: { status: 502, rpc: -32000, title: 'MCP server timed out', retryable: true },
   upstream_unreachable: { status: 502, rpc: -32000, title: 'MCP server unreachable', retryable: true },
   upstream_unauthorized: { status: 502, rpc: -32000, title: 'MCP server wants a sign-in' },
@@ -53,6 +83,8 @@ interface ErrorExtras {
   readonly retryAfterSec?: number;
   /** The upstream's own JSON-RPC error object, passed on unchanged. */
   readonly upstreamError?: unknown;
+  /** What the answer says besides, as members of its own: such as where a user can connect an account. */
+  readonly members?: Readonly<Record<string, unknown>>;
   /** The internal reason: logged, never shown. */
   readonly cause?: unknown;
 }
@@ -62,6 +94,7 @@ export class SwitchboardError extends Error {
   readonly code: ErrorCode;
   readonly retryAfterSec: number | undefined;
   readonly upstreamError: unknown;
+  readonly members: Readonly<Record<string, unknown>>;
 
   constructor(code: ErrorCode, detail: string, extras: ErrorExtras = {}) {
     super(detail, extras.cause === undefined ? {} : { cause: extras.cause });
@@ -69,6 +102,7 @@ export class SwitchboardError extends Error {
     this.code = code;
     this.retryAfterSec = extras.retryAfterSec;
     this.upstreamError = extras.upstreamError;
+    this.members = extras.members ?? {};
   }
 
   get detail(): string {
@@ -87,9 +121,9 @@ export class SwitchboardError extends Error {
     return errorKind(this.code).retryable ?? false;
   }
 
-  /** True when the catalogued server failed, not Switchboard or its caller. */
+  /** True when the catalogued server, or the identity provider it needs, failed: not Switchboard or its caller. */
   get isUpstreamFailure(): boolean {
-    return this.code.startsWith('upstream_');
+    return this.code.startsWith('upstream_') || this.code === 'provider_unavailable';
   }
 }
 

@@ -10,6 +10,10 @@ import { Catalogue } from './core/catalogue/catalogue.ts';
 import { CatalogueUnusable, loadInitialCatalogue } from './core/catalogue/shipped.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
+import { createIdentity } from './core/identity/identity.ts';
+import { KeyFileError } from './core/identity/key-file.ts';
+import { WrongKeys } from './core/identity/vault-canary.ts';
+import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { createMiniLmEmbedder, WeightsUnavailable } from './core/search/embedder-minilm.ts';
 import { createNgramEmbedder } from './core/search/embedder-ngrams.ts';
@@ -23,6 +27,16 @@ import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { packageVersion } from './infra/package-version.ts';
+import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
+
+const HTTP_LIMITS = {
+  /** Room for a token that is far too long, which is then refused as such. */
+  maxHeaderSize: 128 * 1024,
+  /** Whoever sends more slowly than this is cut off. */
+  headersTimeout: 10_000,
+  requestTimeout: 60_000,
+  connectionsCheckingInterval: 2_000,
+};
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
@@ -65,11 +79,26 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
 
-  const database = await (options.database ?? (() => openDatabase(config.dataDir)))();
+  const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
   const { db } = database;
   const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
   opened.defer(() => apiKeys.close());
+  await apiKeys.prepare();
+
+  let url: string | undefined;
+  const publicUrl = () => config.http.publicUrl ?? url ?? `http://127.0.0.1:${config.http.port}`;
+  const guard = new Guard({ allowPrivateNetwork: config.proxy.allowPrivateNetwork, connectTimeoutMs: 5_000 });
+  const identity = await createIdentity({
+    db,
+    log,
+    clock,
+    config: config.identity,
+    dataDir: config.dataDir,
+    guard,
+    publicUrl,
+  }).catch(explainKeys(config));
+  opened.defer(() => identity.close());
 
   const catalogue = await Catalogue.load(db);
   const allowHttp = config.proxy.allowPrivateNetwork;
@@ -100,7 +129,8 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => search.close());
   const proxy = createProxy({
     catalogue,
-    allowPrivateNetwork: config.proxy.allowPrivateNetwork,
+    credentials: identity.credentials,
+    guard,
     log,
     clock,
     onOutcome: outcome => usage.record(outcome),
@@ -125,6 +155,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   });
   const core: Core = {
     apiKeys,
+    identity,
     rateLimits: new RateLimits(config.access.rateLimits),
     catalogue,
     search,
@@ -134,18 +165,36 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   };
 
   control.serve(createAdminApp({ core, log, allowHttp }));
-  let url: string | undefined;
   let firstKey: string | undefined;
   if (options.listen !== false) {
-    const server = createServer(createApp({ core, config: config.http, log, version }));
+    const app = createApp({ core, config: config.http, log, clock, version });
+    const server = createServer({ ...HTTP_LIMITS }, app);
     opened.defer(() => closeServer(server));
     url = await listen(server, config.http);
+    identity.start();
     // Last of all: a start that fails must not use up the one time the key is shown.
     if (config.access.apiKey === undefined) firstKey = await apiKeys.createFirst();
   }
   const running = opened.move();
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
 }
+
+async function openConfigured({ databaseUrl, dataDir }: Config): Promise<OpenDatabase> {
+  if (databaseUrl === undefined) return openDatabase(dataDir);
+  try {
+    return await openPostgres(databaseUrl);
+  } catch (error) {
+    if (!(error instanceof DatabaseUnreachable)) throw error;
+    throw new ConfigError(`DATABASE_URL: cannot connect: ${error.message}`);
+  }
+}
+
+const explainKeys = (config: Config) => (error: unknown) => {
+  const source = config.identity.keks === undefined ? `vault.key in ${config.dataDir}` : 'SWITCHBOARD_KEKS';
+  if (error instanceof WrongKeys) throw new ConfigError(`${source}: ${error.message}`);
+  if (error instanceof KeyFileError) throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${error.message}`);
+  throw error;
+};
 
 const rethrow = (config: Config) => (error: unknown) => {
   if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;

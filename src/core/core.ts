@@ -1,5 +1,6 @@
 import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
+import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { Proxy } from './proxy/proxy.ts';
 import type { Search } from './search/search.ts';
@@ -15,6 +16,7 @@ export interface Core {
   readonly apiKeys: ApiKeys;
   readonly rateLimits: RateLimits;
   readonly catalogue: Catalogue;
+  readonly identity: Identity;
   readonly search: Search;
   readonly proxy: Proxy;
   /** Settles when every entry of the initial catalogue is searchable. */

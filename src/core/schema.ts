@@ -1,9 +1,11 @@
 import { sql } from 'drizzle-orm';
 import {
   boolean,
+  check,
   customType,
   date,
   doublePrecision,
+  foreignKey,
   index,
   integer,
   jsonb,
@@ -11,19 +13,60 @@ import {
   primaryKey,
   text,
   timestamp,
+  unique,
 } from 'drizzle-orm/pg-core';
 import type { AuthSpec, Tool, Transport } from './catalogue/entry.ts';
-import type { Scope } from './caller.ts';
+import type { Scope, SignInMode } from './caller.ts';
 
 /**
- * Every table of Switchboard; `drizzle/` holds the migrations generated from it (`npm run db:generate`). One schema for
- * PGlite and, later, Postgres.
+ * The tables of Switchboard but those of `identity/schema.ts`; `drizzle/` holds the migrations generated from both
+ * (`npm run build:migrations`). One schema for PGlite and Postgres.
  */
-const bytea = customType<{ data: Uint8Array; driverData: Uint8Array }>({ dataType: () => 'bytea' });
-const createdAt = () => timestamp('created_at', { withTimezone: true }).notNull().defaultNow();
-const instant = (name: string) => timestamp(name, { withTimezone: true });
+export const bytea = customType<{ data: Uint8Array; driverData: Uint8Array }>({ dataType: () => 'bytea' });
+export const createdAt = () => timestamp('created_at', { withTimezone: true }).notNull().defaultNow();
+export const instant = (name: string) => timestamp(name, { withTimezone: true });
 
-export const tenants = pgTable('tenants', { id: text().primaryKey(), createdAt: createdAt() });
+/** Who owns keys, users, sessions and logs. */
+export const tenants = pgTable(
+  'tenants',
+  {
+    id: text().primaryKey(),
+    /** What the pages that an end user sees call the app. */
+    name: text(),
+    /** How a sign-in is finished unless the caller asks for more (see `SignInMode`). */
+    signInMode: text('sign_in_mode').notNull().default('direct').$type<SignInMode>(),
+    /** Where the result page may lead back to, matched exactly. */
+    returnUrls: text('return_urls')
+      .array()
+      .notNull()
+      .default(sql`'{}'`),
+    createdAt: createdAt(),
+  },
+  table => [check('tenants_sign_in_mode', sql`${table.signInMode} in ('direct', 'page', 'caller')`)],
+);
+
+/** End users, named by the caller's own `user_id`: byte-exact, unique within a tenant. */
+export const users = pgTable(
+  'users',
+  {
+    id: text().primaryKey(),
+    tenantId: text('tenant_id')
+      .notNull()
+      .references(() => tenants.id),
+    externalId: text('external_id').notNull(),
+    /** Raised by a revocation: every identity token and user's key made before is dead at once. */
+    tokenEpoch: integer('token_epoch').notNull().default(1),
+    createdAt: createdAt(),
+    lastSeenAt: instant('last_seen_at').notNull().defaultNow(),
+  },
+  table => [
+    unique('users_external_id').on(table.tenantId, table.externalId),
+    // What rows of a user point to, so that none can point across tenants.
+    unique('users_tenant_id').on(table.tenantId, table.id),
+    check('users_external_id_length', sql`octet_length(${table.externalId}) between 1 and 1024`),
+    check('users_token_epoch', sql`${table.tokenEpoch} >= 1`),
+  ],
+);
 
 export const apiKeys = pgTable(
   'api_keys',
@@ -36,12 +79,24 @@ export const apiKeys = pgTable(
     /** SHA-256 of the whole key. The key itself is shown once and never stored. */
     hash: bytea().notNull(),
     scopes: text().array().notNull().$type<Scope[]>(),
+    /** The one user this key acts for, and that user's epoch when it was made. */
+    userId: text('user_id'),
+    userEpoch: integer('user_epoch'),
     createdAt: createdAt(),
     expiresAt: instant('expires_at'),
     revokedAt: instant('revoked_at'),
     lastUsedAt: instant('last_used_at'),
   },
-  table => [index('api_keys_tenant').on(table.tenantId)],
+  table => [
+    index('api_keys_tenant').on(table.tenantId),
+    index('api_keys_user').on(table.userId),
+    foreignKey({
+      name: 'api_keys_user',
+      columns: [table.tenantId, table.userId],
+      foreignColumns: [users.tenantId, users.id],
+    }).onDelete('cascade'),
+    check('api_keys_user_epoch', sql`(${table.userId} is null) = (${table.userEpoch} is null)`),
+  ],
 );
 
 export const servers = pgTable('servers', {

@@ -22,4 +22,5 @@ export function base62OfUint32(value: number): string {
 }
 
 /** A prefixed random id with about 131 bits of entropy, such as `qry_…`. */
-export const newId = (prefix: 'qry' | 'req'): string => `${prefix}_${randomBase62(22)}`;
+export const newId = (prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease'): string =>
+  `${prefix}_${randomBase62(22)}`;

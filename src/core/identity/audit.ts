@@ -1,0 +1,69 @@
+import type { Database } from '../../infra/database.ts';
+import type { Log } from '../../infra/log.ts';
+import type { Caller } from '../caller.ts';
+import { auditLog } from './schema.ts';
+
+/** Everything that is recorded. Successful refreshes are not: they are many, and the family's rows tell of them. */
+export type AuditEvent =
+  | 'session_created'
+  | 'session_completed'
+  | 'session_failed'
+  | 'connection_undone'
+  | 'connection_needs_reauth'
+  | 'connection_replaced'
+  | 'connection_revoked'
+  | 'tokens_issued'
+  | 'refresh_race'
+  | 'refresh_reuse'
+  | 'user_revoked'
+  | 'provider_revocation'
+  | 'manage_link_created'
+  | 'manage_link_opened';
+
+/** Who caused it. The pages of an end user have no API key. */
+export interface Actor extends Pick<Caller, 'requestId'> {
+  readonly tenantId?: string;
+  readonly keyId?: string;
+  readonly ip?: string;
+}
+
+interface Entry {
+  readonly event: AuditEvent;
+  readonly outcome: 'ok' | 'refused' | 'failed';
+  readonly tenantId?: string;
+  /** `usr_…`; never the caller's own id of the user. */
+  readonly userId?: string;
+  /** Static words and ids, never a secret. */
+  readonly meta?: Readonly<Record<string, string | number | boolean>>;
+}
+
+/** The append-only audit log: a row and a log line for each event. */
+export class Audit {
+  readonly #log: Log;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  /** Within the transaction of what it records, so that neither stands without the other. */
+  async record(
+    db: Database,
+    actor: Partial<Actor>,
+    { event, outcome, tenantId, userId, meta }: Entry,
+  ): Promise<void> {
+    const tenant = tenantId ?? actor.tenantId;
+    const { requestId } = actor;
+    const level = outcome === 'ok' ? 'info' : 'warn';
+    this.#log[level]({ event, outcome, tenantId: tenant, userId, requestId, ...meta }, 'identity event');
+    await db.insert(auditLog).values({
+      event,
+      outcome,
+      tenantId: tenant ?? null,
+      keyId: actor.keyId ?? null,
+      userId: userId ?? null,
+      requestId: requestId ?? null,
+      ip: actor.ip ?? null,
+      meta: { ...meta },
+    });
+  }
+}

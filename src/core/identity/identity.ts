@@ -1,0 +1,133 @@
+import type { Config } from '../../config.ts';
+import type { Clock } from '../../infra/clock.ts';
+import type { Database } from '../../infra/database.ts';
+import type { Log } from '../../infra/log.ts';
+import type { Guard } from '../outbound/guard.ts';
+import { createGuardedFetch } from '../outbound/guarded-fetch.ts';
+import { Audit } from './audit.ts';
+import { Connections } from './connections.ts';
+import { Credentials } from './credentials.ts';
+import { IdentityTokens } from './identity-token.ts';
+import { keyFromFile } from './key-file.ts';
+import { Manage } from './manage.ts';
+import { Outbox } from './outbox.ts';
+import { Provider } from './provider.ts';
+import { Providers } from './providers.ts';
+import { RefreshTokens } from './refresh-tokens.ts';
+import { Retention } from './retention.ts';
+import { Revocations } from './revocations.ts';
+import { Sessions } from './sessions.ts';
+import { SignIns } from './sign-in.ts';
+import { SigningKeys } from './signing-keys.ts';
+import { checkKeys, isSealed, WrongKeys } from './vault-canary.ts';
+import { requireUnused, rewrap } from './vault-keys.ts';
+import { dropSealed } from './vault-reset.ts';
+import { Vault } from './vault.ts';
+
+/** An answer of a provider; its key set is the largest. */
+const MAX_ANSWER_BYTES = 1024 * 1024;
+
+/** Acting for end users: IDENTITY.md's decisions, one part each. */
+export interface Identity {
+  readonly sessions: Sessions;
+  readonly signIns: SignIns;
+  readonly refreshTokens: RefreshTokens;
+  readonly tokens: IdentityTokens;
+  readonly credentials: Credentials;
+  readonly connections: Connections;
+  readonly revocations: Revocations;
+  readonly manage: Manage;
+  readonly signingKeys: SigningKeys;
+  readonly retention: Retention;
+  readonly providers: Providers;
+  /** Operators' work on the keys of the vault. */
+  readonly vaultKeys: { rewrap(): Promise<number>; requireUnused(keyId: string): Promise<void> };
+  /** Begins the work that runs by itself. */
+  start(): void;
+  close(): Promise<void>;
+}
+
+interface IdentityOptions {
+  readonly db: Database;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly config: Config['identity'];
+  readonly dataDir: string;
+  readonly guard: Guard;
+  readonly publicUrl: () => string;
+}
+
+/** With the keys of this database; where they are lost and the operator says so, with new ones and without what they sealed. */
+async function openVault({ db, log, config, dataDir }: IdentityOptions): Promise<Vault> {
+  const mayLose = config.mayLoseStoredTokens;
+  const keks = config.keks ?? [await keyFromFile(dataDir, log, mayLose || !(await isSealed(db)))];
+  const vault = await Vault.create(keks);
+  try {
+    await checkKeys(db, vault);
+  } catch (error) {
+    if (!mayLose || !(error instanceof WrongKeys)) throw error;
+    log.warn(
+      { err: error },
+      'the old vault key is lost: what it sealed is dropped, and users must sign in again',
+    );
+    await dropSealed(db, vault);
+    await checkKeys(db, vault);
+  }
+  return vault;
+}
+
+/** @throws WrongKeys, KeyFileError: starting with other keys than those that sealed the database is refused. */
+export async function createIdentity(options: IdentityOptions): Promise<Identity> {
+  const { db, log, clock, config, guard, publicUrl } = options;
+  const vault = await openVault(options);
+  const signingKeys = new SigningKeys({ db, vault, clock });
+  await signingKeys.prepare();
+
+  const outbound = createGuardedFetch(guard, MAX_ANSWER_BYTES);
+  const configured = [...config.providers.values()].flatMap(settings =>
+    settings.client === undefined
+      ? []
+      : [
+          [
+            settings.name,
+            new Provider({ ...settings, client: settings.client }, { fetch: outbound.fetch, clock }),
+          ] as const,
+        ],
+  );
+  const providers = new Providers(config.providers, new Map(configured));
+  const audit = new Audit(log);
+  const outbox = new Outbox({ db, vault, providers, audit, log });
+  const context = { db, vault, audit, outbox, clock, log, providers, publicUrl };
+
+  const tokens = new IdentityTokens({ keys: signingKeys, clock, publicUrl });
+  const sessions = new Sessions(context);
+  const connections = new Connections(context);
+  const revocations = new Revocations(context, connections);
+  const credentials = new Credentials({ context, connections, sessions });
+  const retention = new Retention(context, signingKeys);
+  return {
+    sessions,
+    signIns: new SignIns(context, connections),
+    refreshTokens: new RefreshTokens(context, tokens, config),
+    tokens,
+    credentials,
+    connections,
+    revocations,
+    manage: new Manage(context, connections, revocations),
+    signingKeys,
+    retention,
+    providers,
+    vaultKeys: {
+      rewrap: () => rewrap(db, vault),
+      requireUnused: keyId => requireUnused(db, vault, keyId),
+    },
+    start() {
+      outbox.start();
+      retention.start();
+    },
+    async close() {
+      await Promise.all([retention.close(), outbox.close(), credentials.close()]);
+      await outbound.close();
+    },
+  };
+}

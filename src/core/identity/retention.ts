@@ -1,0 +1,119 @@
+import { getTableName, inArray, lt, or, sql, type SQL } from 'drizzle-orm';
+import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
+import type { Database } from '../../infra/database.ts';
+import { users } from '../schema.ts';
+import type { IdentityContext } from './context.ts';
+import { auditLog, authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
+import { expireSessions } from './session-expiry.ts';
+import type { SigningKeys } from './signing-keys.ts';
+
+const EVERY_MS = 60_000;
+const BATCH = 500;
+
+/** What is deleted, and when (IDENTITY 2.18). Rows that hang on a deleted one go with it. */
+const RULES: readonly {
+  readonly table: PgTable;
+  readonly key: PgColumn;
+  readonly when: SQL;
+  readonly batch?: number;
+}[] = [
+  {
+    table: authSessions,
+    key: authSessions.idHash,
+    when: sql`${authSessions.finishedAt} < now() - interval '24 hours'`,
+  },
+  {
+    table: manageLinks,
+    key: manageLinks.hash,
+    when: sql`${manageLinks.expiresAt} < now() - interval '24 hours'`,
+  },
+  {
+    // Used refresh tokens stay as long as their family: forgotten earlier, a stolen one would be unknown, not reused.
+    table: tokenFamilies,
+    key: tokenFamilies.id,
+    // Each may have thousands of tokens.
+    batch: 20,
+    when: sql`${or(
+      sql`${tokenFamilies.expiresAt} < now()`,
+      sql`${tokenFamilies.revokedAt} < now() - interval '30 days'`,
+    )}`,
+  },
+  { table: auditLog, key: auditLog.id, when: sql`${auditLog.at} < now() - interval '90 days'` },
+  {
+    table: users,
+    key: users.id,
+    when: sql`${users.lastSeenAt} < now() - interval '180 days'
+      and not exists (select from connections c where c.user_id = ${users.id})
+      and not exists (select from token_families f where f.user_id = ${users.id})
+      and not exists (select from api_keys k where k.user_id = ${users.id} and k.revoked_at is null)`,
+  },
+];
+
+/** Deletes what is past its time, in batches, so that no lock lasts and replicas do not wait for each other. */
+export class Retention {
+  readonly #context: IdentityContext;
+  readonly #keys: SigningKeys;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #stopped = false;
+
+  constructor(context: IdentityContext, keys: SigningKeys) {
+    this.#context = context;
+    this.#keys = keys;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => {
+      // One at a time, however long it takes.
+      this.#running ??= this.purge().then(() => (this.#running = undefined));
+    }, EVERY_MS).unref();
+  }
+
+  async close(): Promise<void> {
+    this.#stopped = true;
+    clearInterval(this.#timer);
+    await this.#running;
+  }
+
+  /** Resolves with how many rows were deleted; what hangs on them is not counted. A rule that fails stops no other. */
+  async purge(): Promise<number> {
+    let deleted = 0;
+    const { log, outbox } = this.#context;
+    const attempt = (what: string, work: () => Promise<unknown>) =>
+      work().catch((error: unknown) =>
+        log.warn({ err: error, what }, 'old identity rows could not be deleted'),
+      );
+    await attempt('overdue sessions', async () => {
+      while (!this.#stopped && (await expireSessions(this.#context, undefined, BATCH)) === BATCH);
+    });
+    outbox.kick();
+    await attempt('replays', () => forgetReplays(this.#context.db));
+    for (const rule of RULES)
+      await attempt(getTableName(rule.table), async () => (deleted += await this.#purge(rule)));
+    await attempt('signing keys', () => this.#keys.purge());
+    return deleted;
+  }
+
+  async #purge({ table, key, when, batch = BATCH }: (typeof RULES)[number]): Promise<number> {
+    const { db } = this.#context;
+    for (let deleted = 0; ;) {
+      const due = db.select({ key }).from(table).where(when).limit(batch).for('update', { skipLocked: true });
+      const gone = await db.delete(table).where(inArray(key, due)).returning({ key });
+      deleted += gone.length;
+      if (this.#stopped || gone.length < batch) return deleted;
+    }
+  }
+}
+
+/** Answers that were kept for a repeated request hold live tokens: they go as soon as their minute is over. */
+export async function forgetReplays(db: Database): Promise<void> {
+  const forgotten = { replaySealed: null, replayUntil: null };
+  await db
+    .update(refreshTokens)
+    .set(forgotten)
+    .where(lt(refreshTokens.replayUntil, sql`now()`));
+  await db
+    .update(authSessions)
+    .set(forgotten)
+    .where(lt(authSessions.replayUntil, sql`now()`));
+}

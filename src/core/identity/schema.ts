@@ -1,0 +1,268 @@
+import { sql } from 'drizzle-orm';
+import {
+  bigserial,
+  boolean,
+  check,
+  foreignKey,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  text,
+  unique,
+  uniqueIndex,
+  type AnyPgColumn,
+} from 'drizzle-orm/pg-core';
+import type { SignInMode } from '../caller.ts';
+import { bytea, createdAt, instant, users } from '../schema.ts';
+
+/**
+ * The tables of identity. Secrets of ours are stored as SHA-256 only; those of providers as JWE (`sealed`, see
+ * `vault.ts`). The constraints make double use impossible even for faulty code: one live refresh token a family, one
+ * successor a token, one connection a (user, provider, resource).
+ */
+
+const ownedByUser = (name: string, table: { tenantId: AnyPgColumn; userId: AnyPgColumn }) =>
+  foreignKey({
+    name,
+    columns: [table.tenantId, table.userId],
+    foreignColumns: [users.tenantId, users.id],
+  }).onDelete('cascade');
+
+/** One sign-in: all refresh tokens that follow from it. */
+export const tokenFamilies = pgTable(
+  'token_families',
+  {
+    id: text().primaryKey(),
+    tenantId: text('tenant_id').notNull(),
+    userId: text('user_id').notNull(),
+    createdAt: createdAt(),
+    /** Absolute: no rotation extends it. */
+    expiresAt: instant('expires_at').notNull(),
+    revokedAt: instant('revoked_at'),
+    revokedReason: text('revoked_reason'),
+  },
+  table => [
+    ownedByUser('token_families_user', table),
+    index('token_families_user').on(table.userId),
+    index('token_families_expires_at').on(table.expiresAt),
+    check('token_families_revoked', sql`(${table.revokedAt} is null) = (${table.revokedReason} is null)`),
+  ],
+);
+
+export const refreshTokens = pgTable(
+  'refresh_tokens',
+  {
+    hash: bytea().primaryKey(),
+    familyId: text('family_id')
+      .notNull()
+      .references(() => tokenFamilies.id, { onDelete: 'cascade' }),
+    parentHash: bytea('parent_hash').unique('refresh_tokens_one_successor'),
+    epoch: integer().notNull(),
+    createdAt: createdAt(),
+    expiresAt: instant('expires_at').notNull(),
+    /** By the clock of the process, which also stamps a request's arrival: the two are compared. */
+    usedAt: instant('used_at'),
+    idempotencyHash: bytea('idempotency_hash'),
+    /** The answer that used this token, for a retry with the same Idempotency-Key. */
+    replaySealed: text('replay_sealed'),
+    replayUntil: instant('replay_until'),
+  },
+  table => [
+    // Deleting a family deletes its tokens, of which a busy one has thousands.
+    index('refresh_tokens_family').on(table.familyId),
+    index('refresh_tokens_replay')
+      .on(table.replayUntil)
+      .where(sql`${table.replayUntil} is not null`),
+    uniqueIndex('refresh_tokens_one_live')
+      .on(table.familyId)
+      .where(sql`${table.usedAt} is null`),
+    check('refresh_tokens_hash_length', sql`octet_length(${table.hash}) = 32`),
+    check(
+      'refresh_tokens_replay',
+      sql`(${table.replaySealed} is null) = (${table.replayUntil} is null) and (${table.replaySealed} is null or (${table.usedAt} is not null and ${table.idempotencyHash} is not null))`,
+    ),
+  ],
+);
+
+export const SESSION_STATES = ['pending', 'claimed', 'confirm', 'complete', 'error'] as const;
+
+export const authSessions = pgTable(
+  'auth_sessions',
+  {
+    /** Of the `ses_…` id; every other secret of a session is kept as its hash, too. */
+    idHash: bytea('id_hash').primaryKey(),
+    stateHash: bytea('state_hash').notNull().unique('auth_sessions_state'),
+    /** Of the link to our own page (mode `page`). */
+    ticketHash: bytea('ticket_hash').unique('auth_sessions_ticket'),
+    /** Of the link to the confirmation or the result. */
+    resultHash: bytea('result_hash').unique('auth_sessions_result'),
+    /** Of the cookie of the browser in which a sign-in of mode `page` began. */
+    browserHash: bytea('browser_hash'),
+    tenantId: text('tenant_id').notNull(),
+    userId: text('user_id').notNull(),
+    apiKeyId: text('api_key_id').notNull(),
+    provider: text().notNull(),
+    scopes: text().array().notNull(),
+    resource: text().notNull().default(''),
+    mode: text().notNull().$type<SignInMode>(),
+    /** Made for a proxied call that lacked a connection; the next such call gets the same one. */
+    justInTime: boolean('just_in_time').notNull().default(false),
+    allowAccountChange: boolean('allow_account_change').notNull().default(false),
+    returnUrl: text('return_url'),
+    /** PKCE verifier, nonce and links while pending; the tokens while they wait for the user's click. */
+    sealed: text(),
+    status: text().notNull().default('pending').$type<(typeof SESSION_STATES)[number]>(),
+    errorCode: text('error_code'),
+    epoch: integer().notNull(),
+    createdAt: createdAt(),
+    expiresAt: instant('expires_at').notNull(),
+    claimedAt: instant('claimed_at'),
+    finishedAt: instant('finished_at'),
+    deliveredAt: instant('delivered_at'),
+    redeemedAt: instant('redeemed_at'),
+    connectionId: text('connection_id'),
+    familyId: text('family_id'),
+    idempotencyHash: bytea('idempotency_hash'),
+    replaySealed: text('replay_sealed'),
+    replayUntil: instant('replay_until'),
+  },
+  table => [
+    ownedByUser('auth_sessions_user', table),
+    index('auth_sessions_user').on(table.userId),
+    index('auth_sessions_open')
+      .on(table.userId, table.provider)
+      .where(sql`${table.finishedAt} is null`),
+    index('auth_sessions_created_at').on(table.createdAt),
+    check(
+      'auth_sessions_status',
+      sql`${table.status} in ('pending', 'claimed', 'confirm', 'complete', 'error')`,
+    ),
+    check('auth_sessions_mode', sql`${table.mode} in ('direct', 'page', 'caller')`),
+    check(
+      'auth_sessions_finished',
+      sql`(${table.status} in ('complete', 'error')) = (${table.finishedAt} is not null)`,
+    ),
+    check('auth_sessions_error', sql`(${table.status} = 'error') = (${table.errorCode} is not null)`),
+    check('auth_sessions_delivered', sql`${table.deliveredAt} is null or ${table.finishedAt} is not null`),
+    check('auth_sessions_secrets_gone', sql`${table.finishedAt} is null or ${table.sealed} is null`),
+  ],
+);
+
+/** One account of one user at one provider (and resource, RFC 8707), with its tokens. */
+export const connections = pgTable(
+  'connections',
+  {
+    id: text().primaryKey(),
+    tenantId: text('tenant_id').notNull(),
+    userId: text('user_id').notNull(),
+    provider: text().notNull(),
+    resource: text().notNull().default(''),
+    /** The provider's `sub`. */
+    subject: text().notNull(),
+    /** What a person knows the account by, such as its e-mail address. */
+    account: text(),
+    /** As granted. */
+    scopes: text().array().notNull(),
+    status: text().notNull().default('active').$type<'active' | 'needs_reauth'>(),
+    sealed: text(),
+    hasRefreshToken: boolean('has_refresh_token').notNull(),
+    accessExpiresAt: instant('access_expires_at'),
+    /** Raised by every write of tokens: fences a refresh that comes too late. */
+    version: integer().notNull().default(1),
+    leaseId: text('lease_id'),
+    leaseUntil: instant('lease_until'),
+    failedAt: instant('failed_at'),
+    createdAt: createdAt(),
+    updatedAt: instant('updated_at').notNull().defaultNow(),
+    lastUsedAt: instant('last_used_at'),
+  },
+  table => [
+    ownedByUser('connections_user', table),
+    unique('connections_one').on(table.userId, table.provider, table.resource),
+    check('connections_status', sql`${table.status} in ('active', 'needs_reauth')`),
+    check('connections_sealed', sql`(${table.status} = 'active') = (${table.sealed} is not null)`),
+    check('connections_lease', sql`(${table.leaseId} is null) = (${table.leaseUntil} is null)`),
+  ],
+);
+
+/** Tokens that the provider has yet to be told to forget, sealed for that purpose alone. */
+export const revocationOutbox = pgTable(
+  'revocation_outbox',
+  {
+    id: text().primaryKey(),
+    provider: text().notNull(),
+    /** Whose account: while it is connected (again), its tokens are not revoked. */
+    userId: text('user_id').notNull(),
+    subject: text().notNull(),
+    sealed: text().notNull(),
+    attempts: integer().notNull().default(0),
+    nextAt: instant('next_at').notNull().defaultNow(),
+    expiresAt: instant('expires_at').notNull(),
+    createdAt: createdAt(),
+  },
+  table => [index('revocation_outbox_next_at').on(table.provider, table.nextAt)],
+);
+
+export const signingKeys = pgTable(
+  'signing_keys',
+  {
+    kid: text().primaryKey(),
+    publicJwk: jsonb('public_jwk').notNull().$type<Record<string, unknown>>(),
+    /** The private JWK; gone once the key is retired. */
+    sealed: text(),
+    state: text().notNull().$type<'next' | 'active' | 'retired'>(),
+    createdAt: createdAt(),
+    /** When the last token it signed has expired. */
+    retireAt: instant('retire_at'),
+  },
+  table => [
+    uniqueIndex('signing_keys_one_active')
+      .on(table.state)
+      .where(sql`${table.state} = 'active'`),
+    check('signing_keys_state', sql`${table.state} in ('next', 'active', 'retired')`),
+  ],
+);
+
+/** A single-use link to the page of a user's connections, then that page's session in one browser. */
+export const manageLinks = pgTable(
+  'manage_links',
+  {
+    hash: bytea().primaryKey(),
+    tenantId: text('tenant_id').notNull(),
+    userId: text('user_id').notNull(),
+    epoch: integer().notNull(),
+    createdAt: createdAt(),
+    expiresAt: instant('expires_at').notNull(),
+    usedAt: instant('used_at'),
+    browserHash: bytea('browser_hash').unique('manage_links_browser'),
+  },
+  table => [
+    ownedByUser('manage_links_user', table),
+    index('manage_links_user').on(table.userId),
+    index('manage_links_expires_at').on(table.expiresAt),
+    check('manage_links_used', sql`(${table.usedAt} is null) = (${table.browserHash} is null)`),
+  ],
+);
+
+/** Append-only. Never a token, never the caller's own id of a user. */
+export const auditLog = pgTable(
+  'audit_log',
+  {
+    id: bigserial({ mode: 'number' }).primaryKey(),
+    at: instant('at').notNull().defaultNow(),
+    tenantId: text('tenant_id'),
+    keyId: text('key_id'),
+    userId: text('user_id'),
+    event: text().notNull(),
+    outcome: text().notNull(),
+    requestId: text('request_id'),
+    ip: text(),
+    meta: jsonb().notNull().default({}).$type<Record<string, unknown>>(),
+  },
+  table => [
+    index('audit_log_at').on(table.at),
+    index('audit_log_tenant').on(table.tenantId, table.at),
+    index('audit_log_user').on(table.userId, table.at),
+  ],
+);
