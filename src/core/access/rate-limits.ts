@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
 import type { Config, RateClass } from '../../config.ts';
 import { SwitchboardError } from '../../errors.ts';
@@ -26,11 +27,29 @@ export class RateLimited extends SwitchboardError {
   }
 }
 
+/** Fixed bounds besides the keys' own (IDENTITY 2.16). */
+const BUCKETS = {
+  /** Ten a second, in bursts of sixty. */
+  poll: {
+    points: 60,
+    duration: 6,
+    text: 'This session is polled too often; every 1 to 2 seconds is enough.',
+  },
+  failedAuth: {
+    points: 60,
+    duration: 60,
+    text: 'Too many requests without a valid API key from this address.',
+  },
+  callback: { points: 120, duration: 60, text: 'Too many sign-in pages from this address.' },
+} as const;
+export type Bucket = keyof typeof BUCKETS;
+
 /**
  * One fixed window per key and class of endpoint, in memory. Both faces spend the same budget: they share this object.
  */
 export class RateLimits {
   readonly #limiters: ReadonlyMap<RateClass, RateLimiterMemory>;
+  readonly #buckets: ReadonlyMap<Bucket, RateLimiterMemory> | undefined;
 
   constructor(limits: Config['access']['rateLimits']) {
     const entries =
@@ -41,6 +60,36 @@ export class RateLimits {
         new RateLimiterMemory({ points: calls, duration: seconds, keyPrefix: name }),
       ]),
     );
+    if (limits === 'off') return;
+    const buckets = Object.entries(BUCKETS) as [Bucket, (typeof BUCKETS)[Bucket]][];
+    this.#buckets = new Map(
+      buckets.map(([name, { points, duration }]) => [
+        name,
+        new RateLimiterMemory({ points, duration, keyPrefix: name }),
+      ]),
+    );
+  }
+
+  /**
+   * Counts one event of a kind that is bounded per session or address, whoever the key belongs to.
+   * @throws SwitchboardError `rate_limited`.
+   */
+  async take(bucket: Bucket, key: string): Promise<void> {
+    try {
+      await this.#buckets?.get(bucket)?.consume(networkOf(key));
+    } catch (thrown) {
+      if (!(thrown instanceof RateLimiterRes)) throw thrown;
+      const retryAfterSec = Math.max(1, Math.ceil(thrown.msBeforeNext / 1000));
+      throw new SwitchboardError('rate_limited', `${BUCKETS[bucket].text} Try again in ${retryAfterSec} s.`, {
+        retryAfterSec,
+      });
+    }
+  }
+
+  /** Whether the next event of this kind would be refused. Counts nothing. */
+  async isSpent(bucket: Bucket, key: string): Promise<boolean> {
+    const state = await this.#buckets?.get(bucket)?.get(networkOf(key));
+    return state !== undefined && state !== null && state.remainingPoints <= 0;
   }
 
   /** Spends one call. Undefined when limiting is off. @throws RateLimited when the budget is used up. */
@@ -54,6 +103,18 @@ export class RateLimits {
       throw thrown;
     }
   }
+}
+
+/**
+ * Who has one IPv6 address has the 2^64 of its network: they count as one. Anything else stays as it is, an IPv4 address
+ * in IPv6 form (`::ffff:192.0.2.1`) among it.
+ */
+export function networkOf(address: string): string {
+  if (!isIPv6(address) || address.includes('.')) return address;
+  const [head = [], tail] = address.split('::').map(part => part.split(':').filter(group => group !== ''));
+  const groups =
+    tail === undefined ? head : [...head, ...Array<string>(8 - head.length - tail.length).fill('0'), ...tail];
+  return `${groups.slice(0, 4).join(':')}::/64`;
 }
 
 const stateOf = (

@@ -1,0 +1,94 @@
+import { eq } from 'drizzle-orm';
+import { SwitchboardError } from '../../errors.ts';
+import type { Database } from '../../infra/database.ts';
+import type { SignInMode } from '../caller.ts';
+import { tenants } from '../schema.ts';
+
+/** The tenant of who names none. */
+export const LOCAL_TENANT = 'local';
+
+const MAX_URL_CHARS = 2048;
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
+
+/** A tenant as an operator sees it. */
+export interface TenantInfo {
+  readonly id: string;
+  /** What the pages that an end user sees call the app. */
+  readonly name: string | null;
+  /** How a sign-in is finished unless the caller asks for more. */
+  readonly mode: SignInMode;
+  readonly return_urls: readonly string[];
+  readonly created_at: string;
+}
+
+export interface TenantChange {
+  /** '' takes it away. */
+  readonly name?: string | undefined;
+  readonly mode?: SignInMode | undefined;
+  /** All of them: what is not in the list is gone. */
+  readonly returnUrls?: readonly string[] | undefined;
+}
+
+/** Who owns keys, users and sessions, and what its end users see of it. */
+export class Tenants {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /** @throws SwitchboardError `invalid_request` when there is none of that id. */
+  async get(id: string): Promise<TenantInfo> {
+    const [row] = await this.#db.select().from(tenants).where(eq(tenants.id, id));
+    if (!row) throw unknownTenant(id);
+    return info(row);
+  }
+
+  /**
+   * What is not given stays as it was.
+   * @throws SwitchboardError `invalid_request`, also for a tenant that does not exist: a slip of the pen makes none.
+   */
+  async change(id: string, { name, mode, returnUrls }: TenantChange): Promise<TenantInfo> {
+    const changes = {
+      ...(name === undefined ? {} : { name: name === '' ? null : name }),
+      ...(mode === undefined ? {} : { signInMode: mode }),
+      ...(returnUrls === undefined ? {} : { returnUrls: [...new Set(returnUrls.map(requireReturnUrl))] }),
+    };
+    if (Object.keys(changes).length === 0) return this.get(id);
+    const [row] = await this.#db.update(tenants).set(changes).where(eq(tenants.id, id)).returning();
+    if (!row) throw unknownTenant(id);
+    return info(row);
+  }
+}
+
+/** Makes the tenant where there is none yet. */
+export async function ensureTenant(db: Database, id: string): Promise<void> {
+  await db.insert(tenants).values({ id }).onConflictDoNothing();
+}
+
+/** It becomes a link on a page of ours, and is later compared character by character: kept as it is, or refused. */
+function requireReturnUrl(text: string): string {
+  const refuse = (why: string) => new SwitchboardError('invalid_request', `return_urls: ${text} ${why}`);
+  const url = URL.parse(text);
+  if (!url || text.length > MAX_URL_CHARS || !/^https?:\/\/[^\\\s]+$/.test(text))
+    throw refuse('must be an absolute URL');
+  if (url.protocol !== 'https:' && !LOOPBACK.has(url.hostname))
+    throw refuse('must be https (http only on loopback)');
+  if (url.username !== '' || url.password !== '') throw refuse('must not have a user name or password');
+  if (text.includes('#')) throw refuse('must not have a fragment');
+  return text;
+}
+
+const unknownTenant = (id: string) =>
+  new SwitchboardError(
+    'invalid_request',
+    `No tenant has the id ${JSON.stringify(id)}. \`switchboard keys create --tenant\` makes one.`,
+  );
+
+const info = (row: typeof tenants.$inferSelect): TenantInfo => ({
+  id: row.id,
+  name: row.name,
+  mode: row.signInMode,
+  return_urls: row.returnUrls,
+  created_at: row.createdAt.toISOString(),
+});
