@@ -2,6 +2,7 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
+import type { Credential } from '../identity/credentials.ts';
 import { Budget } from './budget.ts';
 import { isModernCode, MODERN_VERSION, modernRequest, UNSUPPORTED_VERSION } from './envelope.ts';
 import { isObject } from './json.ts';
@@ -66,16 +67,18 @@ export class Eras {
 
   /**
    * Probes the server. `modern` is kept; `legacy` only means "not modern", and is kept once `initialize` has succeeded.
-   * Calls for one URL share a probe, which has a budget of its own: no caller's going away ends it for the others.
+   * Calls for one URL and connection share a probe, so that nobody gets the 401 of another user's token. It has a budget
+   * of its own: no caller's going away ends it for the others.
    */
-  detect(url: string): Promise<Era> {
-    return this.#detecting.run(url, async () => {
+  detect(url: string, credential: Credential | undefined): Promise<Era> {
+    return this.#detecting.run(JSON.stringify([url, credential?.connectionId]), async () => {
       using budget = new Budget(this.#limits.totalTimeoutMs);
       const id = 'discover';
       const request = {
         url: new URL(url),
         id,
         outgoing: modernRequest(id, 'server/discover'),
+        credential,
         signal: budget.signal,
       };
       let reply: RpcReply;

@@ -2,8 +2,6 @@
 export interface ProxyLimits {
   /** One call from start to end: queue, detection, handshake, the call itself and its one retry. */
   readonly totalTimeoutMs: number;
-  /** Resolving the name, TCP and TLS. */
-  readonly connectTimeoutMs: number;
   /** One answer's body, and all pages of one tools listing together. */
   readonly maxResponseBytes: number;
   readonly maxHeaderBytes: number;
@@ -26,7 +24,6 @@ export interface ProxyLimits {
 
 export const DEFAULT_LIMITS: ProxyLimits = {
   totalTimeoutMs: 60_000,
-  connectTimeoutMs: 5_000,
   maxResponseBytes: 8 * 1024 * 1024,
   maxHeaderBytes: 16 * 1024,
   maxHeaderCount: 100,

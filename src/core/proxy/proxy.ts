@@ -3,12 +3,14 @@ import { systemClock, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { Credentials } from '../identity/credentials.ts';
+import type { Guard } from '../outbound/guard.ts';
+import { asker, type Ask } from './ask.ts';
 import { Budget, CallerAbortError } from './budget.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
-import { Guard, type Resolve } from './guard.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
 import { listAllTools, resultOf, toToolResult, type ListedTool, type ToolResult } from './tools.ts';
-import { Upstreams, type UpstreamReply } from './upstreams.ts';
+import { Upstreams } from './upstreams.ts';
 import { Wire } from './wire.ts';
 
 export type { ProxyLimits } from './limits.ts';
@@ -18,20 +20,19 @@ export { CallerAbortError } from './budget.ts';
 
 export interface ProxyOptions {
   readonly catalogue: Pick<Catalogue, 'require'>;
-  /** Also `http:` and loopback, private and unique-local addresses. */
-  readonly allowPrivateNetwork: boolean;
+  /** Says what a call may carry for its user, or why it cannot be made. */
+  readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
+  readonly guard: Guard;
   readonly log: Log;
   readonly clock?: Clock;
   /** How each use of a server ended; not called for listings, refusals and callers that went away. */
   readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
   readonly limits?: Partial<ProxyLimits>;
-  /** For tests; the system's name resolution otherwise. */
-  readonly resolve?: Resolve;
 }
 
 /**
- * Calls to catalogued servers. Every method throws SwitchboardError: `server_not_found`, `server_inactive`, a refusal, or
- * `upstream_*`; and rejects with CallerAbortError (name `AbortError`) once `caller.signal` is aborted.
+ * Calls to catalogued servers. Every method throws SwitchboardError: `server_not_found`, `server_inactive`, a refusal, what
+ * `Credentials.forCall` refuses with, or `upstream_*`; and rejects with CallerAbortError (name `AbortError`) once `caller.signal` is aborted.
  */
 export interface Proxy {
   /** Any JSON-RPC request. The upstream's own result or error, unchanged. */
@@ -70,15 +71,11 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
 ];
 
 export function createProxy(options: ProxyOptions): Proxy {
-  const { catalogue, allowPrivateNetwork, log, onOutcome, resolve } = options;
+  const { catalogue, credentials, log, onOutcome } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const { connectTimeoutMs } = limits;
-  const guard = new Guard({ allowPrivateNetwork, connectTimeoutMs, ...(resolve ? { resolve } : {}) });
-  const wire = new Wire(guard, limits);
+  const wire = new Wire(options.guard, limits);
   const upstreams = new Upstreams(wire, limits, options.clock ?? systemClock, log);
   let closing: Promise<void> | undefined;
-
-  type Ask = (method: string, params?: Params) => Promise<UpstreamReply>;
 
   /**
    * Runs one operation on one server within one budget; `isOk` tells a success among its results. Without it the
@@ -97,9 +94,7 @@ export function createProxy(options: ProxyOptions): Proxy {
     try {
       budget.signal.throwIfAborted();
       if (server.transport === 'sse') throw oldTransport();
-      const result = await work((method, params) =>
-        upstreams.request({ caller, server, method, params }, budget),
-      );
+      const result = await work(await asker({ caller, server, credentials, upstreams }, budget));
       if (isOk) onOutcome?.({ serverId, tenantId, ok: isOk(result) });
       return result;
     } catch (thrown) {
@@ -112,7 +107,7 @@ export function createProxy(options: ProxyOptions): Proxy {
         code: error.code,
         err: error.cause,
       };
-      if (error.isUpstreamFailure) {
+      if (isFaultOfServer(error)) {
         log.info(fields, 'upstream call failed');
         if (isOk) onOutcome?.({ serverId, tenantId, ok: false });
       } else if (error.code === 'internal') log.error(fields, 'proxied call failed');
@@ -163,6 +158,10 @@ function refuse(method: string): void {
   const refusal = REFUSED.find(([pattern]) => pattern.test(method));
   if (refusal) throw new SwitchboardError('invalid_request', `${method} is not forwarded: ${refusal[1]}.`);
 }
+
+/** An identity provider that is down says nothing about the servers that want its tokens. */
+const isFaultOfServer = (error: SwitchboardError): boolean =>
+  error.isUpstreamFailure && error.code !== 'provider_unavailable';
 
 const isSuccess = (answer: RpcAnswer): boolean =>
   'result' in answer &&

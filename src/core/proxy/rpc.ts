@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../errors.ts';
+import type { Credential } from '../identity/credentials.ts';
 import { readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
 import type { HttpAnswer } from './exchange.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
@@ -12,10 +13,16 @@ const HEADERS = {
   'user-agent': 'switchboard',
 };
 
+/** The header with the user's token: for the server the credential was given for, and for nobody else. */
+export const authorizationOf = (credential: Credential | undefined): Record<string, string> =>
+  credential ? { authorization: credential.authorization } : {};
+
 export interface RpcRequest {
   readonly url: URL;
   readonly id: RequestId;
   readonly outgoing: Outgoing;
+  /** What the call carries for its user. */
+  readonly credential: Credential | undefined;
   readonly signal: AbortSignal;
   readonly onSent?: () => void;
   /** A request of the server's own in the answer's stream. Without it, such requests are passed over. */
@@ -43,7 +50,7 @@ export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => 
   const http = await wire.send({
     url: request.url,
     method: 'POST',
-    headers: { ...HEADERS, ...request.outgoing.headers },
+    headers: { ...HEADERS, ...request.outgoing.headers, ...authorizationOf(request.credential) },
     body: request.outgoing.body,
     signal: request.signal,
     ...(request.onSent ? { onSent: request.onSent } : {}),

@@ -2,22 +2,27 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
+import type { Credential } from '../identity/credentials.ts';
 import { Budget } from './budget.ts';
 import { initializeRequest, legacyNotification, sessionHeaders, type Outgoing } from './envelope.ts';
 import { isObject } from './json.ts';
 import { isLegacyVersion } from './era.ts';
 import { brokeProtocol, sanitise } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
-import { rpcExchange, type RpcReply } from './rpc.ts';
+import { authorizationOf, rpcExchange, type RpcReply } from './rpc.ts';
 import { SessionStore } from './session-store.ts';
 import type { Wire } from './wire.ts';
 
-/** Whose session with which server: never shared between tenants or users; another URL is another server. */
+/**
+ * Whose session with which server: never shared between tenants, users or accounts that a user has connected; another URL
+ * is another server.
+ */
 export interface SessionOwner {
   readonly serverId: string;
   readonly url: string;
   readonly tenantId: string;
   readonly userId: string | undefined;
+  readonly credential: Credential | undefined;
 }
 
 /** A handshake done with a server of revisions 2025-xx, with or without a session id. */
@@ -28,6 +33,8 @@ export interface Session {
   readonly sessionId: string | undefined;
   /** The negotiated protocol version. */
   readonly version: string;
+  /** The newest seen: messages of the session's own carry it. */
+  credential: Credential | undefined;
   /** Own request ids: two callers of one session with equal ids would hang a stateful server. */
   nextId: number;
   calls: number;
@@ -64,12 +71,15 @@ export class Sessions {
 
   /** Takes part in the owner's session, opening it first where there is none. Give it back with `leave`. */
   async join(owner: SessionOwner, budget: Budget): Promise<Session> {
-    const key = JSON.stringify([owner.serverId, owner.url, owner.tenantId, owner.userId]);
+    const { serverId, url, tenantId, userId, credential } = owner;
+    const key = JSON.stringify([serverId, url, tenantId, userId, credential?.connectionId]);
     const session =
       this.#store.get(key) ??
       (await budget.share(() => this.#opening.run(key, () => this.#open(key, owner))));
     budget.signal.throwIfAborted();
     session.calls++;
+    if (credential && credential.version > (session.credential?.version ?? 0))
+      session.credential = credential;
     session.usedAtMs = this.#clock.now();
     return session;
   }
@@ -119,14 +129,22 @@ export class Sessions {
     const url = new URL(owner.url);
     const reply = await rpcExchange(
       this.#wire,
-      { url, id, outgoing: initializeRequest(id), signal: budget.signal },
+      { url, id, outgoing: initializeRequest(id), credential: owner.credential, signal: budget.signal },
       () => this.#clock.now(),
     );
     const version = readInitializeResult(reply);
-    const { tenantId } = owner;
-    const usedAtMs = this.#clock.now();
-    const sessionId = readSessionId(reply.headers['mcp-session-id']);
-    const session = { key, tenantId, url, sessionId, version, nextId: 1, calls: 0, usedAtMs, retired: false };
+    const session: Session = {
+      key,
+      tenantId: owner.tenantId,
+      url,
+      sessionId: readSessionId(reply.headers['mcp-session-id']),
+      version,
+      credential: owner.credential,
+      nextId: 1,
+      calls: 0,
+      usedAtMs: this.#clock.now(),
+      retired: false,
+    };
     await this.#sendInitialized(session);
     for (const evicted of this.#store.add(session)) this.#retire(evicted);
     return session;
@@ -168,7 +186,7 @@ export class Sessions {
         await this.#wire.send({
           url: session.url,
           method,
-          headers: outgoing.headers,
+          headers: { ...outgoing.headers, ...authorizationOf(session.credential) },
           signal: budget.signal,
           side: true,
         });
@@ -182,6 +200,7 @@ export class Sessions {
       'content-type': 'application/json',
       accept: 'application/json, text/event-stream',
       ...outgoing.headers,
+      ...authorizationOf(session.credential),
     };
     // The first event is enough: nothing here has an answer.
     const onEvent = () => true;

@@ -3,6 +3,7 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
+import type { Credential } from '../identity/credentials.ts';
 import type { Budget } from './budget.ts';
 import {
   errorOf,
@@ -27,8 +28,10 @@ import { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
 export interface UpstreamCall {
-  readonly caller: Pick<Caller, 'tenantId' | 'userId'>;
+  readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
   readonly server: Server;
+  /** Goes with every request this call makes to the server, and to nobody else. */
+  readonly credential: Credential | undefined;
   readonly method: string;
   readonly params: Params | undefined;
 }
@@ -84,12 +87,13 @@ export class Upstreams {
 
   /** `again` when the call was provably not run and may be sent a second time. */
   async #attempt(call: UpstreamCall, budget: Budget, mayRepeat: boolean): Promise<UpstreamReply | 'again'> {
-    const { server, caller } = call;
+    const { server, caller, credential } = call;
     const owner = {
       serverId: server.id,
       url: server.remoteUrl,
       tenantId: caller.tenantId,
-      userId: caller.userId,
+      userId: caller.subject?.userId,
+      credential,
     };
     const session = await this.#open(owner, budget);
     // Gone in revision 2026-07-28: what a caller asks with it, the verdict on the era has answered.
@@ -112,17 +116,18 @@ export class Upstreams {
   ): Promise<boolean> {
     if (session || errorOf(reply.answer)?.code !== HEADER_MISMATCH) return true;
     if (call.method !== 'tools/call') return false;
-    const { server } = call;
+    const { server, credential } = call;
     const list = (params: Params | undefined) =>
-      this.#askModern({ server, method: 'tools/list', params }, budget);
+      this.#askModern({ server, credential, method: 'tools/list', params }, budget);
     return this.#schemas.refresh(server, call.params?.['name'], list);
   }
 
   /** The session to use, or nothing for a modern server, which has none. */
   async #open(owner: SessionOwner, budget: Budget): Promise<Session | undefined> {
-    const { url } = owner;
+    const { url, credential } = owner;
+    const detect = () => budget.share(() => this.#eras.detect(url, credential));
     const known = this.#eras.known(url);
-    const era = known ?? (await budget.share(() => this.#eras.detect(url)));
+    const era = known ?? (await detect());
     if (era === 'modern') return undefined;
     try {
       const session = await this.#sessions.join(owner, budget);
@@ -132,23 +137,30 @@ export class Upstreams {
       // A server that was legacy once and now refuses the handshake has perhaps moved on.
       if (known === undefined || !isRefusal(error)) throw error;
       this.#eras.forget(url);
-      if ((await budget.share(() => this.#eras.detect(url))) === 'modern') return undefined;
+      if ((await detect()) === 'modern') return undefined;
       throw error;
     }
   }
 
-  #askModern({ server, method, params }: Omit<UpstreamCall, 'caller'>, budget: Budget): Promise<RpcReply> {
+  #askModern(
+    { server, credential, method, params }: Omit<UpstreamCall, 'caller'>,
+    budget: Budget,
+  ): Promise<RpcReply> {
     const id = this.#nextId++;
     const schema = method === 'tools/call' ? this.#schemas.get(server, params?.['name']) : undefined;
     const outgoing = modernRequest(id, method, params, schema);
     return rpcExchange(
       this.#wire,
-      { url: new URL(server.remoteUrl), id, outgoing, signal: budget.signal },
+      { url: new URL(server.remoteUrl), id, outgoing, credential, signal: budget.signal },
       this.#now,
     );
   }
 
-  async #askLegacy({ method, params }: UpstreamCall, session: Session, budget: Budget): Promise<RpcReply> {
+  async #askLegacy(
+    { credential, method, params }: UpstreamCall,
+    session: Session,
+    budget: Budget,
+  ): Promise<RpcReply> {
     const id = session.nextId++;
     let sent = false;
     let serverRequests = 0;
@@ -159,6 +171,7 @@ export class Upstreams {
           url: session.url,
           id,
           outgoing: legacyRequest(session, id, method, params),
+          credential,
           signal: budget.signal,
           onSent: () => (sent = true),
           // Unanswered, a server that asks its client something would wait for ever, and its call with it.

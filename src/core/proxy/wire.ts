@@ -1,7 +1,7 @@
 import { Agent, type Dispatcher } from 'undici';
 import { SwitchboardError } from '../../errors.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
-import { blockedRedirect, type Guard } from './guard.ts';
+import { blockedRedirect, type Guard } from '../outbound/guard.ts';
 import type { ProxyLimits } from './limits.ts';
 import { Slots } from './slots.ts';
 

@@ -1,0 +1,47 @@
+import { SwitchboardError } from '../../errors.ts';
+import type { Caller } from '../caller.ts';
+import type { Server } from '../catalogue/entry.ts';
+import type { Credentials } from '../identity/credentials.ts';
+import type { Budget } from './budget.ts';
+import type { Params } from './envelope.ts';
+import type { UpstreamReply, Upstreams } from './upstreams.ts';
+
+/** Asks one server on behalf of one caller. */
+export type Ask = (method: string, params?: Params) => Promise<UpstreamReply>;
+
+interface Asking {
+  readonly caller: Caller;
+  readonly server: Server;
+  readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
+  readonly upstreams: Pick<Upstreams, 'request'>;
+}
+
+/**
+ * What an operation asks its server with. The user's token is looked up here, before anything goes upstream and once for
+ * all requests of the operation. A server that refuses it (401, so nothing was run) is asked once more with a newer one,
+ * where there is one.
+ * @throws SwitchboardError what `Credentials.forCall` refuses with; from the function, also what `renewed` does.
+ */
+export async function asker(
+  { caller, server, credentials, upstreams }: Asking,
+  budget: Budget,
+): Promise<Ask> {
+  let credential = await budget.wait(credentials.forCall(caller, server));
+  let mayRenew = true;
+  return async (method, params) => {
+    const send = () => upstreams.request({ caller, server, credential, method, params }, budget);
+    try {
+      return await send();
+    } catch (error) {
+      if (!credential || !mayRenew || !isUnauthorized(error)) throw error;
+      mayRenew = false;
+      const newer = await budget.wait(credentials.renewed(caller, server, credential));
+      if (!newer) throw error;
+      credential = newer;
+    }
+    return send();
+  };
+}
+
+const isUnauthorized = (error: unknown) =>
+  error instanceof SwitchboardError && error.code === 'upstream_unauthorized';
