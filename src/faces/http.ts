@@ -1,12 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Identity } from '../core/access/api-keys.ts';
+import type { Principal } from '../core/access/api-keys.ts';
 import type { RateLimitState } from '../core/access/rate-limits.ts';
 import type { Caller } from '../core/caller.ts';
 
 /** What is known of a request while it is served: Express's `response.locals`. */
 export interface RequestLocals {
   requestId: string;
-  identity?: Identity;
+  /** By the clock that also stamps the use of refresh tokens. */
+  arrivedMs: number;
+  principal?: Principal;
 }
 
 export const localsOf = (response: { locals: unknown }): RequestLocals => response.locals as RequestLocals;
@@ -20,10 +22,14 @@ export function clientSignal(response: ServerResponse): AbortSignal {
   return controller.signal;
 }
 
-export const toCaller = (identity: Identity, requestId: string, signal: AbortSignal): Caller => ({
-  ...identity,
-  requestId,
-  signal,
+export const toCaller = (
+  principal: Principal,
+  request: { requestId: string; ip?: string | undefined; signal: AbortSignal },
+): Caller => ({
+  ...principal,
+  requestId: request.requestId,
+  ...(request.ip === undefined ? {} : { ip: request.ip }),
+  signal: request.signal,
 });
 
 /** A header that came once; two of them are joined by Node and never equal a key. */

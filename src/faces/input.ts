@@ -31,6 +31,12 @@ export const queryLogId = z
   .optional()
   .describe('The query_log_id of the search that led here. Accepted, not used yet.');
 
+/** A key of the client's own choice under which a lost answer can be had again. */
+export const idempotencyKey = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,255}$/, 'Idempotency-Key: must be 1 to 255 visible ASCII characters')
+  .optional();
+
 /** @throws SwitchboardError 400 `invalid_request` that names every field at fault. */
 export function parseInput<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
   const parsed = schema.safeParse(value);

@@ -1,6 +1,7 @@
 import type { Response } from 'express';
 import { RateLimited } from '../core/access/rate-limits.ts';
 import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
+import { isDatabaseUnavailable } from '../infra/database.ts';
 import { rateLimitHeaders } from './http.ts';
 
 export type RpcId = string | number | null;
@@ -14,10 +15,17 @@ export function problemOf(error: SwitchboardError, requestId: string): Record<st
     detail: error.detail,
     code: error.code,
     request_id: requestId,
+    ...oauthErrorOf(error),
     ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
     ...(error.upstreamError === undefined ? {} : { upstream_error: error.upstreamError }),
+    ...error.members,
   };
 }
+
+const oauthErrorOf = ({ code }: SwitchboardError) => {
+  const { oauth } = errorKind(code);
+  return oauth === undefined ? {} : { error: oauth };
+};
 
 export function sendProblem(response: Response, error: SwitchboardError, requestId: string): void {
   send(response, error, problemOf(error, requestId));
@@ -40,6 +48,7 @@ export function sendRpcError(
       code: error.rpcCode,
       message: error.detail,
       data: {
+        ...error.members,
         origin: 'switchboard',
         reason: error.code,
         retryable: error.retryable,
@@ -53,11 +62,17 @@ export function sendRpcError(
 
 function send(response: Response, error: SwitchboardError, body: Record<string, unknown>): void {
   if (error instanceof RateLimited) response.set(rateLimitHeaders(error.state));
+  // RFC 6750 §3: which token was wrong, next to the API key that was right.
+  if (error.status === 401 && errorKind(error.code).oauth !== undefined)
+    response.set('WWW-Authenticate', `Bearer error="${errorKind(error.code).oauth}"`);
   if (error.retryAfterSec !== undefined) response.set('Retry-After', String(error.retryAfterSec));
   response.status(error.status).type('application/problem+json').send(JSON.stringify(body));
 }
 
-/** Anything a handler or Express itself threw. Express's refusals, such as a path it cannot decode, carry a 4xx status. */
+/**
+ * Anything a handler or Express itself threw. A database that cannot be reached is a 503, never the caller's fault. Express's
+ * refusals, such as a path it cannot decode, carry a 4xx status.
+ */
 export function errorOf(thrown: unknown): SwitchboardError {
   const isRefusal =
     thrown instanceof Error &&
@@ -65,8 +80,20 @@ export function errorOf(thrown: unknown): SwitchboardError {
     'status' in thrown &&
     typeof thrown.status === 'number' &&
     thrown.status < 500;
-  if (!isRefusal) return toSwitchboardError(thrown);
+  if (!isRefusal) return withoutDatabase(toSwitchboardError(thrown));
   return new SwitchboardError('invalid_request', `The request could not be understood: ${thrown.message}`, {
     cause: thrown,
   });
+}
+
+function withoutDatabase(error: SwitchboardError): SwitchboardError {
+  if (error.code !== 'internal' || !isDatabaseUnavailable(error.cause)) return error;
+  return new SwitchboardError(
+    'unavailable',
+    'The database cannot be reached. Nothing was changed; try again soon.',
+    {
+      retryAfterSec: 2,
+      cause: error.cause,
+    },
+  );
 }

@@ -1,12 +1,13 @@
 import { createMcpHandler } from '@modelcontextprotocol/server';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { Router, type Request, type Response } from 'express';
-import type { Identity } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
-import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
+import { authenticate, bearerOf } from '../authentication.ts';
 import { clientSignal, localsOf, singleHeader } from '../http.ts';
-import { sendRpcError } from '../problem.ts';
+import { errorOf, sendRpcError } from '../problem.ts';
+import { rememberingUrlElicitation } from './elicitation.ts';
 import { createFaceServer } from './server.ts';
 
 const BOTH_TYPES = 'application/json, text/event-stream';
@@ -14,29 +15,32 @@ const BOTH_TYPES = 'application/json, text/event-stream';
 /** `/mcp`: both protocol eras on one URL, stateless. */
 export function mcpRouter(core: Core, log: Log, version: string): Router {
   const handler = createMcpHandler(
-    ({ authInfo }) => {
+    ({ authInfo, era, requestInfo }) => {
       if (!authInfo?.extra) throw new Error('the MCP handler was reached without authentication');
       return createFaceServer({
         core,
         log,
         version,
+        era,
+        headers: requestInfo?.headers,
         ...(authInfo.extra as unknown as AuthExtra),
       });
     },
     { onerror: error => log.debug({ err: error }, 'mcp request refused') },
   );
-  const node = toNodeHandler(handler);
+  const node = toNodeHandler({ fetch: rememberingUrlElicitation(handler.fetch) });
   const router = Router({ caseSensitive: true });
   router.all('/', async (request: Request, response: Response) => {
     const { requestId } = localsOf(response);
     try {
-      const identity = await core.apiKeys.authenticate(presentedKey(request));
-      localsOf(response).identity = identity;
+      const principal = await authenticate(core, { ...presented(request), ip: request.ip });
+      localsOf(response).principal = principal;
       acceptBothTypes(request);
-      await node(withAuth(request, { identity, requestId, signal: clientSignal(response) }), response);
+      const extra = { principal, requestId, ip: request.ip, signal: clientSignal(response) };
+      await node(withAuth(request, extra), response);
     } catch (thrown) {
       if (response.headersSent) return;
-      const error = toSwitchboardError(thrown);
+      const error = errorOf(thrown);
       if (error.code === 'internal') log.error({ err: thrown, requestId }, 'mcp request failed');
       sendRpcError(response, error, requestId, null);
     }
@@ -45,34 +49,29 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
 }
 
 /**
- * `X-API-Key`, or the key as a Bearer token for clients that can only send that. Beside `X-API-Key` a Bearer would be an
- * identity token, which this version cannot check: refused rather than ignored.
+ * `X-API-Key`, with the user's identity token as a Bearer beside it; for clients that can send nothing but a Bearer, that
+ * is the key.
  */
-function presentedKey(request: Request): string | undefined {
+function presented(request: Request): { key: string | undefined; token: string | undefined } {
   const key = singleHeader(request, 'x-api-key');
-  const bearer = /^Bearer +(\S+)$/i.exec(singleHeader(request, 'authorization') ?? '')?.[1];
-  if (key !== undefined && bearer !== undefined) {
-    throw new SwitchboardError(
-      'unauthorized',
-      'Identity tokens are not supported yet: send X-API-Key or a Bearer key, not both.',
-    );
-  }
-  return key ?? bearer;
+  const bearer = bearerOf(request);
+  return key === undefined ? { key: bearer, token: undefined } : { key, token: bearer };
 }
 
 interface AuthExtra {
-  readonly identity: Identity;
+  readonly principal: Principal;
   readonly requestId: string;
+  readonly ip: string | undefined;
   readonly signal: AbortSignal;
 }
 
-/** The token field stays empty: nothing behind this point needs the key. */
+/** The token field stays empty: nothing behind this point needs the key or the identity token. */
 const withAuth = (request: Request, extra: AuthExtra) =>
   Object.assign(request, {
     auth: {
       token: '',
-      clientId: extra.identity.keyId,
-      scopes: [...extra.identity.scopes],
+      clientId: extra.principal.keyId,
+      scopes: [...extra.principal.scopes],
       extra: { ...extra },
     },
   });

@@ -1,13 +1,25 @@
-import { ProtocolError, ProtocolErrorCode, Server, type CallToolResult } from '@modelcontextprotocol/server';
+import {
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+  UrlElicitationRequiredError,
+  type CallToolResult,
+  type InputRequiredResult,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
 import { requireScope } from '../../core/access/authorise.ts';
-import type { Identity } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/api-keys.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
-import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import type { ToolResult } from '../../core/proxy/proxy.ts';
+import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { parseInput } from '../input.ts';
 import { toCaller } from '../http.ts';
+import { errorOf } from '../problem.ts';
+import { urlElicitationOf } from './elicitation.ts';
 import { searchServers } from './search-servers.ts';
+import { askToSignIn } from './sign-in.ts';
 import { callRemoteToolInput, searchServersInput, toolsOf, type CallRemoteToolOutput } from './tools.ts';
 
 const TOOLS_TTL_MS = 300_000;
@@ -17,8 +29,12 @@ interface FaceOptions {
   readonly core: Core;
   readonly log: Log;
   readonly version: string;
-  readonly identity: Identity;
+  readonly era: 'legacy' | 'modern';
+  /** Of the HTTP request. */
+  readonly headers: Headers | undefined;
+  readonly principal: Principal;
   readonly requestId: string;
+  readonly ip: string | undefined;
   /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
   readonly signal: AbortSignal;
 }
@@ -38,11 +54,10 @@ export function createFaceServer(options: FaceOptions): Server {
   server.setRequestHandler('tools/list', () => ({ tools: toolsOf(core.catalogue) }));
   server.setRequestHandler('tools/call', async (request, context) => {
     const { name, arguments: input = {} } = request.params;
-    const signal = AbortSignal.any([options.signal, context.mcpReq.signal]);
-    const caller = toCaller(options.identity, options.requestId, signal);
+    const caller = callerOf(options, context);
     if (name === 'search_servers') return answer(options, caller, () => search(core, caller, input));
     if (name === 'call_remote_tool')
-      return answer(options, caller, () => callRemoteTool(core, caller, input));
+      return answer(options, caller, () => callRemoteTool(options, caller, input, context));
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
       `Unknown tool ${JSON.stringify(name)}. The tools here are search_servers and call_remote_tool; call_remote_tool calls the others.`,
@@ -51,19 +66,47 @@ export function createFaceServer(options: FaceOptions): Server {
   return server;
 }
 
+/**
+ * A sign-in asked for here is finished on a page of ours, whatever the tenant's way: the link goes through an agent, and
+ * who opens it must see for which application and user it is (MCP, Elicitation, "Phishing").
+ */
+const callerOf = ({ principal, requestId, ip, signal }: FaceOptions, context: ServerContext): Caller => ({
+  ...toCaller(principal, { requestId, ip, signal: AbortSignal.any([signal, context.mcpReq.signal]) }),
+  signInMode: 'page',
+});
+
+type ToolAnswer = CallToolResult | InputRequiredResult;
+
 async function search(core: Core, caller: Caller, input: unknown): Promise<CallToolResult> {
   const parsed = parseInput(searchServersInput, input);
   requireScope(caller, 'search');
   await core.rateLimits.spend(caller.keyId, 'search');
+  await core.identity.credentials.requireLive(caller);
   const found = await searchServers(core, caller, parsed);
   return { content: [{ type: 'text', text: JSON.stringify(found) }], structuredContent: found };
 }
 
-async function callRemoteTool(core: Core, caller: Caller, input: unknown): Promise<CallToolResult> {
+async function callRemoteTool(
+  { core, era, headers }: FaceOptions,
+  caller: Caller,
+  input: unknown,
+  context: ServerContext,
+): Promise<ToolAnswer> {
   const { server_id, tool_name, arguments: args } = parseInput(callRemoteToolInput, input);
   requireScope(caller, 'proxy');
   await core.rateLimits.spend(caller.keyId, 'proxy');
-  const result = await core.proxy.callTool(caller, { serverId: server_id, name: tool_name, arguments: args });
+  let result: ToolResult;
+  try {
+    result = await core.proxy.callTool(caller, { serverId: server_id, name: tool_name, arguments: args });
+  } catch (error) {
+    if (!(error instanceof SwitchboardError) || error.code !== 'connection_required') throw error;
+    return askToSignIn(error, {
+      serverId: server_id,
+      toolName: tool_name,
+      elicitation: urlElicitationOf(era, headers, context),
+      inputResponses: context.mcpReq.inputResponses,
+    });
+  }
   const structured: CallRemoteToolOutput = {
     server_id,
     tool_name,
@@ -81,12 +124,14 @@ async function callRemoteTool(core: Core, caller: Caller, input: unknown): Promi
 async function answer(
   { log, requestId }: FaceOptions,
   caller: Caller,
-  run: () => Promise<CallToolResult>,
-): Promise<CallToolResult> {
+  run: () => Promise<ToolAnswer>,
+): Promise<ToolAnswer> {
   try {
     return await run();
   } catch (thrown) {
-    const error = toSwitchboardError(thrown);
+    // Not a failure but the protocol's way of asking the user.
+    if (thrown instanceof UrlElicitationRequiredError) throw thrown;
+    const error = errorOf(thrown);
     if (error.code === 'internal' && !caller.signal.aborted)
       log.error({ err: thrown, requestId }, 'tool call failed');
     return { content: [{ type: 'text', text: textOf(error) }], isError: true };

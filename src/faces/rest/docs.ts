@@ -3,8 +3,17 @@ type Json = Record<string, unknown>;
 interface Operation {
   readonly summary: string;
   readonly description: string;
+  readonly parameters?: readonly Parameter[];
+  readonly security?: readonly Json[];
   readonly requestBody?: Content;
   readonly responses: Record<string, { readonly description: string } & Content>;
+}
+interface Parameter {
+  readonly name: string;
+  readonly in: string;
+  readonly required: boolean;
+  readonly description?: string;
+  readonly schema?: { readonly description?: string };
 }
 interface Content {
   readonly content?: Record<string, { readonly schema: Json }>;
@@ -26,7 +35,7 @@ export function docsPage(document: Json): string {
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>${escape(info.title)} API</title><style>${STYLE}</style></head><body><main>
 <h1>${escape(info.title)} API <small>${escape(info.version)}</small></h1>
-<p>${escape(info.description)} Every endpoint needs the header <code>X-API-Key</code>. The machine-readable form is
+<p>${escape(info.description)} Every endpoint under <code>/v1</code> needs the header <code>X-API-Key</code>. The machine-readable form is
 <a href="/openapi.json">/openapi.json</a>; MCP clients connect to <code>/mcp</code>.</p>
 ${operations.join('\n')}
 </main></body></html>`;
@@ -38,8 +47,26 @@ function section(method: string, path: string, operation: Operation): string {
   );
   return `<section><h2>${escape(operation.summary)}</h2>
 <p><code class="route">${method.toUpperCase()} ${escape(path)}</code></p><p>${escape(operation.description)}</p>
-${schemaBlock('Body', operation.requestBody)}${schemaBlock('Answer', operation.responses['200'])}
+${parameterTable(operation)}${schemaBlock('Body', operation.requestBody)}${schemaBlock('Answer', operation.responses['200'])}
 <table><thead><tr><th>Status</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table></section>`;
+}
+
+/** The Authorization header is no parameter in OpenAPI but a security scheme; to a reader it is one. */
+const AUTHORIZATION: Parameter = {
+  name: 'Authorization',
+  in: 'header',
+  required: false,
+  description: '`Bearer` and the identity token of the end user: for servers that act for end users.',
+};
+
+function parameterTable({ parameters = [], security = [] }: Operation): string {
+  const takesToken = security.some(scheme => 'identityToken' in scheme);
+  const rows = [...parameters, ...(takesToken ? [AUTHORIZATION] : [])].map(
+    ({ name, in: place, required, description, schema }) =>
+      `<tr><td><code>${escape(name)}</code></td><td>${place}, ${required ? 'required' : 'optional'}</td><td>${inlineCode(description ?? schema?.description ?? '')}</td></tr>`,
+  );
+  if (rows.length === 0) return '';
+  return `<table><thead><tr><th>Parameter</th><th>In</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
 function schemaBlock(title: string, holder: Content | undefined): string {

@@ -21,22 +21,39 @@ interface EndpointBase {
   /** What the endpoint can answer besides 200, next to what every endpoint can. */
   readonly errors: readonly ErrorCode[];
   readonly responseSchema: z.ZodType;
+  /** Takes the header Idempotency-Key. */
+  readonly idempotent?: true;
+  /** Parameters of the query string. */
+  readonly querySchema?: z.ZodObject;
   /** The answer's own shape of an error is a JSON-RPC response as well (`POST /v1/mcp/call`). */
   readonly jsonRpc?: true;
+}
+
+/** What of a request is not its body. */
+export interface RequestParts {
+  readonly params: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, string>>;
+  readonly idempotencyKey: string | undefined;
+  /** When it arrived, by the core's clock. */
+  readonly arrivedMs: number;
 }
 
 /** One endpoint of `/v1`: what the router runs and what the OpenAPI document says, in one place. */
 export interface Endpoint extends EndpointBase {
   readonly bodySchema: z.ZodType | undefined;
-  /** Undefined: not built yet; a good key gets 501. */
-  readonly run: ((core: Core, caller: Caller, body: unknown) => Promise<unknown>) | undefined;
+  readonly run: (core: Core, caller: Caller, body: unknown, parts: RequestParts) => Promise<unknown>;
 }
 
 /** Ties the handler's type to the body's schema. */
 export function endpoint<Schema extends z.ZodType>(
   definition: EndpointBase & {
     readonly bodySchema?: Schema;
-    readonly handle?: (core: Core, caller: Caller, body: z.output<Schema>) => Promise<unknown>;
+    readonly handle: (
+      core: Core,
+      caller: Caller,
+      body: z.output<Schema>,
+      parts: RequestParts,
+    ) => Promise<unknown>;
   },
 ): Endpoint {
   const { handle, bodySchema, ...rest } = definition;
@@ -44,6 +61,6 @@ export function endpoint<Schema extends z.ZodType>(
     ...rest,
     bodySchema,
     // The router has parsed the body with this very schema.
-    run: handle && ((core, caller, body) => handle(core, caller, body as z.output<Schema>)),
+    run: (core, caller, body, parts) => handle(core, caller, body as z.output<Schema>, parts),
   };
 }

@@ -14,6 +14,9 @@ const WITH_BODY: readonly ErrorCode[] = [
   'unsupported_media_type',
 ];
 
+const ofConnection = (schema: z.ZodType, meaning: string) =>
+  schema.optional().describe(`With connection_required: ${meaning}`);
+
 const problemSchema = z.looseObject({
   type: z.string(),
   title: z.string(),
@@ -23,6 +26,16 @@ const problemSchema = z.looseObject({
   request_id: z.string(),
   retry_after: z.number().optional().describe('Seconds.'),
   upstream_error: z.unknown().optional(),
+  error: z
+    .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])
+    .optional()
+    .describe('The error code of OAuth 2.0; on POST /v1/mcp/call the JSON-RPC error object.'),
+  provider: ofConnection(z.string(), 'the identity provider.'),
+  reason: ofConnection(z.enum(['not_connected', 'needs_reauth', 'missing_scopes']), 'why.'),
+  missing_scopes: ofConnection(z.array(z.string()), 'the scopes the connection lacks.'),
+  session_id: ofConnection(z.string(), 'the session made for this sign-in, to be polled.'),
+  auth_url: ofConnection(z.string(), 'where the user signs in.'),
+  expires_at: ofConnection(z.iso.datetime(), 'when the session expires.'),
 });
 
 /** The OpenAPI 3.1 document of `/v1`, made from the very schemas that check the requests. */
@@ -49,7 +62,15 @@ export function openApiDocument(options: { version: string; publicUrl: string | 
     ],
     paths,
     components: {
-      securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key' } },
+      securitySchemes: {
+        apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+        identityToken: {
+          type: 'http',
+          scheme: 'bearer',
+          bearerFormat: 'JWT',
+          description: "The end user's identity token: needed where the server called acts for end users.",
+        },
+      },
       schemas: { Problem: jsonSchema(problemSchema, 'output') },
     },
   };
@@ -61,8 +82,9 @@ function operation(one: Endpoint): Json {
     operationId: one.operationId,
     tags: [one.tag],
     summary: one.summary,
-    description: one.run ? one.description : `${one.description} Not built yet: answers 501.`,
-    ...parametersOf(one.path),
+    description: one.description,
+    ...(one.tag === 'Proxy' && { security: [{ apiKey: [] }, { apiKey: [], identityToken: [] }] }),
+    ...parametersOf(one),
     ...(one.bodySchema && {
       requestBody: {
         required: true,
@@ -79,12 +101,34 @@ function operation(one: Endpoint): Json {
   };
 }
 
-function parametersOf(path: string): Json {
-  const names = [...path.matchAll(/:(\w+)/g)].map(match => match[1]);
-  if (names.length === 0) return {};
-  return {
-    parameters: names.map(name => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
-  };
+function parametersOf({ path, querySchema, idempotent }: Endpoint): Json {
+  const inPath = [...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+  const inQuery = Object.entries((querySchema?.shape ?? {}) as Record<string, z.ZodType>).map(
+    ([name, schema]) => ({
+      name,
+      in: 'query',
+      required: !schema.safeParse(undefined).success,
+      schema: jsonSchema(schema, 'input'),
+    }),
+  );
+  const headers = idempotent
+    ? [
+        {
+          name: 'Idempotency-Key',
+          in: 'header',
+          required: false,
+          description: 'Under the same key a lost answer can be had again for a minute.',
+          schema: { type: 'string', minLength: 1, maxLength: 255 },
+        },
+      ]
+    : [];
+  const parameters = [...inPath, ...inQuery, ...headers];
+  return parameters.length === 0 ? {} : { parameters };
 }
 
 function errorResponses(codes: readonly ErrorCode[]): Json {

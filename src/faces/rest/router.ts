@@ -1,19 +1,20 @@
 import { Router, type Request, type RequestHandler, type Response } from 'express';
 import { requireScope } from '../../core/access/authorise.ts';
 import type { Core } from '../../core/core.ts';
-import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
-import { parseInput } from '../input.ts';
+import { authenticate, bearerOf } from '../authentication.ts';
+import { idempotencyKey, parseInput } from '../input.ts';
 import { clientSignal, localsOf, rateLimitHeaders, singleHeader, toCaller } from '../http.ts';
 import { readJsonBody } from './body.ts';
-import type { Endpoint } from './endpoint.ts';
+import type { Endpoint, RequestParts } from './endpoint.ts';
 import { endpoints } from './endpoints/index.ts';
-import { sendProblem, sendRpcError, type RpcId } from '../problem.ts';
+import { errorOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
 
 /** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
 export function restRouter(core: Core, log: Log): Router {
   const router = Router({ caseSensitive: true, strict: true });
-  router.use(authenticate(core));
+  router.use(authenticated(core));
   const methods = Map.groupBy(endpoints, one => one.path);
   for (const [path, atPath] of methods) {
     const route = router.route(path.replace(/^\/v1/, ''));
@@ -36,10 +37,11 @@ export function restRouter(core: Core, log: Log): Router {
   return router;
 }
 
-const authenticate =
+const authenticated =
   (core: Core): RequestHandler =>
   async (request, response, next) => {
-    localsOf(response).identity = await core.apiKeys.authenticate(singleHeader(request, 'x-api-key'));
+    const credentials = { key: singleHeader(request, 'x-api-key'), token: bearerOf(request), ip: request.ip };
+    localsOf(response).principal = await authenticate(core, credentials);
     next();
   };
 
@@ -48,20 +50,16 @@ function serve(core: Core, log: Log, one: Endpoint): RequestHandler {
     const { requestId } = localsOf(response);
     let rpcId: RpcId = null;
     try {
-      const caller = await admit(core, one, response);
-      if (!one.run)
-        throw new SwitchboardError(
-          'not_implemented',
-          `${one.summary}: not built yet. The README's limits say more.`,
-        );
+      if (one.tag === 'Identity') response.set('Cache-Control', 'no-store');
+      const caller = await admit(core, one, request, response);
       const body =
         one.bodySchema === undefined ? undefined : await readJsonBody(request, response, one.maxBodyBytes);
       rpcId = rpcIdOf(body);
       const input = one.bodySchema === undefined ? undefined : parseInput(one.bodySchema, body);
-      response.json(await one.run(core, caller, input));
+      response.json(await one.run(core, caller, input, partsOf(one, request, response)));
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;
-      const error = toSwitchboardError(thrown);
+      const error = errorOf(thrown);
       if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
       if (one.jsonRpc) sendRpcError(response, error, requestId, rpcId);
       else sendProblem(response, error, requestId);
@@ -69,15 +67,31 @@ function serve(core: Core, log: Log, one: Endpoint): RequestHandler {
   };
 }
 
-async function admit(core: Core, one: Endpoint, response: Response) {
-  const { identity, requestId } = localsOf(response);
-  if (!identity) throw new Error('a route was reached without authentication');
-  requireScope(identity, one.scope);
+async function admit(core: Core, one: Endpoint, request: Request, response: Response) {
+  const { principal, requestId } = localsOf(response);
+  if (!principal) throw new Error('a route was reached without authentication');
+  requireScope(principal, one.scope);
   if (one.rateClass !== undefined) {
-    const state = await core.rateLimits.spend(identity.keyId, one.rateClass);
+    const state = await core.rateLimits.spend(principal.keyId, one.rateClass);
     if (state) response.set(rateLimitHeaders(state));
   }
-  return toCaller(identity, requestId, clientSignal(response));
+  const caller = toCaller(principal, { requestId, ip: request.ip, signal: clientSignal(response) });
+  // A proxied call asks this in the query that loads the user's connection.
+  if (one.tag !== 'Proxy') await core.identity.credentials.requireLive(caller);
+  return caller;
+}
+
+function partsOf(one: Endpoint, request: Request, response: Response): RequestParts {
+  return {
+    params: request.params as Record<string, string>,
+    query:
+      one.querySchema === undefined
+        ? {}
+        : (parseInput(one.querySchema, request.query) as Record<string, string>),
+    idempotencyKey:
+      one.idempotent === true ? parseInput(idempotencyKey, request.headers['idempotency-key']) : undefined,
+    arrivedMs: localsOf(response).arrivedMs,
+  };
 }
 
 function rpcIdOf(body: unknown): RpcId {

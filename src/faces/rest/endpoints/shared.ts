@@ -7,7 +7,18 @@ export const serverId = z
   .max(256, 'must have at most 256 characters')
   .describe("The server's id, as search returns it.");
 
-export const SERVER_ERRORS = ['server_not_found', 'server_inactive', 'rate_limited', 'unavailable'] as const;
+export const SERVER_ERRORS = [
+  'identity_token_required',
+  'identity_token_invalid',
+  'connection_required',
+  'server_not_found',
+  'server_inactive',
+  'rate_limited',
+  'provider_not_configured',
+  'unavailable',
+] as const;
 
 /** On the two convenience endpoints whatever the server does wrong is a 502. */
-export const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
+export const UPSTREAM_ERRORS = errorCodes.filter(
+  code => code.startsWith('upstream_') || code === 'provider_unavailable',
+);

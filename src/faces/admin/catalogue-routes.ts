@@ -1,0 +1,87 @@
+import express, { Router, type Request } from 'express';
+import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
+import { readEntries, type ReadEntries } from '../../core/catalogue/read-entries.ts';
+import type { Core } from '../../core/core.ts';
+import { SwitchboardError } from '../../errors.ts';
+import { clientSignal } from '../http.ts';
+import { operator } from './operator.ts';
+
+const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
+
+/** `catalogue …` */
+export function catalogueRoutes(core: Core, allowHttp: boolean): Router {
+  const router = Router();
+  const text = express.text({ type: () => true, limit: MAX_CATALOGUE_BYTES });
+  router.post('/import', text, async (request: Request, response) => {
+    const read = readEntries(typeof request.body === 'string' ? request.body : '', { allowHttp });
+    response.json(await importEntries(core, read, request.query['replace'] === 'true'));
+  });
+  router.get('/:id', (request, response) => {
+    const server = core.catalogue.get(request.params.id) ?? core.catalogue.require(request.params.id);
+    response.json(shown(server));
+  });
+  router.post('/:id/tools', async (request, response) => {
+    response.json({ tools: await learnTools(core, request.params.id, allowHttp, clientSignal(response)) });
+  });
+  router.post('/:id/deactivate', async (request, response) => {
+    response.json(shown(await core.catalogue.deactivate(request.params.id)));
+  });
+  return router;
+}
+
+/** A server as the operator sees it: its entry, and what has become of it. */
+const shown = (server: Server) => ({ ...toEntry(server), active: server.active, origin: server.origin });
+
+/**
+ * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server
+ * whose line is bad stays as it was, and a file without one good entry replaces nothing.
+ */
+async function importEntries(core: Core, read: ReadEntries, replace: boolean) {
+  const { entries, problems, unknownFields } = read;
+  if (entries.length === 0 && problems.length === 0) {
+    throw new SwitchboardError('invalid_request', 'The file holds no entry: nothing was changed.');
+  }
+  const keep = new Set(problems.flatMap(({ id }) => id ?? []));
+  const change =
+    entries.length === 0
+      ? undefined
+      : await core.catalogue.put(entries, { origin: 'operator', replace, keep });
+  return {
+    imported: change?.upserted.length ?? 0,
+    deactivated: change?.removed.length ?? 0,
+    problems,
+    unknown_fields: unknownFields,
+    warnings: entries.flatMap(entry => signInWarning(core, entry) ?? []),
+  };
+}
+
+/** Why calls of a server that acts for end users would be refused here. The settings can follow the entry: no problem of its. */
+function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): string | undefined {
+  if (auth?.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
+  const name = JSON.stringify(auth.provider);
+  const provider = identity.providers.get(auth.provider);
+  if (!provider)
+    return `${id}: the identity provider ${name} is not configured here (SWITCHBOARD_PROVIDERS); until it is, calls are refused`;
+  const { origin } = new URL(remote_url);
+  if (provider.settings.allowedOrigins.includes(origin)) return undefined;
+  return `${id}: allowed_origins of the identity provider ${name} do not name ${origin} (SWITCHBOARD_PROVIDERS); until they do, calls are refused`;
+}
+
+/** Asks the server itself for its tools and puts them into its entry. Resolves with how many there are. */
+async function learnTools(core: Core, id: string, allowHttp: boolean, signal: AbortSignal): Promise<number> {
+  const server = core.catalogue.require(id);
+  const { tools } = await core.proxy.listTools(operator(signal), { serverId: id });
+  const listed = tools.map(({ name, description, inputSchema }) => ({
+    name,
+    description,
+    input_schema: inputSchema,
+  }));
+  // What a server says is checked like a line of a file.
+  const { entries, problems } = readEntries(JSON.stringify({ ...toEntry(server), tools: listed }), {
+    allowHttp,
+  });
+  if (problems[0])
+    throw new SwitchboardError('upstream_protocol', `Its tools cannot be stored: ${problems[0].reason}.`);
+  await core.catalogue.put(entries, { origin: server.origin });
+  return tools.length;
+}

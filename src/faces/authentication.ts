@@ -1,0 +1,47 @@
+import type { Request } from 'express';
+import type { Principal } from '../core/access/api-keys.ts';
+import type { Core } from '../core/core.ts';
+import { invalidToken } from '../core/identity/identity-token.ts';
+import { SwitchboardError } from '../errors.ts';
+
+interface Credentials {
+  readonly key: string | undefined;
+  /** An identity token. */
+  readonly token: string | undefined;
+  /** Where the request came from: wrong keys are counted there. */
+  readonly ip?: string | undefined;
+}
+
+/**
+ * Who calls, and for which end user. An identity token is checked as far as it goes by itself; whether its user has been
+ * revoked is asked where it is used, in the query that is made there anyway.
+ * @throws SwitchboardError `unauthorized`, `identity_token_invalid`, `rate_limited` (failed attempts from one address).
+ */
+export async function authenticate(core: Core, { key, token, ip }: Credentials): Promise<Principal> {
+  const principal = await principalOf(core, key, ip);
+  if (token === undefined) return principal;
+  const subject = await core.identity.tokens.verify(token, principal.tenantId);
+  // A key bound to one user cannot act for another.
+  if (principal.subject && principal.subject.userId !== subject.userId) throw invalidToken();
+  return { ...principal, subject };
+}
+
+/** Only failures are counted, so that a good key works from an address that somebody else spoils with wrong ones. */
+async function principalOf(core: Core, key: string | undefined, ip: string | undefined): Promise<Principal> {
+  if (ip === undefined) return core.apiKeys.authenticate(key);
+  const guarded = await core.rateLimits.isSpent('failedAuth', ip);
+  try {
+    return await core.apiKeys.authenticate(key, { guarded });
+  } catch (error) {
+    if (error instanceof SwitchboardError && error.code === 'unauthorized')
+      await core.rateLimits.take('failedAuth', ip);
+    throw error;
+  }
+}
+
+/** The token of an Authorization header; '' for one that is no Bearer token, which is then as invalid as any other. */
+export function bearerOf(request: Request): string | undefined {
+  const { authorization } = request.headers;
+  if (authorization === undefined) return undefined;
+  return /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';
+}

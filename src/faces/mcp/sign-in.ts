@@ -1,0 +1,77 @@
+import { createHash } from 'node:crypto';
+import {
+  inputRequired,
+  UrlElicitationRequiredError,
+  type CallToolResult,
+  type InputRequiredResult,
+} from '@modelcontextprotocol/server';
+import { z } from 'zod';
+import type { SwitchboardError } from '../../errors.ts';
+import type { UrlElicitation } from './elicitation.ts';
+import type { CallRemoteToolOutput } from './tools.ts';
+
+/** The members of `connection_required`. */
+const membersSchema = z.object({
+  provider: z.string(),
+  reason: z.string(),
+  missing_scopes: z.array(z.string()),
+  session_id: z.string(),
+  auth_url: z.string(),
+  expires_at: z.string(),
+});
+
+/** What the client's answer is found under when it comes again (2026-07-28, multi round-trip requests). */
+const INPUT = 'sign_in';
+
+interface RefusedCall {
+  readonly serverId: string;
+  readonly toolName: string;
+  readonly elicitation: UrlElicitation | undefined;
+  /** The client's answers to what an earlier try asked for. */
+  readonly inputResponses: Readonly<Record<string, unknown>> | undefined;
+}
+
+/**
+ * A call that lacks a connection: the client is asked to open the sign-in page where it can do so, else the result tells
+ * the model. A client that has been asked, and comes back without a connection, is told too: "accept" only means that the
+ * user agreed to open the page, and asking again at once would go round in circles.
+ * @throws UrlElicitationRequiredError where the client's revision wants an error.
+ */
+export function askToSignIn(
+  error: SwitchboardError,
+  call: RefusedCall,
+): CallToolResult | InputRequiredResult {
+  const { session_id: sessionId, ...signIn } = membersSchema.parse(error.members);
+  const message = `${call.serverId} needs your account at ${signIn.provider} to run ${call.toolName}. Sign in there, then the call can be made again.`;
+  const url = signIn.auth_url;
+  if (call.elicitation === 'error') {
+    // The same for calls that wait for the same sign-in, and not the session id, which is the caller's secret.
+    const elicitationId = createHash('sha256').update(sessionId).digest('base64url');
+    throw new UrlElicitationRequiredError([{ mode: 'url', elicitationId, url, message }], message);
+  }
+  const wasAsked = call.inputResponses !== undefined && Object.hasOwn(call.inputResponses, INPUT);
+  if (call.elicitation === 'input-required' && !wasAsked)
+    return inputRequired({ inputRequests: { [INPUT]: inputRequired.elicitUrl({ message, url }) } });
+  const structured: CallRemoteToolOutput = {
+    server_id: call.serverId,
+    tool_name: call.toolName,
+    is_error: true,
+    sign_in: signIn,
+  };
+  return {
+    content: [{ type: 'text', text: textOf(error, signIn) }],
+    structuredContent: structured,
+    isError: true,
+  };
+}
+
+const textOf = (error: SwitchboardError, signIn: NonNullable<CallRemoteToolOutput['sign_in']>) =>
+  [
+    `${error.detail} (${error.code})`,
+    `auth_url: ${signIn.auth_url}`,
+    `expires_at: ${signIn.expires_at}`,
+    `provider: ${signIn.provider}`,
+    `reason: ${signIn.reason}`,
+    ...(signIn.missing_scopes.length === 0 ? [] : [`missing_scopes: ${signIn.missing_scopes.join(' ')}`]),
+    'Give the user the auth_url. Once they have signed in there, make this same call again; nothing else is needed.',
+  ].join('\n');

@@ -1,0 +1,67 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { CookieOptions, Request, Response } from 'express';
+import { isSecret, newSecret, sha256 } from '../../core/identity/secrets.ts';
+
+const MANAGE_COOKIE_MS = 15 * 60_000;
+
+/**
+ * The two cookies of the pages, both of them secrets of one browser. Over https their names carry `__Host-`, with which no
+ * neighbouring host or path can set them; over plain http, which is for loopback, browsers would refuse that.
+ */
+export class Cookies {
+  readonly #isSecure: boolean;
+  readonly #prefix: string;
+
+  constructor(isSecure: boolean) {
+    this.#isSecure = isSecure;
+    this.#prefix = isSecure ? '__Host-sb_' : 'sb_';
+  }
+
+  /** Of the browser in which a sign-in began. */
+  browser(request: Request): string | undefined {
+    return this.#read(request, 'browser');
+  }
+
+  /** The same one for several sign-ins in one browser, so that the later does not end the earlier. */
+  ensureBrowser(request: Request, response: Response): string {
+    const secret = this.browser(request) ?? newSecret('web');
+    // Lax: the provider sends the browser back from its own site.
+    response.cookie(`${this.#prefix}browser`, secret, this.#options('lax'));
+    return secret;
+  }
+
+  /** Of the browser in which a link to the page of connections was opened. */
+  manager(request: Request): string | undefined {
+    return this.#read(request, 'manage');
+  }
+
+  setManager(response: Response, secret: string): void {
+    const options = { ...this.#options('strict'), maxAge: MANAGE_COOKIE_MS };
+    response.cookie(`${this.#prefix}manage`, secret, options);
+  }
+
+  clearManager(response: Response): void {
+    response.clearCookie(`${this.#prefix}manage`, this.#options('strict'));
+  }
+
+  #read({ headers }: Request, name: string): string | undefined {
+    const start = `${this.#prefix}${name}=`;
+    const pair = headers.cookie?.split(/; */).find(one => one.startsWith(start));
+    const secret = pair?.slice(start.length);
+    return secret !== undefined && isSecret(secret, 'web') ? secret : undefined;
+  }
+
+  #options(sameSite: 'lax' | 'strict'): CookieOptions {
+    return { httpOnly: true, secure: this.#isSecure, sameSite, path: '/' };
+  }
+}
+
+/** What a form proves that it came from our page with: only who can read the page, or the cookie, knows it. */
+export const formToken = (cookie: string): string =>
+  Buffer.from(sha256(`csrf|${cookie}`)).toString('base64url');
+
+export function isFormToken(token: string | undefined, cookie: string): boolean {
+  const given = Buffer.from(token ?? '');
+  const right = Buffer.from(formToken(cookie));
+  return given.length === right.length && timingSafeEqual(given, right);
+}

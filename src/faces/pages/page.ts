@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto';
+import type { Response } from 'express';
+import { html, Html } from './html.ts';
+
+export interface Page {
+  /** Default 200. */
+  readonly status?: number;
+  /** Also the heading, unless that has markup. */
+  readonly title: string;
+  readonly heading?: Html;
+  readonly body: Html;
+  /** Where its forms may lead besides here, as CSP sources: browsers hold redirects after a form to it, too. */
+  readonly formTargets?: readonly string[];
+}
+
+/** Answers with a page: whole without script, and with nothing loaded from anywhere. */
+export function sendPage(response: Response, page: Page): void {
+  response
+    .status(page.status ?? 200)
+    .set(headersOf(page.formTargets))
+    .type('html')
+    .send(documentOf(page).text);
+}
+
+/** Leads on to another page, which is fetched by GET whatever this request was (RFC 9110 §15.4.4). */
+export function seeOther(response: Response, url: string): void {
+  response.status(303).set(headersOf()).location(url).end();
+}
+
+/** Links to these pages are secrets: neither caches nor referrers may keep them. */
+const headersOf = (formTargets: readonly string[] = []) => ({
+  'Content-Security-Policy': [
+    "default-src 'none'",
+    `style-src '${STYLE_HASH}'`,
+    `form-action ${["'self'", ...formTargets].join(' ')}`,
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+  ].join('; '),
+  'Referrer-Policy': 'no-referrer',
+  'Cache-Control': 'no-store',
+  'X-Content-Type-Options': 'nosniff',
+  // An app that opened the sign-in as a pop-up can see when it closes.
+  'Cross-Origin-Opener-Policy': 'unsafe-none',
+});
+
+const documentOf = ({ title, heading, body }: Page): Html =>
+  html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="robots" content="noindex" />
+        <title>${title}</title>
+        ${STYLE_ELEMENT}
+      </head>
+      <body>
+        <main>
+          <h1>${heading ?? title}</h1>
+          ${body}
+        </main>
+      </body>
+    </html> `;
+
+const STYLE = `:root{color-scheme:light dark;--page:#f4f5f7;--card:#fff;--text:#1b1f24;--quiet:#4d5661;--line:#d0d5db;--accent:#1a56c4;--on-accent:#fff;--danger:#b3261e;--note:#e8f0fd}
+@media (prefers-color-scheme:dark){:root{--page:#111418;--card:#1a1e24;--text:#e8eaed;--quiet:#aab2bd;--line:#3a424d;--accent:#8ab4f8;--on-accent:#0b1a33;--danger:#f5a39c;--note:#1d2a3f}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--text);font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
+main{max-width:36rem;margin:0 auto;padding:1.5rem 1.25rem 2rem;background:var(--card)}
+@media (min-width:38rem){main{margin:3rem auto;padding:2rem 2.25rem;border:1px solid var(--line);border-radius:.75rem}}
+h1{margin:0 0 1rem;font-size:1.5rem;line-height:1.25}
+h2{margin:1.75rem 0 .5rem;font-size:1.05rem;line-height:1.35}
+p{margin:0 0 1rem}
+ul{margin:0 0 1rem;padding-left:1.25rem}
+ul.plain{padding:0;list-style:none}
+code,small{color:var(--quiet);font-size:.875rem}
+code{font-family:ui-monospace,monospace}
+dl{display:grid;grid-template-columns:minmax(6rem,max-content) 1fr;gap:.25rem 1rem;margin:0 0 1rem}
+dt{color:var(--quiet)}
+dd{margin:0}
+dd ul{margin:0}
+.note{padding:.75rem 1rem;border-left:4px solid var(--accent);border-radius:.25rem;background:var(--note)}
+.warn{color:var(--danger);font-weight:600}
+.entry{padding:1.25rem 0;border-top:1px solid var(--line)}
+.entry h2{margin-top:0}
+.buttons{display:flex;flex-wrap:wrap;gap:.75rem;margin-top:1.5rem}
+button,.button{min-height:44px;padding:.55rem 1.25rem;border:1px solid var(--accent);border-radius:.5rem;background:var(--accent);color:var(--on-accent);font:inherit;font-weight:600;text-align:center;text-decoration:none;cursor:pointer}
+.button{display:inline-block}
+.second{background:transparent;color:var(--accent)}
+.danger{border-color:var(--danger);background:transparent;color:var(--danger)}
+button:hover,.button:hover{text-decoration:underline}
+a{color:var(--accent)}
+:focus-visible{outline:3px solid var(--accent);outline-offset:3px}
+.unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+@media (forced-colors:active){button,.button{border-color:ButtonText}}`;
+
+const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')}`;
+// Whole, so that no formatter puts a space where the hash has none.
+const STYLE_ELEMENT = new Html(`<style>${STYLE}</style>`);
