@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { CommandFailed, connectAdmin } from './cli/admin-client.ts';
-import { commands, UsageError, type Command } from './cli/commands.ts';
+import { UsageError, type Command, type Invocation } from './cli/command.ts';
+import { commands } from './cli/commands.ts';
 import { processIo, table, type Io } from './cli/io.ts';
 import { serve } from './cli/serve.ts';
 import { ConfigError, readConfig } from './config.ts';
@@ -69,7 +70,10 @@ async function run(name: string, command: Command, argv: readonly string[], io: 
 
 function parse(argv: readonly string[], command: Command) {
   const own = Object.fromEntries(
-    Object.entries(command.options ?? {}).map(([name, { type }]) => [name, { type }]),
+    Object.entries(command.options ?? {}).map(([name, { type, multiple = false }]) => [
+      name,
+      { type, multiple },
+    ]),
   );
   try {
     const { positionals, values } = parseArgs({
@@ -77,15 +81,18 @@ function parse(argv: readonly string[], command: Command) {
       options: { ...own, ...SHARED_OPTIONS },
       allowPositionals: true,
     });
-    return { args: positionals, options: values as Record<string, string | boolean | undefined> };
+    return { args: positionals, options: values as Invocation['options'] };
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
 }
 
+/** An optional argument in brackets. */
+const shown = (arg: string) => (arg.endsWith('?') ? `[${arg.slice(0, -1)}]` : arg);
+
 const usageOf = (name: string, command: Command) =>
   [
-    `switchboard ${[name, ...command.args.map(arg => (arg.endsWith('?') ? `[${arg.slice(0, -1)}]` : arg))].join(' ')}: ${command.help}`,
+    `switchboard ${[name, ...command.args.map(shown)].join(' ')}: ${command.help}`,
     ...Object.entries(command.options ?? {}).map(
       ([option, { type, help }]) => `  --${option}${type === 'string' ? ' VALUE' : ''}  ${help}`,
     ),
@@ -93,7 +100,7 @@ const usageOf = (name: string, command: Command) =>
 
 function usage(): string {
   const rows = Object.entries(commands).map(([name, command]) => [
-    `  ${[name, ...command.args].join(' ')}`,
+    `  ${[name, ...command.args.map(shown)].join(' ')}`,
     command.help,
   ]);
   return [

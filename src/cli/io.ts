@@ -11,8 +11,12 @@ export const processIo: Io = {
   complain: text => void process.stderr.write(`${text}\n`),
 };
 
-/** Rows as aligned columns. */
-export function table(rows: readonly (readonly string[])[]): string {
+/**
+ * Rows as aligned columns. Names come from end users and identity providers: what would move the cursor, colour the terminal
+ * or turn text around is shown as a question mark.
+ */
+export function table(cells: readonly (readonly string[])[]): string {
+  const rows = cells.map(row => row.map(cell => cell.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?')));
   const widths = rows.reduce<number[]>(
     (max, row) => row.map((cell, at) => Math.max(max[at] ?? 0, cell.length)),
     [],

@@ -1,0 +1,40 @@
+import type { AdminClient } from './admin-client.ts';
+import type { Io } from './io.ts';
+
+/** Wrong words on the command line: exit code 2. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export interface Invocation {
+  readonly admin: AdminClient;
+  readonly io: Io;
+  readonly args: readonly string[];
+  /** A list for an option that may be given several times. */
+  readonly options: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
+}
+
+interface Option {
+  readonly type: 'string' | 'boolean';
+  readonly multiple?: true;
+  readonly help: string;
+}
+
+export interface Command {
+  /** Positional arguments by name; a trailing `?` marks one that may be absent. */
+  readonly args: readonly string[];
+  readonly options?: Readonly<Record<string, Option>>;
+  readonly help: string;
+  /** Resolves with the answer for `--json`, its text for people, and whether all of it went well. */
+  run(invocation: Invocation): Promise<{ json: unknown; text: string; failed?: boolean }>;
+}
+
+/** The parts of a list written with commas; an option that may be repeated gives several such lists. */
+export function listOf(value: Invocation['options'][string]): string[] | undefined {
+  if (value === undefined || typeof value === 'boolean') return undefined;
+  return [value]
+    .flat()
+    .flatMap(text => text.split(','))
+    .map(part => part.trim())
+    .filter(part => part !== '');
+}
