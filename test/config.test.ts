@@ -1,5 +1,8 @@
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readConfig } from '../src/config.ts';
+import { ConfigError, readConfig } from '../src/config.ts';
+import { temporaryFolder } from './support/program.ts';
 
 describe('readConfig', () => {
   it('needs nothing: the defaults serve on loopback', () => {
@@ -31,7 +34,8 @@ describe('readConfig', () => {
     [{ SWITCHBOARD_RATE_LIMIT: 'lunch=1/60' }, /"lunch=1\/60" must be/],
     [{ SWITCHBOARD_TRUST_PROXY: 'true' }, /would trust anyone/],
     [{ HOST: '0.0.0.0' }, /set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS/],
-    [{ DATABASE_URL: 'postgres://db/x' }, /^DATABASE_URL: this version cannot use it yet/],
+    [{ DATABASE_URL: 'mysql://db/x' }, /^DATABASE_URL: must be a postgres:\/\/ or postgresql:\/\/ URL/],
+    [{ REDIS_URL: 'redis://x' }, /^REDIS_URL: this version cannot use it yet/],
   ])('refuses %j in one line that names the variable', (env, message) => {
     expect(() => readConfig(env)).toThrow(message);
   });
@@ -48,5 +52,208 @@ describe('readConfig', () => {
       search: { calls: 5, seconds: 10 },
       proxy: { calls: 600, seconds: 60 },
     });
+  });
+});
+
+const KEY = Buffer.alloc(32, 7).toString('base64');
+const OTHER_KEY = Buffer.alloc(32, 9).toString('base64');
+
+describe('SWITCHBOARD_KEKS', () => {
+  it('gives the keys in their order: the first one seals', () => {
+    const { keks } = readConfig({ SWITCHBOARD_KEKS: `k2:${OTHER_KEY}, k1:${KEY}` }).identity;
+    expect(keks?.map(({ id }) => id)).toEqual(['k2', 'k1']);
+    expect(keks?.[1]?.key).toEqual(new Uint8Array(32).fill(7));
+  });
+
+  it('absent, is the data folder`s own key file', () => {
+    expect(readConfig({}).identity.keks).toBeUndefined();
+  });
+
+  const short = Buffer.alloc(31, 7).toString('base64');
+  it.each([
+    ['no id', KEY, /entry 1 must be an id/],
+    ['bad base64', `k1:${KEY.slice(0, -2)}!=`, /entry 1 must be/],
+    ['31 bytes', `k1:${short}`, /entry 1 must be/],
+    ['33 bytes', `k1:${Buffer.alloc(33, 7).toString('base64')}`, /entry 1 must be/],
+    ['an id of other characters', `K 1:${KEY}`, /entry 1 must be/],
+    ['an empty entry', `k1:${KEY},`, /entry 2 must be/],
+    ['one id twice', `k1:${KEY},k1:${OTHER_KEY}`, /two keys have the same id/],
+  ])('with %s is refused, and no part of it is shown', (_what, value, message) => {
+    const error = refusal({ SWITCHBOARD_KEKS: value });
+    expect(error.message).toMatch(message);
+    for (const secret of [KEY, OTHER_KEY, short]) expect(error.message).not.toContain(secret.slice(0, 8));
+  });
+});
+
+/** What is refused, as the program shows it. */
+function refusal(env: Record<string, string>): ConfigError {
+  try {
+    readConfig(env);
+  } catch (error) {
+    if (error instanceof ConfigError) return error;
+    throw error;
+  }
+  throw new Error('was not refused');
+}
+
+const CLIENT = { client_id: 'an-id', client_secret: 'a-client-secret' };
+const ISSUER = 'https://id.example.com';
+const providersOf = (providers: object, env: Record<string, string> = {}) =>
+  readConfig({ SWITCHBOARD_PROVIDERS: JSON.stringify(providers), ...env }).identity.providers;
+
+describe('SWITCHBOARD_PROVIDERS', () => {
+  it('is JSON', () => {
+    expect(providersOf({ acme: { issuer: ISSUER, ...CLIENT, scopes: ['mail'] } }).get('acme')).toMatchObject({
+      title: 'acme',
+      issuer: ISSUER,
+      client: { id: 'an-id', secret: 'a-client-secret' },
+      scopes: ['openid', 'email', 'mail'],
+      allowedOrigins: [],
+    });
+  });
+
+  it('or the path of a file with JSON', async () => {
+    await using folder = temporaryFolder();
+    const file = path.join(folder.path, 'providers.json');
+    await writeFile(file, JSON.stringify({ acme: { issuer: ISSUER, ...CLIENT } }));
+    expect(readConfig({ SWITCHBOARD_PROVIDERS: file }).identity.providers.has('acme')).toBe(true);
+    await writeFile(file, 'a-client-secret');
+    const { message } = refusal({ SWITCHBOARD_PROVIDERS: file });
+    expect(message).toBe('SWITCHBOARD_PROVIDERS: is not valid JSON');
+  });
+
+  it('merges over what is known of google, whose client may come from its own variables', () => {
+    const google = { GOOGLE_CLIENT_ID: 'g-id', GOOGLE_CLIENT_SECRET: 'g-secret' };
+    const provider = providersOf({ google: { allowed_origins: ['https://mcp.example.com'] } }, google).get(
+      'google',
+    );
+    expect(provider).toMatchObject({
+      title: 'Google',
+      issuer: 'https://accounts.google.com',
+      client: { id: 'g-id', secret: 'g-secret' },
+      allowedOrigins: ['https://mcp.example.com'],
+      authParams: { access_type: 'offline' },
+    });
+    expect(readConfig({}).identity.providers.get('google')?.client).toBeUndefined();
+  });
+
+  it('takes plain http for an issuer on loopback, with the private-network flag', () => {
+    const acme = { issuer: 'http://127.0.0.1:9000', ...CLIENT };
+    expect(providersOf({ acme }, { SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true' }).has('acme')).toBe(true);
+  });
+
+  it.each([
+    ['broken JSON', '{"acme":', /^SWITCHBOARD_PROVIDERS: is not valid JSON$/],
+    ['a file that is not there', '/no/such/file', /path of a file with one that can be read \(ENOENT\)/],
+    ['an unknown field', { issuer: ISSUER, ...CLIENT, client_sekret: 'x' }, /acme: .*client_sekret/],
+    ['a name for no URL', { issuer: 'id.example.com', ...CLIENT }, /acme\.issuer: must be an http\(s\) URL/],
+    [
+      'an http issuer',
+      { issuer: 'http://127.0.0.1:9000', ...CLIENT },
+      /acme: http:\/\/127\.0\.0\.1:9000 must be https/,
+    ],
+    [
+      'an http token endpoint',
+      { authorization_endpoint: ISSUER, token_endpoint: 'http://id.example.com/t', ...CLIENT },
+      /must be https/,
+    ],
+    [
+      'auth_params of ours',
+      { issuer: ISSUER, ...CLIENT, auth_params: { state: 'x' } },
+      /auth_params must not set/,
+    ],
+    [
+      'auth_params against PKCE',
+      { issuer: ISSUER, ...CLIENT, auth_params: { code_challenge_method: 'plain' } },
+      /auth_params must not set/,
+    ],
+    [
+      'no client_secret',
+      { issuer: ISSUER, client_id: 'an-id' },
+      /acme: needs both client_id and client_secret/,
+    ],
+    ['no client', { issuer: ISSUER }, /acme: needs client_id and client_secret/],
+    [
+      'neither issuer nor endpoints',
+      CLIENT,
+      /acme: needs issuer, or authorization_endpoint and token_endpoint/,
+    ],
+    [
+      'an origin with a path',
+      { issuer: ISSUER, ...CLIENT, allowed_origins: ['https://a.example/mcp'] },
+      /must be an origin/,
+    ],
+  ])('with %s is refused, and no secret is shown', (_what, value, message) => {
+    const text = typeof value === 'string' ? value : JSON.stringify({ acme: value });
+    const error = refusal({ SWITCHBOARD_PROVIDERS: text });
+    expect(error.message).toMatch(message);
+    expect(error.message).not.toContain('a-client-secret');
+  });
+
+  it('refuses plain http elsewhere than on loopback even with the flag', () => {
+    const acme = { issuer: 'http://id.example.com', ...CLIENT };
+    const env = {
+      SWITCHBOARD_PROVIDERS: JSON.stringify({ acme }),
+      SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
+    };
+    expect(refusal(env).message).toMatch(/must be https/);
+  });
+
+  it('wants both of Google`s variables', () => {
+    expect(refusal({ GOOGLE_CLIENT_ID: 'x' }).message).toMatch(
+      /must be set together with GOOGLE_CLIENT_SECRET/,
+    );
+  });
+});
+
+describe('in production', () => {
+  const keks = { SWITCHBOARD_KEKS: `k1:${KEY}` };
+  const google = { GOOGLE_CLIENT_ID: 'g-id', GOOGLE_CLIENT_SECRET: 'g-secret' };
+  const PRODUCTION = [
+    [{ NODE_ENV: 'production' }, 'NODE_ENV is production'],
+    [{ DATABASE_URL: 'postgres://db/x' }, 'DATABASE_URL is set'],
+  ] as const;
+
+  it.each(PRODUCTION)('100: the vault`s key must be given (%j)', (env, why) => {
+    expect(refusal({ ...env }).message).toMatch(new RegExp(`^SWITCHBOARD_KEKS: must be set when ${why}`));
+    expect(readConfig({ ...env, ...keks }).identity.keks).toHaveLength(1);
+  });
+
+  it.each(PRODUCTION)('a provider needs PUBLIC_URL (%j)', (env, why) => {
+    const withProvider = { ...env, ...keks, ...google };
+    expect(refusal(withProvider).message).toMatch(
+      new RegExp(`^PUBLIC_URL: must be set when ${why} and .* google is`),
+    );
+    expect(refusal({ ...withProvider, PUBLIC_URL: 'http://sb.example.com' }).message).toMatch(
+      /^PUBLIC_URL: must be https/,
+    );
+    for (const PUBLIC_URL of ['https://sb.example.com', 'http://127.0.0.1:8080'])
+      expect(readConfig({ ...withProvider, PUBLIC_URL }).http.publicUrl).toBe(PUBLIC_URL);
+  });
+});
+
+describe('the reuse of refresh tokens', () => {
+  it('by default is a race within two seconds, and then ends the family', () => {
+    expect(readConfig({}).identity).toMatchObject({ refreshRaceMs: 2000, reuseAction: 'family' });
+  });
+
+  it('can be set', () => {
+    const env = { SWITCHBOARD_REFRESH_RACE_MS: '0', SWITCHBOARD_REFRESH_REUSE_ACTION: 'user' };
+    expect(readConfig(env).identity).toMatchObject({ refreshRaceMs: 0, reuseAction: 'user' });
+  });
+
+  it.each([
+    [
+      { SWITCHBOARD_REFRESH_RACE_MS: '-1' },
+      /^SWITCHBOARD_REFRESH_RACE_MS: must be milliseconds from 0 to 60000/,
+    ],
+    [{ SWITCHBOARD_REFRESH_RACE_MS: '60001' }, /^SWITCHBOARD_REFRESH_RACE_MS: /],
+    [{ SWITCHBOARD_REFRESH_RACE_MS: '2s' }, /^SWITCHBOARD_REFRESH_RACE_MS: /],
+    [
+      { SWITCHBOARD_REFRESH_REUSE_ACTION: 'tenant' },
+      /^SWITCHBOARD_REFRESH_REUSE_ACTION: must be family or user/,
+    ],
+  ])('refuses %j', (env, message) => {
+    expect(refusal(env as Record<string, string>).message).toMatch(message);
   });
 });

@@ -1,6 +1,6 @@
 import { globSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { requirements } from './requirements.ts';
+import { identityCases, requirements } from './requirements.ts';
 
 const sources = globSync('test/**/*.test.ts').map(file => ({ file, text: readFileSync(file, 'utf8') }));
 const named = new Set(
@@ -27,4 +27,20 @@ describe('the contract', () => {
     const switchedOff = /\b(?:it|test|describe)\.(?:skip|todo|only|fails)\b/;
     expect(sources.filter(({ text }) => switchedOff.test(text)).map(({ file }) => file)).toEqual([]);
   });
+
+  it('has a test for every case of the acceptance list of identity', () => {
+    const titles = sources
+      .filter(({ file }) => /^test[\\/]identity[\\/]/.test(file))
+      .flatMap(({ text }) =>
+        [...text.matchAll(/['"`](\d+(?:(?:-|, )\d+)*): /g)].map(match => match[1] ?? ''),
+      );
+    const tested = new Set(titles.flatMap(title => title.split(', ').flatMap(numbersOf)));
+    expect(identityCases.filter(number => !tested.has(number))).toEqual([]);
+  });
 });
+
+/** `24-28` names five cases. */
+function numbersOf(part: string): number[] {
+  const [first = 0, last = first] = part.split('-').map(Number);
+  return Array.from({ length: last - first + 1 }, (_, at) => first + at);
+}

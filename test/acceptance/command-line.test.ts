@@ -42,7 +42,9 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     expect(created.code, created.stderr).toBe(0);
     const { id, key } = JSON.parse(created.stdout);
     if (server) expect((await withKey(server.url, key)).status).toBe(200);
-    expect((await run(['keys', 'list'], env)).stdout).toMatch(new RegExp(`${id} +active +search .* ide`));
+    expect((await run(['keys', 'list'], env)).stdout).toMatch(
+      new RegExp(`${id} +active +local +search .* - +ide`),
+    );
     expect((await run(['keys', 'revoke', id], env)).stdout).toBe(`Revoked ${id}.\n`);
     if (server) expect((await withKey(server.url, key)).status).toBe(401);
     expect((await run(['keys', 'list'], env)).stdout).toMatch(new RegExp(`${id} +revoked`));
@@ -76,6 +78,73 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     );
     const left = JSON.parse((await run(['search', 'turtles volcanoes deserts', '--json'], env)).stdout);
     expect(left.metadata.total_candidates).toBe(1);
+  });
+});
+
+describe.each(['with a running server', 'without one'] as const)('identity %s', mode => {
+  it('has keys for tenants and users, rotation, tenants and links', async () => {
+    await using space = await workspace();
+    const { env } = space;
+    await using server = mode === 'with a running server' ? await serve(env) : undefined;
+    const json = async (...args: string[]) => {
+      const { code, stdout, stderr } = await run([...args, '--json'], env);
+      expect([code, stderr], args.join(' ')).toEqual([0, expect.not.stringMatching(/switchboard:/)]);
+      return JSON.parse(stdout);
+    };
+    const text = async (...args: string[]) => (await run(args, env)).stdout;
+
+    const made = await json(
+      'keys',
+      'create',
+      '--tenant',
+      'acme',
+      '--user',
+      'Bob \u009b[31m',
+      '--name',
+      'ide',
+    );
+    expect(made).toMatchObject({ tenant: 'acme', user: 'Bob \u009b[31m', scopes: ['search', 'proxy'] });
+    // What an end user is called must not reach the terminal as a command to it.
+    expect(await text('keys', 'list')).toMatch(/ active +acme +search,proxy .* Bob \?\[31m +ide$/m);
+
+    const rotated = await json('keys', 'rotate', made.id, '--overlap', '0s');
+    expect(rotated).toMatchObject({ tenant: 'acme', user: made.user, scopes: made.scopes, name: 'ide' });
+    expect(await text('keys', 'list')).toMatch(new RegExp(`${made.id} +expired`));
+    if (server) {
+      expect((await withKey(server.url, made.key)).status).toBe(401);
+      expect((await withKey(server.url, rotated.key)).status).toBe(200);
+    }
+    const kept = await text('keys', 'rotate', rotated.id);
+    const end = Date.parse(/ ends at (\S+)\.$/m.exec(kept)?.[1] ?? '');
+    expect(Math.round((end - Date.now()) / 3_600_000)).toBe(24);
+    expect(/API key \(shown once\): (sbk_live_\w+)/.exec(kept)?.[1]).toBeDefined();
+
+    const local = await json('tenant', 'show');
+    expect(local).toMatchObject({ id: 'local', name: null, mode: 'direct', return_urls: [] });
+    const urls = ['https://app.example/done', 'http://127.0.0.1:3000/back?x=1', 'https://b.example'];
+    const options = ['--return-url', `${urls[0]}, ${urls[1]}`, '--return-url', `${urls[2]}`];
+    expect(await json('tenant', 'set', '--name', 'Acme Mail', '--mode', 'page', ...options)).toMatchObject({
+      name: 'Acme Mail',
+      mode: 'page',
+      return_urls: urls,
+    });
+    expect(await json('tenant', 'set', 'acme', '--name', 'Other')).toMatchObject({
+      id: 'acme',
+      mode: 'direct',
+    });
+    const cleared = await json('tenant', 'set', '--name', '', '--return-url', '');
+    expect(cleared).toMatchObject({ name: null, mode: 'page', return_urls: [] });
+    expect(await text('tenant', 'show', 'acme')).toMatch(
+      /^tenant +acme\nname +Other\nsign-in mode +direct\n/,
+    );
+
+    expect(await text('connections', 'list', 'bob')).toBe('No connections.\n');
+    expect(await json('connections', 'list', 'bob', '--tenant', 'acme')).toEqual({ connections: [] });
+    const link = await text('connections', 'link', 'bob');
+    expect(link).toMatch(
+      /^http:\/\/\S+\/manage\/page_\S+\nIt works once, until \S+, and only while a server runs\.\n$/,
+    );
+    expect(await json('keys', 'rewrap')).toEqual({ sealed: 0 });
   });
 });
 
@@ -157,6 +226,51 @@ describe('operators’ own entries', () => {
   });
 });
 
+describe('servers that act for end users', () => {
+  it('are added with a warning where the settings keep calls from them, and called by no command', async () => {
+    await using space = await workspace();
+    const client = { client_id: 'x', client_secret: 'y', allowed_origins: ['https://good.example'] };
+    const env = {
+      ...space.env,
+      SWITCHBOARD_PROVIDERS: JSON.stringify({ acme: { issuer: 'https://login.example', ...client } }),
+    };
+    await using server = await serve(env);
+    const add = (id: string, ...more: string[]) =>
+      run(['catalogue', 'add', id, `https://${id}.example/mcp`, '--json', ...more], env);
+
+    const good = await add('good', '--provider', 'acme');
+    expect(good).toMatchObject({ code: 0, stderr: '' });
+    expect(JSON.parse(good.stdout)).toEqual({ id: 'good', added: true, tools: 0, warnings: [] });
+    // Nothing about tokens, either, when it is the entry that says whom it acts for.
+    expect((await add('good', '--name', 'Good')).stdout).toBe(good.stdout);
+
+    const other = await add('other', '--provider', 'acme');
+    expect(other.code).toBe(0);
+    expect(other.stderr).toMatch(
+      /^warning: other: allowed_origins .*"acme" do not name https:\/\/other\.example /,
+    );
+    const unknown = await add('unknown', '--provider', 'nobody');
+    expect(unknown.code).toBe(0);
+    expect(JSON.parse(unknown.stdout).warnings).toEqual([
+      expect.stringContaining('unknown: the identity provider "nobody" is not configured here'),
+    ]);
+    const user = { auth: { kind: 'user_oauth', provider: 'nobody' } };
+    const imported = await run(
+      ['catalogue', 'import', await space.file('user.jsonl', line('mine', user), line('yours', user))],
+      env,
+    );
+    expect(imported.code).toBe(0);
+    expect(imported.stderr.match(/^warning: (mine|yours): .*"nobody" is not configured here/gm)).toHaveLength(
+      2,
+    );
+
+    const called = await run(['call', 'good', 'anything'], env);
+    expect(called).toMatchObject({ code: 1, stdout: '' });
+    expect(called.stderr).toContain('good acts for end users, and commands act for no user.');
+    await server.stop();
+  });
+});
+
 describe('mistakes', () => {
   let space: Awaited<ReturnType<typeof workspace>>;
   let server: Program;
@@ -187,6 +301,16 @@ describe('mistakes', () => {
     [['search', 'x', '--limit', 'ten'], 2, /--limit must be a whole number from 1 to 50/],
     [['search', 'x', '--limit', '51'], 2, /limit: must be at most 50/],
     [['keys', 'create', '--expires', '2001-01-01T00:00:00Z'], 2, /expires_at: must be in the future/],
+    [['keys', 'create', '--user', 'bob', '--scopes', 'search,identity'], 2, /scopes: .* not identity/],
+    [['keys', 'rotate', 'nobody'], 1, /No API key has the id "nobody"/],
+    [['keys', 'rotate', 'x', '--overlap', '24'], 2, /--overlap must be a number with a unit/],
+    [['keys', 'rotate-signing'], 2, /has not been published for long enough/],
+    [['keys', 'retire', 'k1'], 2, /k1 is the key that seals/],
+    [['tenant', 'show', 'nobody'], 2, /No tenant has the id "nobody"/],
+    [['tenant', 'set', '--mode', 'caller'], 2, /mode: must be one of direct, page/],
+    [['tenant', 'set', '--name', 'two\nlines'], 2, /name: must be one line of visible characters/],
+    [['tenant', 'set', '--return-url', 'http://app.example/x'], 2, /must be https/],
+    [['connections', 'link', 'bob', '--tenant', 'nobody'], 2, /No tenant has the id "nobody"/],
     [['call', 'turtles', 'x', '[1]'], 2, /arguments: must be a JSON object/],
     [['serve', 'now'], 2, /serve takes no arguments, not now/],
     [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must be 1 to 128/],

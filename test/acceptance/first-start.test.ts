@@ -61,7 +61,8 @@ describe('the first start in an empty folder', () => {
     await using program = await serve({ SWITCHBOARD_DATA_DIR: data, SWITCHBOARD_CATALOGUE: SMALL });
     expect(statSync(data).mode & 0o777).toBe(0o700);
     expect(statSync(path.join(data, 'control.sock')).mode & 0o777).toBe(0o600);
-    expect(readdirSync(data).sort()).toEqual(['control.sock', 'pglite']);
+    expect(statSync(path.join(data, 'vault.key')).mode & 0o777).toBe(0o600);
+    expect(readdirSync(data).sort()).toEqual(['control.sock', 'pglite', 'vault.key']);
     await program.stop();
   });
 

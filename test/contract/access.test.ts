@@ -14,8 +14,11 @@ const ENDPOINTS = [
   ['POST', '/v1/mcp/tools/list'],
   ['POST', '/v1/identity/sessions'],
   ['GET', '/v1/identity/sessions/ses_x'],
+  ['POST', '/v1/identity/token'],
   ['POST', '/v1/identity/refresh'],
   ['POST', '/v1/identity/revoke'],
+  ['GET', '/v1/identity/connections'],
+  ['POST', '/v1/identity/manage'],
 ] as const;
 
 const asMethod = (method: 'GET' | 'POST', path: string, headers: Record<string, string>) =>
@@ -146,16 +149,4 @@ describe('429', () => {
     expect((await limited.post('/v1/search', { query: 'x' })).status).toBe(429);
     expect((await limited.post('/v1/search', { query: 'x' }, { 'x-api-key': other })).status).toBe(200);
   });
-});
-
-describe('501', () => {
-  it.each(ENDPOINTS.filter(([, path]) => path.startsWith('/v1/identity')))(
-    '%s %s says that it is not built yet',
-    async (method, path) => {
-      const { status, json } = await asMethod(method, path, {});
-      expect(status).toBe(501);
-      expect(json).toMatchObject({ code: 'not_implemented' });
-      expect(json.detail).toMatch(/not built yet/);
-    },
-  );
 });

@@ -22,10 +22,13 @@ describe('open pages', () => {
     const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
     expect(json.openapi).toBe('3.1.0');
     expect(Object.keys(json.paths).sort()).toEqual([
+      '/v1/identity/connections',
+      '/v1/identity/manage',
       '/v1/identity/refresh',
       '/v1/identity/revoke',
       '/v1/identity/sessions',
       '/v1/identity/sessions/{session_id}',
+      '/v1/identity/token',
       '/v1/mcp/call',
       '/v1/mcp/tools/call',
       '/v1/mcp/tools/list',
@@ -44,6 +47,35 @@ describe('open pages', () => {
     for (const [, name] of JSON.stringify(json).matchAll(/#\/components\/schemas\/(\w+)/g)) {
       expect(json.components.schemas).toHaveProperty(name ?? '');
     }
+  });
+
+  it('/openapi.json says where an identity token may come along, and what a refusal carries', async () => {
+    const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
+    expect(json.components.securitySchemes.identityToken).toMatchObject({
+      type: 'http',
+      scheme: 'bearer',
+      bearerFormat: 'JWT',
+    });
+    for (const [path, methods] of Object.entries<any>(json.paths)) {
+      const both = path.startsWith('/v1/mcp/')
+        ? [{ apiKey: [] }, { apiKey: [], identityToken: [] }]
+        : undefined;
+      for (const operation of Object.values<any>(methods)) expect(operation.security, path).toEqual(both);
+    }
+    const { properties, required } = json.components.schemas.Problem;
+    const members = ['provider', 'reason', 'missing_scopes', 'session_id', 'auth_url', 'expires_at', 'error'];
+    expect(Object.keys(properties)).toEqual(expect.arrayContaining(members));
+    for (const member of members) expect(required).not.toContain(member);
+  });
+
+  it('/docs shows the parameters of path, query and headers', async () => {
+    const { text } = await sb.get('/docs', { 'x-api-key': '' });
+    expect(text).toContain('Every endpoint under <code>/v1</code> needs the header <code>X-API-Key</code>');
+    const row = (name: string, place: string) => `<td><code>${name}</code></td><td>${place}</td>`;
+    expect(text).toContain(row('session_id', 'path, required'));
+    expect(text).toContain(row('user_id', 'query, required'));
+    expect(text).toContain(row('Idempotency-Key', 'header, optional'));
+    expect(text.split(row('Authorization', 'header, optional'))).toHaveLength(1 + 3);
   });
 
   it('/docs is a page of its own: no script, nothing loaded from elsewhere', async () => {

@@ -6,6 +6,7 @@ import { readConfig } from '../../src/config.ts';
 import { SCOPES } from '../../src/core/caller.ts';
 import type { Core } from '../../src/core/core.ts';
 import { createApp } from '../../src/faces/app.ts';
+import { systemClock } from '../../src/infra/clock.ts';
 import { createLog } from '../../src/infra/log.ts';
 import { exchange } from '../support/switchboard.ts';
 
@@ -21,14 +22,17 @@ async function startBroken() {
     apiKeys: {
       authenticate: () => Promise.resolve({ tenantId: 'local', keyId: 'k', scopes: new Set(SCOPES) }),
     },
-    rateLimits: { spend: () => Promise.resolve(undefined) },
+    rateLimits: { spend: () => Promise.resolve(undefined), isSpent: () => Promise.resolve(false) },
     proxy: { call: fail, callTool: fail, listTools: fail },
+    identity: { credentials: { requireLive: () => Promise.resolve() } },
     search: { search: fail },
     catalogue: {},
     indexed: Promise.resolve(),
     readiness: () => ({ ready: true, degraded: [] }),
   } as unknown as Core;
-  const server = createServer(createApp({ core, config: readConfig({}).http, log, version: '0' }));
+  const server = createServer(
+    createApp({ core, config: readConfig({}).http, log, clock: systemClock, version: '0' }),
+  );
   await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const post = (path: string, body: object, headers: Record<string, string> = {}) =>

@@ -44,6 +44,7 @@ interface StartTest {
   readonly env?: Record<string, string>;
   readonly clock?: Clock;
   readonly proxyLimits?: StartOptions['proxyLimits'];
+  readonly database?: StartOptions['database'];
 }
 
 const TEST_KEY = 'a-key-for-tests-of-at-least-32-characters';
@@ -54,6 +55,7 @@ export async function startTestSwitchboard({
   env = {},
   clock,
   proxyLimits,
+  database = () => openDatabase(),
 }: StartTest = {}): Promise<RunningSwitchboard> {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
   const file = path.join(dataDir, 'catalogue.jsonl');
@@ -77,7 +79,7 @@ export async function startTestSwitchboard({
     ...(clock === undefined ? {} : { clock }),
     ...(proxyLimits === undefined ? {} : { proxyLimits }),
     embedder: () => Promise.resolve(createNgramEmbedder()),
-    database: () => openDatabase(),
+    database,
   });
   await running.indexed;
   const url = running.url ?? '';

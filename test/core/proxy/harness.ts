@@ -1,6 +1,8 @@
 import { SwitchboardError } from '../../../src/errors.ts';
 import type { Caller } from '../../../src/core/caller.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
+import type { Credential } from '../../../src/core/identity/credentials.ts';
+import { Guard, type GuardOptions } from '../../../src/core/outbound/guard.ts';
 import { createProxy, type Proxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
 import { createLog } from '../../../src/infra/log.ts';
 
@@ -26,6 +28,23 @@ export const caller = (more: Partial<Caller> = {}): Caller => ({
   ...more,
 });
 
+/** A caller for an end user. */
+export const callerFor = (userId: string, more: Partial<Caller> = {}): Caller =>
+  caller({ subject: { userId, epoch: 0 }, ...more });
+
+/** What an account's token is in these tests: it says which connection and version it is of. */
+export const credentialOf = (connectionId: string, version = 1): Credential => ({
+  connectionId,
+  version,
+  authorization: `Bearer ${connectionId}-${version}`,
+});
+
+/** No server takes a user's token. */
+const NO_CREDENTIALS: ProxyOptions['credentials'] = {
+  forCall: () => Promise.resolve(undefined),
+  renewed: () => Promise.resolve(undefined),
+};
+
 /** A clock that stands still until it is moved. */
 class TestClock {
   #nowMs = Date.UTC(2026, 10, 21);
@@ -48,7 +67,15 @@ export interface Harness extends AsyncDisposable {
 }
 
 /** A proxy on a catalogue of one server, `s`, at the given URL. */
-export function startProxy(url: string, options: Partial<ProxyOptions> = {}): Harness {
+export function startProxy(
+  url: string,
+  {
+    allowPrivateNetwork = true,
+    connectTimeoutMs = 5_000,
+    resolve,
+    ...options
+  }: Partial<ProxyOptions & GuardOptions> = {},
+): Harness {
   const servers = new Map([['s', server('s', url)]]);
   const outcomes: Harness['outcomes'] = [];
   const logged: Harness['logged'] = [];
@@ -61,7 +88,8 @@ export function startProxy(url: string, options: Partial<ProxyOptions> = {}): Ha
         return found;
       },
     },
-    allowPrivateNetwork: true,
+    credentials: NO_CREDENTIALS,
+    guard: new Guard({ allowPrivateNetwork, connectTimeoutMs, ...(resolve ? { resolve } : {}) }),
     log: createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) }),
     clock,
     onOutcome: outcome => void outcomes.push(outcome),

@@ -161,7 +161,7 @@ describe('a call to a server that misbehaves', () => {
   it('a name that is never resolved: the connection times out', async () => {
     await using harness = startProxy('http://nowhere.test/mcp', {
       resolve: () => {},
-      limits: { connectTimeoutMs: 50 },
+      connectTimeoutMs: 50,
     });
     const error = await failure(harness.tool());
     expect(error).toMatchObject({ code: 'upstream_timeout' });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startEverything, type Everything } from '../../support/upstreams/everything.ts';
 import { startV1Server } from '../../support/upstreams/v1.ts';
 import { startV2Server } from '../../support/upstreams/v2.ts';
-import { caller, failure, startProxy } from './harness.ts';
+import { caller, callerFor, failure, startProxy } from './harness.ts';
 
 const echo = (text: string) => [{ type: 'text', text: `Echo: ${text}` }];
 
@@ -55,7 +55,7 @@ describe('server-everything (2025-11-25, stateful, SSE)', () => {
     const texts = Array.from({ length: 60 }, (_, i) => `call ${i}`);
     const results = await Promise.all(
       texts.map((message, i) =>
-        harness.proxy.callTool(caller({ userId: `user-${i % 3}` }), {
+        harness.proxy.callTool(callerFor(`user-${i % 3}`), {
           serverId: 's',
           name: 'echo',
           arguments: { message },

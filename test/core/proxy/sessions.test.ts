@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
-import { caller, failure, startProxy } from './harness.ts';
+import { caller, callerFor, failure, startProxy } from './harness.ts';
 
 const IDLE_MS = 5 * 60_000;
 const OK = { content: [{ type: 'text', text: 'ok' }] };
@@ -27,12 +27,7 @@ describe('sessions', () => {
   it('are never shared between tenants or users', async () => {
     await using upstream = await startHostile();
     await using harness = startProxy(upstream.url('ok'));
-    const callers = [
-      caller(),
-      caller({ userId: 'u' }),
-      caller({ tenantId: 't' }),
-      caller({ tenantId: 't', userId: 'u' }),
-    ];
+    const callers = [caller(), callerFor('u'), caller({ tenantId: 't' }), callerFor('u', { tenantId: 't' })];
     for (const who of [...callers, ...callers]) {
       await harness.proxy.callTool(who, { serverId: 's', name: 'a' });
     }
@@ -225,7 +220,7 @@ describe('the end of sessions', () => {
     await using upstream = await startHostile();
     await using harness = startProxy(upstream.url('ok'), { limits: { maxSessionsPerTenant: 2 } });
     const as = (tenantId: string, userId: string) =>
-      harness.proxy.callTool(caller({ tenantId, userId }), { serverId: 's', name: 'a' });
+      harness.proxy.callTool(callerFor(userId, { tenantId }), { serverId: 's', name: 'a' });
     await as('quiet', '1');
     for (const userId of ['1', '2', '3']) await as('busy', userId);
     expect(harness.proxy.sessionCount).toBe(3);
@@ -275,7 +270,7 @@ describe('what goes upstream', () => {
   it('nothing of the caller but the params', async () => {
     await using upstream = await startHostile();
     await using harness = startProxy(upstream.url('ok'));
-    const who = caller({ tenantId: 'tenant-7', keyId: 'key-7', userId: 'user-7', requestId: 'req-7' });
+    const who = callerFor('user-7', { tenantId: 'tenant-7', keyId: 'key-7', requestId: 'req-7' });
     await harness.proxy.callTool(who, { serverId: 's', name: 'a', arguments: { b: 1 } });
     const { headers, message } = await upstream.inbox.firstOf('tools/call');
     expect(Object.keys(headers).sort()).toEqual(

@@ -1,0 +1,225 @@
+import { sql } from 'drizzle-orm';
+import { inject } from 'vitest';
+import { generateApiKey } from '../../src/core/access/api-key.ts';
+import { SCOPES } from '../../src/core/caller.ts';
+import { apiKeys, tenants } from '../../src/core/schema.ts';
+import type { Clock } from '../../src/infra/clock.ts';
+import { openDatabase, rows, type Database, type OpenDatabase } from '../../src/infra/database.ts';
+import { openPostgres } from '../../src/infra/postgres.ts';
+import { startIdentityProvider, type IdentityProvider } from './identity-provider.ts';
+import { createDatabase } from './postgres.ts';
+import {
+  startTestSwitchboard,
+  type Answer,
+  type CatalogueLine,
+  type RunningSwitchboard,
+} from './switchboard.ts';
+import { UserAgent, type SignedIn } from './user-agent.ts';
+
+/** For `describe.each`: what the identity tests run on. Postgres is skipped where none is installed. */
+export const DATABASES = [
+  { name: 'PGlite', kind: 'pglite', skipped: false },
+  { name: 'Postgres', kind: 'postgres', skipped: inject('postgresUrl') === undefined },
+] as const;
+export type DatabaseKind = (typeof DATABASES)[number]['kind'];
+
+export interface TokenSet {
+  readonly access_token: string;
+  readonly refresh_token: string;
+  readonly expires_in: number;
+  readonly token_type: string;
+}
+
+export interface IdentityUnderTest extends RunningSwitchboard {
+  readonly idp: IdentityProvider;
+  readonly db: Database;
+  readonly databaseUrl: string | undefined;
+  /** A key of another tenant, `other`. */
+  readonly otherKey: string;
+  /** Lets time pass, for the database's clock and for the program's. */
+  elapse(ms: number): Promise<void>;
+  /** `POST /v1/identity/sessions` with the provider `local`. */
+  createSession(userId: string, more?: object, headers?: Record<string, string>): Promise<Answer>;
+  poll(sessionId: string, headers?: Record<string, string>): Promise<Answer>;
+  token(sessionId: string, headers?: Record<string, string>): Promise<Answer>;
+  refresh(refreshToken: string, headers?: Record<string, string>): Promise<Answer>;
+  revoke(userId: string, headers?: Record<string, string>): Promise<Answer>;
+  /** A new browser signs in at the provider and comes back to the callback, which is not fetched. */
+  authorize(authUrl: string, options?: SignInOptions): Promise<string>;
+  /** As `authorize`, and follows the callback to the page it ends on. */
+  signIn(authUrl: string, options?: SignInOptions): Promise<SignedIn>;
+  /** The whole of it: session, sign-in, first tokens. The login is the user's id. */
+  connect(
+    userId: string,
+    options?: { login?: string; session?: object },
+  ): Promise<TokenSet & { sessionId: string }>;
+  /** The headers of a call for a user. */
+  as(tokens: { readonly access_token: string }): Record<string, string>;
+}
+
+interface SignInOptions {
+  readonly login?: string;
+  readonly deny?: boolean;
+  readonly agent?: UserAgent;
+}
+
+export interface StartIdentity {
+  readonly database?: DatabaseKind;
+  readonly catalogue?: readonly CatalogueLine[];
+  /** Origins of upstreams that may get the provider's tokens. */
+  readonly allowedOrigins?: readonly string[];
+  /** Of `SWITCHBOARD_PROVIDERS`, over those of the provider `local`. */
+  readonly provider?: object;
+  /** More providers than `local`. */
+  readonly providers?: object;
+  readonly env?: Record<string, string>;
+  readonly idp?: Parameters<typeof startIdentityProvider>[0];
+  /** Two Switchboards on one database: the first one's. */
+  readonly databaseUrl?: string;
+}
+
+/** A Switchboard in this process with a real identity provider (`local`), on PGlite or a database of its own on Postgres. */
+export async function startIdentity(options: StartIdentity = {}): Promise<IdentityUnderTest> {
+  await using opened = new AsyncDisposableStack();
+  const idp = opened.use(await startIdentityProvider(options.idp));
+  const clock = new TestClock();
+  const storage = await openStorage(options.database ?? 'pglite');
+  opened.defer(() => storage.close());
+  const sb = opened.use(
+    await startTestSwitchboard({
+      ...(options.catalogue === undefined ? {} : { catalogue: options.catalogue }),
+      clock,
+      // Closed by us, after Switchboard: tests look into it.
+      database: () => Promise.resolve({ db: storage.db, close: () => Promise.resolve() }),
+      env: { ...environmentFor(idp, options), ...options.env },
+    }),
+  );
+  idp.allowRedirect(`${sb.url}/oauth/callback/local`);
+  const otherKey = await createOtherTenant(storage.db);
+  const stack = opened.move();
+  return {
+    ...actions(sb, idp, otherKey),
+    ...timeOf(storage.db, clock),
+    db: storage.db,
+    databaseUrl: storage.url,
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+/** The environment with which a Switchboard knows the provider `local`. */
+export const environmentFor = (
+  idp: IdentityProvider,
+  options: StartIdentity = {},
+): Record<string, string> => ({
+  SWITCHBOARD_PROVIDERS: JSON.stringify({
+    local: {
+      issuer: idp.issuer,
+      client_id: idp.clientId,
+      client_secret: idp.clientSecret,
+      title: 'Local Provider',
+      scopes: ['openid', 'email', 'offline_access'],
+      auth_params: { prompt: 'consent' },
+      allowed_origins: options.allowedOrigins ?? [],
+      ...options.provider,
+    },
+    ...options.providers,
+  }),
+});
+
+function actions(sb: RunningSwitchboard, idp: IdentityProvider, otherKey: string) {
+  const post = (path: string, body: unknown, headers?: Record<string, string>) =>
+    sb.post(path, body, headers);
+  const isCallback = (url: string) => url.startsWith(`${sb.url}/`);
+  const authorize = (
+    authUrl: string,
+    { login = 'alice', deny = false, agent = new UserAgent() }: SignInOptions = {},
+  ) => agent.authorize(authUrl, { login, deny, stopAt: isCallback });
+  const signIn = (
+    authUrl: string,
+    { login = 'alice', deny = false, agent = new UserAgent() }: SignInOptions = {},
+  ) => agent.signIn(authUrl, { login, deny, stopAt: isCallback });
+  const createSession = (userId: string, more: object = {}, headers?: Record<string, string>) =>
+    post('/v1/identity/sessions', { user_id: userId, provider: 'local', ...more }, headers);
+  const token = (sessionId: string, headers?: Record<string, string>) =>
+    post('/v1/identity/token', { session_id: sessionId }, headers);
+  return {
+    ...sb,
+    idp,
+    otherKey,
+    createSession,
+    token,
+    authorize,
+    signIn,
+    poll: (sessionId: string, headers?: Record<string, string>) =>
+      sb.get(`/v1/identity/sessions/${sessionId}`, headers),
+    refresh: (refreshToken: string, headers?: Record<string, string>) =>
+      post('/v1/identity/refresh', { refresh_token: refreshToken }, headers),
+    revoke: (userId: string, headers?: Record<string, string>) =>
+      post('/v1/identity/revoke', { user_id: userId }, headers),
+    async connect(
+      userId: string,
+      { login = userId, session = {} }: { login?: string; session?: object } = {},
+    ) {
+      const created = await createSession(userId, session);
+      if (created.status !== 200) throw new Error(`no session: ${created.text}`);
+      const { session_id: sessionId, auth_url: authUrl } = created.json as {
+        session_id: string;
+        auth_url: string;
+      };
+      await signIn(authUrl, { login });
+      const tokens = await token(sessionId);
+      if (tokens.status !== 200) throw new Error(`no tokens: ${tokens.text}`);
+      return { ...(tokens.json as TokenSet), sessionId };
+    },
+    as: (tokens: { readonly access_token: string }) => ({ authorization: `Bearer ${tokens.access_token}` }),
+  };
+}
+
+class TestClock implements Clock {
+  #aheadMs = 0;
+  now(): number {
+    return Date.now() + this.#aheadMs;
+  }
+  advance(ms: number): void {
+    this.#aheadMs += ms;
+  }
+}
+
+/** Columns that the program's own clock writes or is compared with: that clock is set ahead instead. */
+const BY_PROGRAM_CLOCK = new Set(['refresh_tokens.used_at', 'api_keys.expires_at', 'api_keys.last_used_at']);
+
+/** Time passes for the database by moving every instant in it into the past. */
+function timeOf(db: Database, clock: TestClock) {
+  return {
+    async elapse(ms: number): Promise<void> {
+      const instants = await rows<{ table_name: string; column_name: string }>(
+        db,
+        sql`select table_name, column_name from information_schema.columns where table_schema = 'public' and data_type = 'timestamp with time zone'`,
+      );
+      for (const { table_name, column_name } of instants) {
+        if (BY_PROGRAM_CLOCK.has(`${table_name}.${column_name}`)) continue;
+        const column = sql.identifier(column_name);
+        await db.execute(
+          sql`update ${sql.identifier(table_name)} set ${column} = ${column} - make_interval(secs => ${ms / 1000}) where ${column} is not null`,
+        );
+      }
+      clock.advance(ms);
+    },
+  };
+}
+
+async function openStorage(kind: DatabaseKind): Promise<OpenDatabase & { url: string | undefined }> {
+  if (kind === 'pglite') return { ...(await openDatabase()), url: undefined };
+  const database = await createDatabase();
+  const { db, close } = await openPostgres(database.url);
+  return { db, url: database.url, close: () => close().then(() => database[Symbol.asyncDispose]()) };
+}
+
+async function createOtherTenant(db: Database): Promise<string> {
+  const { id, key, hash } = generateApiKey();
+  await db.insert(tenants).values({ id: 'other' });
+  await db
+    .insert(apiKeys)
+    .values({ id, hash, tenantId: 'other', name: 'of another tenant', scopes: [...SCOPES] });
+  return key;
+}
