@@ -174,7 +174,8 @@ describe('URL elicitation, 2025-11-25', () => {
         mode: 'url',
         elicitationId: expect.stringMatching(/^[\w-]{43}$/),
         url: expect.stringMatching(`^${sb.url}/connect/`),
-        message: 'plain needs your account at local to run echo. Sign in there, then the call can be made again.',
+        message:
+          'plain needs your account at local to run echo. Sign in there, then the call can be made again.',
       },
     ]);
     // One sign-in is waited for, however many calls need it.
