@@ -110,6 +110,18 @@ describe.each(DATABASES)('grants at the provider on $name', ({ kind, skipped }) 
       });
     });
 
+    it('one whose tokens do not open holds up neither its own revocation nor a sign-in that ends', async () => {
+      const tokens = await sb.connect('damaged');
+      const { json } = await sb.createSession('damaged', { mode: 'page' });
+      await sb.db.execute(
+        sql`update connections set sealed = 'k1:x' where user_id = (select id from users where external_id = 'damaged')`,
+      );
+      expect((await sb.revoke('damaged')).status).toBe(200);
+      expect((await sb.poll(json.session_id)).json.error).toMatch(/^revoked: /);
+      expect((await call(tokens)).status).toBe(401);
+      expect((await sb.get('/v1/identity/connections?user_id=damaged')).json).toEqual({ connections: [] });
+    });
+
     it('an answer kept for a repeated request is forgotten', async () => {
       const { refresh_token } = await sb.connect('replayed');
       await sb.refresh(refresh_token, { 'idempotency-key': 'k' });
