@@ -7,15 +7,14 @@
  * over HTTP, all at the same time. On the embedded database, and, where DATABASE_URL names a server, on a database made
  * there for the run. Everything but that server runs in this process: absolute times hold client and peers, too.
  */
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parseArgs } from 'node:util';
-import { Client } from 'pg';
 import { openDatabase, type Database, type OpenDatabase } from '../src/infra/database.ts';
 import { openPostgres } from '../src/infra/postgres.ts';
 import { startIdentityProvider, type IdentityProvider } from '../test/support/identity-provider.ts';
+import { createDatabaseOn } from '../test/support/temporary-database.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../test/support/switchboard.ts';
 import { UserAgent } from '../test/support/user-agent.ts';
 
@@ -95,20 +94,9 @@ class Statements {
 
 /** A database of its own on the server of the URL. */
 async function openOnServer(url: string): Promise<OpenDatabase> {
-  const name = `switchboard_bench_${randomUUID().replaceAll('-', '')}`;
-  const administer = async (statement: string) => {
-    const client = new Client({ connectionString: url });
-    await client.connect();
-    try {
-      await client.query(statement);
-    } finally {
-      await client.end();
-    }
-  };
-  await administer(`create database ${name}`);
-  const own = Object.assign(new URL(url), { pathname: `/${name}` });
-  const { db, close } = await openPostgres(own.href);
-  return { db, close: () => close().then(() => administer(`drop database ${name} with (force)`)) };
+  const database = await createDatabaseOn(url);
+  const { db, close } = await openPostgres(database.url);
+  return { db, close: () => close().then(() => database[Symbol.asyncDispose]()) };
 }
 
 async function connect(sb: RunningSwitchboard, user: string): Promise<Tokens> {

@@ -4,7 +4,7 @@
  * back to, UPSTREAM_URL (http://127.0.0.1:9091) of the MCP server that may get its tokens.
  */
 import { once } from 'node:events';
-import { startIdentityProvider } from '../test/support/identity-provider.ts';
+import { providerSettings, startIdentityProvider } from '../test/support/identity-provider.ts';
 
 const port = Number(process.env['IDP_PORT'] ?? 9090);
 const switchboard = process.env['SWITCHBOARD_URL'] ?? 'http://127.0.0.1:8080';
@@ -17,12 +17,8 @@ try {
     redirectUris: [redirectUri],
   });
   const local = {
-    issuer: idp.issuer,
-    client_id: idp.clientId,
-    client_secret: idp.clientSecret,
+    ...providerSettings(idp),
     title: 'Local test provider',
-    scopes: ['openid', 'email', 'offline_access'],
-    auth_params: { prompt: 'consent' },
     allowed_origins: [new URL(upstream).origin],
   };
   console.log(`Identity provider on ${idp.issuer}: any name, any password (stop with Ctrl-C).`);

@@ -65,7 +65,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   undici: /^(core\/(proxy|outbound)\/|cli\/)/,
   'ipaddr.js': /^core\/outbound\/guard\.ts$/,
   jose: /^core\/identity\//,
-  'openid-client': /^core\/identity\/provider\.ts$/,
+  'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
   'drizzle-orm': /^(core\/|infra\/(database|postgres)\.ts$)/,
   pg: /^infra\/postgres\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,

@@ -33,6 +33,14 @@ describe.each(DATABASES)('the exchange on $name', ({ kind, skipped }) => {
       expect((await sb.get(`/v1/identity/connections?user_id=${user}`)).json).toEqual({ connections: [] });
     };
 
+    const expectRefused = async (rewriteIdToken: IdTokenRewrite) => {
+      const session = await begin();
+      sb.idp.faults.token = { rewriteIdToken };
+      await visit(session.callback);
+      sb.idp.faults.token = {};
+      await expectError(session, 'exchange_failed');
+    };
+
     it("39: a victim's code in an attacker's session fails, for PKCE", async () => {
       const [attacker, victim] = [await begin(), await begin()];
       victim.callback.searchParams.set('state', attacker.callback.searchParams.get('state') ?? '');
@@ -42,24 +50,12 @@ describe.each(DATABASES)('the exchange on $name', ({ kind, skipped }) => {
 
     it.each<IdTokenRewrite>(['wrong-nonce', 'alg-none', 'other-key', 'wrong-audience', 'expired'])(
       '40: an id_token with %s fails',
-      async rewriteIdToken => {
-        const session = await begin();
-        sb.idp.faults.token = { rewriteIdToken };
-        await visit(session.callback);
-        sb.idp.faults.token = {};
-        await expectError(session, 'exchange_failed');
-      },
+      expectRefused,
     );
 
     it.each<IdTokenRewrite>(['clock-ahead', 'clock-behind'])(
       '102: a provider whose clock is 10 minutes off (%s) is an error',
-      async rewriteIdToken => {
-        const session = await begin();
-        sb.idp.faults.token = { rewriteIdToken };
-        await visit(session.callback);
-        sb.idp.faults.token = {};
-        await expectError(session, 'exchange_failed');
-      },
+      expectRefused,
     );
 
     it('41: a code that was used before fails in another session', async () => {

@@ -2,19 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rows } from '../../src/infra/database.ts';
+import { eventually } from '../support/processes.ts';
 import { run, serve, temporaryFolder } from '../support/program.ts';
 import { startAuthorised } from '../support/upstreams/authorised.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../support/identity.ts';
 
 const MINUTE = 60_000;
-
-async function eventually(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (let attempt = 0; attempt < 400; attempt++) {
-    if (await holds()) return;
-    await new Promise(resolve => setTimeout(resolve, 25));
-  }
-  throw new Error(`never: ${what}`);
-}
 
 describe.each(DATABASES)('grants at the provider on $name', ({ kind, skipped }) => {
   describe.skipIf(skipped)('of one account', () => {

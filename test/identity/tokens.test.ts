@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sql } from 'drizzle-orm';
 import { rows } from '../../src/infra/database.ts';
+import { providerSettings } from '../support/identity-provider.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../support/identity.ts';
 import type { Answer } from '../support/switchboard.ts';
 
@@ -252,7 +253,7 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
     // The same provider under another name is another provider.
     await using both = await startIdentity({
       database: kind,
-      providers: { second: secondProvider(sb) },
+      providers: { second: providerSettings(sb.idp) },
     });
     sb.idp.allowRedirect(`${both.url}/oauth/callback/second`);
     await both.connect('u');
@@ -268,12 +269,4 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       { provider: 'second', status: 'active' },
     ]);
   });
-});
-
-/** Another Switchboard's provider, as a second one. */
-const secondProvider = ({ idp }: IdentityUnderTest) => ({
-  issuer: idp.issuer,
-  client_id: idp.clientId,
-  client_secret: idp.clientSecret,
-  auth_params: { prompt: 'consent' },
 });

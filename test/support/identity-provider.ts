@@ -206,3 +206,13 @@ async function closeNow(server: Server): Promise<void> {
   server.closeAllConnections();
   await closed;
 }
+
+/** How a Switchboard is told of it, without a title and the origins that may get its tokens. */
+export const providerSettings = ({ issuer, clientId, clientSecret }: IdentityProvider) => ({
+  issuer,
+  client_id: clientId,
+  client_secret: clientSecret,
+  scopes: ['openid', 'email', 'offline_access'],
+  // Without it this provider, as OpenID Connect says, gives no refresh token.
+  auth_params: { prompt: 'consent' },
+});

@@ -6,7 +6,7 @@ import { apiKeys, tenants } from '../../src/core/schema.ts';
 import type { Clock } from '../../src/infra/clock.ts';
 import { openDatabase, rows, type Database, type OpenDatabase } from '../../src/infra/database.ts';
 import { openPostgres } from '../../src/infra/postgres.ts';
-import { startIdentityProvider, type IdentityProvider } from './identity-provider.ts';
+import { providerSettings, startIdentityProvider, type IdentityProvider } from './identity-provider.ts';
 import { createDatabase } from './postgres.ts';
 import {
   startTestSwitchboard,
@@ -113,12 +113,8 @@ export const environmentFor = (
 ): Record<string, string> => ({
   SWITCHBOARD_PROVIDERS: JSON.stringify({
     local: {
-      issuer: idp.issuer,
-      client_id: idp.clientId,
-      client_secret: idp.clientSecret,
+      ...providerSettings(idp),
       title: 'Local Provider',
-      scopes: ['openid', 'email', 'offline_access'],
-      auth_params: { prompt: 'consent' },
       allowed_origins: options.allowedOrigins ?? [],
       ...options.provider,
     },

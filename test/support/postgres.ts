@@ -1,5 +1,5 @@
 import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { randomInt, randomUUID } from 'node:crypto';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, globSync } from 'node:fs';
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -8,12 +8,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
-import { Client } from 'pg';
 import { inject } from 'vitest';
+import { createDatabaseOn, type TestDatabase } from './temporary-database.ts';
 
-export interface TestDatabase extends AsyncDisposable {
-  readonly url: string;
-}
+export type { TestDatabase } from './temporary-database.ts';
 
 export interface PostgresServer extends AsyncDisposable {
   url(database: string): string;
@@ -39,21 +37,7 @@ export function findPostgres(): string | undefined {
 export async function createDatabase(server = inject('postgresUrl')): Promise<TestDatabase> {
   if (server === undefined)
     throw new Error('no Postgres: skip this test where inject("postgresUrl") is undefined');
-  const name = `test_${randomUUID().replaceAll('-', '')}`;
-  const administer = async (statement: string) => {
-    const client = new Client({ connectionString: `${server}/postgres` });
-    await client.connect();
-    try {
-      await client.query(statement);
-    } finally {
-      await client.end();
-    }
-  };
-  await administer(`create database ${name}`);
-  return {
-    url: `${server}/${name}`,
-    [Symbol.asyncDispose]: () => administer(`drop database ${name} with (force)`),
-  };
+  return createDatabaseOn(server);
 }
 
 /** A Postgres server of its own on loopback, with a password. `fsync: false` is faster and survives all but a power cut. */

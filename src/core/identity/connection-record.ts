@@ -1,4 +1,5 @@
-import type { connections } from './schema.ts';
+import { sql } from 'drizzle-orm';
+import { connections } from './schema.ts';
 import type { Binding } from './vault.ts';
 
 export type ConnectionRow = typeof connections.$inferSelect;
@@ -37,4 +38,15 @@ export const connectionBinding = (
   userId: row.userId,
   id: JSON.stringify([row.id, row.provider, row.resource]),
   purpose: 'provider_tokens',
+});
+
+/** What a connection without tokens is set to: only the user can mend it. */
+export const withoutTokens = () => ({
+  status: 'needs_reauth' as const,
+  sealed: null,
+  hasRefreshToken: false,
+  version: sql`${connections.version} + 1`,
+  leaseId: null,
+  leaseUntil: null,
+  updatedAt: sql`now()`,
 });

@@ -1,18 +1,16 @@
-import { and, eq, gt, isNull, sql } from 'drizzle-orm';
+import { eq, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
-import type { Database } from '../../infra/database.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
-import type { Caller, Subject } from '../caller.ts';
+import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { users } from '../schema.ts';
-import type { ConnectionRow } from './connection-record.ts';
 import type { Connections } from './connections.ts';
 import type { IdentityContext } from './context.ts';
+import { isLive, prepareFind, type Found } from './find-credential.ts';
 import { invalidToken } from './identity-token.ts';
 import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
-import { connections, tokenFamilies } from './schema.ts';
+import { connections } from './schema.ts';
 import { sha256 } from './secrets.ts';
 import type { Sessions } from './sessions.ts';
 
@@ -21,8 +19,6 @@ const LAST_USED_EVERY_MS = 60_000;
 const FORCE_EVERY_MS = 60_000;
 /** How long an opened token is kept: opening costs more than all else that a call needs of identity, but the query. */
 const OPENED_MS = 60_000;
-/** A token with less than this left is refreshed before it is used. */
-const FRESH_SEC = 60;
 
 /** What one call to one server may carry. Never logged, never shown. */
 export interface Credential {
@@ -38,20 +34,6 @@ interface Demand {
   readonly scopes: readonly string[];
   readonly resource: string;
 }
-
-type Found = Pick<
-  ConnectionRow,
-  | 'id'
-  | 'tenantId'
-  | 'userId'
-  | 'provider'
-  | 'resource'
-  | 'status'
-  | 'scopes'
-  | 'sealed'
-  | 'version'
-  | 'hasRefreshToken'
-> & { readonly fresh: boolean };
 
 /**
  * Which provider token goes to which server: none, unless the server's entry names a provider and that provider's settings
@@ -253,51 +235,6 @@ export class Credentials {
 
 const digestOf = (parts: readonly unknown[]): string =>
   Buffer.from(sha256(JSON.stringify(parts))).toString('base64url');
-
-/** The one query of a call: whether user and family still hold, and the connection. Built once: it runs on every call. */
-function prepareFind(db: Database) {
-  return db
-    .select({
-      epoch: users.tokenEpoch,
-      familyId: tokenFamilies.id,
-      connection: {
-        id: connections.id,
-        tenantId: connections.tenantId,
-        userId: connections.userId,
-        provider: connections.provider,
-        resource: connections.resource,
-        status: connections.status,
-        scopes: connections.scopes,
-        sealed: connections.sealed,
-        version: connections.version,
-        hasRefreshToken: connections.hasRefreshToken,
-      },
-      fresh: sql<boolean>`coalesce(${connections.accessExpiresAt} > now() + make_interval(secs => ${FRESH_SEC}), true)`,
-    })
-    .from(users)
-    .leftJoin(
-      tokenFamilies,
-      and(
-        eq(tokenFamilies.id, sql.placeholder('familyId')),
-        eq(tokenFamilies.userId, users.id),
-        isNull(tokenFamilies.revokedAt),
-        gt(tokenFamilies.expiresAt, sql`now()`),
-      ),
-    )
-    .leftJoin(
-      connections,
-      and(
-        eq(connections.userId, users.id),
-        eq(connections.provider, sql.placeholder('provider')),
-        eq(connections.resource, sql.placeholder('resource')),
-      ),
-    )
-    .where(and(eq(users.id, sql.placeholder('userId')), eq(users.tenantId, sql.placeholder('tenantId'))))
-    .prepare('find_credential');
-}
-
-const isLive = (subject: Subject, row: { epoch: number; familyId: string | null }): boolean =>
-  row.epoch === subject.epoch && (subject.familyId === undefined || row.familyId === subject.familyId);
 
 const REASONS = {
   not_connected: (title: string) => `The user has not connected an account of ${title} yet.`,

@@ -2,10 +2,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { and, eq, isNull, lte, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { newId } from '../../infra/ids.ts';
-import type { ConnectionRow, TokenPair } from './connection-record.ts';
+import { withoutTokens, type ConnectionRow, type TokenPair } from './connection-record.ts';
 import type { Connections } from './connections.ts';
 import type { IdentityContext } from './context.ts';
-import { ProviderError, type Grant, type Provider } from './provider.ts';
+import { ProviderError } from './provider-error.ts';
+import type { Grant, Provider } from './provider.ts';
 import { connections } from './schema.ts';
 import { keepWithConnection } from './superseded.ts';
 
@@ -162,15 +163,7 @@ export class ProviderRefresh {
       const older = (locked && (await this.#connections.tokensOf(locked))?.superseded) ?? [];
       const ended = await tx
         .update(connections)
-        .set({
-          status: 'needs_reauth',
-          sealed: null,
-          hasRefreshToken: false,
-          version: sql`${connections.version} + 1`,
-          leaseId: null,
-          leaseUntil: null,
-          updatedAt: sql`now()`,
-        })
+        .set(withoutTokens())
         .where(
           and(
             leaseId === undefined ? eq(connections.id, row.id) : holds(row.id, leaseId),

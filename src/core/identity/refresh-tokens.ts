@@ -8,28 +8,19 @@ import { apiKeys, users } from '../schema.ts';
 import type { IdentityContext } from './context.ts';
 import type { IdentityTokens, TokenOwner } from './identity-token.ts';
 import { authSessions, refreshTokens, tokenFamilies } from './schema.ts';
-import { isSecret, newSecret, sha256 } from './secrets.ts';
+import { isSecret, sha256 } from './secrets.ts';
 import { sessionBinding } from './session-record.ts';
-import { IDENTITY_TOKEN_SEC } from './signing-keys.ts';
+import { issue, type Sign, type TokenSet } from './token-set.ts';
 import { lockUser } from './users.ts';
 import type { Binding } from './vault.ts';
 
-/** Days a refresh token lives unused, and a family in all: rotation slides the first and never the second. */
-const IDLE_DAYS = 30;
+/** Days a family lives in all: rotation does not extend it. */
 const FAMILY_DAYS = 90;
 /** How long an answer can be had again with its Idempotency-Key. */
 const REPLAY_SEC = 60;
 /** How long after its completion a session can be redeemed. */
 const REDEEM_SEC = 600;
 
-export interface TokenSet {
-  readonly access_token: string;
-  readonly refresh_token: string;
-  readonly expires_in: number;
-  readonly token_type: 'Bearer';
-}
-
-type Sign = Awaited<ReturnType<IdentityTokens['issuer']>>;
 type Outcome = TokenSet | 'refused' | 'pending';
 
 /**
@@ -254,28 +245,6 @@ export class RefreshTokens {
       .set({ revokedAt: sql`now()`, revokedReason: 'refresh_reuse' })
       .where(and(which, isNull(tokenFamilies.revokedAt)));
   }
-}
-
-async function issue(
-  tx: Database,
-  sign: Sign,
-  owner: TokenOwner,
-  parentHash: Uint8Array | undefined,
-): Promise<TokenSet> {
-  const refreshToken = newSecret('sbr');
-  await tx.insert(refreshTokens).values({
-    hash: sha256(refreshToken),
-    familyId: owner.familyId,
-    parentHash: parentHash ?? null,
-    epoch: owner.epoch,
-    expiresAt: sql`now() + make_interval(days => ${IDLE_DAYS})`,
-  });
-  return {
-    access_token: await sign(owner),
-    refresh_token: refreshToken,
-    expires_in: IDENTITY_TOKEN_SEC,
-    token_type: 'Bearer',
-  };
 }
 
 /** Whose token it is, with the user's row locked. Another tenant's token is as unknown as one that never was. */

@@ -5,30 +5,19 @@ import type { Caller, SignInMode } from '../caller.ts';
 import { tenants } from '../schema.ts';
 import type { IdentityContext } from './context.ts';
 import { invalidToken } from './identity-token.ts';
-import { ProviderError, type Proof, type Provider } from './provider.ts';
+import { ProviderError } from './provider-error.ts';
+import type { Proof, Provider } from './provider.ts';
 import { authSessions, connections } from './schema.ts';
 import { expireSessions, overdue } from './session-expiry.ts';
+import { requireMode, requireReturnUrl, requireRoom, type SessionRequest } from './session-rules.ts';
 import { errorOf, SESSION_ERRORS, sessionBinding, type PendingSecrets } from './session-record.ts';
 import { isSecret, newNonce, newSecret, sha256 } from './secrets.ts';
 import { ensureUser, lockUser, requireUserId, type User } from './users.ts';
 
 /** Seconds a session can be authorized and polled (contract). */
 const SESSION_SEC = 300;
-const MAX_PER_USER_AND_MINUTE = 10;
 /** A just-in-time session is given out again while it has this long left. */
 const REUSE_LEFT_SEC = 60;
-
-export interface SessionRequest {
-  readonly userId: string;
-  readonly provider: string;
-  readonly scopes?: readonly string[];
-  /** RFC 8707. */
-  readonly resource?: string;
-  readonly mode?: SignInMode;
-  readonly returnUrl?: string;
-  readonly loginHint?: string;
-  readonly allowAccountChange?: boolean;
-}
 
 export interface AuthSession {
   readonly session_id: string;
@@ -284,44 +273,6 @@ export class Sessions {
       );
     return row?.scopes ?? [];
   }
-}
-
-/** `direct` can be raised to `page` for one session; never the other way round. */
-function requireMode(asked: SignInMode | undefined, tenantMode: SignInMode): SignInMode {
-  if (asked === undefined || asked === tenantMode) return tenantMode;
-  if (tenantMode === 'direct') return asked;
-  throw new SwitchboardError('invalid_request', `mode: this tenant requires ${JSON.stringify(tenantMode)}`);
-}
-
-function requireReturnUrl(url: string | undefined, registered: readonly string[]): void {
-  if (url === undefined || registered.includes(url)) return;
-  throw new SwitchboardError(
-    'invalid_request',
-    'return_url: is not registered for this tenant. The operator registers it with `switchboard tenant set --return-url`.',
-  );
-}
-
-async function requireRoom(tx: Database, user: User): Promise<void> {
-  const [recent] = await tx
-    .select({
-      count: sql<number>`count(*)::int`,
-      waitSec: sql<number>`ceil(60 - extract(epoch from now() - min(${authSessions.createdAt})))::int`,
-    })
-    .from(authSessions)
-    .where(
-      and(
-        eq(authSessions.userId, user.id),
-        eq(authSessions.justInTime, false),
-        gt(authSessions.createdAt, sql`now() - interval '1 minute'`),
-      ),
-    );
-  if (!recent || recent.count < MAX_PER_USER_AND_MINUTE) return;
-  const retryAfterSec = Math.max(1, recent.waitSec);
-  throw new SwitchboardError(
-    'rate_limited',
-    `This user has had ${MAX_PER_USER_AND_MINUTE} sessions within a minute. Try again in ${retryAfterSec} s.`,
-    { retryAfterSec },
-  );
 }
 
 const union = (...lists: readonly (readonly string[])[]): string[] => [...new Set(lists.flat())];

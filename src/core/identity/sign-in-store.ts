@@ -1,4 +1,4 @@
-import { and, eq, gt, sql } from 'drizzle-orm';
+import { and, eq, gt, or, sql } from 'drizzle-orm';
 import type { IdentityContext } from './context.ts';
 import { authSessions } from './schema.ts';
 import { isSecret, sha256 } from './secrets.ts';
@@ -68,3 +68,29 @@ export const isBrowserOf = (session: SessionRow, browser: string | undefined): b
   browser !== undefined &&
   session.browserHash !== null &&
   Buffer.compare(session.browserHash, sha256(browser)) === 0;
+
+/** Gives a pending session to one callback, once; says why it cannot. */
+export async function claimSession(
+  context: IdentityContext,
+  provider: string,
+  state: string,
+  browser: string | undefined,
+  result: string,
+): Promise<SessionRow | 'link_over' | 'other_browser'> {
+  const { db } = context;
+  const open = and(
+    eq(authSessions.stateHash, sha256(state)),
+    eq(authSessions.provider, provider),
+    eq(authSessions.status, 'pending'),
+    gt(authSessions.expiresAt, sql`now()`),
+  );
+  const ownBrowser = browser === undefined ? sql`false` : eq(authSessions.browserHash, sha256(browser));
+  const [claimed] = await db
+    .update(authSessions)
+    .set({ status: 'claimed', claimedAt: sql`now()`, resultHash: sha256(result) })
+    .where(and(open, or(eq(authSessions.mode, 'direct'), ownBrowser)))
+    .returning();
+  if (claimed) return claimed;
+  const [elsewhere] = await db.select({ mode: authSessions.mode }).from(authSessions).where(open);
+  return elsewhere?.mode === 'page' ? 'other_browser' : 'link_over';
+}

@@ -2,12 +2,14 @@ import { and, eq, gt, inArray, isNull, or, sql } from 'drizzle-orm';
 import type { Actor } from './audit.ts';
 import { AccountMismatch, type Connections } from './connections.ts';
 import type { IdentityContext } from './context.ts';
-import { ProviderError, type Account, type Grant } from './provider.ts';
+import { ProviderError } from './provider-error.ts';
+import type { Account, Grant } from './provider.ts';
 import { authSessions, connections, tokenFamilies } from './schema.ts';
 import { newSecret, sha256 } from './secrets.ts';
 import { giveBack } from './session-expiry.ts';
 import { waitingBinding, type SessionError, type SessionRow, type WaitingSecrets } from './session-record.ts';
 import {
+  claimSession,
   isBrowserOf,
   pendingSecrets,
   sessionOfResult,
@@ -80,7 +82,7 @@ export class SignIns {
     const [state, ...more] = query.getAll('state');
     if (!provider || state === undefined || more.length > 0) return { kind: 'refused', reason: 'link_over' };
     const result = newSecret('done');
-    const session = await this.#claim(providerName, state, browser, result);
+    const session = await claimSession(this.#context, providerName, state, browser, result);
     if (typeof session === 'string') return { kind: 'refused', reason: session };
     const outcome = { kind: 'result', result } as const;
     if (hasRepeated(query)) {
@@ -164,30 +166,6 @@ export class SignIns {
     });
     this.#context.outbox.kick();
     return done;
-  }
-
-  async #claim(
-    provider: string,
-    state: string,
-    browser: string | undefined,
-    result: string,
-  ): Promise<SessionRow | 'link_over' | 'other_browser'> {
-    const { db } = this.#context;
-    const open = and(
-      eq(authSessions.stateHash, sha256(state)),
-      eq(authSessions.provider, provider),
-      eq(authSessions.status, 'pending'),
-      gt(authSessions.expiresAt, sql`now()`),
-    );
-    const ownBrowser = browser === undefined ? sql`false` : eq(authSessions.browserHash, sha256(browser));
-    const [claimed] = await db
-      .update(authSessions)
-      .set({ status: 'claimed', claimedAt: sql`now()`, resultHash: sha256(result) })
-      .where(and(open, or(eq(authSessions.mode, 'direct'), ownBrowser)))
-      .returning();
-    if (claimed) return claimed;
-    const [elsewhere] = await db.select({ mode: authSessions.mode }).from(authSessions).where(open);
-    return elsewhere?.mode === 'page' ? 'other_browser' : 'link_over';
   }
 
   /** Whatever fails on our side while tokens are in hand, the session ends and the tokens go back, if that can still be done. */

@@ -1,5 +1,6 @@
 import { isNotNull, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
+import { withoutTokens } from './connection-record.ts';
 import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from './schema.ts';
 import { forgetCanary } from './vault-canary.ts';
 import type { Vault } from './vault.ts';
@@ -13,17 +14,7 @@ export async function dropSealed(db: Database, vault: Vault): Promise<void> {
   await db.transaction(async tx => {
     if (!(await forgetCanary(tx, vault))) return;
     const noReplay = { replaySealed: null, replayUntil: null };
-    await tx
-      .update(connections)
-      .set({
-        status: 'needs_reauth',
-        sealed: null,
-        hasRefreshToken: false,
-        version: sql`${connections.version} + 1`,
-        leaseId: null,
-        leaseUntil: null,
-      })
-      .where(isNotNull(connections.sealed));
+    await tx.update(connections).set(withoutTokens()).where(isNotNull(connections.sealed));
     await tx
       .update(authSessions)
       .set({ status: 'error', errorCode: 'interrupted', finishedAt: sql`now()`, sealed: null })

@@ -1,4 +1,4 @@
-import type { LinkView, ResultView } from '../../core/identity/sign-in-view.ts';
+import type { LinkView, ResultView, SignInView } from '../../core/identity/sign-in-view.ts';
 import { html, named, visible, type Html } from './html.ts';
 import type { Page } from './page.ts';
 
@@ -13,15 +13,7 @@ export function connectPage(view: LinkView, action: string): Page {
     body: html` <p>
         ${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.
       </p>
-      <dl>
-        <dt>App</dt>
-        <dd>${appName(view, 'start')}</dd>
-        <dt>You, in the app</dt>
-        <dd>${named(view.user)}</dd>
-        <dt>Provider</dt>
-        <dd>${named(view.provider)}</dd>
-      </dl>
-      ${scopeList('It will be able to', view.scopes)}
+      ${factsOf(view)} ${scopeList('It will be able to', view.scopes)}
       <p class="note">
         Go on only if you began this yourself, in the app. You sign in on the pages of
         ${named(view.provider)}; nobody here sees your password.
@@ -55,17 +47,7 @@ export function completePage(view: ResultView, undoAction: string): Page {
     body: html` <p class="note" role="status">
         ${appName(view, 'start')} can now use ${accountName(view)} at ${named(view.provider)}.
       </p>
-      <dl>
-        <dt>App</dt>
-        <dd>${appName(view, 'start')}</dd>
-        <dt>You, in the app</dt>
-        <dd>${named(view.user)}</dd>
-        <dt>Account</dt>
-        <dd>${accountName(view)}</dd>
-        <dt>Provider</dt>
-        <dd>${named(view.provider)}</dd>
-      </dl>
-      ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
+      ${factsOf(view, accountName(view))} ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
       ${
         view.canUndo &&
         html`<form method="post" action="${undoAction}" class="entry">
@@ -168,3 +150,19 @@ const scopeList = (title: string | Html, scopes: readonly string[]): Html =>
     ? html``
     : html`<h2>${title}</h2>
         ${scopeItems(scopes)}`;
+
+/** Whose account becomes whose in which app; before the sign-in nobody knows the account. */
+const factsOf = (view: SignInView, account?: Html): Html =>
+  html`<dl>
+    <dt>App</dt>
+    <dd>${appName(view, 'start')}</dd>
+    <dt>You, in the app</dt>
+    <dd>${named(view.user)}</dd>
+    ${
+      account !== undefined &&
+      html`<dt>Account</dt>
+        <dd>${account}</dd>`
+    }
+    <dt>Provider</dt>
+    <dd>${named(view.provider)}</dd>
+  </dl>`;
