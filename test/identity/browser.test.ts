@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { eq } from 'drizzle-orm';
 import type { Browser, Locator, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { tenants } from '../../src/core/schema.ts';
 import { browserMissing, newVisitor, startBrowser, type Visitor } from '../support/browser.ts';
 import { startIdentity, type IdentityUnderTest } from '../support/identity.ts';
@@ -201,9 +201,9 @@ const styleOf = (element: Locator, property: string): Promise<string> =>
     property,
   );
 
-/** Chromium drops keys until a page has been painted, which a picture of it makes sure of. */
+/** Chromium drops keys until a page has been painted, which a picture of it makes sure of; it takes none before. */
 async function tab(page: Page, key: 'Tab' | 'Shift+Tab' = 'Tab') {
-  await page.screenshot();
+  await vi.waitFor(() => page.screenshot(), { timeout: 20_000 });
   await page.keyboard.press(key);
 }
 
