@@ -30,6 +30,8 @@ export interface Caller {
   readonly requestId: string;
   /** Where the request came from, for the audit log. */
   readonly ip?: string;
+  /** How long the caller waits for a proxied call at most, in milliseconds; absent: the proxy's own limit. */
+  readonly timeoutMs?: number;
   /** Aborted when the caller has gone away. */
   readonly signal: AbortSignal;
 }

@@ -4,10 +4,14 @@ import type { Server } from '../catalogue/entry.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Budget } from './budget.ts';
 import type { Params } from './envelope.ts';
-import type { UpstreamReply, Upstreams } from './upstreams.ts';
+import type { UpstreamCall, UpstreamReply, Upstreams } from './upstreams.ts';
 
 /** Asks one server on behalf of one caller. */
-export type Ask = (method: string, params?: Params) => Promise<UpstreamReply>;
+export type Ask = (
+  method: string,
+  params?: Params,
+  onNotification?: UpstreamCall['onNotification'],
+) => Promise<UpstreamReply>;
 
 interface Asking {
   readonly caller: Caller;
@@ -28,8 +32,9 @@ export async function asker(
 ): Promise<Ask> {
   let credential = await budget.wait(credentials.forCall(caller, server));
   let mayRenew = true;
-  return async (method, params) => {
-    const send = () => upstreams.request({ caller, server, credential, method, params }, budget);
+  return async (method, params, onNotification) => {
+    const send = () =>
+      upstreams.request({ caller, server, credential, method, params, onNotification }, budget);
     try {
       return await send();
     } catch (error) {

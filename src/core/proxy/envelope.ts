@@ -141,7 +141,7 @@ export const replyToServer = (session: SessionHeaders, id: RequestId, method: st
 export type Incoming =
   | { readonly kind: 'answer'; readonly answer: RpcAnswer; readonly ownId: boolean }
   | { readonly kind: 'request'; readonly id: RequestId; readonly method: string }
-  | { readonly kind: 'notification' }
+  | { readonly kind: 'notification'; readonly method: string; readonly params: unknown }
   | { readonly kind: 'other-id' }
   | { readonly kind: 'invalid' };
 
@@ -153,7 +153,10 @@ export function readMessage(message: unknown, ourId: RequestId): Incoming {
   if (!isObject(message)) return { kind: 'invalid' };
   const { id, method } = message;
   const validId = typeof id === 'string' || typeof id === 'number';
-  if (typeof method === 'string') return validId ? { kind: 'request', id, method } : { kind: 'notification' };
+  if (typeof method === 'string')
+    return validId
+      ? { kind: 'request', id, method }
+      : { kind: 'notification', method, params: message['params'] };
   const answer = readAnswer(message);
   if (!answer) return { kind: 'invalid' };
   if (validId && String(id) === String(ourId)) return { kind: 'answer', answer, ownId: true };

@@ -9,12 +9,22 @@ import { asker, type Ask } from './ask.ts';
 import { Budget, CallerAbortError } from './budget.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
-import { listAllTools, resultOf, toToolResult, type ListedTool, type ToolResult } from './tools.ts';
-import { Upstreams } from './upstreams.ts';
+import {
+  listAllTools,
+  progressOf,
+  resultOf,
+  toolCallParams,
+  toToolResult,
+  type InputRequired,
+  type ListedTool,
+  type ToolCall,
+  type ToolResult,
+} from './tools.ts';
+import { Upstreams, type UpstreamCall } from './upstreams.ts';
 import { Wire } from './wire.ts';
 
 export type { ProxyLimits } from './limits.ts';
-export type { ListedTool, ToolResult } from './tools.ts';
+export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
 export type { RpcAnswer } from './envelope.ts';
 export { CallerAbortError } from './budget.ts';
 
@@ -37,10 +47,17 @@ export interface ProxyOptions {
 export interface Proxy {
   /** Any JSON-RPC request. The upstream's own result or error, unchanged. */
   call(caller: Caller, input: { serverId: string; method: string; params?: Params }): Promise<RpcAnswer>;
-  /** @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` is a result. */
+  /**
+   * `InputRequired` only for a call with `capabilities`.
+   * @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` is a result.
+   */
   callTool(
     caller: Caller,
-    input: { serverId: string; name: string; arguments?: Params },
+    input: { serverId: string } & ToolCall & { readonly capabilities: Params },
+  ): Promise<ToolResult | InputRequired>;
+  callTool(
+    caller: Caller,
+    input: { serverId: string } & ToolCall & { readonly capabilities?: never },
   ): Promise<ToolResult>;
   /** All pages. */
   listTools(caller: Caller, input: { serverId: string }): Promise<{ tools: ListedTool[] }>;
@@ -76,6 +93,7 @@ export function createProxy(options: ProxyOptions): Proxy {
   const wire = new Wire(options.guard, limits);
   const upstreams = new Upstreams(wire, limits, options.clock ?? systemClock, log);
   let closing: Promise<void> | undefined;
+  let progressTokens = 0;
 
   /**
    * Runs one operation on one server within one budget; `isOk` tells a success among its results. Without it the
@@ -89,7 +107,7 @@ export function createProxy(options: ProxyOptions): Proxy {
   ): Promise<T> {
     if (closing) throw new SwitchboardError('unavailable', 'This service is shutting down.');
     const server = catalogue.require(serverId);
-    using budget = new Budget(limits.totalTimeoutMs, caller.signal);
+    using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
     const { tenantId } = caller;
     try {
       budget.signal.throwIfAborted();
@@ -128,11 +146,22 @@ export function createProxy(options: ProxyOptions): Proxy {
       return answer;
     },
 
-    callTool(caller, { serverId, name, arguments: args }) {
-      const params = args === undefined ? { name } : { name, arguments: args };
-      const work = async (ask: Ask) => toToolResult(resultOf((await ask('tools/call', params)).answer));
-      return run(caller, serverId, work, result => !result.isError);
-    },
+    callTool: ((caller: Caller, { serverId, ...call }: { serverId: string } & ToolCall) => {
+      const progressToken = `progress-${++progressTokens}`;
+      const params = toolCallParams(call, progressToken);
+      const { onProgress, capabilities } = call;
+      const onNotification: UpstreamCall['onNotification'] =
+        onProgress &&
+        ((method, notified) => {
+          const progress = progressOf(progressToken, method, notified);
+          if (progress) onProgress(progress);
+        });
+      const work = async (ask: Ask) => {
+        const { answer } = await ask('tools/call', params, onNotification);
+        return toToolResult(resultOf(answer), capabilities !== undefined);
+      };
+      return run(caller, serverId, work, result => !('isError' in result) || result.isError !== true);
+    }) as Proxy['callTool'],
 
     listTools(caller, { serverId }) {
       const work = async (ask: Ask) => ({

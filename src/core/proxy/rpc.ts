@@ -27,6 +27,8 @@ export interface RpcRequest {
   readonly onSent?: () => void;
   /** A request of the server's own in the answer's stream. Without it, such requests are passed over. */
   readonly onServerRequest?: (id: RequestId, method: string) => void;
+  /** A notification in the answer's stream, before the answer. Must not throw. */
+  readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
 
 export interface RpcReply {
@@ -130,14 +132,12 @@ class AnswerReader {
     this.#request = request;
   }
 
-  /**
-   * Whether this message (or one of the batch, which revision 2025-03-26 allows) is the answer. Notifications are skipped:
-   * a one-shot call has nobody to show them to.
-   */
+  /** Whether this message (or one of the batch, which revision 2025-03-26 allows) is the answer. */
   take(message: unknown): boolean {
     if (Array.isArray(message)) return message.some(part => !Array.isArray(part) && this.take(part));
     const incoming = readMessage(message, this.#request.id);
     if (incoming.kind === 'request') this.#request.onServerRequest?.(incoming.id, incoming.method);
+    if (incoming.kind === 'notification') this.#request.onNotification?.(incoming.method, incoming.params);
     if (incoming.kind === 'other-id') this.sawOtherId = true;
     if (incoming.kind !== 'answer') return false;
     this.answer = incoming.answer;

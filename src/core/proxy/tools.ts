@@ -21,6 +21,58 @@ export interface ToolResult {
   readonly [field: string]: unknown;
 }
 
+/** The server wants the client's input before it can finish (2026-07-28, multi round-trip requests), with all its fields. */
+export interface InputRequired {
+  readonly resultType: 'input_required';
+  readonly [field: string]: unknown;
+}
+
+/** A tool call. `resume` is how a caller that can answer `input_required` goes on with a call it got that for. */
+export interface ToolCall {
+  readonly name: string;
+  readonly arguments?: Params;
+  /** What the caller can answer, as MCP's ClientCapabilities. Absent: nothing, and `input_required` is a failure. */
+  readonly capabilities?: Params;
+  readonly resume?: { readonly inputResponses?: Params; readonly requestState?: string };
+  /** Told of the server's progress while it works. Must not throw. */
+  readonly onProgress?: (progress: Progress) => void;
+}
+
+/** The parameters of `notifications/progress` but for its token. */
+export interface Progress {
+  readonly progress: number;
+  readonly total?: number;
+  readonly message?: string;
+}
+
+const META = 'io.modelcontextprotocol/';
+
+/** The parameters of `tools/call`. The token must be unique among the calls under way in one session. */
+export function toolCallParams(call: ToolCall, progressToken: string): Params {
+  const meta = {
+    ...(call.onProgress ? { progressToken } : {}),
+    ...(call.capabilities ? { [`${META}clientCapabilities`]: call.capabilities } : {}),
+  };
+  return {
+    name: call.name,
+    ...(call.arguments === undefined ? {} : { arguments: call.arguments }),
+    ...call.resume,
+    ...(Object.keys(meta).length === 0 ? {} : { _meta: meta }),
+  };
+}
+
+/** The progress in a notification, if it is one of this call's. */
+export function progressOf(token: string, method: string, params: unknown): Progress | undefined {
+  if (method !== 'notifications/progress' || !isObject(params)) return undefined;
+  const { progressToken, progress, total, message } = params;
+  if (progressToken !== token || typeof progress !== 'number') return undefined;
+  return {
+    progress,
+    ...(typeof total === 'number' ? { total } : {}),
+    ...(typeof message === 'string' ? { message } : {}),
+  };
+}
+
 const MAX_DETAIL_CHARS = 1_000;
 
 /** The upstream's result. @throws SwitchboardError `upstream_error` with the upstream's own error for a JSON-RPC error. */
@@ -31,12 +83,16 @@ export function resultOf(answer: RpcAnswer): unknown {
   throw new SwitchboardError('upstream_error', detail, { upstreamError: error });
 }
 
-/** @throws SwitchboardError `upstream_protocol` for what is not a CallToolResult. */
-export function toToolResult(result: unknown): ToolResult {
+/**
+ * @param canAnswer whether `input_required` is of use to the caller.
+ * @throws SwitchboardError `upstream_protocol` for what is not a CallToolResult.
+ */
+export function toToolResult(result: unknown, canAnswer: boolean): ToolResult | InputRequired {
   if (!isObject(result)) throw brokeProtocol('answered tools/call with a result that is not an object');
   const { content } = result;
   if (Array.isArray(content)) return { ...result, content, isError: result['isError'] === true };
   if (result['resultType'] === 'input_required') {
+    if (canAnswer) return { ...result, resultType: 'input_required' };
     throw brokeProtocol(
       'asks for input in the middle of the call; the generic JSON-RPC call can answer that',
     );

@@ -34,6 +34,8 @@ export interface UpstreamCall {
   readonly credential: Credential | undefined;
   readonly method: string;
   readonly params: Params | undefined;
+  /** What the server notifies of while it works on the call. Must not throw. */
+  readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
 
 export interface UpstreamReply {
@@ -143,7 +145,7 @@ export class Upstreams {
   }
 
   #askModern(
-    { server, credential, method, params }: Omit<UpstreamCall, 'caller'>,
+    { server, credential, method, params, onNotification }: Omit<UpstreamCall, 'caller'>,
     budget: Budget,
   ): Promise<RpcReply> {
     const id = this.#nextId++;
@@ -151,13 +153,13 @@ export class Upstreams {
     const outgoing = modernRequest(id, method, params, schema);
     return rpcExchange(
       this.#wire,
-      { url: new URL(server.remoteUrl), id, outgoing, credential, signal: budget.signal },
+      { url: new URL(server.remoteUrl), id, outgoing, credential, signal: budget.signal, onNotification },
       this.#now,
     );
   }
 
   async #askLegacy(
-    { credential, method, params }: UpstreamCall,
+    { credential, method, params, onNotification }: UpstreamCall,
     session: Session,
     budget: Budget,
   ): Promise<RpcReply> {
@@ -173,6 +175,7 @@ export class Upstreams {
           outgoing: legacyRequest(session, id, method, params),
           credential,
           signal: budget.signal,
+          onNotification,
           onSent: () => (sent = true),
           // Unanswered, a server that asks its client something would wait for ever, and its call with it.
           onServerRequest: (requestId, requestMethod) => {
