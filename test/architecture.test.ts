@@ -14,8 +14,8 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
   [/^faces\/mcp\//, [/^faces\/mcp\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
   [/^faces\/pages\//, [/^faces\/pages\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^errors\.ts$/]],
   [/^faces\/admin\//, [/^faces\/admin\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
-  [/^faces\/app\.ts$/, [/^faces\//, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
-  [/^faces\//, [/^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
+  [/^faces\/(web-)?app\.ts$/, [/^faces\//, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
+  [/^faces\//, [/^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
   [/^core\/core\.ts$/, [/^core\//]],
   [
     /^core\/search\//,
@@ -59,7 +59,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
 /** Packages that belong to one place; every other package may be used where it is useful. */
 const HOMES: Readonly<Record<string, RegExp>> = {
   express: /^faces\//,
-  helmet: /^faces\/app\.ts$/,
+  helmet: /^faces\/web-app\.ts$/,
   '@modelcontextprotocol/server': /^faces\/mcp\//,
   '@modelcontextprotocol/node': /^faces\/mcp\/endpoint\.ts$/,
   undici: /^(core\/(proxy|outbound)\/|cli\/)/,

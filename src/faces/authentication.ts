@@ -1,4 +1,4 @@
-import type { Request } from 'express';
+import type { IncomingMessage } from 'node:http';
 import type { Principal } from '../core/access/api-keys.ts';
 import type { Core } from '../core/core.ts';
 import { invalidToken } from '../core/identity/identity-token.ts';
@@ -40,7 +40,7 @@ async function principalOf(core: Core, key: string | undefined, ip: string | und
 }
 
 /** The token of an Authorization header; '' for one that is no Bearer token, which is then as invalid as any other. */
-export function bearerOf(request: Request): string | undefined {
+export function bearerOf(request: IncomingMessage): string | undefined {
   const { authorization } = request.headers;
   if (authorization === undefined) return undefined;
   return /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';

@@ -1,5 +1,8 @@
-import type { RequestHandler } from 'express';
+import type { IncomingMessage } from 'node:http';
 import { SwitchboardError } from '../errors.ts';
+
+/** Why the request is refused, if it is. */
+export type HostGuard = (request: IncomingMessage, path: string) => SwitchboardError | undefined;
 
 /**
  * Refuses requests whose Host, or Origin where there is one, is not a name this server is called by: without it a web
@@ -10,17 +13,34 @@ import { SwitchboardError } from '../errors.ts';
 export function hostGuard(
   allowedHosts: readonly string[],
   takesNullOrigin: (path: string) => boolean,
-): RequestHandler {
+): HostGuard {
   const allowed = new Set(allowedHosts);
-  return (request, _response, next) => {
-    if (allowed.has('*')) return next();
-    const host = hostnameOf(`http://${request.headers.host ?? ''}`);
-    const { origin } = request.headers;
-    if (host === undefined || !allowed.has(host)) return next(refusal('Host'));
-    if (origin === 'null' && takesNullOrigin(request.path)) return next();
-    if (origin !== undefined && !allowed.has(hostnameOf(origin) ?? '')) return next(refusal('Origin'));
-    return next();
+  if (allowed.has('*')) return () => undefined;
+  const hosts = new Allowed(host => allowed.has(hostnameOf(`http://${host}`) ?? ''));
+  const origins = new Allowed(origin => allowed.has(hostnameOf(origin) ?? ''));
+  return ({ headers: { host = '', origin } }, path) => {
+    if (!hosts.has(host)) return refusal('Host');
+    if (origin === undefined || (origin === 'null' && takesNullOrigin(path))) return undefined;
+    return origins.has(origin) ? undefined : refusal('Origin');
   };
+}
+
+/** Header values that were found to be allowed, so that those which every request sends are parsed once. */
+class Allowed {
+  readonly #seen = new Set<string>();
+  readonly #isAllowed: (value: string) => boolean;
+
+  constructor(isAllowed: (value: string) => boolean) {
+    this.#isAllowed = isAllowed;
+  }
+
+  has(value: string): boolean {
+    if (this.#seen.has(value)) return true;
+    if (!this.#isAllowed(value)) return false;
+    // A host can be written with any port.
+    if (this.#seen.size < 100) this.#seen.add(value);
+    return true;
+  }
 }
 
 const hostnameOf = (url: string): string | undefined =>

@@ -3,15 +3,18 @@ import type { Principal } from '../core/access/api-keys.ts';
 import type { RateLimitState } from '../core/access/rate-limits.ts';
 import type { Caller } from '../core/caller.ts';
 
-/** What is known of a request while it is served: Express's `response.locals`. */
+/** What is known of a request while it is served. It stands where Express has its `response.locals`. */
 export interface RequestLocals {
   requestId: string;
   /** By the clock that also stamps the use of refresh tokens. */
   arrivedMs: number;
+  /** The client's address. */
+  ip: string | undefined;
   principal?: Principal;
 }
 
-export const localsOf = (response: { locals: unknown }): RequestLocals => response.locals as RequestLocals;
+export const localsOf = (response: ServerResponse): RequestLocals =>
+  (response as ServerResponse & { locals: RequestLocals }).locals;
 
 /** Aborts when the client has gone before the answer was written whole. */
 export function clientSignal(response: ServerResponse): AbortSignal {
@@ -31,6 +34,22 @@ export const toCaller = (
   ...(request.ip === undefined ? {} : { ip: request.ip }),
   signal: request.signal,
 });
+
+export function setHeaders(response: ServerResponse, headers: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+}
+
+/** Ends a response with a whole body. Headers set before go with it. */
+export function sendText(response: ServerResponse, status: number, type: string, text: string): void {
+  response.writeHead(status, {
+    'Content-Type': `${type}; charset=utf-8`,
+    'Content-Length': Buffer.byteLength(text),
+  });
+  response.end(text);
+}
+
+export const sendJson = (response: ServerResponse, status: number, value: unknown): void =>
+  sendText(response, status, 'application/json', JSON.stringify(value));
 
 /** A header that came once; two of them are joined by Node and never equal a key. */
 export function singleHeader(request: IncomingMessage, name: string): string | undefined {

@@ -1,8 +1,8 @@
-import type { Response } from 'express';
+import type { ServerResponse } from 'node:http';
 import { RateLimited } from '../core/access/rate-limits.ts';
 import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { isDatabaseUnavailable } from '../infra/database.ts';
-import { rateLimitHeaders } from './http.ts';
+import { rateLimitHeaders, sendJson, sendText, setHeaders } from './http.ts';
 
 export type RpcId = string | number | null;
 
@@ -27,7 +27,7 @@ const oauthErrorOf = ({ code }: SwitchboardError) => {
   return oauth === undefined ? {} : { error: oauth };
 };
 
-export function sendProblem(response: Response, error: SwitchboardError, requestId: string): void {
+export function sendProblem(response: ServerResponse, error: SwitchboardError, requestId: string): void {
   send(response, error, problemOf(error, requestId));
 }
 
@@ -36,7 +36,7 @@ export function sendProblem(response: Response, error: SwitchboardError, request
  * understand it. What the upstream did wrong is a 200 with the JSON-RPC error alone (DESIGN §3).
  */
 export function sendRpcError(
-  response: Response,
+  response: ServerResponse,
   error: SwitchboardError,
   requestId: string,
   id: RpcId,
@@ -56,17 +56,17 @@ export function sendRpcError(
       },
     },
   };
-  if (error.isUpstreamFailure) response.status(200).json(envelope);
+  if (error.isUpstreamFailure) sendJson(response, 200, envelope);
   else send(response, error, { ...problemOf(error, requestId), ...envelope });
 }
 
-function send(response: Response, error: SwitchboardError, body: Record<string, unknown>): void {
-  if (error instanceof RateLimited) response.set(rateLimitHeaders(error.state));
+function send(response: ServerResponse, error: SwitchboardError, body: Record<string, unknown>): void {
+  if (error instanceof RateLimited) setHeaders(response, rateLimitHeaders(error.state));
   // RFC 6750 §3: which token was wrong, next to the API key that was right.
   if (error.status === 401 && errorKind(error.code).oauth !== undefined)
-    response.set('WWW-Authenticate', `Bearer error="${errorKind(error.code).oauth}"`);
-  if (error.retryAfterSec !== undefined) response.set('Retry-After', String(error.retryAfterSec));
-  response.status(error.status).type('application/problem+json').send(JSON.stringify(body));
+    response.setHeader('WWW-Authenticate', `Bearer error="${errorKind(error.code).oauth}"`);
+  if (error.retryAfterSec !== undefined) response.setHeader('Retry-After', String(error.retryAfterSec));
+  sendText(response, error.status, 'application/problem+json', JSON.stringify(body));
 }
 
 /**

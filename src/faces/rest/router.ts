@@ -1,98 +1,122 @@
-import { Router, type Request, type RequestHandler, type Response } from 'express';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { parse as parseQuery } from 'node:querystring';
 import { requireScope } from '../../core/access/authorise.ts';
+import type { Principal } from '../../core/access/api-keys.ts';
+import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, bearerOf } from '../authentication.ts';
+import { readJsonBody } from '../body.ts';
+import {
+  clientSignal,
+  localsOf,
+  rateLimitHeaders,
+  sendJson,
+  setHeaders,
+  singleHeader,
+  toCaller,
+} from '../http.ts';
 import { idempotencyKey, parseInput } from '../input.ts';
-import { clientSignal, localsOf, rateLimitHeaders, singleHeader, toCaller } from '../http.ts';
-import { readJsonBody } from './body.ts';
-import type { Endpoint, RequestParts } from './endpoint.ts';
-import { endpoints } from './endpoints/index.ts';
 import { errorOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
+import type { Endpoint } from './endpoint.ts';
+import { findRoute } from './routes.ts';
+
+/** The one path whose errors are JSON-RPC responses as well, also for those who come with no key or another method. */
+export const isRpcPath = (path: string): boolean => path === '/v1/mcp/call';
 
 /** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
-export function restRouter(core: Core, log: Log): Router {
-  const router = Router({ caseSensitive: true, strict: true });
-  router.use(authenticated(core));
-  const methods = Map.groupBy(endpoints, one => one.path);
-  for (const [path, atPath] of methods) {
-    const route = router.route(path.replace(/^\/v1/, ''));
-    for (const one of atPath) route[one.method](serve(core, log, one));
-    const allowed = atPath.map(one => one.method.toUpperCase()).join(', ');
-    route.all((request, response) => {
-      response.set('Allow', allowed);
-      throw new SwitchboardError(
-        'method_not_allowed',
-        `${request.method} is not possible here. Use ${allowed}.`,
-      );
-    });
-  }
-  router.use((request: Request) => {
-    throw new SwitchboardError(
-      'route_not_found',
-      `There is no ${request.baseUrl}${request.path}. /openapi.json lists what there is.`,
-    );
-  });
-  return router;
-}
-
-const authenticated =
-  (core: Core): RequestHandler =>
-  async (request, response, next) => {
-    const credentials = { key: singleHeader(request, 'x-api-key'), token: bearerOf(request), ip: request.ip };
-    localsOf(response).principal = await authenticate(core, credentials);
-    next();
-  };
-
-function serve(core: Core, log: Log, one: Endpoint): RequestHandler {
-  return async (request, response) => {
-    const { requestId } = localsOf(response);
-    let rpcId: RpcId = null;
+export function restHandler(core: Core, log: Log) {
+  return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
+    const rpc: { id: RpcId } = { id: null };
     try {
-      if (one.tag === 'Identity') response.set('Cache-Control', 'no-store');
-      const caller = await admit(core, one, request, response);
-      const body =
-        one.bodySchema === undefined ? undefined : await readJsonBody(request, response, one.maxBodyBytes);
-      rpcId = rpcIdOf(body);
-      const input = one.bodySchema === undefined ? undefined : parseInput(one.bodySchema, body);
-      response.json(await one.run(core, caller, input, partsOf(one, request, response)));
+      const principal = await authenticated(core, request, response);
+      const { endpoint, params, allowed } = findRoute(request.method ?? '', path);
+      if (!endpoint) throw noEndpoint(request, response, path, allowed);
+      if (endpoint.tag === 'Identity') response.setHeader('Cache-Control', 'no-store');
+      const caller = await admit(core, endpoint, principal, response);
+      const body = endpoint.bodySchema && (await readJsonBody(request, response, endpoint.maxBodyBytes));
+      rpc.id = rpcIdOf(body);
+      sendJson(response, 200, await run(core, endpoint, caller, body, { params, request, response }));
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;
+      const { requestId } = localsOf(response);
       const error = errorOf(thrown);
       if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
-      if (one.jsonRpc) sendRpcError(response, error, requestId, rpcId);
+      if (isRpcPath(path)) sendRpcError(response, error, requestId, rpc.id);
       else sendProblem(response, error, requestId);
     }
   };
 }
 
-async function admit(core: Core, one: Endpoint, request: Request, response: Response) {
-  const { principal, requestId } = localsOf(response);
-  if (!principal) throw new Error('a route was reached without authentication');
+async function authenticated(core: Core, request: IncomingMessage, response: ServerResponse) {
+  const locals = localsOf(response);
+  const key = singleHeader(request, 'x-api-key');
+  locals.principal = await authenticate(core, { key, token: bearerOf(request), ip: locals.ip });
+  return locals.principal;
+}
+
+function noEndpoint(
+  { method }: IncomingMessage,
+  response: ServerResponse,
+  path: string,
+  allowed: readonly string[],
+): SwitchboardError {
+  const methods = allowed.join(', ');
+  if (methods === '')
+    return new SwitchboardError('route_not_found', `There is no ${path}. /openapi.json lists what there is.`);
+  response.setHeader('Allow', methods);
+  return new SwitchboardError('method_not_allowed', `${method} is not possible here. Use ${methods}.`);
+}
+
+async function admit(
+  core: Core,
+  one: Endpoint,
+  principal: Principal,
+  response: ServerResponse,
+): Promise<Caller> {
   requireScope(principal, one.scope);
   if (one.rateClass !== undefined) {
     const state = await core.rateLimits.spend(principal.keyId, one.rateClass);
-    if (state) response.set(rateLimitHeaders(state));
+    if (state) setHeaders(response, rateLimitHeaders(state));
   }
-  const caller = toCaller(principal, { requestId, ip: request.ip, signal: clientSignal(response) });
+  const { requestId, ip } = localsOf(response);
+  const caller = toCaller(principal, { requestId, ip, signal: clientSignal(response) });
   // A proxied call asks this in the query that loads the user's connection.
   if (one.tag !== 'Proxy') await core.identity.credentials.requireLive(caller);
   return caller;
 }
 
-function partsOf(one: Endpoint, request: Request, response: Response): RequestParts {
-  return {
-    params: request.params as Record<string, string>,
-    query:
-      one.querySchema === undefined
-        ? {}
-        : (parseInput(one.querySchema, request.query) as Record<string, string>),
+function run(
+  core: Core,
+  one: Endpoint,
+  caller: Caller,
+  body: unknown,
+  {
+    params,
+    request,
+    response,
+  }: {
+    params: Readonly<Record<string, string>>;
+    request: IncomingMessage;
+    response: ServerResponse;
+  },
+): Promise<unknown> {
+  const input = one.bodySchema && parseInput(one.bodySchema, body);
+  const query = one.querySchema && parseInput(one.querySchema, parseQuery(queryOf(request)));
+  return one.run(core, caller, input, {
+    params,
+    query: (query ?? {}) as Record<string, string>,
     idempotencyKey:
       one.idempotent === true ? parseInput(idempotencyKey, request.headers['idempotency-key']) : undefined,
     arrivedMs: localsOf(response).arrivedMs,
-  };
+  });
 }
+
+const queryOf = ({ url = '' }: IncomingMessage): string => {
+  const at = url.indexOf('?');
+  return at < 0 ? '' : url.slice(at + 1);
+};
 
 function rpcIdOf(body: unknown): RpcId {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return null;

@@ -1,0 +1,85 @@
+import express, { type ErrorRequestHandler, type Express, type Request } from 'express';
+import helmet from 'helmet';
+import type { Config } from '../config.ts';
+import type { Core } from '../core/core.ts';
+import { JWKS_MAX_AGE_SEC } from '../core/identity/signing-keys.ts';
+import { SwitchboardError } from '../errors.ts';
+import type { Log } from '../infra/log.ts';
+import type { HostGuard } from './host-guard.ts';
+import { localsOf } from './http.ts';
+import { mcpRouter } from './mcp/endpoint.ts';
+import { sendErrorPage } from './pages/refusals.ts';
+import { isPagePath, pagesRouter } from './pages/router.ts';
+import { errorOf, sendProblem, sendRpcError } from './problem.ts';
+import { docsPage } from './rest/docs.ts';
+import { openApiDocument } from './rest/openapi.ts';
+
+interface WebAppOptions {
+  readonly core: Core;
+  readonly config: Config['http'];
+  readonly log: Log;
+  readonly version: string;
+  readonly refusalOf: HostGuard;
+}
+
+/**
+ * What is not on the hot path: the MCP face, the pages, the documents, the probes. HTML is what people look at, the pages
+ * and `/docs`, errors of the pages too; every other answer is not. None has a stack trace.
+ */
+export function createWebApp({ core, config, log, version, refusalOf }: WebAppOptions): Express {
+  const app = express();
+  app.disable('x-powered-by');
+  app.set('etag', false);
+  app.set('trust proxy', config.trustProxy);
+  app.get('/healthz', (_request, response) => void response.json({ status: 'ok' }));
+  app.get('/readyz', (_request, response) => {
+    const { ready, degraded } = core.readiness();
+    response.status(ready ? 200 : 503).json({ status: ready ? 'ready' : 'starting', degraded });
+  });
+  app.use(
+    helmet({
+      contentSecurityPolicy: {
+        directives: { ...NOTHING, styleSrc: ["'unsafe-inline'"] },
+        useDefaults: false,
+      },
+    }),
+  );
+  app.use((request, _response, next) => next(refusalOf(request, request.path)));
+  const document = openApiDocument({ version, publicUrl: config.publicUrl });
+  app.get('/openapi.json', (_request, response) => void response.json(document));
+  app.get('/docs', (_request, response) => void response.type('html').send(docsPage(document)));
+  app.get('/.well-known/jwks.json', async (_request, response) => {
+    const keys = await core.identity.signingKeys.jwks();
+    response.set('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SEC}`).type('application/jwk-set+json');
+    response.send(JSON.stringify(keys));
+  });
+  app.use(pagesRouter(core, config.publicUrl));
+  app.use('/mcp', mcpRouter(core, log, version));
+  app.use((request: Request) => {
+    throw new SwitchboardError(
+      'route_not_found',
+      `There is no ${request.path} here. /docs lists what there is.`,
+    );
+  });
+  app.use(renderError(log));
+  return app;
+}
+
+const NOTHING = {
+  defaultSrc: ["'none'"],
+  frameAncestors: ["'none'"],
+  baseUri: ["'none'"],
+  formAction: ["'none'"],
+};
+
+function renderError(log: Log): ErrorRequestHandler {
+  return (thrown: unknown, request, response, _next) => {
+    const { requestId } = localsOf(response);
+    const error = errorOf(thrown);
+    if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
+    if (response.headersSent) response.destroy();
+    else if (isPagePath(request.path)) sendErrorPage(response, error, requestId);
+    else if (/^\/mcp\/?$/.test(request.path)) sendRpcError(response, error, requestId, null);
+    else sendProblem(response, error, requestId);
+  };
+}
