@@ -1,14 +1,29 @@
-import { randomBytes } from 'node:crypto';
+import { randomFillSync } from 'node:crypto';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+/** Random bytes are drawn many at a time: one system call for each id costs more than all the rest of making it. */
+const pool = Buffer.alloc(4_096);
+let used = pool.length;
+
+/** A byte that has not been given out before. */
+function randomByte(): number {
+  if (used === pool.length) {
+    randomFillSync(pool);
+    used = 0;
+  }
+  const byte = pool[used] ?? 0;
+  // What becomes a secret must not be found in memory afterwards.
+  pool[used++] = 0;
+  return byte;
+}
 
 /** A random base62 string. Bytes that would favour some characters are thrown away, so every character is equally likely. */
 export function randomBase62(length: number): string {
   let out = '';
   while (out.length < length) {
-    for (const byte of randomBytes(length)) {
-      if (byte < 248 && out.length < length) out += BASE62.charAt(byte % 62);
-    }
+    const byte = randomByte();
+    if (byte < 248) out += BASE62.charAt(byte % 62);
   }
   return out;
 }

@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { base62OfUint32, randomBase62 } from '../../infra/ids.ts';
 
@@ -24,7 +24,7 @@ export function idOfApiKey(key: string): string | undefined {
 }
 
 /** SHA-256: the secret is random and long, so a slow hash would protect nothing. */
-export const hashApiKey = (key: string): Uint8Array => createHash('sha256').update(key).digest();
+export const hashApiKey = (key: string): Uint8Array => hash('sha256', key, 'buffer');
 
 /** Compares in constant time. */
 export const sameHash = (a: Uint8Array, b: Uint8Array): boolean =>

@@ -33,6 +33,7 @@ export class Usage {
   readonly #log: Log;
   /** server -> tenant -> day -> successful calls. */
   readonly #successes = new Map<string, Map<string, Map<string, number>>>();
+  #day = { number: -1, date: '' };
   #pending = new Map<string, Counter>();
   #flushing: Promise<void> = Promise.resolve();
   readonly #timer: NodeJS.Timeout;
@@ -56,13 +57,22 @@ export class Usage {
   /** Notes how a proxied call ended. Never throws and never waits. */
   record(outcome: { serverId: string; tenantId: string; ok: boolean }): void {
     const { serverId, tenantId, ok } = outcome;
-    const day = new Date(this.#clock.now()).toISOString().slice(0, 10);
-    const key = JSON.stringify([serverId, tenantId, day]);
+    const day = this.#today();
+    // Neither of the first two holds a space.
+    const key = `${day} ${serverId} ${tenantId}`;
     const counter = this.#pending.get(key) ?? { serverId, tenantId, day, successes: 0, failures: 0 };
     if (ok) counter.successes++;
     else counter.failures++;
     this.#pending.set(key, counter);
     if (ok) this.#count(serverId, tenantId, day, 1);
+  }
+
+  /** Today's date (UTC). */
+  #today(): string {
+    const number = Math.floor(this.#clock.now() / DAY_MS);
+    if (number !== this.#day.number)
+      this.#day = { number, date: new Date(number * DAY_MS).toISOString().slice(0, 10) };
+    return this.#day.date;
   }
 
   /** 0 (never used) to 1. */
