@@ -12,7 +12,7 @@ import { localsOf } from './http.ts';
 import { mcpRouter } from './mcp/endpoint.ts';
 import { sendErrorPage } from './pages/refusals.ts';
 import { isPagePath, pagesRouter } from './pages/router.ts';
-import { errorOf, sendProblem, sendRpcError } from './problem.ts';
+import { errorOf, sendMcpError, sendProblem, sendRpcError } from './problem.ts';
 import { docsPage } from './rest/docs.ts';
 import { openApiDocument } from './rest/openapi.ts';
 import { restRouter } from './rest/router.ts';
@@ -127,7 +127,8 @@ function renderError(log: Log): ErrorRequestHandler {
     if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
     if (response.headersSent) response.destroy();
     else if (isPagePath(request.path)) sendErrorPage(response, error, requestId);
-    else if (/^\/(mcp|v1\/mcp\/call)\/?$/.test(request.path)) sendRpcError(response, error, requestId, null);
+    else if (/^\/mcp\/?$/.test(request.path)) sendMcpError(response, error, null);
+    else if (/^\/v1\/mcp\/call\/?$/.test(request.path)) sendRpcError(response, error, requestId, null);
     else sendProblem(response, error, requestId);
   };
 }

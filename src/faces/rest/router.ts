@@ -5,11 +5,18 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, bearerOf } from '../authentication.ts';
 import { idempotencyKey, parseInput } from '../input.ts';
-import { clientSignal, localsOf, rateLimitHeaders, singleHeader, toCaller } from '../http.ts';
-import { readJsonBody } from './body.ts';
+import {
+  clientSignal,
+  localsOf,
+  rateLimitHeaders,
+  requestedTimeoutMs,
+  singleHeader,
+  toCaller,
+} from '../http.ts';
+import { readJsonBody } from '../body.ts';
 import type { Endpoint, RequestParts } from './endpoint.ts';
 import { endpoints } from './endpoints/index.ts';
-import { errorOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
+import { errorOf, rpcIdOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
 
 /** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
 export function restRouter(core: Core, log: Log): Router {
@@ -54,7 +61,7 @@ function serve(core: Core, log: Log, one: Endpoint): RequestHandler {
       const caller = await admit(core, one, request, response);
       const body =
         one.bodySchema === undefined ? undefined : await readJsonBody(request, response, one.maxBodyBytes);
-      rpcId = rpcIdOf(body);
+      rpcId = rpcIdOf(body, 1);
       const input = one.bodySchema === undefined ? undefined : parseInput(one.bodySchema, body);
       response.json(await one.run(core, caller, input, partsOf(one, request, response)));
     } catch (thrown) {
@@ -75,7 +82,12 @@ async function admit(core: Core, one: Endpoint, request: Request, response: Resp
     const state = await core.rateLimits.spend(principal.keyId, one.rateClass);
     if (state) response.set(rateLimitHeaders(state));
   }
-  const caller = toCaller(principal, { requestId, ip: request.ip, signal: clientSignal(response) });
+  const caller = toCaller(principal, {
+    requestId,
+    ip: request.ip,
+    signal: clientSignal(response),
+    timeoutMs: one.tag === 'Proxy' ? requestedTimeoutMs(request) : undefined,
+  });
   // A proxied call asks this in the query that loads the user's connection.
   if (one.tag !== 'Proxy') await core.identity.credentials.requireLive(caller);
   return caller;
@@ -92,10 +104,4 @@ function partsOf(one: Endpoint, request: Request, response: Response): RequestPa
       one.idempotent === true ? parseInput(idempotencyKey, request.headers['idempotency-key']) : undefined,
     arrivedMs: localsOf(response).arrivedMs,
   };
-}
-
-function rpcIdOf(body: unknown): RpcId {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return null;
-  const id = 'id' in body ? body.id : 1;
-  return typeof id === 'string' || (typeof id === 'number' && Number.isFinite(id)) ? id : null;
 }

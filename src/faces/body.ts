@@ -1,5 +1,5 @@
 import express, { type Request, type RequestHandler, type Response } from 'express';
-import { SwitchboardError } from '../../errors.ts';
+import { SwitchboardError } from '../errors.ts';
 
 /** Deeper JSON has no honest use here, and walking it could exhaust the stack. */
 const MAX_DEPTH = 200;
