@@ -46,8 +46,8 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
       const timeoutMs = requestedTimeoutMs(request);
       // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
       const message = await readJsonBody(request, response, MAX_BODY_BYTES);
-      rpcId = rpcIdOf(message, null);
       requireSingle(message);
+      rpcId = rpcIdOf(message, null);
       const extra = { principal, requestId, ip: request.ip, timeoutMs, signal: clientSignal(response) };
       await node(withAuth(request, extra), response, message);
     } catch (thrown) {
