@@ -47,6 +47,7 @@ const KINDS = {
   session_delivered: { status: 410, rpc: -32000, title: 'Final status already delivered' },
   key_not_found: { status: 404, rpc: -32000, title: 'API key not found' },
   method_not_allowed: { status: 405, rpc: -32600, title: 'Method not allowed' },
+  not_acceptable: { status: 406, rpc: -32600, title: 'Not acceptable' },
   server_inactive: { status: 410, rpc: -32000, title: 'Server is no longer active' },
   payload_too_large: { status: 413, rpc: -32600, title: 'Request body too large' },
   unsupported_media_type: { status: 415, rpc: -32600, title: 'Unsupported media type' },

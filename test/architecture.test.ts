@@ -49,7 +49,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
-  [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/]],
+  [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//]],
   [/^config-error\.ts$/, []],
   [/^config/, [/^config-[\w-]+\.ts$/, /^core\/identity\/provider-settings\.ts$/, /^infra\/log\.ts$/]],
   [/^infra\//, [/^infra\//]],

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Principal } from '../core/access/api-keys.ts';
 import type { RateLimitState } from '../core/access/rate-limits.ts';
 import type { Caller } from '../core/caller.ts';
+import { SwitchboardError } from '../errors.ts';
 
 /** What is known of a request while it is served. It stands where Express has its `response.locals`. */
 export interface RequestLocals {
@@ -27,11 +28,17 @@ export function clientSignal(response: ServerResponse): AbortSignal {
 
 export const toCaller = (
   principal: Principal,
-  request: { requestId: string; ip?: string | undefined; signal: AbortSignal },
+  request: {
+    requestId: string;
+    ip?: string | undefined;
+    signal: AbortSignal;
+    timeoutMs?: number | undefined;
+  },
 ): Caller => ({
   ...principal,
   requestId: request.requestId,
   ...(request.ip === undefined ? {} : { ip: request.ip }),
+  ...(request.timeoutMs === undefined ? {} : { timeoutMs: request.timeoutMs }),
   signal: request.signal,
 });
 
@@ -50,6 +57,22 @@ export function sendText(response: ServerResponse, status: number, type: string,
 
 export const sendJson = (response: ServerResponse, status: number, value: unknown): void =>
   sendText(response, status, 'application/json', JSON.stringify(value));
+
+/** How long a caller waits for a proxied call at most: the header and its bounds in milliseconds. */
+export const TIMEOUT_HEADER = { name: 'Switchboard-Timeout-Ms', minMs: 1_000, maxMs: 300_000 } as const;
+
+/** @throws SwitchboardError 400 `invalid_request` for a header that is out of bounds or no whole number. */
+export function requestedTimeoutMs(request: IncomingMessage): number | undefined {
+  const { name, minMs, maxMs } = TIMEOUT_HEADER;
+  const value = request.headers[name.toLowerCase()];
+  if (value === undefined) return undefined;
+  const timeoutMs = typeof value === 'string' && /^\d{1,6}$/.test(value) ? Number(value) : 0;
+  if (timeoutMs >= minMs && timeoutMs <= maxMs) return timeoutMs;
+  throw new SwitchboardError(
+    'invalid_request',
+    `${name}: must be a whole number of milliseconds from ${minMs} to ${maxMs}`,
+  );
+}
 
 /** A header that came once; two of them are joined by Node and never equal a key. */
 export function singleHeader(request: IncomingMessage, name: string): string | undefined {

@@ -41,32 +41,56 @@ export function sendRpcError(
   requestId: string,
   id: RpcId,
 ): void {
-  const envelope = {
-    jsonrpc: '2.0',
-    id,
-    error: {
-      code: error.rpcCode,
-      message: error.detail,
-      data: {
-        ...error.members,
-        origin: 'switchboard',
-        reason: error.code,
-        retryable: error.retryable,
-        ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
-      },
-    },
-  };
+  const envelope = rpcErrorOf(error, id);
   if (error.isUpstreamFailure) sendJson(response, 200, envelope);
   else send(response, error, { ...problemOf(error, requestId), ...envelope });
 }
 
-function send(response: ServerResponse, error: SwitchboardError, body: Record<string, unknown>): void {
+/** A refusal on the MCP endpoints: a JSON-RPC error and nothing else, as their clients check what they read. */
+export function sendMcpError(response: ServerResponse, error: SwitchboardError, id: RpcId): void {
+  send(response, error, rpcErrorOf(error, id), 'application/json');
+}
+
+const rpcErrorOf = (error: SwitchboardError, id: RpcId) => ({
+  jsonrpc: '2.0',
+  id,
+  error: {
+    code: error.rpcCode,
+    message: error.detail,
+    data: {
+      ...error.members,
+      origin: 'switchboard',
+      reason: error.code,
+      retryable: error.retryable,
+      ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
+    },
+  },
+});
+
+/** Whole numbers beyond 2^53 - 1 have been rounded when they were read: they are not the caller's id any more. */
+export const isRpcId = (id: unknown): id is string | number =>
+  typeof id === 'string' ||
+  (typeof id === 'number' && Number.isFinite(id) && (!Number.isInteger(id) || Number.isSafeInteger(id)));
+
+/** The id to answer with: null where it could not be read (JSON-RPC 2.0 §5). @param absent where the message has none. */
+export function rpcIdOf(message: unknown, absent: RpcId): RpcId {
+  if (typeof message !== 'object' || message === null || Array.isArray(message)) return null;
+  const id = 'id' in message ? message.id : absent;
+  return isRpcId(id) ? id : null;
+}
+
+function send(
+  response: ServerResponse,
+  error: SwitchboardError,
+  body: Record<string, unknown>,
+  type = 'application/problem+json',
+): void {
   if (error instanceof RateLimited) setHeaders(response, rateLimitHeaders(error.state));
   // RFC 6750 §3: which token was wrong, next to the API key that was right.
   if (error.status === 401 && errorKind(error.code).oauth !== undefined)
     response.setHeader('WWW-Authenticate', `Bearer error="${errorKind(error.code).oauth}"`);
   if (error.retryAfterSec !== undefined) response.setHeader('Retry-After', String(error.retryAfterSec));
-  sendText(response, error.status, 'application/problem+json', JSON.stringify(body));
+  sendText(response, error.status, type, JSON.stringify(body));
 }
 
 /**

@@ -10,7 +10,7 @@ import { localsOf } from './http.ts';
 import { mcpRouter } from './mcp/endpoint.ts';
 import { sendErrorPage } from './pages/refusals.ts';
 import { isPagePath, pagesRouter } from './pages/router.ts';
-import { errorOf, sendProblem, sendRpcError } from './problem.ts';
+import { errorOf, sendMcpError, sendProblem } from './problem.ts';
 import { docsPage } from './rest/docs.ts';
 import { openApiDocument } from './rest/openapi.ts';
 
@@ -79,7 +79,7 @@ function renderError(log: Log): ErrorRequestHandler {
     if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
     if (response.headersSent) response.destroy();
     else if (isPagePath(request.path)) sendErrorPage(response, error, requestId);
-    else if (/^\/mcp\/?$/.test(request.path)) sendRpcError(response, error, requestId, null);
+    else if (/^\/mcp\/?$/.test(request.path)) sendMcpError(response, error, null);
     else sendProblem(response, error, requestId);
   };
 }

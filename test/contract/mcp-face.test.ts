@@ -199,28 +199,6 @@ describe('/mcp over HTTP', () => {
       expect(answer.headers.get('www-authenticate')).toBeNull();
     }
   });
-
-  it.each([
-    ['{"jsonrpc": broken', {}, 400, -32700],
-    ['{"jsonrpc":"2.0","id":1,"method":"no/such"}', {}, 200, -32601],
-    ['{"jsonrpc":"2.0","id":1,"method":"tools/list"}', { 'content-type': 'text/plain' }, 415, undefined],
-  ])('%s is JSON, never HTML [errors.no-html]', async (body, headers, status, code) => {
-    const answer = await sb.post('/mcp', body, headers);
-    expect(answer.status).toBe(status);
-    expect(answer.text).not.toContain('<html');
-    if (code !== undefined) expect(answer.text).toContain(`"code":${code}`);
-  });
-
-  it('GET and DELETE are 405: there is no session to open or close', async () => {
-    for (const method of ['GET', 'DELETE']) {
-      const answer = await fetch(endpoint(), {
-        method,
-        headers: { 'x-api-key': sb.key, accept: 'text/event-stream' },
-      });
-      expect(answer.status).toBe(405);
-      expect(await answer.text()).not.toContain('<html');
-    }
-  });
 });
 
 describe('limits', () => {

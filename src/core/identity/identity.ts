@@ -4,6 +4,7 @@ import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Guard } from '../outbound/guard.ts';
 import { createGuardedFetch } from '../outbound/guarded-fetch.ts';
+import { Sealing } from '../sealing.ts';
 import { Audit } from './audit.ts';
 import { Connections } from './connections.ts';
 import { Credentials } from './credentials.ts';
@@ -40,6 +41,8 @@ export interface Identity {
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
   readonly providers: Providers;
+  /** With the keys of the vault. */
+  readonly sealing: Sealing;
   /** Operators' work on the keys of the vault. */
   readonly vaultKeys: { rewrap(): Promise<number>; requireUnused(keyId: string): Promise<void> };
   /** Begins the work that runs by itself. */
@@ -58,7 +61,7 @@ interface IdentityOptions {
 }
 
 /** With the keys of this database; where they are lost and the operator says so, with new ones and without what they sealed. */
-async function openVault({ db, log, config, dataDir }: IdentityOptions): Promise<Vault> {
+async function openVault({ db, log, config, dataDir }: IdentityOptions) {
   const mayLose = config.mayLoseStoredTokens;
   const keks = config.keks ?? [await keyFromFile(dataDir, log, mayLose || !(await isSealed(db)))];
   const vault = await Vault.create(keks);
@@ -73,13 +76,13 @@ async function openVault({ db, log, config, dataDir }: IdentityOptions): Promise
     await dropSealed(db, vault);
     await checkKeys(db, vault);
   }
-  return vault;
+  return { vault, keks };
 }
 
 /** @throws WrongKeys, KeyFileError: starting with other keys than those that sealed the database is refused. */
 export async function createIdentity(options: IdentityOptions): Promise<Identity> {
   const { db, log, clock, config, guard, publicUrl } = options;
-  const vault = await openVault(options);
+  const { vault, keks } = await openVault(options);
   const signingKeys = new SigningKeys({ db, vault, clock });
   await signingKeys.prepare();
 
@@ -117,6 +120,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     signingKeys,
     retention,
     providers,
+    sealing: new Sealing(keks, clock),
     vaultKeys: {
       rewrap: () => rewrap(db, vault),
       requireUnused: keyId => requireUnused(db, vault, keyId),

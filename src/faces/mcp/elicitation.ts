@@ -32,9 +32,8 @@ export const rememberingUrlElicitation =
     // With a version, it has been negotiated: this is not initialize.
     if (request.method !== 'POST' || request.headers.has('mcp-protocol-version'))
       return fetch(request, options);
-    const copy = request.clone();
     const response = await fetch(request, options);
-    if (response.ok && initialize.safeParse(await copy.json()).success)
+    if (response.ok && initialize.safeParse(options?.parsedBody).success)
       response.headers.set(SESSION_HEADER, CAN_OPEN_URLS);
     return response;
   };

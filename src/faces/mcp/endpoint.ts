@@ -3,16 +3,21 @@ import { toNodeHandler } from '@modelcontextprotocol/node';
 import { Router, type Request, type Response } from 'express';
 import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
+import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, bearerOf } from '../authentication.ts';
-import { clientSignal, localsOf, singleHeader } from '../http.ts';
-import { errorOf, sendRpcError } from '../problem.ts';
+import { readJsonBody } from '../body.ts';
+import { clientSignal, localsOf, requestedTimeoutMs, singleHeader } from '../http.ts';
+import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
 import { rememberingUrlElicitation } from './elicitation.ts';
 import { createFaceServer } from './server.ts';
 
-const BOTH_TYPES = 'application/json, text/event-stream';
+const MAX_BODY_BYTES = 4 * 1024 * 1024;
 
-/** `/mcp`: both protocol eras on one URL, stateless. */
+/** What the transport asks clients to accept. */
+const ANSWERS = ['application/json', 'text/event-stream'];
+
+/** `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
 export function mcpRouter(core: Core, log: Log, version: string): Router {
   const handler = createMcpHandler(
     ({ authInfo, era, requestInfo }) => {
@@ -32,17 +37,24 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
   const router = Router({ caseSensitive: true });
   router.all('/', async (request: Request, response: Response) => {
     const { requestId } = localsOf(response);
+    let rpcId: RpcId = null;
     try {
       const principal = await authenticate(core, { ...presented(request), ip: request.ip });
       localsOf(response).principal = principal;
-      acceptBothTypes(request);
-      const extra = { principal, requestId, ip: request.ip, signal: clientSignal(response) };
-      await node(withAuth(request, extra), response);
+      requirePost(request, response);
+      negotiate(request);
+      const timeoutMs = requestedTimeoutMs(request);
+      // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
+      const message = await readJsonBody(request, response, MAX_BODY_BYTES);
+      requireSingle(message);
+      rpcId = rpcIdOf(message, null);
+      const extra = { principal, requestId, ip: request.ip, timeoutMs, signal: clientSignal(response) };
+      await node(withAuth(request, extra), response, message);
     } catch (thrown) {
-      if (response.headersSent) return;
+      if (response.destroyed || response.headersSent) return;
       const error = errorOf(thrown);
       if (error.code === 'internal') log.error({ err: thrown, requestId }, 'mcp request failed');
-      sendRpcError(response, error, requestId, null);
+      sendMcpError(response, error, rpcId);
     }
   });
   return router;
@@ -62,6 +74,7 @@ interface AuthExtra {
   readonly principal: Principal;
   readonly requestId: string;
   readonly ip: string | undefined;
+  readonly timeoutMs: number | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -76,14 +89,36 @@ const withAuth = (request: Request, extra: AuthExtra) =>
     },
   });
 
-/** Clients that name no type, or any, get what the transport needs instead of a 406. */
-function acceptBothTypes(request: Request): void {
-  const { accept } = request.headers;
-  if (accept !== undefined && accept !== '*/*') return;
-  request.headers.accept = BOTH_TYPES;
-  const at = request.rawHeaders.findIndex(
-    (name, index) => index % 2 === 0 && name.toLowerCase() === 'accept',
-  );
-  if (at < 0) request.rawHeaders.push('Accept', BOTH_TYPES);
-  else request.rawHeaders[at + 1] = BOTH_TYPES;
+/** There is no session to open a stream in (GET) or to end (DELETE). */
+function requirePost(request: Request, response: Response): void {
+  if (request.method === 'POST') return;
+  response.set('Allow', 'POST');
+  throw new SwitchboardError('method_not_allowed', `${request.method} is not possible here. Use POST.`);
 }
+
+/** Clients that name no type, or a pattern that both fit, are served too; the SDK looks for the very names. */
+function negotiate(request: Request): void {
+  const refused = ANSWERS.find(type => request.accepts(type) === false);
+  if (refused !== undefined) {
+    throw new SwitchboardError(
+      'not_acceptable',
+      `The Accept header excludes ${refused}. Send Accept: ${ANSWERS.join(', ')}.`,
+    );
+  }
+  request.headers.accept = ANSWERS.join(', ');
+}
+
+/** @throws SwitchboardError `invalid_request` for what the SDK would take, or answer with an id that is none. */
+function requireSingle(message: unknown): void {
+  if (Array.isArray(message))
+    throw new SwitchboardError('invalid_request', 'Batches are not supported. Send one message a request.');
+  if (typeof message !== 'object' || message === null)
+    throw new SwitchboardError('invalid_request', 'The body must be a JSON-RPC message: a JSON object.');
+  if (!('id' in message) || (isRpcId(message.id) && !isFraction(message.id))) return;
+  throw new SwitchboardError(
+    'invalid_request',
+    'id: must be a string or a whole number from -(2^53 - 1) to 2^53 - 1',
+  );
+}
+
+const isFraction = (id: string | number) => typeof id === 'number' && !Number.isInteger(id);

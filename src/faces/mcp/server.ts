@@ -2,7 +2,6 @@ import {
   ProtocolError,
   ProtocolErrorCode,
   Server,
-  UrlElicitationRequiredError,
   type CallToolResult,
   type InputRequiredResult,
   type ServerContext,
@@ -11,16 +10,14 @@ import { requireScope } from '../../core/access/authorise.ts';
 import type { Principal } from '../../core/access/api-keys.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
-import type { ToolResult } from '../../core/proxy/proxy.ts';
-import { SwitchboardError } from '../../errors.ts';
+import type { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { parseInput } from '../input.ts';
 import { toCaller } from '../http.ts';
 import { errorOf } from '../problem.ts';
-import { urlElicitationOf } from './elicitation.ts';
+import { callRemoteTool } from './call-remote-tool.ts';
 import { searchServers } from './search-servers.ts';
-import { askToSignIn } from './sign-in.ts';
-import { callRemoteToolInput, searchServersInput, toolsOf, type CallRemoteToolOutput } from './tools.ts';
+import { searchServersInput, toolsOf } from './tools.ts';
 
 const TOOLS_TTL_MS = 300_000;
 const HINT = { ttlMs: TOOLS_TTL_MS, cacheScope: 'public' } as const;
@@ -35,6 +32,8 @@ interface FaceOptions {
   readonly principal: Principal;
   readonly requestId: string;
   readonly ip: string | undefined;
+  /** How long the caller says it waits at most, in milliseconds. */
+  readonly timeoutMs: number | undefined;
   /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
   readonly signal: AbortSignal;
 }
@@ -78,46 +77,12 @@ const callerOf = ({ principal, requestId, ip, signal }: FaceOptions, context: Se
 type ToolAnswer = CallToolResult | InputRequiredResult;
 
 async function search(core: Core, caller: Caller, input: unknown): Promise<CallToolResult> {
-  const parsed = parseInput(searchServersInput, input);
   requireScope(caller, 'search');
   await core.rateLimits.spend(caller.keyId, 'search');
+  const parsed = parseInput(searchServersInput, input);
   await core.identity.credentials.requireLive(caller);
   const found = await searchServers(core, caller, parsed);
   return { content: [{ type: 'text', text: JSON.stringify(found) }], structuredContent: found };
-}
-
-async function callRemoteTool(
-  { core, era, headers }: FaceOptions,
-  caller: Caller,
-  input: unknown,
-  context: ServerContext,
-): Promise<ToolAnswer> {
-  const { server_id, tool_name, arguments: args } = parseInput(callRemoteToolInput, input);
-  requireScope(caller, 'proxy');
-  await core.rateLimits.spend(caller.keyId, 'proxy');
-  let result: ToolResult;
-  try {
-    result = await core.proxy.callTool(caller, { serverId: server_id, name: tool_name, arguments: args });
-  } catch (error) {
-    if (!(error instanceof SwitchboardError) || error.code !== 'connection_required') throw error;
-    return askToSignIn(error, {
-      serverId: server_id,
-      toolName: tool_name,
-      elicitation: urlElicitationOf(era, headers, context),
-      inputResponses: context.mcpReq.inputResponses,
-    });
-  }
-  const structured: CallRemoteToolOutput = {
-    server_id,
-    tool_name,
-    is_error: result.isError,
-    ...('structuredContent' in result ? { structured_content: result['structuredContent'] } : {}),
-  };
-  return {
-    content: result.content as CallToolResult['content'],
-    structuredContent: structured,
-    ...(result.isError ? { isError: true } : {}),
-  };
 }
 
 /** A mistake or a failure is a tool result that the model can read and act on, not a protocol error (SEP-1303). */
@@ -129,8 +94,8 @@ async function answer(
   try {
     return await run();
   } catch (thrown) {
-    // Not a failure but the protocol's way of asking the user.
-    if (thrown instanceof UrlElicitationRequiredError) throw thrown;
+    // A sign-in as the protocol asks for it, or a state that is not ours.
+    if (thrown instanceof ProtocolError) throw thrown;
     const error = errorOf(thrown);
     if (error.code === 'internal' && !caller.signal.aborted)
       log.error({ err: thrown, requestId }, 'tool call failed');
@@ -139,4 +104,9 @@ async function answer(
 }
 
 const textOf = (error: SwitchboardError) =>
-  `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})`;
+  `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})${adviceOn(error)}`;
+
+const adviceOn = ({ code }: SwitchboardError) =>
+  code === 'upstream_timeout'
+    ? '\nAsk the tool for less at a time, or try again later. The call may have run. Clients that send a progressToken wait up to 5 minutes.'
+    : '';

@@ -1,5 +1,7 @@
 import { z } from 'zod';
+import { DEFAULT_LIMITS } from '../../core/proxy/limits.ts';
 import { errorCodes, errorKind, type ErrorCode } from '../../errors.ts';
+import { TIMEOUT_HEADER } from '../http.ts';
 import type { Endpoint } from './endpoint.ts';
 import { endpoints } from './endpoints/index.ts';
 
@@ -101,7 +103,27 @@ function operation(one: Endpoint): Json {
   };
 }
 
-function parametersOf({ path, querySchema, idempotent }: Endpoint): Json {
+const IDEMPOTENCY_KEY = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  description: 'Under the same key a lost answer can be had again for a minute.',
+  schema: { type: 'string', minLength: 1, maxLength: 255 },
+};
+const TIMEOUT = {
+  name: TIMEOUT_HEADER.name,
+  in: 'header',
+  required: false,
+  description: 'How long to wait for the server at most, in milliseconds.',
+  schema: {
+    type: 'integer',
+    minimum: TIMEOUT_HEADER.minMs,
+    maximum: TIMEOUT_HEADER.maxMs,
+    default: DEFAULT_LIMITS.totalTimeoutMs,
+  },
+};
+
+function parametersOf({ path, querySchema, idempotent, tag }: Endpoint): Json {
   const inPath = [...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
     name,
     in: 'path',
@@ -116,17 +138,7 @@ function parametersOf({ path, querySchema, idempotent }: Endpoint): Json {
       schema: jsonSchema(schema, 'input'),
     }),
   );
-  const headers = idempotent
-    ? [
-        {
-          name: 'Idempotency-Key',
-          in: 'header',
-          required: false,
-          description: 'Under the same key a lost answer can be had again for a minute.',
-          schema: { type: 'string', minLength: 1, maxLength: 255 },
-        },
-      ]
-    : [];
+  const headers = [...(idempotent ? [IDEMPOTENCY_KEY] : []), ...(tag === 'Proxy' ? [TIMEOUT] : [])];
   const parameters = [...inPath, ...inQuery, ...headers];
   return parameters.length === 0 ? {} : { parameters };
 }

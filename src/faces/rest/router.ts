@@ -12,13 +12,14 @@ import {
   clientSignal,
   localsOf,
   rateLimitHeaders,
+  requestedTimeoutMs,
   sendJson,
   setHeaders,
   singleHeader,
   toCaller,
 } from '../http.ts';
 import { idempotencyKey, parseInput } from '../input.ts';
-import { errorOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
+import { errorOf, rpcIdOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
 import type { Endpoint } from './endpoint.ts';
 import { findRoute } from './routes.ts';
 
@@ -34,9 +35,9 @@ export function restHandler(core: Core, log: Log) {
       const { endpoint, params, allowed } = findRoute(request.method ?? '', path);
       if (!endpoint) throw noEndpoint(request, response, path, allowed);
       if (endpoint.tag === 'Identity') response.setHeader('Cache-Control', 'no-store');
-      const caller = await admit(core, endpoint, principal, response);
+      const caller = await admit(core, endpoint, principal, request, response);
       const body = endpoint.bodySchema && (await readJsonBody(request, response, endpoint.maxBodyBytes));
-      rpc.id = rpcIdOf(body);
+      rpc.id = rpcIdOf(body, 1);
       sendJson(response, 200, await run(core, endpoint, caller, body, { params, request, response }));
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;
@@ -73,6 +74,7 @@ async function admit(
   core: Core,
   one: Endpoint,
   principal: Principal,
+  request: IncomingMessage,
   response: ServerResponse,
 ): Promise<Caller> {
   requireScope(principal, one.scope);
@@ -81,7 +83,12 @@ async function admit(
     if (state) setHeaders(response, rateLimitHeaders(state));
   }
   const { requestId, ip } = localsOf(response);
-  const caller = toCaller(principal, { requestId, ip, signal: clientSignal(response) });
+  const caller = toCaller(principal, {
+    requestId,
+    ip,
+    signal: clientSignal(response),
+    timeoutMs: one.tag === 'Proxy' ? requestedTimeoutMs(request) : undefined,
+  });
   // A proxied call asks this in the query that loads the user's connection.
   if (one.tag !== 'Proxy') await core.identity.credentials.requireLive(caller);
   return caller;
@@ -117,9 +124,3 @@ const queryOf = ({ url = '' }: IncomingMessage): string => {
   const at = url.indexOf('?');
   return at < 0 ? '' : url.slice(at + 1);
 };
-
-function rpcIdOf(body: unknown): RpcId {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return null;
-  const id = 'id' in body ? body.id : 1;
-  return typeof id === 'string' || (typeof id === 'number' && Number.isFinite(id)) ? id : null;
-}

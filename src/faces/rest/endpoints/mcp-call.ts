@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { SwitchboardError } from '../../../errors.ts';
 import { endpoint, MIB } from '../endpoint.ts';
 import { jsonObject, queryLogId } from '../../input.ts';
+import { isRpcId } from '../../problem.ts';
 import { serverId, SERVER_ERRORS } from './shared.ts';
 
 const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
@@ -31,7 +32,12 @@ export const mcpCall = endpoint({
       .meta({ examples: ['tools/list'] }),
     // Checked by the handler: JSON-RPC has a code of its own for it.
     params: z.unknown().optional().meta({ type: 'object' }),
-    id: z.union([z.string().max(1024), z.number()], 'must be a string or a number').default(1),
+    id: z
+      .union(
+        [z.string().max(1024), z.number().refine(isRpcId)],
+        'must be a string of at most 1024 characters or a number; send a whole number beyond 2^53 - 1 as a string',
+      )
+      .default(1),
     jsonrpc: z.literal('2.0', 'must be "2.0"').optional(),
     query_log_id: queryLogId,
   }),

@@ -1,0 +1,194 @@
+import { createHash } from 'node:crypto';
+import {
+  CLIENT_CAPABILITIES_META_KEY,
+  ProtocolError,
+  ProtocolErrorCode,
+  type CallToolResult,
+  type InputRequiredResult,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import { z } from 'zod';
+import type { Caller } from '../../core/caller.ts';
+import { sanitise } from '../../core/proxy/failures.ts';
+import type { InputRequired } from '../../core/proxy/proxy.ts';
+import type { Sealing } from '../../core/sealing.ts';
+import { SwitchboardError } from '../../errors.ts';
+import type { CallRemoteToolOutput } from './tools.ts';
+
+/** How long a user has to answer what a tool asks. */
+const TTL_MS = 10 * 60_000;
+const PURPOSE = 'mcp-request-state';
+/** Of what a server asks, with its state. */
+const MAX_CHARS = 1_000_000;
+const MAX_NAMED = 10;
+
+const record = z.record(z.string(), z.unknown());
+/** Of what a client can do, that which lets it answer; nothing else of it is an upstream's business. */
+const capabilitiesSchema = z.object({
+  elicitation: record.optional(),
+  sampling: record.optional(),
+  roots: record.optional(),
+});
+type Capabilities = z.output<typeof capabilitiesSchema>;
+const envelope = z.object({ [CLIENT_CAPABILITIES_META_KEY]: capabilitiesSchema });
+
+const requestSchema = z.looseObject({ method: z.string(), params: z.looseObject({}).optional() });
+type InputRequest = z.output<typeof requestSchema>;
+const askedSchema = z
+  .object({
+    inputRequests: z.record(z.string(), requestSchema).default({}),
+    requestState: z.string().optional(),
+  })
+  .refine(asked => asked.requestState !== undefined || Object.keys(asked.inputRequests).length > 0);
+
+interface RemoteCall {
+  readonly server_id: string;
+  readonly tool_name: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * One call that a server may interrupt to ask for input (2026-07-28, multi round-trip requests). What the client brings back
+ * is the server's state, sealed: for this caller and this very call alone.
+ */
+export class Conversation {
+  readonly #call: RemoteCall;
+  readonly #sealing: Sealing;
+  readonly #boundTo: readonly string[];
+  /** What the client declared in this request; undefined: it is of an era that cannot be asked. */
+  readonly #declared: Capabilities | undefined;
+
+  constructor(
+    { sealing, era, caller }: { sealing: Sealing; era: 'legacy' | 'modern'; caller: Caller },
+    call: RemoteCall,
+    context: ServerContext,
+  ) {
+    this.#call = call;
+    this.#sealing = sealing;
+    const digest = createHash('sha256').update(JSON.stringify(call.arguments, sortKeys)).digest('base64url');
+    const { tenantId, keyId, subject } = caller;
+    this.#boundTo = [tenantId, keyId, subject?.userId ?? '', call.server_id, call.tool_name, digest];
+    const declared = envelope.safeParse(context.mcpReq.envelope);
+    this.#declared =
+      era === 'modern' && declared.success ? declared.data[CLIENT_CAPABILITIES_META_KEY] : undefined;
+  }
+
+  /** For the upstream: never more than the client's own. */
+  get capabilities(): Capabilities {
+    return this.#declared ?? {};
+  }
+
+  /**
+   * The answers to what this call was interrupted for, and the server's own state; undefined for a call that begins.
+   * @throws ProtocolError -32602 for a state that is not ours, not for this, or too old.
+   */
+  resume({
+    mcpReq,
+  }: ServerContext): { inputResponses?: Record<string, unknown>; requestState?: string } | undefined {
+    const state = mcpReq.requestState();
+    if (state === undefined) return undefined;
+    const opened = typeof state === 'string' ? this.#sealing.open(PURPOSE, this.#boundTo, state) : undefined;
+    if (opened === undefined) {
+      throw new ProtocolError(
+        ProtocolErrorCode.InvalidParams,
+        'The requestState was not given for this call, was changed, or is older than 10 minutes. Make the call again without it.',
+        { reason: 'invalid_request_state' },
+      );
+    }
+    const requestState = z.string().nullable().parse(JSON.parse(opened));
+    return {
+      ...(mcpReq.inputResponses === undefined ? {} : { inputResponses: mcpReq.inputResponses }),
+      ...(requestState === null ? {} : { requestState }),
+    };
+  }
+
+  /**
+   * Asks the client what the server asks, or tells the model where the client cannot be asked.
+   * @throws SwitchboardError `upstream_protocol`, `upstream_too_large`.
+   */
+  ask(result: InputRequired): InputRequiredResult | CallToolResult {
+    const asked = askedSchema.safeParse(result);
+    if (!asked.success)
+      throw new SwitchboardError(
+        'upstream_protocol',
+        'The MCP server asks for input in a form that is not MCP.',
+      );
+    const { inputRequests, requestState = null } = asked.data;
+    const state = JSON.stringify(requestState);
+    if (JSON.stringify(inputRequests).length + state.length > MAX_CHARS)
+      throw new SwitchboardError(
+        'upstream_too_large',
+        'The MCP server asks for input at too great a length.',
+      );
+    const declared = this.#declared;
+    if (!declared || !Object.values(inputRequests).every(one => canAnswer(declared, one)))
+      return this.#explain(inputRequests);
+    return {
+      resultType: 'input_required',
+      // Checked as far as it is ours to check: the client reads it with the protocol's own schemas.
+      inputRequests: inputRequests as NonNullable<InputRequiredResult['inputRequests']>,
+      requestState: this.#sealing.seal(PURPOSE, this.#boundTo, state, TTL_MS),
+    };
+  }
+
+  #explain(inputRequests: Readonly<Record<string, InputRequest>>): CallToolResult {
+    const { server_id, tool_name } = this.#call;
+    const entries = Object.entries(inputRequests);
+    const lines = entries
+      .slice(0, MAX_NAMED)
+      .map(([key, request]) => `- ${sanitise(key, 80)}: ${describe(request)}`);
+    if (entries.length > MAX_NAMED) lines.push(`- and ${entries.length - MAX_NAMED} more`);
+    const structured: CallRemoteToolOutput = { server_id, tool_name, is_error: true };
+    const text = [
+      'The tool needs input before it can finish, and this client cannot be asked for it. (input_required)',
+      ...(lines.length === 0
+        ? ['It wants to be called again with a state that this client cannot send.']
+        : ['It asks for:', ...lines]),
+      'If the tool takes this as arguments, call it again with them. Else the user needs a client of protocol revision 2026-07-28 that declares the capability, or POST /v1/mcp/call.',
+    ];
+    return {
+      content: [{ type: 'text', text: text.join('\n') }],
+      structuredContent: structured,
+      isError: true,
+    };
+  }
+}
+
+/** The order in which a client writes its arguments says nothing. */
+const sortKeys = (_key: string, value: unknown): unknown =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+    : value;
+
+/** 2026-07-28, "Client capabilities": elicitation without a mode means forms. */
+function canAnswer(
+  { elicitation, sampling, roots }: Capabilities,
+  { method, params = {} }: InputRequest,
+): boolean {
+  switch (method) {
+    case 'elicitation/create':
+      if (params['mode'] === 'url') return elicitation?.['url'] !== undefined;
+      return (
+        elicitation !== undefined && (elicitation['form'] !== undefined || elicitation['url'] === undefined)
+      );
+    case 'sampling/createMessage': {
+      const needsTools = params['tools'] !== undefined || params['toolChoice'] !== undefined;
+      return sampling !== undefined && (!needsTools || sampling['tools'] !== undefined);
+    }
+    case 'roots/list':
+      return roots !== undefined;
+  }
+  return false;
+}
+
+/** In one line of the server's own words, cleaned. */
+function describe({ method, params = {} }: InputRequest): string {
+  const { message, url, requestedSchema } = params;
+  const schema = z.object({ properties: record }).safeParse(requestedSchema);
+  const parts = [
+    typeof message === 'string' ? sanitise(message, 300) : '',
+    typeof url === 'string' ? sanitise(url, 500) : '',
+    schema.success ? `fields: ${sanitise(Object.keys(schema.data.properties).join(', '), 300)}` : '',
+  ];
+  return [sanitise(method, 80), ...parts.filter(part => part !== '')].join('; ');
+}
