@@ -84,6 +84,8 @@ interface ErrorExtras {
   readonly retryAfterSec?: number;
   /** The upstream's own JSON-RPC error object, passed on unchanged. */
   readonly upstreamError?: unknown;
+  /** Where it is not what the code usually means: a call that may have run must not be made again without thought. */
+  readonly retryable?: boolean;
   /** What the answer says besides, as members of its own: such as where a user can connect an account. */
   readonly members?: Readonly<Record<string, unknown>>;
   /** The internal reason: logged, never shown. */
@@ -96,6 +98,8 @@ export class SwitchboardError extends Error {
   readonly retryAfterSec: number | undefined;
   readonly upstreamError: unknown;
   readonly members: Readonly<Record<string, unknown>>;
+  /** Whether the same request can be made again as it is, and may succeed then. */
+  readonly retryable: boolean;
 
   constructor(code: ErrorCode, detail: string, extras: ErrorExtras = {}) {
     super(detail, extras.cause === undefined ? {} : { cause: extras.cause });
@@ -104,6 +108,7 @@ export class SwitchboardError extends Error {
     this.retryAfterSec = extras.retryAfterSec;
     this.upstreamError = extras.upstreamError;
     this.members = extras.members ?? {};
+    this.retryable = extras.retryable ?? errorKind(code).retryable ?? false;
   }
 
   get detail(): string {
@@ -116,10 +121,6 @@ export class SwitchboardError extends Error {
 
   get rpcCode(): number {
     return errorKind(this.code).rpc;
-  }
-
-  get retryable(): boolean {
-    return errorKind(this.code).retryable ?? false;
   }
 
   /** True when the catalogued server, or the identity provider it needs, failed: not Switchboard or its caller. */

@@ -171,5 +171,5 @@ function readAnswer(message: Record<string, unknown>): RpcAnswer | undefined {
   return 'result' in message ? { result: message['result'] } : undefined;
 }
 
-const isRpcError = (error: unknown): error is RpcError =>
+export const isRpcError = (error: unknown): error is RpcError =>
   isObject(error) && Number.isInteger(error['code']) && typeof error['message'] === 'string';

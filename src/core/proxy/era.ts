@@ -11,7 +11,8 @@ import type { ProxyLimits } from './limits.ts';
 import { rpcExchange, type RpcReply } from './rpc.ts';
 import type { Wire } from './wire.ts';
 
-export type Era = 'modern' | 'legacy';
+/** `legacy` has the handshake over Streamable HTTP (2025-03-26 to 2025-11-25), `sse` over HTTP+SSE (2024-11-05). */
+export type Era = 'modern' | 'legacy' | 'sse';
 
 /** Verdicts kept; the oldest goes first. An entry is small, and a lost one costs one request. */
 const MAX_VERDICTS = 10_000;
@@ -25,7 +26,7 @@ const DOUBT_INTERVAL_MS = 60_000;
  */
 export class Eras {
   readonly #verdicts = new Map<string, { era: Era; atMs: number }>();
-  readonly #detecting = new SingleFlight<Era>();
+  readonly #detecting = new SingleFlight<Exclude<Era, 'sse'>>();
   readonly #wire: Wire;
   readonly #limits: ProxyLimits;
   readonly #clock: Clock;
@@ -66,11 +67,12 @@ export class Eras {
   }
 
   /**
-   * Probes the server. `modern` is kept; `legacy` only means "not modern", and is kept once `initialize` has succeeded.
+   * Probes the server. `modern` is kept; `legacy` only means "not modern", and the caller keeps what it turns out to be once
+   * `initialize` has succeeded.
    * Calls for one URL and connection share a probe, so that nobody gets the 401 of another user's token. It has a budget
    * of its own: no caller's going away ends it for the others.
    */
-  detect(url: string, credential: Credential | undefined): Promise<Era> {
+  detect(url: string, credential: Credential | undefined): Promise<Exclude<Era, 'sse'>> {
     return this.#detecting.run(JSON.stringify([url, credential?.connectionId]), async () => {
       using budget = new Budget(this.#limits.totalTimeoutMs);
       const id = 'discover';
@@ -89,7 +91,7 @@ export class Eras {
         if (error instanceof SwitchboardError && error.code === 'upstream_protocol') return 'legacy';
         throw error;
       }
-      if (reply.status >= 500) throw reply.problem;
+      if (reply.status >= 500) throw reply.problem();
       const era = eraOf(reply);
       if (era === 'modern') this.set(url, era);
       return era;
@@ -98,7 +100,7 @@ export class Eras {
 }
 
 /** @throws SwitchboardError when the server names its versions and none is one we speak. */
-function eraOf(reply: RpcReply): Era {
+function eraOf(reply: RpcReply): Exclude<Era, 'sse'> {
   const versions = supportedVersions(reply);
   if (versions?.includes(MODERN_VERSION)) return 'modern';
   if (versions?.some(isLegacyVersion)) return 'legacy';

@@ -9,7 +9,7 @@ import { SseParser } from './sse.ts';
 
 export interface HttpRequest {
   readonly url: URL;
-  readonly method: 'POST' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'DELETE';
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
   /** Ends the exchange; its reason is what `send` rejects with. */
@@ -20,6 +20,13 @@ export interface HttpRequest {
   readonly onSent?: () => void;
   /** A message nobody waits for: it takes no slot, so that it cannot wait for a call that waits for it. */
   readonly side?: true;
+  /**
+   * A stream of events that stays open between calls: it takes no slot and no connection of theirs, it may be silent, and
+   * the size limit holds for each event.
+   */
+  readonly stream?: true;
+  /** Some part of the answer's body has come. */
+  readonly onBytes?: () => void;
 }
 
 export interface HttpAnswer {
@@ -33,6 +40,9 @@ export interface HttpAnswer {
   readonly bytes: number;
   /** How an SSE answer ended: taken (`onEvent` had enough), at an event's end, or in the middle of one. */
   readonly stream: 'none' | 'taken' | 'ended' | 'cut';
+  /** Of an SSE answer: the id to resume it with, and the wait that the server wants before that. */
+  readonly lastEventId: string | undefined;
+  readonly retryMs: number | undefined;
 }
 
 /** What may still come after the event that was waited for: enough to let the server end the stream and keep the connection. */
@@ -98,9 +108,17 @@ export class Exchange implements Dispatcher.DispatchHandler {
       this.#fail(brokeProtocol('sent a compressed answer that was not asked for'));
     } else if (Number(headers['content-length']) > this.#limits.maxResponseBytes) {
       this.#failTooLarge();
-    } else if (this.#mediaType === 'text/event-stream' && this.#request.onEvent) {
+    } else if (this.#isForEvents) {
       this.#events = new SseParser();
     }
+  }
+
+  /** An error in the shape of a stream is no stream to stay on. */
+  get #isForEvents(): boolean {
+    const { onEvent, stream } = this.#request;
+    return (
+      this.#mediaType === 'text/event-stream' && onEvent !== undefined && !(stream && this.#status !== 200)
+    );
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -110,7 +128,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
       return;
     }
     this.#bytes += chunk.length;
-    if (this.#bytes > this.#limits.maxResponseBytes) this.#failTooLarge();
+    this.#request.onBytes?.();
+    const held =
+      this.#request.stream && this.#events ? this.#events.pendingBytes + chunk.length : this.#bytes;
+    if (held > this.#limits.maxResponseBytes) this.#failTooLarge();
     else if (this.#events) this.#readEvents(this.#events, chunk);
     else this.#body.append(chunk);
   }
@@ -169,6 +190,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
       body: this.#body.take(),
       bytes: this.#bytes,
       stream,
+      lastEventId: this.#events?.lastEventId,
+      retryMs: this.#events?.retryMs,
     });
   }
 

@@ -99,23 +99,77 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
   if (error instanceof SwitchboardError) return error;
   const code = codeOf(error);
   if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') {
-    return new SwitchboardError('unavailable', 'This service is shutting down.', { cause: error });
+    return stopping(error);
   }
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return brokeProtocol('sent response headers over the limit', error);
-  if (error instanceof errors.HTTPParserError) return brokeProtocol('sent what is not HTTP', error);
+  // Without its cause, which quotes what was sent: answers do not belong in the log.
+  if (error instanceof errors.HTTPParserError) return brokeProtocol('sent what is not HTTP');
+  if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') return new WentSilent(error);
   if (stage === 'answering') return brokeProtocol('broke off its answer', error);
   if (stage === 'unsent') return notConnected(code, error);
-  return unreachable('closed the connection without an answer; the call may have run', error);
+  return unreachable('closed the connection without an answer', error);
 }
+
+export const stopping = (cause?: unknown): SwitchboardError =>
+  new SwitchboardError('unavailable', 'This service is shutting down.', { cause });
+
+/** The idle time-out: the server was asked, and has sent no byte for too long. */
+export class WentSilent extends SwitchboardError {
+  constructor(cause?: unknown) {
+    const detail = 'The request to the MCP server timed out: the server fell silent.';
+    super('upstream_timeout', detail, { cause });
+  }
+}
+
+/** Nothing has been written: the same request can be sent at once. */
+export class NotConnected extends SwitchboardError {
+  constructor(why: string, cause: unknown) {
+    super('upstream_unreachable', `The MCP server ${why}.`, { cause });
+  }
+}
+
+/** What a second try a moment later may well meet otherwise: a server that is just starting, or closing an idle connection. */
+const PASSING: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
 function notConnected(code: string, cause: unknown): SwitchboardError {
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') {
     const detail = 'The request to the MCP server timed out: no connection was made.';
     return new SwitchboardError('upstream_timeout', detail, { cause });
   }
-  const why = isTlsCode(code) ? 'failed the TLS handshake' : NOT_CONNECTED[code];
-  return unreachable(why ?? 'could not be reached', cause);
+  const why = isTlsCode(code) ? 'failed the TLS handshake' : (NOT_CONNECTED[code] ?? 'could not be reached');
+  return PASSING.has(code) ? new NotConnected(why, cause) : unreachable(why, cause);
+}
+
+/** The same failure in other words. */
+export const restated = (
+  error: SwitchboardError,
+  detail: string,
+  retryable = error.retryable,
+): SwitchboardError => {
+  const { code, retryAfterSec, upstreamError, members, cause } = error;
+  const waiting = retryAfterSec === undefined ? {} : { retryAfterSec };
+  return new SwitchboardError(code, detail, { ...waiting, upstreamError, members, cause, retryable });
+};
+
+const MAY_HAVE_RUN: ReadonlySet<string> = new Set([
+  'upstream_timeout',
+  'upstream_unreachable',
+  'upstream_protocol',
+  'upstream_too_large',
+  'unavailable',
+]);
+
+/** What changes nothing on the server: `tools/list`, `prompts/get`, `resources/read`, … */
+const isRead = (method: string) => method === 'ping' || /\/(list|get|read|complete)$/.test(method);
+
+/**
+ * The failure of a call that was written and not answered: what is no mere read may have run, and nobody should send it
+ * again unseen.
+ */
+export function toldOfCall(error: unknown, method: string): unknown {
+  if (!(error instanceof SwitchboardError) || !MAY_HAVE_RUN.has(error.code) || isRead(method)) return error;
+  return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, false);
 }
 
 const unreachable = (why: string, cause: unknown) =>

@@ -2,6 +2,8 @@
 export interface ProxyLimits {
   /** One call from start to end: queue, detection, handshake, the call itself and its one retry. */
   readonly totalTimeoutMs: number;
+  /** The longest silence of an upstream that is being asked; for callers who wait for longer than this in all. */
+  readonly idleTimeoutMs: number;
   /** One answer's body, and all pages of one tools listing together. */
   readonly maxResponseBytes: number;
   readonly maxHeaderBytes: number;
@@ -12,18 +14,20 @@ export interface ProxyLimits {
   readonly maxQueuedPerOrigin: number;
   readonly maxSessions: number;
   readonly maxSessionsPerTenant: number;
+  readonly maxSessionsPerServer: number;
   readonly sessionIdleMs: number;
   /** How long a verdict on a server's era holds. */
   readonly eraTtlMs: number;
   /** Answers to server requests, cancellations, session ends: nobody waits for them. */
   readonly sideTimeoutMs: number;
-  /** Requests (ping, sampling, …) an upstream may send within one answer. */
+  /** Requests (ping, sampling, …) an upstream may send within one answer, or that may wait for our reply in one event stream. */
   readonly maxServerRequests: number;
   readonly maxToolPages: number;
 }
 
 export const DEFAULT_LIMITS: ProxyLimits = {
   totalTimeoutMs: 60_000,
+  idleTimeoutMs: 60_000,
   maxResponseBytes: 8 * 1024 * 1024,
   maxHeaderBytes: 16 * 1024,
   maxHeaderCount: 100,
@@ -31,6 +35,7 @@ export const DEFAULT_LIMITS: ProxyLimits = {
   maxQueuedPerOrigin: 1_000,
   maxSessions: 1_000,
   maxSessionsPerTenant: 100,
+  maxSessionsPerServer: 500,
   sessionIdleMs: 5 * 60_000,
   eraTtlMs: 24 * 60 * 60_000,
   sideTimeoutMs: 5_000,

@@ -65,7 +65,7 @@ export interface Proxy {
   close(): Promise<void>;
   /** Closes sessions that have been idle for too long; runs by itself now and then. */
   sweep(): void;
-  /** Open sessions with upstreams of revisions 2025-xx. */
+  /** Open sessions with upstreams of revisions before 2026-07-28. */
   readonly sessionCount: number;
 }
 
@@ -111,7 +111,6 @@ export function createProxy(options: ProxyOptions): Proxy {
     const { tenantId } = caller;
     try {
       budget.signal.throwIfAborted();
-      if (server.transport === 'sse') throw oldTransport();
       const result = await work(await asker({ caller, server, credentials, upstreams }, budget));
       if (isOk) onOutcome?.({ serverId, tenantId, ok: isOk(result) });
       return result;
@@ -199,10 +198,4 @@ const isSuccess = (answer: RpcAnswer): boolean =>
     answer.result !== null &&
     'isError' in answer.result &&
     answer.result.isError === true
-  );
-
-const oldTransport = () =>
-  new SwitchboardError(
-    'upstream_protocol',
-    'The MCP server uses the old HTTP+SSE transport (2024-11-05), which is not supported yet.',
   );

@@ -3,11 +3,14 @@ import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../errors.ts';
 import type { Credential } from '../identity/credentials.ts';
 import { readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
-import type { HttpAnswer } from './exchange.ts';
+import type { HttpAnswer, HttpRequest } from './exchange.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
+import { isTooDeep } from './nesting.ts';
+import { redact, redactAnswer } from './redact.ts';
+import { resume } from './resume.ts';
 import type { Wire } from './wire.ts';
 
-const HEADERS = {
+export const POST_HEADERS = {
   'content-type': 'application/json',
   accept: 'application/json, text/event-stream',
   'user-agent': 'switchboard',
@@ -17,6 +20,9 @@ const HEADERS = {
 export const authorizationOf = (credential: Credential | undefined): Record<string, string> =>
   credential ? { authorization: credential.authorization } : {};
 
+/** What is searched for a token to leave out; what is quoted is much shorter. */
+const MAX_QUOTED_BYTES = 64 * 1024;
+
 export interface RpcRequest {
   readonly url: URL;
   readonly id: RequestId;
@@ -25,6 +31,8 @@ export interface RpcRequest {
   readonly credential: Credential | undefined;
   readonly signal: AbortSignal;
   readonly onSent?: () => void;
+  /** Whether the revision lets us go on with an answer whose stream the server ended early. */
+  readonly resumable?: true;
   /** A request of the server's own in the answer's stream. Without it, such requests are passed over. */
   readonly onServerRequest?: (id: RequestId, method: string) => void;
   /** A notification in the answer's stream, before the answer. Must not throw. */
@@ -40,7 +48,7 @@ export interface RpcReply {
   /** The answer named our request. Only errors may come without. */
   readonly ownId: boolean;
   /** What it means that there is no answer. */
-  readonly problem: SwitchboardError;
+  readonly problem: () => SwitchboardError;
 }
 
 /**
@@ -49,32 +57,50 @@ export interface RpcReply {
  */
 export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => number): Promise<RpcReply> {
   const reader = new AnswerReader(request);
-  const http = await wire.send({
+  const post: HttpRequest = {
     url: request.url,
     method: 'POST',
-    headers: { ...HEADERS, ...request.outgoing.headers, ...authorizationOf(request.credential) },
+    headers: { ...POST_HEADERS, ...request.outgoing.headers, ...authorizationOf(request.credential) },
     body: request.outgoing.body,
     signal: request.signal,
     ...(request.onSent ? { onSent: request.onSent } : {}),
     // An event without data only primes reconnecting (2025-11-25, Resumability).
     onEvent: ({ event, data }) => event === 'message' && data !== '' && reader.take(parseJson(data)),
-  });
+  };
+  const first = await wire.send(post);
+  const http = request.resumable && first.lastEventId !== undefined ? await resume(wire, post, first) : first;
   const { status, headers, bytes } = http;
-  const failure = () => httpFailure({ status, headers, nowMs: nowMs(), excerpt: excerptOf(http) });
+  const failure = () => failureOf(http, request.credential, nowMs());
   if (status === 401 || status === 403 || status === 429) throw failure();
-  let problem: SwitchboardError;
   try {
-    problem = readBody(http, reader);
+    readBody(http, reader);
   } catch (error) {
     if (status < 400) throw error;
-    problem = failure();
   }
-  if (status >= 400) problem = failure();
-  return { status, headers, bytes, answer: reader.answer, ownId: reader.ownId, problem };
+  const answer = redactAnswer(reader.answer, request.credential);
+  const problem = () => (status >= 400 ? failure() : noAnswer(http, reader));
+  return { status, headers, bytes, answer, ownId: reader.ownId, problem };
 }
 
-/** Feeds a JSON body to the reader; returns what it means if there was no answer in it (or in the stream before). */
-function readBody(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
+/** What an HTTP error means. */
+export const failureOf = (
+  http: HttpAnswer,
+  credential: Credential | undefined,
+  nowMs: number,
+): SwitchboardError => {
+  const { status, headers } = http;
+  return httpFailure({ status, headers, nowMs, excerpt: excerptOf(http, credential) });
+};
+
+/** Feeds a JSON body to the reader. */
+function readBody({ mediaType, body }: HttpAnswer, reader: AnswerReader): void {
+  if (mediaType !== 'application/json' || body.length === 0) return;
+  if (!isUtf8(body)) throw brokeProtocol('sent JSON that is not valid UTF-8');
+  reader.take(parseJson(body.toString().replace(/^\u{feff}/u, '')));
+}
+
+/** What it means that there was no answer. */
+function noAnswer(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
   const { status, mediaType, body } = http;
   if (mediaType === 'text/event-stream') {
     return brokeProtocol(
@@ -95,8 +121,6 @@ function readBody(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
       `answered HTTP ${status} with ${describeType(mediaType)} instead of JSON or an event stream`,
     );
   }
-  if (!isUtf8(body)) throw brokeProtocol('sent JSON that is not valid UTF-8');
-  reader.take(parseJson(body.toString().replace(/^\u{feff}/u, '')));
   return brokeProtocol(
     reader.sawOtherId
       ? 'answered another request (the id is not the one we sent)'
@@ -107,18 +131,23 @@ function readBody(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
 const describeType = (mediaType: string) =>
   /^[\w.+-]+\/[\w.+-]+$/.test(mediaType) ? mediaType.slice(0, 80) : 'no content type';
 
-/** HTML is for people with a browser: nothing of it goes into an error text. */
-const excerptOf = ({ mediaType, body }: HttpAnswer): string =>
-  mediaType === 'application/json' || mediaType === 'text/plain' ? body.subarray(0, 1_000).toString() : '';
+/** HTML is for people with a browser: nothing of it goes into an error text. The token goes before anything is cut. */
+const excerptOf = ({ mediaType, body }: HttpAnswer, credential: Credential | undefined): string =>
+  mediaType === 'application/json' || mediaType === 'text/plain'
+    ? redact(body.subarray(0, MAX_QUOTED_BYTES).toString(), credential).slice(0, 1_000)
+    : '';
 
 /** @throws SwitchboardError `upstream_protocol`. */
-function parseJson(text: string): unknown {
+export function parseJson(text: string): unknown {
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     // Without its cause, which quotes from the text: results do not belong in the log.
     throw brokeProtocol('sent what is not valid JSON');
   }
+  if (isTooDeep(value, text)) throw brokeProtocol('sent JSON that is nested too deep');
+  return value;
 }
 
 /** Picks the answer to one request out of the messages that come. */

@@ -1,18 +1,23 @@
 interface Stored {
   readonly key: string;
   readonly tenantId: string;
+  readonly serverId: string;
   readonly calls: number;
 }
 
-/** Sessions by key, least recently used first, bounded in all and per tenant. */
+interface Bounds {
+  readonly maxSessions: number;
+  readonly maxSessionsPerTenant: number;
+  readonly maxSessionsPerServer: number;
+}
+
+/** Sessions by key, least recently used first, bounded in all, per tenant and per server. */
 export class SessionStore<S extends Stored> {
   readonly #byKey = new Map<string, S>();
-  readonly #max: number;
-  readonly #maxPerTenant: number;
+  readonly #bounds: Bounds;
 
-  constructor(max: number, maxPerTenant: number) {
-    this.#max = max;
-    this.#maxPerTenant = maxPerTenant;
+  constructor(bounds: Bounds) {
+    this.#bounds = bounds;
   }
 
   get size(): number {
@@ -32,14 +37,22 @@ export class SessionStore<S extends Stored> {
     return session;
   }
 
-  /** Returns the sessions that must go for it: of the tenant that has too many, else of all; idle ones before busy ones. */
+  /** Takes out and returns the sessions that must go for it, of each group that is too large; idle ones before busy ones. */
   add(session: S): S[] {
+    const { maxSessions, maxSessionsPerTenant, maxSessionsPerServer } = this.#bounds;
+    const victims: S[] = [];
+    const makeRoom = (max: number, belongs: (other: S) => boolean) => {
+      const group = this.values().filter(belongs);
+      const victim = group.length >= max ? leastUseful(group) : undefined;
+      if (!victim) return;
+      this.remove(victim);
+      victims.push(victim);
+    };
+    makeRoom(maxSessionsPerTenant, other => other.tenantId === session.tenantId);
+    makeRoom(maxSessionsPerServer, other => other.serverId === session.serverId);
+    makeRoom(maxSessions, () => true);
     this.#byKey.set(session.key, session);
-    const others = this.values().filter(other => other !== session);
-    const own = others.filter(other => other.tenantId === session.tenantId);
-    const tooMany = own.length >= this.#maxPerTenant ? own : others;
-    const victim = tooMany === own || others.length >= this.#max ? leastUseful(tooMany) : undefined;
-    return victim ? [victim] : [];
+    return victims;
   }
 
   remove(session: S): void {

@@ -1,16 +1,22 @@
-import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import type { Credential } from '../identity/credentials.ts';
 import { Budget } from './budget.ts';
-import { initializeRequest, legacyNotification, sessionHeaders, type Outgoing } from './envelope.ts';
-import { isObject } from './json.ts';
-import { isLegacyVersion } from './era.ts';
-import { brokeProtocol, sanitise } from './failures.ts';
+import {
+  initializeRequest,
+  legacyNotification,
+  replyToServer,
+  sessionHeaders,
+  type Outgoing,
+} from './envelope.ts';
+import type { Era } from './era.ts';
+import { sentTooMuch, stopping } from './failures.ts';
+import { readSessionId, readVersion } from './handshake.ts';
 import type { ProxyLimits } from './limits.ts';
-import { authorizationOf, rpcExchange, type RpcReply } from './rpc.ts';
+import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
 import { SessionStore } from './session-store.ts';
+import { SseStream } from './sse-stream.ts';
 import type { Wire } from './wire.ts';
 
 /**
@@ -25,16 +31,24 @@ export interface SessionOwner {
   readonly credential: Credential | undefined;
 }
 
-/** A handshake done with a server of revisions 2025-xx, with or without a session id. */
-export interface Session {
+/** What a session needs to be told something that nobody waits for. */
+interface Peer {
+  /** Takes our messages. */
+  readonly url: URL;
+  /** The newest seen: messages of the session's own carry it. */
+  credential: Credential | undefined;
+}
+
+/** A handshake done with a server of revisions before 2026-07-28, with or without a session id. */
+export interface Session extends Peer {
   readonly key: string;
   readonly tenantId: string;
-  readonly url: URL;
+  readonly serverId: string;
+  /** Where the answers come, if the server speaks HTTP+SSE (2024-11-05). */
+  readonly stream: SseStream | undefined;
   readonly sessionId: string | undefined;
   /** The negotiated protocol version. */
   readonly version: string;
-  /** The newest seen: messages of the session's own carry it. */
-  credential: Credential | undefined;
   /** Own request ids: two callers of one session with equal ids would hang a stateful server. */
   nextId: number;
   calls: number;
@@ -42,6 +56,10 @@ export interface Session {
   /** No longer given out; ended once its last call is done. */
   retired: boolean;
 }
+
+const INITIALIZE_ID = 1;
+/** The revision of the transport, where nothing has been negotiated yet. */
+const HTTP_SSE_VERSION = '2024-11-05';
 
 /** The sessions with upstreams that need a handshake: made once, shared by one owner's calls, closed when idle. */
 export class Sessions {
@@ -54,14 +72,12 @@ export class Sessions {
   readonly #limits: ProxyLimits;
   readonly #clock: Clock;
   readonly #log: Log;
-  #nextInitializeId = 1;
-
   constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log) {
     this.#wire = wire;
     this.#limits = limits;
     this.#clock = clock;
     this.#log = log;
-    this.#store = new SessionStore(limits.maxSessions, limits.maxSessionsPerTenant);
+    this.#store = new SessionStore(limits);
     this.#sweeper = setInterval(() => this.sweep(), Math.max(1_000, limits.sessionIdleMs / 5)).unref();
   }
 
@@ -69,13 +85,15 @@ export class Sessions {
     return this.#store.size;
   }
 
-  /** Takes part in the owner's session, opening it first where there is none. Give it back with `leave`. */
-  async join(owner: SessionOwner, budget: Budget): Promise<Session> {
+  /**
+   * Takes part in the owner's session, opening it first where there is none. Give it back with `leave`.
+   * @throws NoHandshake, NoEventStream when the server turns out not to be of this era.
+   */
+  async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, budget: Budget): Promise<Session> {
     const { serverId, url, tenantId, userId, credential } = owner;
-    const key = JSON.stringify([serverId, url, tenantId, userId, credential?.connectionId]);
-    const session =
-      this.#store.get(key) ??
-      (await budget.share(() => this.#opening.run(key, () => this.#open(key, owner))));
+    const key = JSON.stringify([era, serverId, url, tenantId, userId, credential?.connectionId]);
+    const open = () => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner));
+    const session = this.#store.get(key) ?? (await budget.share(() => this.#opening.run(key, open)));
     budget.signal.throwIfAborted();
     session.calls++;
     if (credential && credential.version > (session.credential?.version ?? 0))
@@ -90,8 +108,12 @@ export class Sessions {
     if (session.retired && session.calls === 0) this.#end(session);
   }
 
-  /** The server no longer knows the session: it is not given out again, and there is nothing to end. */
+  /** The server no longer knows the session: it is not given out again, and there is nothing to end but a stream. */
   drop(session: Session): void {
+    if (session.stream) {
+      this.#retire(session);
+      return;
+    }
     this.#store.remove(session);
     session.retired = false;
   }
@@ -106,7 +128,7 @@ export class Sessions {
 
   /** Sends a message within the session that nobody waits for: best effort, bounded in time. */
   notify(session: Session, outgoing: Outgoing): void {
-    this.#background(session, 'POST', outgoing);
+    void this.#background(session, 'POST', outgoing);
   }
 
   /** Ends every session, waiting at most the side time-out. */
@@ -125,29 +147,69 @@ export class Sessions {
    */
   async #open(key: string, owner: SessionOwner): Promise<Session> {
     using budget = new Budget(this.#limits.totalTimeoutMs);
-    const id = this.#nextInitializeId++;
     const url = new URL(owner.url);
+    const request = { url, id: INITIALIZE_ID, outgoing: initializeRequest(INITIALIZE_ID) };
     const reply = await rpcExchange(
       this.#wire,
-      { url, id, outgoing: initializeRequest(id), credential: owner.credential, signal: budget.signal },
-      () => this.#clock.now(),
+      { ...request, credential: owner.credential, signal: budget.signal },
+      this.#now,
     );
-    const version = readInitializeResult(reply);
-    const session: Session = {
-      key,
-      tenantId: owner.tenantId,
-      url,
-      sessionId: readSessionId(reply.headers['mcp-session-id']),
-      version,
-      credential: owner.credential,
-      nextId: 1,
-      calls: 0,
-      usedAtMs: this.#clock.now(),
-      retired: false,
-    };
+    const version = readVersion(reply);
+    const sessionId = readSessionId(reply.headers['mcp-session-id']);
+    const session = this.#make(key, owner, { url, version, sessionId, stream: undefined });
     await this.#sendInitialized(session);
-    for (const evicted of this.#store.add(session)) this.#retire(evicted);
+    this.#add(session);
     return session;
+  }
+
+  /** The same for HTTP+SSE (2024-11-05), where the session is the stream. */
+  async #openStream(key: string, owner: SessionOwner): Promise<Session> {
+    using budget = new Budget(this.#limits.totalTimeoutMs);
+    const { credential } = owner;
+    const { signal } = budget;
+    let peer: Peer | undefined;
+    let replying = 0;
+    const stream = new SseStream({
+      wire: this.#wire,
+      limits: this.#limits,
+      nowMs: this.#now,
+      onServerRequest: (id, method) => {
+        if (!peer) return;
+        if (++replying > this.#limits.maxServerRequests)
+          throw sentTooMuch('sent too many requests of its own');
+        const headers = { sessionId: undefined, version: HTTP_SSE_VERSION };
+        void this.#background(peer, 'POST', replyToServer(headers, id, method)).finally(() => replying--);
+      },
+    });
+    try {
+      const url = await stream.open(new URL(owner.url), credential, signal);
+      peer = { url, credential };
+      const outgoing = initializeRequest(INITIALIZE_ID);
+      const request = { id: INITIALIZE_ID, outgoing, credential, signal, progressToken: undefined };
+      const version = readVersion(await stream.request(request));
+      const session = this.#make(key, owner, { url, version, sessionId: undefined, stream });
+      peer = session;
+      await this.#sendInitialized(session);
+      this.#add(session);
+      void stream.ended.then(() => this.drop(session));
+      return session;
+    } catch (error) {
+      stream.close(stopping());
+      throw error;
+    }
+  }
+
+  #make(
+    key: string,
+    { tenantId, serverId, credential }: SessionOwner,
+    shaken: Pick<Session, 'url' | 'version' | 'sessionId' | 'stream'>,
+  ): Session {
+    const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: this.#clock.now(), retired: false };
+    return { key, tenantId, serverId, credential, ...shaken, ...fresh };
+  }
+
+  #add(session: Session): void {
+    for (const evicted of this.#store.add(session)) this.#retire(evicted);
   }
 
   /** Servers that mind its absence say so at the first call; one that refuses it, or holds it open, is called all the same. */
@@ -168,25 +230,27 @@ export class Sessions {
 
   #end(session: Session): void {
     session.retired = false;
+    session.stream?.close(stopping());
     if (session.sessionId !== undefined) {
-      this.#background(session, 'DELETE', { body: '', headers: sessionHeaders(session) });
+      void this.#background(session, 'DELETE', { body: '', headers: sessionHeaders(session) });
     }
   }
 
-  #background(session: Session, method: 'POST' | 'DELETE', outgoing: Outgoing): void {
-    const work = this.#sendSide(session, method, outgoing).finally(() => this.#side.delete(work));
+  #background(peer: Peer, method: 'POST' | 'DELETE', outgoing: Outgoing): Promise<void> {
+    const work = this.#sendSide(peer, method, outgoing).finally(() => this.#side.delete(work));
     this.#side.add(work);
+    return work;
   }
 
-  async #sendSide(session: Session, method: 'POST' | 'DELETE', outgoing: Outgoing): Promise<void> {
+  async #sendSide(peer: Peer, method: 'POST' | 'DELETE', outgoing: Outgoing): Promise<void> {
     using budget = new Budget(this.#limits.sideTimeoutMs);
     try {
-      if (method === 'POST') await this.#post(session, outgoing, budget.signal);
+      if (method === 'POST') await this.#post(peer, outgoing, budget.signal);
       else
         await this.#wire.send({
-          url: session.url,
+          url: peer.url,
           method,
-          headers: { ...outgoing.headers, ...authorizationOf(session.credential) },
+          headers: { ...outgoing.headers, ...authorizationOf(peer.credential) },
           signal: budget.signal,
           side: true,
         });
@@ -195,48 +259,16 @@ export class Sessions {
     }
   }
 
-  async #post(session: Session, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
+  async #post({ url, credential }: Peer, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
     const headers = {
-      'content-type': 'application/json',
-      accept: 'application/json, text/event-stream',
+      ...POST_HEADERS,
       ...outgoing.headers,
-      ...authorizationOf(session.credential),
+      ...authorizationOf(credential),
     };
     // The first event is enough: nothing here has an answer.
     const onEvent = () => true;
-    await this.#wire.send({
-      url: session.url,
-      method: 'POST',
-      headers,
-      body: outgoing.body,
-      signal,
-      side: true,
-      onEvent,
-    });
+    await this.#wire.send({ url, method: 'POST', headers, body: outgoing.body, signal, side: true, onEvent });
   }
-}
 
-function readInitializeResult({ status, answer, problem }: RpcReply): string {
-  if (!answer) {
-    if (status !== 404 && status !== 405) throw problem;
-    throw brokeProtocol(
-      `answered HTTP ${status} to initialize. It probably speaks only the old HTTP+SSE transport (2024-11-05), which is not supported yet`,
-    );
-  }
-  if ('error' in answer) {
-    throw new SwitchboardError(
-      'upstream_protocol',
-      `The MCP server refused initialize: ${sanitise(answer.error.message)}`,
-    );
-  }
-  const version = isObject(answer.result) ? answer.result['protocolVersion'] : undefined;
-  if (typeof version === 'string' && isLegacyVersion(version)) return version;
-  throw brokeProtocol('answered initialize without a protocol version that is supported here');
-}
-
-/** Visible ASCII only (2025-11-25, Session management). */
-function readSessionId(header: string | string[] | undefined): string | undefined {
-  if (header === undefined) return undefined;
-  if (typeof header === 'string' && /^[\x21-\x7e]{1,1024}$/.test(header)) return header;
-  throw brokeProtocol('sent a session id that is not visible ASCII');
+  readonly #now = (): number => this.#clock.now();
 }

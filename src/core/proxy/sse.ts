@@ -10,6 +10,10 @@ export interface SseEvent {
 const LF = 10;
 const CR = 13;
 const COLON = 58;
+/** What a line of data costs beyond its bytes. */
+const LINE_BYTES = 32;
+const FIELDS: ReadonlySet<string> = new Set(['data', 'event', 'id', 'retry']);
+const HEADER_SAFE = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/;
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
@@ -23,6 +27,10 @@ export class SseParser {
   #atStart = true;
   #event = '';
   #data: string[] = [];
+  #dataBytes = 0;
+  #nextId: string | undefined;
+  #lastId: string | undefined;
+  #retryMs: number | undefined;
 
   /** The events this chunk completes. @throws SyntaxError on invalid UTF-8. */
   push(chunk: Buffer): SseEvent[] {
@@ -47,6 +55,21 @@ export class SseParser {
     return this.#line.length > 0 || this.#data.length > 0;
   }
 
+  /** The id of the last event that had one, with which the stream can be resumed; undefined if it cannot stand in a header. */
+  get lastEventId(): string | undefined {
+    return this.#lastId;
+  }
+
+  /** How long the server wants to be left alone before the stream is resumed. */
+  get retryMs(): number | undefined {
+    return this.#retryMs;
+  }
+
+  /** Bytes held of an event that is not complete. */
+  get pendingBytes(): number {
+    return this.#line.length + this.#dataBytes;
+  }
+
   #endLine(rest: Buffer): SseEvent | undefined {
     let line = rest;
     if (this.#line.length > 0) {
@@ -65,19 +88,29 @@ export class SseParser {
       this.#data.length === 0 ? undefined : { event: this.#event || 'message', data: this.#data.join('\n') };
     this.#event = '';
     this.#data = [];
+    this.#dataBytes = 0;
+    if (this.#nextId !== undefined) this.#lastId = HEADER_SAFE.test(this.#nextId) ? this.#nextId : undefined;
+    this.#nextId = undefined;
     return event;
   }
 
-  /** `id` and `retry` serve reconnecting, which a call never does: it would have to be proven that it does not run twice. */
   #field(line: Buffer): undefined {
     const colon = line.indexOf(COLON);
     const name = (colon === -1 ? line : line.subarray(0, colon)).toString('latin1');
-    if (name !== 'data' && name !== 'event') return;
+    if (!FIELDS.has(name)) return;
     let value = colon === -1 ? line.subarray(line.length) : line.subarray(colon + 1);
     if (value[0] === 32) value = value.subarray(1);
     if (!isUtf8(value)) throw new SyntaxError('invalid UTF-8');
-    if (name === 'data') this.#data.push(value.toString());
-    else this.#event = value.toString();
+    this.#set(name, value.toString(), value.length);
+  }
+
+  #set(name: string, value: string, bytes: number): void {
+    if (name === 'data') {
+      this.#data.push(value);
+      this.#dataBytes += bytes + LINE_BYTES;
+    } else if (name === 'event') this.#event = value;
+    else if (name === 'id') this.#nextId = value;
+    else if (/^\d{1,9}$/.test(value)) this.#retryMs = Number(value);
   }
 }
 

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
@@ -16,14 +17,15 @@ import {
   UNSUPPORTED_VERSION,
   type Params,
   type RpcAnswer,
-  type RpcError,
 } from './envelope.ts';
 import { isObject } from './json.ts';
 import { Eras } from './era.ts';
-import { sentTooMuch } from './failures.ts';
+import { sentTooMuch, toldOfCall, WentSilent } from './failures.ts';
+import { Ladder } from './ladder.ts';
 import type { ProxyLimits } from './limits.ts';
-import { rpcExchange, type RpcReply } from './rpc.ts';
-import { Sessions, type Session, type SessionOwner } from './sessions.ts';
+import { redactError } from './redact.ts';
+import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
+import { Sessions, type Session } from './sessions.ts';
 import { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
@@ -43,9 +45,18 @@ export interface UpstreamReply {
   readonly bytes: number;
 }
 
+/** Parsed URLs kept; the oldest goes first. */
+const MAX_URLS = 1_000;
+
+/** Whether a call has been written and not been refused: it may have run. */
+interface Written {
+  written: boolean;
+}
+
 /**
- * Sends calls to upstreams of either era. A call is sent again at most once, and only when the first time cannot have
- * run it: a dead session (HTTP 404), a refused version (-32022), refused headers (-32020).
+ * Sends calls to upstreams of every era. A call is sent again at most once, and only when the first time cannot have
+ * run it: a dead session (HTTP 404), a refused version (-32022), refused headers (-32020). (A connection that was refused is
+ * tried once more by the wire.)
  */
 export class Upstreams {
   readonly #wire: Wire;
@@ -53,7 +64,9 @@ export class Upstreams {
   readonly #clock: Clock;
   readonly #eras: Eras;
   readonly #sessions: Sessions;
+  readonly #ladder: Ladder;
   readonly #schemas: ToolSchemas;
+  readonly #urls = new LRUCache<string, URL>({ max: MAX_URLS });
   #nextId = 1;
 
   constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log) {
@@ -63,15 +76,22 @@ export class Upstreams {
     this.#schemas = new ToolSchemas(limits.maxToolPages);
     this.#eras = new Eras(wire, limits, clock, log);
     this.#sessions = new Sessions(wire, limits, clock, log);
+    this.#ladder = new Ladder(this.#eras, this.#sessions);
   }
 
   /** The upstream's answer. @throws SwitchboardError when there is none, or what the budget ended with. */
   async request(call: UpstreamCall, budget: Budget): Promise<UpstreamReply> {
-    const first = await this.#attempt(call, budget, true);
-    const reply = first === 'again' ? await this.#attempt(call, budget, false) : first;
-    // The second attempt is the last, whatever it says.
-    if (reply === 'again') throw new SwitchboardError('internal', 'A call was to be sent a third time.');
-    return reply;
+    const state: Written = { written: false };
+    try {
+      const first = await this.#attempt(call, budget, state, true);
+      const reply = first === 'again' ? await this.#attempt(call, budget, state, false) : first;
+      // The second attempt is the last, whatever it says.
+      if (reply === 'again') throw new SwitchboardError('internal', 'A call was to be sent a third time.');
+      return reply;
+    } catch (thrown) {
+      const error = redactError(thrown, call.credential);
+      throw state.written ? toldOfCall(error, call.method) : error;
+    }
   }
 
   /** Closes idle sessions; runs by itself now and then. */
@@ -88,24 +108,25 @@ export class Upstreams {
   }
 
   /** `again` when the call was provably not run and may be sent a second time. */
-  async #attempt(call: UpstreamCall, budget: Budget, mayRepeat: boolean): Promise<UpstreamReply | 'again'> {
-    const { server, caller, credential } = call;
-    const owner = {
-      serverId: server.id,
-      url: server.remoteUrl,
-      tenantId: caller.tenantId,
-      userId: caller.subject?.userId,
-      credential,
-    };
-    const session = await this.#open(owner, budget);
+  async #attempt(
+    call: UpstreamCall,
+    budget: Budget,
+    state: Written,
+    mayRepeat: boolean,
+  ): Promise<UpstreamReply | 'again'> {
+    const session = await this.#ladder.open(call, budget);
     // Gone in revision 2026-07-28: what a caller asks with it, the verdict on the era has answered.
     if (!session && call.method === 'ping') return { answer: { result: {} }, bytes: 0 };
+    const onSent = () => (state.written = true);
     const reply = session
-      ? await this.#askLegacy(call, session, budget)
-      : await this.#askModern(call, budget);
+      ? await this.#askInSession(call, session, budget, onSent)
+      : await this.#askModern(call, budget, onSent);
     const notRun = session ? this.#mindLegacy(call, session, reply) : this.#mindModern(call, reply);
-    if (notRun && mayRepeat && (await this.#prepareRepeat(call, reply, session, budget))) return 'again';
-    if (!reply.answer) throw reply.problem;
+    if (notRun) {
+      state.written = false;
+      if (mayRepeat && (await this.#prepareRepeat(call, reply, session, budget))) return 'again';
+    }
+    if (!reply.answer) throw reply.problem();
     return { answer: reply.answer, bytes: reply.bytes };
   }
 
@@ -124,70 +145,56 @@ export class Upstreams {
     return this.#schemas.refresh(server, call.params?.['name'], list);
   }
 
-  /** The session to use, or nothing for a modern server, which has none. */
-  async #open(owner: SessionOwner, budget: Budget): Promise<Session | undefined> {
-    const { url, credential } = owner;
-    const detect = () => budget.share(() => this.#eras.detect(url, credential));
-    const known = this.#eras.known(url);
-    const era = known ?? (await detect());
-    if (era === 'modern') return undefined;
-    try {
-      const session = await this.#sessions.join(owner, budget);
-      if (known === undefined) this.#eras.set(url, 'legacy');
-      return session;
-    } catch (error) {
-      // A server that was legacy once and now refuses the handshake has perhaps moved on.
-      if (known === undefined || !isRefusal(error)) throw error;
-      this.#eras.forget(url);
-      if ((await detect()) === 'modern') return undefined;
-      throw error;
-    }
-  }
-
   #askModern(
     { server, credential, method, params, onNotification }: Omit<UpstreamCall, 'caller'>,
     budget: Budget,
+    onSent: () => void = () => {},
   ): Promise<RpcReply> {
     const id = this.#nextId++;
     const schema = method === 'tools/call' ? this.#schemas.get(server, params?.['name']) : undefined;
     const outgoing = modernRequest(id, method, params, schema);
     return rpcExchange(
       this.#wire,
-      { url: new URL(server.remoteUrl), id, outgoing, credential, signal: budget.signal, onNotification },
+      {
+        url: this.#url(server.remoteUrl),
+        id,
+        outgoing,
+        credential,
+        signal: budget.signal,
+        onNotification,
+        onSent,
+      },
       this.#now,
     );
   }
 
-  async #askLegacy(
+  async #askInSession(
     { credential, method, params, onNotification }: UpstreamCall,
     session: Session,
     budget: Budget,
+    onSent: () => void,
   ): Promise<RpcReply> {
     const id = session.nextId++;
+    const { signal } = budget;
     let sent = false;
-    let serverRequests = 0;
+    const request = {
+      id,
+      outgoing: legacyRequest(session, id, method, params),
+      credential,
+      signal,
+      onNotification,
+      onSent: () => {
+        sent = true;
+        onSent();
+      },
+    };
+    const { stream } = session;
     try {
-      return await rpcExchange(
-        this.#wire,
-        {
-          url: session.url,
-          id,
-          outgoing: legacyRequest(session, id, method, params),
-          credential,
-          signal: budget.signal,
-          onNotification,
-          onSent: () => (sent = true),
-          // Unanswered, a server that asks its client something would wait for ever, and its call with it.
-          onServerRequest: (requestId, requestMethod) => {
-            if (++serverRequests > this.#limits.maxServerRequests)
-              throw sentTooMuch('sent too many requests of its own');
-            this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
-          },
-        },
-        this.#now,
-      );
+      return await (stream
+        ? stream.request({ ...request, progressToken: progressTokenOf(params) })
+        : rpcExchange(this.#wire, { ...request, ...this.#inSession(session) }, this.#now));
     } catch (error) {
-      if (sent && budget.signal.aborted) {
+      if (sent && (signal.aborted || error instanceof WentSilent)) {
         // 2025-11-25, Cancellation: closing the connection alone does not cancel in these revisions.
         const cancelled = { requestId: id, reason: 'The caller went away or the time was up.' };
         this.#sessions.notify(session, legacyNotification(session, 'notifications/cancelled', cancelled));
@@ -196,6 +203,21 @@ export class Upstreams {
     } finally {
       this.#sessions.leave(session);
     }
+  }
+
+  /** What an exchange of Streamable HTTP has to do in a session. */
+  #inSession(session: Session): Pick<RpcRequest, 'url' | 'resumable' | 'onServerRequest'> {
+    let serverRequests = 0;
+    return {
+      url: session.url,
+      resumable: true,
+      // Unanswered, a server that asks its client something would wait for ever, and its call with it.
+      onServerRequest: (requestId, requestMethod) => {
+        if (++serverRequests > this.#limits.maxServerRequests)
+          throw sentTooMuch('sent too many requests of its own');
+        this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
+      },
+    };
   }
 
   /** Draws the consequences of an answer in a session; says whether the call was provably not run. */
@@ -211,7 +233,7 @@ export class Upstreams {
       this.#eras.forget(server.remoteUrl);
       return true;
     }
-    if (status === 400 && error && speaksOfSession(error)) this.#sessions.drop(session);
+    if (status === 400 && speaksOfSession(session, reply)) this.#sessions.drop(session);
     if (hasResultType(answer)) this.#eras.doubt(server.remoteUrl);
     return false;
   }
@@ -226,30 +248,43 @@ export class Upstreams {
     return code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH;
   }
 
+  #url(text: string): URL {
+    const known = this.#urls.get(text);
+    if (known) return known;
+    const url = new URL(text);
+    this.#urls.set(text, url);
+    return url;
+  }
+
   readonly #now = (): number => this.#clock.now();
 }
-
-const isRefusal = (error: unknown) =>
-  error instanceof SwitchboardError &&
-  (error.code === 'upstream_protocol' || error.code === 'upstream_http_error');
 
 /**
  * 2025-11-25, Session management: HTTP 404 means the session is gone. "No such method", said to our own request, is an
  * answer nevertheless.
  */
-const isDeadSession = ({ sessionId }: Session, { status, answer, ownId }: RpcReply): boolean =>
-  status === 404 && sessionId !== undefined && !(ownId && errorOf(answer)?.code === METHOD_NOT_FOUND);
+const isDeadSession = ({ sessionId, stream }: Session, { status, answer, ownId }: RpcReply): boolean =>
+  stream
+    ? status === 404 || status === 410
+    : status === 404 && sessionId !== undefined && !(ownId && errorOf(answer)?.code === METHOD_NOT_FOUND);
 
 /** Codes that revisions before 2026-07-28 left to implementations. */
 const isGrandfathered = (code = 0) => code >= -32_019 && code <= -32_000;
 
 /** Some servers (server-everything) say 400 for a dead session: not sent again, but the next call starts afresh. */
-const speaksOfSession = ({ code, message }: RpcError) => isGrandfathered(code) && /session/i.test(message);
+const speaksOfSession = ({ stream }: Session, { answer, problem }: RpcReply): boolean => {
+  const error = errorOf(answer);
+  if (error) return isGrandfathered(error.code) && /session/i.test(error.message);
+  return stream !== undefined && /session|transport/i.test(problem().detail);
+};
 
 /** A refusal no server of revision 2026-07-28 gives: no JSON-RPC body, or one in the manner of "no session". */
 const looksLegacy = (status: number, code: number | undefined) =>
   [400, 404, 405, 406, 415].includes(status) &&
   (code === undefined || isGrandfathered(code) || code === -32_600);
+
+const progressTokenOf = (params: Params | undefined): unknown =>
+  isObject(params?.['_meta']) ? params['_meta']['progressToken'] : undefined;
 
 const hasResultType = (answer: RpcAnswer | undefined): boolean =>
   answer !== undefined &&

@@ -1,5 +1,8 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher } from 'undici';
 import { SwitchboardError } from '../../errors.ts';
+import { abortReason } from './budget.ts';
+import { NotConnected } from './failures.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
 import { blockedRedirect, type Guard } from '../outbound/guard.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -8,6 +11,9 @@ import { Slots } from './slots.ts';
 /** Connections an origin has beyond its slots, for messages that must get through while every slot waits for them. */
 const SIDE_CONNECTIONS = 8;
 
+/** The wait before a connection that was refused is tried once more. */
+const RECONNECT_MS = 100;
+
 /**
  * HTTP over undici's pools, with the outbound guard on every connection. HTTP/1.1 only: cancelling is closing one
  * connection, the number of connections bounds the calls, and no peer can ask for a request to be sent again (GOAWAY).
@@ -15,6 +21,8 @@ const SIDE_CONNECTIONS = 8;
  */
 export class Wire {
   readonly #agent: Agent;
+  /** For streams that stay open: their number is that of the sessions. */
+  readonly #streams: Agent;
   readonly #guard: Guard;
   readonly #limits: ProxyLimits;
   readonly #slots: Slots;
@@ -23,15 +31,25 @@ export class Wire {
     this.#guard = guard;
     this.#limits = limits;
     this.#slots = new Slots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin);
-    this.#agent = new Agent({
+    const common = {
       connect: guard.connect,
-      connections: limits.connectionsPerOrigin + SIDE_CONNECTIONS,
       pipelining: 1,
       allowH2: false,
       maxHeaderSize: limits.maxHeaderBytes,
-      // The budget of each call is the only clock; a tool may well think for a minute before its first byte.
+    };
+    // Their clock is the budget of whoever waits for something on them.
+    this.#streams = new Agent({
+      ...common,
+      connections: limits.maxSessions,
       headersTimeout: 0,
       bodyTimeout: 0,
+    });
+    this.#agent = new Agent({
+      ...common,
+      connections: limits.connectionsPerOrigin + SIDE_CONNECTIONS,
+      // The budget of each call is the clock; these end a silence that a long budget would wait out.
+      headersTimeout: limits.idleTimeoutMs,
+      bodyTimeout: limits.idleTimeoutMs,
       // Shorter than the 5 s of common servers (uvicorn) that close idle connections without having announced it: a call
       // that meets the closing half-way fails, as it may have run.
       keepAliveTimeout: 4_000,
@@ -44,7 +62,7 @@ export class Wire {
    * first target did not take the request); no other redirect is.
    */
   async send(request: HttpRequest): Promise<HttpAnswer> {
-    const answer = await this.#exchange(request, request.url);
+    const answer = await this.#connected(request);
     if (answer.status < 300 || answer.status > 399) return answer;
     const target = redirectTarget(request.url, answer);
     const again = await this.#exchange(request, target);
@@ -52,9 +70,24 @@ export class Wire {
     return again;
   }
 
+  /** A connection refused is tried once more: nothing was written. */
+  async #connected(request: HttpRequest): Promise<HttpAnswer> {
+    try {
+      return await this.#exchange(request, request.url);
+    } catch (error) {
+      if (!(error instanceof NotConnected)) throw error;
+    }
+    const { signal } = request;
+    await delay(RECONNECT_MS, undefined, { signal }).catch(() => {
+      throw abortReason(signal);
+    });
+    return this.#exchange(request, request.url);
+  }
+
   async #exchange(request: HttpRequest, url: URL): Promise<HttpAnswer> {
     this.#guard.check(url);
-    const release = request.side ? () => {} : await this.#slots.take(url.origin, request.signal);
+    const release =
+      request.side || request.stream ? () => {} : await this.#slots.take(url.origin, request.signal);
     const options: Dispatcher.DispatchOptions = {
       origin: url.origin,
       path: `${url.pathname}${url.search}`,
@@ -64,13 +97,13 @@ export class Wire {
     };
     return new Promise((resolve, reject) => {
       const exchange = new Exchange(request, this.#limits, { resolve, reject, release });
-      this.#agent.dispatch(options, exchange);
+      (request.stream ? this.#streams : this.#agent).dispatch(options, exchange);
     });
   }
 
   /** Cuts what is still under way. */
-  close(): Promise<void> {
-    return this.#agent.destroy();
+  async close(): Promise<void> {
+    await Promise.all([this.#agent.destroy(), this.#streams.destroy()]);
   }
 }
 

@@ -113,8 +113,10 @@ describe('a call to a server that misbehaves', () => {
       await using upstream = await startHostile();
       await using harness = startProxy(upstream.url(mode), { limits: { totalTimeoutMs: 1_500 } });
       const error = await failure(harness.tool());
-      expect(error).toMatchObject({ code: 'upstream_timeout', retryable: true });
-      expect(error.detail).toBe('The request to the MCP server timed out after 1.5 s.');
+      expect(error).toMatchObject({ code: 'upstream_timeout', retryable: false });
+      expect(error.detail).toBe(
+        'The request to the MCP server timed out after 1.5 s; the call may have run.',
+      );
       // A server of these revisions is told, too.
       const cancelled = await upstream.inbox.firstOf('notifications/cancelled');
       expect(cancelled.message.params.requestId).toBe(upstream.inbox.of('tools/call')[0]?.message.id);
@@ -154,7 +156,7 @@ describe('a call to a server that misbehaves', () => {
     });
     expect(await failure(harness.tool())).toMatchObject({
       code: 'upstream_unreachable',
-      detail: /does not resolve/,
+      detail: expect.stringMatching(/does not resolve/),
     });
   });
 
@@ -173,7 +175,7 @@ describe('a call to a server that misbehaves', () => {
     await using harness = startProxy(`https://127.0.0.1:${upstream.port}/ok`);
     expect(await failure(harness.tool())).toMatchObject({
       code: 'upstream_unreachable',
-      detail: /TLS handshake/,
+      detail: expect.stringMatching(/TLS handshake/),
     });
   });
 

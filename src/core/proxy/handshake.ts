@@ -1,0 +1,33 @@
+import { SwitchboardError } from '../../errors.ts';
+import { isLegacyVersion } from './era.ts';
+import { brokeProtocol, sanitise } from './failures.ts';
+import { isObject } from './json.ts';
+import type { RpcReply } from './rpc.ts';
+
+/** Nothing at the server's URL takes `initialize` by POST: perhaps it speaks HTTP+SSE (MCP 2025-11-25, Backwards compatibility). */
+export class NoHandshake extends SwitchboardError {
+  readonly httpStatus: number;
+
+  constructor(httpStatus: number) {
+    super('upstream_protocol', `The MCP server answered HTTP ${httpStatus} to initialize.`);
+    this.httpStatus = httpStatus;
+  }
+}
+
+/** The protocol version in the answer to `initialize`. @throws SwitchboardError when there is none to go on with. */
+export function readVersion({ status, answer, problem }: RpcReply): string {
+  if (!answer) throw status === 400 || status === 404 || status === 405 ? new NoHandshake(status) : problem();
+  if ('error' in answer) {
+    throw brokeProtocol(`refused initialize: ${sanitise(answer.error.message)}`);
+  }
+  const version = isObject(answer.result) ? answer.result['protocolVersion'] : undefined;
+  if (typeof version === 'string' && isLegacyVersion(version)) return version;
+  throw brokeProtocol('answered initialize without a protocol version that is supported here');
+}
+
+/** Visible ASCII only (2025-11-25, Session management). */
+export function readSessionId(header: string | string[] | undefined): string | undefined {
+  if (header === undefined) return undefined;
+  if (typeof header === 'string' && /^[\x21-\x7e]{1,1024}$/.test(header)) return header;
+  throw brokeProtocol('sent a session id that is not visible ASCII');
+}

@@ -1,0 +1,272 @@
+import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import type { Credential } from '../identity/credentials.ts';
+import { abortReason } from './budget.ts';
+import { readMessage, type Outgoing, type RequestId } from './envelope.ts';
+import type { HttpAnswer } from './exchange.ts';
+import { brokeProtocol, WentSilent } from './failures.ts';
+import { isObject } from './json.ts';
+import type { ProxyLimits } from './limits.ts';
+import { redactAnswer } from './redact.ts';
+import { authorizationOf, failureOf, parseJson, POST_HEADERS, type RpcReply } from './rpc.ts';
+import type { Wire } from './wire.ts';
+
+const MAX_ENDPOINT_CHARS = 4_096;
+
+/** The server does not open a stream of events: it does not speak HTTP+SSE at this URL. */
+export class NoEventStream extends SwitchboardError {
+  constructor(what: string) {
+    super('upstream_protocol', `The MCP server ${what}.`);
+  }
+}
+
+export interface SseRequest {
+  readonly id: RequestId;
+  readonly outgoing: Outgoing;
+  readonly credential: Credential | undefined;
+  /** The token that the server's notifications of progress carry. */
+  readonly progressToken: unknown;
+  readonly signal: AbortSignal;
+  readonly onSent?: () => void;
+  readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
+}
+
+interface Waiting extends SseRequest {
+  readonly resolve: (reply: RpcReply) => void;
+  readonly reject: (error: Error) => void;
+}
+
+interface StreamOptions {
+  readonly wire: Wire;
+  readonly limits: ProxyLimits;
+  readonly nowMs: () => number;
+  /** A request of the server's own. */
+  readonly onServerRequest: (id: RequestId, method: string) => void;
+}
+
+/**
+ * The stream of a session in revision 2024-11-05 (HTTP+SSE): the server names the endpoint that takes our messages, and
+ * answers all of them in the one stream, by id. A stream that ends takes every answer that is still out with it.
+ */
+export class SseStream {
+  readonly #options: StreamOptions;
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #closing = new AbortController();
+  readonly #ended = Promise.withResolvers<void>();
+  #endpoint: URL | undefined;
+  #end: Error | undefined;
+  #lastByteAtMs = 0;
+
+  constructor(options: StreamOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves once the stream is no more, whoever ended it. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
+  /**
+   * Opens the stream; resolves with the endpoint for our messages.
+   * @throws NoEventStream when the server has none to offer; SwitchboardError for other failures, or what the signal was
+   * aborted with.
+   */
+  async open(url: URL, credential: Credential | undefined, signal: AbortSignal): Promise<URL> {
+    signal.throwIfAborted();
+    const opened = Promise.withResolvers<URL>();
+    const giveUp = () => this.close(abortReason(signal));
+    signal.addEventListener('abort', giveUp, { once: true });
+    void this.#run(url, credential, opened);
+    try {
+      return await opened.promise;
+    } finally {
+      signal.removeEventListener('abort', giveUp);
+    }
+  }
+
+  /** Ends the stream; calls that wait for it fail with the reason. */
+  close(reason: Error): void {
+    this.#closing.abort(reason);
+  }
+
+  /**
+   * Sends one request and waits for its answer. A reply without one has the HTTP status that refused the request; 404 also
+   * says that the stream ended before it was written.
+   * @throws SwitchboardError for 401, 403, 429, failures of the connection, and when the stream ends.
+   */
+  async request(request: SseRequest): Promise<RpcReply> {
+    const { limits } = this.#options;
+    if (this.#end) return gone(this.#end);
+    if (this.#waiting.size >= limits.maxQueuedPerOrigin) {
+      const detail = 'Too many calls to this MCP server are waiting already. Try again later.';
+      throw new SwitchboardError('unavailable', detail);
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<RpcReply>();
+    const { signal } = request;
+    const onAbort = () => reject(abortReason(signal));
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    const key = String(request.id);
+    this.#waiting.set(key, { ...request, resolve, reject });
+    const posting = new AbortController();
+    let sent = false;
+    const onSent = () => {
+      sent = true;
+      request.onSent?.();
+    };
+    const posted = this.#post(request, posting.signal, onSent).then(refusal => {
+      if (refusal) resolve(refusal);
+    }, reject);
+    const unwatch = this.#watch(reject);
+    try {
+      const reply = await promise;
+      // Servers that answer the POST late may do so, but not hold its connection for ever.
+      const late = setTimeout(() => posting.abort(), limits.sideTimeoutMs).unref();
+      void posted.finally(() => clearTimeout(late));
+      return reply;
+    } catch (error) {
+      posting.abort(error);
+      if (!sent && error === this.#end) return gone(error);
+      throw error;
+    } finally {
+      unwatch();
+      this.#waiting.delete(key);
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+
+  /** What refused the request; nothing once the server has taken it: the answer comes in the stream. */
+  async #post(request: SseRequest, signal: AbortSignal, onSent: () => void): Promise<RpcReply | undefined> {
+    const { wire, nowMs } = this.#options;
+    const { outgoing, credential } = request;
+    if (!this.#endpoint) throw new SwitchboardError('internal', 'A stream was used before it was open.');
+    const http = await wire.send({
+      url: this.#endpoint,
+      method: 'POST',
+      headers: { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) },
+      body: outgoing.body,
+      signal,
+      onSent,
+      // The first event is enough: the answer comes elsewhere.
+      onEvent: () => true,
+    });
+    const { status, headers, bytes } = http;
+    if (status < 300) return undefined;
+    const problem = () => failureOf(http, credential, nowMs());
+    if (status === 401 || status === 403 || status === 429) throw problem();
+    return { status, headers, bytes, answer: undefined, ownId: false, problem };
+  }
+
+  async #run(url: URL, credential: Credential | undefined, opened: PromiseWithResolvers<URL>): Promise<void> {
+    const { wire, nowMs } = this.#options;
+    let end: Error;
+    try {
+      const http = await wire.send({
+        url,
+        method: 'GET',
+        headers: {
+          accept: 'text/event-stream',
+          'cache-control': 'no-cache',
+          'user-agent': POST_HEADERS['user-agent'],
+          ...authorizationOf(credential),
+        },
+        signal: this.#closing.signal,
+        stream: true,
+        onBytes: () => (this.#lastByteAtMs = performance.now()),
+        onEvent: ({ event, data }) => {
+          if (event === 'message') this.#take(data);
+          else if (event === 'endpoint' && !this.#endpoint) {
+            this.#endpoint = readEndpoint(url, data);
+            opened.resolve(this.#endpoint);
+          }
+          return false;
+        },
+      });
+      end = endOf(http, this.#endpoint !== undefined, () => failureOf(http, credential, nowMs()));
+    } catch (error) {
+      end = toSwitchboardError(error);
+    }
+    this.#end = end;
+    opened.reject(end);
+    for (const { reject } of this.#waiting.values()) reject(end);
+    this.#ended.resolve();
+  }
+
+  #take(data: string): void {
+    if (data === '') return;
+    const message = parseJson(data);
+    const bytes = Buffer.byteLength(data);
+    for (const each of Array.isArray(message) ? message : [message]) this.#route(each, bytes);
+  }
+
+  #route(message: unknown, bytes: number): void {
+    if (!isObject(message)) return;
+    const { id } = message;
+    const waiting = this.#waiting.get(String(id));
+    const incoming = readMessage(message, waiting?.id ?? '');
+    if (incoming.kind === 'request') this.#options.onServerRequest(incoming.id, incoming.method);
+    else if (incoming.kind === 'notification') this.#notify(incoming.method, incoming.params);
+    else if (incoming.kind === 'answer' && incoming.ownId && waiting) {
+      const answer = redactAnswer(incoming.answer, waiting.credential);
+      const problem = () => brokeProtocol('answered with nothing');
+      waiting.resolve({ status: 200, headers: {}, bytes, answer, ownId: true, problem });
+    }
+  }
+
+  /** Only progress names the call it belongs to; the rest may be about anyone's. */
+  #notify(method: string, params: unknown): void {
+    if (method !== 'notifications/progress' || !isObject(params)) return;
+    const token = params['progressToken'];
+    if (token === undefined) return;
+    for (const { progressToken, onNotification } of this.#waiting.values()) {
+      if (progressToken === token) onNotification?.(method, params);
+    }
+  }
+
+  /** The idle time-out of a call: whatever comes in the stream counts. Returns what ends the watch. */
+  #watch(fail: (error: Error) => void): () => void {
+    const { idleTimeoutMs } = this.#options.limits;
+    const startMs = performance.now();
+    const check = () => {
+      const leftMs = Math.max(startMs, this.#lastByteAtMs) + idleTimeoutMs - performance.now();
+      if (leftMs <= 0) fail(new WentSilent());
+      else timer = setTimeout(check, Math.ceil(leftMs));
+    };
+    let timer = setTimeout(check, idleTimeoutMs);
+    return () => clearTimeout(timer);
+  }
+}
+
+/** @throws SwitchboardError when it is no URL of the server's own origin; the guard checks the rest before each message. */
+function readEndpoint(base: URL, data: string): URL {
+  const endpoint = data.length > MAX_ENDPOINT_CHARS ? null : URL.parse(data.trim(), base.href);
+  if (!endpoint) throw brokeProtocol('sent an endpoint event without a usable URL');
+  if (endpoint.origin === base.origin) return endpoint;
+  throw new SwitchboardError(
+    'upstream_blocked',
+    "The MCP server's address is not allowed: its endpoint event leads to another origin.",
+  );
+}
+
+/** What the end of the GET means. Refusals and faults say nothing about what the server speaks. */
+function endOf(
+  { status, mediaType, stream }: HttpAnswer,
+  wasOpen: boolean,
+  failure: () => SwitchboardError,
+): SwitchboardError {
+  if (wasOpen) return brokeProtocol('ended its event stream');
+  if (stream !== 'none') return new NoEventStream('ended its event stream without an endpoint event');
+  if (status === 401 || status === 403 || status === 429 || status >= 500) return failure();
+  return new NoEventStream(
+    `answered HTTP ${status} to a GET for events${status === 200 && mediaType !== '' ? ', and no event stream' : ''}`,
+  );
+}
+
+/** As a dead session is told of: nothing was run. */
+const gone = (end: unknown): RpcReply => ({
+  status: 404,
+  headers: {},
+  bytes: 0,
+  answer: undefined,
+  ownId: false,
+  problem: () => toSwitchboardError(end),
+});
