@@ -1,6 +1,6 @@
 import { errors } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
-import { SwitchboardError } from '../../errors.ts';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 
 const EXCERPT_CHARS = 200;
 
@@ -14,6 +14,19 @@ export const callTimedOut = (totalMs: number): SwitchboardError =>
 export class SharedWorkTimedOut extends SwitchboardError {
   constructor(totalMs: number) {
     super('upstream_timeout', timeOutText(totalMs));
+  }
+}
+
+/** Nothing was sent, as no connection was made. */
+export class NotConnected extends SwitchboardError {}
+
+/** An answer that is nothing but an HTTP status of 400 or more. */
+export class HttpFailure extends SwitchboardError {
+  readonly httpStatus: number;
+
+  constructor(httpStatus: number, code: ErrorCode, detail: string, retryAfterSec?: number) {
+    super(code, detail, retryAfterSec === undefined ? {} : { retryAfterSec });
+    this.httpStatus = httpStatus;
   }
 }
 
@@ -34,26 +47,24 @@ export function httpFailure(answer: {
 }): SwitchboardError {
   const { status } = answer;
   if (status === 401) {
-    return new SwitchboardError('upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
+    return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
   }
   if (status === 403) {
-    return new SwitchboardError('upstream_forbidden', 'The MCP server refused access (HTTP 403).');
+    return new HttpFailure(status, 'upstream_forbidden', 'The MCP server refused access (HTTP 403).');
   }
+  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
+  const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
   if (status === 429) {
-    const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
-    const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
-    const extras = retryAfterSec === undefined ? {} : { retryAfterSec };
-    return new SwitchboardError(
-      'upstream_rate_limited',
-      `The MCP server is rate limiting (HTTP 429).${when}`,
-      extras,
-    );
+    const detail = `The MCP server is rate limiting (HTTP 429).${when}`;
+    return new HttpFailure(status, 'upstream_rate_limited', detail, retryAfterSec);
+  }
+  if (status === 503 && retryAfterSec !== undefined) {
+    const detail = `The MCP server says that it is unavailable (HTTP 503).${when}`;
+    return new HttpFailure(status, 'upstream_unavailable', detail, retryAfterSec);
   }
   const text = sanitise(answer.excerpt);
-  return new SwitchboardError(
-    'upstream_http_error',
-    `The MCP server answered with HTTP ${status}${text === '' ? '.' : `: ${text}`}`,
-  );
+  const detail = `The MCP server answered with HTTP ${status}${text === '' ? '.' : `: ${text}`}`;
+  return new HttpFailure(status, 'upstream_http_error', detail);
 }
 
 /** `Retry-After` as seconds, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
@@ -106,20 +117,18 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
   if (error instanceof errors.HTTPParserError) return brokeProtocol('sent what is not HTTP', error);
   if (stage === 'answering') return brokeProtocol('broke off its answer', error);
   if (stage === 'unsent') return notConnected(code, error);
-  return unreachable('closed the connection without an answer; the call may have run', error);
+  const detail = 'The MCP server closed the connection without an answer; the call may have run.';
+  return new SwitchboardError('upstream_unreachable', detail, { cause: error });
 }
 
 function notConnected(code: string, cause: unknown): SwitchboardError {
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') {
     const detail = 'The request to the MCP server timed out: no connection was made.';
-    return new SwitchboardError('upstream_timeout', detail, { cause });
+    return new NotConnected('upstream_timeout', detail, { cause });
   }
-  const why = isTlsCode(code) ? 'failed the TLS handshake' : NOT_CONNECTED[code];
-  return unreachable(why ?? 'could not be reached', cause);
+  const why = isTlsCode(code) ? 'failed the TLS handshake' : (NOT_CONNECTED[code] ?? 'could not be reached');
+  return new NotConnected('upstream_unreachable', `The MCP server ${why}.`, { cause });
 }
-
-const unreachable = (why: string, cause: unknown) =>
-  new SwitchboardError('upstream_unreachable', `The MCP server ${why}.`, { cause });
 
 const codeOf = (error: unknown): string =>
   typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'

@@ -188,7 +188,6 @@ export class Sessions {
           method,
           headers: { ...outgoing.headers, ...authorizationOf(session.credential) },
           signal: budget.signal,
-          side: true,
         });
     } catch (error) {
       this.#log.debug({ err: error, method }, 'upstream side message failed');
@@ -210,7 +209,6 @@ export class Sessions {
       headers,
       body: outgoing.body,
       signal,
-      side: true,
       onEvent,
     });
   }

@@ -3,9 +3,8 @@ import { SwitchboardError } from '../../errors.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
 import { blockedRedirect, type Guard } from '../outbound/guard.ts';
 import type { ProxyLimits } from './limits.ts';
-import { Slots } from './slots.ts';
 
-/** Connections an origin has beyond its slots, for messages that must get through while every slot waits for them. */
+/** Connections an origin has beyond its slots (`Slots`), for messages that calls under way wait for. */
 const SIDE_CONNECTIONS = 8;
 
 /**
@@ -17,15 +16,13 @@ export class Wire {
   readonly #agent: Agent;
   readonly #guard: Guard;
   readonly #limits: ProxyLimits;
-  readonly #slots: Slots;
 
   constructor(guard: Guard, limits: ProxyLimits) {
     this.#guard = guard;
     this.#limits = limits;
-    this.#slots = new Slots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin);
     this.#agent = new Agent({
       connect: guard.connect,
-      connections: limits.connectionsPerOrigin + SIDE_CONNECTIONS,
+      connections: 2 * limits.connectionsPerOrigin + SIDE_CONNECTIONS,
       pipelining: 1,
       allowH2: false,
       maxHeaderSize: limits.maxHeaderBytes,
@@ -54,7 +51,6 @@ export class Wire {
 
   async #exchange(request: HttpRequest, url: URL): Promise<HttpAnswer> {
     this.#guard.check(url);
-    const release = request.side ? () => {} : await this.#slots.take(url.origin, request.signal);
     const options: Dispatcher.DispatchOptions = {
       origin: url.origin,
       path: `${url.pathname}${url.search}`,
@@ -63,7 +59,7 @@ export class Wire {
       body: request.body ?? null,
     };
     return new Promise((resolve, reject) => {
-      const exchange = new Exchange(request, this.#limits, { resolve, reject, release });
+      const exchange = new Exchange(request, this.#limits, { resolve, reject });
       this.#agent.dispatch(options, exchange);
     });
   }
