@@ -63,6 +63,7 @@ const KINDS = {
   },
   upstream_timeout: { status: 502, rpc: -32000, title: 'MCP server timed out', retryable: true },
   upstream_unreachable: { status: 502, rpc: -32000, title: 'MCP server unreachable', retryable: true },
+  upstream_unavailable: { status: 502, rpc: -32000, title: 'MCP server unavailable', retryable: true },
   upstream_unauthorized: { status: 502, rpc: -32000, title: 'MCP server wants a sign-in' },
   upstream_forbidden: { status: 502, rpc: -32000, title: 'MCP server refused access' },
   upstream_rate_limited: { status: 502, rpc: -32000, title: 'MCP server is rate limiting', retryable: true },

@@ -12,22 +12,28 @@ export type GuardedFetch = (
   },
 ) => Promise<Response>;
 
+/** Whoever asks should have a shorter limit of its own; this one holds where it is forgotten. */
+const MAX_FETCH_MS = 30_000;
+const MAX_HEADER_BYTES = 16 * 1024;
+
 /**
  * `fetch` for endpoints that metadata from outside may name: behind the outbound guard, no redirects, an answer of at most
- * `maxBytes`. The caller's signal ends the reading of the body, too.
+ * `maxBytes` (unpacked) and 16 KiB of headers within `maxMs`. The caller's signal ends the reading of the body, too.
  */
 export function createGuardedFetch(
   guard: Guard,
   maxBytes: number,
+  maxMs = MAX_FETCH_MS,
 ): { fetch: GuardedFetch; close(): Promise<void> } {
-  const dispatcher = new Agent({ connect: guard.connect, allowH2: false });
+  const dispatcher = new Agent({ connect: guard.connect, allowH2: false, maxHeaderSize: MAX_HEADER_BYTES });
   const fetch: GuardedFetch = async (url, { method, headers, body, signal }) => {
     guard.check(new URL(url));
+    const timeLimit = AbortSignal.timeout(maxMs);
     const init = {
       method,
       headers,
       body: body ?? null,
-      signal: signal ?? null,
+      signal: signal ? AbortSignal.any([signal, timeLimit]) : timeLimit,
       redirect: 'manual',
       dispatcher,
     };

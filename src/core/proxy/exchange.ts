@@ -18,10 +18,8 @@ export interface HttpRequest {
   readonly onEvent?: (event: { event: string; data: string }) => boolean;
   /** The request is about to be written: from here on, the server may have seen it. */
   readonly onSent?: () => void;
-  /** A message nobody waits for: it takes no slot, so that it cannot wait for a call that waits for it. */
-  readonly side?: true;
   /**
-   * A stream of events that stays open between calls: it takes no slot and no connection of theirs, it may be silent, and
+   * A stream of events that stays open between calls: it takes no connection of theirs, it may be silent, and
    * the size limit holds for each event.
    */
   readonly stream?: true;
@@ -52,8 +50,6 @@ const DRAIN_MS = 500;
 interface Outcome {
   resolve(answer: HttpAnswer): void;
   reject(error: Error): void;
-  /** Called once the connection is free again, which may be after the answer. */
-  release(): void;
 }
 
 /** One request's events from undici, turned into one answer. The first outcome counts; what comes later is let go by. */
@@ -139,12 +135,12 @@ export class Exchange implements Dispatcher.DispatchHandler {
   onResponseEnd(): void {
     if (this.#events) this.#answer(this.#events.midEvent ? 'cut' : 'ended');
     else this.#answer('none');
-    this.#end();
+    clearTimeout(this.#drain);
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     this.#settle(connectionFailure(error, this.#stage));
-    this.#end();
+    clearTimeout(this.#drain);
   }
 
   #readEvents(events: SseParser, chunk: Buffer): void {
@@ -205,11 +201,6 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #unlisten(): void {
     this.#request.signal.removeEventListener('abort', this.#onAbort);
-  }
-
-  #end(): void {
-    clearTimeout(this.#drain);
-    this.#outcome.release();
   }
 }
 

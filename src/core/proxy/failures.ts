@@ -1,6 +1,6 @@
 import { errors } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
-import { SwitchboardError } from '../../errors.ts';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 
 const EXCERPT_CHARS = 200;
 
@@ -14,6 +14,27 @@ export const callTimedOut = (totalMs: number): SwitchboardError =>
 export class SharedWorkTimedOut extends SwitchboardError {
   constructor(totalMs: number) {
     super('upstream_timeout', timeOutText(totalMs));
+  }
+}
+
+/** Nothing was sent, as no connection was made. */
+export class NotConnected extends SwitchboardError {
+  /** A second try a moment later may well succeed: with a server that is just starting, or closes an idle connection. */
+  readonly passing: boolean;
+
+  constructor(code: ErrorCode, detail: string, cause: unknown, passing = false) {
+    super(code, detail, { cause });
+    this.passing = passing;
+  }
+}
+
+/** An answer that is nothing but an HTTP status of 400 or more. */
+export class HttpFailure extends SwitchboardError {
+  readonly httpStatus: number;
+
+  constructor(httpStatus: number, code: ErrorCode, detail: string, retryAfterSec?: number) {
+    super(code, detail, retryAfterSec === undefined ? {} : { retryAfterSec });
+    this.httpStatus = httpStatus;
   }
 }
 
@@ -34,26 +55,24 @@ export function httpFailure(answer: {
 }): SwitchboardError {
   const { status } = answer;
   if (status === 401) {
-    return new SwitchboardError('upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
+    return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
   }
   if (status === 403) {
-    return new SwitchboardError('upstream_forbidden', 'The MCP server refused access (HTTP 403).');
+    return new HttpFailure(status, 'upstream_forbidden', 'The MCP server refused access (HTTP 403).');
   }
+  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
+  const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
   if (status === 429) {
-    const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
-    const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
-    const extras = retryAfterSec === undefined ? {} : { retryAfterSec };
-    return new SwitchboardError(
-      'upstream_rate_limited',
-      `The MCP server is rate limiting (HTTP 429).${when}`,
-      extras,
-    );
+    const detail = `The MCP server is rate limiting (HTTP 429).${when}`;
+    return new HttpFailure(status, 'upstream_rate_limited', detail, retryAfterSec);
+  }
+  if (status === 503 && retryAfterSec !== undefined) {
+    const detail = `The MCP server says that it is unavailable (HTTP 503).${when}`;
+    return new HttpFailure(status, 'upstream_unavailable', detail, retryAfterSec);
   }
   const text = sanitise(answer.excerpt);
-  return new SwitchboardError(
-    'upstream_http_error',
-    `The MCP server answered with HTTP ${status}${text === '' ? '.' : `: ${text}`}`,
-  );
+  const detail = `The MCP server answered with HTTP ${status}${text === '' ? '.' : `: ${text}`}`;
+  return new HttpFailure(status, 'upstream_http_error', detail);
 }
 
 /** `Retry-After` as seconds, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
@@ -108,7 +127,8 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') return new WentSilent(error);
   if (stage === 'answering') return brokeProtocol('broke off its answer', error);
   if (stage === 'unsent') return notConnected(code, error);
-  return unreachable('closed the connection without an answer', error);
+  const detail = 'The MCP server closed the connection without an answer.';
+  return new SwitchboardError('upstream_unreachable', detail, { cause: error });
 }
 
 export const stopping = (cause?: unknown): SwitchboardError =>
@@ -122,23 +142,15 @@ export class WentSilent extends SwitchboardError {
   }
 }
 
-/** Nothing has been written: the same request can be sent at once. */
-export class NotConnected extends SwitchboardError {
-  constructor(why: string, cause: unknown) {
-    super('upstream_unreachable', `The MCP server ${why}.`, { cause });
-  }
-}
-
-/** What a second try a moment later may well meet otherwise: a server that is just starting, or closing an idle connection. */
 const PASSING: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
 function notConnected(code: string, cause: unknown): SwitchboardError {
   if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') {
     const detail = 'The request to the MCP server timed out: no connection was made.';
-    return new SwitchboardError('upstream_timeout', detail, { cause });
+    return new NotConnected('upstream_timeout', detail, cause);
   }
   const why = isTlsCode(code) ? 'failed the TLS handshake' : (NOT_CONNECTED[code] ?? 'could not be reached');
-  return PASSING.has(code) ? new NotConnected(why, cause) : unreachable(why, cause);
+  return new NotConnected('upstream_unreachable', `The MCP server ${why}.`, cause, PASSING.has(code));
 }
 
 /** The same failure in other words. */
@@ -171,9 +183,6 @@ export function toldOfCall(error: unknown, method: string): unknown {
   if (!(error instanceof SwitchboardError) || !MAY_HAVE_RUN.has(error.code) || isRead(method)) return error;
   return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, false);
 }
-
-const unreachable = (why: string, cause: unknown) =>
-  new SwitchboardError('upstream_unreachable', `The MCP server ${why}.`, { cause });
 
 const codeOf = (error: unknown): string =>
   typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'

@@ -8,9 +8,9 @@ export interface ProxyLimits {
   readonly maxResponseBytes: number;
   readonly maxHeaderBytes: number;
   readonly maxHeaderCount: number;
-  /** Calls under way to one origin; further ones wait their turn. */
+  /** Calls one tenant may have under way to one origin; all tenants together twice as many. Further ones wait their turn. */
   readonly connectionsPerOrigin: number;
-  /** Calls waiting for one origin; further ones are refused as `unavailable`. */
+  /** Calls of one tenant that wait for one origin, and again twice as many in all; further ones are refused as `unavailable`. */
   readonly maxQueuedPerOrigin: number;
   readonly maxSessions: number;
   readonly maxSessionsPerTenant: number;

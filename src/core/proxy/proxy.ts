@@ -5,6 +5,7 @@ import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Guard } from '../outbound/guard.ts';
+import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './ask.ts';
 import { Budget, CallerAbortError } from './budget.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
@@ -90,8 +91,10 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
 export function createProxy(options: ProxyOptions): Proxy {
   const { catalogue, credentials, log, onOutcome } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const clock = options.clock ?? systemClock;
   const wire = new Wire(options.guard, limits);
-  const upstreams = new Upstreams(wire, limits, options.clock ?? systemClock, log);
+  const upstreams = new Upstreams(wire, limits, clock, log);
+  const admission = new Admission(limits, clock, log);
   let closing: Promise<void> | undefined;
   let progressTokens = 0;
 
@@ -109,9 +112,9 @@ export function createProxy(options: ProxyOptions): Proxy {
     const server = catalogue.require(serverId);
     using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
     const { tenantId } = caller;
+    const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget));
     try {
-      budget.signal.throwIfAborted();
-      const result = await work(await asker({ caller, server, credentials, upstreams }, budget));
+      const result = await admission.run(server.remoteUrl, caller, budget.signal, ask);
       if (isOk) onOutcome?.({ serverId, tenantId, ok: isOk(result) });
       return result;
     } catch (thrown) {
@@ -187,9 +190,9 @@ function refuse(method: string): void {
   if (refusal) throw new SwitchboardError('invalid_request', `${method} is not forwarded: ${refusal[1]}.`);
 }
 
-/** An identity provider that is down says nothing about the servers that want its tokens. */
+/** An identity provider that is down says nothing about the servers that want its tokens, nor does a call that never went out. */
 const isFaultOfServer = (error: SwitchboardError): boolean =>
-  error.isUpstreamFailure && error.code !== 'provider_unavailable';
+  error.isUpstreamFailure && error.code !== 'provider_unavailable' && !(error instanceof NotAdmitted);
 
 const isSuccess = (answer: RpcAnswer): boolean =>
   'result' in answer &&

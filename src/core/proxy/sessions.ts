@@ -252,7 +252,6 @@ export class Sessions {
           method,
           headers: { ...outgoing.headers, ...authorizationOf(peer.credential) },
           signal: budget.signal,
-          side: true,
         });
     } catch (error) {
       this.#log.debug({ err: error, method }, 'upstream side message failed');
@@ -267,7 +266,7 @@ export class Sessions {
     };
     // The first event is enough: nothing here has an answer.
     const onEvent = () => true;
-    await this.#wire.send({ url, method: 'POST', headers, body: outgoing.body, signal, side: true, onEvent });
+    await this.#wire.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
   }
 
   readonly #now = (): number => this.#clock.now();

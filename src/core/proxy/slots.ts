@@ -1,20 +1,32 @@
 import { SwitchboardError } from '../../errors.ts';
 import { abortReason } from './budget.ts';
 
-interface Origin {
+interface Tenant {
   busy: number;
   /** In order of arrival; one that gives up removes itself, so abandoned callers hold nothing. */
   readonly waiting: Set<() => void>;
 }
 
-/** Bounds the calls under way to one origin; further ones wait in order. */
+interface Origin {
+  busy: number;
+  waiting: number;
+  /** Those that hold a slot or wait for one, the one served last at the end. */
+  readonly tenants: Map<string, Tenant>;
+}
+
+/**
+ * Bounds the calls under way to one origin; further ones wait their turn. There are twice the slots that one tenant may
+ * hold, and nobody gets more than are still free: the first tenant gets up to 64 of 128, the next 32, then 16, … Calls that
+ * hang cannot be made to give their slots back, so some must be left before the next tenant comes. The one that holds the
+ * fewest is served first. The places in the queue are shared out in the same way.
+ */
 export class Slots {
   readonly #origins = new Map<string, Origin>();
-  readonly #perOrigin: number;
+  readonly #perTenant: number;
   readonly #maxWaiting: number;
 
-  constructor(perOrigin: number, maxWaiting: number) {
-    this.#perOrigin = perOrigin;
+  constructor(perTenant: number, maxWaiting: number) {
+    this.#perTenant = perTenant;
     this.#maxWaiting = maxWaiting;
   }
 
@@ -22,48 +34,86 @@ export class Slots {
    * Resolves with the function that gives the slot back (once; further calls do nothing), or rejects with the signal's
    * reason. @throws SwitchboardError `unavailable` when too many wait already.
    */
-  async take(key: string, signal: AbortSignal): Promise<() => void> {
+  async take(key: string, tenantId: string, signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
-    const origin = this.#origins.get(key) ?? { busy: 0, waiting: new Set() };
+    const origin = this.#origins.get(key) ?? { busy: 0, waiting: 0, tenants: new Map<string, Tenant>() };
+    const tenant = origin.tenants.get(tenantId) ?? { busy: 0, waiting: new Set() };
+    const isFree = this.#isFree(origin, tenant);
+    if (!isFree && tenant.waiting.size >= 2 * this.#maxWaiting - origin.waiting) throw tooManyWait();
     this.#origins.set(key, origin);
-    if (origin.busy < this.#perOrigin) origin.busy++;
-    else await this.#wait(origin, signal);
+    origin.tenants.set(tenantId, tenant);
+    if (isFree) occupy(origin, tenant);
+    else await this.#wait(origin, tenantId, tenant, signal);
     let held = true;
     return () => {
-      if (held) this.#giveBack(key, origin);
+      if (held) this.#giveBack(key, origin, tenantId, tenant);
       held = false;
     };
   }
 
-  #wait(origin: Origin, signal: AbortSignal): Promise<void> {
-    if (origin.waiting.size >= this.#maxWaiting) {
-      throw new SwitchboardError(
-        'unavailable',
-        'Too many calls to this MCP server are waiting already. Try again later.',
-      );
-    }
+  #isFree(origin: Origin, tenant: Tenant): boolean {
+    return tenant.busy < 2 * this.#perTenant - origin.busy;
+  }
+
+  #wait(origin: Origin, tenantId: string, tenant: Tenant, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
+      const leave = () => {
+        signal.removeEventListener('abort', onAbort);
+        tenant.waiting.delete(enter);
+        origin.waiting--;
+      };
       const onAbort = () => {
-        origin.waiting.delete(enter);
+        leave();
+        forgetIfIdle(origin, tenantId, tenant);
         reject(abortReason(signal));
       };
       const enter = () => {
-        signal.removeEventListener('abort', onAbort);
+        leave();
         resolve();
       };
-      origin.waiting.add(enter);
+      tenant.waiting.add(enter);
+      origin.waiting++;
       signal.addEventListener('abort', onAbort, { once: true });
     });
   }
 
-  /** The slot goes to the one that waits longest, or back. */
-  #giveBack(key: string, origin: Origin): void {
-    for (const enter of origin.waiting) {
-      origin.waiting.delete(enter);
-      enter();
-      return;
-    }
+  #giveBack(key: string, origin: Origin, tenantId: string, tenant: Tenant): void {
     origin.busy--;
-    if (origin.busy === 0) this.#origins.delete(key);
+    tenant.busy--;
+    for (let next = this.#next(origin); next; next = this.#next(origin)) next();
+    forgetIfIdle(origin, tenantId, tenant);
+    if (origin.tenants.size === 0) this.#origins.delete(key);
+  }
+
+  /** Lets the one in whose turn it is; nothing when nobody who waits may have a slot. */
+  #next(origin: Origin): (() => void) | undefined {
+    let turn: [tenantId: string, tenant: Tenant, enter: () => void] | undefined;
+    for (const [tenantId, tenant] of origin.tenants) {
+      const [enter] = tenant.waiting;
+      if (enter && tenant.busy < (turn?.[1].busy ?? Infinity)) turn = [tenantId, tenant, enter];
+    }
+    if (!turn || !this.#isFree(origin, turn[1])) return undefined;
+    const [tenantId, tenant, enter] = turn;
+    return () => {
+      origin.tenants.delete(tenantId);
+      origin.tenants.set(tenantId, tenant);
+      occupy(origin, tenant);
+      enter();
+    };
   }
 }
+
+function occupy(origin: Origin, tenant: Tenant): void {
+  origin.busy++;
+  tenant.busy++;
+}
+
+function forgetIfIdle(origin: Origin, tenantId: string, tenant: Tenant): void {
+  if (tenant.busy === 0 && tenant.waiting.size === 0) origin.tenants.delete(tenantId);
+}
+
+const tooManyWait = () =>
+  new SwitchboardError(
+    'unavailable',
+    'Too many calls to this MCP server are waiting already. Try again later.',
+  );

@@ -6,9 +6,8 @@ import { NotConnected } from './failures.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
 import { blockedRedirect, type Guard } from '../outbound/guard.ts';
 import type { ProxyLimits } from './limits.ts';
-import { Slots } from './slots.ts';
 
-/** Connections an origin has beyond its slots, for messages that must get through while every slot waits for them. */
+/** Connections an origin has beyond its slots (`Slots`), for messages that calls under way wait for. */
 const SIDE_CONNECTIONS = 8;
 
 /** The wait before a connection that was refused is tried once more. */
@@ -25,12 +24,10 @@ export class Wire {
   readonly #streams: Agent;
   readonly #guard: Guard;
   readonly #limits: ProxyLimits;
-  readonly #slots: Slots;
 
   constructor(guard: Guard, limits: ProxyLimits) {
     this.#guard = guard;
     this.#limits = limits;
-    this.#slots = new Slots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin);
     const common = {
       connect: guard.connect,
       pipelining: 1,
@@ -46,7 +43,7 @@ export class Wire {
     });
     this.#agent = new Agent({
       ...common,
-      connections: limits.connectionsPerOrigin + SIDE_CONNECTIONS,
+      connections: 2 * limits.connectionsPerOrigin + SIDE_CONNECTIONS,
       // The budget of each call is the clock; these end a silence that a long budget would wait out.
       headersTimeout: limits.idleTimeoutMs,
       bodyTimeout: limits.idleTimeoutMs,
@@ -75,7 +72,7 @@ export class Wire {
     try {
       return await this.#exchange(request, request.url);
     } catch (error) {
-      if (!(error instanceof NotConnected)) throw error;
+      if (!(error instanceof NotConnected) || !error.passing) throw error;
     }
     const { signal } = request;
     await delay(RECONNECT_MS, undefined, { signal }).catch(() => {
@@ -86,8 +83,6 @@ export class Wire {
 
   async #exchange(request: HttpRequest, url: URL): Promise<HttpAnswer> {
     this.#guard.check(url);
-    const release =
-      request.side || request.stream ? () => {} : await this.#slots.take(url.origin, request.signal);
     const options: Dispatcher.DispatchOptions = {
       origin: url.origin,
       path: `${url.pathname}${url.search}`,
@@ -96,7 +91,7 @@ export class Wire {
       body: request.body ?? null,
     };
     return new Promise((resolve, reject) => {
-      const exchange = new Exchange(request, this.#limits, { resolve, reject, release });
+      const exchange = new Exchange(request, this.#limits, { resolve, reject });
       (request.stream ? this.#streams : this.#agent).dispatch(options, exchange);
     });
   }

@@ -57,6 +57,50 @@ const HOSTILE_URLS = [
   'https://[2001:db8::1]/',
   'https://[100::1]/',
   'https://[4000::1]/',
+  // More ways to write what is above.
+  'HTTPS://127.0.0.1/',
+  'https:127.0.0.1/',
+  'https:\\\\127.0.0.1/',
+  'https://%31%32%37.0.0.1/',
+  'https://１２７。０。０。１/',
+  'https://2130706433./',
+  'https://017700000001/',
+  'https://0300.0250.1.1/',
+  'https://0xa9.0xfe.0xa9.0xfe/',
+  'https://169.16689662/',
+  'https://example.com@169.254.169.254/',
+  'https://[0:0:0:0:0:ffff:7f00:1]/',
+  'https://[64:ff9b::169.254.169.254]/',
+  'https://[64:ff9b:1:fffe::7f00:1]/',
+  'https://[::ffff:0:8.8.8.8]/',
+  // Ranges that no server of the public network has.
+  'https://0.1.2.3/',
+  'https://100.127.255.255/',
+  'https://169.254.170.2/',
+  'https://192.0.0.170/',
+  'https://192.0.2.1/',
+  'https://192.31.196.1/',
+  'https://192.52.193.1/',
+  'https://192.88.99.1/',
+  'https://192.168.255.255/',
+  'https://198.19.255.255/',
+  'https://198.51.100.1/',
+  'https://239.255.255.250/',
+  'https://[febf::1]/',
+  'https://[ff0e::1]/',
+  'https://[2001:2::1]/',
+  'https://[2001:10::1]/',
+  'https://[2001:20::1]/',
+  'https://[2001:4:112::1]/',
+  'https://[2002:808:808::1]/',
+  'https://[2620:4f:8000::1]/',
+  'https://[3fff::1]/',
+  'https://[5f00::1]/',
+  // Not the web.
+  'about:blank',
+  'blob:https://example.com/1',
+  'gopher://example.com:70/_x',
+  'wss://example.com/',
 ];
 
 /** Answers of a name server that are refused: one bad address is enough. */
@@ -73,6 +117,23 @@ const HOSTILE_ANSWERS = [
   ['2002:a00:1::'],
   ['fd12:3456::1'],
   ['not an address'],
+  [''],
+  ['127.1'],
+  ['1.1.1.1', '1.0.0.1', '192.168.0.1'],
+  ['2606:4700::1111', '::ffff:7f00:1'],
+  ['100.100.100.200'],
+  ['168.63.129.16'],
+  ['fd00:ec2::254'],
+  ['fd20:ce::254'],
+  ['::'],
+  ['::127.0.0.1'],
+  ['255.255.255.255'],
+  ['224.0.0.251'],
+  ['ff02::fb'],
+  ['fec0::1'],
+  ['2001:0:4136:e378:8000:63bf:3fff:fdd2'],
+  ['2001:db8::1'],
+  ['64:ff9b:1::7f00:1'],
 ];
 
 const guardFor = (addresses: string[], allowPrivateNetwork = false) =>
@@ -105,6 +166,22 @@ describe('the outbound guard', () => {
     await expect(lookUp(guard, true)).rejects.toMatchObject({ code: 'upstream_blocked' });
     await expect(lookUp(guard, false)).rejects.toMatchObject({ code: 'upstream_blocked' });
   });
+
+  it.each(['localhost', 'localhost.', 'sub.localhost'])(
+    'refuses to connect to %s by the system’s own resolver',
+    async hostname => {
+      const guard = new Guard({ allowPrivateNetwork: false, connectTimeoutMs: 1_000 });
+      const connected = new Promise((resolve, reject) => {
+        guard.connect({ hostname, host: hostname, protocol: 'https:', port: '1' }, (error, socket) =>
+          error ? reject(error) : resolve(socket),
+        );
+      });
+      // Where a resolver does not know the name, that is as good.
+      await expect(connected).rejects.toMatchObject({
+        code: expect.stringMatching(/^(upstream_blocked|ENOTFOUND|EAI_AGAIN)$/),
+      });
+    },
+  );
 
   it.each([
     'https://example.com/',
@@ -179,6 +256,22 @@ describe('a proxied call', () => {
     address = '169.254.169.254';
     await upstream.cutConnections();
     expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_blocked' });
+  });
+
+  it('never follows a redirect to any of the hostile URLs', async () => {
+    let location = '';
+    await using upstream = await startHostile({
+      modes: { away: call => void call.response.writeHead(308, { location }).end() },
+    });
+    await using harness = startProxy(upstream.url('away'));
+    // A header carries ASCII only.
+    const urls = HOSTILE_URLS.filter(url => URL.canParse(url) && /^[\u{20}-\u{7e}]*$/u.test(url));
+    expect(urls.length).toBeGreaterThan(80);
+    for (location of urls) {
+      const error = await failure(harness.tool());
+      expect([location, error.code]).toEqual([location, 'upstream_blocked']);
+    }
+    expect(upstream.inbox.count('tools/call')).toBe(urls.length);
   });
 
   it('without the flag, http: is refused', async () => {

@@ -1,0 +1,217 @@
+import { LRUCache } from 'lru-cache';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
+import type { Clock } from '../../infra/clock.ts';
+import type { Log } from '../../infra/log.ts';
+import type { Caller } from '../caller.ts';
+import { Circuit, type Entered } from './circuit.ts';
+import { HttpFailure, NotConnected } from './failures.ts';
+import type { ProxyLimits } from './limits.ts';
+import { Slots } from './slots.ts';
+
+/** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
+const MAX_KEPT = 10_000;
+/** A server may keep one caller waiting for this long … */
+const MAX_RATE_LIMIT_SEC = 5 * 60;
+/** … and everybody for this long. */
+const MAX_UNAVAILABLE_SEC = 60;
+
+/** What failures say: of the server for everybody, of the server for this tenant, that it lives, or nothing. */
+type Evidence = 'down' | 'failing' | 'answered' | 'none';
+
+/** Leave to make one call. Disposing it, however the call ended, is what makes room for the next. */
+export interface Pass extends Disposable {
+  /** The server has answered, be it with an error of its own. */
+  answered(): void;
+  /** What the call failed with, of any kind: only what is the server's own fault counts against it. */
+  failed(thrown: unknown): void;
+}
+
+/** The server was not asked. */
+export class NotAdmitted extends SwitchboardError {}
+
+type Applicant = Pick<Caller, 'tenantId' | 'subject' | 'timeoutMs'>;
+
+/**
+ * Whether a call goes out to its server now: not while the server asks to wait (`Retry-After`) or has failed again and
+ * again, and in turn when many are under way.
+ *
+ * What a call may have brought about itself (a time-out, HTTP 500, a broken answer) is held against the server for its own
+ * tenant only, so that one tenant's calls of a broken tool do not close the server to the others; that it cannot be
+ * reached, or says HTTP 503, for everybody.
+ */
+export class Admission {
+  readonly #circuits = new LRUCache<string, Circuit>({ max: MAX_KEPT });
+  /** Until when calls are held back (milliseconds since the epoch), and what for. */
+  readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
+    max: MAX_KEPT,
+  });
+  readonly #slots: Slots;
+  readonly #totalTimeoutMs: number;
+  readonly #clock: Clock;
+  readonly #log: Log;
+
+  constructor(limits: ProxyLimits, clock: Clock, log: Log) {
+    this.#slots = new Slots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin);
+    this.#totalTimeoutMs = limits.totalTimeoutMs;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** One call as `enter` describes it. */
+  async run<T>(url: string, caller: Applicant, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+    using pass = await this.enter(url, caller, signal);
+    try {
+      const result = await call();
+      pass.answered();
+      return result;
+    } catch (error) {
+      pass.failed(error);
+      throw error;
+    }
+  }
+
+  /**
+   * @param url the server's, as catalogued
+   * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` when too many wait
+   *   already; the signal's reason when it ends before the call's turn comes.
+   */
+  async enter(url: string, caller: Applicant, signal: AbortSignal): Promise<Pass> {
+    const keys = keysOf(url, caller);
+    this.#refuse(keys);
+    const release = await this.#slots.take(new URL(url).origin, caller.tenantId, signal);
+    try {
+      // While it waited, others have found out more.
+      this.#refuse(keys);
+      return this.#pass(url, keys, caller, release);
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  #refuse({ server, tenant, owner }: Keys): void {
+    const nowMs = this.#clock.now();
+    for (const key of [server, owner]) {
+      const hold = this.#holds.get(key);
+      if (hold && hold.untilMs > nowMs) throw heldBack(hold.status, toSeconds(hold.untilMs - nowMs));
+    }
+    for (const key of [server, tenant]) {
+      const circuit = this.#circuits.get(key);
+      const waitMs = circuit?.waitMs(nowMs) ?? 0;
+      if (circuit && waitMs > 0) throw unavailable(toSeconds(waitMs), circuit.lastFailure);
+    }
+  }
+
+  #pass(url: string, keys: Keys, caller: Applicant, release: () => void): Pass {
+    const nowMs = this.#clock.now();
+    const enter = (key: string): Entered =>
+      this.#circuits.get(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
+    const server = { key: keys.server, entered: enter(keys.server) };
+    const tenant = { key: keys.tenant, entered: enter(keys.tenant), tenantId: caller.tenantId };
+    const isShortened = caller.timeoutMs !== undefined && caller.timeoutMs < this.#totalTimeoutMs;
+    const answered = () => {
+      for (const part of [server, tenant]) this.#succeeded(url, part);
+    };
+    return {
+      answered,
+      failed: thrown => {
+        if (!(thrown instanceof SwitchboardError)) return;
+        if (thrown instanceof HttpFailure) this.#hold(keys, thrown);
+        const evidence = evidenceOf(thrown, isShortened);
+        if (evidence === 'answered') answered();
+        if (evidence === 'down') this.#failed(url, server, thrown.code);
+        if (evidence === 'failing') this.#failed(url, tenant, thrown.code);
+      },
+      [Symbol.dispose]: () => {
+        for (const { key, entered } of [server, tenant]) this.#circuits.get(key)?.leave(entered);
+        release();
+      },
+    };
+  }
+
+  #hold({ server, owner }: Keys, { httpStatus, retryAfterSec = 0 }: HttpFailure): void {
+    const [key, maxSec] =
+      httpStatus === 429
+        ? [owner, MAX_RATE_LIMIT_SEC]
+        : [server, httpStatus === 503 ? MAX_UNAVAILABLE_SEC : 0];
+    const waitSec = Math.min(retryAfterSec, maxSec);
+    if (waitSec === 0) return;
+    this.#holds.set(key, { untilMs: this.#clock.now() + waitSec * 1_000, status: httpStatus });
+  }
+
+  #succeeded(url: string, part: Part): void {
+    const closed = this.#circuits.get(part.key)?.succeeded(part.entered, this.#clock.now()) ?? false;
+    if (closed) this.#log.info(fieldsOf(url, part), 'upstream answers again');
+  }
+
+  #failed(url: string, part: Part, failure: string): void {
+    const circuit = this.#circuits.get(part.key) ?? new Circuit();
+    this.#circuits.set(part.key, circuit);
+    if (circuit.failed(part.entered, this.#clock.now(), failure)) {
+      this.#log.warn(
+        { ...fieldsOf(url, part), code: failure },
+        'upstream failed repeatedly: calls are refused until it answers',
+      );
+    }
+  }
+}
+
+interface Keys {
+  readonly server: string;
+  readonly tenant: string;
+  readonly owner: string;
+}
+
+interface Part {
+  readonly key: string;
+  readonly entered: Entered;
+  readonly tenantId?: string;
+}
+
+const keysOf = (url: string, { tenantId, subject }: Applicant): Keys => ({
+  server: JSON.stringify([url]),
+  tenant: JSON.stringify([url, tenantId]),
+  owner: JSON.stringify([url, tenantId, subject?.userId ?? null]),
+});
+
+/** The path may hold a secret. */
+const fieldsOf = (url: string, { tenantId }: Part) => ({ url: new URL(url).origin, tenantId });
+
+const EVIDENCE: Partial<Record<ErrorCode, Evidence>> = {
+  upstream_unreachable: 'failing',
+  upstream_protocol: 'failing',
+  upstream_http_error: 'answered',
+  upstream_error: 'answered',
+};
+
+function evidenceOf(thrown: SwitchboardError, isShortened: boolean): Evidence {
+  if (thrown instanceof NotConnected) return 'down';
+  if (thrown instanceof HttpFailure) {
+    if (thrown.httpStatus === 503) return 'down';
+    return thrown.httpStatus >= 500 ? 'failing' : 'answered';
+  }
+  if (thrown.code === 'upstream_timeout') return isShortened ? 'none' : 'failing';
+  return EVIDENCE[thrown.code] ?? 'none';
+}
+
+const toSeconds = (ms: number) => Math.ceil(ms / 1_000);
+
+const heldBack = (status: number, retryAfterSec: number) =>
+  status === 429
+    ? new NotAdmitted(
+        'upstream_rate_limited',
+        `The MCP server is rate limiting and asked not to be called again so soon. Try again in ${retryAfterSec} s.`,
+        { retryAfterSec },
+      )
+    : new NotAdmitted(
+        'upstream_unavailable',
+        `The MCP server said that it is unavailable (HTTP 503) and is not called for now. Try again in ${retryAfterSec} s.`,
+        { retryAfterSec },
+      );
+
+const unavailable = (retryAfterSec: number, lastFailure: string) =>
+  new NotAdmitted(
+    'upstream_unavailable',
+    `The MCP server failed repeatedly, last with ${lastFailure}, and is not called for now. It is tried again in ${retryAfterSec} s.`,
+    { retryAfterSec },
+  );
