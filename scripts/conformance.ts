@@ -1,76 +1,105 @@
 /**
- * `npm run conformance`: the official MCP conformance suite against `/mcp` (revision 2026-07-28). Starts Switchboard on a
- * temporary folder, and in front of it a relay on loopback that adds the API key, which the suite cannot send.
- * Fails when a check fails that conformance-expected.yml does not explain.
+ * `npm run conformance [-- PART…]`: the official MCP conformance suite, in four parts (all of them by default).
+ *   direct   against a fixture server of our own, which offers what the suite asks for
+ *   through  against the same server through `/mcp/{server_id}`: every check must end as it does directly
+ *   face     against Switchboard's own server, `/mcp`
+ *   client   with Switchboard as the client, over REST
+ * Prints a table, and fails when anything ends otherwise than conformance/expected.ts says.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
+import { startFixture } from '../test/conformance/fixture.ts';
+import { serve, temporaryFolder } from '../test/support/program.ts';
+import { EXPECTED_OF_CLIENT, EXPECTED_OF_FACE, EXPECTED_OF_FIXTURE } from './conformance/expected.ts';
+import { startRelay } from './conformance/relay.ts';
+import { compared, judged, table, type Row } from './conformance/report.ts';
+import { REVISIONS, runClientScenario, runServerScenarios, type Scenario } from './conformance/suite.ts';
 
+const PARTS = ['direct', 'through', 'face', 'client'];
 const KEY = 'the-key-of-the-conformance-run-32-chars';
-const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));
+const DRIVER = `${process.execPath} test/conformance/driver.ts`;
 
-const folder = mkdtempSync(path.join(tmpdir(), 'sb-'));
-const switchboard = spawn(process.execPath, [here('../bin/switchboard.js')], {
-  env: {
-    ...process.env,
-    PORT: '0',
-    LOG_LEVEL: 'error',
-    SWITCHBOARD_DATA_DIR: folder,
-    SWITCHBOARD_CATALOGUE: here('../test/support/one-server.jsonl'),
-    SWITCHBOARD_API_KEY: KEY,
-    SWITCHBOARD_RATE_LIMIT: 'off',
-  },
-  stdio: ['ignore', 'pipe', 'inherit'],
-});
-const ended = once(switchboard, 'exit');
-let target: URL | undefined;
-for await (const line of createInterface({ input: switchboard.stdout })) {
-  const url = /^Listening on (\S+)$/.exec(line)?.[1];
-  if (url !== undefined) {
-    target = new URL(url);
-    break;
-  }
-}
-switchboard.stdout.resume();
+/** Not among them: elicitation-sep1034-client-defaults, as a REST caller has no form to fill in, and auth/*, as end users sign in to identity providers that operators configure. */
+const CLIENT_SCENARIOS = {
+  '2025-11-25': ['initialize', 'tools_call', 'sse-retry', 'json-schema-2020-12-preservation'],
+  '2026-07-28': [
+    'tools_call',
+    'request-metadata',
+    'sep-2322-client-request-state',
+    'http-standard-headers',
+    'http-custom-headers',
+    'http-invalid-tool-headers',
+    'json-schema-ref-no-deref',
+    'json-schema-2020-12-preservation',
+  ],
+} as const;
 
-function relay(incoming: IncomingMessage, outgoing: ServerResponse): void {
-  const { hostname, port } = target ?? new URL('http://127.0.0.1:1');
-  const { method, url, headers } = incoming;
-  const onward = request(
-    { hostname, port, method, path: url, headers: { ...headers, 'x-api-key': KEY } },
-    answer => {
-      outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
-      answer.pipe(outgoing);
-    },
+/** @returns what came of each run, as rows of the table */
+async function conformance(parts: ReadonlySet<string>, signal: AbortSignal): Promise<Row[]> {
+  await using opened = new AsyncDisposableStack();
+  const folder = opened.use(temporaryFolder()).path;
+  const fixture = opened.use(await startFixture());
+  const catalogue = path.join(folder, 'catalogue.jsonl');
+  const entry = {
+    id: 'fixture',
+    name: 'Fixture',
+    description: 'All the suite asks for',
+    remote_url: fixture.url,
+  };
+  await writeFile(catalogue, JSON.stringify(entry));
+  const dataDir = path.join(folder, 'data');
+  const switchboard = opened.use(
+    await serve({
+      SWITCHBOARD_DATA_DIR: dataDir,
+      SWITCHBOARD_CATALOGUE: catalogue,
+      SWITCHBOARD_API_KEY: KEY,
+      SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
+      SWITCHBOARD_RATE_LIMIT: 'off',
+    }),
   );
-  onward.once('error', () => outgoing.destroy());
-  outgoing.once('close', () => onward.destroy());
-  incoming.pipe(onward);
+  await switchboard.ready();
+  const { origin } = opened.use(await startRelay(switchboard.url, KEY));
+
+  const rows: Row[] = [];
+  const run = { folder, signal };
+  for (const revision of REVISIONS) {
+    if (parts.has('direct') || parts.has('through')) {
+      const direct = await runServerScenarios(fixture.url, revision, run);
+      rows.push(judged('direct', revision, direct, EXPECTED_OF_FIXTURE[revision]));
+      if (parts.has('through')) {
+        const through = await runServerScenarios(`${origin}/mcp/fixture`, revision, run);
+        rows.push(compared('through', revision, through, direct));
+      }
+    }
+    if (parts.has('face')) {
+      const face = await runServerScenarios(`${origin}/mcp`, revision, run);
+      rows.push(judged('face', revision, face, EXPECTED_OF_FACE[revision]));
+    }
+    if (parts.has('client')) {
+      const env = {
+        SWITCHBOARD_URL: switchboard.url,
+        SWITCHBOARD_API_KEY: KEY,
+        SWITCHBOARD_SOCKET: path.join(dataDir, 'control.sock'),
+      };
+      const client = new Map<string, Scenario>();
+      for (const scenario of CLIENT_SCENARIOS[revision])
+        client.set(scenario, await runClientScenario(DRIVER, scenario, revision, { ...run, env }));
+      rows.push(judged('client', revision, client, EXPECTED_OF_CLIENT[revision]));
+    }
+  }
+  return rows;
 }
-const front = createServer(relay);
-await once(front.listen(0, '127.0.0.1'), 'listening');
-const { port } = front.address() as AddressInfo;
 
-const suite = here('../node_modules/@modelcontextprotocol/conformance/dist/index.js');
-const args = ['server', '--url', `http://127.0.0.1:${port}/mcp`, '--requirements', '2026-07-28'];
-const child = spawn(
-  process.execPath,
-  [suite, ...args, '--expected-failures', here('conformance-expected.yml'), ...process.argv.slice(2)],
-  {
-    stdio: 'inherit',
-  },
-);
-const [code] = (await once(child, 'exit')) as [number | null];
+const chosen = new Set(process.argv.length > 2 ? process.argv.slice(2) : PARTS);
+const unknown = [...chosen].find(part => !PARTS.includes(part));
+if (unknown !== undefined) throw new Error(`no part ${unknown}: there are ${PARTS.join(', ')}`);
 
-front.close();
-switchboard.kill('SIGTERM');
-await ended;
-rmSync(folder, { recursive: true });
-process.exitCode = code ?? 1;
+// Unwinds, so that nothing started here is left behind.
+const stopped = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopped.abort());
+
+const rows = await conformance(chosen, stopped.signal);
+for (const { run, revision, unexpected } of rows)
+  for (const line of unexpected) console.log(`${run} ${revision}: ${line}`);
+console.log(table(rows));
+if (rows.some(({ unexpected }) => unexpected.length > 0)) process.exitCode = 1;

@@ -1,0 +1,93 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const REVISIONS = ['2025-11-25', '2026-07-28'] as const;
+export type Revision = (typeof REVISIONS)[number];
+
+interface Check {
+  readonly id: string;
+  readonly status: 'SUCCESS' | 'FAILURE' | 'WARNING' | 'SKIPPED' | 'INFO';
+  readonly errorMessage?: string;
+}
+
+export interface Scenario {
+  readonly checks: readonly Check[];
+  /** What the client wrote to stderr; '' for a server scenario. */
+  readonly log: string;
+}
+
+/** By the scenario's name. */
+export type Results = ReadonlyMap<string, Scenario>;
+
+export interface SuiteRun {
+  /** A folder of the run's own will be made in it. */
+  readonly folder: string;
+  readonly signal: AbortSignal;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+const SUITE = fileURLToPath(
+  new URL('../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
+);
+
+/** All server scenarios of a revision, scored or not. @throws Error when the suite did not run each of them. */
+export async function runServerScenarios(url: string, revision: Revision, run: SuiteRun): Promise<Results> {
+  const { results, output } = await runSuite(['server', '--url', url, '--requirements', revision], run);
+  const expected = Number(/\((\d+) scenarios\)/.exec(output)?.[1]);
+  if (results.size !== expected)
+    throw new Error(`the suite ran ${results.size} of ${expected} scenarios:\n${output.slice(-2_000)}`);
+  return results;
+}
+
+/** One client scenario, with `command` as the client: the suite appends its server's URL, and wants the exit code 0. */
+export async function runClientScenario(
+  command: string,
+  scenario: string,
+  revision: Revision,
+  run: SuiteRun,
+): Promise<Scenario> {
+  const args = ['client', '--command', command, '--scenario', scenario, '--spec-version', revision];
+  const { results, output } = await runSuite(args, run);
+  const result = results.get(scenario);
+  if (!result) throw new Error(`the suite did not run ${scenario}:\n${output.slice(-2_000)}`);
+  // The suite looks at what the client sent; what it got is for the client to judge.
+  const ended = /Client (?:exited with code|timed out).*/.exec(output)?.[0];
+  if (ended === undefined) return result;
+  return {
+    ...result,
+    checks: [...result.checks, { id: 'client-is-content', status: 'FAILURE', errorMessage: ended }],
+  };
+}
+
+async function runSuite(
+  args: readonly string[],
+  { folder, signal, env }: SuiteRun,
+): Promise<{ results: Results; output: string }> {
+  const outputFolder = await mkdtemp(path.join(folder, 'run-'));
+  const child = spawn(process.execPath, [SUITE, ...args, '--output-dir', outputFolder], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    signal,
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  await once(child, 'close');
+  return { results: await readResults(outputFolder), output };
+}
+
+/** The suite makes a folder for each scenario, named after it and the time, such as `server-ping-2026-11-21T10-09-33-400Z`. */
+async function readResults(folder: string): Promise<Results> {
+  const results = new Map<string, Scenario>();
+  for (const name of await readdir(folder)) {
+    const scenario = /^(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$/.exec(name)?.[1];
+    if (scenario === undefined) continue;
+    const read = (file: string) => readFile(path.join(folder, name, file), 'utf8');
+    const log = await read('stderr.txt').catch(() => '');
+    results.set(scenario, { checks: JSON.parse(await read('checks.json')), log });
+  }
+  return results;
+}
