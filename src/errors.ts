@@ -44,6 +44,7 @@ const KINDS = {
   route_not_found: { status: 404, rpc: -32601, title: 'No such endpoint' },
   server_not_found: { status: 404, rpc: -32000, title: 'Server not found' },
   session_not_found: { status: 404, rpc: -32000, title: 'Authorization session not found' },
+  mcp_session_not_found: { status: 404, rpc: -32000, title: 'MCP session not found' },
   session_delivered: { status: 410, rpc: -32000, title: 'Final status already delivered' },
   key_not_found: { status: 404, rpc: -32000, title: 'API key not found' },
   method_not_allowed: { status: 405, rpc: -32600, title: 'Method not allowed' },

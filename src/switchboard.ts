@@ -130,6 +130,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const proxy = createProxy({
     catalogue,
     credentials: identity.credentials,
+    sealing: identity.sealing,
     guard,
     log,
     clock,
@@ -170,6 +171,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     const app = createApp({ core, config: config.http, log, clock, version });
     const server = createServer({ ...HTTP_LIMITS }, app);
     opened.defer(() => closeServer(server));
+    opened.defer(() => proxy.endStreams());
     url = await listen(server, config.http);
     identity.start();
     // Last of all: a start that fails must not use up the one time the key is shown.

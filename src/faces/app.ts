@@ -4,8 +4,9 @@ import type { Core } from '../core/core.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
 import { hostGuard } from './host-guard.ts';
+import { isPassThrough, passThroughFace } from './mcp/pass-through.ts';
 import { isPagePath } from './pages/router.ts';
-import { sendProblem, sendRpcError } from './problem.ts';
+import { sendMcpError, sendProblem, sendRpcError } from './problem.ts';
 import { pathOf, requestStarter } from './request.ts';
 import { isRpcPath, restHandler } from './rest/router.ts';
 import { createWebApp } from './web-app.ts';
@@ -19,7 +20,7 @@ interface AppOptions {
 }
 
 /**
- * All that comes in. `/v1` is served on node:http itself: Express costs about as much as all the rest of a proxied call
+ * All that comes in. `/v1` and `/mcp/{server_id}` are served on node:http itself: Express costs about as much as all the rest of a proxied call
  * (bench/RESULTS.md). Everything else goes to Express.
  */
 export function createApp(options: AppOptions): RequestListener {
@@ -28,16 +29,19 @@ export function createApp(options: AppOptions): RequestListener {
   const refusalOf = hostGuard(config.allowedHosts, isPagePath);
   const web = createWebApp({ ...options, refusalOf });
   const rest = restHandler(core, log);
+  const passThrough = passThroughFace(core, log);
   return (request, response) => {
     const { requestId } = start(request, response);
     const path = pathOf(request);
-    if (!path.startsWith('/v1/')) {
+    const isPassed = isPassThrough(path);
+    if (!isPassed && !path.startsWith('/v1/')) {
       web(request, response);
       return;
     }
     protect(response);
     const refusal = refusalOf(request, path);
-    if (!refusal) void rest(request, response, path);
+    if (!refusal) void (isPassed ? passThrough : rest)(request, response, path);
+    else if (isPassed) sendMcpError(response, refusal, null);
     else if (isRpcPath(path)) sendRpcError(response, refusal, requestId, null);
     else sendProblem(response, refusal, requestId);
   };

@@ -3,6 +3,7 @@ import type { Principal } from '../core/access/api-keys.ts';
 import type { Core } from '../core/core.ts';
 import { invalidToken } from '../core/identity/identity-token.ts';
 import { SwitchboardError } from '../errors.ts';
+import { singleHeader } from './http.ts';
 
 interface Credentials {
   readonly key: string | undefined;
@@ -44,4 +45,14 @@ export function bearerOf(request: IncomingMessage): string | undefined {
   const { authorization } = request.headers;
   if (authorization === undefined) return undefined;
   return /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';
+}
+
+/**
+ * What an MCP client sends: `X-API-Key`, with the user's identity token as a Bearer beside it; for clients that can send
+ * nothing but a Bearer, that is the key.
+ */
+export function presented(request: IncomingMessage): { key: string | undefined; token: string | undefined } {
+  const key = singleHeader(request, 'x-api-key');
+  const bearer = bearerOf(request);
+  return key === undefined ? { key: bearer, token: undefined } : { key, token: bearer };
 }

@@ -209,7 +209,7 @@ const mediaTypeOf = (header: string | string[] | undefined): string => {
   return value?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
 };
 
-const isIdentity = (header: string | string[] | undefined): boolean =>
+export const isIdentity = (header: string | string[] | undefined): boolean =>
   header === undefined ||
   header === '' ||
   (typeof header === 'string' && header.trim().toLowerCase() === 'identity');

@@ -23,6 +23,14 @@ export interface ProxyLimits {
   /** Requests (ping, sampling, …) an upstream may send within one answer, or that may wait for our reply in one event stream. */
   readonly maxServerRequests: number;
   readonly maxToolPages: number;
+  /** One passed-through request, its answer's stream included. */
+  readonly passTotalMs: number;
+  /** How long neither the server sends nor the client takes a byte of a passed-through answer. */
+  readonly passIdleMs: number;
+  /** The same for streams that stay open until something happens (GET, `subscriptions/listen`), which have no total. */
+  readonly streamIdleMs: number;
+  readonly maxStreams: number;
+  readonly maxStreamsPerKey: number;
 }
 
 export const DEFAULT_LIMITS: ProxyLimits = {
@@ -41,4 +49,9 @@ export const DEFAULT_LIMITS: ProxyLimits = {
   sideTimeoutMs: 5_000,
   maxServerRequests: 64,
   maxToolPages: 50,
+  passTotalMs: 5 * 60_000,
+  passIdleMs: 60_000,
+  streamIdleMs: 5 * 60_000,
+  maxStreams: 1_000,
+  maxStreamsPerKey: 20,
 };

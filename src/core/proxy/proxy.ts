@@ -3,13 +3,18 @@ import { systemClock, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { Server } from '../catalogue/entry.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Guard } from '../outbound/guard.ts';
+import type { Sealing } from '../sealing.ts';
 import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './ask.ts';
 import { Budget, CallerAbortError } from './budget.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
+import { methodOf } from './message-peek.ts';
+import { PassThrough, type PassedRequest } from './pass-through.ts';
+import type { Sink } from './stream.ts';
 import {
   listAllTools,
   progressOf,
@@ -33,6 +38,7 @@ export interface ProxyOptions {
   readonly catalogue: Pick<Catalogue, 'require'>;
   /** Says what a call may carry for its user, or why it cannot be made. */
   readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
+  readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly guard: Guard;
   readonly log: Log;
   readonly clock?: Clock;
@@ -62,6 +68,14 @@ export interface Proxy {
   ): Promise<ToolResult>;
   /** All pages. */
   listTools(caller: Caller, input: { serverId: string }): Promise<{ tools: ListedTool[] }>;
+  /**
+   * One HTTP request of a client that speaks with the server itself (`/mcp/{server_id}`), its answer streamed to the sink.
+   * Resolves at the answer's end. What it throws before the sink is touched is for the face to say; afterwards the sink has
+   * been destroyed.
+   */
+  passThrough(caller: Caller, request: PassedRequest, sink: Sink): Promise<void>;
+  /** Ends passed-through streams that stay open: a stop must not wait for them as it does for calls. */
+  endStreams(): void;
   /** Ends the sessions with upstreams, in bounded time, and every connection. Calls then throw `unavailable`. */
   close(): Promise<void>;
   /** Closes sessions that have been idle for too long; runs by itself now and then. */
@@ -88,33 +102,55 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
   [/^logging\/setLevel$/, 'log messages are not passed on by a one-shot call. Leave it out'],
 ];
 
+/** Passed-through methods that are a use of the server; REST has more, as it refuses what is none. */
+const USES: ReadonlySet<string | undefined> = new Set([
+  'tools/call',
+  'resources/read',
+  'prompts/get',
+  'completion/complete',
+]);
+
 export function createProxy(options: ProxyOptions): Proxy {
-  const { catalogue, credentials, log, onOutcome } = options;
+  const { catalogue, credentials, sealing, log, onOutcome } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const clock = options.clock ?? systemClock;
   const wire = new Wire(options.guard, limits);
   const upstreams = new Upstreams(wire, limits, clock, log);
   const admission = new Admission(limits, clock, log);
+  const passThrough = new PassThrough({ credentials, sealing, admission, wire, limits, clock });
   let closing: Promise<void> | undefined;
   let progressTokens = 0;
 
-  /**
-   * Runs one operation on one server within one budget; `isOk` tells a success among its results. Without it the
-   * operation only looks at what a server offers, which is no use of it: nothing is reported.
-   */
-  async function run<T>(
+  /** Runs one operation on one server within one budget. */
+  function run<T>(
     caller: Caller,
     serverId: string,
     work: (ask: Ask) => Promise<T>,
     isOk?: (result: T) => boolean,
   ): Promise<T> {
+    const admitted = async (server: Server) => {
+      using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
+      const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget));
+      return admission.run(server.remoteUrl, caller, budget.signal, ask);
+    };
+    return track(caller, serverId, admitted, isOk);
+  }
+
+  /**
+   * Reports how work on a server ends; `isOk` tells a success among its results. Without it the work only looks at what a
+   * server offers, which is no use of it: nothing is reported but failures, in the log.
+   */
+  async function track<T>(
+    caller: Caller,
+    serverId: string,
+    work: (server: Server) => Promise<T>,
+    isOk?: (result: T) => boolean,
+  ): Promise<T> {
     if (closing) throw new SwitchboardError('unavailable', 'This service is shutting down.');
     const server = catalogue.require(serverId);
-    using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
     const { tenantId } = caller;
-    const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget));
     try {
-      const result = await admission.run(server.remoteUrl, caller, budget.signal, ask);
+      const result = await work(server);
       if (isOk) onOutcome?.({ serverId, tenantId, ok: isOk(result) });
       return result;
     } catch (thrown) {
@@ -171,6 +207,18 @@ export function createProxy(options: ProxyOptions): Proxy {
       });
       return run(caller, serverId, work);
     },
+
+    async passThrough(caller, request, sink) {
+      const method = request.body && methodOf(request.body);
+      await track(
+        caller,
+        request.serverId,
+        server => passThrough.run(caller, { server, request, method }, sink),
+        USES.has(method) ? status => status >= 200 && status <= 299 : undefined,
+      );
+    },
+
+    endStreams: () => passThrough.endStreams(),
 
     close() {
       closing ??= upstreams.close().then(() => wire.close());

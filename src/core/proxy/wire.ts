@@ -6,6 +6,7 @@ import { NotConnected } from './failures.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
 import { blockedRedirect, type Guard } from '../outbound/guard.ts';
 import type { ProxyLimits } from './limits.ts';
+import { Stream, type Streamed, type StreamRequest } from './stream.ts';
 
 /** Connections an origin has beyond its slots (`Slots`), for messages that calls under way wait for. */
 const SIDE_CONNECTIONS = 8;
@@ -20,7 +21,7 @@ const RECONNECT_MS = 100;
  */
 export class Wire {
   readonly #agent: Agent;
-  /** For streams that stay open: their number is that of the sessions. */
+  /** For streams that stay open, and for what is passed through beside the slots: connections that no call waits for. */
   readonly #streams: Agent;
   readonly #guard: Guard;
   readonly #limits: ProxyLimits;
@@ -37,7 +38,7 @@ export class Wire {
     // Their clock is the budget of whoever waits for something on them.
     this.#streams = new Agent({
       ...common,
-      connections: limits.maxSessions,
+      connections: limits.maxSessions + 2 * limits.maxStreams,
       headersTimeout: 0,
       bodyTimeout: 0,
     });
@@ -59,7 +60,7 @@ export class Wire {
    * first target did not take the request); no other redirect is.
    */
   async send(request: HttpRequest): Promise<HttpAnswer> {
-    const answer = await this.#connected(request);
+    const answer = await this.#connected(request.signal, () => this.#exchange(request, request.url));
     if (answer.status < 300 || answer.status > 399) return answer;
     const target = redirectTarget(request.url, answer);
     const again = await this.#exchange(request, target);
@@ -67,32 +68,41 @@ export class Wire {
     return again;
   }
 
+  /** One exchange whose answer goes to the request's sink as it comes; otherwise as `send`. */
+  async stream(request: StreamRequest): Promise<Streamed> {
+    const answer = await this.#connected(request.signal, () => this.#stream(request, request.url));
+    if (answer.status < 300 || answer.status > 399) return answer;
+    const again = await this.#stream(request, redirectTarget(request.url, answer));
+    if (again.status >= 300 && again.status <= 399) throw refusedRedirect('redirects more than once');
+    return again;
+  }
+
   /** A connection refused is tried once more: nothing was written. */
-  async #connected(request: HttpRequest): Promise<HttpAnswer> {
+  async #connected<T>(signal: AbortSignal, exchange: () => Promise<T>): Promise<T> {
     try {
-      return await this.#exchange(request, request.url);
+      return await exchange();
     } catch (error) {
       if (!(error instanceof NotConnected) || !error.passing) throw error;
     }
-    const { signal } = request;
     await delay(RECONNECT_MS, undefined, { signal }).catch(() => {
       throw abortReason(signal);
     });
-    return this.#exchange(request, request.url);
+    return exchange();
   }
 
   async #exchange(request: HttpRequest, url: URL): Promise<HttpAnswer> {
     this.#guard.check(url);
-    const options: Dispatcher.DispatchOptions = {
-      origin: url.origin,
-      path: `${url.pathname}${url.search}`,
-      method: request.method,
-      headers: request.headers,
-      body: request.body ?? null,
-    };
     return new Promise((resolve, reject) => {
       const exchange = new Exchange(request, this.#limits, { resolve, reject });
-      (request.stream ? this.#streams : this.#agent).dispatch(options, exchange);
+      (request.stream ? this.#streams : this.#agent).dispatch(optionsOf(request, url), exchange);
+    });
+  }
+
+  async #stream(request: StreamRequest, url: URL): Promise<Streamed> {
+    this.#guard.check(url);
+    return new Promise((resolve, reject) => {
+      const stream = new Stream(request, this.#limits, { resolve, reject });
+      (request.apart ? this.#streams : this.#agent).dispatch(optionsOf(request, url), stream);
     });
   }
 
@@ -102,7 +112,18 @@ export class Wire {
   }
 }
 
-function redirectTarget(from: URL, answer: HttpAnswer): URL {
+const optionsOf = (
+  request: Pick<HttpRequest | StreamRequest, 'method' | 'headers' | 'body'>,
+  url: URL,
+): Dispatcher.DispatchOptions => ({
+  origin: url.origin,
+  path: `${url.pathname}${url.search}`,
+  method: request.method,
+  headers: request.headers,
+  body: request.body ?? null,
+});
+
+function redirectTarget(from: URL, answer: Pick<HttpAnswer, 'status' | 'headers'>): URL {
   const { location } = answer.headers;
   const target = typeof location === 'string' ? URL.parse(location, from.href) : null;
   if (!target) throw refusedRedirect(`answered HTTP ${answer.status} without a usable Location`);

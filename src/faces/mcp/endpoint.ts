@@ -5,9 +5,9 @@ import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
-import { authenticate, bearerOf } from '../authentication.ts';
+import { authenticate, presented } from '../authentication.ts';
 import { readJsonBody } from '../body.ts';
-import { clientSignal, localsOf, requestedTimeoutMs, singleHeader } from '../http.ts';
+import { clientSignal, localsOf, requestedTimeoutMs } from '../http.ts';
 import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
 import { rememberingUrlElicitation } from './elicitation.ts';
 import { createFaceServer } from './server.ts';
@@ -58,16 +58,6 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
     }
   });
   return router;
-}
-
-/**
- * `X-API-Key`, with the user's identity token as a Bearer beside it; for clients that can send nothing but a Bearer, that
- * is the key.
- */
-function presented(request: Request): { key: string | undefined; token: string | undefined } {
-  const key = singleHeader(request, 'x-api-key');
-  const bearer = bearerOf(request);
-  return key === undefined ? { key: bearer, token: undefined } : { key, token: bearer };
 }
 
 interface AuthExtra {

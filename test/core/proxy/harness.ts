@@ -2,6 +2,7 @@ import { SwitchboardError } from '../../../src/errors.ts';
 import type { Caller } from '../../../src/core/caller.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
 import type { Credential } from '../../../src/core/identity/credentials.ts';
+import { Sealing } from '../../../src/core/sealing.ts';
 import { Guard, type GuardOptions } from '../../../src/core/outbound/guard.ts';
 import { createProxy, type Proxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
 import { createLog } from '../../../src/infra/log.ts';
@@ -89,6 +90,7 @@ export function startProxy(
       },
     },
     credentials: NO_CREDENTIALS,
+    sealing: new Sealing([{ id: 'k1', key: new Uint8Array(32) }], clock),
     guard: new Guard({ allowPrivateNetwork, connectTimeoutMs, ...(resolve ? { resolve } : {}) }),
     log: createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) }),
     clock,

@@ -1,0 +1,217 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
+import { SwitchboardError } from '../../errors.ts';
+import type { Clock } from '../../infra/clock.ts';
+import type { Caller } from '../caller.ts';
+import type { Server } from '../catalogue/entry.ts';
+import type { Credential, Credentials } from '../identity/credentials.ts';
+import type { Sealing } from '../sealing.ts';
+import type { Admission } from './admission.ts';
+import { Budget } from './budget.ts';
+import { httpFailure } from './failures.ts';
+import { readSessionId } from './handshake.ts';
+import type { ProxyLimits } from './limits.ts';
+import { OpenCount } from './open-count.ts';
+import { answerHeaders, requestHeaders, SESSION_ID } from './pass-through-headers.ts';
+import { authorizationOf } from './rpc.ts';
+import type { Sink, Streamed } from './stream.ts';
+import type { Wire } from './wire.ts';
+
+/**
+ * How long a session id that was handed out can be brought back. Long, as few clients start afresh when they are told to; what
+ * ends a session before is its server, which forgets idle ones, and the end of the key.
+ */
+const SESSION_LIFETIME_MS = 7 * 24 * 60 * 60_000;
+/** What session ids are sealed as. */
+const PURPOSE = 'mcp-session';
+/** The longest time a timer can have: about 25 days. */
+const NO_TOTAL_MS = 2 ** 31 - 1;
+/** Notifications and answers that one key may have under way without taking slots; further ones take some. */
+const MAX_SIDE_PER_KEY = 8;
+
+export interface PassedRequest {
+  readonly serverId: string;
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  /** As they came: what may be passed on is picked here. */
+  readonly headers: IncomingHttpHeaders;
+  /** Whole, as it may have to be sent again; absent for methods without one. */
+  readonly body?: Buffer | undefined;
+}
+
+interface PassThroughOptions {
+  readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
+  readonly sealing: Pick<Sealing, 'seal' | 'open'>;
+  readonly admission: Pick<Admission, 'enter'>;
+  readonly wire: Pick<Wire, 'stream'>;
+  readonly limits: ProxyLimits;
+  readonly clock: Clock;
+}
+
+/**
+ * `call`: admitted as any call, with one of its server's slots. `open` waits for something to happen, and `side`, a notification
+ * or an answer, may be what a call waits for: they take none.
+ */
+type Kind = 'call' | 'open' | 'side';
+
+/** What one request is worked on with. */
+interface Passing {
+  readonly server: Server;
+  readonly request: PassedRequest;
+  readonly kind: Kind;
+  readonly sink: Sink;
+  /** For whom session ids are sealed; complete once the credential is known. */
+  readonly binding: readonly string[];
+  readonly budget: Budget;
+}
+
+/**
+ * A server as it is, byte for byte: the client negotiates with it itself. Only headers are picked, session ids sealed, and
+ * the user's token put in.
+ */
+export class PassThrough {
+  readonly #options: PassThroughOptions;
+  readonly #open: OpenCount;
+  readonly #side: OpenCount;
+  /** Ends the streams that stay open. */
+  readonly #ending = new AbortController();
+
+  constructor(options: PassThroughOptions) {
+    const { limits } = options;
+    this.#options = options;
+    this.#open = new OpenCount(limits.maxStreamsPerKey, limits.maxStreams);
+    this.#side = new OpenCount(MAX_SIDE_PER_KEY, limits.maxStreams);
+  }
+
+  /**
+   * Resolves with the HTTP status once the whole answer went to the sink.
+   * @param method the message's, where it has one.
+   * @throws SwitchboardError before the sink is touched; after it has been, it is destroyed first.
+   */
+  async run(
+    caller: Caller,
+    { server, request, method }: { server: Server; request: PassedRequest; method: string | undefined },
+    sink: Sink,
+  ): Promise<number> {
+    const { limits, credentials, admission, clock } = this.#options;
+    if (server.transport === 'sse') throw oldTransport(server.id);
+    using place = this.#enter(caller.keyId, request, method);
+    const totalMs = Math.min(caller.timeoutMs ?? limits.passTotalMs, limits.passTotalMs);
+    using budget =
+      place.kind === 'open'
+        ? new Budget(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]))
+        : new Budget(totalMs, caller.signal);
+    budget.signal.throwIfAborted();
+    using pass =
+      place.kind === 'call' ? await admission.enter(server.remoteUrl, caller, budget.signal) : undefined;
+    try {
+      const credential = await budget.wait(credentials.forCall(caller, server));
+      const binding = bindingOf(caller, server, credential);
+      const passing = { server, request, kind: place.kind, sink, binding, budget };
+      const answer = await this.#sendWith(caller, passing, credential);
+      const { status, headers, passed } = answer;
+      const failure =
+        passed && status < 400
+          ? undefined
+          : httpFailure({ status, headers, nowMs: clock.now(), excerpt: '' });
+      if (failure && !passed) throw failure;
+      if (failure) pass?.failed(failure);
+      else pass?.answered();
+      return status;
+    } catch (error) {
+      pass?.failed(error);
+      throw error;
+    }
+  }
+
+  /** Refused for its token (401) it was not run: it is sent again with a newer one, where there is one. */
+  async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
+    const answer = await this.#send(passing, credential);
+    if (answer.status !== 401 || !credential) return answer;
+    const { server, budget } = passing;
+    const newer = await budget.wait(this.#options.credentials.renewed(caller, server, credential));
+    return newer ? this.#send(passing, newer) : answer;
+  }
+
+  /** Ends the streams that would otherwise stay open, now and from now on: clients open them again, elsewhere or later. */
+  endStreams(): void {
+    this.#ending.abort();
+  }
+
+  #enter(keyId: string, request: PassedRequest, method: string | undefined): Disposable & { kind: Kind } {
+    if (request.method === 'GET' || method === 'subscriptions/listen') {
+      const place = this.#open.enter(keyId);
+      if (typeof place === 'string') throw tooManyStreams(place, this.#options.limits);
+      return { kind: 'open', [Symbol.dispose]: () => place[Symbol.dispose]() };
+    }
+    const isSide = request.method === 'POST' && (method === undefined || method.startsWith('notifications/'));
+    const place = isSide ? this.#side.enter(keyId) : 'key';
+    if (typeof place === 'string') return { kind: 'call', [Symbol.dispose]: () => {} };
+    return { kind: 'side', [Symbol.dispose]: () => place[Symbol.dispose]() };
+  }
+
+  #send(passing: Passing, credential: Credential | undefined): Promise<Streamed> {
+    const { server, request, kind, sink, binding, budget } = passing;
+    const { sealing, limits, wire } = this.#options;
+    const handle = request.headers[SESSION_ID];
+    const sessionId = typeof handle === 'string' ? sealing.open(PURPOSE, binding, handle) : undefined;
+    if (handle !== undefined && sessionId === undefined) throw sessionNotFound();
+    const sessionOf = (headers: AnswerHeaders): Record<string, string> => {
+      const given = readSessionId(headers[SESSION_ID]);
+      if (given === undefined) return {};
+      // The client knows it already.
+      if (given === sessionId && typeof handle === 'string') return { [SESSION_ID]: handle };
+      return { [SESSION_ID]: sealing.seal(PURPOSE, binding, given, SESSION_LIFETIME_MS) };
+    };
+    return wire.stream({
+      url: new URL(server.remoteUrl),
+      method: request.method,
+      headers: {
+        ...requestHeaders(request.headers),
+        ...(sessionId === undefined ? {} : { [SESSION_ID]: sessionId }),
+        ...authorizationOf(credential),
+      },
+      body: request.body,
+      signal: budget.signal,
+      idleMs: kind === 'open' ? limits.streamIdleMs : limits.passIdleMs,
+      apart: kind !== 'call',
+      sink,
+      // Passed on, they would make clients drop their key, or look for a sign-in here.
+      onHead: (status, headers) =>
+        status === 401 || status === 403 || status === 407
+          ? undefined
+          : { ...answerHeaders(headers), ...sessionOf(headers) },
+    });
+  }
+}
+
+/** Another user, key, server, URL or connected account is another session. */
+const bindingOf = (caller: Caller, server: Server, credential: Credential | undefined): readonly string[] => [
+  caller.tenantId,
+  caller.keyId,
+  caller.subject?.userId ?? '',
+  server.id,
+  server.remoteUrl,
+  credential?.connectionId ?? '',
+];
+
+/** One text for every reason, so that it tells nothing about others' sessions. */
+const sessionNotFound = () =>
+  new SwitchboardError('mcp_session_not_found', 'There is no such session here. Initialize again.');
+
+function tooManyStreams(bound: 'key' | 'all', limits: ProxyLimits): SwitchboardError {
+  if (bound === 'all')
+    return new SwitchboardError('unavailable', 'Too many streams are open here. Try again later.', {
+      retryAfterSec: 30,
+    });
+  return new SwitchboardError(
+    'rate_limited',
+    `This key has ${limits.maxStreamsPerKey} streams open already. Close one first.`,
+    { retryAfterSec: 30 },
+  );
+}
+
+const oldTransport = (serverId: string) =>
+  new SwitchboardError(
+    'upstream_protocol',
+    `The MCP server ${serverId} uses the old HTTP+SSE transport (2024-11-05), which has no pass-through. Call it with POST /v1/mcp/call, or through call_remote_tool at /mcp.`,
+  );

@@ -1,0 +1,184 @@
+import type { Dispatcher } from 'undici';
+import type { IncomingHttpHeaders } from 'undici/types/header.js';
+import { toSwitchboardError } from '../../errors.ts';
+import { abortReason } from './budget.ts';
+import { isIdentity } from './exchange.ts';
+import { brokeProtocol, callTimedOut, connectionFailure, type Stage } from './failures.ts';
+import type { ProxyLimits } from './limits.ts';
+
+/** Where an answer is streamed to, as Node's ServerResponse does it. */
+export interface Sink {
+  writeHead(status: number, headers: Readonly<Record<string, string>>): unknown;
+  flushHeaders(): void;
+  /** False: wait for `drain`. */
+  write(chunk: Uint8Array): boolean;
+  end(): unknown;
+  /** Ends it in a way that whoever reads cannot take for the end. */
+  destroy(): unknown;
+  once(event: 'drain', listener: () => void): unknown;
+}
+
+export interface StreamRequest {
+  readonly url: URL;
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | undefined;
+  /** Ends the exchange; its reason is what `stream` rejects with. */
+  readonly signal: AbortSignal;
+  /** How long nothing may move. */
+  readonly idleMs: number;
+  /** Over a connection that no call waits for: for what holds no slot, and is bounded by whoever asks. */
+  readonly apart: boolean;
+  readonly sink: Sink;
+  /** The headers to pass on; undefined: this answer is not passed on. Redirects never are. */
+  readonly onHead: (status: number, headers: IncomingHttpHeaders) => Record<string, string> | undefined;
+}
+
+export interface Streamed {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** Whether it went to the sink, whole; the sink is untouched otherwise. */
+  readonly passed: boolean;
+}
+
+/** What is read of an answer that is not passed on, so that the server can end it and keep the connection. */
+const DRAIN_BYTES = 64 * 1024;
+const DRAIN_MS = 500;
+
+interface Outcome {
+  resolve(answer: Streamed): void;
+  reject(error: Error): void;
+}
+
+/**
+ * One request's events from undici, passed on to a sink as they come: nothing is kept but what the sink has not taken yet,
+ * and the server is not read from until it has. A failure before the head leaves the sink untouched, one after it destroys it.
+ */
+export class Stream implements Dispatcher.DispatchHandler {
+  readonly #request: StreamRequest;
+  readonly #limits: ProxyLimits;
+  readonly #outcome: Outcome;
+  readonly #idle: NodeJS.Timeout;
+  #controller: Dispatcher.DispatchController | undefined;
+  #stage: Stage = 'unsent';
+  #state: 'waiting' | 'passing' | 'refused' | 'done' = 'waiting';
+  #status = 0;
+  #headers: IncomingHttpHeaders = {};
+  #flushed = false;
+  #failure: Error | undefined;
+  #drainedBytes = 0;
+  #drain: NodeJS.Timeout | undefined;
+
+  constructor(request: StreamRequest, limits: ProxyLimits, outcome: Outcome) {
+    this.#request = request;
+    this.#limits = limits;
+    this.#outcome = outcome;
+    this.#idle = setTimeout(() => this.#fail(callTimedOut(request.idleMs)), request.idleMs);
+    if (request.signal.aborted) this.#onAbort();
+    else request.signal.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // Given up while it waited for a connection: nothing has been written yet, and nothing will be.
+    if (this.#failure) controller.abort(this.#failure);
+    else this.#stage = 'sent';
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+  ): void {
+    if (status < 200 || this.#state !== 'waiting') return;
+    this.#stage = 'answering';
+    this.#status = status;
+    this.#headers = headers;
+    this.#idle.refresh();
+    if (Object.keys(headers).length > this.#limits.maxHeaderCount) {
+      this.#fail(brokeProtocol('sent too many response headers'));
+    } else if (!isIdentity(headers['content-encoding'])) {
+      this.#fail(brokeProtocol('sent a compressed answer that was not asked for'));
+    } else this.#passHead(status, headers);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#state === 'refused') {
+      this.#drainedBytes += chunk.length;
+      if (this.#drainedBytes > DRAIN_BYTES) this.#cut();
+    }
+    if (this.#state !== 'passing') return;
+    this.#flushed = true;
+    this.#idle.refresh();
+    if (this.#request.sink.write(chunk)) return;
+    controller.pause();
+    this.#request.sink.once('drain', () => {
+      if (this.#state !== 'passing') return;
+      this.#idle.refresh();
+      controller.resume();
+    });
+  }
+
+  onResponseEnd(): void {
+    if (this.#state === 'passing') {
+      this.#request.sink.end();
+      this.#finish();
+      this.#outcome.resolve({ status: this.#status, headers: this.#headers, passed: true });
+    }
+    clearTimeout(this.#drain);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#state === 'waiting' || this.#state === 'passing')
+      this.#settle(connectionFailure(error, this.#stage));
+    clearTimeout(this.#drain);
+  }
+
+  #passHead(status: number, headers: IncomingHttpHeaders): void {
+    const { sink, onHead } = this.#request;
+    try {
+      const head = status >= 300 && status <= 399 ? undefined : onHead(status, headers);
+      if (head === undefined) return this.#refuse();
+      sink.writeHead(status, head);
+    } catch (error) {
+      return this.#fail(toSwitchboardError(error));
+    }
+    this.#state = 'passing';
+    // With the first bytes of the body, where they came along; else alone, as a stream may be silent for long.
+    process.nextTick(() => {
+      if (!this.#flushed && this.#state === 'passing') sink.flushHeaders();
+    });
+  }
+
+  #refuse(): void {
+    this.#finish();
+    this.#state = 'refused';
+    this.#drain = setTimeout(() => this.#cut(), DRAIN_MS).unref();
+    this.#outcome.resolve({ status: this.#status, headers: this.#headers, passed: false });
+  }
+
+  readonly #onAbort = (): void => this.#fail(abortReason(this.#request.signal));
+
+  #fail(error: Error): void {
+    if (this.#state === 'done' || this.#state === 'refused') return;
+    this.#settle(error);
+    this.#controller?.abort(error);
+  }
+
+  #settle(error: Error): void {
+    if (this.#state === 'passing') this.#request.sink.destroy();
+    this.#failure = error;
+    this.#finish();
+    this.#outcome.reject(error);
+  }
+
+  #finish(): void {
+    this.#state = 'done';
+    clearTimeout(this.#idle);
+    this.#request.signal.removeEventListener('abort', this.#onAbort);
+  }
+
+  #cut(): void {
+    this.#controller?.abort(new Error('this answer is not passed on'));
+  }
+}

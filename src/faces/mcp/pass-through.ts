@@ -1,0 +1,133 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { requireScope } from '../../core/access/authorise.ts';
+import type { Core } from '../../core/core.ts';
+import { CallerAbortError } from '../../core/proxy/proxy.ts';
+import { SwitchboardError } from '../../errors.ts';
+import type { Log } from '../../infra/log.ts';
+import { authenticate, presented } from '../authentication.ts';
+import { readBody } from '../body.ts';
+import {
+  clientSignal,
+  localsOf,
+  rateLimitHeaders,
+  requestedTimeoutMs,
+  setHeaders,
+  toCaller,
+} from '../http.ts';
+import { errorOf, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
+
+const PREFIX = '/mcp/';
+const METHODS = ['GET', 'POST', 'DELETE'] as const;
+const MAX_BODY_BYTES = 4 * 1024 * 1024;
+/** What an error's id is looked for in: parsing more would cost more than the id is worth. */
+const MAX_PARSED_BYTES = 64 * 1024;
+/** How often it is asked whether a stream's key and user still hold. */
+const RECHECK_MS = 60_000;
+
+/** Whether a path, as it came, is one of a server: `/mcp` and `/mcp/` are the face's own. */
+export const isPassThrough = (path: string): boolean =>
+  path.startsWith(PREFIX) && path.length > PREFIX.length;
+
+/**
+ * `/mcp/{server_id}`: one catalogued server itself, in whatever revision client and server agree on. On node:http itself, as it is
+ * the path of most bytes.
+ */
+export function passThroughFace(core: Core, log: Log) {
+  return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
+    let body: Buffer | undefined;
+    let recheck: NodeJS.Timeout | undefined;
+    const locals = localsOf(response);
+    try {
+      const { requestId, ip } = locals;
+      const authentic = () => authenticate(core, { ...presented(request), ip });
+      const principal = await authentic();
+      locals.principal = principal;
+      requireScope(principal, 'proxy');
+      const serverId = serverIdOf(path);
+      const method = requireMethod(request, response);
+      const state = await core.rateLimits.spend(principal.keyId, 'proxy');
+      if (state) setHeaders(response, rateLimitHeaders(state));
+      const timeoutMs = requestedTimeoutMs(request);
+      if (method === 'POST') body = await readBody(request, response, MAX_BODY_BYTES);
+      const caller = {
+        ...toCaller(principal, { requestId, ip, timeoutMs, signal: clientSignal(response) }),
+        // As at `/mcp`: the link goes through an agent.
+        signInMode: 'page' as const,
+      };
+      if (staysOpen(request)) {
+        const check = async () => {
+          await authentic();
+          await core.identity.credentials.requireLive(caller);
+        };
+        recheck = setInterval(() => void check().catch(endUnlessOurs(response)), RECHECK_MS).unref();
+      }
+      await core.proxy.passThrough(caller, { serverId, method, headers: request.headers, body }, response);
+    } catch (thrown) {
+      refuse(thrown, { response, requestId: locals.requestId, body, log });
+    } finally {
+      clearInterval(recheck);
+    }
+  };
+}
+
+/** Ids hold nothing that is encoded in a URL, so nothing is decoded. One slash at the end is let pass, as after `/mcp`. */
+function serverIdOf(path: string): string {
+  const id = path.slice(PREFIX.length).replace(/\/$/, '');
+  if (id !== '' && !id.includes('/')) return id;
+  throw new SwitchboardError(
+    'route_not_found',
+    'There is nothing at this path. A server is at /mcp/{server_id}.',
+  );
+}
+
+function requireMethod(request: IncomingMessage, response: ServerResponse): (typeof METHODS)[number] {
+  const method = METHODS.find(one => one === request.method);
+  if (method) return method;
+  response.setHeader('Allow', METHODS.join(', '));
+  throw new SwitchboardError(
+    'method_not_allowed',
+    `${request.method} is not possible here. Use ${METHODS.join(', ')}.`,
+  );
+}
+
+/** What may be open for as long as its client wants: servers of 2026-07-28 refuse a body that the header does not match. */
+const staysOpen = ({ method, headers }: IncomingMessage): boolean =>
+  method === 'GET' || headers['mcp-method'] === 'subscriptions/listen';
+
+/** A key or user that no longer holds ends the stream; a database that cannot be asked just now does not. */
+const endUnlessOurs = (response: ServerResponse) => (thrown: unknown) => {
+  if (errorOf(thrown).status < 500) response.destroy();
+};
+
+interface Refused {
+  readonly response: ServerResponse;
+  readonly requestId: string;
+  readonly body: Buffer | undefined;
+  readonly log: Log;
+}
+
+function refuse(thrown: unknown, { response, requestId, body, log }: Refused): void {
+  if (response.headersSent || response.destroyed || thrown instanceof CallerAbortError) {
+    response.destroy();
+    return;
+  }
+  const error = withoutSecret(errorOf(thrown));
+  if (error.code === 'internal') log.error({ err: thrown, requestId }, 'mcp request failed');
+  sendMcpError(response, error, idOf(body));
+}
+
+/** Clients put the body of an error before their model, where the session's id does not belong (see `askToSignIn`). */
+function withoutSecret(error: SwitchboardError): SwitchboardError {
+  if (error.code !== 'connection_required') return error;
+  const { session_id: _secret, ...members } = error.members;
+  return new SwitchboardError(error.code, error.detail, { members });
+}
+
+function idOf(body: Buffer | undefined): RpcId {
+  if (body === undefined || body.length > MAX_PARSED_BYTES) return null;
+  try {
+    return rpcIdOf(JSON.parse(body.toString()), null);
+  } catch {
+    return null;
+  }
+}
