@@ -1,0 +1,269 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fetchRaw, open } from '../support/raw-http.ts';
+import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
+import { listen, refusedPort, type Listening } from '../support/upstreams/http.ts';
+
+const IDLE_MS = 1_500;
+const CHUNK = Buffer.alloc(64 * 1024, 'x');
+const json = { 'content-type': 'application/json' };
+const sse = { 'content-type': 'text/event-stream' };
+
+/** How the server answers, by path; what it has written, and which requests were closed on it. */
+const written: Record<string, number> = {};
+const closed: Record<string, Promise<unknown>> = {};
+const requests: Record<string, number> = {};
+let elsewhere = '';
+
+/** Writes without end, as fast as the other side reads. */
+function pour(path: string, response: ServerResponse): void {
+  const more = () => {
+    while (!response.destroyed) {
+      written[path] = (written[path] ?? 0) + CHUNK.length;
+      if (!response.write(CHUNK)) return;
+    }
+  };
+  response.on('drain', more);
+  more();
+}
+
+const modes: Record<string, (response: ServerResponse, request: IncomingMessage, path: string) => void> = {
+  ok: response => void response.writeHead(200, json).end('{"ok":true}'),
+  hang: () => {},
+  'hang-in-body': response => void response.writeHead(200, sse).write('data: 1\n\n'),
+  cut: response => void response.writeHead(200, sse).write('data: 1\n\n', () => response.destroy()),
+  'cut-length': response =>
+    void response
+      .writeHead(200, { ...json, 'content-length': 100 })
+      .write('{"half":', () => response.destroy()),
+  'cut-head': response => void response.destroy(),
+  drip: response => {
+    response.writeHead(200, sse);
+    const timer = setInterval(() => void response.write(':\n\n'), IDLE_MS / 10);
+    response.once('close', () => clearInterval(timer));
+  },
+  stream: response => response.writeHead(200, sse).flushHeaders(),
+  endless: (response, _request, path) => {
+    response.writeHead(200, json);
+    pour(path, response);
+  },
+  'many-headers': response => {
+    for (let at = 0; at < 150; at++) response.setHeader(`x-${at}`, 'y');
+    response.writeHead(200, json).end('{}');
+  },
+  'long-header': response =>
+    void response.writeHead(200, { ...json, 'x-long': 'y'.repeat(20_000) }).end('{}'),
+  gzip: response => void response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end('x'),
+  'not-http': response => void response.socket?.end('SSH-2.0-OpenSSH\r\n'),
+  '307': response => void response.writeHead(307, { location: '/ok' }).end(),
+  '308': response => void response.writeHead(308, { location: '/ok' }).end('moved'),
+  '302': response => void response.writeHead(302, { location: '/ok' }).end(),
+  'redirect-loop': response => void response.writeHead(307, { location: '/redirect-loop' }).end(),
+  'redirect-away': response => void response.writeHead(307, { location: `${elsewhere}/ok` }).end(),
+  'redirect-nowhere': response => void response.writeHead(307).end(),
+  'redirect-endless': (response, _request, path) => {
+    response.writeHead(307, { location: '/ok' });
+    pour(path, response);
+  },
+  '401': response => void response.writeHead(401, { 'www-authenticate': 'Bearer' }).end('x'),
+  '403': response => void response.writeHead(403, json).end('{"secret":1}'),
+  '407': response => void response.writeHead(407).end(),
+  '400': response =>
+    void response.writeHead(400, json).end('{"jsonrpc":"2.0","id":1,"error":{"code":-32602}}'),
+  '404': response =>
+    void response.writeHead(404, json).end('{"jsonrpc":"2.0","id":1,"error":{"code":-32601}}'),
+  '405': response => void response.writeHead(405, { allow: 'POST' }).end(),
+  '406': response => void response.writeHead(406, json).end('{}'),
+  '410': response => void response.writeHead(410, json).end('{}'),
+  '429': response => void response.writeHead(429, { ...json, 'retry-after': '7' }).end('{"slow":1}'),
+  '500': response => void response.writeHead(500, { 'content-type': 'text/html' }).end('<b>boom</b>'),
+  '503': response => void response.writeHead(503, { 'retry-after': '3' }).end(),
+  '202': response => void response.writeHead(202).end(),
+};
+
+let upstream: Listening;
+let other: Listening;
+let sb: RunningSwitchboard;
+
+beforeAll(async () => {
+  other = await listen((_request, response) => void response.end('stolen'));
+  elsewhere = other.origin;
+  upstream = await listen((request, response) => {
+    const path = (request.url ?? '').slice(1);
+    requests[path] = (requests[path] ?? 0) + 1;
+    closed[path] = once(response, 'close');
+    request.resume().once('end', () => modes[path]?.(response, request, path));
+  });
+  sb = await startTestSwitchboard({
+    catalogue: [
+      ...Object.keys(modes).map(mode => ({ id: mode, remote_url: `${upstream.origin}/${mode}` })),
+      { id: 'refused', remote_url: `http://127.0.0.1:${await refusedPort()}/` },
+      { id: 'metadata', remote_url: 'http://169.254.169.254/latest' },
+    ],
+    proxyLimits: { passIdleMs: IDLE_MS, streamIdleMs: IDLE_MS, maxStreamsPerKey: 3, connectionsPerOrigin: 2 },
+  });
+});
+afterAll(async () => {
+  await sb[Symbol.asyncDispose]();
+  await Promise.all([upstream[Symbol.asyncDispose](), other[Symbol.asyncDispose]()]);
+});
+
+const call = { method: 'POST', body: '{"jsonrpc":"2.0","id":1,"method":"tools/call"}' };
+const headers = () => ({ 'x-api-key': sb.key, ...json });
+const post = (mode: string) => fetchRaw(sb.url, `/mcp/${mode}`, { ...call, headers: headers() });
+const openPost = (mode: string) => open(sb.url, `/mcp/${mode}`, { ...call, headers: headers() });
+const openGet = (mode: string) => open(sb.url, `/mcp/${mode}`, { headers: headers() });
+const ended = (answer: IncomingMessage) =>
+  new Promise<string>(resolve => {
+    answer
+      .once('end', () => resolve('ended'))
+      .once('error', () => resolve('broken'))
+      .resume();
+  });
+
+describe('what a server answers badly', () => {
+  it.each([
+    ['hang', 'upstream_timeout'],
+    ['cut-head', 'upstream_unreachable'],
+    ['refused', 'upstream_unreachable'],
+    ['metadata', 'upstream_blocked'],
+    ['many-headers', 'upstream_protocol'],
+    ['long-header', 'upstream_protocol'],
+    ['gzip', 'upstream_protocol'],
+    ['not-http', 'upstream_protocol'],
+    ['302', 'upstream_http_error'],
+    ['redirect-loop', 'upstream_http_error'],
+    ['redirect-nowhere', 'upstream_http_error'],
+    ['redirect-away', 'upstream_blocked'],
+    ['401', 'upstream_unauthorized'],
+    ['403', 'upstream_forbidden'],
+    ['407', 'upstream_http_error'],
+  ])('%s is 502 %s, a JSON-RPC error of ours', async (mode, reason) => {
+    const answer = await post(mode);
+    expect(answer.status).toBe(502);
+    expect(answer.json).toMatchObject({
+      jsonrpc: '2.0',
+      id: 1,
+      error: { code: -32_000, data: { origin: 'switchboard', reason } },
+    });
+    expect(answer.headers['www-authenticate']).toBeUndefined();
+    expect(answer.text).not.toContain('secret');
+  });
+
+  it.each(['400', '404', '405', '406', '410', '429', '500', '503', '202'])(
+    'HTTP %s is passed on as it is, body and all',
+    async mode => {
+      const [direct, passed] = await Promise.all([fetchRaw(upstream.origin, `/${mode}`, call), post(mode)]);
+      expect([passed.status, passed.text]).toEqual([direct.status, direct.text]);
+      for (const name of ['content-type', 'allow', 'retry-after'])
+        expect(passed.headers[name]).toBe(direct.headers[name]);
+    },
+  );
+
+  it.each(['307', '308', 'redirect-endless'])('%s within the origin is followed once', async mode => {
+    expect((await post(mode)).text).toBe('{"ok":true}');
+    expect(requests[mode]).toBe(1);
+  });
+
+  it.each(['cut', 'cut-length', 'hang-in-body'])(
+    '%s breaks the answer here too: never a clean end',
+    async mode => {
+      const answer = await openPost(mode);
+      expect(answer.statusCode).toBe(200);
+      expect(await ended(answer)).toBe('broken');
+      await closed[mode];
+    },
+  );
+
+  it('an end is a clean end', async () => {
+    expect(await ended(await openPost('ok'))).toBe('ended');
+  });
+});
+
+describe('streams', () => {
+  it('the head of a silent stream comes at once, and no proxy in front is to buffer it', async () => {
+    const answer = await openGet('stream');
+    expect(answer.headers['x-accel-buffering']).toBe('no');
+    answer.destroy();
+    await closed['stream'];
+  });
+
+  it('a byte now and then keeps a stream open', async () => {
+    const answer = await openGet('drip');
+    let bytes = 0;
+    for await (const chunk of answer) {
+      bytes += (chunk as Buffer).length;
+      if (bytes > 3 * 6) break;
+    }
+    await closed['drip'];
+  });
+
+  it('a client that goes away closes the request at the server, before the head and after it', async () => {
+    const { promise: arrived, resolve } = Promise.withResolvers<void>();
+    upstream.server.once('request', () => resolve());
+    const leave = new AbortController();
+    const hanging = fetch(`${sb.url}/mcp/hang`, { ...call, headers: headers(), signal: leave.signal });
+    await arrived;
+    leave.abort();
+    await expect(hanging).rejects.toThrow();
+    await closed['hang'];
+    const answer = await openPost('drip');
+    answer.destroy();
+    await closed['drip'];
+  });
+
+  it('an endless answer to a client that does not read stops at the server, and ends with the idle time', async () => {
+    const answer = await openPost('endless');
+    expect(answer.statusCode).toBe(200);
+    answer.pause();
+    await closed['endless'];
+    // What the kernel's and Node's buffers of three connections hold.
+    expect(written['endless']).toBeLessThan(48 * 1024 * 1024);
+    expect(await ended(answer)).toBe('broken');
+  });
+
+  it('are bounded per key, and take no place from calls', async () => {
+    const streams = [await openGet('drip'), await openGet('drip'), await openGet('drip')];
+    const refused = await fetchRaw(sb.url, '/mcp/drip', { headers: headers() });
+    expect(refused.status).toBe(429);
+    expect(refused.headers['retry-after']).toBe('30');
+    expect(refused.json).toMatchObject({ jsonrpc: '2.0', error: { data: { reason: 'rate_limited' } } });
+    const { json: made } = await sb.admin.request('POST', '/keys', { name: 'second' });
+    const another = await open(sb.url, '/mcp/drip', { headers: { 'x-api-key': made.key } });
+    expect(another.statusCode).toBe(200);
+    another.destroy();
+    expect((await post('ok')).status).toBe(200);
+    for (const stream of streams) stream.destroy();
+    // The place of a stream that its client left is free again.
+    for (let status = 429; status === 429;) {
+      const next = await openGet('drip');
+      status = next.statusCode ?? 0;
+      next.destroy();
+    }
+  });
+
+  it('a call that waits for a client`s answer does not keep the answer waiting', async () => {
+    const hanging = await Promise.all([openPost('hang-in-body'), openPost('hang-in-body')]);
+    let broken = 0;
+    for (const each of hanging) each.once('error', () => broken++).resume();
+    const body = '{"jsonrpc":"2.0","id":5,"result":{"content":"\\"method\\""}}';
+    const answer = await fetchRaw(sb.url, '/mcp/202', { method: 'POST', body, headers: headers() });
+    expect(answer.status).toBe(202);
+    expect(broken).toBe(0);
+    for (const each of hanging) each.destroy();
+  });
+
+  it('a stop ends them at once', async () => {
+    const stopping = await startTestSwitchboard({
+      catalogue: [{ id: 'drip', remote_url: `${upstream.origin}/drip` }],
+    });
+    const answer = await open(stopping.url, '/mcp/drip', { headers: { 'x-api-key': stopping.key } });
+    const end = ended(answer);
+    const before = performance.now();
+    await stopping[Symbol.asyncDispose]();
+    expect(await end).toBe('broken');
+    // Calls under way would get ten seconds.
+    expect(performance.now() - before).toBeLessThan(8_000);
+  });
+});

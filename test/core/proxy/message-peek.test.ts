@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import { methodOf } from '../../../src/core/proxy/message-peek.ts';
+
+describe('the method of a message is read', () => {
+  it.each([
+    ['{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}', 'tools/call'],
+    [' {\n "params" : {"a":[1,{"method":"no"}]} , "method" :\t"yes" }', 'yes'],
+    ['{"id":"method","x":"\\"method\\":\\"no\\"","y":"\\\\","method":"yes"}', 'yes'],
+    ['{"method":"grüße/x"}', 'grüße/x'],
+    ['{"result":{"method":"no"},"id":1}', undefined],
+    ['{"id":1,"result":"\\"method\\":\\"no\\""}', undefined],
+    ['{"method":7}', undefined],
+    ['["method","x"]', undefined],
+    ['[{"method":"batch"}]', undefined],
+    ['"method":"x"', undefined],
+    ['{"method":"unclosed', undefined],
+    ['{"method"', undefined],
+    ['{"a":"unclosed, "method":"x"', undefined],
+    ['', undefined],
+    ['not json', undefined],
+  ])('%s', (body, method) => {
+    expect(methodOf(Buffer.from(body))).toBe(method);
+  });
+
+  it('in one pass, whatever the body', () => {
+    const quotes = Buffer.alloc(4 * 1024 * 1024, '\\"');
+    const before = performance.now();
+    expect(methodOf(Buffer.concat([Buffer.from('{"a":"'), quotes]))).toBeUndefined();
+    expect(
+      methodOf(Buffer.concat([Buffer.from('{"a":"'), Buffer.alloc(4 * 1024 * 1024, '\\')])),
+    ).toBeUndefined();
+    // Quadratic time would be hours.
+    expect(performance.now() - before).toBeLessThan(10_000);
+  });
+});
