@@ -56,13 +56,13 @@ describe('a session id that is handed out', () => {
 
   it("is not the server's own, which alone reaches the server", async () => {
     const session = sessionOf(await initialize(sb, 'a'));
-    expect(session).toMatch(/^[\w-]{40,}$/);
+    expect(session).toMatch(/^k1\.[\w-]{40,}$/);
     const from = upstream.inbox.all.length;
     expect((await list(sb, 'a', session)).status).toBe(200);
     expect(upstream.inbox.all.slice(from).map(({ headers }) => headers['mcp-session-id'])).toEqual([
       [...upstream.sessionIds].at(-1),
     ]);
-    expect(Buffer.from(session, 'base64url').toString('latin1')).not.toContain('session-');
+    expect(Buffer.from(session.slice(3), 'base64url').toString('latin1')).not.toContain('session-');
   });
 
   it('serves nobody else: no other tenant, key, user or server', async () => {
@@ -101,11 +101,11 @@ describe('a session id that is handed out', () => {
   it('altered, cut, doubled or made up is 404', async () => {
     const session = sessionOf(await initialize(sb, 'a'));
     const from = upstream.inbox.all.length;
-    const [first = '', rest] = [session[0], session.slice(1)];
     const last = session.at(-1) ?? '';
     const changed = (char: string) => (char === 'A' ? 'B' : 'A');
     const wrong = [
-      changed(first) + rest,
+      `k2${session.slice(2)}`,
+      `k1.${changed(session[3] ?? '')}${session.slice(4)}`,
       session.slice(0, -1) + changed(last),
       session.slice(0, -1),
       `${session}A`,
@@ -186,7 +186,7 @@ describe('a session id', () => {
     await using sb = await start(upstream, {});
     upstream.sessionIds.add(given);
     const session = sessionOf(await initialize(sb, 'a'));
-    expect(session).toMatch(/^[\w-]{1,1500}$/);
+    expect(session).toMatch(/^[\w.-]{1,1500}$/);
     expect((await list(sb, 'a', session)).status).toBe(200);
     for (given of ['x'.repeat(1025), 'two words', 'ümlaut']) {
       const answer = await initialize(sb, 'a');

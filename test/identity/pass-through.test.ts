@@ -81,7 +81,7 @@ describe('the pass-through acts for a user', () => {
     for (const server of ['modern', 'open']) {
       const answer = await call(server, carol);
       expect(answer.status).toBe(401);
-      expect(answer.json.code).toBe('identity_token_invalid');
+      expect(answer.json.error.data.reason).toBe('identity_token_invalid');
     }
   });
 
