@@ -13,6 +13,7 @@ export interface Row {
 }
 
 const MAX_LOG_CHARS = 4_000;
+const MAX_LINE_CHARS = 1_000;
 
 /** Why checks fail that may: keys are `scenario` (some of its checks fail) or `scenario:check-id`. */
 export type Expected = Readonly<Record<string, string>>;
@@ -29,7 +30,7 @@ export function judged(run: string, revision: Revision, results: Results, expect
   const unexpected = [...results].flatMap(([scenario, result]) => {
     const lines = failuresOf(result).flatMap(({ id, errorMessage = 'no reason given' }) => {
       const key = [scenario, `${scenario}:${id}`].find(each => each in expected);
-      if (key === undefined) return [`${scenario}:${id} failed: ${errorMessage}`];
+      if (key === undefined) return [`${scenario}:${id} failed: ${errorMessage}`.slice(0, MAX_LINE_CHARS)];
       used.add(key);
       failedAsExpected++;
       return [];
@@ -58,8 +59,9 @@ export function compared(run: string, revision: Revision, results: Results, othe
       return [];
     }
     const only = (some: string[], others: string[]) => some.filter(each => !others.includes(each)).join('; ');
-    const checks = `${mine.length} checks for ${theirs.length}`;
-    return [`${scenario}: ${checks}; only here: ${only(mine, theirs)}; only there: ${only(theirs, mine)}`];
+    const here = `${mine.length} checks, only here: ${only(mine, theirs)}`;
+    const there = `${theirs.length} checks, only there: ${only(theirs, mine)}`;
+    return [[`${scenario} differs:`, here, there].map(line => line.slice(0, MAX_LINE_CHARS)).join('\n  ')];
   });
   return { run, revision, ...counts(results), failedAsExpected: failedAlike, unexpected };
 }

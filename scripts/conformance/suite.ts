@@ -29,6 +29,8 @@ export interface SuiteRun {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+const MAX_ERROR_CHARS = 500;
+
 const SUITE = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
 );
@@ -76,18 +78,26 @@ async function runSuite(
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
   await once(child, 'close');
-  return { results: await readResults(outputFolder), output };
+  return { results: await readResults(outputFolder, output), output };
 }
 
 /** The suite makes a folder for each scenario, named after it and the time, such as `server-ping-2026-11-21T10-09-33-400Z`. */
-async function readResults(folder: string): Promise<Results> {
+async function readResults(folder: string, output: string): Promise<Results> {
   const results = new Map<string, Scenario>();
   for (const name of await readdir(folder)) {
     const scenario = /^(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$/.exec(name)?.[1];
     if (scenario === undefined) continue;
     const read = (file: string) => readFile(path.join(folder, name, file), 'utf8');
     const log = await read('stderr.txt').catch(() => '');
-    results.set(scenario, { checks: JSON.parse(await read('checks.json')), log });
+    const checks = await read('checks.json').catch(() => JSON.stringify([gaveUp(scenario, output)]));
+    results.set(scenario, { checks: JSON.parse(checks), log });
   }
   return results;
+}
+
+/** The suite itself threw, most likely at an answer it could not read. */
+function gaveUp(scenario: string, output: string): Check {
+  const start = output.indexOf(`Failed to run scenario ${scenario}:`);
+  const errorMessage = start === -1 ? 'the suite gave up' : output.slice(start, start + MAX_ERROR_CHARS);
+  return { id: 'suite-gave-up', status: 'FAILURE', errorMessage };
 }
