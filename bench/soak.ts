@@ -2,7 +2,7 @@
  * Whether the proxy keeps anything it should not: npm run bench:soak -- [--calls 20000] [--abandoned 2000] [--clients 32] [--json]
  *
  * The real program in front of four servers in a process of their own (stateless with JSON and with SSE answers, stateful
- * with sessions, and one that is slow), called through all doors by many tenants and users; abandoned callers are spread
+ * with sessions, and HTTP+SSE), called through all doors by many tenants and users; abandoned callers are spread
  * evenly among the calls and close their connection at a random moment. Memory is read at twenty marks, after a collection.
  * "Flat" means that the regression over the last half of the marks grows by less than 10 %.
  */
@@ -97,10 +97,10 @@ interface Sizes {
 
 async function soak({ calls, abandoned, clients }: Sizes) {
   await using upstream = await startUpstream();
-  const servers = ['json', 'sse', 'legacy', 'legacy-2'];
+  const servers = ['json', 'sse', 'legacy', 'oldest'];
   const file = path.join(tmpdir(), `soak-${process.pid}.json`);
   await using switchboard = await startProgram(
-    Object.fromEntries(servers.map(id => [id, `${upstream.origin}/${id.replace('-2', '')}`])),
+    Object.fromEntries(servers.map(id => [id, `${upstream.origin}/${id}`])),
     {
       NODE_OPTIONS: `--expose-gc --max-semi-space-size=16 --import=data:text/javascript,${encodeURIComponent(probe(file))}`,
     },

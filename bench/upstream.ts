@@ -1,7 +1,7 @@
 /**
  * A small MCP server as a process of its own, for the measuring scripts: node bench/upstream.ts. Prints its origin, then
  * serves one server a path: `/json` and `/sse` (revision 2026-07-28), `/legacy` (2025-11-25 with sessions, SSE answers),
- * `/hang` (never answers a call), `/failing` (answers HTTP 500). The tool `wait` takes `ms`. `GET /state` tells what is open.
+ * `/oldest` (HTTP+SSE, 2024-11-05), `/hang` (never answers a call), `/failing` (answers HTTP 500). The tool `wait` takes `ms`. `GET /state` tells what is open.
  */
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -26,6 +26,8 @@ const RESULTS: Readonly<Record<string, object>> = {
 
 const sockets = new Set<Socket>();
 const sessions = new Set<string>();
+/** Of HTTP+SSE, by session. */
+const streams = new Map<string, ServerResponse>();
 const seen = { calls: 0, abandoned: 0, sessions: 0 };
 
 async function read(request: IncomingMessage): Promise<Message> {
@@ -67,7 +69,7 @@ function handshake({ id, method }: Message, request: IncomingMessage, response: 
 }
 
 function answer(message: Message, path: string, response: ServerResponse): void {
-  const { id, method = '', params } = message;
+  const { id, method = '' } = message;
   const isCall = method === 'tools/call';
   if (isCall && path === '/hang') return;
   if (isCall && path === '/failing') {
@@ -75,23 +77,56 @@ function answer(message: Message, path: string, response: ServerResponse): void 
     return;
   }
   const result = { resultType: 'complete', ...RESULTS[method] };
-  const reply = () => send(response, { id, result }, path === '/json' ? 'json' : 'sse');
-  if (isCall) seen.calls++;
-  if (params?.name === 'wait') setTimeout(reply, params.arguments?.ms ?? 0);
-  else reply();
+  reply(message, () => send(response, { id, result }, path === '/json' ? 'json' : 'sse'));
+}
+
+/** Answers at once, or when a call of `wait` says. */
+function reply({ method, params }: Message, answerNow: () => void): void {
+  if (method === 'tools/call') seen.calls++;
+  if (params?.name === 'wait') setTimeout(answerNow, params.arguments?.ms ?? 0);
+  else answerNow();
+}
+
+/** Revision 2024-11-05: one stream for all answers, messages go to the address it names. */
+function openStream(response: ServerResponse): void {
+  const session = randomUUID();
+  streams.set(session, response);
+  seen.sessions++;
+  response.once('close', () => streams.delete(session));
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  response.write(`event: endpoint\ndata: /messages/${session}\n\n`);
+}
+
+function answerInStream(message: Message, session: string, response: ServerResponse): void {
+  const stream = streams.get(session);
+  response.writeHead(stream ? 202 : 404).end();
+  const { id, method = '' } = message;
+  if (!stream || id === undefined) return;
+  const serverInfo = { name: 'bench', version: '1' };
+  const result =
+    method === 'initialize'
+      ? { protocolVersion: '2024-11-05', capabilities: { tools: {} }, serverInfo }
+      : RESULTS[method];
+  reply(message, () => stream.write(`data: ${JSON.stringify({ jsonrpc: '2.0', id, result })}\n\n`));
 }
 
 async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const path = request.url ?? '/';
   if (path === '/state') {
     // Without the connection that asks.
-    const state = { ...seen, openSockets: sockets.size - 1, openSessions: sessions.size };
+    const state = { ...seen, openSockets: sockets.size - 1, openSessions: sessions.size + streams.size };
     response.writeHead(200, { connection: 'close' }).end(JSON.stringify(state));
     return;
   }
-  response.once('close', () => void (response.writableFinished || seen.abandoned++));
+  if (path !== '/oldest') response.once('close', () => void (response.writableFinished || seen.abandoned++));
+  if (path === '/oldest') {
+    if (request.method === 'GET') openStream(response);
+    else response.writeHead(405).end();
+    return;
+  }
   const message = await read(request);
-  if (path !== '/legacy' || !handshake(message, request, response)) answer(message, path, response);
+  if (path.startsWith('/messages/')) answerInStream(message, path.slice('/messages/'.length), response);
+  else if (path !== '/legacy' || !handshake(message, request, response)) answer(message, path, response);
 }
 
 const server = createServer((request, response) => void serve(request, response).catch(() => {}));

@@ -89,6 +89,8 @@ const FAILURES: [mode: string, code: string, text: RegExp][] = [
   ['endless-trailers', 'upstream_protocol', /headers over the limit/],
   ['big-trailers', 'upstream_protocol', /headers over the limit/],
   ['endless-early-hints', 'upstream_protocol', /too many interim answers/],
+  ['deep', 'upstream_protocol', /nest/],
+  ['deep-objects', 'upstream_protocol', /nest/],
   ['gzip-bomb', 'upstream_protocol', /compressed/],
   ['null-id', 'upstream_protocol', /answered another request/],
   ['http-0.9', 'upstream_protocol', /not HTTP/],

@@ -210,6 +210,20 @@ export const hostileModes: Readonly<Record<string, HostileMode>> = {
   reset: call => void call.request.socket.resetAndDestroy(),
   'not-http': call => void call.request.socket.end('SSH-2.0-OpenSSH_9.6\r\n'),
   // Well-formed, and meant to hurt.
+  deep: call =>
+    raw(
+      call,
+      200,
+      { 'content-type': 'application/json' },
+      `{"jsonrpc":"2.0","id":${String(call.message.id)},"result":{"content":[],"x":${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}}}`,
+    ),
+  'deep-objects': call =>
+    raw(
+      call,
+      200,
+      { 'content-type': 'application/json' },
+      `{"jsonrpc":"2.0","id":${String(call.message.id)},"result":{"content":[],"x":${'{"a":'.repeat(200_000)}1${'}'.repeat(200_000)}}}`,
+    ),
   proto: call =>
     raw(
       call,
