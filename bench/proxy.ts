@@ -216,7 +216,17 @@ async function waysTo(kind: string): Promise<Way[]> {
       headers: rest,
       body: size => JSON.stringify({ server_id: kind, ...call(size) }),
     },
-    ...(process.env['NOPASS'] ? [] : [{ name: '/mcp/{id}', process: sb, url: through, headers: await session(through, key), body: mcpBody }]),
+    ...(process.env['NOPASS']
+      ? []
+      : [
+          {
+            name: '/mcp/{id}',
+            process: sb,
+            url: through,
+            headers: await session(through, key),
+            body: mcpBody,
+          },
+        ]),
   ];
 }
 

@@ -18,6 +18,7 @@ export interface Finished {
 
 export interface Program extends AsyncDisposable {
   readonly url: string;
+  readonly pid: number;
   /** The lines printed before it was serving. */
   readonly printed: readonly string[];
   /** Ends it with the signal and waits; the exit code, or null after SIGKILL. */
@@ -81,6 +82,7 @@ export async function serve(env: Environment): Promise<Program> {
   };
   return {
     url,
+    pid: child.pid ?? 0,
     printed,
     stop,
     ready: () => untilReady(url),

@@ -47,6 +47,9 @@ export interface HttpAnswer {
 const DRAIN_BYTES = 64 * 1024;
 const DRAIN_MS = 500;
 
+/** Answers below 200 before the one that counts; each has headers of its own. */
+const MAX_INTERIM = 200;
+
 interface Outcome {
   resolve(answer: HttpAnswer): void;
   reject(error: Error): void;
@@ -61,6 +64,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #settled: Error | 'answered' | undefined;
   #stage: Stage = 'unsent';
   #status = 0;
+  #interim = 0;
   #headers: IncomingHttpHeaders = {};
   #mediaType = '';
   readonly #body = new GrowingBuffer();
@@ -93,7 +97,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
     status: number,
     headers: IncomingHttpHeaders,
   ): void {
-    if (status < 200) return;
+    if (status < 200) {
+      if (++this.#interim > MAX_INTERIM) this.#fail(brokeProtocol('sent too many interim answers'));
+      return;
+    }
     this.#stage = 'answering';
     this.#status = status;
     this.#headers = headers;

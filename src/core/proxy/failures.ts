@@ -125,6 +125,8 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
   // Without its cause, which quotes what was sent: answers do not belong in the log.
   if (error instanceof errors.HTTPParserError) return brokeProtocol('sent what is not HTTP');
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') return new WentSilent(error);
+  if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')
+    return brokeProtocol('sent an answer that is not as long as it says', error);
   if (stage === 'answering') return brokeProtocol('broke off its answer', error);
   if (stage === 'unsent') return notConnected(code, error);
   const detail = 'The MCP server closed the connection without an answer.';

@@ -159,12 +159,15 @@ describe('a server that fails again and again', () => {
     expect(await call).toMatchObject(OK);
   });
 
-  it('calls that time out count', async () => {
+  it.each([
+    ['by the limit', {}],
+    ['after most of it', { timeoutMs: 800 }],
+  ])('calls that time out %s count', async (_name, who) => {
     await using server = await startChangeable();
     await using harness = startProxy(server.url, { limits: { totalTimeoutMs: 1_000 } });
     await callAs(harness);
     server.become(hang);
-    const errors = await Promise.all([1, 2, 3, 4, 5].map(() => failure(callAs(harness))));
+    const errors = await Promise.all([1, 2, 3, 4, 5].map(() => failure(callAs(harness, who))));
     expect(errors.map(error => error.code)).toEqual(Array(5).fill('upstream_timeout'));
     expect(await failTimes(harness, 1)).toEqual(['upstream_unavailable']);
   });
@@ -204,7 +207,7 @@ describe('what says nothing against a server', () => {
     expect(await callAs(harness)).toMatchObject(OK);
   });
 
-  it('a time-out that the caller made shorter', async () => {
+  it('a time-out that the caller made much shorter', async () => {
     await using server = await startChangeable();
     await using harness = startProxy(server.url);
     await callAs(harness);

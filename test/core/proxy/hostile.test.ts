@@ -34,6 +34,15 @@ const ANSWERS: [mode: string, answer: object][] = [
   ['sse-lines', { result: OK }],
   ['sse-primed', { result: OK }],
   ['sse-other-event', { result: OK }],
+  ['duplicate', { result: OK }],
+  ['sse-endless-after', { result: OK }],
+  ['sse-100k-events', { result: OK }],
+  ['sse-big-event', { result: OK }],
+  ['sse-batches', { result: OK }],
+  ['http-1.0', { result: OK }],
+  ['early-hints', { result: OK }],
+  ['two-answers', { result: OK }],
+  ['both-result-and-error', { error: { code: 1, message: 'both' } }],
   ['redirect-307', { result: OK }],
   ['redirect-308', { result: OK }],
 ];
@@ -76,6 +85,23 @@ const FAILURES: [mode: string, code: string, text: RegExp][] = [
   ['huge-announced', 'upstream_too_large', /more than 8388608 bytes/],
   ['big-headers', 'upstream_protocol', /headers over the limit/],
   ['many-headers', 'upstream_protocol', /too many response headers/],
+  ['endless-headers', 'upstream_protocol', /headers over the limit/],
+  ['endless-trailers', 'upstream_protocol', /headers over the limit/],
+  ['big-trailers', 'upstream_protocol', /headers over the limit/],
+  ['endless-early-hints', 'upstream_protocol', /too many interim answers/],
+  ['deep', 'upstream_protocol', /nest/],
+  ['deep-objects', 'upstream_protocol', /nest/],
+  ['gzip-bomb', 'upstream_protocol', /compressed/],
+  ['null-id', 'upstream_protocol', /answered another request/],
+  ['http-0.9', 'upstream_protocol', /not HTTP/],
+  ['chunk-extensions', 'upstream_protocol', /not HTTP/],
+  ['chunk-size-huge', 'upstream_protocol', /not HTTP/],
+  ['header-folding', 'upstream_protocol', /not HTTP/],
+  ['length-too-long', 'upstream_protocol', /broke off its answer/],
+  ['length-too-short', 'upstream_protocol', /not valid JSON/],
+  ['length-twice', 'upstream_protocol', /not as long as it says/],
+  ['length-and-chunked', 'upstream_protocol', /not as long as it says/],
+  ['upgrade', 'upstream_unreachable', /closed the connection/],
   ['reset', 'upstream_unreachable', /the call may have run/],
   ['not-http', 'upstream_protocol', /not HTTP/],
   ['redirect-302', 'upstream_http_error', /HTTP 302, which would turn the POST into a GET/],
@@ -107,7 +133,7 @@ describe('a call to a server that misbehaves', () => {
     expect(await harness.tool()).toEqual({ ...OK, isError: false });
   });
 
-  it.each(['hang', 'slow-headers', 'sse-hang'])(
+  it.each(['hang', 'slow-headers', 'sse-hang', 'drip', 'endless-chunk-extension'])(
     '%s: the call times out in the words of the contract',
     async mode => {
       await using upstream = await startHostile();
@@ -138,6 +164,17 @@ describe('a call to a server that misbehaves', () => {
       'upstream_timeout',
     ]);
     expect(await harness.tool()).toMatchObject(OK);
+  });
+
+  it('proto: members named like those of every object stay members of the answer', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('proto'));
+    const answer = await harness.proxy.call(caller(), { serverId: 's', method: 'x/y' });
+    expect(JSON.stringify(answer)).toBe(
+      '{"result":{"content":[],"__proto__":{"polluted":true},"constructor":1}}',
+    );
+    expect({}).not.toHaveProperty('polluted');
+    expect(JSON.stringify(await harness.tool())).toContain('"__proto__":{"polluted":true}');
   });
 
   it('nobody listens: unreachable', async () => {

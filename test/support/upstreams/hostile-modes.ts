@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib';
 import type { HostileCall, HostileMode } from './hostile.ts';
 
 const ok = { content: [{ type: 'text', text: 'ok' }] };
@@ -22,6 +23,24 @@ function pour(call: HostileCall, chunk: string | Buffer): void {
     while (!response.destroyed && response.write(chunk));
   };
   response.on('drain', more);
+  more();
+}
+
+/** Bytes on the connection as they are, instead of an answer that HTTP allows. */
+const bytes = (call: HostileCall, text: string) => void call.request.socket.write(text);
+
+const asJson = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
+
+/** Writes the same bytes to the connection again and again, as fast as the other side reads, until it has gone. */
+function pourBytes(call: HostileCall, first: string, chunk: string): void {
+  const { socket } = call.request;
+  const more = () => {
+    while (!socket.destroyed && socket.write(chunk));
+  };
+  socket.on('drain', more);
+  // Cut off by the other side in the midst of it: as it should be.
+  socket.on('error', () => {});
+  socket.write(first);
   more();
 }
 
@@ -190,6 +209,114 @@ export const hostileModes: Readonly<Record<string, HostileMode>> = {
   'sse-hang': call => call.sse({ jsonrpc: '2.0', method: 'notifications/message' }),
   reset: call => void call.request.socket.resetAndDestroy(),
   'not-http': call => void call.request.socket.end('SSH-2.0-OpenSSH_9.6\r\n'),
+  // Well-formed, and meant to hurt.
+  deep: call =>
+    raw(
+      call,
+      200,
+      { 'content-type': 'application/json' },
+      `{"jsonrpc":"2.0","id":${String(call.message.id)},"result":{"content":[],"x":${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}}}`,
+    ),
+  'deep-objects': call =>
+    raw(
+      call,
+      200,
+      { 'content-type': 'application/json' },
+      `{"jsonrpc":"2.0","id":${String(call.message.id)},"result":{"content":[],"x":${'{"a":'.repeat(200_000)}1${'}'.repeat(200_000)}}}`,
+    ),
+  proto: call =>
+    raw(
+      call,
+      200,
+      { 'content-type': 'application/json' },
+      `{"jsonrpc":"2.0","id":${String(call.message.id)},"result":{"content":[],"__proto__":{"polluted":true},"constructor":1}}`,
+    ),
+  'null-id': call => call.json({ ...answer(call), id: null }),
+  'both-result-and-error': call => call.json({ ...answer(call), error: { code: 1, message: 'both' } }),
+  'gzip-bomb': call =>
+    raw(
+      call,
+      200,
+      { 'content-type': 'application/json', 'content-encoding': 'gzip' },
+      gzipSync(Buffer.alloc(64 * 1024 * 1024)),
+    ),
+  duplicate: call => {
+    call.sse(answer(call), answer(call, { content: [{ type: 'text', text: 'second' }] }));
+    call.response.end();
+  },
+  'sse-endless-after': call => {
+    call.sse(answer(call));
+    pour(call, `data: ${JSON.stringify(answer(call, { content: [] }))}\n\n`);
+  },
+  'sse-100k-events': call => {
+    const event = 'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\n';
+    const last = `data: ${JSON.stringify(answer(call))}\n\n`;
+    raw(call, 200, { 'content-type': 'text/event-stream' }, event.repeat(100_000) + last);
+  },
+  'sse-big-event': call => {
+    const comment = `: ${'x'.repeat(1_000)}\n`.repeat(5_000);
+    const last = `data: ${JSON.stringify(answer(call))}\n\n`;
+    raw(call, 200, { 'content-type': 'text/event-stream' }, comment + last);
+  },
+  'sse-batches': call => {
+    call.sse([
+      [{ jsonrpc: '2.0', method: 'notifications/message' }],
+      { jsonrpc: '2.0', id: 'other', result: {} },
+      answer(call),
+    ]);
+    call.response.end();
+  },
+  'http-1.0': call => {
+    bytes(call, `HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n${JSON.stringify(answer(call))}`);
+    call.request.socket.end();
+  },
+  'http-0.9': call => void call.request.socket.end(JSON.stringify(answer(call))),
+  'early-hints': call => {
+    bytes(call, 'HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n'.repeat(100));
+    call.result(ok);
+  },
+  upgrade: call =>
+    bytes(call, 'HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n'),
+  'chunk-extensions': call => {
+    const body = JSON.stringify(answer(call));
+    const chunk = `${body.length.toString(16)};${'a=b;'.repeat(500)}\r\n${body}\r\n0\r\n\r\n`;
+    bytes(call, `${asJson}transfer-encoding: chunked\r\n\r\n${chunk}`);
+  },
+  'chunk-size-huge': call =>
+    bytes(call, `${asJson}transfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n{`),
+  'big-trailers': call =>
+    bytes(call, `${asJson}transfer-encoding: chunked\r\n\r\n0\r\nx-trailer: ${'x'.repeat(200_000)}\r\n\r\n`),
+  'length-too-long': call => {
+    bytes(call, `${asJson}content-length: 5000\r\n\r\n${JSON.stringify(answer(call))}`);
+    call.request.socket.end();
+  },
+  'length-too-short': call =>
+    bytes(call, `${asJson}content-length: 10\r\n\r\n${JSON.stringify(answer(call))}`),
+  'length-twice': call =>
+    bytes(call, `${asJson}content-length: 5\r\ncontent-length: 6\r\n\r\n${JSON.stringify(answer(call))}`),
+  'length-and-chunked': call =>
+    bytes(
+      call,
+      `${asJson}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n${JSON.stringify(answer(call))}`,
+    ),
+  'header-folding': call => bytes(call, `${asJson}x-a: b\r\n\tc\r\n\u{0}: d\r\n\r\n{}`),
+  'two-answers': call => {
+    const body = JSON.stringify(answer(call));
+    bytes(call, `${asJson}content-length: ${body.length}\r\n\r\n${body}`.repeat(2));
+  },
+  // Without an end.
+  drip: call => {
+    call.response.writeHead(200, { 'content-type': 'application/json' });
+    const timer = setInterval(() => call.response.write(' '), 20);
+    call.response.once('close', () => clearInterval(timer));
+  },
+  'endless-early-hints': call =>
+    pourBytes(call, '', 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n'.repeat(500)),
+  'endless-chunk-extension': call =>
+    pourBytes(call, `${asJson}transfer-encoding: chunked\r\n\r\n1;`, 'a'.repeat(64 * 1024)),
+  'endless-trailers': call =>
+    pourBytes(call, `${asJson}transfer-encoding: chunked\r\n\r\n0\r\n`, 'x-a: b\r\n'.repeat(8 * 1024)),
+  'endless-headers': call => pourBytes(call, asJson, 'x-a: b\r\n'.repeat(8 * 1024)),
   // Redirects.
   'redirect-307': call => raw(call, 307, { location: '/ok' }),
   'redirect-308': call => raw(call, 308, { location: `${call.server.origin}/ok` }),
