@@ -34,10 +34,11 @@ export class Wire {
       allowH2: false,
       maxHeaderSize: limits.maxHeaderBytes,
     };
-    // Their clock is the budget of whoever waits for something on them.
     this.#streams = new Agent({
       ...common,
-      connections: limits.maxSessions,
+      // The sessions bound them; some more are being opened, or end with their last call.
+      connections: limits.maxSessions + limits.maxQueuedPerOrigin,
+      // Their clock is the budget of whoever waits for something on them.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
