@@ -44,6 +44,9 @@ export interface HttpSse extends AsyncDisposable {
   readonly sessions: readonly HttpSseSession[];
   /** As a restart behind a load balancer does: messages to the sessions there are get 404, their streams stay. */
   forgetSessions(): void;
+  /** Cuts every connection and refuses new ones, until `resume`. */
+  pause(): Promise<void>;
+  resume(): Promise<void>;
   /** Resolves once no stream is open. */
   allClosed(): Promise<void>;
 }
@@ -86,6 +89,8 @@ export async function startHttpSse(options: HttpSseOptions = {}): Promise<HttpSs
     else call.result(OK);
   };
 
+  const refusePost = options.onPost ?? (({ response }: HttpSseCall) => void response.writeHead(405).end());
+
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const url = new URL(request.url ?? '/', 'http://x');
     const { message } = await readBody(request);
@@ -93,8 +98,7 @@ export async function startHttpSse(options: HttpSseOptions = {}): Promise<HttpSs
     inbox.add({ httpMethod: method, path: url.pathname, headers, message });
     const session = sessions.get(url.searchParams.get('session') ?? '');
     if (method === 'GET') openStream(request, response);
-    else if (url.pathname === '/sse' && options.onPost) options.onPost(makeCall(message, request, response));
-    else if (url.pathname === '/sse') response.writeHead(405).end();
+    else if (url.pathname === '/sse') refusePost(makeCall(message, request, response));
     else if (!session || forgotten.has(session.id)) response.writeHead(404).end('Session not found');
     else {
       const call = makeCall(message, request, response, session);
@@ -112,6 +116,8 @@ export async function startHttpSse(options: HttpSseOptions = {}): Promise<HttpSs
     forgetSessions: () => {
       for (const id of sessions.keys()) forgotten.add(id);
     },
+    pause: () => listening.pause(),
+    resume: () => listening.resume(),
     async allClosed() {
       while (sessions.size > 0) {
         const { promise, resolve } = Promise.withResolvers<void>();
