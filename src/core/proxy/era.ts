@@ -106,7 +106,7 @@ function eraOf(reply: RpcReply): Exclude<Era, 'sse'> {
   if (versions?.some(isLegacyVersion)) return 'legacy';
   if (versions && versions.length > 0) {
     throw brokeProtocol(
-      `speaks only protocol versions that are not supported here (${versions.join(', ').slice(0, 100)})`,
+      `speaks only protocol versions that are not supported here (${versions.slice(0, 3).join(', ')})`,
     );
   }
   return reply.answer && 'error' in reply.answer && isModernCode(reply.answer.error.code)

@@ -23,6 +23,8 @@ export interface HttpRequest {
    * the size limit holds for each event.
    */
   readonly stream?: true;
+  /** The answer is a stream of events, and begins. */
+  readonly onOpen?: () => void;
   /** Some part of the answer's body has come. */
   readonly onBytes?: () => void;
 }
@@ -113,6 +115,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
       this.#failTooLarge();
     } else if (this.#isForEvents) {
       this.#events = new SseParser();
+      this.#request.onOpen?.();
     }
   }
 

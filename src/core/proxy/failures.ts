@@ -162,6 +162,8 @@ export const restated = (
   retryable = error.retryable,
 ): SwitchboardError => {
   const { code, retryAfterSec, upstreamError, members, cause } = error;
+  // What kind it is of is evidence of the server's health.
+  if (error instanceof HttpFailure) return new HttpFailure(error.httpStatus, code, detail, retryAfterSec);
   const waiting = retryAfterSec === undefined ? {} : { retryAfterSec };
   return new SwitchboardError(code, detail, { ...waiting, upstreamError, members, cause, retryable });
 };
@@ -182,7 +184,10 @@ const isRead = (method: string) => method === 'ping' || /\/(list|get|read|comple
  * again unseen.
  */
 export function toldOfCall(error: unknown, method: string): unknown {
-  if (!(error instanceof SwitchboardError) || !MAY_HAVE_RUN.has(error.code) || isRead(method)) return error;
+  if (!(error instanceof SwitchboardError) || isRead(method)) return error;
+  // A gateway that had no answer from the server itself knows no more than we do.
+  const isGateway = error instanceof HttpFailure && (error.httpStatus === 502 || error.httpStatus === 504);
+  if (!isGateway && !MAY_HAVE_RUN.has(error.code)) return error;
   return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, false);
 }
 

@@ -16,6 +16,8 @@ export interface ProxyLimits {
   readonly maxSessionsPerTenant: number;
   readonly maxSessionsPerServer: number;
   readonly sessionIdleMs: number;
+  /** How long a stream of events may be open before it names the endpoint that makes it one of HTTP+SSE. */
+  readonly endpointTimeoutMs: number;
   /** How long a verdict on a server's era holds. */
   readonly eraTtlMs: number;
   /** Answers to server requests, cancellations, session ends: nobody waits for them. */
@@ -45,6 +47,7 @@ export const DEFAULT_LIMITS: ProxyLimits = {
   maxSessionsPerTenant: 100,
   maxSessionsPerServer: 500,
   sessionIdleMs: 5 * 60_000,
+  endpointTimeoutMs: 10_000,
   eraTtlMs: 24 * 60 * 60_000,
   sideTimeoutMs: 5_000,
   maxServerRequests: 64,

@@ -6,13 +6,17 @@ import { restated } from './failures.ts';
 /** Shorter ones are no tokens of any provider, and would stand in ordinary words. */
 const MIN_TOKEN_CHARS = 8;
 
+const REDACTED = '[redacted]';
+
 /**
  * The text without the user's token, which a careless server repeats where it refuses it. Tokens are plain ASCII (RFC 6750
  * §2.1), so they look the same inside of JSON.
  */
 export function redact(text: string, credential: Credential | undefined): string {
   const token = tokenOf(credential);
-  return token === undefined ? text : text.replaceAll(token, '[redacted]');
+  if (token === undefined) return text;
+  // In lower case, as content types become.
+  return text.replaceAll(token, REDACTED).replaceAll(token.toLowerCase(), REDACTED);
 }
 
 /** The answer, without the token if it is an error. Results are the caller's, unchanged. */

@@ -128,8 +128,11 @@ function noAnswer(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
   );
 }
 
-const describeType = (mediaType: string) =>
-  /^[\w.+-]+\/[\w.+-]+$/.test(mediaType) ? mediaType.slice(0, 80) : 'no content type';
+/** Whole or not at all, so that no part of a token is left that would be left out as a whole. */
+const describeType = (mediaType: string): string => {
+  if (mediaType === '') return 'no content type';
+  return /^[\w.+-]{1,60}\/[\w.+-]{1,80}$/.test(mediaType) ? mediaType : 'another content type';
+};
 
 /** HTML is for people with a browser: nothing of it goes into an error text. The token goes before anything is cut. */
 const excerptOf = ({ mediaType, body }: HttpAnswer, credential: Credential | undefined): string =>

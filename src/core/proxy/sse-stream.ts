@@ -157,8 +157,9 @@ export class SseStream {
   }
 
   async #run(url: URL, credential: Credential | undefined, opened: PromiseWithResolvers<URL>): Promise<void> {
-    const { wire, nowMs } = this.#options;
+    const { wire, limits, nowMs } = this.#options;
     let end: Error;
+    let late: NodeJS.Timeout | undefined;
     try {
       const http = await wire.send({
         url,
@@ -171,11 +172,18 @@ export class SseStream {
         },
         signal: this.#closing.signal,
         stream: true,
+        onOpen: () => {
+          late = setTimeout(
+            () => this.close(new NoEventStream('opened an event stream without an endpoint event')),
+            limits.endpointTimeoutMs,
+          );
+        },
         onBytes: () => (this.#lastByteAtMs = performance.now()),
         onEvent: ({ event, data }) => {
           if (event === 'message') this.#take(data);
           else if (event === 'endpoint' && !this.#endpoint) {
             this.#endpoint = readEndpoint(url, data);
+            clearTimeout(late);
             opened.resolve(this.#endpoint);
           }
           return false;
@@ -185,6 +193,7 @@ export class SseStream {
     } catch (error) {
       end = toSwitchboardError(error);
     }
+    clearTimeout(late);
     this.#end = end;
     opened.reject(end);
     for (const { reject } of this.#waiting.values()) reject(end);

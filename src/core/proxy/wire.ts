@@ -35,10 +35,12 @@ export class Wire {
       allowH2: false,
       maxHeaderSize: limits.maxHeaderBytes,
     };
-    // Their clock is the budget of whoever waits for something on them.
     this.#streams = new Agent({
       ...common,
-      connections: limits.maxSessions + 2 * limits.maxStreams,
+      // What bounds them is the number of sessions and of passed-through streams; some sessions are being opened, or end
+      // with their last call.
+      connections: limits.maxSessions + limits.maxQueuedPerOrigin + 2 * limits.maxStreams,
+      // Their clock is the budget of whoever waits for something on them.
       headersTimeout: 0,
       bodyTimeout: 0,
     });

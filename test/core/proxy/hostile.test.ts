@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { refusedPort } from '../../support/upstreams/http.ts';
-import { startHostile } from '../../support/upstreams/hostile.ts';
+import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { caller, failure, startProxy } from './harness.ts';
 
 const OK = { content: [{ type: 'text', text: 'ok' }] };
@@ -222,6 +222,47 @@ describe('a call to a server that misbehaves', () => {
     });
     await using harness = startProxy(upstream.url('limited'));
     expect(await failure(harness.tool())).toMatchObject({ retryAfterSec: 90, retryable: true });
+  });
+});
+
+describe('an answer that nests deep', () => {
+  const nested = (levels: number) => `${'{"a":['.repeat(levels / 2)}${']}'.repeat(levels / 2)}`;
+  const answering =
+    (json: string, type: string): HostileMode =>
+    call => {
+      call.response.writeHead(200, { 'content-type': type });
+      const text = `{"jsonrpc":"2.0","id":${String(call.message.id)},"result":${json}}`;
+      call.response.end(type === 'text/event-stream' ? `data: ${text}\n\n` : text);
+    };
+  it.each(['application/json', 'text/event-stream'])('%s: up to 200 levels are passed on', async type => {
+    const json = nested(198);
+    await using upstream = await startHostile({ modes: { m: answering(json, type) } });
+    await using harness = startProxy(upstream.url('m'));
+    const answer = await harness.proxy.call(caller(), { serverId: 's', method: 'x/y' });
+    expect(JSON.stringify(answer)).toBe(`{"result":${json}}`);
+  });
+
+  it.each([
+    ['application/json', 202],
+    ['text/event-stream', 202],
+    ['application/json', 200_000],
+    ['text/event-stream', 200_000],
+  ])('%s: %i levels break the protocol, and are no fault of ours', async (type, levels) => {
+    await using upstream = await startHostile({ modes: { m: answering(nested(levels), type) } });
+    await using harness = startProxy(upstream.url('m'));
+    expect(await failure(harness.proxy.call(caller(), { serverId: 's', method: 'x/y' }))).toMatchObject({
+      code: 'upstream_protocol',
+      detail: 'The MCP server sent JSON that is nested too deep; the call may have run.',
+    });
+  });
+
+  it('many brackets beside each other are no depth', async () => {
+    const json = JSON.stringify({ rows: Array.from({ length: 500 }, () => ({ a: [{}] })) });
+    await using upstream = await startHostile({ modes: { m: answering(json, 'application/json') } });
+    await using harness = startProxy(upstream.url('m'));
+    expect(await harness.proxy.call(caller(), { serverId: 's', method: 'x/y' })).toEqual({
+      result: JSON.parse(json),
+    });
   });
 });
 

@@ -233,6 +233,63 @@ describe('the end of sessions', () => {
     );
   });
 
+  it('the sessions with one server go before those with others', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'), { limits: { maxSessionsPerServer: 2 } });
+    harness.catalogue('quiet', upstream.url('ok'));
+    await harness.proxy.callTool(caller({ tenantId: 'a' }), { serverId: 'quiet', name: 'a' });
+    for (const tenantId of ['a', 'b', 'c']) {
+      await harness.proxy.callTool(caller({ tenantId }), { serverId: 's', name: 'a' });
+    }
+    expect(harness.proxy.sessionCount).toBe(3);
+    const ended = await upstream.inbox.firstOf('DELETE');
+    expect(ended.headers['mcp-session-id']).toBe(
+      upstream.inbox.of('tools/call')[1]?.headers['mcp-session-id'],
+    );
+  });
+
+  it('an idle one goes before a busy one that was used longer ago', async () => {
+    const { mode, open } = gate();
+    await using upstream = await startHostile({ modes: { slow: mode } });
+    await using harness = startProxy(upstream.url('ok'), { limits: { maxSessionsPerServer: 2 } });
+    harness.catalogue('s', upstream.url('slow'));
+    const busy = harness.proxy.callTool(caller({ tenantId: 'busy' }), { serverId: 's', name: 'busy' });
+    await upstream.inbox.firstOf('tools/call');
+    harness.catalogue('s', upstream.url('ok'));
+    for (const tenantId of ['idle', 'new']) {
+      await harness.proxy.callTool(caller({ tenantId }), { serverId: 's', name: tenantId });
+    }
+    const ended = await upstream.inbox.firstOf('DELETE');
+    const [, idle] = upstream.inbox.of('tools/call');
+    expect(idle?.message.params.name).toBe('idle');
+    expect(ended.headers['mcp-session-id']).toBe(idle?.headers['mcp-session-id']);
+    open();
+    await busy;
+  });
+
+  it('every bound holds at once', async () => {
+    await using upstream = await startHostile();
+    await using harness = startProxy(upstream.url('ok'), {
+      limits: { maxSessions: 4, maxSessionsPerTenant: 2, maxSessionsPerServer: 2 },
+    });
+    for (const id of ['s', 't', 'u', 'v']) harness.catalogue(id, upstream.url('ok'));
+    for (const [tenantId, serverId] of [
+      ['a', 's'],
+      ['b', 's'],
+      ['a', 't'],
+      ['a', 's'],
+      ['b', 't'],
+      ['c', 's'],
+      ['c', 't'],
+      ['d', 'u'],
+      ['e', 'v'],
+    ] as const) {
+      await harness.proxy.callTool(caller({ tenantId }), { serverId, name: 'a' });
+      expect(harness.proxy.sessionCount).toBeLessThanOrEqual(4);
+    }
+    expect(harness.proxy.sessionCount).toBe(4);
+  });
+
   it('one that must go while it is in use ends after its last call', async () => {
     const { mode, open } = gate();
     await using upstream = await startHostile({ modes: { slow: mode } });

@@ -7,16 +7,18 @@ export interface Everything extends AsyncDisposable {
 }
 
 /**
- * The official reference server (2025-11-25, stateful, SSE answers) as a child process. It cannot say which port it got, so
+ * The official reference server (2025-11-25, stateful, SSE answers; or the old HTTP+SSE) as a child process. It cannot say which port it got, so
  * a free one is looked for and passed; should another process take it in between, the next one is tried.
  */
-export async function startEverything(): Promise<Everything> {
+export async function startEverything(
+  transport: 'streamableHttp' | 'sse' = 'streamableHttp',
+): Promise<Everything> {
   for (let attempt = 0; attempt < 5; attempt++) {
     const port = await refusedPort();
-    const child = spawnServer(port);
+    const child = spawnServer(port, transport);
     if (!(await isUp(child))) continue;
     return {
-      url: `http://127.0.0.1:${port}/mcp`,
+      url: `http://127.0.0.1:${port}/${transport === 'sse' ? 'sse' : 'mcp'}`,
       async [Symbol.asyncDispose]() {
         const gone = new Promise(resolve => child.once('close', resolve));
         child.kill('SIGKILL');
@@ -27,12 +29,12 @@ export async function startEverything(): Promise<Everything> {
   throw new Error('server-everything found no free port');
 }
 
-function spawnServer(port: number): ChildProcess {
+function spawnServer(port: number, transport: string): ChildProcess {
   const program = fileURLToPath(
     new URL('../../../node_modules/@modelcontextprotocol/server-everything/dist/index.js', import.meta.url),
   );
   const preload = new URL('../../../scripts/loopback-only.js', import.meta.url).href;
-  return spawn(process.execPath, ['--import', preload, program, 'streamableHttp'], {
+  return spawn(process.execPath, ['--import', preload, program, transport], {
     env: { ...process.env, PORT: String(port) },
     stdio: ['ignore', 'ignore', 'pipe'],
   });
@@ -45,6 +47,6 @@ const isUp = (child: ChildProcess) =>
     child.once('exit', () => resolve(false));
     child.stderr?.on('data', (chunk: Buffer) => {
       stderr += chunk.toString();
-      if (stderr.includes('listening on port')) resolve(true);
+      if (/(listening|running) on port/.test(stderr)) resolve(true);
     });
   });

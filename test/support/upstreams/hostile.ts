@@ -39,6 +39,9 @@ export interface Hostile extends AsyncDisposable {
   /** May be changed on the way: the server is replaced by one of another revision. */
   era: 'legacy' | 'modern';
   cutConnections(): Promise<void>;
+  /** Cuts every connection and refuses new ones, until `resume`. */
+  pause(): Promise<void>;
+  resume(): Promise<void>;
 }
 
 /** A server that speaks the handshake properly and misbehaves in what comes after it, in the way its URL's path names. */
@@ -72,6 +75,8 @@ export async function startHostile(options: HostileOptions = {}): Promise<Hostil
     sessionIds: new Set(),
     era: options.era ?? 'legacy',
     cutConnections: () => listening.cutConnections(),
+    pause: () => listening.pause(),
+    resume: () => listening.resume(),
     [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
   };
   return hostile;

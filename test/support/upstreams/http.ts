@@ -64,6 +64,10 @@ export interface Listening extends AsyncDisposable {
   readonly origin: string;
   /** Cuts every open connection, and resolves once that is done; the server goes on listening. */
   cutConnections(): Promise<void>;
+  /** Cuts every connection and refuses new ones, until `resume`. */
+  pause(): Promise<void>;
+  /** Listens again on the same port. */
+  resume(): Promise<void>;
 }
 
 /** An HTTP server on a free port of 127.0.0.1; disposing it cuts its connections. */
@@ -86,16 +90,23 @@ export async function listen(handler: RequestListener): Promise<Listening> {
       Array.from(sockets, socket => new Promise(resolve => socket.once('close', resolve).destroy())),
     );
   };
+  const pause = async () => {
+    const closed = new Promise(resolve => server.close(resolve));
+    await cutConnections();
+    await closed;
+  };
   return {
     server,
     port,
     origin: `http://127.0.0.1:${port}`,
     cutConnections,
-    async [Symbol.asyncDispose]() {
-      const closed = new Promise(resolve => server.close(resolve));
-      await cutConnections();
-      await closed;
-    },
+    pause,
+    resume: () =>
+      new Promise((resolve, reject) => {
+        server.once('error', reject);
+        server.listen(port, '127.0.0.1', resolve);
+      }),
+    [Symbol.asyncDispose]: pause,
   };
 }
 

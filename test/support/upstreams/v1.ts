@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { SSEServerTransport } from '@modelcontextprotocol/sdk/server/sse.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { z } from 'zod';
 import { Inbox, listen, readBody } from './http.ts';
@@ -62,6 +63,41 @@ export async function startV1Server(options: V1Options = {}): Promise<V1Server> 
   const listening = await listen((request, response) => void serve(request, response));
   return {
     url: `${listening.origin}/mcp`,
+    inbox,
+    get sessionIds() {
+      return [...transports.keys()];
+    },
+    forgetSessions: () => transports.clear(),
+    cancelled,
+    [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
+  };
+}
+
+/** The same server over HTTP+SSE (2024-11-05), as SDK v1's own examples wire it: a session it does not know is 400. */
+export async function startV1SseServer(): Promise<V1Server> {
+  const inbox = new Inbox();
+  const transports = new Map<string, SSEServerTransport>();
+  const { promise: cancelled, resolve: onCancelled } = Promise.withResolvers<void>();
+  const serve = async (request: IncomingMessage, response: ServerResponse) => {
+    const url = new URL(request.url ?? '/', 'http://x');
+    const { message } = await readBody(request);
+    const { method: httpMethod = '', headers } = request;
+    inbox.add({ httpMethod, path: url.pathname, headers, message });
+    if (request.method === 'GET') {
+      const transport = new SSEServerTransport('/messages', response);
+      transports.set(transport.sessionId, transport);
+      response.once('close', () => transports.delete(transport.sessionId));
+      await buildServer(onCancelled).connect(transport);
+      return;
+    }
+    const transport = transports.get(url.searchParams.get('sessionId') ?? '');
+    if (url.pathname !== '/messages') response.writeHead(404).end();
+    else if (!transport) response.writeHead(400).end('No transport found for sessionId');
+    else await transport.handlePostMessage(request, response, message);
+  };
+  const listening = await listen((request, response) => void serve(request, response));
+  return {
+    url: `${listening.origin}/sse`,
     inbox,
     get sessionIds() {
       return [...transports.keys()];

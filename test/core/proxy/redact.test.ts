@@ -1,0 +1,100 @@
+import { describe, expect, it } from 'vitest';
+import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
+import { startHttpSse } from '../../support/upstreams/http-sse.ts';
+import { callerFor, failure, startProxy, type Harness } from './harness.ts';
+
+const TOKEN = 'ya29.a0-SECRET_token+value';
+
+const withToken: Parameters<typeof startProxy>[1] = {
+  credentials: {
+    forCall: () => Promise.resolve({ connectionId: 'con', version: 1, authorization: `Bearer ${TOKEN}` }),
+    renewed: () => Promise.resolve(undefined),
+  },
+};
+
+/** What a call fails with, and everything that was logged. */
+async function told(harness: Harness): Promise<string> {
+  const error = await failure(harness.proxy.callTool(callerFor('u'), { serverId: 's', name: 'a' }));
+  return JSON.stringify([error.detail, error.upstreamError, error.members, harness.logged]);
+}
+
+const raw =
+  (status: number, type: string, body: string): HostileMode =>
+  ({ response }) =>
+    void response.writeHead(status, { 'content-type': type }).end(body);
+
+const padded = (chars: number) => `${'x'.repeat(chars)} ${TOKEN}`;
+
+describe('a server that repeats the user`s token where it refuses it', () => {
+  const modes: [name: string, mode: HostileMode][] = [
+    ['an HTTP error of text', raw(500, 'text/plain', `bad token ${TOKEN}`)],
+    ['an HTTP error of JSON', raw(400, 'application/json', JSON.stringify({ error: TOKEN }))],
+    ['cut by our own limit', raw(500, 'text/plain', padded(180))],
+    ['cut by our other limit', raw(500, 'text/plain', `${' '.repeat(985)}${TOKEN}`)],
+    ['401', raw(401, 'text/plain', TOKEN)],
+    ['a content type', raw(200, `text/${TOKEN}`, 'x')],
+    [
+      'a JSON-RPC error',
+      call =>
+        call.json({
+          jsonrpc: '2.0',
+          id: call.message.id,
+          error: { code: -32_001, message: `token ${TOKEN} expired`, data: { seen: [`Bearer ${TOKEN}`] } },
+        }),
+    ],
+    ['what is not HTTP', call => void call.request.socket.end(`Bearer ${TOKEN}\r\n\r\n`)],
+    ['broken JSON', raw(200, 'application/json', `{"token": ${TOKEN}`)],
+  ];
+  it.each(modes)('%s: it is neither shown nor logged', async (_name, mode) => {
+    await using upstream = await startHostile({ modes: { m: mode } });
+    await using harness = startProxy(upstream.url('m'), withToken);
+    const text = await told(harness);
+    // Not even the beginning of it.
+    expect(text).not.toContain('ya29');
+  });
+
+  it.each(['server/discover', 'initialize'])('in its answer to %s', async method => {
+    const error = { code: -32_001, message: `bad ${TOKEN}`, data: { supported: [TOKEN] } };
+    await using upstream = await startHostile({
+      modes: { [method]: call => call.json({ jsonrpc: '2.0', id: call.message.id, error }) },
+    });
+    await using harness = startProxy(upstream.url('ok'), withToken);
+    if (method === 'initialize') expect(await told(harness)).toContain('bad [redacted]');
+    else await harness.proxy.callTool(callerFor('u'), { serverId: 's', name: 'a' });
+    expect(JSON.stringify(harness.logged)).not.toContain('ya29');
+  });
+
+  it('over HTTP+SSE', async () => {
+    await using upstream = await startHttpSse({
+      modes: {
+        'tools/call': call => {
+          call.accept();
+          const error = { code: 1, message: `bad ${TOKEN}` };
+          call.session.send({ jsonrpc: '2.0', id: call.message.id, error });
+        },
+      },
+    });
+    await using harness = startProxy(upstream.url, withToken);
+    harness.catalogue('s', upstream.url, { transport: 'sse' });
+    const text = await told(harness);
+    expect(text).toContain('bad [redacted]');
+    expect(text).not.toContain('ya29');
+  });
+
+  it('an error without it is passed on as it is, results always', async () => {
+    const error = { code: 1, message: 'other', extra: { a: 1 } };
+    await using upstream = await startHostile({
+      modes: {
+        e: call => call.json({ jsonrpc: '2.0', id: call.message.id, error }),
+        r: call => call.result({ content: [{ type: 'text', text: TOKEN }] }),
+      },
+    });
+    await using harness = startProxy(upstream.url('e'), withToken);
+    const input = { serverId: 's', method: 'tools/call', params: { name: 'a' } };
+    expect(await harness.proxy.call(callerFor('u'), input)).toEqual({ error });
+    harness.catalogue('s', upstream.url('r'));
+    expect(await harness.proxy.call(callerFor('u'), input)).toMatchObject({
+      result: { content: [{ text: TOKEN }] },
+    });
+  });
+});
