@@ -4,6 +4,9 @@ import type { ToolResult } from '../../core/proxy/proxy.ts';
 
 /** What one result of `call_remote_tool` may put into an agent's context: Unicode code points, structured content included. */
 const MAX_RESULT_CHARS = 100_000;
+/** What the emptiest block counts as, so that their number is bounded too. */
+const MIN_BLOCK_CHARS = 20;
+const MAX_BLOCKS = MAX_RESULT_CHARS / MIN_BLOCK_CHARS;
 
 const ADVICE = 'ask the tool for less at a time, or get the whole with POST /v1/mcp/tools/call (up to 8 MiB)';
 
@@ -17,16 +20,16 @@ interface Shown {
  * cut, with a marker that says how long the whole is. Text is cut in its middle, everything else is left out whole.
  */
 export function toAgentResult(result: ToolResult): Shown {
-  const blocks = result.content.map(toBlock);
+  const blocks = result.content.slice(0, MAX_BLOCKS).map(toBlock);
+  const more = result.content.slice(MAX_BLOCKS);
   const structured = 'structuredContent' in result ? JSON.stringify(result['structuredContent']) : undefined;
-  const units = blocks.reduce((sum, block) => sum + JSON.stringify(block).length, structured?.length ?? 0);
+  const units = JSON.stringify(blocks).length + (structured?.length ?? 0);
   // In UTF-16 units there are never less than code points.
-  if (units <= MAX_RESULT_CHARS) return shown(blocks, result, structured !== undefined);
+  if (more.length === 0 && units <= MAX_RESULT_CHARS) return shown(blocks, result, structured !== undefined);
 
-  const { content, left } = cutBlocks(blocks);
+  const { content, left } = cutBlocks(blocks, more);
   if (structured === undefined) return { content };
-  const length = lengthOf(structured);
-  if (length <= left) return shown(content, result, true);
+  if (lengthOf(structured) <= left) return shown(content, result, true);
   // Most often the text says the same; only where there is none is the JSON worth showing in part.
   content.push(text(cutText(structured, blocks.length === 0 ? left : 0, 'of structured_content ')));
   return { content };
@@ -37,38 +40,40 @@ const shown = (content: ContentBlock[], result: ToolResult, withStructured: bool
   ...(withStructured ? { structuredContent: result['structuredContent'] } : {}),
 });
 
-function cutBlocks(blocks: readonly ContentBlock[]): { content: ContentBlock[]; left: number } {
+function cutBlocks(blocks: readonly ContentBlock[], more: readonly unknown[]) {
   const content: ContentBlock[] = [];
   let left = MAX_RESULT_CHARS;
-  for (const [at, block] of blocks.entries()) {
-    const size = sizeOf(block);
-    if (size <= left) {
-      content.push(block);
-      left -= size;
-      continue;
-    }
-    if (left <= 0) {
-      const rest = blocks.slice(at);
-      const length = rest.reduce((sum, one) => sum + sizeOf(one), 0);
-      content.push(text(`[cut: ${rest.length} more blocks of ${count(length)} characters; ${ADVICE}]`));
-      break;
-    }
-    const marked = text(
-      block.type === 'text' ? cutText(block.text, left) : cutText('', 0, nameOf(block), size),
-    );
-    content.push(marked);
-    left -= block.type === 'text' ? left : sizeOf(marked);
+  let at = 0;
+  for (const block of blocks) {
+    if (left <= 0) break;
+    const fitting = fit(block, left);
+    content.push(fitting);
+    left -= sizeOf(fitting);
+    at++;
+  }
+  const rest = [...blocks.slice(at), ...more];
+  if (rest.length > 0) {
+    const length = JSON.stringify(rest).length;
+    content.push(text(`[cut: ${count(rest.length)} more blocks of ${count(length)} characters; ${ADVICE}]`));
   }
   return { content, left: Math.max(0, left) };
 }
 
-/** At least 1, so that the number of blocks is bounded too. */
-const sizeOf = (block: ContentBlock): number => {
+/** The block, or what of it and about it can be shown; that may go over the limit by a marker. */
+function fit(block: ContentBlock, left: number): ContentBlock {
+  const size = sizeOf(block);
+  if (size <= left) return block;
+  if (block.type !== 'text') return text(cutText('', 0, nameOf(block), size));
+  return text(lengthOf(block.text) <= left ? block.text : cutText(block.text, left));
+}
+
+/** What a block takes from the limit. */
+function sizeOf(block: ContentBlock): number {
   const { type, ...rest } = block;
   if (type !== 'text') return JSON.stringify(rest).length;
-  const { text: words, ...others } = block;
-  return Math.max(1, lengthOf(words) + ('_meta' in others ? JSON.stringify(others).length : 0));
-};
+  const { text: words, _meta: meta } = block;
+  return Math.max(MIN_BLOCK_CHARS, lengthOf(words) + (meta === undefined ? 0 : JSON.stringify(meta).length));
+}
 
 const nameOf = (block: ContentBlock): string => {
   const mimeType = 'mimeType' in block ? sanitise(String(block.mimeType), 80) : '';

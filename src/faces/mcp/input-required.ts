@@ -22,6 +22,10 @@ const PURPOSE = 'mcp-request-state';
 const MAX_CHARS = 1_000_000;
 const MAX_NAMED = 10;
 
+/** What can be done where a tool needs input and the client cannot be asked. */
+export const CANNOT_BE_ASKED =
+  'If the tool takes what it needs as arguments, call it again with them. Else the user needs a client of protocol revision 2026-07-28 that declares the capability, or POST /v1/mcp/call.';
+
 const record = z.record(z.string(), z.unknown());
 /** Of what a client can do, that which lets it answer; nothing else of it is an upstream's business. */
 const capabilitiesSchema = z.object({
@@ -144,7 +148,7 @@ export class Conversation {
       ...(lines.length === 0
         ? ['It wants to be called again with a state that this client cannot send.']
         : ['It asks for:', ...lines]),
-      'If the tool takes this as arguments, call it again with them. Else the user needs a client of protocol revision 2026-07-28 that declares the capability, or POST /v1/mcp/call.',
+      CANNOT_BE_ASKED,
     ];
     return {
       content: [{ type: 'text', text: text.join('\n') }],

@@ -28,6 +28,7 @@ export class ProgressRelay {
   #total: number | undefined;
   #waiting: Progress | undefined;
   #sending = Promise.resolve();
+  #hasEnded = false;
 
   /** @param notify may fail: a client that has gone is no concern of the call, which ends by its own signal. */
   constructor(notify: (progress: Progress) => Promise<void>) {
@@ -37,7 +38,7 @@ export class ProgressRelay {
 
   /** Takes what the server sends. Never throws. */
   report({ progress, total, message }: Progress): void {
-    if (!Number.isFinite(progress)) return;
+    if (!Number.isFinite(progress) || this.#hasEnded) return;
     this.#total = total !== undefined && Number.isFinite(total) ? total : undefined;
     this.#take(progress, message === undefined ? '' : sanitise(message, MAX_MESSAGE_CHARS));
   }
@@ -73,9 +74,11 @@ export class ProgressRelay {
 
   /** Sends what still waits: after it, the result may follow. */
   async [Symbol.asyncDispose](): Promise<void> {
+    clearTimeout(this.#pause);
     this.#flush();
     clearTimeout(this.#pause);
     clearTimeout(this.#heartbeat);
+    this.#hasEnded = true;
     await this.#sending;
   }
 }

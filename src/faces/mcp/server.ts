@@ -6,6 +6,7 @@ import {
   type InputRequiredResult,
   type ServerContext,
 } from '@modelcontextprotocol/server';
+import { z } from 'zod';
 import { requireScope } from '../../core/access/authorise.ts';
 import type { Principal } from '../../core/access/api-keys.ts';
 import type { Caller } from '../../core/caller.ts';
@@ -16,6 +17,7 @@ import { parseInput } from '../input.ts';
 import { toCaller } from '../http.ts';
 import { errorOf } from '../problem.ts';
 import { callRemoteTool } from './call-remote-tool.ts';
+import { CANNOT_BE_ASKED } from './input-required.ts';
 import { searchServers } from './search-servers.ts';
 import { searchServersInput, toolsOf } from './tools.ts';
 
@@ -106,7 +108,11 @@ async function answer(
 const textOf = (error: SwitchboardError) =>
   `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})${adviceOn(error)}`;
 
-const adviceOn = ({ code }: SwitchboardError) =>
-  code === 'upstream_timeout'
-    ? '\nAsk the tool for less at a time, or try again later. The call may have run. Clients that send a progressToken wait up to 5 minutes.'
-    : '';
+/** -32021: what the client has not declared, a careful server does not even ask for. */
+const missingCapability = z.object({ code: z.literal(-32_021) });
+
+function adviceOn({ code, upstreamError }: SwitchboardError): string {
+  if (code === 'upstream_timeout')
+    return '\nAsk the tool for less at a time, or try again later. The call may have run. Clients that send a progressToken wait up to 5 minutes.';
+  return missingCapability.safeParse(upstreamError).success ? `\n${CANNOT_BE_ASKED}` : '';
+}

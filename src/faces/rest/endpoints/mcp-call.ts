@@ -7,6 +7,9 @@ import { serverId, SERVER_ERRORS } from './shared.ts';
 
 const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
 
+const BAD_ID =
+  'must be a string of at most 1024 characters or a number; send a whole number beyond 2^53 - 1 as a string';
+
 export const mcpCall = endpoint({
   method: 'post',
   path: '/v1/mcp/call',
@@ -32,12 +35,7 @@ export const mcpCall = endpoint({
       .meta({ examples: ['tools/list'] }),
     // Checked by the handler: JSON-RPC has a code of its own for it.
     params: z.unknown().optional().meta({ type: 'object' }),
-    id: z
-      .union(
-        [z.string().max(1024), z.number().refine(isRpcId)],
-        'must be a string of at most 1024 characters or a number; send a whole number beyond 2^53 - 1 as a string',
-      )
-      .default(1),
+    id: z.union([z.string().max(1024, BAD_ID), z.number().refine(isRpcId, BAD_ID)], BAD_ID).default(1),
     jsonrpc: z.literal('2.0', 'must be "2.0"').optional(),
     query_log_id: queryLogId,
   }),

@@ -1,0 +1,361 @@
+import {
+  Client as ClientV2,
+  StreamableHTTPClientTransport as TransportV2,
+} from '@modelcontextprotocol/client';
+import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
+import { startAskingServer, type AskingServer } from '../support/upstreams/asking.ts';
+import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
+import { startV2Server, type V2Server } from '../support/upstreams/v2.ts';
+
+let asking: AskingServer;
+let askingLegacy: AskingServer;
+let v2: V2Server;
+let hostile: Hostile;
+let sb: RunningSwitchboard;
+
+const ODD_BLOCKS = [
+  'words',
+  7,
+  null,
+  [1],
+  { type: 'hologram', z: 1 },
+  { type: 'text' },
+  { type: 'image', data: 'AAAA' },
+  { type: 'text', text: 'good' },
+];
+const LONG = 'é'.repeat(1_234_567);
+
+beforeAll(async () => {
+  [asking, askingLegacy, v2, hostile] = await Promise.all([
+    startAskingServer(),
+    startAskingServer('stateless'),
+    startV2Server(),
+    startHostile({
+      modes: {
+        odd: call => call.result({ content: ODD_BLOCKS }),
+        long: call => call.result({ content: [{ type: 'text', text: LONG }] }),
+        structured: call => call.result({ content: [], structuredContent: { a: [1, { b: null }] } }),
+        'structured-list': call => call.result({ content: [], structuredContent: [1, 2] }),
+        'structured-null': call => call.result({ content: [], structuredContent: null }),
+        'own-error': call => call.result({ content: [{ type: 'text', text: 'no' }], isError: true }),
+      },
+    }),
+  ]);
+  const modes = [
+    'odd',
+    'long',
+    'structured',
+    'structured-list',
+    'structured-null',
+    'own-error',
+    'weird',
+    'hang',
+  ];
+  sb = await startTestSwitchboard({
+    env: { SWITCHBOARD_RATE_LIMIT: 'off' },
+    catalogue: [
+      { id: 'asking', remote_url: asking.url },
+      { id: 'asking-legacy', remote_url: askingLegacy.url },
+      { id: 'v2', remote_url: v2.url },
+      ...modes.map(id => ({ id, remote_url: hostile.url(id) })),
+      { id: 'gone', remote_url: 'http://127.0.0.1:1/mcp' },
+    ],
+  });
+});
+afterAll(async () => {
+  await sb[Symbol.asyncDispose]();
+  await Promise.all([asking, askingLegacy, v2, hostile].map(one => one[Symbol.asyncDispose]()));
+});
+
+interface Progress {
+  readonly progress: number;
+  readonly total?: number | undefined;
+  readonly message?: string | undefined;
+}
+interface AnyClient extends AsyncDisposable {
+  call(
+    args: object,
+    options?: { onprogress?: (progress: Progress) => void; signal?: AbortSignal },
+  ): Promise<any>;
+}
+
+const transport = () =>
+  [new URL(`${sb.url}/mcp`), { requestInit: { headers: { 'X-API-Key': sb.key } } }] as const;
+
+async function connectV1(): Promise<AnyClient> {
+  const client = new ClientV1({ name: 'test', version: '1' });
+  await client.connect(new TransportV1(...transport()));
+  // With the tools known, the client checks results against their output schemas.
+  await client.listTools();
+  return {
+    call: (args, options) =>
+      client.callTool({ name: 'call_remote_tool', arguments: { ...args } }, undefined, options),
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+async function connectV2(mode: 'legacy' | 'auto' | { pin: string }): Promise<AnyClient> {
+  const client = new ClientV2({ name: 'test', version: '1' }, { versionNegotiation: { mode } });
+  await client.connect(new TransportV2(...transport()));
+  await client.listTools();
+  return {
+    call: (args, options) => client.callTool({ name: 'call_remote_tool', arguments: { ...args } }, options),
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+const CLIENTS = [
+  ['SDK v1', connectV1],
+  ['SDK v2, legacy', () => connectV2('legacy')],
+  ['SDK v2, auto', () => connectV2('auto')],
+  ['SDK v2, 2026-07-28', () => connectV2({ pin: '2026-07-28' })],
+] as const;
+
+describe.each(CLIENTS)('%s', (_name, connect) => {
+  it.each(['asking', 'asking-legacy'])('is told of the progress that %s reports', async server_id => {
+    await using client = await connect();
+    const seen: Progress[] = [];
+    const result = await client.call(
+      { server_id, tool_name: 'steps' },
+      { onprogress: progress => seen.push(progress) },
+    );
+    expect(result.content).toEqual([{ type: 'text', text: 'told' }]);
+    // The server sends three at once; the last one is never lost.
+    expect(seen[0]).toEqual({ progress: 1, total: 3, message: 'one' });
+    expect(seen.at(-1)).toEqual({ progress: 3, total: 3, message: 'three' });
+  });
+
+  it('that does not ask for progress asks no server for it', async () => {
+    await using client = await connect();
+    const result = await client.call({ server_id: 'asking', tool_name: 'steps' });
+    expect(result.content).toEqual([{ type: 'text', text: 'nobody asked' }]);
+  });
+
+  it('that goes away in the middle of a call with progress leaves nothing behind', async () => {
+    await using client = await connect();
+    await using upstream = await startV2Server();
+    await sb.admin.request(
+      'POST',
+      '/catalogue/import',
+      line({ id: `wait-${waiting++}`, remote_url: upstream.url }),
+    );
+    const leaving = new AbortController();
+    const call = client.call(
+      { server_id: `wait-${waiting - 1}`, tool_name: 'wait' },
+      { onprogress: () => {}, signal: leaving.signal },
+    );
+    await upstream.inbox.firstOf('tools/call');
+    const refused = expect(call).rejects.toThrow();
+    leaving.abort();
+    await refused;
+    // Clients of 2025-xx leave the stream of an aborted call open until they close.
+    await client[Symbol.asyncDispose]();
+    await upstream.cancelled;
+  });
+
+  it('reads what is no content block as text', async () => {
+    await using client = await connect();
+    const result = await client.call({ server_id: 'odd', tool_name: 'x' });
+    expect(result.content.map((block: { text: string }) => block.text)).toEqual([
+      'words',
+      '7',
+      'null',
+      '[1]',
+      '{"type":"hologram","z":1}',
+      '{"type":"text"}',
+      '{"type":"image","data":"AAAA"}',
+      'good',
+    ]);
+  });
+
+  it('gets a long text cut, with a marker that says how long it is', async () => {
+    await using client = await connect();
+    const { content } = await client.call({ server_id: 'long', tool_name: 'x' });
+    expect(content).toHaveLength(1);
+    expect(content[0].text).toMatch(
+      /^é{100000}\n\[cut: 100,000 of 1,234,567 characters shown; .*POST \/v1\/mcp\/tools\/call.*\]$/,
+    );
+  });
+
+  it.each([
+    ['structured', { a: [1, { b: null }] }],
+    ['structured-list', [1, 2]],
+    ['structured-null', null],
+  ])('gets structured content of any kind: %s', async (server_id, structured_content) => {
+    await using client = await connect();
+    const { structuredContent } = await client.call({ server_id, tool_name: 'x' });
+    expect(structuredContent).toEqual({ server_id, tool_name: 'x', is_error: false, structured_content });
+  });
+});
+
+let waiting = 0;
+const line = (entry: object) => `${JSON.stringify({ name: 'x', description: 'x', ...entry })}\n`;
+
+describe('structured content of call_remote_tool', () => {
+  it.each([
+    'v2',
+    'odd',
+    'long',
+    'structured',
+    'structured-list',
+    'own-error',
+    'weird',
+    'gone',
+    'nobody',
+    'asking',
+  ])('is valid against the output schema, or absent from an error: %s', async server_id => {
+    const { tools } = await rpc('tools/list', {});
+    expect(tools.map(({ name }: { name: string }) => name.length <= 64)).toEqual([true, true]);
+    const validate = new Ajv2020().compile(tools[1].outputSchema);
+    const { structuredContent, isError } = await rpc('tools/call', {
+      name: 'call_remote_tool',
+      arguments: {
+        server_id,
+        tool_name: server_id === 'asking' ? 'name' : 'echo',
+        arguments: { message: 'x' },
+      },
+    });
+    if (structuredContent === undefined) expect(isError).toBe(true);
+    else expect([validate(structuredContent), validate.errors]).toEqual([true, null]);
+  });
+});
+
+async function rpc(method: string, params: object, headers: Record<string, string> = {}): Promise<any> {
+  const { text } = await sb.post('/mcp', { jsonrpc: '2.0', id: 1, method, params }, headers);
+  return JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result;
+}
+
+describe('REST', () => {
+  it('gets what /mcp cuts, whole', async () => {
+    const { json } = await sb.post('/v1/mcp/tools/call', { server_id: 'long', name: 'x' });
+    expect(json.content[0].text).toBe(LONG);
+  });
+
+  it('gets blocks as they came', async () => {
+    const { json } = await sb.post('/v1/mcp/tools/call', { server_id: 'odd', name: 'x' });
+    expect(json.content).toEqual(ODD_BLOCKS);
+  });
+});
+
+describe('Switchboard-Timeout-Ms', () => {
+  const deadline = (ms: string | number) => ({ 'switchboard-timeout-ms': String(ms) });
+  const BODIES = {
+    '/v1/mcp/call': { server_id: 'hang', method: 'tools/call', params: { name: 'x' } },
+    '/v1/mcp/tools/call': { server_id: 'hang', name: 'x' },
+    '/v1/mcp/tools/list': { server_id: 'hang' },
+  };
+
+  it.each(Object.entries(BODIES))('ends a call over %s in time', async (path, body) => {
+    const { json } = await sb.post(path, body, deadline(1_000));
+    const detail = 'The request to the MCP server timed out after 1 s.';
+    if (path === '/v1/mcp/call') expect(json.error).toMatchObject({ code: -32000, message: detail });
+    else expect(json).toMatchObject({ status: 502, code: 'upstream_timeout', detail });
+  });
+
+  it('ends a call over /mcp in time, with advice', async () => {
+    const args = { server_id: 'hang', tool_name: 'x' };
+    const { content, isError } = await rpc(
+      'tools/call',
+      { name: 'call_remote_tool', arguments: args },
+      deadline(1_000),
+    );
+    expect(isError).toBe(true);
+    expect(content[0].text).toMatch(
+      /^The request to the MCP server timed out after 1 s\. \(upstream_timeout\)\nAsk the tool for less/,
+    );
+  });
+
+  it.each(['0', '999', '300001', '-1000', '1e4', '2000.5', 'soon', '0x1000', '2000, 3000', ' '])(
+    '%j is a 400 that names the header',
+    async value => {
+      for (const [path, body] of Object.entries(BODIES)) {
+        const answer = await sb.post(path, body, deadline(value));
+        expect(answer.status).toBe(400);
+        expect(answer.json).toMatchObject({
+          code: 'invalid_request',
+          detail: 'Switchboard-Timeout-Ms: must be a whole number of milliseconds from 1000 to 300000',
+        });
+      }
+    },
+  );
+
+  it('says nothing to endpoints that call no server', async () => {
+    expect((await sb.post('/v1/search', { query: 'x' }, deadline('soon'))).status).toBe(200);
+  });
+
+  it('stands in the OpenAPI document of the three endpoints', async () => {
+    const { paths } = (await sb.get('/openapi.json')).json;
+    for (const path of Object.keys(BODIES)) {
+      expect(paths[path].post.parameters).toEqual([
+        expect.objectContaining({
+          name: 'Switchboard-Timeout-Ms',
+          in: 'header',
+          required: false,
+          schema: { type: 'integer', minimum: 1_000, maximum: 300_000, default: 60_000 },
+        }),
+      ]);
+    }
+    expect(paths['/v1/search'].post).not.toHaveProperty('parameters');
+  });
+});
+
+describe('ids on POST /v1/mcp/call', () => {
+  const send = (id: string) => sb.post('/v1/mcp/call', `{"server_id":"v2","method":"tools/list","id":${id}}`);
+
+  it.each(['0', '-1', '9007199254740991', '1.5', '"9007199254740993"', '""'])(
+    '%s comes back as it is',
+    async id => {
+      const answer = await send(id);
+      expect(answer.status).toBe(200);
+      expect(answer.json.id).toBe(JSON.parse(id));
+    },
+  );
+
+  it.each(['9007199254740993', '-9007199254740993', '1e300', '1e999', 'null', 'true', '{}', '[]'])(
+    '%s, which cannot come back as it is, is refused',
+    async id => {
+      const answer = await send(id);
+      expect(answer.status).toBe(400);
+      expect(answer.json).toMatchObject({ id: null, code: 'invalid_request', error: { code: -32600 } });
+      expect(answer.json.detail).toMatch(/^id: .*beyond 2\^53 - 1 as a string$/);
+    },
+  );
+});
+
+describe('a call that cannot be made', () => {
+  it.each([
+    ['search_servers', 'search', '/v1/search', { query: '' }],
+    ['call_remote_tool', 'proxy', '/v1/mcp/tools/call', {}],
+  ])('spends the budget on both faces: %s', async (name, budget, path, bad) => {
+    await using limited = await startTestSwitchboard({ env: { SWITCHBOARD_RATE_LIMIT: `${budget}=2/600` } });
+    const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: bad } };
+    expect((await limited.post('/mcp', call)).text).toContain('(invalid_request)');
+    expect((await limited.post(path, bad)).status).toBe(400);
+    expect((await limited.post('/mcp', call)).text).toContain('(rate_limited, retry after');
+    expect((await limited.post(path, bad)).status).toBe(429);
+  });
+});
+
+describe('tools/list', () => {
+  it('follows the catalogue, and stays small', async () => {
+    const describeSearch = async (): Promise<string> => (await rpc('tools/list', {})).tools[0].description;
+    const before = Number(/among (\d+) servers/.exec(await describeSearch())?.[1]);
+    expect(before).toBeGreaterThan(0);
+    const tools = [{ name: 'a' }, { name: 'b' }];
+    await sb.admin.request(
+      'POST',
+      '/catalogue/import',
+      line({ id: 'new-one', remote_url: 'https://new.example/mcp', categories: ['astrology'], tools }),
+    );
+    const after = await describeSearch();
+    expect(after).toContain(`among ${before + 1} servers with 2 known tools`);
+    expect(after).toContain('astrology');
+    await sb.admin.request('POST', '/catalogue/new-one/deactivate');
+    expect(await describeSearch()).toContain(`among ${before} servers with 0 known tools`);
+    expect(JSON.stringify(await rpc('tools/list', {})).length).toBeLessThan(7_000);
+  });
+});

@@ -1,0 +1,124 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Progress } from '../../src/core/proxy/proxy.ts';
+import { callTimeoutMs, ProgressRelay } from '../../src/faces/mcp/progress.ts';
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));
+afterEach(() => void vi.useRealTimers());
+
+function startRelay(notify: () => Promise<void> = () => Promise.resolve()) {
+  const sent: Progress[] = [];
+  const relay = new ProgressRelay(progress => (sent.push(progress), notify()));
+  return { relay, sent, values: () => sent.map(({ progress }) => progress) };
+}
+
+describe('what the client is told', () => {
+  it('has values that only rise', async () => {
+    const { relay, values } = startRelay();
+    for (const progress of [1, 1, 0.5, 2, -3, Number.NaN, Number.POSITIVE_INFINITY, 3]) {
+      relay.report({ progress });
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    await relay[Symbol.asyncDispose]();
+    expect(values()).toEqual([1, 2, 3]);
+  });
+
+  it('comes at most ten times a second, and the last value always', async () => {
+    const { relay, values } = startRelay();
+    for (let ms = 0; ms < 990; ms++) {
+      relay.report({ progress: ms });
+      await vi.advanceTimersByTimeAsync(1);
+    }
+    expect(values().length).toBeLessThanOrEqual(10);
+    await relay[Symbol.asyncDispose]();
+    expect(values().at(-1)).toBe(989);
+    expect(values()).toEqual(values().toSorted((a, b) => a - b));
+  });
+
+  it('says the last value before the result when it ends within the pause', async () => {
+    const { relay, values } = startRelay();
+    relay.report({ progress: 1 });
+    relay.report({ progress: 2 });
+    await relay[Symbol.asyncDispose]();
+    expect(values()).toEqual([1, 2]);
+  });
+
+  it('carries total and message, the message cleaned and cut', async () => {
+    const { relay, sent } = startRelay();
+    relay.report({ progress: 1, total: 4, message: `\u001b[31mStep\u0000 one\u200b${'x'.repeat(1_000)}` });
+    await relay[Symbol.asyncDispose]();
+    expect(sent).toEqual([{ progress: 1, total: 4, message: expect.stringMatching(/^Step onex{292}…$/) }]);
+  });
+
+  it.each([[Number.POSITIVE_INFINITY], [0.5]])('leaves out a total of %s, which cannot be', async total => {
+    const { relay, sent } = startRelay();
+    relay.report({ progress: 1, total });
+    await relay[Symbol.asyncDispose]();
+    expect(sent).toEqual([{ progress: 1 }]);
+  });
+});
+
+describe('a heartbeat', () => {
+  it('comes every 15 s while the server says nothing, with values that rise', async () => {
+    const { relay, sent, values } = startRelay();
+    await vi.advanceTimersByTimeAsync(46_000);
+    expect(values()).toEqual([0.001, 0.002, 0.003]);
+    expect(sent.map(({ message }) => message)).toEqual(
+      [15, 30, 45].map(seconds => `Still waiting for the server, ${seconds} s so far.`),
+    );
+    await relay[Symbol.asyncDispose]();
+  });
+
+  it('waits for 15 s of silence, and is not in the way of what the server says next', async () => {
+    const { relay, values } = startRelay();
+    await vi.advanceTimersByTimeAsync(14_000);
+    relay.report({ progress: 1, total: 2 });
+    await vi.advanceTimersByTimeAsync(14_000);
+    expect(values()).toEqual([1]);
+    await vi.advanceTimersByTimeAsync(1_000);
+    relay.report({ progress: 2, total: 2 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(values()).toEqual([1, 1.001, 2]);
+    await relay[Symbol.asyncDispose]();
+  });
+
+  it('rises above values to which its step adds nothing', async () => {
+    const { relay, values } = startRelay();
+    relay.report({ progress: 1e18 });
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(values()).toHaveLength(3);
+    expect(new Set(values()).size).toBe(3);
+    await relay[Symbol.asyncDispose]();
+  });
+});
+
+describe('the end', () => {
+  it('leaves no timer and sends nothing more', async () => {
+    const { relay, sent } = startRelay();
+    relay.report({ progress: 1 });
+    relay.report({ progress: 2 });
+    await relay[Symbol.asyncDispose]();
+    relay.report({ progress: 3 });
+    expect(vi.getTimerCount()).toBe(0);
+    expect(sent).toHaveLength(2);
+  });
+
+  it('does not fail for a client that has gone', async () => {
+    const { relay } = startRelay(() => Promise.reject(new Error('gone')));
+    relay.report({ progress: 1 });
+    await vi.advanceTimersByTimeAsync(15_200);
+    await relay[Symbol.asyncDispose]();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe('how long a call may take', () => {
+  it.each([
+    ['55 s without progress', undefined, false, 55_000],
+    ['5 minutes with it', undefined, true, 300_000],
+    ['what the caller says', 1_000, false, 1_000],
+    ['what the caller says, with progress', 120_000, true, 120_000],
+    ['not more than 55 s without progress, whatever the caller says', 300_000, false, 55_000],
+  ])('is %s', (_what, requestedMs, hasProgress, expected) => {
+    expect(callTimeoutMs(requestedMs, hasProgress)).toBe(expected);
+  });
+});
