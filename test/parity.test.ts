@@ -12,6 +12,8 @@ beforeAll(async () => {
     catalogue: [
       { id: 'v1', description: 'Echo a message.', remote_url: v1.url },
       ...['html-200', '401', '429', 'weird-error'].map(mode => ({ id: mode, remote_url: hostile.url(mode) })),
+      // The same once more: after its first 429 a server is not asked again for a while.
+      { id: '429-again', remote_url: `${hostile.url('429')}?again` },
       { id: 'retired', remote_url: hostile.url('ok') },
     ],
   });
@@ -55,7 +57,10 @@ describe('the same question on both faces', () => {
     'a call to %s gives the same error and text',
     async server_id => {
       const rest = (await sb.post('/v1/mcp/tools/call', { server_id, name: 'x' })).json;
-      const { content, isError } = await overMcp('call_remote_tool', { server_id, tool_name: 'x' });
+      const { content, isError } = await overMcp('call_remote_tool', {
+        server_id: server_id === '429' ? '429-again' : server_id,
+        tool_name: 'x',
+      });
       expect(isError).toBe(true);
       const wait = rest.retry_after === undefined ? '' : `, retry after ${rest.retry_after} s`;
       expect(content[0].text).toBe(`${rest.detail} (${rest.code}${wait})`);

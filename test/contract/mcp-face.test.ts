@@ -169,6 +169,24 @@ describe('search_servers', () => {
     }
     expect(structuredContent.servers[0].tools.length).toBeGreaterThan(0);
   });
+
+  it('stays there with 20 servers whose names, ids and descriptions are as long as can be', async () => {
+    await using wordy = await startTestSwitchboard({
+      catalogue: Array.from({ length: 30 }, (_, at) => ({
+        id: `lighthouse-${'x'.repeat(110)}-${at}`,
+        name: `Lighthouse ${'n'.repeat(180)}`,
+        description: `Look up lighthouses. ${'Some more words on it. '.repeat(170)}`,
+        remote_url: `https://l${at}.example/mcp`,
+        tools: manyTools,
+      })),
+    });
+    const params = { name: 'search_servers', arguments: { query: 'lighthouse', limit: 20 } };
+    const { text } = await wordy.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+    const { content, structuredContent } = JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? '').result;
+    expect(structuredContent.servers).toHaveLength(20);
+    expect(content[0].text.length).toBeLessThan(7_100);
+    for (const server of structuredContent.servers) expect(server.tools.length + server.more_tools).toBe(80);
+  });
 });
 
 describe('/mcp over HTTP', () => {

@@ -6,6 +6,9 @@ import type { SearchServersOutput } from './tools.ts';
 const MAX_CHARACTERS = 7_000;
 const TOOLS_PER_SERVER = 5;
 const MAX_DESCRIPTION = 400;
+const MAX_NAME = 80;
+/** Ids, names, scores and the JSON around them. */
+const WITHOUT_DESCRIPTION = 300;
 
 /**
  * The REST search, cut to what an agent's context can bear: every server first, then tools in rounds (the best tool of
@@ -20,8 +23,8 @@ export async function searchServers(
   const answer: SearchServersOutput = {
     servers: servers.map(server => ({
       id: server.id,
-      name: server.name,
-      description: shorten(server.description),
+      name: shorten(server.name, MAX_NAME),
+      description: shorten(server.description, maxDescription(servers)),
       final_score: server.final_score,
       tools: [],
       more_tools: server.tools.length,
@@ -39,7 +42,7 @@ export async function searchServers(
       if (!tool || !target) continue;
       const whole = {
         name: tool.name,
-        description: shorten(tool.description),
+        description: shorten(tool.description, MAX_DESCRIPTION),
         input_schema: tool.input_schema,
       };
       const bare = { name: whole.name, description: whole.description };
@@ -53,5 +56,9 @@ export async function searchServers(
   return answer;
 }
 
-const shorten = (text: string) =>
-  text.length <= MAX_DESCRIPTION ? text : `${text.slice(0, MAX_DESCRIPTION - 1).toWellFormed()}…`;
+/** The more servers, the less of each. */
+const maxDescription = (servers: readonly unknown[]) =>
+  Math.max(30, Math.min(MAX_DESCRIPTION, Math.floor(MAX_CHARACTERS / servers.length) - WITHOUT_DESCRIPTION));
+
+const shorten = (text: string, max: number) =>
+  text.length <= max ? text : `${text.slice(0, max - 1).toWellFormed()}…`;

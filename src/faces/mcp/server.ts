@@ -113,6 +113,6 @@ const missingCapability = z.object({ code: z.literal(-32_021) });
 
 function adviceOn({ code, upstreamError }: SwitchboardError): string {
   if (code === 'upstream_timeout')
-    return '\nAsk the tool for less at a time, or try again later. The call may have run. Clients that send a progressToken wait up to 5 minutes.';
+    return '\nAsk the tool for less at a time, or try again later. Clients that send a progressToken wait up to 5 minutes.';
   return missingCapability.safeParse(upstreamError).success ? `\n${CANNOT_BE_ASKED}` : '';
 }
