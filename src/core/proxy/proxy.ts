@@ -131,7 +131,8 @@ export function createProxy(options: ProxyOptions): Proxy {
     const admitted = async (server: Server) => {
       using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
       const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget));
-      return admission.run(server.remoteUrl, caller, budget.signal, ask);
+      // Awaited here: what is returned unawaited outlives the budget, and has neither time-out nor caller.
+      return await admission.run(server.remoteUrl, caller, budget.signal, ask);
     };
     return track(caller, serverId, admitted, isOk);
   }
