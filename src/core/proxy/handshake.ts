@@ -7,16 +7,22 @@ import type { RpcReply } from './rpc.ts';
 /** Nothing at the server's URL takes `initialize` by POST: perhaps it speaks HTTP+SSE (MCP 2025-11-25, Backwards compatibility). */
 export class NoHandshake extends SwitchboardError {
   readonly httpStatus: number;
+  /** What the refusal is by itself, in the server's own words where it has some. */
+  readonly failure: SwitchboardError;
 
-  constructor(httpStatus: number) {
+  constructor(httpStatus: number, failure: SwitchboardError) {
     super('upstream_protocol', `The MCP server answered HTTP ${httpStatus} to initialize.`);
     this.httpStatus = httpStatus;
+    this.failure = failure;
   }
 }
 
 /** The protocol version in the answer to `initialize`. @throws SwitchboardError when there is none to go on with. */
 export function readVersion({ status, answer, problem }: RpcReply): string {
-  if (!answer) throw status === 400 || status === 404 || status === 405 ? new NoHandshake(status) : problem();
+  if (!answer) {
+    const failure = problem();
+    throw status === 400 || status === 404 || status === 405 ? new NoHandshake(status, failure) : failure;
+  }
   if ('error' in answer) {
     throw brokeProtocol(`refused initialize: ${sanitise(answer.error.message)}`);
   }

@@ -69,6 +69,8 @@ export class Ladder {
       return await this.#enter('sse', call, budget);
     } catch (error) {
       if (!(error instanceof NoEventStream)) throw error;
+      // The URL may well be right, and the request what the server does not like.
+      if (refused.httpStatus === 400) throw refused.failure;
       throw brokeProtocol(
         `answered HTTP ${refused.httpStatus} to initialize and has no event stream (HTTP+SSE) either. Its catalogued URL may be wrong`,
       );

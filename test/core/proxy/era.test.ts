@@ -122,7 +122,7 @@ describe('era detection', () => {
     });
   });
 
-  it.each([400, 404, 405])('%i to all of it: the catalogued URL is what may be wrong', async status => {
+  it.each([404, 405])('%i to all of it: the catalogued URL is what may be wrong', async status => {
     const refuse: HostileMode = call => void call.response.writeHead(status).end('nothing here');
     await using upstream = await startHostile({
       modes: { 'server/discover': refuse, initialize: refuse, GET: refuse },
@@ -135,6 +135,19 @@ describe('era detection', () => {
         'Its catalogued URL may be wrong.',
     });
     expect(upstream.inbox.all.map(({ httpMethod }) => httpMethod)).toEqual(['POST', 'POST', 'GET']);
+  });
+
+  it('400 to all of it: what the server says of it', async () => {
+    const refuse: HostileMode = ({ response }) =>
+      void response.writeHead(400, { 'content-type': 'text/plain' }).end('Missing account header');
+    await using upstream = await startHostile({
+      modes: { 'server/discover': refuse, initialize: refuse, GET: refuse },
+    });
+    await using harness = startProxy(upstream.url('ok'));
+    expect(await failure(harness.tool())).toMatchObject({
+      code: 'upstream_http_error',
+      detail: 'The MCP server answered with HTTP 400: Missing account header',
+    });
   });
 
   it('concurrent first calls share one probe', async () => {
