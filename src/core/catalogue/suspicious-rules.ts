@@ -88,7 +88,7 @@ export const SUSPICION_RULES: readonly SuspicionRule[] = [
   },
   {
     id: 'fake_tag',
-    finds: "tags that models take for their system's: <IMPORTANT>, <system>, [INST], <|im_start|>",
+    finds: "tags that models take for their system's: `<IMPORTANT>`, `<system>`, `[INST]`",
     why: 'Markup that imitates a chat template makes text of a tool look like text of the system.',
     in: 'clean',
     pattern:
