@@ -8,6 +8,7 @@ import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
 import { Catalogue } from './core/catalogue/catalogue.ts';
 import { CatalogueUnusable, loadInitialCatalogue } from './core/catalogue/shipped.ts';
+import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
 import { createIdentity } from './core/identity/identity.ts';
@@ -100,7 +101,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(explainKeys(config));
   opened.defer(() => identity.close());
 
-  const catalogue = await Catalogue.load(db);
+  const catalogue = await Catalogue.load(db, log);
   const allowHttp = config.proxy.allowPrivateNetwork;
   // A command run while no server is must not swap the catalogue that a server was started with.
   const onlyFirst = options.listen === false;
@@ -127,6 +128,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => index.close());
   const search = createSearch({ catalogue, index, db, log, clock, popularity: id => usage.popularity(id) });
   opened.defer(() => search.close());
+  const toolRefresh = new ToolRefresh(catalogue, clock, log);
   const proxy = createProxy({
     catalogue,
     credentials: identity.credentials,
@@ -135,6 +137,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log,
     clock,
     onOutcome: outcome => usage.record(outcome),
+    onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     ...(options.proxyLimits === undefined ? {} : { limits: options.proxyLimits }),
   });
   opened.defer(() => proxy.close());

@@ -64,6 +64,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   '@modelcontextprotocol/node': /^faces\/mcp\/endpoint\.ts$/,
   undici: /^(core\/(proxy|outbound)\/|cli\/)/,
   'ipaddr.js': /^core\/outbound\/guard\.ts$/,
+  ajv: /^core\/proxy\/arguments\.ts$/,
   jose: /^core\/identity\//,
   'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
   'drizzle-orm': /^(core\/|infra\/(database|postgres)\.ts$)/,

@@ -15,7 +15,7 @@ import {
   timestamp,
   unique,
 } from 'drizzle-orm/pg-core';
-import type { AuthSpec, Tool, Transport } from './catalogue/entry.ts';
+import type { AuthSpec, CataloguedTool, Transport } from './catalogue/entry.ts';
 import type { Scope, SignInMode } from './caller.ts';
 
 /**
@@ -109,13 +109,29 @@ export const servers = pgTable('servers', {
   homepage: text(),
   repository: text(),
   categories: jsonb().notNull().$type<readonly string[]>(),
-  tools: jsonb().notNull().$type<readonly Tool[]>(),
+  tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
+  /** When the tools were last read from the server itself; null: they are those of its entry. */
+  toolsListedAt: instant('tools_listed_at'),
   /** Who put it here: an upgrade rewrites `shipped` rows and leaves `operator` rows alone. */
   origin: text().notNull().$type<'shipped' | 'operator'>(),
   active: boolean().notNull(),
   createdAt: createdAt(),
   updatedAt: instant('updated_at').notNull().defaultNow(),
 });
+
+/** The last definition of each tool that its server has listed itself: what the next one is compared with. */
+export const toolDefinitions = pgTable(
+  'tool_definitions',
+  {
+    serverId: text('server_id').notNull(),
+    tool: text().notNull(),
+    hash: text().notNull(),
+    firstSeenAt: instant('first_seen_at').notNull(),
+    /** Whether it took the place of another one. */
+    changed: boolean().notNull(),
+  },
+  table => [primaryKey({ columns: [table.serverId, table.tool] })],
+);
 
 /** Content-addressed vectors: two embedders, or two versions of a text, never mix. */
 export const embeddings = pgTable(

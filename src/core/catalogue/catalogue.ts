@@ -1,8 +1,13 @@
+import { setImmediate } from 'node:timers/promises';
 import { eq, inArray, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
+import type { Log } from '../../infra/log.ts';
 import { excluded, servers as table } from '../schema.ts';
-import type { Entry, Server } from './entry.ts';
+import { cleanText } from '../text.ts';
+import { cleanTool, readDefinitions, type Definition } from './definitions.ts';
+import type { CataloguedTool, Entry, Server } from './entry.ts';
+import { compareDefinitions, forgetDefinitions } from './live-definitions.ts';
 
 type Origin = Server['origin'];
 interface PutOptions {
@@ -28,6 +33,8 @@ type PrepareChange = (change: CatalogueChange) => Promise<() => Promise<void>>;
 
 /** Rows a statement writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 100;
+/** The event loop gets a turn after so many entries of a file. */
+const SLICE_SERVERS = 50;
 
 /**
  * Every catalogued server, in memory over the database. A write is made ready in the search index first, then committed in
@@ -36,16 +43,18 @@ const BATCH_ROWS = 100;
  */
 export class Catalogue {
   readonly #db: Database;
+  readonly #log: Log | undefined;
   readonly #byId = new Map<string, Server>();
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
   #writing: Promise<unknown> = Promise.resolve();
 
-  private constructor(db: Database) {
+  private constructor(db: Database, log: Log | undefined) {
     this.#db = db;
+    this.#log = log;
   }
 
-  static async load(db: Database): Promise<Catalogue> {
-    const catalogue = new Catalogue(db);
+  static async load(db: Database, log?: Log): Promise<Catalogue> {
+    const catalogue = new Catalogue(db, log);
     for (const row of await db.select().from(table)) catalogue.#byId.set(row.id, fromRow(row));
     return catalogue;
   }
@@ -99,13 +108,17 @@ export class Catalogue {
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     const { origin, replace = false, keep } = options;
-    const wanted = new Map(entries.map(entry => [entry.id, toServer(entry, origin)]));
+    const wanted = await this.#serversOf(entries, origin);
     if (origin === 'shipped') {
       for (const id of wanted.keys()) if (this.#byId.get(id)?.origin === 'operator') wanted.delete(id);
     }
     const isGone = (old: Server) =>
       !wanted.has(old.id) && !keep?.has(old.id) && (origin === 'operator' || old.origin === 'shipped');
     const gone = replace ? [...this.active()].filter(isGone) : [];
+    const moved = [...wanted.values()].filter(({ id, remoteUrl }) => {
+      const old = this.#byId.get(id);
+      return old && old.remoteUrl !== remoteUrl;
+    });
     const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
     const takeEffect = await this.#prepare(change);
     await this.#db.transaction(async tx => {
@@ -116,6 +129,10 @@ export class Catalogue {
           .values(rows.slice(at, at + BATCH_ROWS))
           .onConflictDoUpdate({ target: table.id, set: OVERWRITE });
       }
+      await forgetDefinitions(
+        tx,
+        moved.map(server => server.id),
+      );
       for (let at = 0; at < gone.length; at += BATCH_ROWS) {
         const ids = gone.slice(at, at + BATCH_ROWS).map(server => server.id);
         await tx
@@ -128,6 +145,71 @@ export class Catalogue {
     for (const server of gone) this.#byId.set(server.id, { ...server, active: false, origin });
     await takeEffect();
     return change;
+  }
+
+  async #serversOf(entries: readonly Entry[], origin: Origin): Promise<Map<string, Server>> {
+    const wanted = new Map<string, Server>();
+    for (const [at, entry] of entries.entries()) {
+      if (at % SLICE_SERVERS === SLICE_SERVERS - 1) await setImmediate();
+      const { server, leftOut } = toServer(entry, origin);
+      for (const tool of leftOut)
+        this.#log?.warn({ serverId: server.id, tool, reason: 'invisible characters in its name' }, LEFT_OUT);
+      this.#reportSuspicious(server);
+      wanted.set(entry.id, server);
+    }
+    return wanted;
+  }
+
+  /** Once a definition: what stood there before was reported then. */
+  #reportSuspicious({ id, tools }: Pick<Server, 'id' | 'tools'>): void {
+    const before = new Map(this.#byId.get(id)?.tools.map(tool => [tool.name, tool]));
+    for (const tool of tools) {
+      const old = before.get(tool.name);
+      if (tool.suspicious && !(old && sameText(old, tool)))
+        this.#log?.warn(
+          { serverId: id, tool: tool.name, rules: tool.suspicious },
+          'suspicious tool definition',
+        );
+    }
+  }
+
+  /**
+   * Puts the tools a server lists itself, the same for everybody, in the place of those the catalogue has of it, and keeps
+   * what else is known of the server. Nothing happens to a server that is inactive or elsewhere by now, and an empty listing
+   * (of a server that shows its tools only to those signed in, say) changes nothing.
+   * @param nowMs when they were listed.
+   */
+  refreshTools(
+    { id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>,
+    definitions: readonly Definition[],
+    nowMs: number,
+  ): Promise<void> {
+    return this.#exclusively(async () => {
+      const server = this.#byId.get(id);
+      if (!server?.active || server.remoteUrl !== remoteUrl || definitions.length === 0) return;
+      const { tools: listed, leftOut } = await readDefinitions(definitions);
+      for (const { tool, reason } of leftOut) this.#log?.warn({ serverId: id, tool, reason }, LEFT_OUT);
+      const comparison = await compareDefinitions(this.#db, this.#log, {
+        serverId: id,
+        tools: listed,
+        nowMs,
+      });
+      const { tools } = comparison;
+      this.#reportSuspicious({ id, tools });
+      const refreshed: Server = { ...server, tools, toolsListedAt: nowMs };
+      const isSame =
+        tools.length === server.tools.length && tools.every((tool, at) => sameText(tool, server.tools[at]));
+      const takeEffect = isSame ? undefined : await this.#prepare({ upserted: [refreshed], removed: [] });
+      await this.#db.transaction(async tx => {
+        await comparison.write(tx);
+        await tx
+          .update(table)
+          .set({ tools, toolsListedAt: new Date(nowMs), updatedAt: sql`now()` })
+          .where(eq(table.id, id));
+      });
+      this.#byId.set(id, refreshed);
+      await takeEffect?.();
+    });
   }
 
   /**
@@ -172,6 +254,7 @@ const OVERWRITE = {
   repository: excluded('repository'),
   categories: excluded('categories'),
   tools: excluded('tools'),
+  toolsListedAt: excluded('tools_listed_at'),
   origin: excluded('origin'),
   active: excluded('active'),
   updatedAt: sql`now()`,
@@ -179,38 +262,67 @@ const OVERWRITE = {
 
 const INACTIVE = { active: false, updatedAt: sql`now()` };
 
-/** The last definition wins where a tool's name stands twice; the order is that of the first. */
-function toServer(entry: Entry, origin: Origin): Server {
-  const tools = new Map((entry.tools ?? []).map(tool => [tool.name, tool]));
-  return {
+/**
+ * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose
+ * names cannot be are left out.
+ */
+function toServer(entry: Entry, origin: Origin): { server: Server; leftOut: string[] } {
+  const tools = new Map((entry.tools ?? []).map(tool => [tool.name, cleanTool(tool)]));
+  const server: Server = {
     id: entry.id,
-    name: entry.name,
-    description: entry.description,
+    name: cleanText(entry.name) || entry.id,
+    description: cleanText(entry.description),
     remoteUrl: entry.remote_url,
     ...(entry.transport === undefined ? {} : { transport: entry.transport }),
     auth: entry.auth ?? { kind: 'unknown' },
     ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
     ...(entry.repository === undefined ? {} : { repository: entry.repository }),
     categories: entry.categories ?? [],
-    tools: [...tools.values()],
+    tools: [...tools.values()].filter(tool => tool !== undefined),
     origin,
     active: true,
   };
+  return {
+    server,
+    leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
+  };
 }
+
+const LEFT_OUT = 'tool left out of the catalogue';
+
+/** Whether two definitions are the same to search and to whoever reads them. */
+const sameText = (a: CataloguedTool, b: CataloguedTool | undefined): boolean =>
+  a.name === b?.name &&
+  a.description === b.description &&
+  JSON.stringify(a.input_schema) === JSON.stringify(b.input_schema);
 
 const toRow = (server: Server) => ({
   ...server,
   transport: server.transport ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
+  toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });
 
+/** Rows of a version that did not clean texts are cleaned here, and the rules of today apply to all. */
 function fromRow(row: ServerRow): Server {
-  const { transport, homepage, repository, createdAt: _created, updatedAt: _updated, ...rest } = row;
+  const {
+    transport,
+    homepage,
+    repository,
+    toolsListedAt,
+    createdAt: _created,
+    updatedAt: _updated,
+    ...rest
+  } = row;
   return {
     ...rest,
+    name: cleanText(rest.name),
+    description: cleanText(rest.description),
+    tools: rest.tools.flatMap(tool => cleanTool(tool) ?? []),
     ...(transport === null ? {} : { transport }),
     ...(homepage === null ? {} : { homepage }),
     ...(repository === null ? {} : { repository }),
+    ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
 }

@@ -79,6 +79,21 @@ export type Tool = z.infer<typeof toolSchema>;
 export type AuthSpec = z.infer<typeof authSchema>;
 export type Transport = NonNullable<Entry['transport']>;
 
+/** A tool of a catalogued server. Its texts are cleaned (`text.ts`). */
+export interface CataloguedTool extends Tool {
+  /** Rules of `suspicious-rules.ts` that its texts match as they came; absent: none. */
+  readonly suspicious?: readonly string[] | undefined;
+  /** Of a tool as its server lists it itself. */
+  readonly live?: LiveMark | undefined;
+}
+
+export interface LiveMark {
+  /** See `hashOf` in `definitions.ts`. */
+  readonly hash: string;
+  /** When this definition took the place of another live one, in milliseconds; absent: it never did. */
+  readonly changedAt?: number;
+}
+
 /** A catalogued remote MCP server, as the core knows it. */
 export interface Server {
   readonly id: string;
@@ -91,7 +106,9 @@ export interface Server {
   readonly homepage?: string;
   readonly repository?: string;
   readonly categories: readonly string[];
-  readonly tools: readonly Tool[];
+  readonly tools: readonly CataloguedTool[];
+  /** When the tools were last read from the server itself, in milliseconds; absent: they are those of its entry. */
+  readonly toolsListedAt?: number;
   readonly origin: 'shipped' | 'operator';
   readonly active: boolean;
 }
@@ -107,5 +124,5 @@ export const toEntry = (server: Server): Entry => ({
   homepage: server.homepage,
   repository: server.repository,
   categories: [...server.categories],
-  tools: [...server.tools],
+  tools: server.tools.map(({ name, description, input_schema }) => ({ name, description, input_schema })),
 });

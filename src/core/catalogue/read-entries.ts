@@ -44,8 +44,14 @@ export function readEntries(text: string, options: ReadOptions): ReadEntries {
   return { entries: [...byId.values()], problems, unknownFields: [...unknown].sort() };
 }
 
-/** `active` and `origin` are what `catalogue show` adds; an entry that is read is active and the reader's. */
-const KNOWN_FIELDS = new Set([...Object.keys(entrySchema.shape), 'active', 'origin']);
+/** The last ones are what `catalogue show` adds; an entry that is read is active and the reader's. */
+const KNOWN_FIELDS = new Set([
+  ...Object.keys(entrySchema.shape),
+  'active',
+  'origin',
+  'tools_source',
+  'tools_listed_at',
+]);
 
 function readLine(
   line: string,
@@ -90,7 +96,7 @@ function addressProblem(address: string, { allowHttp }: ReadOptions): string | u
 const MAX_DEPTH = 64;
 
 /** Postgres stores neither NUL nor half a surrogate pair. */
-function storageProblem(value: unknown, depth = 0): string | undefined {
+export function storageProblem(value: unknown, depth = 0): string | undefined {
   if (typeof value === 'string') {
     const storable = value.isWellFormed() && !value.includes('\0');
     return storable ? undefined : 'holds a NUL character or half a surrogate pair, which cannot be stored';

@@ -4,14 +4,15 @@ import type { Server } from '../catalogue/entry.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Budget } from './budget.ts';
 import type { Params } from './envelope.ts';
+import type { View } from './tool-definitions.ts';
 import type { UpstreamCall, UpstreamReply, Upstreams } from './upstreams.ts';
 
 /** Asks one server on behalf of one caller. */
-export type Ask = (
-  method: string,
-  params?: Params,
-  onNotification?: UpstreamCall['onNotification'],
-) => Promise<UpstreamReply>;
+export interface Ask {
+  (method: string, params?: Params, onNotification?: UpstreamCall['onNotification']): Promise<UpstreamReply>;
+  /** What the answers hold for. */
+  readonly view: View;
+}
 
 interface Asking {
   readonly caller: Caller;
@@ -32,7 +33,11 @@ export async function asker(
 ): Promise<Ask> {
   let credential = await budget.wait(credentials.forCall(caller, server));
   let mayRenew = true;
-  return async (method, params, onNotification) => {
+  const ask = async (
+    method: string,
+    params?: Params,
+    onNotification?: UpstreamCall['onNotification'],
+  ): Promise<UpstreamReply> => {
     const send = () =>
       upstreams.request({ caller, server, credential, method, params, onNotification }, budget);
     try {
@@ -46,6 +51,7 @@ export async function asker(
     }
     return send();
   };
+  return Object.assign(ask, { view: { server, caller, connectionId: credential?.connectionId } });
 }
 
 const isUnauthorized = (error: unknown) =>

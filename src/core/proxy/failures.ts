@@ -1,8 +1,7 @@
 import { errors } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
-
-const EXCERPT_CHARS = 200;
+import { sanitise } from '../text.ts';
 
 /** The contract's wording for a time-out. */
 const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
@@ -81,19 +80,6 @@ export function readRetryAfter(value: string | string[] | undefined, nowMs: numb
   if (/^\d{1,9}$/.test(text)) return Number(text);
   const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
   return Number.isNaN(atMs) ? undefined : Math.max(0, Math.ceil((atMs - nowMs) / 1000));
-}
-
-const ANSI_SEQUENCE = /\p{Cc}\[[\d;?]*[A-Za-z]/gu;
-
-/** Upstream text on one line, cut to a short excerpt, without terminal colours, control and format (zero-width, bidi) characters. */
-export function sanitise(text: string, maxChars = EXCERPT_CHARS): string {
-  const clean = text
-    .slice(0, maxChars * 4)
-    .replaceAll(ANSI_SEQUENCE, '')
-    .replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ')
-    .replaceAll(/[\p{Cf}\p{Cs}\p{Co}]/gu, '')
-    .trim();
-  return clean.length <= maxChars ? clean : `${clean.slice(0, maxChars).toWellFormed()}…`;
 }
 
 const NOT_CONNECTED: Readonly<Record<string, string>> = {

@@ -1,6 +1,7 @@
 import { SwitchboardError } from '../../errors.ts';
 import { isLegacyVersion } from './era.ts';
-import { brokeProtocol, sanitise } from './failures.ts';
+import { sanitise } from '../text.ts';
+import { brokeProtocol } from './failures.ts';
 import { isObject } from './json.ts';
 import type { RpcReply } from './rpc.ts';
 

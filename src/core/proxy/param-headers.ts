@@ -40,3 +40,53 @@ function collect(
 
 const isMirrored = (value: unknown): value is Primitive =>
   typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value);
+
+const MIRRORED_TYPES = new Set<unknown>(['string', 'integer', 'boolean']);
+/** No listing of usual size comes near; what is deeper is left out rather than followed. */
+const MAX_SCHEMA_DEPTH = 64;
+
+/**
+ * Why a tool must not be used with a modern server (2026-07-28, Streamable HTTP, "Schema extension": a client rejects
+ * definitions with an invalid `x-mcp-header`), if there is a reason.
+ */
+export function headerProblem(schema: unknown): string | undefined {
+  const names = new Set<string>();
+  const visit = (node: unknown, depth: number, reachable: boolean): string | undefined => {
+    if (typeof node !== 'object' || node === null) return undefined;
+    if (depth > MAX_SCHEMA_DEPTH) return `nests deeper than ${MAX_SCHEMA_DEPTH} levels`;
+    if (Array.isArray(node)) return firstOf(node, member => visit(member, depth + 1, false));
+    const own =
+      isObject(node) && 'x-mcp-header' in node ? problemAt(node, reachable && depth > 0, names) : undefined;
+    if (own !== undefined) return own;
+    return firstOf(Object.entries(node), ([key, member]: [string, unknown]) => {
+      if (DATA.has(key)) return undefined;
+      if (!NAMED.has(key) || !isObject(member)) return visit(member, depth + 1, false);
+      // Members here are named by the author: one may be called like a keyword, or like the extension itself.
+      return firstOf(Object.values(member), property =>
+        visit(property, depth + 1, reachable && key === 'properties'),
+      );
+    });
+  };
+  return visit(schema, 0, true);
+}
+
+const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
+const DATA = new Set(['default', 'const', 'enum', 'examples']);
+
+function problemAt(node: Record<string, unknown>, allowed: boolean, names: Set<string>): string | undefined {
+  const header = node['x-mcp-header'];
+  if (!allowed) return 'x-mcp-header where no argument is';
+  if (typeof header !== 'string' || !HEADER_TOKEN.test(header)) return 'x-mcp-header is not a header name';
+  if (!MIRRORED_TYPES.has(node['type'])) return 'x-mcp-header on what is no string, integer or boolean';
+  if (names.has(header.toLowerCase())) return 'x-mcp-header twice with one name';
+  names.add(header.toLowerCase());
+  return undefined;
+}
+
+function firstOf<T>(members: readonly T[], problemOf: (member: T) => string | undefined): string | undefined {
+  for (const member of members) {
+    const problem = problemOf(member);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}

@@ -4,17 +4,21 @@ import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
+import { warnedTools } from '../catalogue/tool-warnings.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Guard } from '../outbound/guard.ts';
 import type { Sealing } from '../sealing.ts';
 import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './ask.ts';
 import { Budget, CallerAbortError } from './budget.ts';
+import { CheckedCalls } from './checked-call.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
+import { stopping } from './failures.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
 import { methodOf } from './message-peek.ts';
 import { PassThrough, type PassedRequest } from './pass-through.ts';
 import type { Sink } from './stream.ts';
+import { ToolDefinitions } from './tool-definitions.ts';
 import {
   listAllTools,
   progressOf,
@@ -23,6 +27,7 @@ import {
   toToolResult,
   type InputRequired,
   type ListedTool,
+  type Listing,
   type ToolCall,
   type ToolResult,
 } from './tools.ts';
@@ -44,6 +49,8 @@ export interface ProxyOptions {
   readonly clock?: Clock;
   /** How each use of a server ended; not called for listings, refusals and callers that went away. */
   readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
+  /** Told of every listing of a server's tools that is the same for everybody. Must not throw. */
+  readonly onSharedTools?: (server: Server, tools: readonly ListedTool[]) => void;
   readonly limits?: Partial<ProxyLimits>;
 }
 
@@ -115,7 +122,9 @@ export function createProxy(options: ProxyOptions): Proxy {
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const clock = options.clock ?? systemClock;
   const wire = new Wire(options.guard, limits);
-  const upstreams = new Upstreams(wire, limits, clock, log);
+  const definitions = new ToolDefinitions({ clock, log, onShared: options.onSharedTools });
+  const checked = new CheckedCalls(definitions);
+  const upstreams = new Upstreams(wire, limits, clock, log, definitions);
   const admission = new Admission(limits, clock, log);
   const passThrough = new PassThrough({ credentials, sealing, admission, wire, limits, clock });
   let closing: Promise<void> | undefined;
@@ -147,7 +156,7 @@ export function createProxy(options: ProxyOptions): Proxy {
     work: (server: Server) => Promise<T>,
     isOk?: (result: T) => boolean,
   ): Promise<T> {
-    if (closing) throw new SwitchboardError('unavailable', 'This service is shutting down.');
+    if (closing) throw stopping();
     const server = catalogue.require(serverId);
     const { tenantId } = caller;
     try {
@@ -173,6 +182,16 @@ export function createProxy(options: ProxyOptions): Proxy {
     }
   }
 
+  const listTools = (ask: Ask) => listAllTools(params => ask('tools/list', params), limits);
+
+  /** On our own account, with the caller's account: nobody waits for it. */
+  async function listAnew(caller: Caller, server: Server): Promise<Listing> {
+    if (closing) throw stopping();
+    using budget = new Budget(limits.totalTimeoutMs);
+    const asking = { caller: { ...caller, signal: budget.signal }, server, credentials, upstreams };
+    return listTools(await asker(asking, budget));
+  }
+
   return {
     async call(caller, { serverId, method, params }) {
       refuse(method);
@@ -195,18 +214,25 @@ export function createProxy(options: ProxyOptions): Proxy {
           const progress = progressOf(progressToken, method, notified);
           if (progress) onProgress(progress);
         });
-      const work = async (ask: Ask) => {
-        const { answer } = await ask('tools/call', params, onNotification);
-        return toToolResult(resultOf(answer), capabilities !== undefined);
-      };
+      const work = (ask: Ask) =>
+        checked.run(ask.view, call, {
+          send: async () => {
+            const { answer } = await ask('tools/call', params, onNotification);
+            return toToolResult(resultOf(answer), capabilities !== undefined);
+          },
+          refresh: () => definitions.refreshSoon(ask.view, () => listAnew(caller, ask.view.server)),
+        });
       return run(caller, serverId, work, result => !('isError' in result) || result.isError !== true);
     }) as Proxy['callTool'],
 
     listTools(caller, { serverId }) {
-      const work = async (ask: Ask) => ({
-        tools: await listAllTools(params => ask('tools/list', params), limits),
+      return run(caller, serverId, async ask => {
+        const { view } = ask;
+        const tools = definitions.keep(view, await listTools(ask));
+        return {
+          tools: view.connectionId === undefined ? warnedTools(view.server, tools, clock.now()) : tools,
+        };
       });
-      return run(caller, serverId, work);
     },
 
     async passThrough(caller, request, sink) {

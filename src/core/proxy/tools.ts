@@ -1,7 +1,8 @@
 import { SwitchboardError } from '../../errors.ts';
+import { sanitise } from '../text.ts';
 import { type Params, type RpcAnswer } from './envelope.ts';
 import { isObject } from './json.ts';
-import { brokeProtocol, sanitise, sentTooMuch } from './failures.ts';
+import { brokeProtocol, sentTooMuch } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import type { UpstreamReply } from './upstreams.ts';
 
@@ -100,19 +101,32 @@ export function toToolResult(result: unknown, canAnswer: boolean): ToolResult | 
   throw brokeProtocol('answered tools/call without a content array');
 }
 
+/** All of a server's tools, and how far and how long they hold. */
+export interface Listing {
+  readonly tools: readonly ListedTool[];
+  readonly bytes: number;
+  /** Absent: the server does not say. */
+  readonly ttlMs: number | undefined;
+  /** The same for everybody, says the server. */
+  readonly isPublic: boolean;
+  /** Revision 2026-07-28. */
+  readonly isModern: boolean;
+}
+
 /**
  * All pages of tools/list. A server whose pages never end is stopped: by the number of pages, their size together, or a
  * cursor that comes twice.
  */
 export async function listAllTools(
   ask: (params: Params | undefined) => Promise<UpstreamReply>,
-  limits: ProxyLimits,
-): Promise<ListedTool[]> {
+  limits: Pick<ProxyLimits, 'maxToolPages' | 'maxResponseBytes'>,
+): Promise<Listing> {
   const tools: ListedTool[] = [];
   const cursors = new Set<string>();
+  const pages: Record<string, unknown>[] = [];
   let bytes = 0;
   let cursor: string | undefined;
-  for (let page = 0; page < limits.maxToolPages; page++) {
+  while (pages.length < limits.maxToolPages) {
     const reply = await ask(cursor === undefined ? undefined : { cursor });
     bytes += reply.bytes;
     if (bytes > limits.maxResponseBytes)
@@ -121,13 +135,24 @@ export async function listAllTools(
     if (!isObject(result) || !Array.isArray(result['tools']))
       throw brokeProtocol('answered tools/list without a tools array');
     tools.push(...result['tools'].map(toListedTool));
-    const next = result['nextCursor'];
-    if (typeof next !== 'string') return tools;
+    const { tools: _read, nextCursor: next, ...page } = result;
+    pages.push(page);
+    if (typeof next !== 'string') return { tools, bytes, ...holdingOf(pages) };
     if (cursors.has(next)) throw brokeProtocol('repeats a cursor in tools/list');
     cursors.add(next);
     cursor = next;
   }
   throw sentTooMuch(`lists more than ${limits.maxToolPages} pages of tools`);
+}
+
+/** The pages hold together as long as the one that holds shortest. */
+function holdingOf(pages: readonly Record<string, unknown>[]): Omit<Listing, 'tools' | 'bytes'> {
+  const ttls = pages.map(page => page['ttlMs']).filter(ttl => typeof ttl === 'number' && ttl >= 0);
+  return {
+    ttlMs: ttls.length === 0 ? undefined : Math.min(...(ttls as number[])),
+    isPublic: pages.every(page => page['cacheScope'] === 'public'),
+    isModern: pages.some(page => typeof page['resultType'] === 'string'),
+  };
 }
 
 function toListedTool(tool: unknown): ListedTool {

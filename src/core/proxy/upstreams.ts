@@ -26,7 +26,8 @@ import type { ProxyLimits } from './limits.ts';
 import { redactError } from './redact.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { Sessions, type Session } from './sessions.ts';
-import { ToolSchemas } from './tool-schemas.ts';
+import type { ToolDefinitions, View } from './tool-definitions.ts';
+import { listAllTools } from './tools.ts';
 import type { Wire } from './wire.ts';
 
 export interface UpstreamCall {
@@ -65,22 +66,29 @@ export class Upstreams {
   readonly #eras: Eras;
   readonly #sessions: Sessions;
   readonly #ladder: Ladder;
-  readonly #schemas: ToolSchemas;
+  readonly #definitions: ToolDefinitions;
   readonly #urls = new LRUCache<string, URL>({ max: MAX_URLS });
   #nextId = 1;
 
-  constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log) {
+  constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log, definitions: ToolDefinitions) {
     this.#wire = wire;
     this.#limits = limits;
     this.#clock = clock;
-    this.#schemas = new ToolSchemas(limits.maxToolPages);
+    this.#definitions = definitions;
     this.#eras = new Eras(wire, limits, clock, log);
     this.#sessions = new Sessions(wire, limits, clock, log);
     this.#ladder = new Ladder(this.#eras, this.#sessions);
   }
 
   /** The upstream's answer. @throws SwitchboardError when there is none, or what the budget ended with. */
-  async request(call: UpstreamCall, budget: Budget): Promise<UpstreamReply> {
+  async request(asked: UpstreamCall, budget: Budget): Promise<UpstreamReply> {
+    const call: UpstreamCall = {
+      ...asked,
+      onNotification: (method, params) => {
+        if (method === 'notifications/tools/list_changed') this.#definitions.markStale(viewOf(asked));
+        asked.onNotification?.(method, params);
+      },
+    };
     const state: Written = { written: false };
     try {
       const first = await this.#attempt(call, budget, state, true);
@@ -139,19 +147,31 @@ export class Upstreams {
   ): Promise<boolean> {
     if (session || errorOf(reply.answer)?.code !== HEADER_MISMATCH) return true;
     if (call.method !== 'tools/call') return false;
-    const { server, credential } = call;
-    const list = (params: Params | undefined) =>
-      this.#askModern({ server, credential, method: 'tools/list', params }, budget);
-    return this.#schemas.refresh(server, call.params?.['name'], list);
+    const { server, caller, credential } = call;
+    const view = viewOf(call);
+    const ask = async (params: Params | undefined): Promise<UpstreamReply> => {
+      const { answer, bytes, problem } = await this.#askModern(
+        { server, caller, credential, method: 'tools/list', params },
+        budget,
+      );
+      if (!answer) throw problem();
+      return { answer, bytes };
+    };
+    try {
+      const tools = this.#definitions.keep(view, await listAllTools(ask, this.#limits));
+      return tools.some(tool => tool.name === call.params?.['name']);
+    } catch (error) {
+      // What the caller is told is why the call was refused, not why its tools could not be listed.
+      if (budget.signal.aborted || !(error instanceof SwitchboardError)) throw error;
+      return false;
+    }
   }
 
-  #askModern(
-    { server, credential, method, params, onNotification }: Omit<UpstreamCall, 'caller'>,
-    budget: Budget,
-    onSent: () => void = () => {},
-  ): Promise<RpcReply> {
+  #askModern(call: UpstreamCall, budget: Budget, onSent: () => void = () => {}): Promise<RpcReply> {
+    const { server, credential, method, params, onNotification } = call;
     const id = this.#nextId++;
-    const schema = method === 'tools/call' ? this.#schemas.get(server, params?.['name']) : undefined;
+    const schema =
+      method === 'tools/call' ? this.#definitions.schemaOf(viewOf(call), params?.['name']) : undefined;
     const outgoing = modernRequest(id, method, params, schema);
     return rpcExchange(
       this.#wire,
@@ -258,6 +278,12 @@ export class Upstreams {
 
   readonly #now = (): number => this.#clock.now();
 }
+
+const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
+  server,
+  caller,
+  connectionId: credential?.connectionId,
+});
 
 /**
  * 2025-11-25, Session management: HTTP 404 means the session is gone. "No such method", said to our own request, is an

@@ -6,7 +6,8 @@ import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import type { Server, Tool } from '../catalogue/entry.ts';
+import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
+import { warningsOf } from '../catalogue/tool-warnings.ts';
 import { QueryLog } from './query-log.ts';
 import { fuse, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
@@ -24,6 +25,12 @@ export interface SearchInput {
   readonly maxTools?: number | undefined;
 }
 
+/** A tool of an answer, in the fields of the wire contract. */
+export interface FoundTool extends Tool {
+  /** What to know before it is called (docs/tools.md); absent: nothing. */
+  readonly warnings?: readonly string[];
+}
+
 /** One server of an answer, in the fields of the wire contract. */
 export interface FoundServer {
   readonly id: string;
@@ -31,7 +38,7 @@ export interface FoundServer {
   readonly description: string;
   readonly remote_url: string;
   /** By relevance to the query. */
-  readonly tools: readonly Tool[];
+  readonly tools: readonly FoundTool[];
   readonly scores: { readonly semantic: number; readonly popularity: number };
   readonly final_score: number;
 }
@@ -115,7 +122,7 @@ export function createSearch({ catalogue, index, db, log, clock, popularity }: S
       const { ranking, cacheHit } = await cached(input);
       const servers = ranking.flatMap(ranked => {
         const server = catalogue.get(ranked.serverId);
-        return server?.active ? [render(server, ranked, input.maxTools)] : [];
+        return server?.active ? [render(server, ranked, input.maxTools, startedAt)] : [];
       });
       const id = newId('qry');
       const latencyMs = clock.now() - startedAt;
@@ -141,15 +148,28 @@ export function createSearch({ catalogue, index, db, log, clock, popularity }: S
   };
 }
 
-const render = (server: Server, ranked: RankedServer, maxTools: number | undefined): FoundServer => ({
+const render = (
+  server: Server,
+  ranked: RankedServer,
+  maxTools: number | undefined,
+  nowMs: number,
+): FoundServer => ({
   id: server.id,
   name: server.name,
   description: server.description,
   remote_url: server.remoteUrl,
-  tools: orderTools(server.tools, ranked.toolOrder).slice(0, maxTools),
+  tools: orderTools(server.tools, ranked.toolOrder)
+    .slice(0, maxTools)
+    .map(tool => renderTool(tool, nowMs)),
   scores: { semantic: ranked.semantic, popularity: ranked.popularity },
   final_score: ranked.finalScore,
 });
+
+function renderTool(tool: CataloguedTool, nowMs: number): FoundTool {
+  const { name, description, input_schema } = tool;
+  const warnings = warningsOf(tool, nowMs);
+  return { name, description, input_schema, ...(warnings.length === 0 ? {} : { warnings }) };
+}
 
 const withTools = (server: RankedServer, maxTools: number | undefined): RankedServer => ({
   ...server,
@@ -157,7 +177,7 @@ const withTools = (server: RankedServer, maxTools: number | undefined): RankedSe
 });
 
 /** By the ranking's order; a server rewritten since the ranking may have fewer tools, or more: those come last. */
-function orderTools(tools: readonly Tool[], order: readonly number[]): Tool[] {
+function orderTools(tools: readonly CataloguedTool[], order: readonly number[]): CataloguedTool[] {
   const ranked = new Set(order.filter(position => position < tools.length));
   for (const position of tools.keys()) ranked.add(position);
   return [...ranked].flatMap(position => tools[position] ?? []);

@@ -1,6 +1,7 @@
 import express, { Router, type Request } from 'express';
 import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
 import { readEntries, type ReadEntries } from '../../core/catalogue/read-entries.ts';
+import { warningsOf } from '../../core/catalogue/tool-warnings.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { clientSignal } from '../http.ts';
@@ -21,7 +22,7 @@ export function catalogueRoutes(core: Core, allowHttp: boolean): Router {
     response.json(shown(server));
   });
   router.post('/:id/tools', async (request, response) => {
-    response.json({ tools: await learnTools(core, request.params.id, allowHttp, clientSignal(response)) });
+    response.json({ tools: await learnTools(core, request.params.id, clientSignal(response)) });
   });
   router.post('/:id/deactivate', async (request, response) => {
     response.json(shown(await core.catalogue.deactivate(request.params.id)));
@@ -30,7 +31,20 @@ export function catalogueRoutes(core: Core, allowHttp: boolean): Router {
 }
 
 /** A server as the operator sees it: its entry, and what has become of it. */
-const shown = (server: Server) => ({ ...toEntry(server), active: server.active, origin: server.origin });
+const shown = (server: Server) => ({
+  ...toEntry(server),
+  tools: server.tools.map(tool => {
+    const { name, description, input_schema } = tool;
+    const warnings = warningsOf(tool, Date.now());
+    return { name, description, input_schema, ...(warnings.length === 0 ? {} : { warnings }) };
+  }),
+  tools_source: server.toolsListedAt === undefined ? 'catalogue' : 'live',
+  ...(server.toolsListedAt === undefined
+    ? {}
+    : { tools_listed_at: new Date(server.toolsListedAt).toISOString() }),
+  active: server.active,
+  origin: server.origin,
+});
 
 /**
  * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server
@@ -67,21 +81,10 @@ function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): str
   return `${id}: allowed_origins of the identity provider ${name} do not name ${origin} (SWITCHBOARD_PROVIDERS); until they do, calls are refused`;
 }
 
-/** Asks the server itself for its tools and puts them into its entry. Resolves with how many there are. */
-async function learnTools(core: Core, id: string, allowHttp: boolean, signal: AbortSignal): Promise<number> {
-  const server = core.catalogue.require(id);
-  const { tools } = await core.proxy.listTools(operator(signal), { serverId: id });
-  const listed = tools.map(({ name, description, inputSchema }) => ({
-    name,
-    description,
-    input_schema: inputSchema,
-  }));
-  // What a server says is checked like a line of a file.
-  const { entries, problems } = readEntries(JSON.stringify({ ...toEntry(server), tools: listed }), {
-    allowHttp,
-  });
-  if (problems[0])
-    throw new SwitchboardError('upstream_protocol', `Its tools cannot be stored: ${problems[0].reason}.`);
-  await core.catalogue.put(entries, { origin: server.origin });
-  return tools.length;
+/** Asks the server itself for its tools and puts them into its entry. Resolves with how many the catalogue then has. */
+async function learnTools({ catalogue, proxy }: Core, id: string, signal: AbortSignal): Promise<number> {
+  const server = catalogue.require(id);
+  const { tools } = await proxy.listTools(operator(signal), { serverId: id });
+  await catalogue.refreshTools(server, tools, Date.now());
+  return catalogue.require(id).tools.length;
 }

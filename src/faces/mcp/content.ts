@@ -1,5 +1,5 @@
 import { isSpecType, type ContentBlock } from '@modelcontextprotocol/server';
-import { sanitise } from '../../core/proxy/failures.ts';
+import { sanitise } from '../../core/text.ts';
 import type { ToolResult } from '../../core/proxy/proxy.ts';
 
 /** What one result of `call_remote_tool` may put into an agent's context: Unicode code points, structured content included. */

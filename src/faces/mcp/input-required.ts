@@ -9,7 +9,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { Caller } from '../../core/caller.ts';
-import { sanitise } from '../../core/proxy/failures.ts';
+import { sanitise } from '../../core/text.ts';
 import type { InputRequired } from '../../core/proxy/proxy.ts';
 import type { Sealing } from '../../core/sealing.ts';
 import { SwitchboardError } from '../../errors.ts';

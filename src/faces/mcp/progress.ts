@@ -1,4 +1,4 @@
-import { sanitise } from '../../core/proxy/failures.ts';
+import { sanitise } from '../../core/text.ts';
 import type { Progress } from '../../core/proxy/proxy.ts';
 import { TIMEOUT_HEADER } from '../http.ts';
 

@@ -44,8 +44,9 @@ export async function searchServers(
         name: tool.name,
         description: shorten(tool.description, MAX_DESCRIPTION),
         input_schema: tool.input_schema,
+        ...(tool.warnings === undefined ? {} : { warnings: [...tool.warnings] }),
       };
-      const bare = { name: whole.name, description: whole.description };
+      const { input_schema: _left, ...bare } = whole;
       const chosen = [whole, bare].find(form => used + JSON.stringify(form).length < MAX_CHARACTERS);
       if (!chosen) continue;
       used += JSON.stringify(chosen).length + 1;

@@ -82,7 +82,7 @@ describe('put', () => {
 
   it('stores all of a large file or none of it', async () => {
     const many = Array.from({ length: 250 }, (_, at) => entry(`s${at}`));
-    const broken = { ...entry('broken'), name: 'half \u0000' };
+    const broken = { ...entry('broken'), homepage: 'half \u0000' };
     await expect(catalogue.put([...many, broken], { origin: 'operator' })).rejects.toThrow();
     expect(activeIds(catalogue)).toEqual([]);
     expect(await database.db.select().from(servers)).toEqual([]);

@@ -278,7 +278,10 @@ describe('a proxied call', () => {
     await using upstream = await startHostile();
     await using harness = startProxy(upstream.url('ok'), { allowPrivateNetwork: false });
     const call = harness.proxy.call(caller(), { serverId: 's', method: 'tools/list' });
-    expect(await failure(call)).toMatchObject({ code: 'upstream_blocked', detail: expect.stringMatching(/not an https: URL/) });
+    expect(await failure(call)).toMatchObject({
+      code: 'upstream_blocked',
+      detail: expect.stringMatching(/not an https: URL/),
+    });
     expect(upstream.inbox.all).toHaveLength(0);
   });
 });

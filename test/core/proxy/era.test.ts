@@ -204,6 +204,7 @@ describe('the verdict', () => {
     await using upstream = await startHostile();
     await using harness = startProxy(upstream.url('ok'));
     await harness.tool('a');
+    await harness.refreshed(1);
     upstream.era = 'modern';
     harness.clock.advance(5 * 60_000);
     harness.proxy.sweep();
@@ -279,8 +280,8 @@ describe('modern errors', () => {
       undefined,
       'x',
     ]);
-    expect(await failure(harness.tool('unknown'))).toMatchObject({ code: 'upstream_error' });
-    expect(upstream.inbox.count('tools/call')).toBe(3);
+    expect(await failure(harness.tool('unknown'))).toMatchObject({ code: 'invalid_params' });
+    expect(upstream.inbox.count('tools/call')).toBe(2);
   });
 
   it('ping is gone in this revision and answered here', async () => {

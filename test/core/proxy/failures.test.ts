@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readRetryAfter, sanitise } from '../../../src/core/proxy/failures.ts';
+import { readRetryAfter } from '../../../src/core/proxy/failures.ts';
 
 describe('readRetryAfter', () => {
   const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -16,21 +16,5 @@ describe('readRetryAfter', () => {
     ['99999999999999999999', undefined],
   ])('%j is %s s', (value, seconds) => {
     expect(readRetryAfter(value, nowMs)).toBe(seconds);
-  });
-});
-
-describe('sanitise', () => {
-  it.each([
-    ['  two\r\n\tlines ', 'two lines'],
-    ['\u{1b}[31mred\u{1b}[0m', 'red'],
-    ['a\u{0}b\u{7f}c', 'a b c'],
-    ['zero\u{200b}width \u{202e}rtl', 'zerowidth rtl'],
-    ['x'.repeat(300), `${'x'.repeat(200)}…`],
-  ])('%j', (text, clean) => {
-    expect(sanitise(text)).toBe(clean);
-  });
-
-  it('never ends in half a character', () => {
-    expect(sanitise('😀'.repeat(300), 5).isWellFormed()).toBe(true);
   });
 });

@@ -1,3 +1,4 @@
+import { vi } from 'vitest';
 import { SwitchboardError } from '../../../src/errors.ts';
 import type { Caller } from '../../../src/core/caller.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
@@ -63,6 +64,8 @@ export interface Harness extends AsyncDisposable {
   readonly logged: Record<string, unknown>[];
   /** Puts a server into the catalogue, or another of the same id in its place. */
   catalogue(id: string, url: string, more?: Partial<Server>): void;
+  /** Resolves once so many listings made in the background, after calls, have failed: few of these upstreams list tools. */
+  refreshed(count: number): Promise<void>;
   /** Calls a tool of the server `s`. */
   tool(name?: string, args?: Record<string, unknown>): ReturnType<Proxy['callTool']>;
 }
@@ -102,6 +105,14 @@ export function startProxy(
     clock,
     outcomes,
     logged,
+    refreshed: count =>
+      vi.waitFor(
+        () => {
+          const done = logged.filter(({ msg }) => msg === 'tool definitions not refreshed');
+          if (done.length < count) throw new Error(`${done.length} of ${count}`);
+        },
+        { timeout: 20_000, interval: 5 },
+      ),
     catalogue: (id, newUrl, more) => void servers.set(id, server(id, newUrl, more)),
     tool: (name = 'tool', args = {}) => proxy.callTool(caller(), { serverId: 's', name, arguments: args }),
     [Symbol.asyncDispose]: () => proxy.close(),

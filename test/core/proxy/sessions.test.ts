@@ -174,10 +174,12 @@ describe('the end of sessions', () => {
     await using upstream = await startHostile();
     await using harness = startProxy(upstream.url('ok'));
     await harness.tool();
+    await harness.refreshed(1);
     harness.clock.advance(IDLE_MS - 1);
     harness.proxy.sweep();
     expect(harness.proxy.sessionCount).toBe(1);
     await harness.tool();
+    await harness.refreshed(2);
     harness.clock.advance(IDLE_MS - 1);
     harness.proxy.sweep();
     expect(harness.proxy.sessionCount).toBe(1);

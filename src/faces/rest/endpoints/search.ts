@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { jsonObject, queryText, searchLimit } from '../../input.ts';
 import { endpoint, MIB } from '../endpoint.ts';
+import { warnings } from './shared.ts';
 
 const searchBody = z.strictObject({
   query: queryText,
@@ -13,7 +14,12 @@ const searchBody = z.strictObject({
     .describe('At most this many tools a server, the most relevant first. Absent: all.'),
 });
 
-const foundTool = z.object({ name: z.string(), description: z.string(), input_schema: jsonObject });
+const foundTool = z.object({
+  name: z.string(),
+  description: z.string(),
+  input_schema: jsonObject,
+  warnings,
+});
 
 const foundServer = z.object({
   id: z.string(),

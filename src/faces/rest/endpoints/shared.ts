@@ -22,3 +22,11 @@ export const SERVER_ERRORS = [
 export const UPSTREAM_ERRORS = errorCodes.filter(
   code => code.startsWith('upstream_') || code === 'provider_unavailable',
 );
+
+/** See docs/tools.md. */
+export const warnings = z
+  .array(z.string())
+  .optional()
+  .describe(
+    'What to know before the tool is called: definition_changed (within the last 7 days), suspicious:<rule id>. Absent: nothing.',
+  );

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { endpoint, MIB } from '../endpoint.ts';
 import { jsonObject, queryLogId } from '../../input.ts';
-import { serverId, SERVER_ERRORS, UPSTREAM_ERRORS } from './shared.ts';
+import { serverId, SERVER_ERRORS, UPSTREAM_ERRORS, warnings } from './shared.ts';
 
 export const toolsList = endpoint({
   method: 'post',
@@ -16,7 +16,9 @@ export const toolsList = endpoint({
   errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS],
   bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),
   responseSchema: z.object({
-    tools: z.array(z.looseObject({ name: z.string(), description: z.string(), inputSchema: jsonObject })),
+    tools: z.array(
+      z.looseObject({ name: z.string(), description: z.string(), inputSchema: jsonObject, warnings }),
+    ),
   }),
   handle: (core, caller, { server_id }) => core.proxy.listTools(caller, { serverId: server_id }),
 });

@@ -1,0 +1,63 @@
+/** Longer names are compared by their start: a bound on work. */
+const MAX_CHARS = 64;
+const MAX_CANDIDATES = 2_000;
+
+/**
+ * The candidates a misspelt name may have meant, best first: by the words they share (`search_issues` for
+ * `issues_search`) and by the letters between them.
+ */
+export function nearest(name: string, candidates: Iterable<string>, max: number): string[] {
+  const wanted = normalise(name);
+  const wantedWords = wordsOf(name);
+  const scored: { candidate: string; score: number }[] = [];
+  let seen = 0;
+  for (const candidate of candidates) {
+    if (++seen > MAX_CANDIDATES) break;
+    const normal = normalise(candidate);
+    const longest = Math.max(wanted.length, normal.length, 1);
+    const letters = 1 - distance(wanted, normal) / longest;
+    const words = overlap(wantedWords, wordsOf(candidate));
+    const score = Math.max(letters, words);
+    if (score >= 0.5) scored.push({ candidate, score: score + letters / 100 });
+  }
+  return scored
+    .sort((a, b) => b.score - a.score)
+    .slice(0, max)
+    .map(({ candidate }) => candidate);
+}
+
+const normalise = (name: string) =>
+  name
+    .slice(0, MAX_CHARS)
+    .toLowerCase()
+    .replaceAll(/[\s_.-]/g, '');
+
+const wordsOf = (name: string): Set<string> =>
+  new Set(
+    name
+      .slice(0, MAX_CHARS)
+      .split(/[^\p{L}\p{N}]+|(?<=[\p{Ll}\p{N}])(?=\p{Lu})/u)
+      .filter(word => word !== '')
+      .map(word => word.toLowerCase().replace(/(?<=..)s$/, '')),
+  );
+
+/** Shared words among all words of both. */
+function overlap(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
+  let shared = 0;
+  for (const word of a) if (b.has(word)) shared++;
+  return shared / Math.max(a.size + b.size - shared, 1);
+}
+
+/** Levenshtein. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

@@ -1,0 +1,148 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../infra/clock.ts';
+import type { Log } from '../../infra/log.ts';
+import { SingleFlight } from '../../infra/single-flight.ts';
+import type { Caller } from '../caller.ts';
+import type { Server } from '../catalogue/entry.ts';
+import { sanitise } from '../text.ts';
+import { headerProblem } from './param-headers.ts';
+import type { ListedTool, Listing } from './tools.ts';
+
+const MAX_LISTINGS = 1_000;
+/** Of listings as they came over the wire; what is kept of them is smaller. */
+const MAX_BYTES = 32 * 1024 * 1024;
+const MIN_TTL_MS = 60_000;
+const MAX_TTL_MS = 24 * 60 * 60_000;
+/** For servers that do not say how long their listing holds. */
+const DEFAULT_TTL_MS = 60 * 60_000;
+/** A server is asked for its tools on our own account no more often than this. */
+const MIN_REFRESH_INTERVAL_MS = 60_000;
+
+/** Whose view of a server: a listing made with a user's account says nothing of what others see. */
+export interface View {
+  readonly server: Server;
+  readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
+  /** The user's account the calls carry a token of; absent: they carry none, and everybody sees the same. */
+  readonly connectionId: string | undefined;
+}
+
+/** What is kept of a listing: what calls are checked with. */
+export interface KnownTools {
+  readonly schemas: ReadonlyMap<string, ListedTool['inputSchema']>;
+  /** Tools with a definition that must not be used, and why. */
+  readonly unusable: ReadonlyMap<string, string>;
+  /** For everybody, said the server. */
+  readonly isPublic: boolean;
+  readonly bytes: number;
+  /** Milliseconds; stale from then on, when it only helps to explain refusals. */
+  freshUntil: number;
+}
+
+interface Parts {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Told of every listing that is the same for everybody. Never throws and never waits. */
+  readonly onShared?: ((server: Server, tools: readonly ListedTool[]) => void) | undefined;
+}
+
+/**
+ * The tools that servers list themselves, as they come by, each for those it was made for. In memory and bounded: what is
+ * not here, or stale, is not waited for.
+ */
+export class ToolDefinitions {
+  readonly #parts: Parts;
+  readonly #known = new LRUCache<string, KnownTools>({
+    max: MAX_LISTINGS,
+    maxSize: MAX_BYTES,
+    sizeCalculation: ({ bytes }) => bytes + 1,
+  });
+  readonly #refreshedAt = new LRUCache<string, number>({ max: 10_000 });
+  readonly #refreshing = new SingleFlight<void>();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** What this view's server listed last, fresh or stale. */
+  known(view: View): KnownTools | undefined {
+    const shared = this.#known.get(sharedKey(view));
+    if (view.connectionId === undefined) return shared;
+    return this.#known.get(keyOf(view)) ?? (shared?.isPublic ? shared : undefined);
+  }
+
+  /** The same, where it still holds. */
+  fresh(view: View): KnownTools | undefined {
+    const known = this.known(view);
+    return known && this.#parts.clock.now() < known.freshUntil ? known : undefined;
+  }
+
+  /** A tool's input schema: the server's own, else the catalogue's. */
+  schemaOf(view: View, name: unknown): unknown {
+    if (typeof name !== 'string') return undefined;
+    return (
+      this.known(view)?.schemas.get(name) ?? view.server.tools.find(tool => tool.name === name)?.input_schema
+    );
+  }
+
+  /** Remembers a complete listing. Returns the tools that may be used. */
+  keep(view: View, listing: Listing): ListedTool[] {
+    const { server } = view;
+    const unusable = new Map<string, string>();
+    const tools = listing.tools.filter(({ name, inputSchema }) => {
+      // Only revision 2026-07-28 knows the extension; elsewhere the member means nothing.
+      const problem = listing.isModern ? headerProblem(inputSchema) : undefined;
+      if (problem === undefined) return true;
+      unusable.set(name, problem);
+      this.#parts.log.warn(
+        { serverId: server.id, tool: sanitise(name), reason: problem },
+        'tool left out of the listing',
+      );
+      return false;
+    });
+    const isShared = view.connectionId === undefined || listing.isPublic;
+    const now = this.#parts.clock.now();
+    this.#refreshedAt.set(sharedKey(view), now);
+    const ttlMs = Math.min(Math.max(listing.ttlMs ?? DEFAULT_TTL_MS, MIN_TTL_MS), MAX_TTL_MS);
+    this.#known.set(isShared ? sharedKey(view) : keyOf(view), {
+      schemas: new Map(tools.map(tool => [tool.name, tool.inputSchema])),
+      unusable,
+      isPublic: listing.isPublic,
+      bytes: listing.bytes,
+      freshUntil: now + ttlMs,
+    });
+    if (isShared) this.#parts.onShared?.(server, tools);
+    return tools;
+  }
+
+  /** The server says that its tools have changed. */
+  markStale(view: View): void {
+    for (const key of [sharedKey(view), keyOf(view)]) {
+      const known = this.#known.peek(key);
+      if (known) known.freshUntil = -Infinity;
+    }
+  }
+
+  /**
+   * Asks for the tools anew, in the background: once at a time, and once a minute a server at most. Whatever goes wrong is
+   * logged and nothing else.
+   */
+  refreshSoon(view: View, list: () => Promise<Listing>): void {
+    const { clock, log } = this.#parts;
+    const serverKey = sharedKey(view);
+    const now = clock.now();
+    if (now - (this.#refreshedAt.get(serverKey) ?? -Infinity) < MIN_REFRESH_INTERVAL_MS) return;
+    this.#refreshedAt.set(serverKey, now);
+    this.#refreshing
+      .run(keyOf(view), async () => void this.keep(view, await list()))
+      .catch((error: unknown) =>
+        log.info({ err: error, serverId: view.server.id }, 'tool definitions not refreshed'),
+      );
+  }
+}
+
+const sharedKey = ({ server }: View) => `${server.id} ${server.remoteUrl}`;
+
+const keyOf = (view: View) =>
+  view.connectionId === undefined
+    ? sharedKey(view)
+    : JSON.stringify([sharedKey(view), view.caller.tenantId, view.caller.subject?.userId, view.connectionId]);

@@ -1,0 +1,30 @@
+/** Terminal colours and cursor movements. */
+const ANSI_SEQUENCE = /\p{Cc}\[[\d;?]*[A-Za-z]/gu;
+const LINE_BREAK = /\r\n?|[\p{Zl}\p{Zp}\u{85}]/gu;
+const CONTROL = /[^\P{Cc}\n\t]/gu;
+/** Zero-width, bidi, tag and other format characters, half surrogates, private use, blank letters, variation selectors of the second plane. */
+const UNSEEN = String.raw`\p{Cf}\p{Cs}\p{Co}\u{115f}\u{1160}\u{3164}\u{ffa0}\u{e0100}-\u{e01ef}`;
+const INVISIBLE = new RegExp(`[${UNSEEN}]`, 'gu');
+const NOT_PLAIN = new RegExp(String.raw`[\p{Cc}\p{Zl}\p{Zp}${UNSEEN}]`, 'u');
+
+/**
+ * Text of others as it may be shown and indexed: without terminal colours, control and invisible characters. Line breaks
+ * (all as `\n`) and tabs stay.
+ */
+export const cleanText = (text: string): string =>
+  text
+    .replaceAll(ANSI_SEQUENCE, '')
+    .replaceAll(LINE_BREAK, '\n')
+    .replaceAll(CONTROL, ' ')
+    .replaceAll(INVISIBLE, '');
+
+/** The same on one line, cut to a short excerpt. */
+export function sanitise(text: string, maxChars = 200): string {
+  const clean = cleanText(text.slice(0, maxChars * 4))
+    .replaceAll(/\s+/g, ' ')
+    .trim();
+  return clean.length <= maxChars ? clean : `${clean.slice(0, maxChars).toWellFormed()}…`;
+}
+
+/** Whether a name is what it looks like: no control and no invisible character in it. */
+export const isPlain = (name: string): boolean => !NOT_PLAIN.test(name);

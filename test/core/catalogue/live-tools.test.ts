@@ -1,0 +1,220 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
+import { hashOf, type Definition } from '../../../src/core/catalogue/definitions.ts';
+import type { Entry } from '../../../src/core/catalogue/entry.ts';
+import { ToolRefresh } from '../../../src/core/catalogue/tool-refresh.ts';
+import { warnedTools, warningsOf } from '../../../src/core/catalogue/tool-warnings.ts';
+import { servers, toolDefinitions } from '../../../src/core/schema.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { createLog } from '../../../src/infra/log.ts';
+
+const DAY_MS = 86_400_000;
+const NOW = Date.UTC(2026, 10, 21);
+
+let database: OpenDatabase;
+let catalogue: Catalogue;
+let logged: Record<string, unknown>[];
+const log = () => createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) });
+
+beforeAll(async () => void (database = await openDatabase()));
+afterAll(() => database.close());
+beforeEach(async () => {
+  await database.db.delete(servers);
+  await database.db.delete(toolDefinitions);
+  logged = [];
+  catalogue = await Catalogue.load(database.db, log());
+  await catalogue.put([A], { origin: 'shipped' });
+});
+
+const A: Entry = {
+  id: 'a',
+  name: 'A',
+  description: 'Does a.',
+  remote_url: 'https://a.example/mcp',
+  tools: [{ name: 'shipped', description: 'As shipped.', input_schema: { type: 'object' } }],
+};
+const SERVER = { id: 'a', remoteUrl: 'https://a.example/mcp' };
+const tool = (name: string, description = `Runs ${name}.`, more: object = {}): Definition => ({
+  name,
+  description,
+  inputSchema: { type: 'object' },
+  ...more,
+});
+const names = () => catalogue.get('a')?.tools.map(({ name }) => name);
+const lines = (message: string) => logged.filter(({ msg }) => msg === message);
+
+describe('refreshTools', () => {
+  it("puts the server's own tools in the place of the entry's, keeps its origin, and survives a restart", async () => {
+    await catalogue.refreshTools(SERVER, [tool('x'), tool('y')], NOW);
+    const reloaded = (await Catalogue.load(database.db)).get('a');
+    expect(reloaded).toEqual(catalogue.get('a'));
+    expect(reloaded).toMatchObject({
+      origin: 'shipped',
+      toolsListedAt: NOW,
+      tools: [{ name: 'x' }, { name: 'y' }],
+    });
+    await catalogue.put([A], { origin: 'shipped', replace: true });
+    expect(names()).toEqual(['shipped']);
+    expect(catalogue.get('a')).not.toHaveProperty('toolsListedAt');
+    expect((await Catalogue.load(database.db)).get('a')).not.toHaveProperty('toolsListedAt');
+  });
+
+  it('indexes anew only when a text has changed', async () => {
+    let prepared = 0;
+    await catalogue.attachIndex(() => {
+      prepared++;
+      return Promise.resolve(() => Promise.resolve());
+    });
+    for (const description of ['One.', 'One.', 'Two.'])
+      await catalogue.refreshTools(SERVER, [tool('x', description)], NOW);
+    expect(prepared).toBe(3);
+  });
+
+  it('changes nothing for an empty listing, an inactive server, an address that is no longer its own', async () => {
+    await catalogue.refreshTools(SERVER, [], NOW);
+    await catalogue.refreshTools({ ...SERVER, remoteUrl: 'https://b.example/mcp' }, [tool('x')], NOW);
+    expect(names()).toEqual(['shipped']);
+    await catalogue.deactivate('a');
+    await catalogue.refreshTools(SERVER, [tool('x')], NOW);
+    expect(names()).toEqual(['shipped']);
+  });
+
+  it('leaves out, and logs, what is too large, cannot be stored or hides in its name', async () => {
+    const deep = (levels: number): object => (levels === 0 ? {} : { a: deep(levels - 1) });
+    const definitions = [
+      tool('good'),
+      tool('talks', 'x'.repeat(20_001)),
+      tool('large', '', { inputSchema: { enum: ['x'.repeat(65_536)] } }),
+      tool('deep', '', { inputSchema: deep(70) }),
+      tool('nul', '', { inputSchema: { default: '\0' } }),
+      tool('bi\u{202e}di'),
+      tool('x'.repeat(257)),
+      ...Array.from({ length: 1_000 }, (_, at) => tool(`t${at}`)),
+    ];
+    await catalogue.refreshTools(SERVER, definitions, NOW);
+    expect(names()?.length).toBe(994);
+    expect(lines('tool left out of the catalogue')).toHaveLength(7);
+    expect((await Catalogue.load(database.db)).get('a')?.tools).toHaveLength(994);
+  });
+
+  it('cleans texts, and marks what they hid before', async () => {
+    const inputSchema = { properties: { a: { description: 'the\u{200b} key', default: 'a\u{200b}b' } } };
+    await catalogue.refreshTools(
+      SERVER,
+      [tool('x', 'Runs\u{202e} \u{1b}[31mx.\r\nOk.', { inputSchema })],
+      NOW,
+    );
+    const [x] = catalogue.get('a')?.tools ?? [];
+    expect(x).toMatchObject({
+      description: 'Runs x.\nOk.',
+      input_schema: { properties: { a: { description: 'the key', default: 'a\u{200b}b' } } },
+      suspicious: ['hidden_text'],
+    });
+    const [reloaded] = (await Catalogue.load(database.db)).get('a')?.tools ?? [];
+    expect(reloaded?.suspicious).toEqual(['hidden_text']);
+    await catalogue.refreshTools(
+      SERVER,
+      [tool('x', 'Runs\u{202e} \u{1b}[31mx.\r\nOk.', { inputSchema })],
+      NOW,
+    );
+    expect(lines('suspicious tool definition')).toHaveLength(1);
+  });
+});
+
+describe('a changed definition', () => {
+  const warnings = (nowMs = NOW) => (catalogue.get('a')?.tools ?? []).map(each => warningsOf(each, nowMs));
+
+  it('is one that differs from the last live one, not from the entry; for 7 days, across restarts and upgrades', async () => {
+    await catalogue.refreshTools(SERVER, [tool('shipped', 'Live.')], NOW);
+    expect(warnings()).toEqual([[]]);
+    await catalogue.put([A], { origin: 'shipped' });
+    catalogue = await Catalogue.load(database.db, log());
+    await catalogue.refreshTools(SERVER, [tool('shipped', 'Live, and more.')], NOW);
+    expect(warnings()).toEqual([['definition_changed']]);
+    expect(lines('tool definition changed')).toEqual([
+      expect.objectContaining({
+        serverId: 'a',
+        tool: 'shipped',
+        oldHash: hashOf(tool('shipped', 'Live.')),
+        newHash: hashOf(tool('shipped', 'Live, and more.')),
+      }),
+    ]);
+    await catalogue.refreshTools(SERVER, [tool('shipped', 'Live, and more.')], NOW + DAY_MS);
+    catalogue = await Catalogue.load(database.db, log());
+    expect(warnings(NOW + 7 * DAY_MS - 1)).toEqual([['definition_changed']]);
+    expect(warnings(NOW + 7 * DAY_MS)).toEqual([[]]);
+  });
+
+  it('is noticed after the tool was gone for a while', async () => {
+    for (const listed of [[tool('x'), tool('y')], [tool('y')], [tool('x', 'Another.'), tool('y')]])
+      await catalogue.refreshTools(SERVER, listed, NOW);
+    expect(warnings()).toEqual([['definition_changed'], []]);
+  });
+
+  it.each([
+    ['description', { description: 'Another.' }],
+    ['title', { title: 'T' }],
+    ['inputSchema', { inputSchema: { type: 'object', required: [] } }],
+    ['outputSchema', { outputSchema: {} }],
+    ['annotations', { annotations: { readOnlyHint: true } }],
+  ])('may change its %s alone', (_field, change) => {
+    expect(hashOf({ ...tool('x'), ...change })).not.toBe(hashOf(tool('x')));
+  });
+
+  it('is not another order of members, nor a field that no model is told', () => {
+    const one = tool('x', '', { inputSchema: { type: 'object', properties: { a: {}, b: {} } } });
+    const other = tool('x', '', {
+      inputSchema: { properties: { b: {}, a: {} }, type: 'object' },
+      _meta: { at: 1 },
+    });
+    expect(hashOf(one)).toBe(hashOf(other));
+  });
+
+  it('is marked in a listing before the catalogue has it', async () => {
+    await catalogue.refreshTools(SERVER, [tool('x')], NOW);
+    const server = catalogue.require('a');
+    expect(warnedTools(server, [tool('x'), tool('new')], NOW).map(each => each['warnings'])).toEqual([
+      undefined,
+      undefined,
+    ]);
+    expect(warnedTools(server, [tool('x', 'Another.')], NOW)).toMatchObject([
+      { warnings: ['definition_changed'] },
+    ]);
+  });
+
+  it('of a server that an operator moved to another address is none', async () => {
+    await catalogue.refreshTools(SERVER, [tool('x')], NOW);
+    const remoteUrl = 'https://moved.example/mcp';
+    await catalogue.put([{ ...A, remote_url: remoteUrl }], { origin: 'operator' });
+    await catalogue.refreshTools({ id: 'a', remoteUrl }, [tool('x', 'Another.')], NOW);
+    expect(warnings()).toEqual([[]]);
+  });
+
+  it('is remembered for 2,000 tools a server at most', async () => {
+    for (let round = 0; round < 3; round++) {
+      const listed = Array.from({ length: 900 }, (_, at) => tool(`r${round}-${at}`));
+      await catalogue.refreshTools(SERVER, listed, NOW + round);
+    }
+    expect(await database.db.$count(toolDefinitions)).toBe(2_000);
+  });
+});
+
+describe('ToolRefresh', () => {
+  it('writes a server`s tools once in ten minutes, and passes over what fails', async () => {
+    let nowMs = NOW;
+    const written: string[] = [];
+    const refreshTools = (server: { id: string }) => {
+      written.push(server.id);
+      return Promise.reject(new Error('down'));
+    };
+    const refresh = new ToolRefresh({ refreshTools }, { now: () => nowMs }, log());
+    refresh.offer(SERVER, []);
+    refresh.offer(SERVER, []);
+    refresh.offer({ ...SERVER, id: 'b' }, []);
+    nowMs += 10 * 60_000;
+    refresh.offer(SERVER, []);
+    expect(written).toEqual(['a', 'b', 'a']);
+    await new Promise(resolve => setImmediate(resolve));
+    expect(lines('live tools not brought into the catalogue')).toHaveLength(3);
+  });
+});

@@ -1,0 +1,244 @@
+import { describe, expect, it, vi } from 'vitest';
+import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
+import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
+import { startV1Server } from '../../support/upstreams/v1.ts';
+import { caller, callerFor, credentialOf, failure, startProxy, type Harness } from './harness.ts';
+
+const tool = (name: string, properties: object = {}, more: object = {}) => ({
+  name,
+  description: name,
+  inputSchema: { type: 'object', properties, ...more },
+});
+const CITY = tool('forecast', { city: { type: 'string' } }, { required: ['city'] });
+const OK = { content: [{ type: 'text', text: 'ok' }] };
+
+/** A server of revision 2026-07-28 with these tools; `list` may be changed on the way. */
+async function startTools(list: () => object, modes: Record<string, HostileMode> = {}) {
+  return startHostile({
+    era: 'modern',
+    modes: { 'tools/list': call => call.result(list()), ok: call => call.result(OK), ...modes },
+  });
+}
+
+const list = (harness: Harness, who = caller()) => harness.proxy.listTools(who, { serverId: 's' });
+
+describe('a call of a tool whose definition is fresh', () => {
+  it('with wrong arguments is refused before anything goes over the network, and is no failure of the server', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY] }));
+    await using harness = startProxy(upstream.url('ok'));
+    await list(harness);
+    expect(await failure(harness.tool('forecast', { citty: 'Bonn' }))).toMatchObject({
+      code: 'invalid_params',
+      detail: expect.stringContaining('city is missing (expected string); did you mean "city" by "citty"?'),
+    });
+    expect(upstream.inbox.count('tools/call')).toBe(0);
+    expect(harness.outcomes).toEqual([]);
+    expect(await harness.tool('forecast', { city: 'Bonn' })).toMatchObject(OK);
+  });
+
+  it('of an unknown name is refused with the nearest one', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY, tool('other')] }));
+    await using harness = startProxy(upstream.url('ok'));
+    await list(harness);
+    expect(await failure(harness.tool('forcast'))).toMatchObject({
+      code: 'invalid_params',
+      detail: 'The server has no tool "forcast". Did you mean "forecast"?',
+    });
+    expect(upstream.inbox.count('tools/call')).toBe(0);
+  });
+
+  it('is never checked as a generic call', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY] }));
+    await using harness = startProxy(upstream.url('ok'));
+    await list(harness);
+    const params = { name: 'unknown', arguments: { x: 1 } };
+    expect(await harness.proxy.call(caller(), { serverId: 's', method: 'tools/call', params })).toMatchObject(
+      {
+        result: OK,
+      },
+    );
+  });
+});
+
+describe('a call of a tool whose definition is not known', () => {
+  it('goes out unchecked before any listing, which follows in the background, once', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY] }));
+    await using harness = startProxy(upstream.url('ok'));
+    await Promise.all([harness.tool('forecast', { x: 1 }), harness.tool('forecast', { x: 2 })]);
+    const methods = upstream.inbox.all.map(({ message }) => message.method);
+    expect(methods.indexOf('tools/call')).toBeLessThan(
+      methods.includes('tools/list') ? methods.indexOf('tools/list') : Infinity,
+    );
+    await vi.waitFor(async () =>
+      expect(await failure(harness.tool('forecast', {}))).toMatchObject({ code: 'invalid_params' }),
+    );
+    expect(upstream.inbox.count('tools/list')).toBe(1);
+  });
+
+  it('a listing that fails disturbs nobody, and is tried again a minute later at the earliest', async () => {
+    await using upstream = await startTools(() => ({ nothing: true }));
+    await using harness = startProxy(upstream.url('ok'));
+    await harness.tool();
+    await harness.refreshed(1);
+    await harness.tool();
+    harness.clock.advance(60_000);
+    await harness.tool();
+    await harness.refreshed(2);
+    expect(upstream.inbox.count('tools/list')).toBe(2);
+  });
+
+  it('explains a refusal by what the catalogue says of the tool', async () => {
+    const refusal: HostileMode = ({ json, message }) =>
+      json({ jsonrpc: '2.0', id: message.id, error: { code: -32_602, message: 'Nope' } });
+    await using upstream = await startTools(() => ({ nothing: true }), { ok: refusal });
+    await using harness = startProxy(upstream.url('ok'));
+    const { inputSchema: input_schema, ...rest } = CITY;
+    harness.catalogue('s', upstream.url('ok'), { tools: [{ ...rest, input_schema }] });
+    const error = await failure(harness.tool('forecast', {}));
+    expect(error.detail).toBe(
+      'Nope By the definition last known of the tool: city is missing (expected string).',
+    );
+    expect(error.upstreamError).toMatchObject({ code: -32_602, message: 'Nope' });
+    expect((await failure(harness.tool('forcast', {}))).detail).toContain('Did you mean "forecast"?');
+  });
+
+  it('explains a result that reports the mistake, in a block of its own', async () => {
+    await using upstream = await startV1Server();
+    await using harness = startProxy(upstream.url);
+    const input_schema = { type: 'object', required: ['message'] };
+    harness.catalogue('s', upstream.url, { tools: [{ name: 'echo', description: '', input_schema }] });
+    const result = await harness.tool('echo', {});
+    expect(result.isError).toBe(true);
+    expect(result.content.at(-1)).toEqual({
+      type: 'text',
+      text: '[Switchboard] By the definition last known of the tool: message is missing.',
+    });
+  });
+});
+
+describe('how long a listing holds', () => {
+  it.each([
+    ['not said', undefined, 60 * 60_000],
+    ['nothing', 0, 60_000],
+    ['ten minutes', 600_000, 600_000],
+    ['for ever', Number.MAX_SAFE_INTEGER, 24 * 60 * 60_000],
+    ['nonsense', 'soon', 60 * 60_000],
+  ])('%s', async (_name, ttlMs, holdsMs) => {
+    await using upstream = await startTools(() => ({ tools: [CITY], ttlMs }));
+    await using harness = startProxy(upstream.url('ok'));
+    await list(harness);
+    harness.clock.advance(holdsMs - 1);
+    expect(await failure(harness.tool('forecast', {}))).toMatchObject({ code: 'invalid_params' });
+    harness.clock.advance(1);
+    expect(await harness.tool('forecast', {})).toMatchObject(OK);
+  });
+
+  it('until the server says that its tools have changed', async () => {
+    const changed: HostileMode = ({ sse, message, response }) => {
+      sse({ jsonrpc: '2.0', method: 'notifications/tools/list_changed' });
+      sse({ jsonrpc: '2.0', id: message.id, result: { resultType: 'complete', ...OK } });
+      response.end();
+    };
+    await using upstream = await startTools(() => ({ tools: [CITY] }), { ok: changed });
+    await using harness = startProxy(upstream.url('ok'));
+    await list(harness);
+    await harness.tool('forecast', { city: 'Bonn' });
+    expect(await harness.tool('forecast', {})).toMatchObject(OK);
+  });
+});
+
+describe('whom a listing holds for', () => {
+  const credentials = {
+    forCall: ({ subject }: { subject?: { userId: string } }) =>
+      Promise.resolve(credentialOf(subject?.userId ?? 'nobody')),
+    renewed: () => Promise.resolve(undefined),
+  };
+
+  it.each([
+    ['private', false],
+    ['public', true],
+  ])('one made with the token of a user, cacheScope %s', async (cacheScope, isShared) => {
+    const shared: string[][] = [];
+    await using upstream = await startTools(() => ({ tools: [CITY], cacheScope }));
+    await using harness = startProxy(upstream.url('ok'), {
+      credentials,
+      onSharedTools: (_server, tools: readonly ListedTool[]) =>
+        void shared.push(tools.map(({ name }) => name)),
+    });
+    const call = (userId: string) =>
+      harness.proxy.callTool(callerFor(userId), { serverId: 's', name: 'forecast', arguments: {} });
+    await list(harness, callerFor('ada'));
+    expect(shared).toEqual(isShared ? [['forecast']] : []);
+    expect(await failure(call('ada'))).toMatchObject({ code: 'invalid_params' });
+    if (isShared) expect(await failure(call('bob'))).toMatchObject({ code: 'invalid_params' });
+    else expect(await call('bob')).toMatchObject(OK);
+  });
+
+  it('one made without a token holds for everybody', async () => {
+    const shared: number[] = [];
+    await using upstream = await startTools(() => ({ tools: [CITY] }));
+    await using harness = startProxy(upstream.url('ok'), {
+      onSharedTools: (_server, tools: readonly ListedTool[]) => void shared.push(tools.length),
+    });
+    await list(harness, caller({ tenantId: 'other' }));
+    expect(shared).toEqual([1]);
+    expect(await failure(harness.tool('forecast'))).toMatchObject({ code: 'invalid_params' });
+  });
+});
+
+describe('x-mcp-header', () => {
+  const header = (value: unknown, type: unknown = 'string') => ({ type, 'x-mcp-header': value });
+  const INVALID: readonly [name: string, schema: object][] = [
+    ['empty', { properties: { a: header('') } }],
+    ['object', { properties: { a: header('A', 'object') } }],
+    ['array', { properties: { a: header('A', 'array') } }],
+    ['null', { properties: { a: header('A', 'null') } }],
+    ['number', { properties: { a: header('A', 'number') } }],
+    ['no_type', { properties: { a: { 'x-mcp-header': 'A' } } }],
+    ['same_case', { properties: { a: header('R'), b: header('R') } }],
+    ['other_case', { properties: { a: header('MyField'), b: { properties: { c: header('myfield') } } } }],
+    ['space', { properties: { a: header('My Region') } }],
+    ['colon', { properties: { a: header('Region:Primary') } }],
+    ['letters', { properties: { a: header('Région') } }],
+    ['control', { properties: { a: header('A\tB') } }],
+    ['no_text', { properties: { a: header(7) } }],
+    ['root', header('A')],
+    ['items', { properties: { a: { type: 'array', items: header('A') } } }],
+    ['any_of', { anyOf: [{ properties: { a: header('A') } }] }],
+    ['defs', { $defs: { a: header('A') } }],
+  ];
+  const tools = [
+    {
+      name: 'valid',
+      inputSchema: { properties: { a: header('A'), b: { properties: { c: header('C', 'integer') } } } },
+    },
+    {
+      name: 'named_so',
+      inputSchema: { properties: { 'x-mcp-header': { type: 'object' } }, default: header('') },
+    },
+    ...INVALID.map(([name, inputSchema]) => ({ name, inputSchema })),
+  ];
+
+  it('that is invalid keeps a tool out of the listing of a modern server, and from being called', async () => {
+    await using upstream = await startTools(() => ({ tools }));
+    await using harness = startProxy(upstream.url('ok'));
+    expect((await list(harness)).tools.map(({ name }) => name)).toEqual(['valid', 'named_so']);
+    expect(await failure(harness.tool('colon'))).toMatchObject({
+      code: 'invalid_params',
+      detail: expect.stringContaining('its definition is invalid'),
+    });
+    const left = harness.logged.filter(({ msg }) => msg === 'tool left out of the listing');
+    expect(left.map(line => line['tool'])).toEqual(INVALID.map(([name]) => name));
+    await harness.tool('valid', { a: 'x', b: { c: 1 } });
+    expect(upstream.inbox.of('tools/call')[0]?.headers).toMatchObject({
+      'mcp-param-a': 'x',
+      'mcp-param-c': '1',
+    });
+  });
+
+  it('means nothing to servers of earlier revisions', async () => {
+    await using upstream = await startHostile({ modes: { 'tools/list': call => call.result({ tools }) } });
+    await using harness = startProxy(upstream.url('ok'));
+    expect((await list(harness)).tools).toHaveLength(tools.length);
+  });
+});
