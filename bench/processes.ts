@@ -14,28 +14,42 @@ export interface UpstreamState {
   readonly openSessions: number;
 }
 
-export interface Upstream extends AsyncDisposable {
+export interface Process extends AsyncDisposable {
+  /** Where it listens, which it prints as its first line. */
   readonly origin: string;
+  readonly pid: number;
+}
+
+export interface Upstream extends Process {
   state(): Promise<UpstreamState>;
 }
 
-/** `bench/upstream.ts` as a process of its own. */
-export async function startUpstream(): Promise<Upstream> {
-  const child = spawn(process.execPath, [path.resolve('bench/upstream.ts')], {
+/** A script as a process of its own, which ends when its standard input does. */
+export async function startProcess(file: string, ...args: readonly string[]): Promise<Process> {
+  const child = spawn(process.execPath, [path.resolve(file), ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   const exited = new Promise(resolve => child.once('exit', resolve));
   const listening = once(createInterface({ input: child.stdout }), 'line') as Promise<[string]>;
-  const died = exited.then(code => Promise.reject(new Error(`the upstream ended with ${String(code)}`)));
+  const died = exited.then(code => Promise.reject(new Error(`${file} ended with ${String(code)}`)));
   const [origin] = await Promise.race([listening, died]);
   died.catch(() => {});
   return {
     origin,
-    state: async () => (await (await fetch(`${origin}/state`)).json()) as UpstreamState,
+    pid: child.pid ?? 0,
     async [Symbol.asyncDispose]() {
       child.stdin.end();
       await exited;
     },
+  };
+}
+
+/** `bench/upstream.ts`. */
+export async function startUpstream(): Promise<Upstream> {
+  const started = await startProcess('bench/upstream.ts');
+  return {
+    ...started,
+    state: async () => (await (await fetch(`${started.origin}/state`)).json()) as UpstreamState,
   };
 }
 
@@ -45,10 +59,11 @@ export interface Switchboard extends AsyncDisposable {
   key(tenant: string, user?: string): Promise<string>;
 }
 
-/** The real program on a catalogue of the given servers, without rate limits. */
+/** The real program on a catalogue of the given servers, without rate limits unless `extra` sets some. */
 export async function startProgram(
   servers: Readonly<Record<string, string>>,
   extra: Readonly<Record<string, string>> = {},
+  logFile?: string,
 ): Promise<Switchboard> {
   await using opened = new AsyncDisposableStack();
   const folder = opened.use(temporaryFolder());
@@ -64,7 +79,7 @@ export async function startProgram(
     SWITCHBOARD_RATE_LIMIT: 'off',
     SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
   };
-  const program = opened.use(await serve({ ...env, ...extra }));
+  const program = opened.use(await serve({ ...env, ...extra }, logFile));
   await program.ready();
   const stack = opened.move();
   return {

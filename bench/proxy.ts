@@ -8,23 +8,19 @@
  * machine; figures are compared within a round, and printed as median [lowest, highest] over the rounds. CPU is the
  * process's own user and system time a request, from /proc (Linux).
  */
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
+import { temporaryFolder } from '../test/support/program.ts';
+import { percentile, startProcess, startProgram } from './processes.ts';
 
 const KEY = 'the-key-of-the-proxy-bench-of-32-characters';
 const TICKS_PER_SECOND = 100;
-const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 
 interface Way {
   readonly name: string;
-  readonly process: ChildProcess;
+  readonly pid: number;
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: (size: number) => string;
@@ -37,26 +33,8 @@ interface Turn {
   readonly cpuMs: number;
 }
 
-/** Starts a process and waits for a line that names where it listens. */
-async function start(args: readonly string[], env: Record<string, string> = {}, log?: number) {
-  const child = spawn(process.execPath, args, {
-    env: { ...process.env, ...env },
-    stdio: ['ignore', 'pipe', log ?? 'inherit'],
-  });
-  const { stdout } = child;
-  if (!stdout) throw new Error('no pipe to the process');
-  for await (const line of createInterface({ input: stdout })) {
-    const origin = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0];
-    if (origin !== undefined) {
-      stdout.resume();
-      return { child, origin };
-    }
-  }
-  throw new Error(`${args.join(' ')} ended before it listened`);
-}
-
 /** Seconds of processor time the process has used. */
-function cpuSeconds({ pid }: ChildProcess): number {
+function cpuSeconds(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
 }
@@ -88,7 +66,7 @@ async function load(way: Way, body: string, connections: number, seconds: number
   // Each connection is opened, and the other side's buffers have grown, before the clock starts.
   await Promise.all(Array.from({ length: connections }, post));
   times.length = 0;
-  const cpuBefore = cpuSeconds(way.process);
+  const cpuBefore = cpuSeconds(way.pid);
   const startedAt = performance.now();
   const endsAt = startedAt + seconds * 1000;
   const keepOn = async () => {
@@ -96,11 +74,14 @@ async function load(way: Way, body: string, connections: number, seconds: number
   };
   await Promise.all(Array.from({ length: connections }, keepOn));
   const elapsedMs = performance.now() - startedAt;
-  const cpuMs = ((cpuSeconds(way.process) - cpuBefore) * 1000) / times.length;
+  const cpuMs = ((cpuSeconds(way.pid) - cpuBefore) * 1000) / times.length;
   await pool.close();
-  const sorted = times.toSorted((a, b) => a - b);
-  const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-  return { perSecond: (times.length * 1000) / elapsedMs, p50Ms: at(0.5), p99Ms: at(0.99), cpuMs };
+  return {
+    perSecond: (times.length * 1000) / elapsedMs,
+    p50Ms: percentile(times, 0.5),
+    p99Ms: percentile(times, 0.99),
+    cpuMs,
+  };
 }
 
 /** The id of a new session (2025-06-18), from whoever answers at this URL. */
@@ -147,44 +128,21 @@ const { values } = parseArgs({
 const numbers = (list: string) => list.split(',').map(Number);
 
 await using stack = new AsyncDisposableStack();
-const folder = mkdtempSync(path.join(tmpdir(), 'sb-'));
-stack.defer(() => rmSync(folder, { recursive: true }));
-const running = async (args: readonly string[], env?: Record<string, string>, log?: number) => {
-  const started = await start(args, env, log);
-  stack.defer(async () => {
-    started.child.kill('SIGTERM');
-    await once(started.child, 'exit');
-  });
-  return started;
-};
-const upstream = await running([here('proxy/upstream.ts')]);
-const baseline = await running([here('proxy/passthrough.ts'), upstream.origin]);
-const catalogue = path.join(folder, 'catalogue.jsonl');
-const entry = (id: string) =>
-  JSON.stringify({
-    id,
-    name: id,
-    description: `The ${id} upstream.`,
-    remote_url: `${upstream.origin}/${id}`,
-  });
-writeFileSync(catalogue, `${entry('json')}\n${entry('sse')}\n`);
-const switchboard = await running(
-  ['--max-semi-space-size=16', here('../bin/switchboard.js'), 'serve'],
-  {
-    PORT: '0',
-    SWITCHBOARD_DATA_DIR: path.join(folder, 'data'),
-    SWITCHBOARD_CATALOGUE: catalogue,
-    SWITCHBOARD_API_KEY: KEY,
-    SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
-    SWITCHBOARD_RATE_LIMIT: 'search=300/60,proxy=10000000/60,refresh=600/60,sessions=120/60,revoke=60/60',
-  },
-  openSync(path.join(folder, 'log'), 'w'),
-);
+const upstream = stack.use(await startProcess('bench/proxy/upstream.ts'));
+const baseline = stack.use(await startProcess('bench/proxy/passthrough.ts', upstream.origin));
+const folder = stack.use(temporaryFolder());
+const switchboard = stack.use(
+  await startProgram(
+    { json: `${upstream.origin}/json`, sse: `${upstream.origin}/sse` },
+    { SWITCHBOARD_API_KEY: KEY, SWITCHBOARD_RATE_LIMIT: 'proxy=10000000/60', LOG_LEVEL: 'info' },
+    path.join(folder.path, 'log'),
+  ),
+).program;
 
 /** The five ways to one upstream. */
 async function waysTo(kind: string): Promise<Way[]> {
   const direct = `${upstream.origin}/${kind}`;
-  const through = `${switchboard.origin}/mcp/${kind}`;
+  const through = `${switchboard.url}/mcp/${kind}`;
   const key = { 'x-api-key': KEY };
   const session = async (url: string, headers = {}) => ({
     ...MCP_HEADERS,
@@ -192,45 +150,41 @@ async function waysTo(kind: string): Promise<Way[]> {
     'mcp-session-id': await openSession(url, headers),
   });
   const rest = { ...key, 'content-type': 'application/json' };
-  const sb = switchboard.child;
+  const { pid } = switchboard;
   return [
-    { name: 'direct', process: upstream.child, url: direct, headers: await session(direct), body: mcpBody },
+    { name: 'direct', pid: upstream.pid, url: direct, headers: await session(direct), body: mcpBody },
     {
       name: 'passthrough',
-      process: baseline.child,
+      pid: baseline.pid,
       url: `${baseline.origin}/${kind}`,
       headers: await session(direct),
       body: mcpBody,
     },
     {
       name: '/v1/mcp/call',
-      process: sb,
-      url: `${switchboard.origin}/v1/mcp/call`,
+      pid,
+      url: `${switchboard.url}/v1/mcp/call`,
       headers: rest,
       body: size => JSON.stringify({ server_id: kind, method: 'tools/call', params: call(size) }),
     },
     {
       name: '/v1/mcp/tools/call',
-      process: sb,
-      url: `${switchboard.origin}/v1/mcp/tools/call`,
+      pid,
+      url: `${switchboard.url}/v1/mcp/tools/call`,
       headers: rest,
       body: size => JSON.stringify({ server_id: kind, ...call(size) }),
     },
-    ...(process.env['NOPASS']
-      ? []
-      : [
-          {
-            name: '/mcp/{id}',
-            process: sb,
-            url: through,
-            headers: await session(through, key),
-            body: mcpBody,
-          },
-        ]),
+    {
+      name: '/mcp/{id}',
+      pid,
+      url: through,
+      headers: await session(through, key),
+      body: mcpBody,
+    },
   ];
 }
 
-const median = (list: readonly number[]) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? 0;
+const median = (list: readonly number[]) => percentile(list, 0.5);
 const spread = (list: readonly number[]) =>
   `${median(list).toFixed(2)} [${Math.min(...list).toFixed(2)}, ${Math.max(...list).toFixed(2)}]`;
 

@@ -36,3 +36,9 @@ const server = createServer((request, response) => {
 server.listen(0, '127.0.0.1', () => {
   console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 });
+// Ends with its parent.
+process.stdin.resume().once('end', () => {
+  server.close();
+  server.closeAllConnections();
+  void pool.destroy();
+});

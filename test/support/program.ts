@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, openSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
+import type { Readable } from 'node:stream';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -53,14 +54,14 @@ export async function run(args: readonly string[], env: Environment): Promise<Fi
   return { code, ...output };
 }
 
-/** Starts the server and waits for its `Listening on` line. */
-export async function serve(env: Environment): Promise<Program> {
+/** Starts the server and waits for its `Listening on` line. Without a file for it, its log is kept in memory. */
+export async function serve(env: Environment, logFile?: string): Promise<Program> {
   const child = spawn(process.execPath, [PROGRAM], {
     env: environment({ PORT: '0', ...env }),
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+    stdio: ['ignore', 'pipe', logFile === undefined ? 'pipe' : openSync(logFile, 'w')],
+  }) as ChildProcessByStdio<null, Readable, Readable | null>;
   let stderr = '';
-  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+  child.stderr?.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
   const exited = once(child, 'exit') as Promise<[number | null]>;
   const printed: string[] = [];
   const lines = createInterface({ input: child.stdout });

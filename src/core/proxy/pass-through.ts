@@ -92,14 +92,10 @@ export class PassThrough {
     { server, request, method }: { server: Server; request: PassedRequest; method: string | undefined },
     sink: Sink,
   ): Promise<number> {
-    const { limits, credentials, admission, clock } = this.#options;
+    const { credentials, admission } = this.#options;
     if (server.transport === 'sse') throw oldTransport(server.id);
     using place = this.#enter(caller.keyId, request, method);
-    const totalMs = Math.min(caller.timeoutMs ?? limits.passTotalMs, limits.passTotalMs);
-    using budget =
-      place.kind === 'open'
-        ? new Budget(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]))
-        : new Budget(totalMs, caller.signal);
+    using budget = this.#budgetOf(caller, place.kind);
     budget.signal.throwIfAborted();
     using pass =
       place.kind === 'call' ? await admission.enter(server.remoteUrl, caller, budget.signal) : undefined;
@@ -108,19 +104,25 @@ export class PassThrough {
       const binding = bindingOf(caller, server, credential);
       const passing = { server, request, kind: place.kind, sink, binding, budget };
       const answer = await this.#sendWith(caller, passing, credential);
-      const { status, headers, passed } = answer;
-      const failure =
-        passed && status < 400
-          ? undefined
-          : httpFailure({ status, headers, nowMs: clock.now(), excerpt: '' });
-      if (failure && !passed) throw failure;
-      if (failure) pass?.failed(failure);
-      else pass?.answered();
-      return status;
+      if (!answer.passed) throw this.#failureOf(answer);
+      if (answer.status < 400) pass?.answered();
+      else pass?.failed(this.#failureOf(answer));
+      return answer.status;
     } catch (error) {
       pass?.failed(error);
       throw error;
     }
+  }
+
+  #budgetOf(caller: Caller, kind: Passing['kind']): Budget {
+    const { passTotalMs } = this.#options.limits;
+    if (kind !== 'open')
+      return new Budget(Math.min(caller.timeoutMs ?? passTotalMs, passTotalMs), caller.signal);
+    return new Budget(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]));
+  }
+
+  #failureOf({ status, headers }: Streamed) {
+    return httpFailure({ status, headers, nowMs: this.#options.clock.now(), excerpt: '' });
   }
 
   /** Refused for its token (401) it was not run: it is sent again with a newer one, where there is one. */

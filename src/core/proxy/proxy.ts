@@ -189,7 +189,8 @@ export function createProxy(options: ProxyOptions): Proxy {
     if (closing) throw stopping();
     using budget = new Budget(limits.totalTimeoutMs);
     const asking = { caller: { ...caller, signal: budget.signal }, server, credentials, upstreams };
-    return listTools(await asker(asking, budget));
+    // Awaited here, as above.
+    return await listTools(await asker(asking, budget));
   }
 
   return {
