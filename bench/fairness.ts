@@ -1,5 +1,5 @@
 /**
- * Whether one dead server slows another: npm run bench:fairness -- [--rounds 5] [--calls 600] [--rate 150] [--json]
+ * Whether one dead server slows another: npm run bench:fairness -- [--rounds 5] [--calls 300] [--rate 50] [--json]
  *
  * The real program, a healthy server in one process and the bad ones in another. Calls of the healthy server start at a fixed
  * rate (a second), whatever becomes of those before; each round measures them alone and then while as many calls a second go
@@ -97,8 +97,8 @@ async function measure({ rounds, calls, rate }: Sizes) {
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '5' },
-    calls: { type: 'string', default: '600' },
-    rate: { type: 'string', default: '150' },
+    calls: { type: 'string', default: '300' },
+    rate: { type: 'string', default: '50' },
     json: { type: 'boolean' },
   },
 });

@@ -299,7 +299,7 @@ describe('turns', () => {
     await using server = await startChangeable();
     await using harness = startProxy(server.url, { limits: { connectionsPerOrigin: 4 } });
     await callAs(harness);
-    server.become(call => (call.message.params.name === 'hang' ? undefined : call.result(OK)));
+    server.become(call => (call.message.params?.name === 'hang' ? undefined : call.result(OK)));
     const leaving = new AbortController();
     const who = caller({ tenantId: 'greedy', signal: leaving.signal });
     const hanging = Array.from({ length: 20 }, () =>
