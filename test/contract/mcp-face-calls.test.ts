@@ -224,8 +224,13 @@ describe('structured content of call_remote_tool', () => {
   });
 });
 
-async function rpc(method: string, params: object, headers: Record<string, string> = {}): Promise<any> {
-  const { text } = await sb.post('/mcp', { jsonrpc: '2.0', id: 1, method, params }, headers);
+async function rpc(
+  method: string,
+  params: object,
+  headers: Record<string, string> = {},
+  on: Pick<RunningSwitchboard, 'post'> = sb,
+): Promise<any> {
+  const { text } = await on.post('/mcp', { jsonrpc: '2.0', id: 1, method, params }, headers);
   return JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result;
 }
 
@@ -342,20 +347,29 @@ describe('a call that cannot be made', () => {
 
 describe('tools/list', () => {
   it('follows the catalogue, and stays small', async () => {
-    const describeSearch = async (): Promise<string> => (await rpc('tools/list', {})).tools[0].description;
-    const before = Number(/among (\d+) servers/.exec(await describeSearch())?.[1]);
-    expect(before).toBeGreaterThan(0);
-    const tools = [{ name: 'a' }, { name: 'b' }];
-    await sb.admin.request(
+    // A server of its own: what other tests call is listed anew in the background.
+    const tool = (name: string) => ({ name });
+    await using fresh = await startTestSwitchboard({
+      catalogue: [{ id: 'old-one', remote_url: 'https://old.example/mcp', tools: [tool('o')] }],
+    });
+    const list = () => rpc('tools/list', {}, {}, fresh);
+    const describeSearch = async (): Promise<string> => (await list()).tools[0].description;
+    expect(await describeSearch()).toContain('among 1 servers with 1 known tools');
+    await fresh.admin.request(
       'POST',
       '/catalogue/import',
-      line({ id: 'new-one', remote_url: 'https://new.example/mcp', categories: ['astrology'], tools }),
+      line({
+        id: 'new-one',
+        remote_url: 'https://new.example/mcp',
+        categories: ['astrology'],
+        tools: [tool('a'), tool('b')],
+      }),
     );
     const after = await describeSearch();
-    expect(after).toContain(`among ${before + 1} servers with 2 known tools`);
+    expect(after).toContain('among 2 servers with 3 known tools');
     expect(after).toContain('astrology');
-    await sb.admin.request('POST', '/catalogue/new-one/deactivate');
-    expect(await describeSearch()).toContain(`among ${before} servers with 0 known tools`);
-    expect(JSON.stringify(await rpc('tools/list', {})).length).toBeLessThan(7_000);
+    await fresh.admin.request('POST', '/catalogue/new-one/deactivate');
+    expect(await describeSearch()).toContain('among 1 servers with 1 known tools');
+    expect(JSON.stringify(await list()).length).toBeLessThan(7_000);
   });
 });

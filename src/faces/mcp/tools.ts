@@ -82,8 +82,8 @@ export function toolsOf(catalogue: Catalogue): Tool[] {
       name: 'search_servers',
       title: 'Search remote MCP servers',
       description:
-        `Find a remote MCP server and its tools for a task, among ${servers} servers with ${tools} known tools ` +
-        `(${categories.join(', ')}). Use it whenever the task needs an outside service that no tool at hand covers. ` +
+        `Find a remote MCP server and its tools for a task, among ${servers} servers with ${tools} known tools` +
+        `${categories.length === 0 ? '' : ` (${categories.join(', ')})`}. Use it whenever the task needs an outside service that no tool at hand covers. ` +
         'Answers the best servers with their ids, and their best tools with input schemas. Then use call_remote_tool.',
       inputSchema: schemaOf(searchServersInput, 'input'),
       outputSchema: schemaOf(searchServersOutput, 'output'),

@@ -29,7 +29,7 @@ async function start(era: 'modern' | 'legacy' | 'sse') {
     era,
     modes: {
       m: call => {
-        if (call.message.params.name !== 'hang') call.result({ content: [] });
+        if (call.message.params?.name !== 'hang') call.result({ content: [] });
       },
     },
   });
