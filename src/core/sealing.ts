@@ -1,4 +1,11 @@
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createSecretKey,
+  hkdfSync,
+  randomBytes,
+  type KeyObject,
+} from 'node:crypto';
 import { systemClock, type Clock } from '../infra/clock.ts';
 
 /** A key-encryption key: 256 bits, and the id that what it sealed carries. */
@@ -22,7 +29,7 @@ export class Sealing {
   readonly #active: SealingKey;
   readonly #keys: ReadonlyMap<string, SealingKey>;
   readonly #clock: Clock;
-  readonly #derived = new Map<string, Buffer>();
+  readonly #derived = new Map<string, KeyObject>();
 
   /** The first key seals, all of them open. */
   constructor(keys: readonly SealingKey[], clock: Clock = systemClock) {
@@ -73,10 +80,11 @@ export class Sealing {
     return Number(text.slice(0, end)) > this.#clock.now() ? text.slice(end + 1) : undefined;
   }
 
-  #keyFor({ id, key }: SealingKey, purpose: string): Buffer {
+  #keyFor({ id, key }: SealingKey, purpose: string): KeyObject {
     const name = `${id} ${purpose}`;
-    const derived =
-      this.#derived.get(name) ?? Buffer.from(hkdfSync('sha256', key, '', `switchboard/${purpose}`, 32));
+    const known = this.#derived.get(name);
+    if (known) return known;
+    const derived = createSecretKey(Buffer.from(hkdfSync('sha256', key, '', `switchboard/${purpose}`, 32)));
     this.#derived.set(name, derived);
     return derived;
   }

@@ -7,6 +7,7 @@ import { Circuit, type Entered } from './circuit.ts';
 import { HttpFailure, NotConnected } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import { Slots } from './slots.ts';
+import { urlOf } from './urls.ts';
 
 /** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
 const MAX_KEPT = 10_000;
@@ -78,7 +79,7 @@ export class Admission {
   async enter(url: string, caller: Applicant, signal: AbortSignal): Promise<Pass> {
     const keys = keysOf(url, caller);
     this.#refuse(keys);
-    const release = await this.#slots.take(new URL(url).origin, caller.tenantId, signal);
+    const release = await this.#slots.take(urlOf(url).origin, caller.tenantId, signal);
     try {
       // While it waited, others have found out more.
       this.#refuse(keys);
@@ -169,14 +170,15 @@ interface Part {
   readonly tenantId?: string;
 }
 
+/** The lengths keep apart what could be put together in two ways: URLs and tenants' names are not ours. */
 const keysOf = (url: string, { tenantId, subject }: Applicant): Keys => ({
-  server: JSON.stringify([url]),
-  tenant: JSON.stringify([url, tenantId]),
-  owner: JSON.stringify([url, tenantId, subject?.userId ?? null]),
+  server: url,
+  tenant: `${url.length} ${url} ${tenantId}`,
+  owner: `${url.length} ${url} ${tenantId.length} ${tenantId} ${subject?.userId ?? ''}`,
 });
 
 /** The path may hold a secret. */
-const fieldsOf = (url: string, { tenantId }: Part) => ({ url: new URL(url).origin, tenantId });
+const fieldsOf = (url: string, { tenantId }: Part) => ({ url: urlOf(url).origin, tenantId });
 
 const EVIDENCE: Partial<Record<ErrorCode, Evidence>> = {
   upstream_unreachable: 'failing',

@@ -9,6 +9,7 @@ import { isObject } from './json.ts';
 import { brokeProtocol } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import { rpcExchange, type RpcReply } from './rpc.ts';
+import { urlOf } from './urls.ts';
 import type { Wire } from './wire.ts';
 
 /** `legacy` has the handshake over Streamable HTTP (2025-03-26 to 2025-11-25), `sse` over HTTP+SSE (2024-11-05). */
@@ -46,7 +47,7 @@ export class Eras {
 
   set(url: string, era: Era): void {
     if (this.#verdicts.get(url)?.era !== era)
-      this.#log.info({ url: new URL(url).origin, era }, 'upstream era detected');
+      this.#log.info({ url: urlOf(url).origin, era }, 'upstream era detected');
     this.#verdicts.delete(url);
     this.#verdicts.set(url, { era, atMs: this.#clock.now() });
     for (const oldest of this.#verdicts.keys()) {
@@ -77,7 +78,7 @@ export class Eras {
       using budget = new Budget(this.#limits.totalTimeoutMs);
       const id = 'discover';
       const request = {
-        url: new URL(url),
+        url: urlOf(url),
         id,
         outgoing: modernRequest(id, 'server/discover'),
         credential,

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
+import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Caller } from '../caller.ts';
@@ -15,6 +16,7 @@ import { OpenCount } from './open-count.ts';
 import { answerHeaders, requestHeaders, SESSION_ID } from './pass-through-headers.ts';
 import { authorizationOf } from './rpc.ts';
 import type { Sink, Streamed } from './stream.ts';
+import { urlOf } from './urls.ts';
 import type { Wire } from './wire.ts';
 
 /**
@@ -24,6 +26,8 @@ import type { Wire } from './wire.ts';
 const SESSION_LIFETIME_MS = 7 * 24 * 60 * 60_000;
 /** What session ids are sealed as. */
 const PURPOSE = 'mcp-session';
+/** For so long a session id may outlive its time. */
+const SESSION_ID_CACHE_MS = 60_000;
 /** The longest time a timer can have: about 25 days. */
 const NO_TOTAL_MS = 2 ** 31 - 1;
 /** Notifications and answers that one key may have under way without taking slots; further ones take some. */
@@ -72,6 +76,8 @@ export class PassThrough {
   readonly #options: PassThroughOptions;
   readonly #open: OpenCount;
   readonly #side: OpenCount;
+  /** Session ids that were opened lately, by what they are bound to: opening one costs as much as passing a request on. */
+  readonly #sessionIds: LRUCache<string, string>;
   /** Ends the streams that stay open. */
   readonly #ending = new AbortController();
 
@@ -79,6 +85,11 @@ export class PassThrough {
     const { limits } = options;
     this.#options = options;
     this.#open = new OpenCount(limits.maxStreamsPerKey, limits.maxStreams);
+    this.#sessionIds = new LRUCache({
+      max: limits.maxSessions,
+      ttl: SESSION_ID_CACHE_MS,
+      perf: { now: () => options.clock.now() },
+    });
     this.#side = new OpenCount(MAX_SIDE_PER_KEY, limits.maxStreams);
   }
 
@@ -151,11 +162,21 @@ export class PassThrough {
     return { kind: 'side', [Symbol.dispose]: () => place[Symbol.dispose]() };
   }
 
+  /** The server's session id; undefined for a handle that is not this caller's, or over. */
+  #opened(binding: readonly string[], handle: string): string | undefined {
+    const key = JSON.stringify([handle, ...binding]);
+    const known = this.#sessionIds.get(key);
+    if (known !== undefined) return known;
+    const sessionId = this.#options.sealing.open(PURPOSE, binding, handle);
+    if (sessionId !== undefined) this.#sessionIds.set(key, sessionId);
+    return sessionId;
+  }
+
   #send(passing: Passing, credential: Credential | undefined): Promise<Streamed> {
     const { server, request, kind, sink, binding, budget } = passing;
     const { sealing, limits, wire } = this.#options;
     const handle = request.headers[SESSION_ID];
-    const sessionId = typeof handle === 'string' ? sealing.open(PURPOSE, binding, handle) : undefined;
+    const sessionId = typeof handle === 'string' ? this.#opened(binding, handle) : undefined;
     if (handle !== undefined && sessionId === undefined) throw sessionNotFound();
     const sessionOf = (headers: AnswerHeaders): Record<string, string> => {
       const given = readSessionId(headers[SESSION_ID]);
@@ -165,7 +186,7 @@ export class PassThrough {
       return { [SESSION_ID]: sealing.seal(PURPOSE, binding, given, SESSION_LIFETIME_MS) };
     };
     return wire.stream({
-      url: new URL(server.remoteUrl),
+      url: urlOf(server.remoteUrl),
       method: request.method,
       headers: {
         ...requestHeaders(request.headers),

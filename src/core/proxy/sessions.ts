@@ -17,6 +17,7 @@ import type { ProxyLimits } from './limits.ts';
 import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
 import { SessionStore } from './session-store.ts';
 import { SseStream } from './sse-stream.ts';
+import { urlOf } from './urls.ts';
 import type { Wire } from './wire.ts';
 
 /**
@@ -147,7 +148,7 @@ export class Sessions {
    */
   async #open(key: string, owner: SessionOwner): Promise<Session> {
     using budget = new Budget(this.#limits.totalTimeoutMs);
-    const url = new URL(owner.url);
+    const url = urlOf(owner.url);
     const request = { url, id: INITIALIZE_ID, outgoing: initializeRequest(INITIALIZE_ID) };
     const reply = await rpcExchange(
       this.#wire,
@@ -182,7 +183,7 @@ export class Sessions {
       },
     });
     try {
-      const url = await stream.open(new URL(owner.url), credential, signal);
+      const url = await stream.open(urlOf(owner.url), credential, signal);
       peer = { url, credential };
       const outgoing = initializeRequest(INITIALIZE_ID);
       const request = { id: INITIALIZE_ID, outgoing, credential, signal, progressToken: undefined };

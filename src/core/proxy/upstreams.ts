@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
@@ -28,6 +27,7 @@ import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { Sessions, type Session } from './sessions.ts';
 import type { ToolDefinitions, View } from './tool-definitions.ts';
 import { listAllTools } from './tools.ts';
+import { urlOf } from './urls.ts';
 import type { Wire } from './wire.ts';
 
 export interface UpstreamCall {
@@ -45,9 +45,6 @@ export interface UpstreamReply {
   readonly answer: RpcAnswer;
   readonly bytes: number;
 }
-
-/** Parsed URLs kept; the oldest goes first. */
-const MAX_URLS = 1_000;
 
 /** Whether a call has been written and not been refused: it may have run. */
 interface Written {
@@ -67,7 +64,6 @@ export class Upstreams {
   readonly #sessions: Sessions;
   readonly #ladder: Ladder;
   readonly #definitions: ToolDefinitions;
-  readonly #urls = new LRUCache<string, URL>({ max: MAX_URLS });
   #nextId = 1;
 
   constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log, definitions: ToolDefinitions) {
@@ -176,7 +172,7 @@ export class Upstreams {
     return rpcExchange(
       this.#wire,
       {
-        url: this.#url(server.remoteUrl),
+        url: urlOf(server.remoteUrl),
         id,
         outgoing,
         credential,
@@ -266,14 +262,6 @@ export class Upstreams {
     else if (looksLegacy(status, code)) this.#eras.forget(url);
     else if (answer && 'result' in answer && !hasResultType(answer)) this.#eras.doubt(url);
     return code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH;
-  }
-
-  #url(text: string): URL {
-    const known = this.#urls.get(text);
-    if (known) return known;
-    const url = new URL(text);
-    this.#urls.set(text, url);
-    return url;
   }
 
   readonly #now = (): number => this.#clock.now();
