@@ -31,6 +31,7 @@ export function createApp(options: AppOptions): RequestListener {
   const rest = restHandler(core, log);
   const passThrough = passThroughFace(core, log);
   return (request, response) => {
+    request.url = originForm(request.url ?? '/');
     const { requestId } = start(request, response);
     const path = pathOf(request);
     const isPassed = isPassThrough(path);
@@ -45,6 +46,13 @@ export function createApp(options: AppOptions): RequestListener {
     else if (isRpcPath(path)) sendRpcError(response, refusal, requestId, null);
     else sendProblem(response, refusal, requestId);
   };
+}
+
+/** A target that names the host as well, as to a proxy, is to be taken too (RFC 9112 §3.2.2). */
+function originForm(target: string): string {
+  if (target.startsWith('/')) return target;
+  const url = URL.parse(target);
+  return url ? `${url.pathname}${url.search}` : target;
 }
 
 /** What keeps a browser from taking an answer of an API for a page. */

@@ -30,6 +30,7 @@ export function createWebApp({ core, config, log, version, refusalOf }: WebAppOp
   const app = express();
   app.disable('x-powered-by');
   app.set('etag', false);
+  app.set('case sensitive routing', true);
   app.set('trust proxy', config.trustProxy);
   app.get('/healthz', (_request, response) => void response.json({ status: 'ok' }));
   app.get('/readyz', (_request, response) => {

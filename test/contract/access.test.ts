@@ -150,3 +150,21 @@ describe('429', () => {
     expect((await limited.post('/v1/search', { query: 'x' }, { 'x-api-key': other })).status).toBe(200);
   });
 });
+
+describe('what belongs to no class of endpoint', () => {
+  it.each([
+    ['wrong paths', '/v1/nothing', {}, 404],
+    ['messages to /mcp that call no tool', '/mcp', { jsonrpc: '2.0', id: 1, method: 'ping' }, 200],
+    ['refused messages to /mcp', '/mcp', [], 400],
+  ])('%s are bounded per key', async (_what, path, body, status) => {
+    await using own = await startTestSwitchboard();
+    const { json: other } = await own.admin.request('POST', '/keys', { name: 'other', scopes: ['search'] });
+    const statuses: number[] = [];
+    // All within one window, on a slow machine too.
+    const post = async () => void statuses.push((await own.post(path, body)).status);
+    for (let at = 0; at < 605; at += 55) await Promise.all(Array.from({ length: 55 }, post));
+    const count = (wanted: number) => statuses.filter(one => one === wanted).length;
+    expect([count(status), count(429)]).toEqual([600, 5]);
+    expect((await own.post(path, body, { 'x-api-key': other.key })).status).toBe(status);
+  });
+});

@@ -1,5 +1,6 @@
 import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fetchRaw } from '../support/raw-http.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 
 let sb: RunningSwitchboard;
@@ -105,6 +106,20 @@ describe('errors', () => {
     expect(typeof JSON.parse(text).detail).toBe('string');
     expect(text).not.toMatch(/<html|node_modules|\bat \w+ \(/);
   });
+
+  it.each(['http://127.0.0.1', 'http://localhost:1'])(
+    'a target that names the host (%s) is taken like its path',
+    async authority => {
+      const headers = { 'content-type': 'application/json', 'x-api-key': sb.key };
+      const post = (path: string, body: object, more = headers) =>
+        fetchRaw(sb.url, authority + path, { method: 'POST', headers: more, body: JSON.stringify(body) });
+      expect((await post('/v1/search?x=1', { query: 'x' })).status).toBe(200);
+      expect((await post('/v1/search', { query: 'x' }, { ...headers, 'x-api-key': '' })).status).toBe(401);
+      const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
+      expect((await post('/mcp', ping)).status).toBe(200);
+      expect((await post('/mcp/none', ping)).json.error.data.reason).toBe('server_not_found');
+    },
+  );
 
   it('405 names what is allowed', async () => {
     expect((await sb.get('/v1/search')).headers.get('allow')).toBe('POST');

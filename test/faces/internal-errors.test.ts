@@ -22,7 +22,11 @@ async function startBroken() {
     apiKeys: {
       authenticate: () => Promise.resolve({ tenantId: 'local', keyId: 'k', scopes: new Set(SCOPES) }),
     },
-    rateLimits: { spend: () => Promise.resolve(undefined), isSpent: () => Promise.resolve(false) },
+    rateLimits: {
+      spend: () => Promise.resolve(undefined),
+      isSpent: () => Promise.resolve(false),
+      requireUnspent: () => Promise.resolve(),
+    },
     proxy: { call: fail, callTool: fail, listTools: fail },
     identity: { credentials: { requireLive: () => Promise.resolve() } },
     search: { search: fail },

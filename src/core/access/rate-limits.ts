@@ -41,6 +41,12 @@ const BUCKETS = {
     text: 'Too many requests without a valid API key from this address.',
   },
   callback: { points: 120, duration: 60, text: 'Too many sign-in pages from this address.' },
+  /** What belongs to no class of endpoint: wrong paths and methods, and at /mcp all but the calls of tools. */
+  unclassed: {
+    points: 600,
+    duration: 60,
+    text: 'Too many requests with this key that are no calls.',
+  },
 } as const;
 export type Bucket = keyof typeof BUCKETS;
 
@@ -84,6 +90,11 @@ export class RateLimits {
         retryAfterSec,
       });
     }
+  }
+
+  /** Refuses what comes after too many of these events, without counting it as one. @throws SwitchboardError `rate_limited`. */
+  async requireUnspent(bucket: Bucket, key: string): Promise<void> {
+    if (await this.isSpent(bucket, key)) await this.take(bucket, key);
   }
 
   /** Whether the next event of this kind would be refused. Counts nothing. */

@@ -41,12 +41,8 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
     try {
       const principal = await authenticate(core, { ...presented(request), ip: request.ip });
       localsOf(response).principal = principal;
-      requirePost(request, response);
-      negotiate(request);
       const timeoutMs = requestedTimeoutMs(request);
-      // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
-      const message = await readJsonBody(request, response, MAX_BODY_BYTES);
-      requireSingle(message);
+      const message = await readMessage(core, principal.keyId, request, response);
       rpcId = rpcIdOf(message, null);
       const extra = { principal, requestId, ip: request.ip, timeoutMs, signal: clientSignal(response) };
       await node(withAuth(request, extra), response, message);
@@ -58,6 +54,31 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
     }
   });
   return router;
+}
+
+/**
+ * The request's message. All that is no call of a tool counts here, as the tools count what calls them.
+ * @throws SwitchboardError what the request is refused with.
+ */
+async function readMessage(
+  core: Core,
+  keyId: string,
+  request: Request,
+  response: Response,
+): Promise<unknown> {
+  await core.rateLimits.requireUnspent('unclassed', keyId);
+  let isCall = false;
+  try {
+    requirePost(request, response);
+    negotiate(request);
+    // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
+    const message = await readJsonBody(request, response, MAX_BODY_BYTES);
+    requireSingle(message);
+    isCall = message.method === 'tools/call';
+    return message;
+  } finally {
+    if (!isCall) await core.rateLimits.take('unclassed', keyId);
+  }
 }
 
 interface AuthExtra {
@@ -99,7 +120,7 @@ function negotiate(request: Request): void {
 }
 
 /** @throws SwitchboardError `invalid_request` for what the SDK would take, or answer with an id that is none. */
-function requireSingle(message: unknown): void {
+function requireSingle(message: unknown): asserts message is { readonly method?: unknown } {
   if (Array.isArray(message))
     throw new SwitchboardError('invalid_request', 'Batches are not supported. Send one message a request.');
   if (typeof message !== 'object' || message === null)

@@ -13,7 +13,7 @@ import {
   localsOf,
   rateLimitHeaders,
   requestedTimeoutMs,
-  sendJson,
+  sendText,
   setHeaders,
   singleHeader,
   toCaller,
@@ -22,23 +22,31 @@ import { idempotencyKey, parseInput } from '../input.ts';
 import { errorOf, rpcIdOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
 import type { Endpoint } from './endpoint.ts';
 import { findRoute } from './routes.ts';
+import { UnreadAnswers } from './unread.ts';
 
 /** The one path whose errors are JSON-RPC responses as well, also for those who come with no key or another method. */
 export const isRpcPath = (path: string): boolean => path === '/v1/mcp/call';
 
 /** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
 export function restHandler(core: Core, log: Log) {
+  const unread = new UnreadAnswers();
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     const rpc: { id: RpcId } = { id: null };
     try {
       const principal = await authenticated(core, request, response);
       const { endpoint, params, allowed } = findRoute(request.method ?? '', path);
-      if (!endpoint) throw noEndpoint(request, response, path, allowed);
+      if (!endpoint) {
+        await core.rateLimits.take('unclassed', principal.keyId);
+        throw noEndpoint(request, response, path, allowed);
+      }
       if (endpoint.tag === 'Identity') response.setHeader('Cache-Control', 'no-store');
       const caller = await admit(core, endpoint, principal, request, response);
       const body = endpoint.bodySchema && (await readJsonBody(request, response, endpoint.maxBodyBytes));
       rpc.id = rpcIdOf(body, 1);
-      sendJson(response, 200, await run(core, endpoint, caller, body, { params, request, response }));
+      const answer = await run(core, endpoint, caller, body, { params, request, response });
+      const text = JSON.stringify(answer);
+      unread.add(response, principal.keyId, text.length);
+      sendText(response, 200, 'application/json', text);
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;
       const { requestId } = localsOf(response);
