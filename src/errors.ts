@@ -72,6 +72,7 @@ const KINDS = {
   upstream_protocol: { status: 502, rpc: -32000, title: 'MCP server broke the protocol' },
   upstream_too_large: { status: 502, rpc: -32000, title: 'MCP server sent too much' },
   upstream_blocked: { status: 502, rpc: -32000, title: 'MCP server address not allowed' },
+  upstream_input_required: { status: 502, rpc: -32000, title: 'The tool asks for input' },
   upstream_error: { status: 502, rpc: -32000, title: 'MCP server reported an error' },
 } as const satisfies Record<string, ErrorKind>;
 

@@ -28,3 +28,6 @@ export function sanitise(text: string, maxChars = 200): string {
 
 /** Whether a name is what it looks like: no control and no invisible character in it. */
 export const isPlain = (name: string): boolean => !NOT_PLAIN.test(name);
+
+/** The same with a full stop, unless it ends in one or its like. */
+export const asSentence = (text: string): string => (/[.?!…:]$/.test(text) ? text : `${text}.`);

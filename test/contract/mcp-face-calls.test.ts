@@ -270,7 +270,7 @@ describe('Switchboard-Timeout-Ms', () => {
     );
     expect(isError).toBe(true);
     expect(content[0].text).toMatch(
-      /^The request to the MCP server timed out after 1 s; the call may have run\. \(upstream_timeout\)\nAsk the tool for less/,
+      /^The request to the MCP server timed out after 1 s; the call may have run\. The header Switchboard-Timeout-Ms .* \(upstream_timeout\)\nAsk the tool for less/,
     );
   });
 

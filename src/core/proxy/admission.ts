@@ -4,7 +4,7 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
 import { Circuit, type Entered } from './circuit.ts';
-import { HttpFailure, NotConnected } from './failures.ts';
+import { AnsweredWrongly, HttpFailure, NotConnected } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import { Slots } from './slots.ts';
 import { urlOf } from './urls.ts';
@@ -185,10 +185,12 @@ const EVIDENCE: Partial<Record<ErrorCode, Evidence>> = {
   upstream_protocol: 'failing',
   upstream_http_error: 'answered',
   upstream_error: 'answered',
+  upstream_input_required: 'answered',
 };
 
 function evidenceOf(thrown: SwitchboardError, isShortened: boolean): Evidence {
   if (thrown instanceof NotConnected) return 'down';
+  if (thrown instanceof AnsweredWrongly) return 'answered';
   if (thrown instanceof HttpFailure) {
     if (thrown.httpStatus === 503) return 'down';
     return thrown.httpStatus >= 500 ? 'failing' : 'answered';

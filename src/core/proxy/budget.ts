@@ -1,4 +1,4 @@
-import { callTimedOut, SharedWorkTimedOut } from './failures.ts';
+import { outOfTime, SharedWorkTimedOut } from './failures.ts';
 
 /**
  * What a call rejects with once its caller has gone away (`caller.signal` aborted). Not a SwitchboardError: nobody is
@@ -22,7 +22,7 @@ export class Budget {
   constructor(totalMs: number, caller?: AbortSignal) {
     this.#caller = caller;
     this.#timer = setTimeout(
-      () => this.#controller.abort(caller ? callTimedOut(totalMs) : new SharedWorkTimedOut(totalMs)),
+      () => this.#controller.abort(caller ? outOfTime(totalMs) : new SharedWorkTimedOut(totalMs)),
       totalMs,
     );
     if (caller?.aborted) this.#onCallerAbort();

@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
-import { sanitise } from '../text.ts';
+import { asSentence, sanitise } from '../text.ts';
 import { ArgumentChecks, listed } from './arguments.ts';
 import { HEADER_MISMATCH, INVALID_PARAMS } from './envelope.ts';
 import { isObject } from './json.ts';
@@ -51,7 +51,7 @@ export class CheckedCalls {
       const hint = this.#hint(view, call);
       if (hint === undefined) throw error;
       const { retryAfterSec, upstreamError, members, cause } = error;
-      throw new SwitchboardError(error.code, `${error.detail} ${hint}`, {
+      throw new SwitchboardError(error.code, `${asSentence(error.detail)} ${hint}`, {
         ...(retryAfterSec === undefined ? {} : { retryAfterSec }),
         upstreamError,
         members,
@@ -74,7 +74,7 @@ export class CheckedCalls {
     if (problems !== undefined)
       throw new SwitchboardError(
         'invalid_params',
-        `The arguments do not fit the tool ${quoted(name)}: ${problems}. Nothing was sent to the server.`,
+        `The arguments do not fit the tool ${quoted(name)}: ${asSentence(problems)} Nothing was sent to the server.`,
       );
   }
 
@@ -89,7 +89,9 @@ export class CheckedCalls {
       return likely === '' ? undefined : `The server is not known to have a tool ${quoted(name)}.${likely}`;
     }
     const problems = this.#checks.problems(schema, args);
-    return problems === undefined ? undefined : `By the definition last known of the tool: ${problems}.`;
+    return problems === undefined
+      ? undefined
+      : asSentence(`By the definition last known of the tool: ${problems}`);
   }
 }
 

@@ -12,7 +12,7 @@ const META = 'io.modelcontextprotocol/';
 
 /** JSON-RPC error codes of revision 2026-07-28 that say that the request was refused before it ran. */
 export const HEADER_MISMATCH = -32_020;
-const MISSING_CAPABILITY = -32_021;
+export const MISSING_CAPABILITY = -32_021;
 export const UNSUPPORTED_VERSION = -32_022;
 export const METHOD_NOT_FOUND = -32_601;
 export const INVALID_PARAMS = -32_602;

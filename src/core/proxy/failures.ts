@@ -6,8 +6,19 @@ import { sanitise } from '../text.ts';
 /** The contract's wording for a time-out. */
 const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
 
+/** The longest time a caller can ask for. */
+const MAX_TIMEOUT_MS = 300_000;
+const ASK_FOR_MORE_TIME = ` The header Switchboard-Timeout-Ms allows a call more time, up to ${MAX_TIMEOUT_MS}.`;
+
 export const callTimedOut = (totalMs: number): SwitchboardError =>
   new SwitchboardError('upstream_timeout', timeOutText(totalMs));
+
+/** The end of the time that the caller gave, or could have given. */
+export const outOfTime = (totalMs: number): SwitchboardError =>
+  new SwitchboardError(
+    'upstream_timeout',
+    `${timeOutText(totalMs)}${totalMs < MAX_TIMEOUT_MS ? ASK_FOR_MORE_TIME : ''}`,
+  );
 
 /** The time-out of work that several callers share, which is not that of the one who waits for it. */
 export class SharedWorkTimedOut extends SwitchboardError {
@@ -40,6 +51,13 @@ export class HttpFailure extends SwitchboardError {
 export const brokeProtocol = (what: string, cause?: unknown): SwitchboardError =>
   new SwitchboardError('upstream_protocol', `The MCP server ${what}.`, { cause });
 
+/** A result in the wrong shape: the exchange itself was in order, so that it says nothing about the server's health. */
+export class AnsweredWrongly extends SwitchboardError {
+  constructor(what: string) {
+    super('upstream_protocol', `The MCP server ${what}.`);
+  }
+}
+
 export const sentTooMuch = (what: string): SwitchboardError =>
   new SwitchboardError('upstream_too_large', `The MCP server ${what}.`);
 
@@ -51,10 +69,16 @@ export function httpFailure(answer: {
   headers: IncomingHttpHeaders;
   nowMs: number;
   excerpt: string;
+  /** The request carried a user's token. */
+  hadToken?: boolean;
 }): SwitchboardError {
   const { status } = answer;
   if (status === 401) {
-    return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
+    const what = answer.hadToken
+      ? "does not take the token of the user's account. If it stays so, the user must connect the account again"
+      : 'Switchboard has no token for it. The operator must set "auth" in its catalogue entry';
+    const detail = `The MCP server wants a sign-in (HTTP 401)${answer.hadToken ? ': it ' : ', and '}${what}.`;
+    return new HttpFailure(status, 'upstream_unauthorized', detail);
   }
   if (status === 403) {
     return new HttpFailure(status, 'upstream_forbidden', 'The MCP server refused access (HTTP 403).');
@@ -138,7 +162,8 @@ function notConnected(code: string, cause: unknown): SwitchboardError {
     return new NotConnected('upstream_timeout', detail, cause);
   }
   const why = isTlsCode(code) ? 'failed the TLS handshake' : (NOT_CONNECTED[code] ?? 'could not be reached');
-  return new NotConnected('upstream_unreachable', `The MCP server ${why}.`, cause, PASSING.has(code));
+  const detail = `The MCP server ${why}. Nothing was sent: try again later. If it stays so, its catalogued URL may be out of date.`;
+  return new NotConnected('upstream_unreachable', detail, cause, PASSING.has(code));
 }
 
 /** The same failure in other words. */
@@ -163,7 +188,7 @@ const MAY_HAVE_RUN: ReadonlySet<string> = new Set([
 ]);
 
 /** What changes nothing on the server: `tools/list`, `prompts/get`, `resources/read`, … */
-const isRead = (method: string) => method === 'ping' || /\/(list|get|read|complete)$/.test(method);
+export const isRead = (method: string) => method === 'ping' || /\/(list|get|read|complete)$/.test(method);
 
 /**
  * The failure of a call that was written and not answered: what is no mere read may have run, and nobody should send it
@@ -171,10 +196,14 @@ const isRead = (method: string) => method === 'ping' || /\/(list|get|read|comple
  */
 export function toldOfCall(error: unknown, method: string): unknown {
   if (!(error instanceof SwitchboardError) || isRead(method)) return error;
-  // A gateway that had no answer from the server itself knows no more than we do.
-  const isGateway = error instanceof HttpFailure && (error.httpStatus === 502 || error.httpStatus === 504);
-  if (!isGateway && !MAY_HAVE_RUN.has(error.code)) return error;
-  return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, false);
+  // It failed at some point, or a gateway that knows no more than we do. Who asks to be called again (503 with `Retry-After`)
+  // has not run the call.
+  const isFault =
+    error instanceof HttpFailure && error.httpStatus >= 500 && error.code === 'upstream_http_error';
+  if (!isFault && !MAY_HAVE_RUN.has(error.code)) return error;
+  const advice = error.detail.endsWith(ASK_FOR_MORE_TIME) ? ASK_FOR_MORE_TIME : '';
+  const said = error.detail.slice(0, error.detail.length - advice.length).replace(/\.$/, '');
+  return restated(error, `${said}; the call may have run.${advice}`, false);
 }
 
 const codeOf = (error: unknown): string =>

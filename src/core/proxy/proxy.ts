@@ -22,9 +22,8 @@ import { ToolDefinitions } from './tool-definitions.ts';
 import {
   listAllTools,
   progressOf,
-  resultOf,
   toolCallParams,
-  toToolResult,
+  toolOutcome,
   type InputRequired,
   type ListedTool,
   type Listing,
@@ -187,10 +186,14 @@ export function createProxy(options: ProxyOptions): Proxy {
   /** On our own account, with the caller's account: nobody waits for it. */
   async function listAnew(caller: Caller, server: Server): Promise<Listing> {
     if (closing) throw stopping();
-    using budget = new Budget(limits.totalTimeoutMs);
-    const asking = { caller: { ...caller, signal: budget.signal }, server, credentials, upstreams };
-    // Awaited here, as above.
-    return await listTools(await asker(asking, budget));
+    const { totalTimeoutMs: timeoutMs } = limits;
+    using budget = new Budget(timeoutMs);
+    const lister = { ...caller, signal: budget.signal, timeoutMs };
+    const asking = { caller: lister, server, credentials, upstreams };
+    // Awaited here, as above. The call it follows may still hold its slot, and does not wait for this one.
+    return await admission.run(server.remoteUrl, lister, budget.signal, async () =>
+      listTools(await asker(asking, budget)),
+    );
   }
 
   return {
@@ -218,8 +221,8 @@ export function createProxy(options: ProxyOptions): Proxy {
       const work = (ask: Ask) =>
         checked.run(ask.view, call, {
           send: async () => {
-            const { answer } = await ask('tools/call', params, onNotification);
-            return toToolResult(resultOf(answer), capabilities !== undefined);
+            const reply = await ask('tools/call', params, onNotification);
+            return toolOutcome(reply, capabilities !== undefined);
           },
           refresh: () => definitions.refreshSoon(ask.view, () => listAnew(caller, ask.view.server)),
         });

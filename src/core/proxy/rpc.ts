@@ -89,7 +89,13 @@ export const failureOf = (
   nowMs: number,
 ): SwitchboardError => {
   const { status, headers } = http;
-  return httpFailure({ status, headers, nowMs, excerpt: excerptOf(http, credential) });
+  return httpFailure({
+    status,
+    headers,
+    nowMs,
+    excerpt: excerptOf(http, credential),
+    hadToken: credential !== undefined,
+  });
 };
 
 /** Feeds a JSON body to the reader. */

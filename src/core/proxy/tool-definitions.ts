@@ -15,7 +15,7 @@ const MIN_TTL_MS = 60_000;
 const MAX_TTL_MS = 24 * 60 * 60_000;
 /** For servers that do not say how long their listing holds. */
 const DEFAULT_TTL_MS = 60 * 60_000;
-/** A server is asked for its tools on our own account no more often than this. */
+/** A server is asked for its tools on our own account no more often than this for each view of it. */
 const MIN_REFRESH_INTERVAL_MS = 60_000;
 
 /** Whose view of a server: a listing made with a user's account says nothing of what others see. */
@@ -101,7 +101,7 @@ export class ToolDefinitions {
     });
     const isShared = view.connectionId === undefined || listing.isPublic;
     const now = this.#parts.clock.now();
-    this.#refreshedAt.set(sharedKey(view), now);
+    this.#refreshedAt.set(keyOf(view), now);
     const ttlMs = Math.min(Math.max(listing.ttlMs ?? DEFAULT_TTL_MS, MIN_TTL_MS), MAX_TTL_MS);
     this.#known.set(isShared ? sharedKey(view) : keyOf(view), {
       schemas: new Map(tools.map(tool => [tool.name, tool.inputSchema])),
@@ -123,17 +123,17 @@ export class ToolDefinitions {
   }
 
   /**
-   * Asks for the tools anew, in the background: once at a time, and once a minute a server at most. Whatever goes wrong is
+   * Asks for the tools anew, in the background: once at a time, and once a minute a view at most. Whatever goes wrong is
    * logged and nothing else.
    */
   refreshSoon(view: View, list: () => Promise<Listing>): void {
     const { clock, log } = this.#parts;
-    const serverKey = sharedKey(view);
+    const key = keyOf(view);
     const now = clock.now();
-    if (now - (this.#refreshedAt.get(serverKey) ?? -Infinity) < MIN_REFRESH_INTERVAL_MS) return;
-    this.#refreshedAt.set(serverKey, now);
+    if (now - (this.#refreshedAt.get(key) ?? -Infinity) < MIN_REFRESH_INTERVAL_MS) return;
+    this.#refreshedAt.set(key, now);
     this.#refreshing
-      .run(keyOf(view), async () => void this.keep(view, await list()))
+      .run(key, async () => void this.keep(view, await list()))
       .catch((error: unknown) =>
         log.info({ err: error, serverId: view.server.id }, 'tool definitions not refreshed'),
       );

@@ -1,8 +1,8 @@
 import { SwitchboardError } from '../../errors.ts';
-import { sanitise } from '../text.ts';
-import { type Params, type RpcAnswer } from './envelope.ts';
+import { asSentence, sanitise } from '../text.ts';
+import { errorOf, MISSING_CAPABILITY, type Params, type RpcAnswer, type RpcError } from './envelope.ts';
 import { isObject } from './json.ts';
-import { brokeProtocol, sentTooMuch } from './failures.ts';
+import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import type { UpstreamReply } from './upstreams.ts';
 
@@ -76,29 +76,52 @@ export function progressOf(token: string, method: string, params: unknown): Prog
 
 const MAX_DETAIL_CHARS = 1_000;
 
+/** What a caller that cannot be asked does with a tool that asks. */
+const HOW_TO_ANSWER = `Use POST /v1/mcp/call: declare what you can answer in params._meta["${META}clientCapabilities"], and make the call again with the inputResponses and the requestState; or use an MCP client that declares the capability, at /mcp.`;
+
+/** Of a call that was not sent again. */
+export const LOST_SESSION =
+  'The session with the server was lost. The call was not sent again, as it cannot be known whether it ran. Make the call again where that does no harm: it gets a new session.';
+
 /** The upstream's result. @throws SwitchboardError `upstream_error` with the upstream's own error for a JSON-RPC error. */
-export function resultOf(answer: RpcAnswer): unknown {
+function resultOf(answer: RpcAnswer): unknown {
   if ('result' in answer) return answer.result;
-  const { error } = answer;
-  const detail = sanitise(error.message, MAX_DETAIL_CHARS) || `The MCP server reported error ${error.code}.`;
-  throw new SwitchboardError('upstream_error', detail, { upstreamError: error });
+  throw reportedError(answer.error);
+}
+
+function reportedError(error: RpcError, advice = ''): SwitchboardError {
+  const said = sanitise(error.message, MAX_DETAIL_CHARS) || `The MCP server reported error ${error.code}.`;
+  const detail = advice === '' ? said : `${asSentence(said)} ${advice}`;
+  return new SwitchboardError('upstream_error', detail, { upstreamError: error });
 }
 
 /**
+ * What a reply to `tools/call` means for the caller.
  * @param canAnswer whether `input_required` is of use to the caller.
- * @throws SwitchboardError `upstream_protocol` for what is not a CallToolResult.
+ * @throws SwitchboardError `upstream_error` for a JSON-RPC error, `upstream_input_required` with the upstream's result as the
+ * member `input_required`, `upstream_protocol` for what is not a CallToolResult.
  */
-export function toToolResult(result: unknown, canAnswer: boolean): ToolResult | InputRequired {
-  if (!isObject(result)) throw brokeProtocol('answered tools/call with a result that is not an object');
+export function toolOutcome(reply: UpstreamReply, canAnswer: boolean): ToolResult | InputRequired {
+  const error = errorOf(reply.answer);
+  // Where the caller can declare what it can answer, its own face knows best how.
+  if (error?.code === MISSING_CAPABILITY && !canAnswer) throw reportedError(error, HOW_TO_ANSWER);
+  if (error && reply.lostSession) throw reportedError(error, LOST_SESSION);
+  return toToolResult(resultOf(reply.answer), canAnswer);
+}
+
+function toToolResult(result: unknown, canAnswer: boolean): ToolResult | InputRequired {
+  if (!isObject(result)) throw new AnsweredWrongly('answered tools/call with a result that is not an object');
   const { content } = result;
   if (Array.isArray(content)) return { ...result, content, isError: result['isError'] === true };
   if (result['resultType'] === 'input_required') {
     if (canAnswer) return { ...result, resultType: 'input_required' };
-    throw brokeProtocol(
-      'asks for input in the middle of the call; the generic JSON-RPC call can answer that',
+    throw new SwitchboardError(
+      'upstream_input_required',
+      `The tool asks for input before it can finish, which this way of calling it cannot give. ${HOW_TO_ANSWER}`,
+      { members: { input_required: result } },
     );
   }
-  throw brokeProtocol('answered tools/call without a content array');
+  throw new AnsweredWrongly('answered tools/call without a content array');
 }
 
 /** All of a server's tools, and how far and how long they hold. */

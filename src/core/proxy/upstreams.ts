@@ -10,7 +10,6 @@ import {
   HEADER_MISMATCH,
   legacyNotification,
   legacyRequest,
-  METHOD_NOT_FOUND,
   modernRequest,
   replyToServer,
   UNSUPPORTED_VERSION,
@@ -19,14 +18,16 @@ import {
 } from './envelope.ts';
 import { isObject } from './json.ts';
 import { Eras } from './era.ts';
-import { sentTooMuch, toldOfCall, WentSilent } from './failures.ts';
+import { isRead, restated, sentTooMuch, toldOfCall, WentSilent } from './failures.ts';
 import { Ladder } from './ladder.ts';
 import type { ProxyLimits } from './limits.ts';
+import { isGrandfathered, lossOf } from './lost-session.ts';
 import { redactError } from './redact.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { Sessions, type Session } from './sessions.ts';
 import type { ToolDefinitions, View } from './tool-definitions.ts';
-import { listAllTools } from './tools.ts';
+import { asSentence } from '../text.ts';
+import { listAllTools, LOST_SESSION } from './tools.ts';
 import { urlOf } from './urls.ts';
 import type { Wire } from './wire.ts';
 
@@ -44,7 +45,12 @@ export interface UpstreamCall {
 export interface UpstreamReply {
   readonly answer: RpcAnswer;
   readonly bytes: number;
+  /** The session was lost over it, and nobody knows whether the call ran. */
+  readonly lostSession?: true;
 }
+
+/** What an answer says of the call: provably not run; with a session that was lost, perhaps run; or taken. */
+type Sense = 'not-run' | 'lost' | 'taken';
 
 /** Whether a call has been written and not been refused: it may have run. */
 interface Written {
@@ -53,7 +59,7 @@ interface Written {
 
 /**
  * Sends calls to upstreams of every era. A call is sent again at most once, and only when the first time cannot have
- * run it: a dead session (HTTP 404), a refused version (-32022), refused headers (-32020). (A connection that was refused is
+ * run it, or is a mere read: a dead session, a refused version (-32022), refused headers (-32020). (A connection that was refused is
  * tried once more by the wire.)
  */
 export class Upstreams {
@@ -125,13 +131,19 @@ export class Upstreams {
     const reply = session
       ? await this.#askInSession(call, session, budget, onSent)
       : await this.#askModern(call, budget, onSent);
-    const notRun = session ? this.#mindLegacy(call, session, reply) : this.#mindModern(call, reply);
-    if (notRun) {
-      state.written = false;
-      if (mayRepeat && (await this.#prepareRepeat(call, reply, session, budget))) return 'again';
-    }
-    if (!reply.answer) throw reply.problem();
-    return { answer: reply.answer, bytes: reply.bytes };
+    const sense = session ? this.#mindLegacy(call, session, reply) : this.#mindModern(call, reply);
+    if (sense === 'not-run') state.written = false;
+    if (mayRepeat && (await this.#isToRepeat(sense, { call, reply, session }, budget))) return 'again';
+    return replyOf(reply, sense === 'lost' && !isRead(call.method));
+  }
+
+  async #isToRepeat(
+    sense: Sense,
+    { call, reply, session }: { call: UpstreamCall; reply: RpcReply; session: Session | undefined },
+    budget: Budget,
+  ): Promise<boolean> {
+    if (sense === 'not-run') return this.#prepareRepeat(call, reply, session, budget);
+    return sense === 'lost' && isRead(call.method);
   }
 
   /** Refused headers are only worth a second attempt with other headers (2026-07-28, Streamable HTTP, "Schema extension"). */
@@ -236,35 +248,42 @@ export class Upstreams {
     };
   }
 
-  /** Draws the consequences of an answer in a session; says whether the call was provably not run. */
-  #mindLegacy({ server }: UpstreamCall, session: Session, reply: RpcReply): boolean {
-    const { status, answer } = reply;
+  /** Draws the consequences of an answer in a session. */
+  #mindLegacy({ server }: UpstreamCall, session: Session, reply: RpcReply): Sense {
+    const { answer } = reply;
     const error = errorOf(answer);
-    if (isDeadSession(session, reply)) {
+    const loss = lossOf(session, reply);
+    if (loss !== 'none') {
       this.#sessions.drop(session);
-      return true;
+      return loss === 'dead' ? 'not-run' : 'lost';
     }
     if (error?.code === UNSUPPORTED_VERSION || error?.code === HEADER_MISMATCH) {
       this.#sessions.drop(session);
       this.#eras.forget(server.remoteUrl);
-      return true;
+      return 'not-run';
     }
-    if (status === 400 && speaksOfSession(session, reply)) this.#sessions.drop(session);
     if (hasResultType(answer)) this.#eras.doubt(server.remoteUrl);
-    return false;
+    return 'taken';
   }
 
-  /** Draws the consequences of a modern server's answer; says whether the call was provably not run. */
-  #mindModern({ server }: UpstreamCall, { status, answer }: RpcReply): boolean {
+  /** Draws the consequences of a modern server's answer. */
+  #mindModern({ server }: UpstreamCall, { status, answer }: RpcReply): Sense {
     const url = server.remoteUrl;
     const code = errorOf(answer)?.code;
     if (code === UNSUPPORTED_VERSION) this.#eras.forget(url);
     else if (looksLegacy(status, code)) this.#eras.forget(url);
     else if (answer && 'result' in answer && !hasResultType(answer)) this.#eras.doubt(url);
-    return code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH;
+    return code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH ? 'not-run' : 'taken';
   }
 
   readonly #now = (): number => this.#clock.now();
+}
+
+/** @param lost the session was lost, and what was asked is no mere read. */
+function replyOf({ answer, bytes, problem }: RpcReply, lost: boolean): UpstreamReply {
+  if (answer) return lost ? { answer, bytes, lostSession: true } : { answer, bytes };
+  const error = problem();
+  throw lost ? restated(error, `${asSentence(error.detail)} ${LOST_SESSION}`, false) : error;
 }
 
 const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
@@ -272,25 +291,6 @@ const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
   caller,
   connectionId: credential?.connectionId,
 });
-
-/**
- * 2025-11-25, Session management: HTTP 404 means the session is gone. "No such method", said to our own request, is an
- * answer nevertheless.
- */
-const isDeadSession = ({ sessionId, stream }: Session, { status, answer, ownId }: RpcReply): boolean =>
-  stream
-    ? status === 404 || status === 410
-    : status === 404 && sessionId !== undefined && !(ownId && errorOf(answer)?.code === METHOD_NOT_FOUND);
-
-/** Codes that revisions before 2026-07-28 left to implementations. */
-const isGrandfathered = (code = 0) => code >= -32_019 && code <= -32_000;
-
-/** Some servers (server-everything) say 400 for a dead session: not sent again, but the next call starts afresh. */
-const speaksOfSession = ({ stream }: Session, { answer, problem }: RpcReply): boolean => {
-  const error = errorOf(answer);
-  if (error) return isGrandfathered(error.code) && /session/i.test(error.message);
-  return stream !== undefined && /session|transport/i.test(problem().detail);
-};
 
 /** A refusal no server of revision 2026-07-28 gives: no JSON-RPC body, or one in the manner of "no session". */
 const looksLegacy = (status: number, code: number | undefined) =>

@@ -28,6 +28,12 @@ const problemSchema = z.looseObject({
   request_id: z.string(),
   retry_after: z.number().optional().describe('Seconds.'),
   upstream_error: z.unknown().optional(),
+  input_required: z
+    .unknown()
+    .optional()
+    .describe(
+      'With upstream_input_required: what the tool answered, with its inputRequests and requestState.',
+    ),
   error: z
     .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])
     .optional()

@@ -33,7 +33,7 @@ const A: Entry = {
   remote_url: 'https://a.example/mcp',
   tools: [{ name: 'shipped', description: 'As shipped.', input_schema: { type: 'object' } }],
 };
-const SERVER = { id: 'a', remoteUrl: 'https://a.example/mcp' };
+const SERVER = { id: 'a', remoteUrl: 'https://a.example/mcp', tools: [] };
 const tool = (name: string, description = `Runs ${name}.`, more: object = {}): Definition => ({
   name,
   description,
@@ -200,6 +200,30 @@ describe('a changed definition', () => {
 });
 
 describe('ToolRefresh', () => {
+  it('brings a changed definition in at once, logged once a change, though not again and again within ten minutes', async () => {
+    let nowMs = NOW;
+    const refresh = new ToolRefresh(catalogue, { now: () => nowMs }, log());
+    const offer = async (...tools: Definition[]) => {
+      refresh.offer(catalogue.require('a'), tools);
+      await catalogue.settled();
+    };
+    const changes = () => lines('tool definition changed').length;
+    await offer(tool('x'));
+    nowMs += 60_000;
+    await offer(tool('x'), tool('y'));
+    expect(names()).toEqual(['x']);
+    await offer(tool('x', 'Other.'));
+    expect(catalogue.get('a')).toMatchObject({ tools: [{ description: 'Other.' }] });
+    expect(changes()).toBe(1);
+    nowMs += 60_000;
+    await offer(tool('x', 'Other.'));
+    await offer(tool('x', 'Yet another.'));
+    expect(changes()).toBe(1);
+    nowMs += 9 * 60_000;
+    await offer(tool('x', 'Yet another.'));
+    expect(changes()).toBe(2);
+  });
+
   it('writes a server`s tools once in ten minutes, and passes over what fails', async () => {
     let nowMs = NOW;
     const written: string[] = [];

@@ -28,6 +28,16 @@ describe('server-everything (2025-11-25, stateful, SSE)', () => {
     expect(await harness.proxy.call(caller(), { serverId: 's', method: 'ping' })).toEqual({ result: {} });
   });
 
+  it('after its restart, which it tells of by HTTP 400, the very next call works', async () => {
+    await using restarted = await startEverything();
+    await using harness = startProxy(restarted.url);
+    await harness.tool('echo', { message: 'a' });
+    await restarted.restart();
+    expect(await harness.tool('echo', { message: 'b' })).toMatchObject({ content: echo('b') });
+    await restarted.restart();
+    expect((await harness.proxy.listTools(caller(), { serverId: 's' })).tools.length).toBeGreaterThan(5);
+  });
+
   it('an unknown method is the server`s own error', async () => {
     await using harness = startProxy(everything.url);
     const reply = await harness.proxy.call(caller(), { serverId: 's', method: 'foo/bar' });

@@ -82,24 +82,61 @@ describe('sessions', () => {
     expect(upstream.inbox.count('tools/call')).toBe(1);
   });
 
-  it('a 400 that speaks of the session is not sent again, but the next call has a new one', async () => {
-    let dead = false;
-    const mode: HostileMode = call =>
-      dead
-        ? call.json(
-            { jsonrpc: '2.0', error: { code: -32_000, message: 'Bad Request: No valid session ID' } },
-            400,
-          )
-        : call.result(OK);
-    await using upstream = await startHostile({ modes: { m: mode } });
-    await using harness = startProxy(upstream.url('m'));
-    await harness.tool();
-    dead = true;
-    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_error' });
-    dead = false;
-    await harness.tool();
-    expect(upstream.inbox.count('tools/call')).toBe(3);
-    expect(upstream.inbox.count('initialize')).toBe(2);
+  /** A server that says HTTP 400 with these words in every session made before it is told to forget them. */
+  const startForgetful = async (message: string) => {
+    let forgotten: ReadonlySet<unknown> = new Set();
+    const mode: HostileMode = call => {
+      if (forgotten.has(call.request.headers['mcp-session-id']))
+        call.json({ jsonrpc: '2.0', error: { code: -32_000, message } }, 400);
+      else call.result({ ...OK, tools: [{ name: 'tool', inputSchema: { type: 'object' } }] });
+    };
+    const upstream = await startHostile({ modes: { m: mode, 'tools/list': mode } });
+    const harness = startProxy(upstream.url('m'));
+    const list = () => harness.proxy.listTools(caller(), { serverId: 's' });
+    // Now the tools are known, so that nothing is listed in the background.
+    await list();
+    forgotten = new Set(upstream.sessionIds);
+    return {
+      harness,
+      list,
+      count: (method: string) => upstream.inbox.count(method),
+      async [Symbol.asyncDispose]() {
+        await harness.proxy.close();
+        await upstream[Symbol.asyncDispose]();
+      },
+    };
+  };
+
+  it.each(['Bad Request: No valid session ID provided', 'Session not found', 'Invalid session ID'])(
+    'a 400 that says that there is no such session (%s) means a dead one: it is renewed and the call sent again, once',
+    async message => {
+      await using forgetful = await startForgetful(message);
+      expect(await forgetful.harness.tool()).toMatchObject(OK);
+      expect(forgetful.count('tools/call')).toBe(2);
+      expect(forgetful.count('initialize')).toBe(2);
+    },
+  );
+
+  it('a 400 that speaks of the session in other words: the call is not sent again, which is said, and the next has a new one', async () => {
+    await using forgetful = await startForgetful('The session ended while the tool ran');
+    expect(await failure(forgetful.harness.tool())).toMatchObject({
+      code: 'upstream_error',
+      retryable: false,
+      upstreamError: { code: -32_000, message: 'The session ended while the tool ran' },
+      detail: expect.stringMatching(
+        /^The session ended while the tool ran\. The session with the server was lost\. The call was not sent again/,
+      ),
+    });
+    expect(forgetful.count('tools/call')).toBe(1);
+    expect(await forgetful.harness.tool()).toMatchObject(OK);
+    expect(forgetful.count('initialize')).toBe(2);
+  });
+
+  it('a 400 that speaks of the session in other words: a mere read is sent again, once', async () => {
+    await using forgetful = await startForgetful('The session ended');
+    expect((await forgetful.list()).tools).toHaveLength(1);
+    expect(forgetful.count('tools/list')).toBe(3);
+    expect(forgetful.count('initialize')).toBe(2);
   });
 
   it('a session id on an error is not kept', async () => {

@@ -96,7 +96,7 @@ describe('a call of a tool whose definition is not known', () => {
     harness.catalogue('s', upstream.url('ok'), { tools: [{ ...rest, input_schema }] });
     const error = await failure(harness.tool('forecast', {}));
     expect(error.detail).toBe(
-      'Nope By the definition last known of the tool: city is missing (expected string).',
+      'Nope. By the definition last known of the tool: city is missing (expected string).',
     );
     expect(error.upstreamError).toMatchObject({ code: -32_602, message: 'Nope' });
     expect((await failure(harness.tool('forcast', {}))).detail).toContain('Did you mean "forecast"?');
@@ -185,6 +185,61 @@ describe('whom a listing holds for', () => {
     expect(await failure(harness.tool('forecast'))).toMatchObject({ code: 'invalid_params' });
   });
 });
+
+describe('a listing in the background', () => {
+  it('that fails counts against the server, and is not made while the server is not called', async () => {
+    await using upstream = await startTools(() => ({ tools: [] }), {
+      'tools/list': call => void call.response.writeHead(503, { 'retry-after': '30' }).end(),
+    });
+    await using harness = startProxy(upstream.url('ok'));
+    await harness.tool();
+    await harness.refreshed(1);
+    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_unavailable', retryAfterSec: 30 });
+    expect(upstream.inbox.count('tools/call')).toBe(1);
+  });
+
+  it('is not sent to a server that asked to wait', async () => {
+    let asked = 0;
+    await using upstream = await startTools(() => ({ tools: [] }), {
+      // The first is under way when the second says to wait; it ends after it, and would list the tools now.
+      ok: call => {
+        if (++asked === 1) first.resolve(() => call.result(OK));
+        else call.response.writeHead(503, { 'retry-after': '30' }).end();
+      },
+    });
+    const first = Promise.withResolvers<() => void>();
+    await using harness = startProxy(upstream.url('ok'));
+    const call = harness.tool();
+    const answer = await first.promise;
+    await failure(harness.tool());
+    answer();
+    await call;
+    await harness.refreshed(1);
+    expect(upstream.inbox.count('tools/list')).toBe(0);
+  });
+
+  it('is made once a minute for each user whose tools are private, not once for all of them', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY] }));
+    await using harness = startProxy(upstream.url('ok'), {
+      credentials: {
+        forCall: ({ subject }) => Promise.resolve(credentialOf(`con_${subject?.userId}`)),
+        renewed: () => Promise.resolve(undefined),
+      },
+    });
+    const call = (userId: string, args: object) =>
+      harness.proxy.callTool(callerFor(userId), { serverId: 's', name: 'forecast', arguments: { ...args } });
+    await call('ann', {});
+    await call('ben', {});
+    await vi.waitFor(() => expect(upstream.inbox.count('tools/list')).toBe(2), WAIT);
+    await vi.waitFor(async () => {
+      expect(await failure(call('ann', {}))).toMatchObject({ code: 'invalid_params' });
+      expect(await failure(call('ben', {}))).toMatchObject({ code: 'invalid_params' });
+    }, WAIT);
+    expect(upstream.inbox.count('tools/list')).toBe(2);
+  });
+});
+
+const WAIT = { timeout: 20_000, interval: 5 };
 
 describe('x-mcp-header', () => {
   const header = (value: unknown, type: unknown = 'string') => ({ type, 'x-mcp-header': value });

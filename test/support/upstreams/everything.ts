@@ -4,6 +4,8 @@ import { refusedPort } from './http.ts';
 
 export interface Everything extends AsyncDisposable {
   readonly url: string;
+  /** Ends it and starts it anew on the same port: it knows no session any more. */
+  restart(): Promise<void>;
 }
 
 /**
@@ -15,15 +17,16 @@ export async function startEverything(
 ): Promise<Everything> {
   for (let attempt = 0; attempt < 5; attempt++) {
     const port = await refusedPort();
-    const child = spawnServer(port, transport);
+    let child = spawnServer(port, transport);
     if (!(await isUp(child))) continue;
     return {
       url: `http://127.0.0.1:${port}/${transport === 'sse' ? 'sse' : 'mcp'}`,
-      async [Symbol.asyncDispose]() {
-        const gone = new Promise(resolve => child.once('close', resolve));
-        child.kill('SIGKILL');
-        await gone;
+      async restart() {
+        await end(child);
+        child = spawnServer(port, transport);
+        if (!(await isUp(child))) throw new Error('server-everything did not come up again');
       },
+      [Symbol.asyncDispose]: () => end(child),
     };
   }
   throw new Error('server-everything found no free port');
@@ -38,6 +41,12 @@ function spawnServer(port: number, transport: string): ChildProcess {
     env: { ...process.env, PORT: String(port) },
     stdio: ['ignore', 'ignore', 'pipe'],
   });
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  const gone = new Promise(resolve => child.once('close', resolve));
+  child.kill('SIGKILL');
+  await gone;
 }
 
 const isUp = (child: ChildProcess) =>
