@@ -33,6 +33,7 @@ function pour(path: string, response: ServerResponse): void {
 const modes: Record<string, (response: ServerResponse, request: IncomingMessage, path: string) => void> = {
   ok: response => void response.writeHead(200, json).end('{"ok":true}'),
   hang: () => {},
+  'hang-once': () => {},
   'hang-in-body': response => void response.writeHead(200, sse).write('data: 1\n\n'),
   cut: response => void response.writeHead(200, sse).write('data: 1\n\n', () => response.destroy()),
   'cut-length': response =>
@@ -201,6 +202,22 @@ describe('what a server answers badly', () => {
       expect(answer.text).not.toContain('secret');
       expect(answer.headers['content-type']).toMatch(/^application\/json/);
     }
+  });
+
+  it('the client`s own time-out holds', async () => {
+    const answer = await fetchRaw(sb.url, '/mcp/drip', {
+      ...call,
+      headers: { ...headers(), 'switchboard-timeout-ms': '10' },
+    });
+    expect([answer.status, answer.json.error.data.reason]).toEqual([400, 'invalid_request']);
+    const timed = await fetchRaw(sb.url, '/mcp/hang-once', {
+      ...call,
+      headers: { ...headers(), 'switchboard-timeout-ms': '1000' },
+    });
+    expect(timed.json.error).toMatchObject({
+      message: expect.stringMatching(/timed out after 1 s; the call may have run/),
+      data: { reason: 'upstream_timeout', retryable: false },
+    });
   });
 
   it('of a plain text the beginning is told, a Retry-After stays a header', async () => {
