@@ -88,6 +88,7 @@ const modes: Record<string, (response: ServerResponse, request: IncomingMessage,
   '200-html': response => void response.writeHead(200, html).end('<b>secret</b>'),
   '200-two-types': response =>
     void response.writeHead(200, { 'content-type': 'application/json, text/html' }).end('<b>secret</b>'),
+  '202-text': response => void response.writeHead(202, text).end('Accepted'),
   '200-bare': response => void response.writeHead(200).end('{"secret":1}'),
   '200-empty': response => void response.writeHead(200, html).end(),
   'problem-json': response =>
@@ -263,6 +264,18 @@ describe('what a server answers badly', () => {
       expect([passed.status, passed.text]).toEqual([direct.status, direct.text]);
       for (const name of ['content-type', 'allow', 'retry-after'])
         expect(passed.headers[name]).toBe(direct.headers[name]);
+    },
+  );
+
+  it.each(['202-text', '200-html', '200-bare'])(
+    '%s: where no body is waited for, it is left out',
+    async mode => {
+      const note = '{"jsonrpc":"2.0","method":"notifications/initialized"}';
+      for (const asked of [{ method: 'POST', body: note }, { method: 'DELETE' }]) {
+        const answer = await fetchRaw(sb.url, `/mcp/${mode}`, { ...asked, headers: headers() });
+        expect([answer.status, answer.text]).toEqual([Number(mode.slice(0, 3)), '']);
+        expect(answer.headers['content-type']).toBeUndefined();
+      }
     },
   );
 

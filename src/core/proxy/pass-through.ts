@@ -79,6 +79,7 @@ interface Passing {
   readonly server: Server;
   readonly request: PassedRequest;
   readonly kind: Kind;
+  readonly wantsBody: boolean;
   readonly sink: Sink;
   /** For whom session ids are sealed; complete once the credential is known. */
   readonly binding: readonly string[];
@@ -134,7 +135,8 @@ export class PassThrough {
     try {
       const credential = await budget.wait(credentials.forCall(caller, server));
       const binding = bindingOf(caller, server, credential);
-      passing = { server, request, kind: place.kind, sink, binding, budget, sent: false };
+      const wantsBody = waitsForBody(request, method);
+      passing = { server, request, kind: place.kind, wantsBody, sink, binding, budget, sent: false };
       const answer = await this.#sendWith(caller, passing, credential);
       if (answer.status < 400) pass?.answered();
       else pass?.failed(httpFailure({ ...answer, nowMs: this.#options.clock.now() }));
@@ -188,7 +190,7 @@ export class PassThrough {
         },
       };
     }
-    const isSide = request.method === 'POST' && (method === undefined || method.startsWith('notifications/'));
+    const isSide = request.method === 'POST' && isSideMessage(method);
     const place = isSide ? this.#side.enter(keyId) : 'key';
     if (typeof place === 'string') return { kind: 'call', [Symbol.dispose]: () => {} };
     return { kind: 'side', [Symbol.dispose]: () => place[Symbol.dispose]() };
@@ -205,7 +207,7 @@ export class PassThrough {
   }
 
   #send(passing: Passing, credential: Credential | undefined): Promise<Streamed> {
-    const { server, request, kind, sink, binding, budget } = passing;
+    const { server, request, kind, wantsBody, sink, binding, budget } = passing;
     const { sealing, limits, wire } = this.#options;
     const handle = request.headers[SESSION_ID];
     const sessionId = typeof handle === 'string' ? this.#opened(binding, handle) : undefined;
@@ -230,6 +232,7 @@ export class PassThrough {
       idleMs: kind === 'open' ? limits.streamIdleMs : limits.passIdleMs,
       apart: kind !== 'call',
       sink,
+      wantsBody,
       onSent: () => {
         passing.sent = true;
       },
@@ -254,6 +257,13 @@ const bindingOf = (caller: Caller, server: Server, credential: Credential | unde
 /** The failure of what was written. Where its method could not be made out, it may have been a call. */
 const toldOf = (request: PassedRequest, method: string | undefined, error: unknown): unknown =>
   request.method !== 'POST' || HARMLESS.has(method) ? error : toldOfCall(error, method ?? '');
+
+/** A notification, or an answer to a request of the server's. */
+const isSideMessage = (method: string | undefined): boolean =>
+  method === undefined || method.startsWith('notifications/');
+
+const waitsForBody = (request: PassedRequest, method: string | undefined): boolean =>
+  request.method === 'GET' || (request.method === 'POST' && !isSideMessage(method));
 
 /** Passed on, they would make clients drop their key, or look for a sign-in here. */
 const isForUs = (status: number) => status === 401 || status === 403 || status === 407;

@@ -30,6 +30,8 @@ export interface StreamRequest {
   /** Over a connection that no call waits for: for what holds no slot, and is bounded by whoever asks. */
   readonly apart: boolean;
   readonly sink: Sink;
+  /** Otherwise a good answer with a body that is no message is passed on without it. */
+  readonly wantsBody: boolean;
   /** The request is about to be written: from here on, the server may have seen it. */
   readonly onSent: () => void;
   /**
@@ -130,7 +132,7 @@ export class Stream implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#state === 'holding' && chunk.length > 0) this.#refuse();
+    if (this.#state === 'holding' && chunk.length > 0) this.#meetForeignBody();
     if (this.#state === 'refused') this.#drop(chunk);
     if (this.#state !== 'passing') return;
     this.#flushed = true;
@@ -176,10 +178,26 @@ export class Stream implements Dispatcher.DispatchHandler {
     });
   }
 
-  #refuse(): void {
+  /** Sloppy servers write "Accepted" or "OK" where MCP has no body. */
+  #meetForeignBody(): void {
+    if (this.#request.wantsBody || this.#status >= 300) return this.#refuse();
+    const { 'content-type': _type, 'content-length': _length, ...headers } = this.#headers;
+    this.#headers = headers;
+    this.#passHead();
+    if (this.#state !== 'passing') return;
+    this.#request.sink.end();
+    this.#resolve(true);
+    this.#letGo();
+  }
+
+  #letGo(): void {
     this.#finish();
     this.#state = 'refused';
     this.#drain = setTimeout(() => this.#cut(), DRAIN_MS).unref();
+  }
+
+  #refuse(): void {
+    this.#letGo();
     if (this.#status >= 400 && hasType(this.#headers, PLAIN_TEXT)) this.#excerpt = Buffer.alloc(0);
     else this.#resolve(false);
   }
