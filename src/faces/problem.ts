@@ -47,8 +47,13 @@ export function sendRpcError(
 }
 
 /** A refusal on the MCP endpoints: a JSON-RPC error and nothing else, as their clients check what they read. */
-export function sendMcpError(response: ServerResponse, error: SwitchboardError, id: RpcId): void {
-  send(response, error, rpcErrorOf(error, id), 'application/json');
+export function sendMcpError(
+  response: ServerResponse,
+  error: SwitchboardError,
+  id: RpcId,
+  status = error.status,
+): void {
+  send(response, error, rpcErrorOf(error, id), 'application/json', status);
 }
 
 const rpcErrorOf = (error: SwitchboardError, id: RpcId) => ({
@@ -84,13 +89,14 @@ function send(
   error: SwitchboardError,
   body: Record<string, unknown>,
   type = 'application/problem+json',
+  status = error.status,
 ): void {
   if (error instanceof RateLimited) setHeaders(response, rateLimitHeaders(error.state));
   // RFC 6750 §3: which token was wrong, next to the API key that was right.
   if (error.status === 401 && errorKind(error.code).oauth !== undefined)
     response.setHeader('WWW-Authenticate', `Bearer error="${errorKind(error.code).oauth}"`);
   if (error.retryAfterSec !== undefined) response.setHeader('Retry-After', String(error.retryAfterSec));
-  sendText(response, error.status, type, JSON.stringify(body));
+  sendText(response, status, type, JSON.stringify(body));
 }
 
 /**

@@ -209,6 +209,8 @@ describe('what is refused here is a JSON-RPC error', () => {
     const answer = await send('/mcp/echo.a-b_c', { 'x-api-key': json.key });
     expect(answer.status).toBe(403);
     refused(answer.json, 'insufficient_scope');
+    // Refused before its body was read.
+    expect(answer.json.id).toBeNull();
   });
 
   it('a body over 4 MiB is 413, announced or not, and one of 4 MiB is passed on', async () => {
@@ -255,6 +257,7 @@ describe('what is refused here is a JSON-RPC error', () => {
     const over = await call();
     expect(over.status).toBe(429);
     refused(over.json, 'rate_limited');
+    expect(over.json.id).toBeNull();
     expect(over.headers.get('retry-after')).toMatch(/^\d+$/);
     expect(over.headers.get('ratelimit-policy')).toBe('"proxy";q=2;w=600');
   });

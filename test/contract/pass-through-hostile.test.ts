@@ -9,6 +9,8 @@ const IDLE_MS = 1_500;
 const CHUNK = Buffer.alloc(64 * 1024, 'x');
 const json = { 'content-type': 'application/json' };
 const sse = { 'content-type': 'text/event-stream' };
+const html = { 'content-type': 'text/html' };
+const text = { 'content-type': 'text/plain; charset=utf-8' };
 
 /** How the server answers, by path; what it has written, and which requests were closed on it. */
 const written: Record<string, number> = {};
@@ -31,6 +33,7 @@ function pour(path: string, response: ServerResponse): void {
 const modes: Record<string, (response: ServerResponse, request: IncomingMessage, path: string) => void> = {
   ok: response => void response.writeHead(200, json).end('{"ok":true}'),
   hang: () => {},
+  'hang-once': () => {},
   'hang-in-body': response => void response.writeHead(200, sse).write('data: 1\n\n'),
   cut: response => void response.writeHead(200, sse).write('data: 1\n\n', () => response.destroy()),
   'cut-length': response =>
@@ -74,10 +77,26 @@ const modes: Record<string, (response: ServerResponse, request: IncomingMessage,
   '404': response =>
     void response.writeHead(404, json).end('{"jsonrpc":"2.0","id":1,"error":{"code":-32601}}'),
   '405': response => void response.writeHead(405, { allow: 'POST' }).end(),
+  '404-html': response => void response.writeHead(404, html).end('<b>secret</b>'),
+  '503-html': response => void response.writeHead(503, { ...html, 'retry-after': '9' }).end('<b>secret</b>'),
+  '502-html': response => void response.writeHead(502, html).end('<b>secret</b>'),
+  '429-once': response => void response.writeHead(429, { ...json, 'retry-after': '50' }).end('{}'),
+  '503-once': response => void response.writeHead(503, { 'retry-after': '50' }).end(),
+  '400-text': response =>
+    void response.writeHead(400, text).end(`bad\u0000 ${'request '.repeat(10_000)}secret`),
+  '400-text-open': response => void response.writeHead(400, text).write('no session'),
+  '200-html': response => void response.writeHead(200, html).end('<b>secret</b>'),
+  '200-two-types': response =>
+    void response.writeHead(200, { 'content-type': 'application/json, text/html' }).end('<b>secret</b>'),
+  '202-text': response => void response.writeHead(202, text).end('Accepted'),
+  '200-bare': response => void response.writeHead(200).end('{"secret":1}'),
+  '200-empty': response => void response.writeHead(200, html).end(),
+  'problem-json': response =>
+    void response.writeHead(422, { 'content-type': 'application/problem+json' }).end('{"a":1}'),
   '406': response => void response.writeHead(406, json).end('{}'),
   '410': response => void response.writeHead(410, json).end('{}'),
   '429': response => void response.writeHead(429, { ...json, 'retry-after': '7' }).end('{"slow":1}'),
-  '500': response => void response.writeHead(500, { 'content-type': 'text/html' }).end('<b>boom</b>'),
+  '500': response => void response.writeHead(500, json).end('{"boom":1}'),
   '503': response => void response.writeHead(503, { 'retry-after': '3' }).end(),
   '202': response => void response.writeHead(202).end(),
 };
@@ -139,6 +158,9 @@ describe('what a server answers badly', () => {
     ['401', 'upstream_unauthorized'],
     ['403', 'upstream_forbidden'],
     ['407', 'upstream_http_error'],
+    ['200-html', 'upstream_protocol'],
+    ['200-two-types', 'upstream_protocol'],
+    ['200-bare', 'upstream_protocol'],
   ])('%s is 502 %s, a JSON-RPC error of ours', async (mode, reason) => {
     const answer = await post(mode);
     expect(answer.status).toBe(502);
@@ -151,7 +173,91 @@ describe('what a server answers badly', () => {
     expect(answer.text).not.toContain('secret');
   });
 
-  it.each(['400', '404', '405', '406', '410', '429', '500', '503', '202'])(
+  it.each([
+    ['hang', true],
+    ['cut-head', true],
+    ['gzip', true],
+    ['200-html', true],
+    ['502-html', true],
+    ['refused', false],
+    ['metadata', false],
+    ['401', false],
+  ])('%s: of a call that was written it says that it may have run: %o', async (mode, mayHaveRun) => {
+    const { error } = (await post(mode)).json;
+    expect(/may have run/.test(error.message)).toBe(mayHaveRun);
+    if (mayHaveRun) expect(error.data.retryable).toBe(false);
+  });
+
+  it.each([
+    ['404-html', 404, 'upstream_http_error'],
+    ['502-html', 502, 'upstream_http_error'],
+    ['503-html', 503, 'upstream_unavailable'],
+    ['400-text', 400, 'upstream_http_error'],
+    ['400-text-open', 400, 'upstream_http_error'],
+  ])('%s keeps its status %i, with a JSON-RPC error in place of its body', async (mode, status, reason) => {
+    for (const method of ['POST', 'GET']) {
+      const body = method === 'POST' ? { body: call.body } : {};
+      const answer = await fetchRaw(sb.url, `/mcp/${mode}`, { method, headers: headers(), ...body });
+      expect(answer.status).toBe(status);
+      expect(answer.json.error.data).toMatchObject({ origin: 'switchboard', reason });
+      expect(answer.text).not.toContain('secret');
+      expect(answer.headers['content-type']).toMatch(/^application\/json/);
+    }
+  });
+
+  it('the client`s own time-out holds', async () => {
+    const answer = await fetchRaw(sb.url, '/mcp/drip', {
+      ...call,
+      headers: { ...headers(), 'switchboard-timeout-ms': '10' },
+    });
+    expect([answer.status, answer.json.error.data.reason]).toEqual([400, 'invalid_request']);
+    const timed = await fetchRaw(sb.url, '/mcp/hang-once', {
+      ...call,
+      headers: { ...headers(), 'switchboard-timeout-ms': '1000' },
+    });
+    expect(timed.json.error).toMatchObject({
+      message: expect.stringMatching(/timed out after 1 s; the call may have run/),
+      data: { reason: 'upstream_timeout', retryable: false },
+    });
+  });
+
+  it('of a plain text the beginning is told, a Retry-After stays a header', async () => {
+    expect((await post('400-text')).json.error.message).toMatch(/HTTP 400: bad request request .{20,200}…$/);
+    expect((await post('400-text-open')).json.error.message).toBe(
+      'The MCP server answered with HTTP 400: no session',
+    );
+    expect((await post('503-html')).headers['retry-after']).toMatch(/^[1-9]$/);
+  });
+
+  it.each([
+    ['429-once', 429, 'upstream_rate_limited'],
+    ['503-once', 503, 'upstream_unavailable'],
+  ])(
+    '%s asks to wait: until then the answer is %i with Retry-After, and it is not asked',
+    async (mode, status, reason) => {
+      await post(mode);
+      const asked = requests[mode];
+      const answer = await post(mode);
+      expect(answer.status).toBe(status);
+      expect(answer.json).toMatchObject({
+        id: 1,
+        error: { data: { origin: 'switchboard', reason, retryable: true } },
+      });
+      expect(Number(answer.headers['retry-after'])).toBe(answer.json.error.data.retry_after);
+      expect(requests[mode]).toBe(asked);
+    },
+  );
+
+  it.each(['404-html', '405'])('a POST without a session that meets %s learns of HTTP+SSE', async mode => {
+    const answer = await post(mode);
+    expect(answer.status).toBe(Number(mode.slice(0, 3)));
+    expect(answer.json).toMatchObject({ id: 1, error: { data: { retryable: false } } });
+    expect(answer.json.error.message).toMatch(/only the old HTTP\+SSE .* POST \/v1\/mcp\/call/);
+    const get = await fetchRaw(sb.url, `/mcp/${mode}`, { headers: headers() });
+    expect(get.text).not.toContain('HTTP+SSE');
+  });
+
+  it.each(['400', '404', '406', '410', '429', '500', '503', '202', '200-empty', 'problem-json'])(
     'HTTP %s is passed on as it is, body and all',
     async mode => {
       const [direct, passed] = await Promise.all([fetchRaw(upstream.origin, `/${mode}`, call), post(mode)]);
@@ -160,6 +266,23 @@ describe('what a server answers badly', () => {
         expect(passed.headers[name]).toBe(direct.headers[name]);
     },
   );
+
+  it.each(['202-text', '200-html', '200-bare'])(
+    '%s: where no body is waited for, it is left out',
+    async mode => {
+      const note = '{"jsonrpc":"2.0","method":"notifications/initialized"}';
+      for (const asked of [{ method: 'POST', body: note }, { method: 'DELETE' }]) {
+        const answer = await fetchRaw(sb.url, `/mcp/${mode}`, { ...asked, headers: headers() });
+        expect([answer.status, answer.text]).toEqual([Number(mode.slice(0, 3)), '']);
+        expect(answer.headers['content-type']).toBeUndefined();
+      }
+    },
+  );
+
+  it('a GET that is not allowed is passed on, with what is', async () => {
+    const answer = await fetchRaw(sb.url, '/mcp/405', { headers: headers() });
+    expect([answer.status, answer.text, answer.headers.allow]).toEqual([405, '', 'POST']);
+  });
 
   it.each(['307', '308', 'redirect-endless'])('%s within the origin is followed once', async mode => {
     expect((await post(mode)).text).toBe('{"ok":true}');
@@ -252,6 +375,27 @@ describe('streams', () => {
     expect(answer.status).toBe(202);
     expect(broken).toBe(0);
     for (const each of hanging) each.destroy();
+  });
+
+  it('end when their key is revoked, and not before', async () => {
+    await using quick = await startTestSwitchboard({
+      catalogue: [{ id: 'stream', remote_url: `${upstream.origin}/stream` }],
+      proxyLimits: { streamRecheckMs: 20 },
+    });
+    const make = async () => (await quick.admin.request('POST', '/keys', { name: 'one' })).json;
+    const [kept, revoked] = [await make(), await make()];
+    const openWith = (key: string) => open(quick.url, '/mcp/stream', { headers: { 'x-api-key': key } });
+    const [stays, ends] = [await openWith(kept.key), await openWith(revoked.key)];
+    let keptEnded = false;
+    const stayed = ended(stays).then(end => {
+      keptEnded = true;
+      return end;
+    });
+    await quick.admin.request('POST', `/keys/${revoked.id}/revoke`);
+    expect(await ended(ends)).toBe('broken');
+    expect(keptEnded).toBe(false);
+    await quick.admin.request('POST', `/keys/${kept.id}/revoke`);
+    expect(await stayed).toBe('broken');
   });
 
   it('a stop ends them at once', async () => {

@@ -1,21 +1,32 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { open } from '../support/raw-http.ts';
 import { startIdentity, type IdentityUnderTest } from '../support/identity.ts';
 import { actingForUsers, startAuthorised, type AuthorisedServer } from '../support/upstreams/authorised.ts';
+import { listen, type Listening } from '../support/upstreams/http.ts';
 
 let modern: AuthorisedServer;
+let streaming: Listening;
 let sb: IdentityUnderTest;
 
 beforeAll(async () => {
   modern = await startAuthorised('modern');
+  streaming = await listen((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+  });
   sb = await startIdentity({
-    catalogue: [actingForUsers('modern', modern.url), { id: 'open', remote_url: modern.url }],
+    catalogue: [
+      actingForUsers('modern', modern.url),
+      { id: 'open', remote_url: modern.url },
+      { id: 'stream', remote_url: streaming.origin },
+    ],
+    proxyLimits: { streamRecheckMs: 20 },
     allowedOrigins: [modern.origin],
     env: { SWITCHBOARD_RATE_LIMIT: 'off' },
   });
 });
 afterAll(async () => {
   await sb[Symbol.asyncDispose]();
-  await modern[Symbol.asyncDispose]();
+  await Promise.all([modern[Symbol.asyncDispose](), streaming[Symbol.asyncDispose]()]);
 });
 
 const META = 'io.modelcontextprotocol/';
@@ -83,6 +94,15 @@ describe('the pass-through acts for a user', () => {
       expect(answer.status).toBe(401);
       expect(answer.json.error.data.reason).toBe('identity_token_invalid');
     }
+  });
+
+  it('an open stream ends when its user is revoked', async () => {
+    const headers = { 'x-api-key': sb.key, ...sb.as(await sb.connect('erin')) };
+    const stream = await open(sb.url, '/mcp/stream', { headers });
+    expect(stream.statusCode).toBe(200);
+    const broken = new Promise(resolve => stream.once('error', resolve).resume());
+    await sb.revoke('erin');
+    expect(await broken).toMatchObject({ code: 'ECONNRESET' });
   });
 
   it('without a connection is 403 with the page to open, and no secret', async () => {

@@ -6,6 +6,7 @@ import { apiKeys, tenants } from '../../src/core/schema.ts';
 import type { Clock } from '../../src/infra/clock.ts';
 import { openDatabase, rows, type Database, type OpenDatabase } from '../../src/infra/database.ts';
 import { openPostgres } from '../../src/infra/postgres.ts';
+import type { StartOptions } from '../../src/switchboard.ts';
 import { providerSettings, startIdentityProvider, type IdentityProvider } from './identity-provider.ts';
 import { createDatabase } from './postgres.ts';
 import {
@@ -73,6 +74,7 @@ export interface StartIdentity {
   /** More providers than `local`. */
   readonly providers?: object;
   readonly env?: Record<string, string>;
+  readonly proxyLimits?: StartOptions['proxyLimits'];
   readonly idp?: Parameters<typeof startIdentityProvider>[0];
   /** Two Switchboards on one database: the first one's. */
   readonly databaseUrl?: string;
@@ -88,6 +90,7 @@ export async function startIdentity(options: StartIdentity = {}): Promise<Identi
   const sb = opened.use(
     await startTestSwitchboard({
       ...(options.catalogue === undefined ? {} : { catalogue: options.catalogue }),
+      ...(options.proxyLimits === undefined ? {} : { proxyLimits: options.proxyLimits }),
       clock,
       // Closed by us, after Switchboard: tests look into it.
       database: () => Promise.resolve({ db: storage.db, close: () => Promise.resolve() }),

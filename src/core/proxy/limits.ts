@@ -31,6 +31,8 @@ export interface ProxyLimits {
   readonly passIdleMs: number;
   /** The same for streams that stay open until something happens (GET, `subscriptions/listen`), which have no total. */
   readonly streamIdleMs: number;
+  /** How often it is asked whether an open stream's key and user still hold. */
+  readonly streamRecheckMs: number;
   readonly maxStreams: number;
   readonly maxStreamsPerKey: number;
 }
@@ -55,6 +57,7 @@ export const DEFAULT_LIMITS: ProxyLimits = {
   passTotalMs: 5 * 60_000,
   passIdleMs: 60_000,
   streamIdleMs: 5 * 60_000,
+  streamRecheckMs: 60_000,
   maxStreams: 1_000,
   maxStreamsPerKey: 20,
 };

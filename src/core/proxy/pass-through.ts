@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
-import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
@@ -9,13 +8,22 @@ import type { Credential, Credentials } from '../identity/credentials.ts';
 import type { Sealing } from '../sealing.ts';
 import type { Admission } from './admission.ts';
 import { Budget } from './budget.ts';
-import { httpFailure } from './failures.ts';
+import { httpFailure, toldOfCall } from './failures.ts';
 import { readSessionId } from './handshake.ts';
 import type { ProxyLimits } from './limits.ts';
 import { OpenCount } from './open-count.ts';
+import {
+  oldTransport,
+  perhapsOldTransport,
+  refusedAnswer,
+  sessionNotFound,
+  tooManyStreams,
+} from './pass-through-failures.ts';
 import { answerHeaders, requestHeaders, SESSION_ID } from './pass-through-headers.ts';
+import { redactError } from './redact.ts';
 import { authorizationOf } from './rpc.ts';
-import type { Sink, Streamed } from './stream.ts';
+import { isMessage, type Sink, type Streamed } from './stream.ts';
+import type { Upstreams } from './upstreams.ts';
 import { urlOf } from './urls.ts';
 import type { Wire } from './wire.ts';
 
@@ -32,6 +40,12 @@ const SESSION_ID_CACHE_MS = 60_000;
 const NO_TOTAL_MS = 2 ** 31 - 1;
 /** Notifications and answers that one key may have under way without taking slots; further ones take some. */
 const MAX_SIDE_PER_KEY = 8;
+/** What may be sent again though the first may have been taken: it does nothing but begin. `toldOfCall` knows what only reads. */
+const HARMLESS: ReadonlySet<string | undefined> = new Set([
+  'initialize',
+  'server/discover',
+  'subscriptions/listen',
+]);
 
 export interface PassedRequest {
   readonly serverId: string;
@@ -40,6 +54,8 @@ export interface PassedRequest {
   readonly headers: IncomingHttpHeaders;
   /** Whole, as it may have to be sent again; absent for methods without one. */
   readonly body?: Buffer | undefined;
+  /** Called now and then while a stream stays open: to end it where its caller may not have it any more. Must not throw. */
+  readonly recheck?: () => void;
 }
 
 interface PassThroughOptions {
@@ -47,6 +63,7 @@ interface PassThroughOptions {
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly admission: Pick<Admission, 'enter'>;
   readonly wire: Pick<Wire, 'stream'>;
+  readonly upstreams: Pick<Upstreams, 'speaksOldTransport'>;
   readonly limits: ProxyLimits;
   readonly clock: Clock;
 }
@@ -62,10 +79,13 @@ interface Passing {
   readonly server: Server;
   readonly request: PassedRequest;
   readonly kind: Kind;
+  readonly wantsBody: boolean;
   readonly sink: Sink;
   /** For whom session ids are sealed; complete once the credential is known. */
   readonly binding: readonly string[];
   readonly budget: Budget;
+  /** Whether it was written and not refused: it may have run. */
+  sent: boolean;
 }
 
 /**
@@ -103,25 +123,27 @@ export class PassThrough {
     { server, request, method }: { server: Server; request: PassedRequest; method: string | undefined },
     sink: Sink,
   ): Promise<number> {
-    const { credentials, admission } = this.#options;
-    if (server.transport === 'sse') throw oldTransport(server.id);
+    const { credentials, admission, upstreams } = this.#options;
+    if (server.transport === 'sse' || upstreams.speaksOldTransport(server.remoteUrl))
+      throw oldTransport(server.id);
     using place = this.#enter(caller.keyId, request, method);
     using budget = this.#budgetOf(caller, place.kind);
     budget.signal.throwIfAborted();
     using pass =
       place.kind === 'call' ? await admission.enter(server.remoteUrl, caller, budget.signal) : undefined;
+    let passing: Passing | undefined;
     try {
       const credential = await budget.wait(credentials.forCall(caller, server));
       const binding = bindingOf(caller, server, credential);
-      const passing = { server, request, kind: place.kind, sink, binding, budget };
+      const wantsBody = waitsForBody(request, method);
+      passing = { server, request, kind: place.kind, wantsBody, sink, binding, budget, sent: false };
       const answer = await this.#sendWith(caller, passing, credential);
-      if (!answer.passed) throw this.#failureOf(answer);
       if (answer.status < 400) pass?.answered();
-      else pass?.failed(this.#failureOf(answer));
+      else pass?.failed(httpFailure({ ...answer, nowMs: this.#options.clock.now() }));
       return answer.status;
     } catch (error) {
       pass?.failed(error);
-      throw error;
+      throw passing?.sent ? toldOf(request, method, error) : error;
     }
   }
 
@@ -132,17 +154,22 @@ export class PassThrough {
     return new Budget(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]));
   }
 
-  #failureOf({ status, headers }: Streamed) {
-    return httpFailure({ status, headers, nowMs: this.#options.clock.now(), excerpt: '' });
-  }
-
   /** Refused for its token (401) it was not run: it is sent again with a newer one, where there is one. */
   async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
     const answer = await this.#send(passing, credential);
-    if (answer.status !== 401 || !credential) return answer;
+    if (answer.status !== 401 || !credential) return this.#passed(answer, passing, credential);
+    passing.sent = false;
     const { server, budget } = passing;
     const newer = await budget.wait(this.#options.credentials.renewed(caller, server, credential));
-    return newer ? this.#send(passing, newer) : answer;
+    if (!newer) return this.#passed(answer, passing, credential);
+    return this.#passed(await this.#send(passing, newer), passing, newer);
+  }
+
+  /** @throws SwitchboardError for an answer that was not passed on. */
+  #passed(answer: Streamed, { request }: Passing, credential: Credential | undefined): Streamed {
+    if (answer.passed) return answer;
+    if (mayBeOldTransport(request, answer.status, answer.headers)) throw perhapsOldTransport(answer.status);
+    throw redactError(refusedAnswer(answer, this.#options.clock.now()), credential);
   }
 
   /** Ends the streams that would otherwise stay open, now and from now on: clients open them again, elsewhere or later. */
@@ -154,9 +181,16 @@ export class PassThrough {
     if (request.method === 'GET' || method === 'subscriptions/listen') {
       const place = this.#open.enter(keyId);
       if (typeof place === 'string') throw tooManyStreams(place, this.#options.limits);
-      return { kind: 'open', [Symbol.dispose]: () => place[Symbol.dispose]() };
+      const recheck = setInterval(() => request.recheck?.(), this.#options.limits.streamRecheckMs).unref();
+      return {
+        kind: 'open',
+        [Symbol.dispose]: () => {
+          clearInterval(recheck);
+          place[Symbol.dispose]();
+        },
+      };
     }
-    const isSide = request.method === 'POST' && (method === undefined || method.startsWith('notifications/'));
+    const isSide = request.method === 'POST' && isSideMessage(method);
     const place = isSide ? this.#side.enter(keyId) : 'key';
     if (typeof place === 'string') return { kind: 'call', [Symbol.dispose]: () => {} };
     return { kind: 'side', [Symbol.dispose]: () => place[Symbol.dispose]() };
@@ -173,7 +207,7 @@ export class PassThrough {
   }
 
   #send(passing: Passing, credential: Credential | undefined): Promise<Streamed> {
-    const { server, request, kind, sink, binding, budget } = passing;
+    const { server, request, kind, wantsBody, sink, binding, budget } = passing;
     const { sealing, limits, wire } = this.#options;
     const handle = request.headers[SESSION_ID];
     const sessionId = typeof handle === 'string' ? this.#opened(binding, handle) : undefined;
@@ -198,9 +232,12 @@ export class PassThrough {
       idleMs: kind === 'open' ? limits.streamIdleMs : limits.passIdleMs,
       apart: kind !== 'call',
       sink,
-      // Passed on, they would make clients drop their key, or look for a sign-in here.
+      wantsBody,
+      onSent: () => {
+        passing.sent = true;
+      },
       onHead: (status, headers) =>
-        status === 401 || status === 403 || status === 407
+        isForUs(status) || mayBeOldTransport(request, status, headers)
           ? undefined
           : { ...answerHeaders(headers), ...sessionOf(headers) },
     });
@@ -217,24 +254,23 @@ const bindingOf = (caller: Caller, server: Server, credential: Credential | unde
   credential?.connectionId ?? '',
 ];
 
-/** One text for every reason, so that it tells nothing about others' sessions. */
-const sessionNotFound = () =>
-  new SwitchboardError('mcp_session_not_found', 'There is no such session here. Initialize again.');
+/** The failure of what was written. Where its method could not be made out, it may have been a call. */
+const toldOf = (request: PassedRequest, method: string | undefined, error: unknown): unknown =>
+  request.method !== 'POST' || HARMLESS.has(method) ? error : toldOfCall(error, method ?? '');
 
-function tooManyStreams(bound: 'key' | 'all', limits: ProxyLimits): SwitchboardError {
-  if (bound === 'all')
-    return new SwitchboardError('unavailable', 'Too many streams are open here. Try again later.', {
-      retryAfterSec: 30,
-    });
-  return new SwitchboardError(
-    'rate_limited',
-    `This key has ${limits.maxStreamsPerKey} streams open already. Close one first.`,
-    { retryAfterSec: 30 },
-  );
-}
+/** A notification, or an answer to a request of the server's. */
+const isSideMessage = (method: string | undefined): boolean =>
+  method === undefined || method.startsWith('notifications/');
 
-const oldTransport = (serverId: string) =>
-  new SwitchboardError(
-    'upstream_protocol',
-    `The MCP server ${serverId} uses the old HTTP+SSE transport (2024-11-05), which has no pass-through. Call it with POST /v1/mcp/call, or through call_remote_tool at /mcp.`,
-  );
+const waitsForBody = (request: PassedRequest, method: string | undefined): boolean =>
+  request.method === 'GET' || (request.method === 'POST' && !isSideMessage(method));
+
+/** Passed on, they would make clients drop their key, or look for a sign-in here. */
+const isForUs = (status: number) => status === 401 || status === 403 || status === 407;
+
+/** How servers of HTTP+SSE answer a POST to the URL of their stream. A client with a session has a server of the newer transport. */
+const mayBeOldTransport = (request: PassedRequest, status: number, headers: AnswerHeaders): boolean =>
+  (status === 404 || status === 405) &&
+  request.method === 'POST' &&
+  request.headers[SESSION_ID] === undefined &&
+  !isMessage(headers);

@@ -125,7 +125,7 @@ export function createProxy(options: ProxyOptions): Proxy {
   const checked = new CheckedCalls(definitions);
   const upstreams = new Upstreams(wire, limits, clock, log, definitions);
   const admission = new Admission(limits, clock, log);
-  const passThrough = new PassThrough({ credentials, sealing, admission, wire, limits, clock });
+  const passThrough = new PassThrough({ credentials, sealing, admission, wire, upstreams, limits, clock });
   let closing: Promise<void> | undefined;
   let progressTokens = 0;
 

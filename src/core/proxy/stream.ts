@@ -30,7 +30,14 @@ export interface StreamRequest {
   /** Over a connection that no call waits for: for what holds no slot, and is bounded by whoever asks. */
   readonly apart: boolean;
   readonly sink: Sink;
-  /** The headers to pass on; undefined: this answer is not passed on. Redirects never are. */
+  /** Otherwise a good answer with a body that is no message is passed on without it. */
+  readonly wantsBody: boolean;
+  /** The request is about to be written: from here on, the server may have seen it. */
+  readonly onSent: () => void;
+  /**
+   * The headers to pass on; undefined: this answer is not passed on. Redirects never are, nor is a body that is neither JSON
+   * nor a stream of events.
+   */
   readonly onHead: (status: number, headers: IncomingHttpHeaders) => Record<string, string> | undefined;
 }
 
@@ -39,7 +46,22 @@ export interface Streamed {
   readonly headers: IncomingHttpHeaders;
   /** Whether it went to the sink, whole; the sink is untouched otherwise. */
   readonly passed: boolean;
+  /** The beginning of an error in plain text that was not passed on, as it came. */
+  readonly excerpt: string;
 }
+
+/** One media type, as browsers too read it: of several, joined by commas, they take the last. */
+const MESSAGE_TYPE = /^(application\/([\w.-]+\+)?json|text\/event-stream)\s*(;[^,]*)?$/i;
+const PLAIN_TEXT = /^text\/plain\s*(;[^,]*)?$/i;
+
+const hasType = (headers: IncomingHttpHeaders, pattern: RegExp) =>
+  typeof headers['content-type'] === 'string' && pattern.test(headers['content-type']);
+
+/** Whether an answer says that it is what MCP's transport knows: JSON or a stream of events. */
+export const isMessage = (headers: IncomingHttpHeaders): boolean => hasType(headers, MESSAGE_TYPE);
+
+/** What is read of an error's text. */
+const EXCERPT_BYTES = 1024;
 
 /** What is read of an answer that is not passed on, so that the server can end it and keep the connection. */
 const DRAIN_BYTES = 64 * 1024;
@@ -61,13 +83,15 @@ export class Stream implements Dispatcher.DispatchHandler {
   readonly #idle: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #stage: Stage = 'unsent';
-  #state: 'waiting' | 'passing' | 'refused' | 'done' = 'waiting';
+  /** `holding`: what is no message is passed on only when it turns out to be empty. */
+  #state: 'waiting' | 'holding' | 'passing' | 'refused' | 'done' = 'waiting';
   #status = 0;
   #headers: IncomingHttpHeaders = {};
   #flushed = false;
   #failure: Error | undefined;
   #drainedBytes = 0;
   #drain: NodeJS.Timeout | undefined;
+  #excerpt: Buffer | undefined;
 
   constructor(request: StreamRequest, limits: ProxyLimits, outcome: Outcome) {
     this.#request = request;
@@ -81,8 +105,12 @@ export class Stream implements Dispatcher.DispatchHandler {
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     // Given up while it waited for a connection: nothing has been written yet, and nothing will be.
-    if (this.#failure) controller.abort(this.#failure);
-    else this.#stage = 'sent';
+    if (this.#failure) {
+      controller.abort(this.#failure);
+      return;
+    }
+    this.#stage = 'sent';
+    this.#request.onSent();
   }
 
   onResponseStart(
@@ -99,14 +127,13 @@ export class Stream implements Dispatcher.DispatchHandler {
       this.#fail(brokeProtocol('sent too many response headers'));
     } else if (!isIdentity(headers['content-encoding'])) {
       this.#fail(brokeProtocol('sent a compressed answer that was not asked for'));
-    } else this.#passHead(status, headers);
+    } else if (isMessage(headers) || isRedirect(status)) this.#passHead();
+    else this.#state = 'holding';
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#state === 'refused') {
-      this.#drainedBytes += chunk.length;
-      if (this.#drainedBytes > DRAIN_BYTES) this.#cut();
-    }
+    if (this.#state === 'holding' && chunk.length > 0) this.#meetForeignBody();
+    if (this.#state === 'refused') this.#drop(chunk);
     if (this.#state !== 'passing') return;
     this.#flushed = true;
     this.#idle.refresh();
@@ -120,26 +147,27 @@ export class Stream implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
+    if (this.#state === 'holding') this.#passHead();
     if (this.#state === 'passing') {
       this.#request.sink.end();
       this.#finish();
-      this.#outcome.resolve({ status: this.#status, headers: this.#headers, passed: true });
+      this.#resolve(true);
     }
-    clearTimeout(this.#drain);
+    this.#endDrain();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    if (this.#state === 'waiting' || this.#state === 'passing')
+    if (this.#state !== 'refused' && this.#state !== 'done')
       this.#settle(connectionFailure(error, this.#stage));
-    clearTimeout(this.#drain);
+    this.#endDrain();
   }
 
-  #passHead(status: number, headers: IncomingHttpHeaders): void {
+  #passHead(): void {
     const { sink, onHead } = this.#request;
     try {
-      const head = status >= 300 && status <= 399 ? undefined : onHead(status, headers);
+      const head = isRedirect(this.#status) ? undefined : onHead(this.#status, this.#headers);
       if (head === undefined) return this.#refuse();
-      sink.writeHead(status, head);
+      sink.writeHead(this.#status, head);
     } catch (error) {
       return this.#fail(toSwitchboardError(error));
     }
@@ -150,11 +178,46 @@ export class Stream implements Dispatcher.DispatchHandler {
     });
   }
 
-  #refuse(): void {
+  /** Sloppy servers write "Accepted" or "OK" where MCP has no body. */
+  #meetForeignBody(): void {
+    if (this.#request.wantsBody || this.#status >= 300) return this.#refuse();
+    const { 'content-type': _type, 'content-length': _length, ...headers } = this.#headers;
+    this.#headers = headers;
+    this.#passHead();
+    if (this.#state !== 'passing') return;
+    this.#request.sink.end();
+    this.#resolve(true);
+    this.#letGo();
+  }
+
+  #letGo(): void {
     this.#finish();
     this.#state = 'refused';
     this.#drain = setTimeout(() => this.#cut(), DRAIN_MS).unref();
-    this.#outcome.resolve({ status: this.#status, headers: this.#headers, passed: false });
+  }
+
+  #refuse(): void {
+    this.#letGo();
+    if (this.#status >= 400 && hasType(this.#headers, PLAIN_TEXT)) this.#excerpt = Buffer.alloc(0);
+    else this.#resolve(false);
+  }
+
+  #drop(chunk: Buffer): void {
+    this.#drainedBytes += chunk.length;
+    if (this.#excerpt && this.#excerpt.length < EXCERPT_BYTES)
+      this.#excerpt = Buffer.concat([this.#excerpt, chunk.subarray(0, EXCERPT_BYTES)]);
+    if (this.#drainedBytes > DRAIN_BYTES) this.#cut();
+  }
+
+  /** Nothing more comes of an answer that is not passed on: its text is whole, or as much as will be. */
+  #endDrain(): void {
+    clearTimeout(this.#drain);
+    if (this.#state === 'refused') this.#resolve(false);
+  }
+
+  #resolve(passed: boolean): void {
+    const excerpt = this.#excerpt?.toString('utf8', 0, EXCERPT_BYTES) ?? '';
+    this.#outcome.resolve({ status: this.#status, headers: this.#headers, passed, excerpt });
   }
 
   readonly #onAbort = (): void => this.#fail(abortReason(this.#request.signal));
@@ -179,6 +242,9 @@ export class Stream implements Dispatcher.DispatchHandler {
   }
 
   #cut(): void {
+    this.#endDrain();
     this.#controller?.abort(new Error('this answer is not passed on'));
   }
 }
+
+const isRedirect = (status: number) => status >= 300 && status <= 399;

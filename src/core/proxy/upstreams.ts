@@ -104,6 +104,11 @@ export class Upstreams {
     }
   }
 
+  /** Whether the server has turned out to speak HTTP+SSE, lately. */
+  speaksOldTransport(url: string): boolean {
+    return this.#eras.known(url) === 'sse';
+  }
+
   /** Closes idle sessions; runs by itself now and then. */
   sweep(): void {
     this.#sessions.sweep();

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { requireScope } from '../../core/access/authorise.ts';
 import type { Core } from '../../core/core.ts';
+import { passThroughStatus } from '../../core/proxy/pass-through-failures.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
@@ -21,8 +22,6 @@ const METHODS = ['GET', 'POST', 'DELETE'] as const;
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 /** What an error's id is looked for in: parsing more would cost more than the id is worth. */
 const MAX_PARSED_BYTES = 64 * 1024;
-/** How often it is asked whether a stream's key and user still hold. */
-const RECHECK_MS = 60_000;
 
 /** Whether a path, as it came, is one of a server: `/mcp` and `/mcp/` are the face's own. */
 export const isPassThrough = (path: string): boolean =>
@@ -35,7 +34,6 @@ export const isPassThrough = (path: string): boolean =>
 export function passThroughFace(core: Core, log: Log) {
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     let body: Buffer | undefined;
-    let recheck: NodeJS.Timeout | undefined;
     const locals = localsOf(response);
     try {
       const { requestId, ip } = locals;
@@ -54,18 +52,15 @@ export function passThroughFace(core: Core, log: Log) {
         // As at `/mcp`: the link goes through an agent.
         signInMode: 'page' as const,
       };
-      if (staysOpen(request)) {
-        const check = async () => {
-          await authentic();
-          await core.identity.credentials.requireLive(caller);
-        };
-        recheck = setInterval(() => void check().catch(endUnlessOurs(response)), RECHECK_MS).unref();
-      }
-      await core.proxy.passThrough(caller, { serverId, method, headers: request.headers, body }, response);
+      const requireLive = async () => {
+        await authentic();
+        await core.identity.credentials.requireLive(caller);
+      };
+      const recheck = () => void requireLive().catch(endUnlessOurs(response));
+      const passed = { serverId, method, headers: request.headers, body, recheck };
+      await core.proxy.passThrough(caller, passed, response);
     } catch (thrown) {
       refuse(thrown, { response, requestId: locals.requestId, body, log });
-    } finally {
-      clearInterval(recheck);
     }
   };
 }
@@ -90,10 +85,6 @@ function requireMethod(request: IncomingMessage, response: ServerResponse): (typ
   );
 }
 
-/** What may be open for as long as its client wants: servers of 2026-07-28 refuse a body that the header does not match. */
-const staysOpen = ({ method, headers }: IncomingMessage): boolean =>
-  method === 'GET' || headers['mcp-method'] === 'subscriptions/listen';
-
 /** A key or user that no longer holds ends the stream; a database that cannot be asked just now does not. */
 const endUnlessOurs = (response: ServerResponse) => (thrown: unknown) => {
   if (errorOf(thrown).status < 500) response.destroy();
@@ -113,7 +104,7 @@ function refuse(thrown: unknown, { response, requestId, body, log }: Refused): v
   }
   const error = withoutSecret(errorOf(thrown));
   if (error.code === 'internal') log.error({ err: thrown, requestId }, 'mcp request failed');
-  sendMcpError(response, error, idOf(body));
+  sendMcpError(response, error, idOf(body), passThroughStatus(error));
 }
 
 /** Clients put the body of an error before their model, where the session's id does not belong (see `askToSignIn`). */

@@ -1,8 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { PassedRequest } from '../../../src/core/proxy/pass-through.ts';
 import { open } from '../../support/raw-http.ts';
 import { listen, type Listening } from '../../support/upstreams/http.ts';
 import { startHostile, type Hostile } from '../../support/upstreams/hostile.ts';
+import { startHttpSse } from '../../support/upstreams/http-sse.ts';
 import { caller, startProxy, type Harness } from './harness.ts';
 
 let upstream: Hostile;
@@ -13,15 +15,19 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all([upstream[Symbol.asyncDispose](), closing[Symbol.asyncDispose]()]));
 
-/** One passed-through POST, over a real connection whose client reads the whole answer. */
-async function pass(at: Harness, method: string, signal?: AbortSignal): Promise<number> {
-  const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: 1, method }));
-  const request = {
-    serverId: 's',
-    method: 'POST',
-    headers: { 'mcp-protocol-version': '2026-07-28' },
-    body,
-  } as const;
+const message = (method: string) => JSON.stringify({ jsonrpc: '2.0', id: 1, method });
+
+/** One passed-through POST. */
+const pass = (at: Harness, method: string, signal?: AbortSignal) =>
+  passRequest(at, { method: 'POST', body: Buffer.from(message(method)) }, signal);
+
+/** One passed-through request, over a real connection whose client reads the whole answer. */
+async function passRequest(
+  at: Harness,
+  asked: Pick<PassedRequest, 'method' | 'body'>,
+  signal?: AbortSignal,
+): Promise<number> {
+  const request = { serverId: 's', headers: { 'mcp-protocol-version': '2026-07-28' }, ...asked };
   let failure: unknown;
   await using front = await listen((_request, response) => {
     at.proxy.passThrough(caller(signal ? { signal } : {}), request, response).catch((error: unknown) => {
@@ -52,11 +58,14 @@ describe('what a passed-through request says of the server', () => {
     expect(at.outcomes).toEqual([]);
   });
 
-  it.each(['error-400', '500-html', '429', '401', '403', 'gzip'])('%s is a bad use', async mode => {
-    await using at = startProxy(upstream.url(mode));
-    await pass(at, 'tools/call').catch(() => {});
-    expect(at.outcomes).toEqual([{ serverId: 's', tenantId: 'local', ok: false }]);
-  });
+  it.each(['error-400', '500-html', 'html-200', 'no-type', '429', '401', '403', 'gzip'])(
+    '%s is a bad use',
+    async mode => {
+      await using at = startProxy(upstream.url(mode));
+      await pass(at, 'tools/call').catch(() => {});
+      expect(at.outcomes).toEqual([{ serverId: 's', tenantId: 'local', ok: false }]);
+    },
+  );
 
   it('a broken connection is a bad use, a client that went away says nothing', async () => {
     await using broken = startProxy(closing.origin);
@@ -80,11 +89,85 @@ describe('what a passed-through request says of the server', () => {
 
   it('the total time ends what is not idle', async () => {
     await using dripping = await listen((_request, response) => {
-      response.writeHead(200);
+      response.writeHead(200, { 'content-type': 'application/json' });
       const timer = setInterval(() => response.write('x'), 20);
       response.once('close', () => clearInterval(timer));
     });
     await using at = startProxy(dripping.origin, { limits: { passTotalMs: 300 } });
     await expect(pass(at, 'tools/call')).rejects.toMatchObject({ code: 'upstream_timeout' });
+  });
+});
+
+describe('a request that was written and not answered', () => {
+  it.each([
+    ['tools/list', message('tools/list'), true],
+    ['initialize', message('initialize'), true],
+    ['server/discover', message('server/discover'), true],
+    ['prompts/get', message('prompts/get'), true],
+    ['tools/call', message('tools/call'), false],
+    ['a method of its own', message('x/y'), false],
+    ['a batch', `[${message('tools/call')}]`, false],
+    ['what is no JSON', '{', false],
+  ])('%s: can be sent again unseen where it changes nothing', async (_what, body, retryable) => {
+    await using at = startProxy(closing.origin);
+    const passing = passRequest(at, { method: 'POST', body: Buffer.from(body) });
+    await expect(passing).rejects.toMatchObject({
+      code: 'upstream_unreachable',
+      retryable,
+      message: retryable ? expect.not.stringMatching('may have run') : expect.stringMatching('may have run'),
+    });
+  });
+
+  it.each(['GET', 'DELETE'] as const)('a %s too', async method => {
+    await using at = startProxy(closing.origin);
+    await expect(passRequest(at, { method })).rejects.toMatchObject({ retryable: true });
+  });
+
+  it('neither can one that took too long', async () => {
+    await using total = startProxy(upstream.url('hang'), { limits: { passTotalMs: 300 } });
+    await using idle = startProxy(upstream.url('hang'), { limits: { passIdleMs: 300 } });
+    for (const at of [total, idle]) {
+      await expect(pass(at, 'tools/call')).rejects.toMatchObject({
+        code: 'upstream_timeout',
+        retryable: false,
+        message: expect.stringMatching('the call may have run'),
+      });
+    }
+  });
+
+  it('what was never written can be sent again', async () => {
+    await using at = startProxy(upstream.url('hang'), {
+      limits: { passTotalMs: 300 },
+      credentials: { forCall: () => new Promise(() => {}), renewed: () => Promise.resolve(undefined) },
+    });
+    await expect(pass(at, 'tools/call')).rejects.toMatchObject({ code: 'upstream_timeout', retryable: true });
+  });
+});
+
+describe('a server that has turned out to speak HTTP+SSE', () => {
+  it('is refused with the other ways, and its GET stream does not give out an endpoint', async () => {
+    await using old = await startHttpSse();
+    await using at = startProxy(old.url);
+    // Nothing is known of it yet.
+    await expect(pass(at, 'tools/list')).rejects.toMatchObject({
+      code: 'upstream_http_error',
+      httpStatus: 405,
+      message: expect.stringMatching('may speak only the old'),
+    });
+    await at.proxy.call(caller(), { serverId: 's', method: 'tools/list' });
+    const before = old.inbox.all.length;
+    for (const asked of [
+      { method: 'POST', body: Buffer.from(message('tools/list')) },
+      { method: 'GET' },
+    ] as const) {
+      await expect(passRequest(at, asked)).rejects.toMatchObject({
+        code: 'upstream_protocol',
+        retryable: false,
+        message: expect.stringMatching(
+          'uses the old .* POST /v1/mcp/call, or through call_remote_tool at /mcp',
+        ),
+      });
+    }
+    expect(old.inbox.all).toHaveLength(before);
   });
 });
