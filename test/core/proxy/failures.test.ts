@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readRetryAfter } from '../../../src/core/proxy/failures.ts';
+import { httpFailure, readRetryAfter } from '../../../src/core/proxy/failures.ts';
 
 describe('readRetryAfter', () => {
   const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -16,5 +16,15 @@ describe('readRetryAfter', () => {
     ['99999999999999999999', undefined],
   ])('%j is %s s', (value, seconds) => {
     expect(readRetryAfter(value, nowMs)).toBe(seconds);
+  });
+});
+
+describe('HTTP 401', () => {
+  const detailOf = (hadToken: boolean) =>
+    httpFailure({ status: 401, headers: {}, nowMs: 0, excerpt: '', hadToken }).detail;
+
+  it('says whose turn it is: the operator`s without a token, the user`s with one', () => {
+    expect(detailOf(false)).toMatch(/HTTP 401.*no token for it.*operator must set "auth"/);
+    expect(detailOf(true)).toMatch(/HTTP 401.*does not take the token.*user must connect the account again/);
   });
 });

@@ -29,7 +29,8 @@ describe('a call of a tool whose definition is fresh', () => {
     await list(harness);
     expect(await failure(harness.tool('forecast', { citty: 'Bonn' }))).toMatchObject({
       code: 'invalid_params',
-      detail: expect.stringContaining('city is missing (expected string); did you mean "city" by "citty"?'),
+      detail:
+        'The arguments do not fit the tool "forecast": city is missing (expected string); did you mean "city" by "citty"? Nothing was sent to the server.',
     });
     expect(upstream.inbox.count('tools/call')).toBe(0);
     expect(harness.outcomes).toEqual([]);
