@@ -12,4 +12,9 @@ export class SingleFlight<T> {
     this.#inFlight.set(key, promise);
     return promise;
   }
+
+  /** What is under way for a key. */
+  running(key: string): Promise<T> | undefined {
+    return this.#inFlight.get(key);
+  }
 }

@@ -133,12 +133,12 @@ export function createProxy(options: ProxyOptions): Proxy {
   function run<T>(
     caller: Caller,
     serverId: string,
-    work: (ask: Ask) => Promise<T>,
+    work: (ask: Ask, budget: Budget) => Promise<T>,
     isOk?: (result: T) => boolean,
   ): Promise<T> {
     const admitted = async (server: Server) => {
       using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
-      const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget));
+      const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget), budget);
       // Awaited here: the budget must not end before the work.
       return await admission.run(server.remoteUrl, caller, budget.signal, ask);
     };
@@ -218,13 +218,14 @@ export function createProxy(options: ProxyOptions): Proxy {
           const progress = progressOf(progressToken, method, notified);
           if (progress) onProgress(progress);
         });
-      const work = (ask: Ask) =>
+      const work = (ask: Ask, budget: Budget) =>
         checked.run(ask.view, call, {
           send: async () => {
             const reply = await ask('tools/call', params, onNotification);
             return toolOutcome(reply, capabilities !== undefined);
           },
           refresh: () => definitions.refreshSoon(ask.view, () => listAnew(caller, ask.view.server)),
+          budget,
         });
       return run(caller, serverId, work, result => !('isError' in result) || result.isError !== true);
     }) as Proxy['callTool'],

@@ -17,6 +17,7 @@ const MAX_TTL_MS = 24 * 60 * 60_000;
 const DEFAULT_TTL_MS = 60 * 60_000;
 /** A server is asked for its tools on our own account no more often than this for each view of it. */
 const MIN_REFRESH_INTERVAL_MS = 60_000;
+const MAX_DESCRIPTION = 80;
 
 /** Whose view of a server: a listing made with a user's account says nothing of what others see. */
 export interface View {
@@ -29,6 +30,8 @@ export interface View {
 /** What is kept of a listing: what calls are checked with. */
 export interface KnownTools {
   readonly schemas: ReadonlyMap<string, ListedTool['inputSchema']>;
+  /** Their start: to tell tools apart. */
+  readonly descriptions: ReadonlyMap<string, string>;
   /** Tools with a definition that must not be used, and why. */
   readonly unusable: ReadonlyMap<string, string>;
   /** For everybody, said the server. */
@@ -105,6 +108,7 @@ export class ToolDefinitions {
     const ttlMs = Math.min(Math.max(listing.ttlMs ?? DEFAULT_TTL_MS, MIN_TTL_MS), MAX_TTL_MS);
     this.#known.set(isShared ? sharedKey(view) : keyOf(view), {
       schemas: new Map(tools.map(tool => [tool.name, tool.inputSchema])),
+      descriptions: new Map(tools.map(tool => [tool.name, sanitise(tool.description, MAX_DESCRIPTION)])),
       unusable,
       isPublic: listing.isPublic,
       bytes: listing.bytes,
@@ -124,19 +128,22 @@ export class ToolDefinitions {
 
   /**
    * Asks for the tools anew, in the background: once at a time, and once a minute a view at most. Whatever goes wrong is
-   * logged and nothing else.
+   * logged and nothing else. Resolves, and never rejects, when there is nothing under way any more.
    */
-  refreshSoon(view: View, list: () => Promise<Listing>): void {
+  async refreshSoon(view: View, list: () => Promise<Listing>): Promise<void> {
     const { clock, log } = this.#parts;
     const key = keyOf(view);
     const now = clock.now();
-    if (now - (this.#refreshedAt.get(key) ?? -Infinity) < MIN_REFRESH_INTERVAL_MS) return;
+    if (now - (this.#refreshedAt.get(key) ?? -Infinity) < MIN_REFRESH_INTERVAL_MS)
+      return this.#refreshing.running(key);
     this.#refreshedAt.set(key, now);
-    this.#refreshing
-      .run(key, async () => void this.keep(view, await list()))
-      .catch((error: unknown) =>
-        log.info({ err: error, serverId: view.server.id }, 'tool definitions not refreshed'),
-      );
+    await this.#refreshing.run(key, async () => {
+      try {
+        this.keep(view, await list());
+      } catch (error) {
+        log.info({ err: error, serverId: view.server.id }, 'tool definitions not refreshed');
+      }
+    });
   }
 }
 

@@ -42,7 +42,9 @@ describe('a call of a tool whose definition is fresh', () => {
     await list(harness);
     expect(await failure(harness.tool('forcast'))).toMatchObject({
       code: 'invalid_params',
-      detail: 'The server has no tool "forcast". Did you mean "forecast"?',
+      detail:
+        'The server has no tool "forcast". Did you mean "forecast"? It has:\n- "forecast": forecast\n- "other": other\n' +
+        'The input schema of "forecast": {"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}',
     });
     expect(upstream.inbox.count('tools/call')).toBe(0);
   });
@@ -113,6 +115,62 @@ describe('a call of a tool whose definition is not known', () => {
       type: 'text',
       text: '[Switchboard] By the definition last known of the tool: message is missing.',
     });
+  });
+});
+
+describe('a guess at a tool of a server whose tools nobody knows', () => {
+  const refusals: Record<string, HostileMode> = {
+    'a result in words of its own': call =>
+      call.result({ content: [{ type: 'text', text: 'Pardon?' }], isError: true }),
+    'an error -32601': ({ json, message }) =>
+      json({ jsonrpc: '2.0', id: message.id, error: { code: -32_601, message: 'Pardon?' } }),
+  };
+  const textOf = async (harness: Harness, name: string): Promise<string> => {
+    const result = await harness.tool(name).catch((error: Error) => error);
+    return result instanceof Error ? result.message : JSON.stringify(result.content);
+  };
+
+  it.each(Object.entries(refusals))(
+    'is answered at the first try with the names: %s',
+    async (_name, refusal) => {
+      await using upstream = await startTools(() => ({ tools: [CITY, tool('other')] }), { ok: refusal });
+      await using harness = startProxy(upstream.url('ok'));
+      const text = await textOf(harness, 'list');
+      expect(text).toMatch(/Pardon\?.*The server has no tool .*list.* It has:.*forecast.*other/s);
+      expect(upstream.inbox.count('tools/list')).toBe(1);
+    },
+  );
+
+  it('is answered with 50 names and 4,000 characters at most, the nearest first', async () => {
+    const many = Array.from({ length: 500 }, (_, at) => tool(`tool-number-${at}`, {}, { description: 'x' }));
+    const talking = { ...tool('cast_spell'), description: 'word\n'.repeat(1_000) };
+    await using upstream = await startTools(() => ({ tools: [...many, talking] }));
+    await using harness = startProxy(upstream.url('ok'));
+    await list(harness);
+    const { detail } = await failure(harness.tool('spell_cast'));
+    expect(detail.length).toBeLessThan(4_200);
+    expect(detail).toMatch(
+      /Did you mean "cast_spell"\? It has 501 tools, 451 of which are not shown:\n- "cast_spell": word word/,
+    );
+    expect(detail).toContain('\nThe input schema of "cast_spell": {');
+  });
+
+  it('does not wait for a listing for longer than the call itself may take', async () => {
+    await using upstream = await startTools(() => ({}), {
+      'tools/list': () => {},
+      ok: refusals['an error -32601']!,
+    });
+    await using harness = startProxy(upstream.url('ok'));
+    const call = harness.proxy.callTool(caller({ timeoutMs: 1_000 }), { serverId: 's', name: 'x' });
+    expect((await failure(call)).detail).toBe('Pardon?');
+  });
+
+  it('is not answered with the names where the tool exists: what it says is its own', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY] }), {
+      ok: refusals['a result in words of its own']!,
+    });
+    await using harness = startProxy(upstream.url('ok'));
+    expect((await harness.tool('forecast', { city: 'x' })).content).toHaveLength(1);
   });
 });
 
