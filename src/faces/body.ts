@@ -39,7 +39,7 @@ export async function readBody(
 }
 
 /** @throws SwitchboardError 400 `invalid_json`. */
-function parseJsonBody(bytes: Buffer): unknown {
+export function parseJsonBody(bytes: Buffer): unknown {
   if (bytes.length === 0)
     throw new SwitchboardError('invalid_json', 'The body is empty. Send a JSON object.');
   if (bytes.length > MAX_DEPTH && depthOf(bytes) > MAX_DEPTH) {

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startAskingServer, type AskingServer } from '../support/upstreams/asking.ts';
 import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
+import { startV1Server } from '../support/upstreams/v1.ts';
 import { startV2Server, type V2Server } from '../support/upstreams/v2.ts';
 
 let asking: AskingServer;
@@ -233,6 +234,124 @@ async function rpc(
   const { text } = await on.post('/mcp', { jsonrpc: '2.0', id: 1, method, params }, headers);
   return JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result;
 }
+
+describe('notifications/cancelled of a client of 2025-xx', () => {
+  const legacyClients = [
+    ['SDK v1', connectV1],
+    ['SDK v2, legacy', () => connectV2('legacy')],
+  ] as const;
+  const servers = [
+    ['2025-11-25', startV1Server],
+    ['2026-07-28', startV2Server],
+  ] as const;
+  const offer = async (remote_url: string) => {
+    const id = `cancel-${waiting++}`;
+    await sb.admin.request('POST', '/catalogue/import', line({ id, remote_url }));
+    return id;
+  };
+
+  it.each(
+    legacyClients.flatMap(([client, connect]) =>
+      servers.map(([server, start]) => [client, server, connect, start] as const),
+    ),
+  )('%s ends the call at a server of %s, and goes on', async (_client, _server, connect, start) => {
+    await using upstream = await start();
+    await using client = await connect();
+    const leaving = new AbortController();
+    const server_id = await offer(upstream.url);
+    const call = client.call({ server_id, tool_name: 'wait' }, { signal: leaving.signal });
+    const refused = expect(call).rejects.toThrow();
+    await upstream.inbox.firstOf('tools/call');
+    leaving.abort();
+    await refused;
+    await upstream.cancelled;
+    const echo = { server_id, tool_name: 'echo', arguments: { message: 'x' } };
+    expect((await client.call(echo)).content).toEqual([{ type: 'text', text: 'Echo: x' }]);
+  });
+
+  it('ends no call of another session, key or id, and none without a session id of ours', async () => {
+    await using upstream = await startV1Server();
+    const server_id = await offer(upstream.url);
+    const { key } = (await sb.admin.request('POST', '/keys', { name: 'other' })).json;
+    const session = async () => {
+      const params = {
+        protocolVersion: '2025-11-25',
+        capabilities: {},
+        clientInfo: { name: 'x', version: '1' },
+      };
+      const { headers } = await sb.post('/mcp', { jsonrpc: '2.0', id: 0, method: 'initialize', params });
+      return { 'mcp-session-id': headers.get('mcp-session-id') ?? '' };
+    };
+    const [mine, another] = [await session(), await session()];
+    const cancel = async (requestId: unknown, headers: Record<string, string>) => {
+      const message = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } };
+      expect((await sb.post('/mcp', message, headers)).status).toBe(202);
+    };
+    const params = { name: 'call_remote_tool', arguments: { server_id, tool_name: 'wait' } };
+    let hasEnded = false;
+    const call = sb
+      .post('/mcp', { jsonrpc: '2.0', id: 7, method: 'tools/call', params }, mine)
+      .finally(() => {
+        hasEnded = true;
+      });
+    await upstream.inbox.firstOf('tools/call');
+    await cancel(7, another);
+    await cancel(7, {});
+    await cancel(8, mine);
+    await cancel('7', mine);
+    await cancel(7, { ...mine, 'x-api-key': key });
+    const args = { server_id, tool_name: 'echo', arguments: { message: 'x' } };
+    await rpc('tools/call', { name: 'call_remote_tool', arguments: args }, mine);
+    expect([hasEnded, upstream.inbox.count('notifications/cancelled')]).toEqual([false, 0]);
+    await cancel(7, mine);
+    await upstream.cancelled;
+    // A cancelled request gets no answer.
+    expect((await call).text).not.toContain('data: {');
+  });
+});
+
+describe('arguments of call_remote_tool', () => {
+  const call = (args: unknown, tool_name = 'echo') =>
+    rpc('tools/call', {
+      name: 'call_remote_tool',
+      arguments: { server_id: 'v2', tool_name, arguments: args },
+    });
+
+  it('may be the object as a string of JSON, or null for none', async () => {
+    expect((await call('{"message":"x"}')).content).toEqual((await call({ message: 'x' })).content);
+    expect((await call(null)).content).toEqual((await call({})).content);
+    const { tools } = await rpc('tools/list', {});
+    const { properties, required } = tools[1].inputSchema;
+    expect(properties.arguments).toMatchObject({ type: 'object' });
+    expect(required).toEqual(['server_id', 'tool_name']);
+  });
+
+  it.each([['[]'], ['7'], ['"{}"'], ['{'], [''], [7], [[]], [`{"a":${'['.repeat(300)}${']'.repeat(300)}}`]])(
+    'are else refused: %j',
+    async args => {
+      const { content, isError } = await call(args);
+      expect(isError).toBe(true);
+      expect(content[0].text).toMatch(/^arguments: must be a JSON object \(invalid_request\)/);
+    },
+  );
+});
+
+describe('a server whose tools are not known', () => {
+  it('is said to be one by the search, and answers a guess with the names', async () => {
+    await using fresh = await startTestSwitchboard({
+      catalogue: [{ id: 'v2', description: 'Echoes words.', remote_url: v2.url }],
+    });
+    const call = (name: string, args: object) => rpc('tools/call', { name, arguments: args }, {}, fresh);
+    const found = (await call('search_servers', { query: 'echo words' })).structuredContent;
+    expect(found.servers[0]).toMatchObject({ id: 'v2', tools: [], more_tools: 0 });
+    expect(found.hint).toContain('call_remote_tool with any tool_name answers with their names');
+    const { content, isError } = await call('call_remote_tool', { server_id: 'v2', tool_name: 'say' });
+    expect(isError).toBe(true);
+    expect(content.map((block: { text: string }) => block.text).join('\n')).toMatch(
+      /The server has no tool "say"\. It has:\n- "echo"/,
+    );
+  });
+});
 
 describe('REST', () => {
   it('gets what /mcp cuts, whole', async () => {

@@ -293,6 +293,16 @@ describe('a client that cannot be asked', () => {
       expect(textOf(await call('asks-later'))).toContain(
         'called again with a state that this client cannot send',
       );
+      const where =
+        /this connection's protocol revision cannot relay that.* revision 2026-07-28 .*\/mcp\/\{server_id\}.*POST \/v1\/mcp\/call with .*clientCapabilities.*inputResponses and requestState/;
+      expect(textOf(await call('asks-form'))).toMatch(where);
+      // A server that refuses by itself (-32021).
+      const { content } = await client.callTool({
+        name: 'call_remote_tool',
+        arguments: { server_id: 'asking', tool_name: 'name' },
+      });
+      expect(JSON.stringify(content)).toMatch(/\(upstream_error\)/);
+      expect(textOf({ content })).toMatch(where);
       await client.close();
     },
   );
@@ -303,6 +313,21 @@ describe('a client that cannot be asked', () => {
     const many = textOf(await ask('x', { server_id: 'asks-many', capabilities: {} }));
     expect(many).toContain('\n- and 490 more\n');
     expect(many.length).toBeLessThan(2_000);
+  });
+});
+
+describe('POST /v1/mcp/call', () => {
+  it('answers what a tool asks, as its description says', async () => {
+    const call = async (more: object) => {
+      const _meta = { [`${META}clientCapabilities`]: { elicitation: { form: {} } } };
+      const params = { name: 'name', arguments: {}, _meta, ...more };
+      return (await sb.post('/v1/mcp/call', { server_id: 'asking', method: 'tools/call', params })).json
+        .result;
+    };
+    const { resultType, inputRequests, requestState } = await call({});
+    expect([resultType, Object.keys(inputRequests)]).toEqual(['input_required', ['sign_in']]);
+    const done = await call({ inputResponses: { sign_in: accept('Ada') }, requestState });
+    expect(textOf(done)).toBe('Hello Ada, a "state" ü');
   });
 });
 

@@ -184,7 +184,7 @@ describe('URL elicitation, 2025-11-25', () => {
     expect(await echo(client)).toMatchObject({ content: [{ text: 'Echo: hello' }] });
   });
 
-  it('only clients that declare URL mode get a session id, and nobody else is refused for having one', async () => {
+  it('every client gets a session id of its own that says whether it opens URLs, and nobody is refused for another', async () => {
     const initialize = (capabilities: object) =>
       sb.post('/mcp', {
         jsonrpc: '2.0',
@@ -194,10 +194,11 @@ describe('URL elicitation, 2025-11-25', () => {
       });
     const sessionOf = async (capabilities: object) =>
       (await initialize(capabilities)).headers.get('mcp-session-id');
-    expect(await sessionOf({})).toBeNull();
-    expect(await sessionOf({ elicitation: {} })).toBeNull();
-    expect(await sessionOf({ elicitation: { form: {} } })).toBeNull();
-    expect(await sessionOf(URL_MODE)).not.toBeNull();
+    for (const cannot of [{}, { elicitation: {} }, { elicitation: { form: {} } }])
+      expect(await sessionOf(cannot)).toMatch(/^session\.[\da-f-]{36}$/);
+    const first = await sessionOf(URL_MODE);
+    expect(first).toMatch(/^elicitation-url\.[\da-f-]{36}$/);
+    expect(await sessionOf(URL_MODE)).not.toBe(first);
     const ask = { jsonrpc: '2.0', id: 2, method: 'tools/list' };
     for (const id of ['elicitation-url', 'of-somebody-else'])
       expect((await sb.post('/mcp', ask, { 'mcp-session-id': id })).status).toBe(200);

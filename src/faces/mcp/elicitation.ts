@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   CLIENT_CAPABILITIES_META_KEY,
   type McpHttpHandler,
@@ -10,31 +11,38 @@ export type UrlElicitation = 'error' | 'input-required';
 
 type Fetch = McpHttpHandler['fetch'];
 
-const SESSION_HEADER = 'mcp-session-id';
-/** As a session id: that the client can be asked to open a URL. */
-const CAN_OPEN_URLS = 'elicitation-url';
+export const SESSION_HEADER = 'mcp-session-id';
+/** The start of a session id: whether the client can be asked to open a URL. */
+const CAN_OPEN_URLS = 'elicitation-url.';
+const CANNOT_OPEN_URLS = 'session.';
+const SESSION_ID = /^(?:elicitation-url|session)\.[\da-f-]{36}$/;
+
+/** Whether it looks like a session id given out here: unique to one client, if nobody made it up. */
+export const isOwnSession = (id: string | null | undefined): id is string =>
+  typeof id === 'string' && SESSION_ID.test(id);
 
 const capabilities = z.object({ elicitation: z.object({ url: z.looseObject({}) }) });
-const initialize = z.object({
-  method: z.literal('initialize'),
-  params: z.object({ capabilities }),
-});
+const initialize = z.object({ method: z.literal('initialize') });
+const opensUrls = z.object({ params: z.object({ capabilities }) });
 const envelope = z.object({ [CLIENT_CAPABILITIES_META_KEY]: capabilities });
 
 /**
  * Clients of revisions 2025-xx say once, to initialize, what they can do, and nothing here lasts from one request to the
- * next. So those that can open URLs get a session id that says just that, and send it with every later request. It opens
- * nothing: there is no session behind it.
+ * next. So they get a session id that says whether they can open URLs, and send it with every later request; by it a call is
+ * also found again that is to be cancelled. It opens nothing: there is no session behind it.
  */
-export const rememberingUrlElicitation =
+export const givingSessionIds =
   (fetch: Fetch): Fetch =>
   async (request, options) => {
     // With a version, it has been negotiated: this is not initialize.
     if (request.method !== 'POST' || request.headers.has('mcp-protocol-version'))
       return fetch(request, options);
     const response = await fetch(request, options);
-    if (response.ok && initialize.safeParse(options?.parsedBody).success)
-      response.headers.set(SESSION_HEADER, CAN_OPEN_URLS);
+    const message = options?.parsedBody;
+    if (response.ok && initialize.safeParse(message).success) {
+      const kind = opensUrls.safeParse(message).success ? CAN_OPEN_URLS : CANNOT_OPEN_URLS;
+      response.headers.set(SESSION_HEADER, kind + randomUUID());
+    }
     return response;
   };
 
@@ -44,6 +52,6 @@ export function urlElicitationOf(
   headers: Headers | undefined,
   context: ServerContext,
 ): UrlElicitation | undefined {
-  if (era === 'legacy') return headers?.get(SESSION_HEADER) === CAN_OPEN_URLS ? 'error' : undefined;
+  if (era === 'legacy') return headers?.get(SESSION_HEADER)?.startsWith(CAN_OPEN_URLS) ? 'error' : undefined;
   return envelope.safeParse(context.mcpReq.envelope).success ? 'input-required' : undefined;
 }

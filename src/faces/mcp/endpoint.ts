@@ -9,7 +9,8 @@ import { authenticate, presented } from '../authentication.ts';
 import { readJsonBody } from '../body.ts';
 import { clientSignal, localsOf, requestedTimeoutMs } from '../http.ts';
 import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
-import { rememberingUrlElicitation } from './elicitation.ts';
+import { CallsUnderWay } from './calls-under-way.ts';
+import { givingSessionIds } from './elicitation.ts';
 import { createFaceServer } from './server.ts';
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -19,11 +20,13 @@ const ANSWERS = ['application/json', 'text/event-stream'];
 
 /** `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
 export function mcpRouter(core: Core, log: Log, version: string): Router {
+  const calls = new CallsUnderWay();
   const handler = createMcpHandler(
     ({ authInfo, era, requestInfo }) => {
       if (!authInfo?.extra) throw new Error('the MCP handler was reached without authentication');
       return createFaceServer({
         core,
+        calls,
         log,
         version,
         era,
@@ -33,7 +36,7 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
     },
     { onerror: error => log.debug({ err: error }, 'mcp request refused') },
   );
-  const node = toNodeHandler({ fetch: rememberingUrlElicitation(handler.fetch) });
+  const node = toNodeHandler({ fetch: givingSessionIds(handler.fetch) });
   const router = Router({ caseSensitive: true });
   router.all('/', async (request: Request, response: Response) => {
     const { requestId } = localsOf(response);

@@ -22,9 +22,17 @@ const PURPOSE = 'mcp-request-state';
 const MAX_CHARS = 1_000_000;
 const MAX_NAMED = 10;
 
-/** What can be done where a tool needs input and the client cannot be asked. */
-export const CANNOT_BE_ASKED =
-  'If the tool takes what it needs as arguments, call it again with them. Else the user needs a client of protocol revision 2026-07-28 that declares the capability, or POST /v1/mcp/call.';
+const ELSEWHERE =
+  'POST /v1/mcp/call with what can be answered in params._meta["io.modelcontextprotocol/clientCapabilities"], then again with inputResponses and requestState in params';
+
+/** What can be done where a tool needs input and the client cannot be asked: in an old revision whatever it declared. */
+export const cannotBeAsked = (era: 'legacy' | 'modern'): string =>
+  'If the tool takes what it needs as arguments, call it again with them. ' +
+  (era === 'modern'
+    ? `Else the user needs a client that declares the capability, or ${ELSEWHERE}.`
+    : "The tool asks the user for input, and this connection's protocol revision cannot relay that, whatever the client declares. " +
+      'Else the user needs a client of revision 2026-07-28 that declares the capability, or /mcp/{server_id}, where the client speaks with the server itself, ' +
+      `or ${ELSEWHERE}.`);
 
 const record = z.record(z.string(), z.unknown());
 /** Of what a client can do, that which lets it answer; nothing else of it is an upstream's business. */
@@ -61,6 +69,7 @@ export class Conversation {
   readonly #boundTo: readonly string[];
   /** What the client declared in this request; undefined: it is of an era that cannot be asked. */
   readonly #declared: Capabilities | undefined;
+  readonly #era: 'legacy' | 'modern';
 
   constructor(
     { sealing, era, caller }: { sealing: Sealing; era: 'legacy' | 'modern'; caller: Caller },
@@ -69,6 +78,7 @@ export class Conversation {
   ) {
     this.#call = call;
     this.#sealing = sealing;
+    this.#era = era;
     const digest = createHash('sha256').update(JSON.stringify(call.arguments, sortKeys)).digest('base64url');
     const { tenantId, keyId, subject } = caller;
     this.#boundTo = [tenantId, keyId, subject?.userId ?? '', call.server_id, call.tool_name, digest];
@@ -148,7 +158,7 @@ export class Conversation {
       ...(lines.length === 0
         ? ['It wants to be called again with a state that this client cannot send.']
         : ['It asks for:', ...lines]),
-      CANNOT_BE_ASKED,
+      cannotBeAsked(this.#era),
     ];
     return {
       content: [{ type: 'text', text: text.join('\n') }],

@@ -34,6 +34,9 @@ export async function searchServers(
   };
   if (servers.length === 0)
     answer.hint = 'Nothing fits. Say what the service should do in other words, or ask for less at once.';
+  else if (servers.some(server => server.tools.length === 0))
+    answer.hint =
+      'Where tools is empty and more_tools 0, the tools are not known yet: call_remote_tool with any tool_name answers with their names.';
   let used = JSON.stringify(answer).length;
   for (let round = 0; round < TOOLS_PER_SERVER; round++) {
     for (const [at, server] of servers.entries()) {

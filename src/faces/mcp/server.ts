@@ -17,7 +17,8 @@ import { parseInput } from '../input.ts';
 import { toCaller } from '../http.ts';
 import { errorOf } from '../problem.ts';
 import { callRemoteTool } from './call-remote-tool.ts';
-import { CANNOT_BE_ASKED } from './input-required.ts';
+import type { CallsUnderWay } from './calls-under-way.ts';
+import { cannotBeAsked } from './input-required.ts';
 import { searchServers } from './search-servers.ts';
 import { searchServersInput, toolsOf } from './tools.ts';
 
@@ -26,6 +27,7 @@ const HINT = { ttlMs: TOOLS_TTL_MS, cacheScope: 'public' } as const;
 
 interface FaceOptions {
   readonly core: Core;
+  readonly calls: CallsUnderWay;
   readonly log: Log;
   readonly version: string;
   readonly era: 'legacy' | 'modern';
@@ -42,7 +44,7 @@ interface FaceOptions {
 
 /** The MCP server of one request: two tools over the same core, keys and limits as REST. */
 export function createFaceServer(options: FaceOptions): Server {
-  const { core, version } = options;
+  const { core, calls, era, version } = options;
   const server = new Server(
     { name: 'switchboard', title: 'Switchboard', version },
     {
@@ -52,13 +54,21 @@ export function createFaceServer(options: FaceOptions): Server {
       cacheHints: { 'tools/list': HINT, 'server/discover': HINT },
     },
   );
+  // A cancelled request gets no answer (2025-11-25, Cancellation): this server has no other, and its stream ends with it.
+  const end = () => void server.close().catch(() => {});
+  if (era === 'legacy')
+    server.setNotificationHandler('notifications/cancelled', ({ params }) =>
+      calls.cancel(options, params.requestId),
+    );
   server.setRequestHandler('tools/list', () => ({ tools: toolsOf(core.catalogue) }));
   server.setRequestHandler('tools/call', async (request, context) => {
     const { name, arguments: input = {} } = request.params;
     const caller = callerOf(options, context);
     if (name === 'search_servers') return answer(options, caller, () => search(core, caller, input));
     if (name === 'call_remote_tool')
-      return answer(options, caller, () => callRemoteTool(options, caller, input, context));
+      return calls.run(options, context.mcpReq.id, end, () =>
+        answer(options, caller, () => callRemoteTool(options, caller, input, context)),
+      );
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
       `Unknown tool ${JSON.stringify(name)}. The tools here are search_servers and call_remote_tool; call_remote_tool calls the others.`,
@@ -89,7 +99,7 @@ async function search(core: Core, caller: Caller, input: unknown): Promise<CallT
 
 /** A mistake or a failure is a tool result that the model can read and act on, not a protocol error (SEP-1303). */
 async function answer(
-  { log, requestId }: FaceOptions,
+  { log, requestId, era }: FaceOptions,
   caller: Caller,
   run: () => Promise<ToolAnswer>,
 ): Promise<ToolAnswer> {
@@ -101,18 +111,18 @@ async function answer(
     const error = errorOf(thrown);
     if (error.code === 'internal' && !caller.signal.aborted)
       log.error({ err: thrown, requestId }, 'tool call failed');
-    return { content: [{ type: 'text', text: textOf(error) }], isError: true };
+    return { content: [{ type: 'text', text: textOf(error, era) }], isError: true };
   }
 }
 
-const textOf = (error: SwitchboardError) =>
-  `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})${adviceOn(error)}`;
+const textOf = (error: SwitchboardError, era: 'legacy' | 'modern') =>
+  `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})${adviceOn(error, era)}`;
 
 /** -32021: what the client has not declared, a careful server does not even ask for. */
 const missingCapability = z.object({ code: z.literal(-32_021) });
 
-function adviceOn({ code, upstreamError }: SwitchboardError): string {
+function adviceOn({ code, upstreamError }: SwitchboardError, era: 'legacy' | 'modern'): string {
   if (code === 'upstream_timeout')
     return '\nAsk the tool for less at a time, or try again later. Clients that send a progressToken wait up to 5 minutes.';
-  return missingCapability.safeParse(upstreamError).success ? `\n${CANNOT_BE_ASKED}` : '';
+  return missingCapability.safeParse(upstreamError).success ? `\n${cannotBeAsked(era)}` : '';
 }

@@ -19,7 +19,10 @@ export const mcpCall = endpoint({
   description:
     'Forwards one JSON-RPC request to a catalogued MCP server and returns its answer, result or error, with HTTP 200. ' +
     'What goes wrong on the way to the server (time-out, refused connection, broken answer) is also a 200, with error.code ' +
-    '-32000 and error.data {origin, reason, retryable, retry_after}. Every other error body is problem details and a ' +
+    '-32000 and error.data {origin, reason, retryable, retry_after}. A tool of revision 2026-07-28 may ask back: say what can ' +
+    'be answered in params._meta["io.modelcontextprotocol/clientCapabilities"] (such as {"elicitation":{"form":{}}}); on a result ' +
+    'with resultType "input_required" make the same call again with inputResponses (an answer under each key of inputRequests) ' +
+    'and the requestState, unchanged, in params. Every other error body is problem details and a ' +
     'JSON-RPC error at once.',
   scope: 'proxy',
   rateClass: 'proxy',
