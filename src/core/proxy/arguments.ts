@@ -1,15 +1,19 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { LRUCache } from 'lru-cache';
 import { sanitise } from '../text.ts';
-import { checkableSchema } from './checkable-schema.ts';
+import { checkableSchema, valuesIn, type Checkable } from './checkable-schema.ts';
 import { isObject } from './json.ts';
 import { nearest } from './nearest.ts';
 
 /** Compiled schemas kept; one takes some ten kilobytes. */
 const MAX_COMPILED = 500;
 const MAX_PROBLEMS = 5;
-/** All problems are only sought in arguments of at most so many values: each can be wrong in several ways. */
-const MAX_VALUES = 500;
+/** Described at most, as some are alike. */
+const MAX_DESCRIBED = 2 * MAX_PROBLEMS;
+/** Steps of one check: the schema's weight times the values in the arguments. Above, the server decides. */
+const MAX_STEPS = 100_000;
+/** All problems, and not just the first, are only sought in so many steps: each can find one. */
+const MAX_EXPLAINED_STEPS = 5_000;
 const MAX_SHOWN_CHARS = 40;
 const MAX_SHOWN_CHOICES = 8;
 const MAX_SHOWN_NAME = 80;
@@ -25,10 +29,12 @@ const OPTIONS = {
   ownProperties: true,
   logger: false,
   code: { optimize: false },
+  // Above, code goes through the names instead of having a line for each.
+  loopRequired: 3,
+  loopEnum: 3,
 } as const;
 
-interface Compiled {
-  readonly schema: Record<string, unknown>;
+interface Compiled extends Checkable {
   readonly isValid: ValidateFunction;
   /** Finds every problem; made when it is first needed. */
   explain?: ValidateFunction;
@@ -41,9 +47,12 @@ export class ArgumentChecks {
   /** What is wrong, in a few sentences' parts, `undefined` when nothing is or the schema cannot be checked against. */
   problems(inputSchema: object, args: unknown): string | undefined {
     const compiled = this.#of(inputSchema);
-    if (compiled === 'unchecked' || compiled.isValid(args)) return undefined;
+    if (compiled === 'unchecked') return undefined;
+    const { weight } = compiled;
+    const steps = weight * valuesIn(args, MAX_STEPS / weight);
+    if (steps > MAX_STEPS || compiled.isValid(args)) return undefined;
     let check = compiled.isValid;
-    if (isSmall(args)) {
+    if (steps <= MAX_EXPLAINED_STEPS) {
       compiled.explain ??= compile(compiled.schema, true);
       check = compiled.explain;
       check(args);
@@ -62,10 +71,10 @@ export class ArgumentChecks {
 }
 
 function tryToCompile(inputSchema: object): Compiled | 'unchecked' {
-  const schema = checkableSchema(inputSchema);
-  if (schema === undefined) return 'unchecked';
+  const checkable = checkableSchema(inputSchema);
+  if (checkable === undefined) return 'unchecked';
   try {
-    return { schema, isValid: compile(schema, false) };
+    return { ...checkable, isValid: compile(checkable.schema, false) };
   } catch {
     // ajv has its own opinion of some schemas; the server decides then.
     return 'unchecked';
@@ -76,27 +85,25 @@ function tryToCompile(inputSchema: object): Compiled | 'unchecked' {
 const compile = (schema: Record<string, unknown>, all: boolean): ValidateFunction =>
   new Ajv2020({ ...OPTIONS, allErrors: all, verbose: true }).compile(schema);
 
-function isSmall(args: unknown): boolean {
-  let room = MAX_VALUES;
-  const count = (value: unknown): void => {
-    if (--room < 0 || typeof value !== 'object' || value === null) return;
-    for (const member of Object.values(value)) if (room >= 0) count(member);
-  };
-  count(args);
-  return room >= 0;
-}
-
 function describe(errors: readonly ErrorObject[], args: unknown): string {
   // What is wrong in one form of several says little: the choice as a whole is reported.
-  const choices = errors.filter(({ keyword }) => keyword === 'anyOf').map(({ schemaPath }) => schemaPath);
+  const failed = errors
+    .filter(({ keyword }) => keyword === 'anyOf')
+    .map(({ schemaPath }) => `${schemaPath}/`);
+  const choices = [...new Set(failed)];
   const told = errors.filter(
     ({ schemaPath, keyword }) =>
-      keyword !== 'propertyNames' && !choices.some(choice => schemaPath.startsWith(`${choice}/`)),
+      keyword !== 'propertyNames' && !choices.some(choice => schemaPath.startsWith(choice)),
   );
-  const problems = [...new Set(told.map(error => problemOf(error, args)))];
-  const shown = problems.slice(0, MAX_PROBLEMS);
-  const more = problems.length - shown.length;
-  return `${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`;
+  const shown = new Set<string>();
+  let described = 0;
+  for (const error of told.slice(0, MAX_DESCRIBED)) {
+    if (shown.size === MAX_PROBLEMS) break;
+    shown.add(problemOf(error, args));
+    described++;
+  }
+  const more = told.length - described;
+  return `${[...shown].join('; ')}${more > 0 ? `; and ${more} more` : ''}`;
 }
 
 function problemOf(error: ErrorObject, args: unknown): string {
@@ -136,8 +143,10 @@ const propertiesOf = (schema: unknown): Record<string, unknown> =>
   isObject(schema) && isObject(schema['properties']) ? schema['properties'] : {};
 
 /** Members that the schema does not name. */
-const strangers = (schema: unknown, data: unknown): string[] =>
-  isObject(data) ? Object.keys(data).filter(key => !Object.hasOwn(propertiesOf(schema), key)) : [];
+function* strangers(schema: unknown, data: unknown): Iterable<string> {
+  const known = propertiesOf(schema);
+  for (const key of isObject(data) ? Object.keys(data) : []) if (!Object.hasOwn(known, key)) yield key;
+}
 
 function expected(keyword: string, params: Record<string, unknown>, { parentSchema }: ErrorObject): string {
   const unit = UNITS[keyword];
@@ -199,7 +208,8 @@ function given(value: unknown): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return `an array of ${value.length}`;
   if (typeof value === 'object') return 'an object';
-  return `${typeof value}${JSON.stringify(value).length <= MAX_SHOWN_CHARS ? ` ${short(value)}` : ''}`;
+  const isLong = typeof value === 'string' && value.length > MAX_SHOWN_CHARS;
+  return `${typeof value}${isLong || JSON.stringify(value).length > MAX_SHOWN_CHARS ? '' : ` ${short(value)}`}`;
 }
 
 const short = (value: unknown) => sanitise(JSON.stringify(value), MAX_SHOWN_CHARS);

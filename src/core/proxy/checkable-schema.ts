@@ -1,9 +1,16 @@
 import { isObject } from './json.ts';
 
-/** Schemas in a schema, those that references lead to counted each time: what compiling and one check may cost. */
-const MAX_SCHEMAS = 300;
+/** Schemas in a schema and their keywords, those that references lead to counted each time: what compiling may cost. */
+const MAX_CODE = 600;
+/** Schemas, with every name that is required and every value of an enumeration: what the check of one value may cost. */
+const MAX_WEIGHT = 2_000;
 const MAX_DEPTH = 32;
 const MAX_CHARS = 64 * 1024;
+const MAX_JSON_DEPTH = 4 * MAX_DEPTH;
+/** Comparing so many letters takes about as long as any other step. */
+const CHARS_PER_STEP = 64;
+/** A form of a choice that does not fit leaves an error behind even where another does: so many steps. */
+const STEPS_OF_FORM = 5;
 
 /** The schema cannot be checked against within bounds. */
 class Uncheckable extends Error {}
@@ -48,23 +55,60 @@ const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
  * never one over the network.
  * @returns nothing for a schema that cannot be checked: too large, too deep, recursive, broken, or with references elsewhere.
  */
-export function checkableSchema(schema: unknown): Json | undefined {
-  let text: string;
+export function checkableSchema(schema: unknown): Checkable | undefined {
+  if (isOverlarge(schema)) return undefined;
   try {
-    text = JSON.stringify(schema);
-    if (text.length > MAX_CHARS) return undefined;
-    return new Copy(schema).schema(schema, 0) as Json;
+    const copy = new Copy(schema);
+    const checkable = copy.schema(schema, 0) as Json;
+    return { schema: checkable, weight: copy.weight };
   } catch (error) {
-    if (error instanceof Uncheckable || error instanceof RangeError) return undefined;
+    if (error instanceof Uncheckable) return undefined;
     throw error;
   }
+}
+
+export interface Checkable {
+  readonly schema: Json;
+  /** The steps that the check of one value takes at most, be it of an argument or of what is in it. */
+  readonly weight: number;
+}
+
+/** Schemas of this size are not checked with. What is above the bound is not looked at. */
+export const isOverlarge = (schema: unknown): boolean => sizeOf(schema, 1, MAX_CHARS) > MAX_CHARS;
+
+/** How many values there are to check in a value, itself included; long texts count as several. Stops above `max`. */
+export const valuesIn = (value: unknown, max: number): number => sizeOf(value, CHARS_PER_STEP, max);
+
+/** Values, and letters divided by `charsPerUnit`; infinite for what is nested too deep. Stops counting above `max`. */
+function sizeOf(root: unknown, charsPerUnit: number, max: number): number {
+  let size = 0;
+  const add = (value: unknown, depth: number): void => {
+    size++;
+    if (depth > MAX_JSON_DEPTH) size = Infinity;
+    if (typeof value === 'string') size += Math.floor(value.length / charsPerUnit);
+    else if (Array.isArray(value)) {
+      for (const member of value) {
+        if (size > max) return;
+        add(member, depth + 1);
+      }
+    } else if (isObject(value)) {
+      for (const name in value) {
+        if (size > max) return;
+        size += Math.floor(name.length / charsPerUnit);
+        add(value[name], depth + 1);
+      }
+    }
+  };
+  add(root, 0);
+  return size;
 }
 
 /** One schema being copied. References are replaced by copies of what they lead to, so that nothing is left to resolve. */
 class Copy {
   readonly #root: unknown;
   readonly #following = new Set<string>();
-  #schemas = 0;
+  #code = 0;
+  weight = 0;
 
   constructor(root: unknown) {
     this.#root = root;
@@ -72,16 +116,28 @@ class Copy {
 
   schema(value: unknown, depth: number): Json | boolean {
     if (typeof value === 'boolean') return value;
-    if (!isObject(value) || depth > MAX_DEPTH || ++this.#schemas > MAX_SCHEMAS) throw new Uncheckable();
+    if (!isObject(value) || depth > MAX_DEPTH) throw new Uncheckable();
     if ('$dynamicRef' in value || '$recursiveRef' in value) throw new Uncheckable();
     // Below an id of their own, references lead elsewhere.
     if (depth > 0 && typeof value['$id'] === 'string') throw new Uncheckable();
     const copy = plainOf(value);
+    // Before its parts are copied, so that references that multiply end early.
+    this.#count(copy);
     this.#members(value, copy, depth);
     this.#items(value, copy, depth);
     const all = this.#combined(value, depth);
     if (all.length > 0) copy['allOf'] = all;
     return copy;
+  }
+
+  #count(copy: Json): void {
+    const { required, dependentRequired, enum: choices, const: only } = copy;
+    // Each of these names becomes code.
+    const dependent = dependentRequired === undefined ? 0 : valuesIn(dependentRequired, MAX_CODE);
+    this.#code += 1 + Object.keys(copy).length + dependent;
+    this.weight += 1 + dependent + (Array.isArray(required) ? required.length : 0);
+    for (const value of [choices, only]) if (value !== undefined) this.weight += valuesIn(value, MAX_WEIGHT);
+    if (this.#code > MAX_CODE || this.weight > MAX_WEIGHT) throw new Uncheckable();
   }
 
   #members(value: Json, copy: Json, depth: number): void {
@@ -108,8 +164,12 @@ class Copy {
   #combined(value: Json, depth: number): (Json | boolean)[] {
     const { $ref, allOf, anyOf, oneOf } = value;
     const all = allOf === undefined ? [] : this.#list(allOf, depth);
-    if (anyOf !== undefined) all.push({ anyOf: this.#list(anyOf, depth) });
-    if (oneOf !== undefined) all.push({ anyOf: this.#list(oneOf, depth) });
+    for (const forms of [anyOf, oneOf]) {
+      if (forms === undefined) continue;
+      const copies = this.#list(forms, depth);
+      this.weight += STEPS_OF_FORM * copies.length;
+      all.push({ anyOf: copies });
+    }
     if ($ref !== undefined) all.push(this.#followed($ref, depth));
     return all;
   }

@@ -1,6 +1,8 @@
-/** Longer names are compared by their start: a bound on work. */
+/** Longer names are compared by their start. These are bounds on work: names are written by servers and callers. */
 const MAX_CHARS = 64;
-const MAX_CANDIDATES = 2_000;
+const MAX_CANDIDATES = 500;
+/** Pairs of letters compared for one name; some nanoseconds each. */
+const MAX_PAIRS = 200_000;
 
 /**
  * The candidates a misspelt name may have meant, best first: by the words they share (`search_issues` for
@@ -11,9 +13,11 @@ export function nearest(name: string, candidates: Iterable<string>, max: number)
   const wantedWords = wordsOf(name);
   const scored: { candidate: string; score: number }[] = [];
   let seen = 0;
+  let pairs = 0;
   for (const candidate of candidates) {
-    if (++seen > MAX_CANDIDATES) break;
     const normal = normalise(candidate);
+    pairs += wanted.length * normal.length;
+    if (++seen > MAX_CANDIDATES || pairs > MAX_PAIRS) break;
     const longest = Math.max(wanted.length, normal.length, 1);
     const letters = 1 - distance(wanted, normal) / longest;
     const words = overlap(wantedWords, wordsOf(candidate));

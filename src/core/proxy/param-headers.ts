@@ -33,8 +33,9 @@ function collect(
   if (typeof header === 'string' && HEADER_TOKEN.test(header) && isMirrored(value)) emit(header, value);
   const { properties } = schema;
   if (!isObject(properties) || !isObject(value)) return;
-  for (const [name, property] of Object.entries(properties)) {
-    if (Object.hasOwn(value, name)) collect(property, value[name], depth + 1, emit);
+  // By the arguments, which are few: a schema may have a hundred thousand properties.
+  for (const name of Object.keys(value)) {
+    if (Object.hasOwn(properties, name)) collect(properties[name], value[name], depth + 1, emit);
   }
 }
 
@@ -54,18 +55,18 @@ export function headerProblem(schema: unknown): string | undefined {
   const visit = (node: unknown, depth: number, reachable: boolean): string | undefined => {
     if (typeof node !== 'object' || node === null) return undefined;
     if (depth > MAX_SCHEMA_DEPTH) return `nests deeper than ${MAX_SCHEMA_DEPTH} levels`;
-    if (Array.isArray(node)) return firstOf(node, member => visit(member, depth + 1, false));
-    const own =
-      isObject(node) && 'x-mcp-header' in node ? problemAt(node, reachable && depth > 0, names) : undefined;
-    if (own !== undefined) return own;
-    return firstOf(Object.entries(node), ([key, member]: [string, unknown]) => {
-      if (DATA.has(key)) return undefined;
-      if (!NAMED.has(key) || !isObject(member)) return visit(member, depth + 1, false);
-      // Members here are named by the author: one may be called like a keyword, or like the extension itself.
-      return firstOf(Object.values(member), property =>
-        visit(property, depth + 1, reachable && key === 'properties'),
-      );
-    });
+    const own = 'x-mcp-header' in node ? problemAt(node, reachable && depth > 0, names) : undefined;
+    return (
+      own ??
+      firstOf(node, (key, member) => {
+        if (DATA.has(key)) return undefined;
+        if (!NAMED.has(key) || !isObject(member)) return visit(member, depth + 1, false);
+        // Members here are named by the author: one may be called like a keyword, or like the extension itself.
+        return firstOf(member, (_name, property) =>
+          visit(property, depth + 1, reachable && key === 'properties'),
+        );
+      })
+    );
   };
   return visit(schema, 0, true);
 }
@@ -73,19 +74,27 @@ export function headerProblem(schema: unknown): string | undefined {
 const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
 const DATA = new Set(['default', 'const', 'enum', 'examples']);
 
-function problemAt(node: Record<string, unknown>, allowed: boolean, names: Set<string>): string | undefined {
+function problemAt(
+  node: { readonly 'x-mcp-header': unknown; readonly type?: unknown },
+  allowed: boolean,
+  names: Set<string>,
+): string | undefined {
   const header = node['x-mcp-header'];
   if (!allowed) return 'x-mcp-header where no argument is';
   if (typeof header !== 'string' || !HEADER_TOKEN.test(header)) return 'x-mcp-header is not a header name';
-  if (!MIRRORED_TYPES.has(node['type'])) return 'x-mcp-header on what is no string, integer or boolean';
+  if (!MIRRORED_TYPES.has(node.type)) return 'x-mcp-header on what is no string, integer or boolean';
   if (names.has(header.toLowerCase())) return 'x-mcp-header twice with one name';
   names.add(header.toLowerCase());
   return undefined;
 }
 
-function firstOf<T>(members: readonly T[], problemOf: (member: T) => string | undefined): string | undefined {
-  for (const member of members) {
-    const problem = problemOf(member);
+/** Without a list of the members: there may be a hundred thousand. */
+function firstOf(
+  members: object,
+  problemOf: (key: string, member: unknown) => string | undefined,
+): string | undefined {
+  for (const key in members) {
+    const problem = problemOf(key, (members as Record<string, unknown>)[key]);
     if (problem !== undefined) return problem;
   }
   return undefined;

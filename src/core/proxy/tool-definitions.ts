@@ -5,6 +5,7 @@ import { SingleFlight } from '../../infra/single-flight.ts';
 import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { sanitise } from '../text.ts';
+import { isOverlarge } from './checkable-schema.ts';
 import { headerProblem } from './param-headers.ts';
 import type { ListedTool, Listing } from './tools.ts';
 
@@ -29,6 +30,7 @@ export interface View {
 
 /** What is kept of a listing: what calls are checked with. */
 export interface KnownTools {
+  /** Without what schemas say that are too large: no call shall pay for their size. */
   readonly schemas: ReadonlyMap<string, ListedTool['inputSchema']>;
   /** Their start: to tell tools apart. */
   readonly descriptions: ReadonlyMap<string, string>;
@@ -91,9 +93,11 @@ export class ToolDefinitions {
   keep(view: View, listing: Listing): ListedTool[] {
     const { server } = view;
     const unusable = new Map<string, string>();
-    const tools = listing.tools.filter(({ name, inputSchema }) => {
+    const overlarge = new Set(listing.tools.filter(({ inputSchema }) => isOverlarge(inputSchema)));
+    const tools = listing.tools.filter(tool => {
+      const { name, inputSchema } = tool;
       // Only revision 2026-07-28 knows the extension; elsewhere the member means nothing.
-      const problem = listing.isModern ? headerProblem(inputSchema) : undefined;
+      const problem = listing.isModern && !overlarge.has(tool) ? headerProblem(inputSchema) : undefined;
       if (problem === undefined) return true;
       unusable.set(name, problem);
       this.#parts.log.warn(
@@ -107,7 +111,7 @@ export class ToolDefinitions {
     this.#refreshedAt.set(keyOf(view), now);
     const ttlMs = Math.min(Math.max(listing.ttlMs ?? DEFAULT_TTL_MS, MIN_TTL_MS), MAX_TTL_MS);
     this.#known.set(isShared ? sharedKey(view) : keyOf(view), {
-      schemas: new Map(tools.map(tool => [tool.name, tool.inputSchema])),
+      schemas: new Map(tools.map(tool => [tool.name, overlarge.has(tool) ? {} : tool.inputSchema])),
       descriptions: new Map(tools.map(tool => [tool.name, sanitise(tool.description, MAX_DESCRIPTION)])),
       unusable,
       isPublic: listing.isPublic,

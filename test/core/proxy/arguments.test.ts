@@ -1,9 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { ArgumentChecks } from '../../../src/core/proxy/arguments.ts';
-import { checkableSchema } from '../../../src/core/proxy/checkable-schema.ts';
+import { checkableSchema, isOverlarge, valuesIn } from '../../../src/core/proxy/checkable-schema.ts';
 import { nearest } from '../../../src/core/proxy/nearest.ts';
 
 const checks = new ArgumentChecks();
+const names = (count: number, start = '') => Array.from({ length: count }, (_, at) => `${start}${at}`);
+const many = (count: number, value: object) => Array.from({ length: count }, () => value);
+const members = <T>(count: number, value: T) =>
+  Object.fromEntries(names(count, 'k').map(name => [name, value]));
+const copies = (count: number, e: object) => ({
+  forms: many(count, { $ref: '#/$defs/e' }),
+  $defs: { e },
+});
+const ofItems = (items: object, more: object = {}) => ({ properties: { a: { items } }, ...more });
+/** Wide enough for any machine: unbounded, these took from four seconds to for ever. */
+const MAX_MS = 2_000;
+
 const FORECAST = {
   type: 'object',
   properties: {
@@ -71,7 +83,7 @@ describe('what is not checked', () => {
     ['an unknown type', { type: 'any' }],
     [
       'too many schemas',
-      { properties: Object.fromEntries(Array.from({ length: 400 }, (_, at) => [at, {}])) },
+      { properties: Object.fromEntries(Array.from({ length: 700 }, (_, at) => [at, {}])) },
     ],
     ['a schema that is too deep', deep(40)],
     ['a schema far too deep', deep(3_000)],
@@ -136,11 +148,83 @@ describe('what is checked', () => {
     expect(() => checks.problems(proto, JSON.parse('{"__proto__":1}'))).not.toThrow();
   });
 
-  it('a million wrong items in bounded time', () => {
+  it('many wrong items, of which the first is named; more than can be checked in time are left to the server', () => {
     const schema = { properties: { list: { type: 'array', items: { type: 'string' } } } };
-    expect(checks.problems(schema, { list: Array.from({ length: 1_000_000 }, () => 1) })).toBe(
-      'list[0]: expected string, got number 1',
-    );
+    const wrong = (length: number) => checks.problems(schema, { list: Array.from({ length }, () => 1) });
+    expect(wrong(10_000)).toBe('list[0]: expected string, got number 1');
+    expect(wrong(1_000_000)).toBeUndefined();
+  });
+
+  it('lists of all time zones, and a thousand rows', () => {
+    const zones = { properties: { zone: { enum: names(600, 'zone') } }, required: ['zone'] };
+    expect(checks.problems(zones, { zone: 'zone599' })).toBeUndefined();
+    expect(checks.problems(zones, { zone: 'zone601' })).toContain('expected one of "zone0"');
+    const row = { type: 'object', properties: { id: { type: 'integer' }, name: { type: 'string' } } };
+    const rows = Array.from({ length: 1_000 }, (_, id) => ({ id, name: 'x' }));
+    const table = { properties: { rows: { type: 'array', items: row } } };
+    expect(checks.problems(table, { rows })).toBeUndefined();
+    expect(checks.problems(table, { rows: [...rows, { id: 'x' }] })).toContain('rows[1000].id');
+  });
+});
+
+describe('what a server writes and a caller sends cannot hold the event loop or fill the memory', () => {
+  const required = copies(140, { required: names(8_000) });
+  const choices = copies(140, { enum: names(8_000) });
+  const code = copies(140, { required: names(199) });
+  const dependent = copies(140, { dependentRequired: members(150, names(20)) });
+  it.each<[attack: string, schema: object, args: object]>([
+    ['names required in vain', ofItems({ required: names(8_000) }), { a: many(480, {}) }],
+    ['the same, 140 times', ofItems({ allOf: required.forms }, required), { a: many(480, {}) }],
+    ['forms of names required', { anyOf: required.forms, $defs: required.$defs }, {}],
+    [
+      'valid choices, 140 times',
+      ofItems({ anyOf: choices.forms }, choices),
+      { a: Array(3_000).fill('7999') },
+    ],
+    ['wrong choices', ofItems({ enum: names(1_900, 'x'.repeat(25)) }), { a: names(480, 'y'.repeat(60)) }],
+    [
+      'long names like others',
+      { required: names(900, 'x'.repeat(60)) },
+      Object.fromEntries(names(450, 'y'.repeat(60)).map(name => [name, 1])),
+    ],
+    ['names that become code', { allOf: code.forms, $defs: code.$defs }, {}],
+    ['dependent names', { allOf: dependent.forms, $defs: dependent.$defs }, members(140, 1)],
+    [
+      'forms that leave errors',
+      ofItems({ anyOf: [...many(145, { type: 'string' }), {}] }),
+      { a: Array(1_340).fill(1) },
+    ],
+    ['a long text, measured often', { allOf: many(140, { minLength: 3 }) }, { a: 'x'.repeat(1_000_000) }],
+    [
+      'a long name, measured often',
+      { propertyNames: { allOf: many(140, { minLength: 3 }) } },
+      { ['/~'.repeat(500_000)]: 1 },
+    ],
+  ])('%s: the server decides', (_attack, schema, args) => {
+    const startedAt = performance.now();
+    expect(checks.problems(schema, args)).toBeUndefined();
+    expect(performance.now() - startedAt).toBeLessThan(MAX_MS);
+  });
+
+  it('what is checked weighs little, whatever it says', () => {
+    expect(checkableSchema({ required: names(1_900) })?.weight).toBe(1_901);
+    expect(checkableSchema({ required: names(2_000) })).toBeUndefined();
+    expect(checkableSchema({ enum: names(1_900) })?.weight).toBe(1_902);
+    expect(checkableSchema({ enum: [members(1_000, [1])] })).toBeUndefined();
+    expect(checkableSchema({ dependentRequired: { a: names(700) } })).toBeUndefined();
+    expect(checkableSchema({ anyOf: [{}, {}] })?.weight).toBe(13);
+  });
+
+  it('nothing above a bound is looked at', () => {
+    expect(valuesIn({ a: [1, 'x'], b: null }, 100)).toBe(5);
+    expect(valuesIn(many(1_000_000, [[]]), 100)).toBeLessThan(105);
+    expect(isOverlarge({ description: 'x'.repeat(60_000) })).toBe(false);
+    expect(isOverlarge({ description: 'x'.repeat(66_000) })).toBe(true);
+  });
+
+  it('of many alike problems few are described', () => {
+    const schema = { allOf: many(140, { required: ['x'] }) };
+    expect(checks.problems(schema, { y: 1 })).toBe('x is missing; and 130 more');
   });
 });
 
@@ -150,7 +234,19 @@ describe('nearest', () => {
     ['issues_search', ['search_issues']],
     ['listUsers', ['list_users']],
     ['zzz', []],
-  ])('%s is %j', (name, names) => {
-    expect(nearest(name, ['search_issues', 'create_issue', 'list_users'], 1)).toEqual(names);
+  ])('%s is %j', (name, expected) => {
+    expect(nearest(name, ['search_issues', 'create_issue', 'list_users'], 1)).toEqual(expected);
+  });
+
+  it.each([
+    ['short', 'ab', 501],
+    ['long', 'x'.repeat(64), 49],
+  ])('compares a bounded number of %s names', (_name, name, most) => {
+    let taken = 0;
+    function* endless() {
+      for (;;) yield `${name}${++taken}`;
+    }
+    nearest(name, endless(), 1);
+    expect(taken).toBe(most);
   });
 });

@@ -1,4 +1,8 @@
 import { describe, expect, it, vi } from 'vitest';
+import { createLog } from '../../../src/infra/log.ts';
+import type { Server } from '../../../src/core/catalogue/entry.ts';
+import { paramHeaders } from '../../../src/core/proxy/param-headers.ts';
+import { ToolDefinitions } from '../../../src/core/proxy/tool-definitions.ts';
 import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
 import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { startV1Server } from '../../support/upstreams/v1.ts';
@@ -10,6 +14,17 @@ const tool = (name: string, properties: object = {}, more: object = {}) => ({
   inputSchema: { type: 'object', properties, ...more },
 });
 const CITY = tool('forecast', { city: { type: 'string' } }, { required: ['city'] });
+const SERVER: Server = {
+  id: 's',
+  name: 's',
+  description: 's',
+  remoteUrl: 'https://s.example/mcp',
+  auth: { kind: 'none' },
+  categories: [],
+  tools: [],
+  origin: 'operator',
+  active: true,
+};
 const OK = { content: [{ type: 'text', text: 'ok' }] };
 
 /** A server of revision 2026-07-28 with these tools; `list` may be changed on the way. */
@@ -299,6 +314,40 @@ describe('a listing in the background', () => {
 });
 
 const WAIT = { timeout: 20_000, interval: 5 };
+
+describe('a schema too large to check with', () => {
+  const properties = Object.fromEntries(Array.from({ length: 20_000 }, (_, at) => [`p${at}`, {}]));
+  const wide = tool('wide', properties, { required: ['p0'] });
+
+  it('is listed whole, and costs no call anything: nothing of it is kept', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY, wide] }));
+    await using harness = startProxy(upstream.url('ok'));
+    expect((await list(harness)).tools).toEqual([CITY, wide]);
+    expect(await harness.tool('wide', { p1: 1 })).toMatchObject(OK);
+    expect((await failure(harness.tool('forecast', {}))).code).toBe('invalid_params');
+
+    const definitions = new ToolDefinitions({ clock: harness.clock, log: createLog('silent') });
+    const view = { server: SERVER, caller: caller(), connectionId: undefined };
+    const holds = { bytes: 1, ttlMs: undefined, isPublic: true, isModern: true };
+    definitions.keep(view, { tools: [CITY, wide], ...holds });
+    expect(definitions.schemaOf(view, 'forecast')).toBe(CITY.inputSchema);
+    expect(definitions.schemaOf(view, 'wide')).toEqual({});
+  });
+
+  it('of the catalogue gives its headers without being gone through', () => {
+    const listing = new Proxy(
+      { ...properties, a: { 'x-mcp-header': 'A', type: 'string' } },
+      {
+        ownKeys: () => {
+          throw new Error('gone through');
+        },
+      },
+    );
+    expect(paramHeaders({ properties: listing }, { a: 'x', b: 1 }, value => value)).toEqual({
+      'mcp-param-a': 'x',
+    });
+  });
+});
 
 describe('x-mcp-header', () => {
   const header = (value: unknown, type: unknown = 'string') => ({ type, 'x-mcp-header': value });
