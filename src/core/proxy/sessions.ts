@@ -192,7 +192,12 @@ export class Sessions {
       peer = session;
       await this.#sendInitialized(session);
       this.#add(session);
-      void stream.ended.then(() => this.drop(session));
+      void stream.ended.then(end => {
+        const { serverId, tenantId } = session;
+        if (end.isUpstreamFailure)
+          this.#log.info({ serverId, tenantId, code: end.code, err: end }, 'upstream event stream ended');
+        this.drop(session);
+      });
       return session;
     } catch (error) {
       stream.close(stopping());
