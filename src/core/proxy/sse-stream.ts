@@ -158,7 +158,7 @@ export class SseStream {
     if (status < 300) return undefined;
     const problem = () => failureOf(http, credential, nowMs());
     if (status === 401 || status === 403 || status === 429) throw problem();
-    return { status, headers, bytes, answer: undefined, ownId: false, problem };
+    return { status, headers, bytes, answer: undefined, ownId: false, begun: false, problem };
   }
 
   async #run(url: URL, credential: Credential | undefined, opened: PromiseWithResolvers<URL>): Promise<void> {
@@ -226,7 +226,7 @@ export class SseStream {
     else if (incoming.kind === 'answer' && incoming.ownId && waiting) {
       const answer = redactAnswer(incoming.answer, waiting.credential);
       const problem = () => brokeProtocol('answered with nothing');
-      waiting.resolve({ status: 200, headers: {}, bytes, answer, ownId: true, problem });
+      waiting.resolve({ status: 200, headers: {}, bytes, answer, ownId: true, begun: true, problem });
     }
   }
 
@@ -286,5 +286,6 @@ const gone = (end: unknown): RpcReply => ({
   bytes: 0,
   answer: undefined,
   ownId: false,
+  begun: false,
   problem: () => toSwitchboardError(end),
 });
