@@ -1,4 +1,4 @@
-import type { Clock } from '../../infra/clock.ts';
+import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import type { Credential } from '../identity/credentials.ts';
@@ -53,6 +53,7 @@ export interface Session extends Peer {
   /** Own request ids: two callers of one session with equal ids would hang a stateful server. */
   nextId: number;
   calls: number;
+  /** Of the monotonic clock. */
   usedAtMs: number;
   /** No longer given out; ended once its last call is done. */
   retired: boolean;
@@ -99,13 +100,13 @@ export class Sessions {
     session.calls++;
     if (credential && credential.version > (session.credential?.version ?? 0))
       session.credential = credential;
-    session.usedAtMs = this.#clock.now();
+    session.usedAtMs = monotonicMs(this.#clock);
     return session;
   }
 
   leave(session: Session): void {
     session.calls--;
-    session.usedAtMs = this.#clock.now();
+    session.usedAtMs = monotonicMs(this.#clock);
     if (session.retired && session.calls === 0) this.#end(session);
   }
 
@@ -121,7 +122,7 @@ export class Sessions {
 
   /** Closes the sessions that no call has used for a while. */
   sweep(): void {
-    const idleSinceMs = this.#clock.now() - this.#limits.sessionIdleMs;
+    const idleSinceMs = monotonicMs(this.#clock) - this.#limits.sessionIdleMs;
     for (const session of this.#store.values()) {
       if (session.calls === 0 && session.usedAtMs <= idleSinceMs) this.#retire(session);
     }
@@ -210,7 +211,7 @@ export class Sessions {
     { tenantId, serverId, credential }: SessionOwner,
     shaken: Pick<Session, 'url' | 'version' | 'sessionId' | 'stream'>,
   ): Session {
-    const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: this.#clock.now(), retired: false };
+    const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: monotonicMs(this.#clock), retired: false };
     return { key, tenantId, serverId, credential, ...shaken, ...fresh };
   }
 
