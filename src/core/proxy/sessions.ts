@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
@@ -60,6 +61,8 @@ export interface Session extends Peer {
 }
 
 const INITIALIZE_ID = 1;
+/** A stop has waited for calls under way already. */
+const CLOSE_MS = 1_000;
 /** The revision of the transport, where nothing has been negotiated yet. */
 const HTTP_SSE_VERSION = '2024-11-05';
 
@@ -122,7 +125,12 @@ export class Sessions {
 
   /** Closes the sessions that no call has used for a while. */
   sweep(): void {
-    const idleSinceMs = monotonicMs(this.#clock) - this.#limits.sessionIdleMs;
+    this.endIdle(this.#limits.sessionIdleMs);
+  }
+
+  /** Closes the sessions that no call uses, or has used for so long. */
+  endIdle(idleMs = 0): void {
+    const idleSinceMs = monotonicMs(this.#clock) - idleMs;
     for (const session of this.#store.values()) {
       if (session.calls === 0 && session.usedAtMs <= idleSinceMs) this.#retire(session);
     }
@@ -133,14 +141,16 @@ export class Sessions {
     void this.#background(session, 'POST', outgoing);
   }
 
-  /** Ends every session, waiting at most the side time-out. */
+  /** Ends every session, waiting for a moment that servers take note. */
   async close(): Promise<void> {
     clearInterval(this.#sweeper);
     for (const session of this.#store.values()) {
       this.#store.remove(session);
       this.#end(session);
     }
-    await Promise.all(this.#side);
+    const enough = new AbortController();
+    const side = Promise.all(this.#side).finally(() => enough.abort());
+    await Promise.race([side, delay(CLOSE_MS, undefined, { signal: enough.signal }).catch(() => undefined)]);
   }
 
   /**

@@ -115,6 +115,11 @@ export class Upstreams {
     this.#sessions.sweep();
   }
 
+  /** Ends the sessions that no call uses. */
+  endIdle(): void {
+    this.#sessions.endIdle();
+  }
+
   get sessionCount(): number {
     return this.#sessions.size;
   }
