@@ -174,7 +174,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     const app = createApp({ core, config: config.http, log, clock, version });
     const server = createServer({ ...HTTP_LIMITS }, app);
     opened.defer(() => closeServer(server));
-    opened.defer(() => proxy.endStreams());
+    opened.defer(() => proxy.endIdle());
     url = await listen(server, config.http);
     identity.start();
     // Last of all: a start that fails must not use up the one time the key is shown.

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
-import type { Clock } from '../../infra/clock.ts';
+import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
 import { Circuit, type Entered } from './circuit.ts';
@@ -11,9 +11,9 @@ import { urlOf } from './urls.ts';
 
 /** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
 const MAX_KEPT = 10_000;
-/** A server may keep one caller waiting for this long … */
+/** A server may keep one user waiting for this long … */
 const MAX_RATE_LIMIT_SEC = 5 * 60;
-/** … and everybody for this long. */
+/** … and a tenant for this long. */
 const MAX_UNAVAILABLE_SEC = 60;
 
 /** What failures say: of the server for everybody, of the server for this tenant, that it lives, or nothing. */
@@ -36,13 +36,13 @@ type Applicant = Pick<Caller, 'tenantId' | 'subject' | 'timeoutMs'>;
  * Whether a call goes out to its server now: not while the server asks to wait (`Retry-After`) or has failed again and
  * again, and in turn when many are under way.
  *
- * What a call may have brought about itself (a time-out, HTTP 500, a broken answer) is held against the server for its own
+ * What a call may have brought about itself (a time-out, HTTP 5xx, a broken answer) is held against the server for its own
  * tenant only, so that one tenant's calls of a broken tool do not close the server to the others; that it cannot be
- * reached, or says HTTP 503, for everybody.
+ * reached, for everybody.
  */
 export class Admission {
   readonly #circuits = new LRUCache<string, Circuit>({ max: MAX_KEPT });
-  /** Until when calls are held back (milliseconds since the epoch), and what for. */
+  /** Until when calls are held back (of the monotonic clock, milliseconds), and what for. */
   readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
     max: MAX_KEPT,
   });
@@ -91,8 +91,8 @@ export class Admission {
   }
 
   #refuse({ server, tenant, owner }: Keys): void {
-    const nowMs = this.#clock.now();
-    for (const key of [server, owner]) {
+    const nowMs = monotonicMs(this.#clock);
+    for (const key of [tenant, owner]) {
       const hold = this.#holds.get(key);
       if (hold && hold.untilMs > nowMs) throw heldBack(hold.status, toSeconds(hold.untilMs - nowMs));
     }
@@ -104,7 +104,7 @@ export class Admission {
   }
 
   #pass(url: string, keys: Keys, caller: Applicant, release: () => void): Pass {
-    const nowMs = this.#clock.now();
+    const nowMs = monotonicMs(this.#clock);
     const enter = (key: string): Entered =>
       this.#circuits.get(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
     const server = { key: keys.server, entered: enter(keys.server) };
@@ -131,25 +131,25 @@ export class Admission {
     };
   }
 
-  #hold({ server, owner }: Keys, { httpStatus, retryAfterSec = 0 }: HttpFailure): void {
+  #hold({ tenant, owner }: Keys, { httpStatus, retryAfterSec = 0 }: HttpFailure): void {
     const [key, maxSec] =
       httpStatus === 429
         ? [owner, MAX_RATE_LIMIT_SEC]
-        : [server, httpStatus === 503 ? MAX_UNAVAILABLE_SEC : 0];
+        : [tenant, httpStatus === 503 ? MAX_UNAVAILABLE_SEC : 0];
     const waitSec = Math.min(retryAfterSec, maxSec);
     if (waitSec === 0) return;
-    this.#holds.set(key, { untilMs: this.#clock.now() + waitSec * 1_000, status: httpStatus });
+    this.#holds.set(key, { untilMs: monotonicMs(this.#clock) + waitSec * 1_000, status: httpStatus });
   }
 
   #succeeded(url: string, part: Part): void {
-    const closed = this.#circuits.get(part.key)?.succeeded(part.entered, this.#clock.now()) ?? false;
+    const closed = this.#circuits.get(part.key)?.succeeded(part.entered, monotonicMs(this.#clock)) ?? false;
     if (closed) this.#log.info(fieldsOf(url, part), 'upstream answers again');
   }
 
   #failed(url: string, part: Part, failure: string): void {
     const circuit = this.#circuits.get(part.key) ?? new Circuit();
     this.#circuits.set(part.key, circuit);
-    if (circuit.failed(part.entered, this.#clock.now(), failure)) {
+    if (circuit.failed(part.entered, monotonicMs(this.#clock), failure)) {
       this.#log.warn(
         { ...fieldsOf(url, part), code: failure },
         'upstream failed repeatedly: calls are refused until it answers',
@@ -191,10 +191,7 @@ const EVIDENCE: Partial<Record<ErrorCode, Evidence>> = {
 function evidenceOf(thrown: SwitchboardError, isShortened: boolean): Evidence {
   if (thrown instanceof NotConnected) return 'down';
   if (thrown instanceof AnsweredWrongly) return 'answered';
-  if (thrown instanceof HttpFailure) {
-    if (thrown.httpStatus === 503) return 'down';
-    return thrown.httpStatus >= 500 ? 'failing' : 'answered';
-  }
+  if (thrown instanceof HttpFailure) return thrown.httpStatus >= 500 ? 'failing' : 'answered';
   if (thrown.code === 'upstream_timeout') return isShortened ? 'none' : 'failing';
   return EVIDENCE[thrown.code] ?? 'none';
 }

@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
-import type { Clock } from '../../infra/clock.ts';
+import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import type { Credential } from '../identity/credentials.ts';
@@ -42,14 +42,16 @@ export class Eras {
 
   known(url: string): Era | undefined {
     const verdict = this.#verdicts.get(url);
-    return verdict && this.#clock.now() - verdict.atMs < this.#limits.eraTtlMs ? verdict.era : undefined;
+    return verdict && monotonicMs(this.#clock) - verdict.atMs < this.#limits.eraTtlMs
+      ? verdict.era
+      : undefined;
   }
 
   set(url: string, era: Era): void {
     if (this.#verdicts.get(url)?.era !== era)
       this.#log.info({ url: urlOf(url).origin, era }, 'upstream era detected');
     this.#verdicts.delete(url);
-    this.#verdicts.set(url, { era, atMs: this.#clock.now() });
+    this.#verdicts.set(url, { era, atMs: monotonicMs(this.#clock) });
     for (const oldest of this.#verdicts.keys()) {
       if (this.#verdicts.size <= MAX_VERDICTS) break;
       this.#verdicts.delete(oldest);
@@ -64,7 +66,7 @@ export class Eras {
   /** A sign that sloppy servers give too: forgets the verdict unless it is fresh. */
   doubt(url: string): void {
     const verdict = this.#verdicts.get(url);
-    if (verdict && this.#clock.now() - verdict.atMs >= DOUBT_INTERVAL_MS) this.forget(url);
+    if (verdict && monotonicMs(this.#clock) - verdict.atMs >= DOUBT_INTERVAL_MS) this.forget(url);
   }
 
   /**

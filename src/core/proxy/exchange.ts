@@ -25,8 +25,8 @@ export interface HttpRequest {
   readonly stream?: true;
   /** The answer is a stream of events, and begins. */
   readonly onOpen?: () => void;
-  /** Some part of the answer's body has come. */
-  readonly onBytes?: () => void;
+  /** So many bytes of events have come. What it throws ends the exchange. */
+  readonly onBytes?: (bytes: number) => void;
 }
 
 export interface HttpAnswer {
@@ -134,7 +134,6 @@ export class Exchange implements Dispatcher.DispatchHandler {
       return;
     }
     this.#bytes += chunk.length;
-    this.#request.onBytes?.();
     const held =
       this.#request.stream && this.#events ? this.#events.pendingBytes + chunk.length : this.#bytes;
     if (held > this.#limits.maxResponseBytes) this.#failTooLarge();
@@ -155,6 +154,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   #readEvents(events: SseParser, chunk: Buffer): void {
     try {
+      this.#request.onBytes?.(chunk.length);
       for (const event of events.push(chunk)) {
         if (!this.#request.onEvent?.(event)) continue;
         this.#answer('taken');

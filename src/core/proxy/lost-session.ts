@@ -1,4 +1,5 @@
-import { errorOf, METHOD_NOT_FOUND, type RpcError } from './envelope.ts';
+import { errorOf, type RpcError } from './envelope.ts';
+import { isAboutSession } from './not-run.ts';
 import type { RpcReply } from './rpc.ts';
 import type { Session } from './sessions.ts';
 
@@ -8,8 +9,8 @@ export type Loss = 'dead' | 'perhaps' | 'none';
 /**
  * Whether a server no longer knows the session a request was sent in.
  *
- * By the protocol it says so with HTTP 404 (2025-11-25, Session management); "no such method", said to our own request, is
- * an answer nevertheless. Many servers, server-everything and those made after the SDK's examples among them, look the
+ * By the protocol it says so with HTTP 404 (2025-11-25, Session management); what answers our own request and is no error about the
+ * session is an answer nevertheless. Many servers, server-everything and those made after the SDK's examples among them, look the
  * session up themselves, before they give the request to the protocol, and say HTTP 400 with an error in words of their own.
  * Where these words can mean nothing else, to a request that did carry a session id, they are taken for what they say: what
  * has been given to the protocol is answered with HTTP 200, also when a tool fails. A server that says it of a call it has
@@ -17,12 +18,12 @@ export type Loss = 'dead' | 'perhaps' | 'none';
  */
 export function lossOf(session: Session, reply: RpcReply): Loss {
   if (session.stream) return ofStream(reply);
-  const { status, answer, ownId } = reply;
+  const { status, answer, begun } = reply;
   const error = errorOf(answer);
   const hasId = session.sessionId !== undefined;
-  if (status === 404 && hasId) return ownId && error?.code === METHOD_NOT_FOUND ? 'none' : 'dead';
+  if (status === 404 && hasId) return isAboutSession(reply) ? 'dead' : 'none';
   if (status !== 400 || !error || !speaksOfSession(error)) return 'none';
-  return hasId && NO_SUCH_SESSION.test(error.message) ? 'dead' : 'perhaps';
+  return hasId && !begun && NO_SUCH_SESSION.test(error.message) ? 'dead' : 'perhaps';
 }
 
 /** Of HTTP+SSE, where the session is the stream and in the URL. */

@@ -80,8 +80,8 @@ export interface Proxy {
    * been destroyed.
    */
   passThrough(caller: Caller, request: PassedRequest, sink: Sink): Promise<void>;
-  /** Ends passed-through streams that stay open: a stop must not wait for them as it does for calls. */
-  endStreams(): void;
+  /** Ends passed-through streams that stay open, and sessions without calls: a stop must not wait for them as it does for calls. */
+  endIdle(): void;
   /** Ends the sessions with upstreams, in bounded time, and every connection. Calls then throw `unavailable`. */
   close(): Promise<void>;
   /** Closes sessions that have been idle for too long; runs by itself now and then. */
@@ -250,7 +250,10 @@ export function createProxy(options: ProxyOptions): Proxy {
       );
     },
 
-    endStreams: () => passThrough.endStreams(),
+    endIdle() {
+      passThrough.endStreams();
+      upstreams.endIdle();
+    },
 
     close() {
       closing ??= upstreams.close().then(() => wire.close());

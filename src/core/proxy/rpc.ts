@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../errors.ts';
 import type { Credential } from '../identity/credentials.ts';
-import { readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
+import { errorOf, readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
 import type { HttpAnswer, HttpRequest } from './exchange.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
 import { isTooDeep } from './nesting.ts';
@@ -47,13 +47,15 @@ export interface RpcReply {
   readonly answer: RpcAnswer | undefined;
   /** The answer named our request. Only errors may come without. */
   readonly ownId: boolean;
+  /** Something came before the answer that tells of work on the call: a notification, a request of the server's own. */
+  readonly begun: boolean;
   /** What it means that there is no answer. */
   readonly problem: () => SwitchboardError;
 }
 
 /**
  * Sends one JSON-RPC request and reads its answer from JSON or SSE.
- * @throws SwitchboardError for 401, 403 and 429, whatever their body, and for every failure of the connection.
+ * @throws SwitchboardError for 401, 403 and 429 without a result of this request, and for every failure of the connection.
  */
 export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => number): Promise<RpcReply> {
   const reader = new AnswerReader(request);
@@ -71,15 +73,17 @@ export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => 
   const http = request.resumable && first.lastEventId !== undefined ? await resume(wire, post, first) : first;
   const { status, headers, bytes } = http;
   const failure = () => failureOf(http, request.credential, nowMs());
-  if (status === 401 || status === 403 || status === 429) throw failure();
   try {
     readBody(http, reader);
   } catch (error) {
     if (status < 400) throw error;
   }
+  // A call with a result has run, whatever the status says: it must not be taken for refused, and made again.
+  const ran = reader.ownId && errorOf(reader.answer) === undefined;
+  if ((status === 401 || status === 403 || status === 429) && !ran) throw failure();
   const answer = redactAnswer(reader.answer, request.credential);
   const problem = () => (status >= 400 ? failure() : noAnswer(http, reader));
-  return { status, headers, bytes, answer, ownId: reader.ownId, problem };
+  return { status, headers, bytes, answer, ownId: reader.ownId, begun: reader.begun, problem };
 }
 
 /** What an HTTP error means. */
@@ -164,6 +168,7 @@ class AnswerReader {
   readonly #request: RpcRequest;
   answer: RpcAnswer | undefined;
   ownId = false;
+  begun = false;
   sawOtherId = false;
 
   constructor(request: RpcRequest) {
@@ -174,6 +179,7 @@ class AnswerReader {
   take(message: unknown): boolean {
     if (Array.isArray(message)) return message.some(part => !Array.isArray(part) && this.take(part));
     const incoming = readMessage(message, this.#request.id);
+    if (incoming.kind === 'request' || incoming.kind === 'notification') this.begun = true;
     if (incoming.kind === 'request') this.#request.onServerRequest?.(incoming.id, incoming.method);
     if (incoming.kind === 'notification') this.#request.onNotification?.(incoming.method, incoming.params);
     if (incoming.kind === 'other-id') this.sawOtherId = true;

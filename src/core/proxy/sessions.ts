@@ -1,4 +1,5 @@
-import type { Clock } from '../../infra/clock.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import type { Credential } from '../identity/credentials.ts';
@@ -53,12 +54,15 @@ export interface Session extends Peer {
   /** Own request ids: two callers of one session with equal ids would hang a stateful server. */
   nextId: number;
   calls: number;
+  /** Of the monotonic clock. */
   usedAtMs: number;
   /** No longer given out; ended once its last call is done. */
   retired: boolean;
 }
 
 const INITIALIZE_ID = 1;
+/** A stop has waited for calls under way already. */
+const CLOSE_MS = 1_000;
 /** The revision of the transport, where nothing has been negotiated yet. */
 const HTTP_SSE_VERSION = '2024-11-05';
 
@@ -99,13 +103,13 @@ export class Sessions {
     session.calls++;
     if (credential && credential.version > (session.credential?.version ?? 0))
       session.credential = credential;
-    session.usedAtMs = this.#clock.now();
+    session.usedAtMs = monotonicMs(this.#clock);
     return session;
   }
 
   leave(session: Session): void {
     session.calls--;
-    session.usedAtMs = this.#clock.now();
+    session.usedAtMs = monotonicMs(this.#clock);
     if (session.retired && session.calls === 0) this.#end(session);
   }
 
@@ -121,7 +125,12 @@ export class Sessions {
 
   /** Closes the sessions that no call has used for a while. */
   sweep(): void {
-    const idleSinceMs = this.#clock.now() - this.#limits.sessionIdleMs;
+    this.endIdle(this.#limits.sessionIdleMs);
+  }
+
+  /** Closes the sessions that no call uses, or has used for so long. */
+  endIdle(idleMs = 0): void {
+    const idleSinceMs = monotonicMs(this.#clock) - idleMs;
     for (const session of this.#store.values()) {
       if (session.calls === 0 && session.usedAtMs <= idleSinceMs) this.#retire(session);
     }
@@ -132,14 +141,16 @@ export class Sessions {
     void this.#background(session, 'POST', outgoing);
   }
 
-  /** Ends every session, waiting at most the side time-out. */
+  /** Ends every session, waiting for a moment that servers take note. */
   async close(): Promise<void> {
     clearInterval(this.#sweeper);
     for (const session of this.#store.values()) {
       this.#store.remove(session);
       this.#end(session);
     }
-    await Promise.all(this.#side);
+    const enough = new AbortController();
+    const side = Promise.all(this.#side).finally(() => enough.abort());
+    await Promise.race([side, delay(CLOSE_MS, undefined, { signal: enough.signal }).catch(() => undefined)]);
   }
 
   /**
@@ -192,7 +203,12 @@ export class Sessions {
       peer = session;
       await this.#sendInitialized(session);
       this.#add(session);
-      void stream.ended.then(() => this.drop(session));
+      void stream.ended.then(end => {
+        const { serverId, tenantId } = session;
+        if (end.isUpstreamFailure)
+          this.#log.info({ serverId, tenantId, code: end.code, err: end }, 'upstream event stream ended');
+        this.drop(session);
+      });
       return session;
     } catch (error) {
       stream.close(stopping());
@@ -205,7 +221,7 @@ export class Sessions {
     { tenantId, serverId, credential }: SessionOwner,
     shaken: Pick<Session, 'url' | 'version' | 'sessionId' | 'stream'>,
   ): Session {
-    const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: this.#clock.now(), retired: false };
+    const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: monotonicMs(this.#clock), retired: false };
     return { key, tenantId, serverId, credential, ...shaken, ...fresh };
   }
 

@@ -8,6 +8,7 @@ import { isObject } from './json.ts';
 import type { ProxyLimits } from './limits.ts';
 import { redactAnswer } from './redact.ts';
 import { authorizationOf, failureOf, parseJson, POST_HEADERS, type RpcReply } from './rpc.ts';
+import { StreamAllowance } from './stream-allowance.ts';
 import type { Wire } from './wire.ts';
 
 const MAX_ENDPOINT_CHARS = 4_096;
@@ -51,17 +52,19 @@ export class SseStream {
   readonly #options: StreamOptions;
   readonly #waiting = new Map<string, Waiting>();
   readonly #closing = new AbortController();
-  readonly #ended = Promise.withResolvers<void>();
+  readonly #ended = Promise.withResolvers<SwitchboardError>();
+  readonly #allowance: StreamAllowance;
   #endpoint: URL | undefined;
   #end: Error | undefined;
   #lastByteAtMs = 0;
 
   constructor(options: StreamOptions) {
     this.#options = options;
+    this.#allowance = new StreamAllowance(options.limits.maxResponseBytes, () => performance.now());
   }
 
-  /** Resolves once the stream is no more, whoever ended it. */
-  get ended(): Promise<void> {
+  /** Resolves with the reason once the stream is no more, whoever ended it. */
+  get ended(): Promise<SwitchboardError> {
     return this.#ended.promise;
   }
 
@@ -107,6 +110,7 @@ export class SseStream {
     else signal.addEventListener('abort', onAbort, { once: true });
     const key = String(request.id);
     this.#waiting.set(key, { ...request, resolve, reject });
+    this.#allowance.callBegins();
     const posting = new AbortController();
     let sent = false;
     const onSent = () => {
@@ -130,6 +134,7 @@ export class SseStream {
     } finally {
       unwatch();
       this.#waiting.delete(key);
+      this.#allowance.callEnds(this.#waiting.size);
       signal.removeEventListener('abort', onAbort);
     }
   }
@@ -153,12 +158,12 @@ export class SseStream {
     if (status < 300) return undefined;
     const problem = () => failureOf(http, credential, nowMs());
     if (status === 401 || status === 403 || status === 429) throw problem();
-    return { status, headers, bytes, answer: undefined, ownId: false, problem };
+    return { status, headers, bytes, answer: undefined, ownId: false, begun: false, problem };
   }
 
   async #run(url: URL, credential: Credential | undefined, opened: PromiseWithResolvers<URL>): Promise<void> {
     const { wire, limits, nowMs } = this.#options;
-    let end: Error;
+    let end: SwitchboardError;
     let late: NodeJS.Timeout | undefined;
     try {
       const http = await wire.send({
@@ -178,8 +183,12 @@ export class SseStream {
             limits.endpointTimeoutMs,
           );
         },
-        onBytes: () => (this.#lastByteAtMs = performance.now()),
+        onBytes: bytes => {
+          this.#lastByteAtMs = performance.now();
+          this.#allowance.took(bytes, 0);
+        },
         onEvent: ({ event, data }) => {
+          this.#allowance.took(0, 1);
           if (event === 'message') this.#take(data);
           else if (event === 'endpoint' && !this.#endpoint) {
             this.#endpoint = readEndpoint(url, data);
@@ -197,7 +206,7 @@ export class SseStream {
     this.#end = end;
     opened.reject(end);
     for (const { reject } of this.#waiting.values()) reject(end);
-    this.#ended.resolve();
+    this.#ended.resolve(end);
   }
 
   #take(data: string): void {
@@ -217,7 +226,7 @@ export class SseStream {
     else if (incoming.kind === 'answer' && incoming.ownId && waiting) {
       const answer = redactAnswer(incoming.answer, waiting.credential);
       const problem = () => brokeProtocol('answered with nothing');
-      waiting.resolve({ status: 200, headers: {}, bytes, answer, ownId: true, problem });
+      waiting.resolve({ status: 200, headers: {}, bytes, answer, ownId: true, begun: true, problem });
     }
   }
 
@@ -277,5 +286,6 @@ const gone = (end: unknown): RpcReply => ({
   bytes: 0,
   answer: undefined,
   ownId: false,
+  begun: false,
   problem: () => toSwitchboardError(end),
 });

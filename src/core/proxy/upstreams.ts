@@ -22,6 +22,7 @@ import { isRead, restated, sentTooMuch, toldOfCall, WentSilent } from './failure
 import { Ladder } from './ladder.ts';
 import type { ProxyLimits } from './limits.ts';
 import { isGrandfathered, lossOf } from './lost-session.ts';
+import { isRefusedUnread } from './not-run.ts';
 import { redactError } from './redact.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { Sessions, type Session } from './sessions.ts';
@@ -112,6 +113,11 @@ export class Upstreams {
   /** Closes idle sessions; runs by itself now and then. */
   sweep(): void {
     this.#sessions.sweep();
+  }
+
+  /** Ends the sessions that no call uses. */
+  endIdle(): void {
+    this.#sessions.endIdle();
   }
 
   get sessionCount(): number {
@@ -265,20 +271,21 @@ export class Upstreams {
     if (error?.code === UNSUPPORTED_VERSION || error?.code === HEADER_MISMATCH) {
       this.#sessions.drop(session);
       this.#eras.forget(server.remoteUrl);
-      return 'not-run';
+      return isRefusedUnread(reply) ? 'not-run' : 'taken';
     }
     if (hasResultType(answer)) this.#eras.doubt(server.remoteUrl);
     return 'taken';
   }
 
   /** Draws the consequences of a modern server's answer. */
-  #mindModern({ server }: UpstreamCall, { status, answer }: RpcReply): Sense {
+  #mindModern({ server }: UpstreamCall, reply: RpcReply): Sense {
+    const { status, answer } = reply;
     const url = server.remoteUrl;
     const code = errorOf(answer)?.code;
     if (code === UNSUPPORTED_VERSION) this.#eras.forget(url);
     else if (looksLegacy(status, code)) this.#eras.forget(url);
     else if (answer && 'result' in answer && !hasResultType(answer)) this.#eras.doubt(url);
-    return code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH ? 'not-run' : 'taken';
+    return isRefusedUnread(reply) ? 'not-run' : 'taken';
   }
 
   readonly #now = (): number => this.#clock.now();

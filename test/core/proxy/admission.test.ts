@@ -41,6 +41,11 @@ async function startChangeable(first: HostileMode | string = 'ok') {
 
 const hang: HostileMode = () => {};
 
+const limited =
+  (status: number, retryAfter: string): HostileMode =>
+  call =>
+    void call.response.writeHead(status, { 'retry-after': retryAfter }).end();
+
 const linesOf = (harness: Harness, text: RegExp) =>
   harness.logged.filter(line => typeof line['msg'] === 'string' && text.test(line['msg']));
 
@@ -225,11 +230,6 @@ describe('what says nothing against a server', () => {
 });
 
 describe('Retry-After', () => {
-  const limited =
-    (status: number, retryAfter: string): HostileMode =>
-    call =>
-      void call.response.writeHead(status, { 'retry-after': retryAfter }).end();
-
   it('of HTTP 429: the user’s calls wait for the rest of the time; another user’s and tenant’s go on', async () => {
     await using server = await startChangeable(limited(429, '30'));
     await using harness = startProxy(server.url);
@@ -248,7 +248,7 @@ describe('Retry-After', () => {
     expect(harness.outcomes.filter(({ ok }) => !ok)).toHaveLength(1);
   });
 
-  it('of HTTP 503: everybody waits', async () => {
+  it('of HTTP 503: the tenant it was said to waits, and no other', async () => {
     await using server = await startChangeable(limited(503, '30'));
     await using harness = startProxy(server.url);
     const first = await failure(callAs(harness, { tenantId: 'a' }));
@@ -256,12 +256,13 @@ describe('Retry-After', () => {
     expect(first.detail).toMatch(/HTTP 503/);
     server.become('ok');
     harness.clock.advance(29_001);
-    expect(await failure(callAs(harness, { tenantId: 'b' }))).toMatchObject({
+    expect(await failure(callAs(harness, callerFor('anna', { tenantId: 'a' })))).toMatchObject({
       code: 'upstream_unavailable',
       retryAfterSec: 1,
     });
-    harness.clock.advance(1_000);
     expect(await callAs(harness, { tenantId: 'b' })).toMatchObject(OK);
+    harness.clock.advance(1_000);
+    expect(await callAs(harness, { tenantId: 'a' })).toMatchObject(OK);
   });
 
   it.each([
@@ -292,6 +293,36 @@ describe('Retry-After', () => {
       expect(await callAs(harness)).toMatchObject(OK);
     },
   );
+});
+
+describe('a clock that is set', () => {
+  const HOUR_MS = 3_600_000;
+
+  it.each([-HOUR_MS, HOUR_MS])('by %i ms changes nothing: of an open circuit', async byMs => {
+    await using server = await startChangeable('500');
+    await using harness = startProxy(server.url);
+    await failTimes(harness, 5);
+    harness.clock.setWrongBy(byMs);
+    expect(await failure(callAs(harness))).toMatchObject({ retryAfterSec: 5 });
+    server.become('ok');
+    harness.clock.advance(5_000);
+    expect(await callAs(harness)).toMatchObject(OK);
+    server.become('500');
+    harness.clock.setWrongBy(0);
+    await failTimes(harness, 5);
+    expect(await failure(callAs(harness))).toMatchObject({ code: 'upstream_unavailable', retryAfterSec: 5 });
+  });
+
+  it.each([-HOUR_MS, HOUR_MS])('by %i ms changes nothing: of a Retry-After', async byMs => {
+    await using server = await startChangeable(limited(429, '30'));
+    await using harness = startProxy(server.url);
+    await failure(callAs(harness));
+    server.become('ok');
+    harness.clock.setWrongBy(byMs);
+    expect(await failure(callAs(harness))).toMatchObject({ retryAfterSec: 30 });
+    harness.clock.advance(30_000);
+    expect(await callAs(harness)).toMatchObject(OK);
+  });
 });
 
 describe('turns', () => {

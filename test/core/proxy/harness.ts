@@ -50,9 +50,15 @@ const NO_CREDENTIALS: ProxyOptions['credentials'] = {
 /** A clock that stands still until it is moved. */
 class TestClock {
   #nowMs = Date.UTC(2026, 10, 21);
-  now = (): number => this.#nowMs;
+  #wrongByMs = 0;
+  now = (): number => this.#nowMs + this.#wrongByMs;
+  monotonic = (): number => this.#nowMs;
   advance(ms: number): void {
     this.#nowMs += ms;
+  }
+  /** As an operator or a time server does: no time passes, but the date is another. */
+  setWrongBy(ms: number): void {
+    this.#wrongByMs = ms;
   }
 }
 

@@ -574,6 +574,33 @@ describe('a hostile server', () => {
     expect(methods(upstream)).toEqual(['GET', 'server/discover', 'initialize']);
   });
 
+  it('one that floods its stream between calls is cut off, and said so in the log; the next call has a new stream', async () => {
+    const { promise: isCut, resolve } = Promise.withResolvers<void>();
+    await using upstream = await startHttpSse({
+      modes: {
+        'tools/call': call => {
+          call.result();
+          if (call.message.params.name === 'good') return;
+          const { response, raw } = call.session;
+          const more = () => {
+            while (!response.destroyed && response.write(': \n\ndata: {"method":"x"}\n\n'.repeat(100)));
+          };
+          response.on('drain', more).once('close', resolve);
+          raw('');
+          more();
+        },
+      },
+    });
+    await using harness = startSse(upstream.url);
+    await harness.tool('flood').catch(() => undefined);
+    await isCut;
+    const ended = () => harness.logged.filter(({ msg }) => msg === 'upstream event stream ended');
+    await expect.poll(ended).toMatchObject([{ serverId: 's', tenantId: 'local', code: 'upstream_protocol' }]);
+    expect(harness.proxy.sessionCount).toBe(0);
+    expect(await harness.tool('good')).toMatchObject(OK);
+    expect(upstream.inbox.count('GET')).toBe(2);
+  });
+
   const streams: [
     name: string,
     (session: HttpSseSession, id: unknown) => void,
@@ -614,6 +641,12 @@ describe('a hostile server', () => {
       ({ raw }) => raw('data: {"jsonrpc":"2.0","id":1,"method":"ping"}\n\n'.repeat(1_000)),
       'upstream_too_large',
       /requests of its own/,
+    ],
+    [
+      'floods us with small events',
+      ({ raw }) => raw('data: {"method":"x"}\n\n'.repeat(12_000)),
+      'upstream_protocol',
+      /much more in its event stream/,
     ],
     [
       'nests too deep',

@@ -42,6 +42,17 @@ describe('a server that repeats the user`s token where it refuses it', () => {
           error: { code: -32_001, message: `token ${TOKEN} expired`, data: { seen: [`Bearer ${TOKEN}`] } },
         }),
     ],
+    ...['\u200b', '\u0000', '\u001b[0m', '\u2028', ' '].flatMap((between): [string, HostileMode][] => {
+      const hidden = `bad ${TOKEN.split('').join(between)}`;
+      const error = { code: -32_001, message: hidden, data: { seen: [hidden] } };
+      return [
+        [`text with ${JSON.stringify(between)} in it`, raw(400, 'text/plain', hidden)],
+        [
+          `a JSON-RPC error with ${JSON.stringify(between)} in it`,
+          call => call.json({ jsonrpc: '2.0', id: call.message.id, error }),
+        ],
+      ];
+    }),
     ['what is not HTTP', call => void call.request.socket.end(`Bearer ${TOKEN}\r\n\r\n`)],
     ['broken JSON', raw(200, 'application/json', `{"token": ${TOKEN}`)],
   ];
@@ -49,8 +60,9 @@ describe('a server that repeats the user`s token where it refuses it', () => {
     await using upstream = await startHostile({ modes: { m: mode } });
     await using harness = startProxy(upstream.url('m'), withToken);
     const text = await told(harness);
-    // Not even the beginning of it.
-    expect(text).not.toContain('ya29');
+    // Not even the beginning of it, not even with something in between.
+    expect(text).not.toMatch(/y\W*a\W*2\W*9/);
+    expect(text).not.toContain(TOKEN.split('').join(' '));
   });
 
   it.each(['server/discover', 'initialize'])('in its answer to %s', async method => {

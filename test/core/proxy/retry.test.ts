@@ -4,7 +4,7 @@ import type { Resolve } from '../../../src/core/outbound/guard.ts';
 import { startHostile } from '../../support/upstreams/hostile.ts';
 import { refusedPort, type Inbox, type Message } from '../../support/upstreams/http.ts';
 import { startHttpSse, type HttpSseMode } from '../../support/upstreams/http-sse.ts';
-import { caller, failure, startProxy, type Harness } from './harness.ts';
+import { caller, credentialOf, failure, startProxy, type Harness } from './harness.ts';
 
 const OK = { content: [{ type: 'text', text: 'ok' }] };
 
@@ -229,6 +229,71 @@ describe.each(ERAS)('%s: a connection that is refused', era => {
   });
 });
 
+/** Answers a tools/call with JSON or, where it says something first, with events. */
+const answering =
+  (httpStatus: number, answer: object, { before, ownId = true }: { before?: object; ownId?: boolean } = {}) =>
+  ({ message, response }: Call) => {
+    if (message.method !== 'tools/call') {
+      const result = { resultType: 'complete', tools: [{ name: 'tool', inputSchema: { type: 'object' } }] };
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: message.id, result }));
+      return;
+    }
+    const text = JSON.stringify({ jsonrpc: '2.0', id: ownId ? message.id : null, ...answer });
+    response.writeHead(httpStatus, { 'content-type': before ? 'text/event-stream' : 'application/json' });
+    response.end(before ? `data: ${JSON.stringify(before)}\n\ndata: ${text}\n\n` : text);
+  };
+
+const PROGRESS = {
+  jsonrpc: '2.0',
+  method: 'notifications/progress',
+  params: { progressToken: 1, progress: 1 },
+};
+const PING = { jsonrpc: '2.0', id: 'p', method: 'ping' };
+const refusal = (code: number, message = 'refused') => ({ error: { code, message } });
+
+describe('an answer to the call is taken for one, whatever its HTTP status', () => {
+  it.each(
+    (['modern', 'legacy'] as const).flatMap(era =>
+      [200, 400, 401, 403, 404, 410, 429].map(httpStatus => [era, httpStatus] as const),
+    ),
+  )('%s: a result with HTTP %i', async (era, httpStatus) => {
+    await using peer = await startPeer(era, answering(httpStatus, { result: OK }));
+    let renewals = 0;
+    await using harness = startProxy(peer.url, {
+      credentials: {
+        forCall: () => Promise.resolve(credentialOf('c')),
+        renewed: () => {
+          renewals++;
+          return Promise.resolve(credentialOf('c', 2));
+        },
+      },
+    });
+    expect(await harness.tool()).toMatchObject(OK);
+    expect(peer.inbox.count('tools/call')).toBe(1);
+    expect(renewals).toBe(0);
+  });
+
+  it.each([
+    ['modern', 200, -32_020, undefined],
+    ['modern', 200, -32_022, undefined],
+    ['modern', 404, -32_022, undefined],
+    ['modern', 200, -32_020, PROGRESS],
+    ['modern', 400, -32_022, PROGRESS],
+    ['legacy', 200, -32_022, undefined],
+    ['legacy', 200, -32_022, PROGRESS],
+    ['legacy', 400, -32_020, PING],
+    ['legacy', 404, -32_002, undefined],
+    ['legacy', 404, -32_601, undefined],
+    ['legacy', 404, -32_001, PROGRESS],
+  ] as const)('%s: an error with HTTP %i and code %i after %j', async (era, httpStatus, code, before) => {
+    await using peer = await startPeer(era, answering(httpStatus, refusal(code), before ? { before } : {}));
+    await using harness = startProxy(peer.url);
+    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_error', detail: 'refused' });
+    expect(peer.inbox.count('tools/call')).toBe(1);
+  });
+});
+
 describe('a call that provably was not run is sent again exactly once', () => {
   it.each(['legacy', 'sse'] as const)('%s: a dead session (404)', async era => {
     let refusals = 0;
@@ -240,6 +305,18 @@ describe('a call that provably was not run is sent again exactly once', () => {
     expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_http_error' });
     expect(refusals).toBe(2);
     expect(peer.inbox.count('tools/call')).toBe(2);
+  });
+
+  it.each([
+    ['in our name: -32001', refusal(-32_001), true],
+    ['in our name, about the session', refusal(-32_600, 'Session not found'), true],
+    ['in nobody`s name', refusal(-32_000), false],
+  ])('legacy: a dead session (404) %s', async (_name, answer, ownId) => {
+    await using peer = await startPeer('legacy', answering(404, answer, { ownId }));
+    await using harness = startProxy(peer.url);
+    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_error' });
+    expect(peer.inbox.count('tools/call')).toBe(2);
+    expect(peer.inbox.count('initialize')).toBe(2);
   });
 
   it.each([-32_020, -32_022])('modern: %i', async code => {

@@ -357,11 +357,28 @@ describe('the end of sessions', () => {
 
   it('close() does not wait for a server that does not answer, nor for calls under way', async () => {
     await using upstream = await startHostile({ modes: { DELETE: () => {} } });
-    await using harness = startProxy(upstream.url('hang'), { limits: { sideTimeoutMs: 50 } });
+    await using harness = startProxy(upstream.url('hang'), { limits: { sideTimeoutMs: 600_000 } });
     const call = failure(harness.tool());
     await upstream.inbox.firstOf('tools/call');
     await harness.proxy.close();
     expect(await call).toMatchObject({ code: 'unavailable' });
+  });
+
+  it('endIdle() ends those that no call uses: a stop does so while it waits for the calls', async () => {
+    const { mode, open } = gate();
+    await using upstream = await startHostile({ modes: { slow: mode } });
+    await using harness = startProxy(upstream.url('slow'));
+    const slow = harness.tool();
+    await upstream.inbox.firstOf('tools/call');
+    harness.catalogue('t', upstream.url('ok'));
+    await harness.proxy.callTool(caller(), { serverId: 't', name: 'a' });
+    await harness.refreshed(1);
+    harness.proxy.endIdle();
+    expect(await upstream.inbox.firstOf('DELETE')).toMatchObject({ path: 'ok' });
+    expect(harness.proxy.sessionCount).toBe(1);
+    open();
+    expect(await slow).toMatchObject(OK);
+    expect(upstream.inbox.count('DELETE')).toBe(1);
   });
 });
 
