@@ -68,9 +68,7 @@ export const EXPECTED_OF_FACE: OfEach = {
       'resources-unsubscribe',
     ),
     ...becauseOf(
-      'sessions and streams to resume: /mcp keeps no state between requests, which the revision allows',
-      'server-sse-multiple-streams:server-sse-multiple-streams-session',
-      'server-sse-polling:server-sse-polling-session',
+      'streams to resume: /mcp keeps no state between requests, which the revision allows',
       'server-sse-polling:server-sse-priming-event',
       'server-sse-polling:server-sse-retry-field',
     ),

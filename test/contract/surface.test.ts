@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises';
 import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { errorCodes } from '../../src/errors.ts';
 import { fetchRaw } from '../support/raw-http.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 
@@ -77,6 +79,17 @@ describe('open pages', () => {
     expect(text).toContain(row('user_id', 'query, required'));
     expect(text).toContain(row('Idempotency-Key', 'header, optional'));
     expect(text.split(row('Authorization', 'header, optional'))).toHaveLength(1 + 3);
+  });
+
+  it('/docs has the MCP endpoints, too', async () => {
+    const { text } = await sb.get('/docs', { 'x-api-key': '' });
+    for (const endpoint of ['POST /mcp', '/mcp/{server_id}', 'search_servers', 'call_remote_tool'])
+      expect(text).toContain(`>${endpoint}</code>`);
+  });
+
+  it('README names every error code', async () => {
+    const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
+    expect(errorCodes.filter(code => !readme.includes(`\`${code}\``))).toEqual([]);
   });
 
   it('/docs is a page of its own: no script, nothing loaded from elsewhere', async () => {
