@@ -215,7 +215,7 @@ function given(value: unknown): string {
 const short = (value: unknown) => sanitise(JSON.stringify(value), MAX_SHOWN_CHARS);
 const quoted = (name: string) => JSON.stringify(sanitise(name, MAX_SHOWN_NAME));
 
-export const listed = (names: readonly string[]): string => {
+const listed = (names: readonly string[]): string => {
   const more = names.length - MAX_SHOWN_CHOICES;
   return `${names.slice(0, MAX_SHOWN_CHOICES).map(quoted).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 };
