@@ -1,6 +1,6 @@
 /** Longer names are compared by their start. These are bounds on work: names are written by servers and callers. */
 const MAX_CHARS = 64;
-const MAX_CANDIDATES = 500;
+const MAX_CANDIDATES = 1_000;
 /** Pairs of letters compared for one name; some nanoseconds each. */
 const MAX_PAIRS = 200_000;
 

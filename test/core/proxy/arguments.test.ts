@@ -239,7 +239,7 @@ describe('nearest', () => {
   });
 
   it.each([
-    ['short', 'ab', 501],
+    ['short', 'ab', 1_001],
     ['long', 'x'.repeat(64), 49],
   ])('compares a bounded number of %s names', (_name, name, most) => {
     let taken = 0;
