@@ -14,7 +14,7 @@ const META = 'io.modelcontextprotocol/';
 export const HEADER_MISMATCH = -32_020;
 export const MISSING_CAPABILITY = -32_021;
 export const UNSUPPORTED_VERSION = -32_022;
-export const METHOD_NOT_FOUND = -32_601;
+const METHOD_NOT_FOUND = -32_601;
 export const INVALID_PARAMS = -32_602;
 
 export const isModernCode = (code: number): boolean =>
