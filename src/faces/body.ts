@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
+import { depthOf } from '../core/json-depth.ts';
 import { SwitchboardError } from '../errors.ts';
 
 /** Deeper JSON has no honest use here, and walking it could exhaust the stack. */
@@ -127,20 +128,3 @@ const unreadable = (cause: unknown) =>
   new SwitchboardError('invalid_request', 'The body could not be read: it is cut short or wrongly encoded.', {
     cause,
   });
-
-/** The deepest nesting of brackets outside strings. */
-function depthOf(json: Uint8Array): number {
-  let depth = 0;
-  let deepest = 0;
-  let inString = false;
-  for (let at = 0; at < json.length; at++) {
-    const byte = json[at];
-    if (inString) {
-      if (byte === 0x5c) at++;
-      else if (byte === 0x22) inString = false;
-    } else if (byte === 0x22) inString = true;
-    else if (byte === 0x7b || byte === 0x5b) deepest = Math.max(deepest, ++depth);
-    else if (byte === 0x7d || byte === 0x5d) depth--;
-  }
-  return deepest;
-}

@@ -1,3 +1,5 @@
+import { depthOf } from '../json-depth.ts';
+
 /** Deeper, an answer is an attack on whoever writes it out or walks through it, not data. */
 const MAX_NESTING = 200;
 
@@ -9,9 +11,9 @@ export const isTooDeep = (value: unknown, text: string): boolean =>
   isParent(value) && (hasMany(text, '{') || hasMany(text, '[')) && nestsDeeper(value, MAX_NESTING);
 
 /** Half of the limit, as brackets of two kinds may take turns. */
-function hasMany(text: string, bracket: string): boolean {
+function hasMany(text: string, bracket: string, many = MAX_NESTING / 2): boolean {
   let at = -1;
-  for (let count = 0; count < MAX_NESTING / 2; count++) {
+  for (let count = 0; count < many; count++) {
     at = text.indexOf(bracket, at + 1);
     if (at === -1) return false;
   }
@@ -30,5 +32,12 @@ function nestsDeeper(value: object, levels: number): boolean {
   }
   return false;
 }
+
+/** So many brackets of a kind nest too deep for JSON.parse to take it lightly, if they nest: 8 MiB of them hold it up for a second. */
+const DENSE = 10_000;
+
+/** The same of a text that is still to be parsed. Other texts than those of many brackets are left to `isTooDeep`, at less cost. */
+export const isTooDeepToParse = (text: string): boolean =>
+  (hasMany(text, '{', DENSE) || hasMany(text, '[', DENSE)) && depthOf(Buffer.from(text)) > MAX_NESTING;
 
 const isParent = (value: unknown): value is object => typeof value === 'object' && value !== null;

@@ -5,7 +5,7 @@ import type { Credential } from '../identity/credentials.ts';
 import { errorOf, readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
 import type { HttpAnswer, HttpRequest } from './exchange.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
-import { isTooDeep } from './nesting.ts';
+import { isTooDeep, isTooDeepToParse } from './nesting.ts';
 import { redact, redactAnswer } from './redact.ts';
 import { resume } from './resume.ts';
 import type { Wire } from './wire.ts';
@@ -150,8 +150,11 @@ const excerptOf = ({ mediaType, body }: HttpAnswer, credential: Credential | und
     ? redact(body.subarray(0, MAX_QUOTED_BYTES).toString(), credential).slice(0, 1_000)
     : '';
 
+const nestedTooDeep = () => brokeProtocol('sent JSON that is nested too deep');
+
 /** @throws SwitchboardError `upstream_protocol`. */
 export function parseJson(text: string): unknown {
+  if (isTooDeepToParse(text)) throw nestedTooDeep();
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -159,7 +162,7 @@ export function parseJson(text: string): unknown {
     // Without its cause, which quotes from the text: results do not belong in the log.
     throw brokeProtocol('sent what is not valid JSON');
   }
-  if (isTooDeep(value, text)) throw brokeProtocol('sent JSON that is nested too deep');
+  if (isTooDeep(value, text)) throw nestedTooDeep();
   return value;
 }
 
