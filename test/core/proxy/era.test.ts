@@ -163,8 +163,10 @@ describe('the verdict', () => {
     await using upstream = await startHostile({ era });
     await using harness = startProxy(upstream.url('ok'));
     await harness.tool();
+    await harness.refreshed(1);
     harness.clock.advance(DAY_MS - 1);
     await harness.tool();
+    await harness.refreshed(2);
     expect(upstream.inbox.count('server/discover')).toBe(1);
     harness.clock.advance(1);
     await harness.tool();

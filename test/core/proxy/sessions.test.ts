@@ -65,8 +65,11 @@ describe('sessions', () => {
     });
     await using harness = startProxy(upstream.url('dead'));
     expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_error', detail: 'gone' });
-    expect(upstream.inbox.count('initialize')).toBe(2);
     expect(upstream.inbox.count('tools/call')).toBe(2);
+    // The call's two, and those of the listing that follows it.
+    await harness.refreshed(1);
+    expect(upstream.inbox.count('initialize')).toBe(4);
+    expect(upstream.inbox.count('tools/list')).toBe(2);
   });
 
   it('a 404 without a session is an HTTP error and not sent again', async () => {
