@@ -90,7 +90,8 @@ export async function startIdentity(options: StartIdentity = {}): Promise<Identi
   const sb = opened.use(
     await startTestSwitchboard({
       ...(options.catalogue === undefined ? {} : { catalogue: options.catalogue }),
-      ...(options.proxyLimits === undefined ? {} : { proxyLimits: options.proxyLimits }),
+      // What these tests count is what calls send: no listings after them.
+      proxyLimits: { toolRefreshIntervalMs: Infinity, ...options.proxyLimits },
       clock,
       // Closed by us, after Switchboard: tests look into it.
       database: () => Promise.resolve({ db: storage.db, close: () => Promise.resolve() }),

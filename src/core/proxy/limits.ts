@@ -25,6 +25,8 @@ export interface ProxyLimits {
   /** Requests (ping, sampling, …) an upstream may send within one answer, or that may wait for our reply in one event stream. */
   readonly maxServerRequests: number;
   readonly maxToolPages: number;
+  /** A server is asked for its tools on our own account no more often than this for each view of it; Infinity: never. */
+  readonly toolRefreshIntervalMs: number;
   /** One passed-through request, its answer's stream included. */
   readonly passTotalMs: number;
   /** How long neither the server sends nor the client takes a byte of a passed-through answer. */
@@ -54,6 +56,7 @@ export const DEFAULT_LIMITS: ProxyLimits = {
   sideTimeoutMs: 5_000,
   maxServerRequests: 64,
   maxToolPages: 50,
+  toolRefreshIntervalMs: 60_000,
   passTotalMs: 5 * 60_000,
   passIdleMs: 60_000,
   streamIdleMs: 5 * 60_000,

@@ -121,7 +121,7 @@ export function createProxy(options: ProxyOptions): Proxy {
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const clock = options.clock ?? systemClock;
   const wire = new Wire(options.guard, limits);
-  const definitions = new ToolDefinitions({ clock, log, onShared: options.onSharedTools });
+  const definitions = new ToolDefinitions({ clock, log, limits, onShared: options.onSharedTools });
   const checked = new CheckedCalls(definitions);
   const upstreams = new Upstreams(wire, limits, clock, log, definitions);
   const admission = new Admission(limits, clock, log);

@@ -6,6 +6,7 @@ import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { sanitise } from '../text.ts';
 import { isOverlarge } from './checkable-schema.ts';
+import type { ProxyLimits } from './limits.ts';
 import { headerProblem } from './param-headers.ts';
 import type { ListedTool, Listing } from './tools.ts';
 
@@ -16,8 +17,6 @@ const MIN_TTL_MS = 60_000;
 const MAX_TTL_MS = 24 * 60 * 60_000;
 /** For servers that do not say how long their listing holds. */
 const DEFAULT_TTL_MS = 60 * 60_000;
-/** A server is asked for its tools on our own account no more often than this for each view of it. */
-const MIN_REFRESH_INTERVAL_MS = 60_000;
 const MAX_DESCRIPTION = 80;
 
 /** Whose view of a server: a listing made with a user's account says nothing of what others see. */
@@ -46,6 +45,7 @@ export interface KnownTools {
 interface Parts {
   readonly clock: Clock;
   readonly log: Log;
+  readonly limits: Pick<ProxyLimits, 'toolRefreshIntervalMs'>;
   /** Told of every listing that is the same for everybody. Never throws and never waits. */
   readonly onShared?: ((server: Server, tools: readonly ListedTool[]) => void) | undefined;
 }
@@ -135,10 +135,13 @@ export class ToolDefinitions {
    * logged and nothing else. Resolves, and never rejects, when there is nothing under way any more.
    */
   async refreshSoon(view: View, list: () => Promise<Listing>): Promise<void> {
-    const { clock, log } = this.#parts;
+    const { clock, log, limits } = this.#parts;
     const key = keyOf(view);
     const now = clock.now();
-    if (now - (this.#refreshedAt.get(key) ?? -Infinity) < MIN_REFRESH_INTERVAL_MS)
+    if (
+      now - (this.#refreshedAt.get(key) ?? -Infinity) < limits.toolRefreshIntervalMs ||
+      limits.toolRefreshIntervalMs === Infinity
+    )
       return this.#refreshing.running(key);
     this.#refreshedAt.set(key, now);
     await this.#refreshing.run(key, async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { createLog } from '../../../src/infra/log.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
+import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
 import { paramHeaders } from '../../../src/core/proxy/param-headers.ts';
 import { ToolDefinitions } from '../../../src/core/proxy/tool-definitions.ts';
 import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
@@ -326,7 +327,11 @@ describe('a schema too large to check with', () => {
     expect(await harness.tool('wide', { p1: 1 })).toMatchObject(OK);
     expect((await failure(harness.tool('forecast', {}))).code).toBe('invalid_params');
 
-    const definitions = new ToolDefinitions({ clock: harness.clock, log: createLog('silent') });
+    const definitions = new ToolDefinitions({
+      clock: harness.clock,
+      log: createLog('silent'),
+      limits: DEFAULT_LIMITS,
+    });
     const view = { server: SERVER, caller: caller(), connectionId: undefined };
     const holds = { bytes: 1, ttlMs: undefined, isPublic: true, isModern: true };
     definitions.keep(view, { tools: [CITY, wide], ...holds });
