@@ -20,8 +20,8 @@ interface AppOptions {
 }
 
 /**
- * All that comes in. `/v1` and `/mcp/{server_id}` are served on node:http itself: Express cost about as much as all the rest
- * of a proxied call (bench/RESULTS.md). Everything else goes to Express.
+ * All that comes in. `/v1` and `/mcp/{server_id}` are served on node:http itself: Express and its middleware were among the
+ * largest costs of a proxied call (bench/RESULTS.md). Everything else goes to Express.
  */
 export function createApp(options: AppOptions): RequestListener {
   const { core, config, log, clock } = options;
