@@ -3,11 +3,11 @@ import { eq, inArray, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import { excluded, servers as table } from '../schema.ts';
-import { cleanText } from '../text.ts';
-import { cleanTool, readDefinitions, type Definition } from './definitions.ts';
+import { servers as table } from '../schema.ts';
+import { readDefinitions, type Definition } from './definitions.ts';
 import type { CataloguedTool, Entry, Server } from './entry.ts';
 import { compareDefinitions, forgetDefinitions } from './live-definitions.ts';
+import { fromRow, INACTIVE, OVERWRITE, toRow, toServer } from './server-rows.ts';
 
 type Origin = Server['origin'];
 interface PutOptions {
@@ -16,8 +16,6 @@ interface PutOptions {
   /** Not made inactive by a replacement although they are not among the entries. */
   readonly keep?: ReadonlySet<string>;
 }
-
-type ServerRow = typeof table.$inferSelect;
 
 /** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */
 export interface CatalogueChange {
@@ -244,50 +242,6 @@ export class Catalogue {
   }
 }
 
-const OVERWRITE = {
-  name: excluded('name'),
-  description: excluded('description'),
-  remoteUrl: excluded('remote_url'),
-  transport: excluded('transport'),
-  auth: excluded('auth'),
-  homepage: excluded('homepage'),
-  repository: excluded('repository'),
-  categories: excluded('categories'),
-  tools: excluded('tools'),
-  toolsListedAt: excluded('tools_listed_at'),
-  origin: excluded('origin'),
-  active: excluded('active'),
-  updatedAt: sql`now()`,
-};
-
-const INACTIVE = { active: false, updatedAt: sql`now()` };
-
-/**
- * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose
- * names cannot be are left out.
- */
-function toServer(entry: Entry, origin: Origin): { server: Server; leftOut: string[] } {
-  const tools = new Map((entry.tools ?? []).map(tool => [tool.name, cleanTool(tool)]));
-  const server: Server = {
-    id: entry.id,
-    name: cleanText(entry.name) || entry.id,
-    description: cleanText(entry.description),
-    remoteUrl: entry.remote_url,
-    ...(entry.transport === undefined ? {} : { transport: entry.transport }),
-    auth: entry.auth ?? { kind: 'unknown' },
-    ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
-    ...(entry.repository === undefined ? {} : { repository: entry.repository }),
-    categories: entry.categories ?? [],
-    tools: [...tools.values()].filter(tool => tool !== undefined),
-    origin,
-    active: true,
-  };
-  return {
-    server,
-    leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
-  };
-}
-
 const LEFT_OUT = 'tool left out of the catalogue';
 
 /** Whether two definitions are the same to search and to whoever reads them. */
@@ -295,34 +249,3 @@ const sameText = (a: CataloguedTool, b: CataloguedTool | undefined): boolean =>
   a.name === b?.name &&
   a.description === b.description &&
   JSON.stringify(a.input_schema) === JSON.stringify(b.input_schema);
-
-const toRow = (server: Server) => ({
-  ...server,
-  transport: server.transport ?? null,
-  homepage: server.homepage ?? null,
-  repository: server.repository ?? null,
-  toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
-});
-
-/** Rows of a version that did not clean texts are cleaned here, and the rules of today apply to all. */
-function fromRow(row: ServerRow): Server {
-  const {
-    transport,
-    homepage,
-    repository,
-    toolsListedAt,
-    createdAt: _created,
-    updatedAt: _updated,
-    ...rest
-  } = row;
-  return {
-    ...rest,
-    name: cleanText(rest.name),
-    description: cleanText(rest.description),
-    tools: rest.tools.flatMap(tool => cleanTool(tool) ?? []),
-    ...(transport === null ? {} : { transport }),
-    ...(homepage === null ? {} : { homepage }),
-    ...(repository === null ? {} : { repository }),
-    ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
-  };
-}

@@ -18,10 +18,11 @@ import {
 } from './envelope.ts';
 import { isObject } from './json.ts';
 import { Eras } from './era.ts';
+import { hasResultType, looksLegacy } from './era-signs.ts';
 import { isRead, restated, sentTooMuch, toldOfCall, WentSilent } from './failures.ts';
 import { Ladder } from './ladder.ts';
 import type { ProxyLimits } from './limits.ts';
-import { isGrandfathered, lossOf } from './lost-session.ts';
+import { lossOf } from './lost-session.ts';
 import { isRefusedUnread } from './not-run.ts';
 import { redactError } from './redact.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
@@ -148,22 +149,13 @@ export class Upstreams {
     return replyOf(reply, sense === 'lost' && !isRead(call.method));
   }
 
+  /** Refused headers are only worth a second attempt with other headers (2026-07-28, Streamable HTTP, "Schema extension"). */
   async #isToRepeat(
     sense: Sense,
     { call, reply, session }: { call: UpstreamCall; reply: RpcReply; session: Session | undefined },
     budget: Budget,
   ): Promise<boolean> {
-    if (sense === 'not-run') return this.#prepareRepeat(call, reply, session, budget);
-    return sense === 'lost' && isRead(call.method);
-  }
-
-  /** Refused headers are only worth a second attempt with other headers (2026-07-28, Streamable HTTP, "Schema extension"). */
-  async #prepareRepeat(
-    call: UpstreamCall,
-    reply: RpcReply,
-    session: Session | undefined,
-    budget: Budget,
-  ): Promise<boolean> {
+    if (sense !== 'not-run') return sense === 'lost' && isRead(call.method);
     if (session || errorOf(reply.answer)?.code !== HEADER_MISMATCH) return true;
     if (call.method !== 'tools/call') return false;
     const { server, caller, credential } = call;
@@ -192,19 +184,9 @@ export class Upstreams {
     const schema =
       method === 'tools/call' ? this.#definitions.schemaOf(viewOf(call), params?.['name']) : undefined;
     const outgoing = modernRequest(id, method, params, schema);
-    return rpcExchange(
-      this.#wire,
-      {
-        url: urlOf(server.remoteUrl),
-        id,
-        outgoing,
-        credential,
-        signal: budget.signal,
-        onNotification,
-        onSent,
-      },
-      this.#now,
-    );
+    const url = urlOf(server.remoteUrl);
+    const request = { url, id, outgoing, credential, signal: budget.signal, onNotification, onSent };
+    return rpcExchange(this.#wire, request, this.#now);
   }
 
   async #askInSession(
@@ -282,8 +264,7 @@ export class Upstreams {
     const { status, answer } = reply;
     const url = server.remoteUrl;
     const code = errorOf(answer)?.code;
-    if (code === UNSUPPORTED_VERSION) this.#eras.forget(url);
-    else if (looksLegacy(status, code)) this.#eras.forget(url);
+    if (code === UNSUPPORTED_VERSION || looksLegacy(status, code)) this.#eras.forget(url);
     else if (answer && 'result' in answer && !hasResultType(answer)) this.#eras.doubt(url);
     return isRefusedUnread(reply) ? 'not-run' : 'taken';
   }
@@ -304,16 +285,5 @@ const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
   connectionId: credential?.connectionId,
 });
 
-/** A refusal no server of revision 2026-07-28 gives: no JSON-RPC body, or one in the manner of "no session". */
-const looksLegacy = (status: number, code: number | undefined) =>
-  [400, 404, 405, 406, 415].includes(status) &&
-  (code === undefined || isGrandfathered(code) || code === -32_600);
-
 const progressTokenOf = (params: Params | undefined): unknown =>
   isObject(params?.['_meta']) ? params['_meta']['progressToken'] : undefined;
-
-const hasResultType = (answer: RpcAnswer | undefined): boolean =>
-  answer !== undefined &&
-  'result' in answer &&
-  isObject(answer.result) &&
-  typeof answer.result['resultType'] === 'string';
