@@ -6,8 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
-import { Catalogue } from './core/catalogue/catalogue.ts';
-import { CatalogueUnusable, loadInitialCatalogue } from './core/catalogue/shipped.ts';
+import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
@@ -101,13 +100,15 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(explainKeys(config));
   opened.defer(() => identity.close());
 
-  const catalogue = await Catalogue.load(db, log);
   const allowHttp = config.proxy.allowPrivateNetwork;
-  // A command run while no server is must not swap the catalogue that a server was started with.
-  const onlyFirst = options.listen === false;
-  await loadInitialCatalogue({ catalogue, db, log, file: config.catalogueFile, allowHttp, onlyFirst }).catch(
-    rethrow(config),
-  );
+  const catalogue = await openCatalogue({
+    db,
+    log,
+    allowHttp,
+    file: config.catalogueFile,
+    // A command run while no server is must not swap the catalogue that a server was started with.
+    onlyFirst: options.listen === false,
+  }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
   const usage = await Usage.load(db, clock, log);
@@ -201,10 +202,12 @@ const explainKeys = (config: Config) => (error: unknown) => {
   throw error;
 };
 
-const rethrow = (config: Config) => (error: unknown) => {
-  if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;
-  throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
-};
+const rethrow =
+  (config: Config) =>
+  (error: unknown): never => {
+    if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;
+    throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
+  };
 
 /** Not recursive: a mistyped path is refused instead of created. (And Node never ends a recursive mkdir below /proc.) */
 async function makeDataDir(folder: string): Promise<void> {

@@ -5,19 +5,20 @@ import { eq } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { settings } from '../schema.ts';
-import type { Catalogue } from './catalogue.ts';
+import { Catalogue } from './catalogue.ts';
 import { readEntries, type ReadOptions } from './read-entries.ts';
 
 const SHIPPED_FILE = fileURLToPath(new URL('../../../catalogue/servers.jsonl', import.meta.url));
+
 /** The initial catalogue cannot be used; the message says why. */
 export class CatalogueUnusable extends Error {
   override readonly name = 'CatalogueUnusable';
 }
 
+/** The setting that marks which file was brought in last. */
 const FINGERPRINT = 'shipped_catalogue_sha256';
 
-interface InitialCatalogue extends ReadOptions {
-  readonly catalogue: Catalogue;
+interface CatalogueSource extends ReadOptions {
   readonly db: Database;
   readonly log: Log;
   /** A file that stands in for the shipped one. */
@@ -27,22 +28,34 @@ interface InitialCatalogue extends ReadOptions {
 }
 
 /**
- * Brings the shipped catalogue (or the file that replaces it) into the database when it is not the one loaded last, so
- * that a second start writes nothing. Operators' own entries are left alone; shipped ones that are gone become inactive.
+ * The catalogue as the database has it, after the shipped one (or the file that replaces it) was brought in when it is not
+ * the one brought in last, so that a second start writes nothing. Operators' own entries are left alone; shipped ones that
+ * are gone become inactive. Processes that start together on a new database may all write it: the same rows, in one order.
  * @throws CatalogueUnusable when the file cannot be read or has no usable line.
  */
-export async function loadInitialCatalogue(options: InitialCatalogue): Promise<void> {
-  const { catalogue, db, log, file = SHIPPED_FILE, onlyFirst } = options;
+export async function openCatalogue(source: CatalogueSource): Promise<Catalogue> {
+  const { db, log, onlyFirst } = source;
+  // Before the rows: whoever finds the mark of another process then also finds all that was written before it.
   const [known] = await db.select().from(settings).where(eq(settings.key, FINGERPRINT));
-  if (known && onlyFirst) return;
+  const catalogue = await Catalogue.load(db, log);
+  if (!(known && onlyFirst)) await bringIn(catalogue, source, known?.value);
+  return catalogue;
+}
+
+async function bringIn(
+  catalogue: Catalogue,
+  source: CatalogueSource,
+  known: string | undefined,
+): Promise<void> {
+  const { db, log, file = SHIPPED_FILE } = source;
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
     throw new CatalogueUnusable(
       `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
     );
   });
   const fingerprint = createHash('sha256').update(text).digest('hex');
-  if (known?.value === fingerprint) return;
-  const { entries, problems, unknownFields } = readEntries(text, options);
+  if (known === fingerprint) return;
+  const { entries, problems, unknownFields } = readEntries(text, source);
   for (const problem of problems.slice(0, 20)) log.warn({ file, ...problem }, 'catalogue line skipped');
   if (unknownFields.length > 0) log.warn({ file, unknownFields }, 'catalogue fields ignored');
   if (entries.length === 0) {

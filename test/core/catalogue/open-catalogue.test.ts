@@ -1,0 +1,51 @@
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
+import { drizzle } from 'drizzle-orm/pglite';
+import { migrate } from 'drizzle-orm/pglite/migrator';
+import { describe, expect, it } from 'vitest';
+import { openCatalogue } from '../../../src/core/catalogue/shipped.ts';
+import { MIGRATIONS, type Database } from '../../../src/infra/database.ts';
+import { createLog } from '../../../src/infra/log.ts';
+import { temporaryFolder } from '../../support/program.ts';
+
+const LINE = JSON.stringify({
+  id: 'mail',
+  name: 'Mail',
+  description: 'Reads and sends mail.',
+  remote_url: 'https://mail.example/mcp',
+});
+
+describe('two processes that start together on a new database', () => {
+  // A start has two reads and two writes, the first in a transaction: one pause before each, and one too late to matter.
+  it.each([1, 2, 3, 4])(
+    'both have the catalogue, the second started whole before query %i of the first',
+    async at => {
+      await using client = await PGlite.create();
+      await migrate(drizzle(client), { migrationsFolder: MIGRATIONS });
+      await using folder = temporaryFolder();
+      const file = path.join(folder.path, 'catalogue.jsonl');
+      await writeFile(file, LINE);
+      const start = (db: Database) =>
+        openCatalogue({ db, log: createLog('silent'), file, allowHttp: false, onlyFirst: false });
+
+      let second: Awaited<ReturnType<typeof start>> | undefined;
+      let queries = 0;
+      const interrupted = drizzle(
+        new Proxy(client, {
+          get(target, key) {
+            const value: unknown = Reflect.get(target, key, target);
+            if (typeof value !== 'function') return value;
+            if (key !== 'query' && key !== 'transaction') return value.bind(target);
+            return async (...args: unknown[]) => {
+              if (++queries === at) second = await start(drizzle(client));
+              return value.apply(target, args);
+            };
+          },
+        }),
+      );
+      const first = await start(interrupted);
+      expect([first, second].map(one => one?.activeCount)).toEqual([1, 1]);
+    },
+  );
+});
