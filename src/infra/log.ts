@@ -29,6 +29,43 @@ function describeError(error: unknown) {
   return { type, message: withoutParams(message), stack: withoutParams(stack), ...cause };
 }
 
+/** pino's number of the level. */
+const WARN = 40;
+/** More is not kept back. */
+const MAX_CHARS = 16 * 1024;
+
+/**
+ * Lines on their way to stderr. Those of one turn of the event loop go out together, as one system call for each request was
+ * among the larger costs of a proxied call; warnings and worse go at once, and the process does not end before the rest has
+ * gone. So a kill loses the info lines of its last turn at most.
+ */
+class Turn implements DestinationStream {
+  /** Has pino say each line's level. */
+  readonly [pino.symbols.needsMetadataGsym] = true;
+  lastLevel = 0;
+  #lines = '';
+  readonly #out = pino.destination({ dest: 2, sync: true });
+  readonly #flush = (): void => {
+    if (this.#lines === '') return;
+    const lines = this.#lines;
+    this.#lines = '';
+    this.#out.write(lines);
+  };
+
+  constructor() {
+    process.on('exit', this.#flush);
+  }
+
+  write(line: string): void {
+    if (this.#lines === '') setImmediate(this.#flush);
+    this.#lines += line;
+    if (this.lastLevel >= WARN || this.#lines.length >= MAX_CHARS) this.#flush();
+  }
+}
+
+/** One for all logs of the process. */
+let stderr: Turn | undefined;
+
 /** JSON lines on stderr (stdout is for what a person or a script asked for). */
 export function createLog(level: LogLevel, destination?: DestinationStream): Log {
   return pino(
@@ -39,6 +76,6 @@ export function createLog(level: LogLevel, destination?: DestinationStream): Log
       redact: { paths: REDACTED, censor: '[redacted]' },
       timestamp: pino.stdTimeFunctions.isoTime,
     },
-    destination ?? pino.destination({ dest: 2, sync: true }),
+    destination ?? (stderr ??= new Turn()),
   );
 }

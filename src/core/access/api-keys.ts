@@ -27,6 +27,12 @@ export interface Principal {
   readonly subject?: Subject;
 }
 
+const ENVIRONMENT_PRINCIPAL: Principal = {
+  tenantId: LOCAL_TENANT,
+  keyId: ENVIRONMENT_KEY,
+  scopes: new Set(SCOPES),
+};
+
 /** A key as an operator sees it: never the secret. */
 export interface ApiKeyInfo {
   readonly id: string;
@@ -78,8 +84,7 @@ export class ApiKeys {
   async authenticate(key: string | undefined, { guarded = false } = {}): Promise<Principal> {
     if (key === undefined) throw unauthorized();
     const hash = hashApiKey(key);
-    if (this.#environmentHash && sameHash(hash, this.#environmentHash))
-      return { tenantId: LOCAL_TENANT, keyId: ENVIRONMENT_KEY, scopes: new Set(SCOPES) };
+    if (this.#environmentHash && sameHash(hash, this.#environmentHash)) return ENVIRONMENT_PRINCIPAL;
     const id = idOfApiKey(key);
     if (id === undefined) throw unauthorized();
     const row = await (guarded ? this.#rows.findGuarded(id) : this.#rows.find(id));

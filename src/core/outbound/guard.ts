@@ -35,6 +35,8 @@ const NAT64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96');
 export class Guard {
   readonly #allowPrivate: boolean;
   readonly #resolve: Resolve;
+  /** URLs that have passed; nobody changes one afterwards. */
+  readonly #passed = new WeakSet<URL>();
   readonly connect: buildConnector.connector;
 
   constructor(options: GuardOptions) {
@@ -56,6 +58,7 @@ export class Guard {
 
   /** @throws SwitchboardError `upstream_blocked` when the URL is one that is never asked, whatever its name resolves to. */
   check(url: URL): void {
+    if (this.#passed.has(url)) return;
     if (url.protocol !== 'https:' && !(url.protocol === 'http:' && this.#allowPrivate)) {
       throw blocked('is not an https: URL');
     }
@@ -63,6 +66,7 @@ export class Guard {
     const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
     const refusal = isIP(host) === 0 ? undefined : this.#refusal(host);
     if (refusal) throw refusal;
+    this.#passed.add(url);
   }
 
   /** The resolver of `net.connect`: fails if any of the name's addresses is refused. */

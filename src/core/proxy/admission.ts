@@ -91,6 +91,7 @@ export class Admission {
   }
 
   #refuse({ server, tenant, owner }: Keys): void {
+    if (this.#holds.size === 0 && this.#circuits.size === 0) return;
     const nowMs = monotonicMs(this.#clock);
     for (const key of [tenant, owner]) {
       const hold = this.#holds.get(key);

@@ -92,17 +92,17 @@ export class Wire {
     return exchange();
   }
 
-  async #exchange(request: HttpRequest, url: URL): Promise<HttpAnswer> {
-    this.#guard.check(url);
+  #exchange(request: HttpRequest, url: URL): Promise<HttpAnswer> {
     return new Promise((resolve, reject) => {
+      this.#guard.check(url);
       const exchange = new Exchange(request, this.#limits, { resolve, reject });
       (request.stream ? this.#streams : this.#agent).dispatch(optionsOf(request, url), exchange);
     });
   }
 
-  async #stream(request: StreamRequest, url: URL): Promise<Streamed> {
-    this.#guard.check(url);
+  #stream(request: StreamRequest, url: URL): Promise<Streamed> {
     return new Promise((resolve, reject) => {
+      this.#guard.check(url);
       const stream = new Stream(request, this.#limits, { resolve, reject });
       (request.apart ? this.#streams : this.#agent).dispatch(optionsOf(request, url), stream);
     });

@@ -1,7 +1,8 @@
 import { z } from 'zod';
+import { isObject } from '../../../core/proxy/json.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import { endpoint, MIB } from '../endpoint.ts';
-import { jsonObject, queryLogId } from '../../input.ts';
+import { queryLogId } from '../../input.ts';
 import { isRpcId } from '../../problem.ts';
 import { serverId, SERVER_ERRORS } from './shared.ts';
 
@@ -49,13 +50,9 @@ export const mcpCall = endpoint({
     error: rpcError.optional(),
   }),
   handle: async (core, caller, { server_id, method, params, id }) => {
-    const object = jsonObject.optional().safeParse(params);
-    if (!object.success) throw new SwitchboardError('invalid_params', 'params: must be an object');
-    const input = {
-      serverId: server_id,
-      method,
-      ...(object.data === undefined ? {} : { params: object.data }),
-    };
+    if (params !== undefined && !isObject(params))
+      throw new SwitchboardError('invalid_params', 'params: must be an object');
+    const input = { serverId: server_id, method, ...(params === undefined ? {} : { params }) };
     return { jsonrpc: '2.0', id, ...(await core.proxy.call(caller, input)) };
   },
 });
