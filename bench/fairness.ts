@@ -8,21 +8,21 @@
  * tried once before, so that what is measured is the state that lasts.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { refusedPort } from '../test/support/upstreams/http.ts';
+import { readSizes } from './command-line.ts';
 import { percentile, Poster, startProgram, startUpstream } from './processes.ts';
 
 const GIVE_UP_MS = 1_000;
 const OTHERS = ['hang', 'refuse', 'failing', 'well'] as const;
 
-interface Sizes {
-  readonly rounds: number;
-  readonly calls: number;
+const DEFAULTS = {
+  rounds: 5,
+  calls: 300,
   /** Calls a second to each server. */
-  readonly rate: number;
-}
+  rate: 50,
+};
 
-async function measure({ rounds, calls, rate }: Sizes) {
+async function measure({ rounds, calls, rate }: typeof DEFAULTS) {
   await using healthy = await startUpstream();
   await using bad = await startUpstream();
   await using switchboard = await startProgram({
@@ -94,22 +94,11 @@ async function measure({ rounds, calls, rate }: Sizes) {
   return { results, replies };
 }
 
-const { values } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '5' },
-    calls: { type: 'string', default: '300' },
-    rate: { type: 'string', default: '50' },
-    json: { type: 'boolean' },
-  },
-});
-const { results, replies } = await measure({
-  rounds: Number(values.rounds),
-  calls: Number(values.calls),
-  rate: Number(values.rate),
-});
+const { sizes, json } = readSizes(DEFAULTS);
+const { results, replies } = await measure(sizes);
 const spread = (list: readonly number[]) =>
   `${percentile(list, 0.5).toFixed(2)} (${Math.min(...list).toFixed(2)}–${Math.max(...list).toFixed(2)})`;
-if (values.json) console.log(JSON.stringify({ results: [...results], replies: [...replies] }));
+if (json) console.log(JSON.stringify({ results: [...results], replies: [...replies] }));
 else {
   for (const [name, { p50, p99, p50Ratio, p99Ratio }] of results) {
     console.log(name.padEnd(24), `p50 ${spread(p50)} ms, p99 ${spread(p99)} ms`);

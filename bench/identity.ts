@@ -7,62 +7,39 @@
  * over HTTP, all at the same time. On the embedded database, and, where DATABASE_URL names a server, on a database made
  * there for the run. Everything but that server runs in this process: absolute times hold client and peers, too.
  */
-import { once } from 'node:events';
-import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { parseArgs } from 'node:util';
 import { openDatabase, type Database, type OpenDatabase } from '../src/infra/database.ts';
 import { openPostgres } from '../src/infra/postgres.ts';
 import { startIdentityProvider, type IdentityProvider } from '../test/support/identity-provider.ts';
 import { createDatabaseOn } from '../test/support/temporary-database.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../test/support/switchboard.ts';
+import { listen, readBody } from '../test/support/upstreams/http.ts';
 import { UserAgent } from '../test/support/user-agent.ts';
+import { printFacts, readSizes } from './command-line.ts';
+import { percentile } from './processes.ts';
 
 const WARM_UP_CALLS = 100;
 
-interface Sizes {
-  readonly calls: number;
-  readonly clients: number;
-  readonly refreshes: number;
-}
+const DEFAULTS = { calls: 1_000, clients: 16, refreshes: 2_000 };
+type Sizes = typeof DEFAULTS;
 
 interface Tokens {
   readonly access_token: string;
   readonly refresh_token: string;
 }
 
-const percentile = (values: readonly number[], share: number) =>
-  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0;
-
 /** As little of a server as revision 2026-07-28 allows: what it costs must not hide what is measured. */
-async function startServer() {
+function startServer() {
   const answers: Readonly<Record<string, object>> = {
     'server/discover': { supportedVersions: ['2026-07-28'], capabilities: { tools: {} } },
     'tools/call': { content: [{ type: 'text', text: 'ok' }] },
   };
-  const read = async (request: IncomingMessage) => {
-    let text = '';
-    for await (const chunk of request) text += String(chunk);
-    return JSON.parse(text) as { id: unknown; method: string };
-  };
-  const server = createServer((request, response) => {
-    void read(request).then(({ id, method }) => {
+  return listen((request, response) => {
+    void readBody(request).then(({ message: { id, method = '' } }) => {
       const result = { resultType: 'complete', ...answers[method] };
       response.writeHead(200, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ jsonrpc: '2.0', id, result }));
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return {
-    origin,
-    async [Symbol.asyncDispose]() {
-      server.close();
-      server.closeAllConnections();
-      await once(server, 'close');
-    },
-  };
 }
 
 /** The statements that go to the driver, those of transactions and these themselves, too. */
@@ -213,27 +190,12 @@ const startSwitchboard = (idp: IdentityProvider, origin: string, { db }: OpenDat
     },
   });
 
-const { values } = parseArgs({
-  options: {
-    calls: { type: 'string', default: '1000' },
-    clients: { type: 'string', default: '16' },
-    refreshes: { type: 'string', default: '2000' },
-    json: { type: 'boolean' },
-  },
-});
-const sizes = {
-  calls: Number(values.calls),
-  clients: Number(values.clients),
-  refreshes: Number(values.refreshes),
-};
+const { sizes, json } = readSizes(DEFAULTS);
 const databases: [name: string, open: () => Promise<OpenDatabase>][] = [['PGlite', () => openDatabase()]];
 const url = process.env['DATABASE_URL'];
 if (url !== undefined) databases.push(['Postgres', () => openOnServer(url)]);
 for (const [name, open] of databases) {
   const result = await measure(name, await open(), sizes);
-  if (values.json) console.log(JSON.stringify(result));
-  else {
-    for (const [key, value] of Object.entries(result))
-      console.log(key.padEnd(24), typeof value === 'number' ? Number(value.toFixed(3)) : value);
-  }
+  if (json) console.log(JSON.stringify(result));
+  else printFacts(result);
 }

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { run, serve, temporaryFolder, type Program } from '../test/support/program.ts';
 
-export interface UpstreamState {
+interface UpstreamState {
   readonly calls: number;
   readonly abandoned: number;
   readonly sessions: number;

@@ -5,13 +5,9 @@
  * relevant_tools: [{server, tool}]} a line. Queries go one at a time over HTTP to a product started for it; with
  * --in-process straight to the use case, over a database in memory or in FOLDER (which keeps the vectors).
  */
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
@@ -25,6 +21,9 @@ import { createSearch } from '../src/core/search/search.ts';
 import { systemClock } from '../src/infra/clock.ts';
 import { openDatabase } from '../src/infra/database.ts';
 import { createLog } from '../src/infra/log.ts';
+import { serve, temporaryFolder } from '../test/support/program.ts';
+import { printFacts } from './command-line.ts';
+import { percentile } from './processes.ts';
 
 const LIMIT = 10;
 /** Of each server found, this many tools count, as an agent would be shown them. */
@@ -66,9 +65,6 @@ const recall = (found: readonly string[], relevant: ReadonlySet<string>, depth: 
 
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-const percentile = (values: readonly number[], share: number) =>
-  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0;
-
 async function measure({ search }: Pick<Searching, 'search'>, queries: readonly Query[]) {
   for (const { query } of queries.slice(0, 5)) await search(`warm-up: ${query}`.slice(0, 1000));
   const servers: { ndcg: number; r1: number; r5: number; r10: number }[] = [];
@@ -109,66 +105,39 @@ async function readText(file: string): Promise<string> {
 }
 
 async function overHttp(corpus: string): Promise<Searching> {
-  const folder = await mkdtemp(path.join(tmpdir(), 'switchboard-bench-'));
-  const catalogueFile = path.join(folder, 'corpus.jsonl');
+  await using opened = new AsyncDisposableStack();
+  const folder = opened.use(temporaryFolder());
+  const catalogueFile = path.join(folder.path, 'corpus.jsonl');
   await writeFile(catalogueFile, await readText(corpus));
   const apiKey = randomBytes(24).toString('hex');
   const startedAt = performance.now();
-  const child = spawn(process.execPath, [path.join(import.meta.dirname, '../src/main.ts'), 'serve'], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: {
-      ...process.env,
-      PORT: '0',
-      LOG_LEVEL: 'warn',
-      SWITCHBOARD_DATA_DIR: path.join(folder, 'data'),
+  const { url } = opened.use(
+    await serve({
+      SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'),
       SWITCHBOARD_API_KEY: apiKey,
       SWITCHBOARD_RATE_LIMIT: 'off',
       SWITCHBOARD_CATALOGUE: catalogueFile,
+    }),
+  );
+  while (!(await fetch(`${url}/readyz`)).ok) {
+    if (performance.now() - startedAt > START_TIMEOUT_MS) throw new Error('the product did not get ready');
+    await setTimeout(200);
+  }
+  const facts = { start_ms: performance.now() - startedAt };
+  const stack = opened.move();
+  return {
+    facts,
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+    async search(query) {
+      const response = await fetch(`${url}/v1/search`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
+        body: JSON.stringify({ query, limit: LIMIT }),
+      });
+      if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+      return answerSchema.parse(await response.json());
     },
-  });
-  const dispose = async () => {
-    if (child.exitCode === null && child.signalCode === null) {
-      child.kill('SIGTERM');
-      await once(child, 'exit');
-    }
-    await rm(folder, { recursive: true, force: true });
   };
-  try {
-    const url = await listeningUrl(createInterface(child.stdout));
-    while (!(await fetch(`${url}/readyz`)).ok) {
-      if (performance.now() - startedAt > START_TIMEOUT_MS) throw new Error('the product did not get ready');
-      await setTimeout(200);
-    }
-    return {
-      facts: { start_ms: performance.now() - startedAt },
-      [Symbol.asyncDispose]: dispose,
-      async search(query) {
-        const response = await fetch(`${url}/v1/search`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
-          body: JSON.stringify({ query, limit: LIMIT }),
-        });
-        if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
-        return answerSchema.parse(await response.json());
-      },
-    };
-  } catch (error) {
-    await dispose();
-    throw error;
-  }
-}
-
-async function listeningUrl(
-  lines: AsyncIterable<string> & { on(event: 'line', listener: () => void): unknown },
-) {
-  for await (const line of lines) {
-    const url = /^Listening on (\S+)/.exec(line)?.[1];
-    if (url === undefined) continue;
-    // What it prints later must be read too, or its stdout fills up.
-    lines.on('line', () => {});
-    return url;
-  }
-  throw new Error('the product ended before it listened');
 }
 
 async function inProcess(corpus: string, dataFolder: string | undefined): Promise<Searching> {
@@ -230,12 +199,5 @@ if (corpus === undefined || queryFile === undefined) {
     ...(await measure(searching, queries)),
   };
   if (values.json) console.log(JSON.stringify(result));
-  else {
-    for (const [name, value] of Object.entries(result)) {
-      console.log(
-        name.padEnd(18),
-        typeof value === 'number' && !Number.isInteger(value) ? value.toFixed(4) : value,
-      );
-    }
-  }
+  else printFacts(result);
 }

@@ -10,7 +10,7 @@ import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
+import { printFacts, readSizes } from './command-line.ts';
 import { Poster, startProgram, startUpstream, type Switchboard } from './processes.ts';
 
 const TENANTS = 4;
@@ -89,13 +89,9 @@ const turn = <T>(list: readonly T[], number: number): T => {
   return item;
 };
 
-interface Sizes {
-  readonly calls: number;
-  readonly abandoned: number;
-  readonly clients: number;
-}
+const DEFAULTS = { calls: 20_000, abandoned: 2_000, clients: 32 };
 
-async function soak({ calls, abandoned, clients }: Sizes) {
+async function soak({ calls, abandoned, clients }: typeof DEFAULTS) {
   await using upstream = await startUpstream();
   const servers = ['json', 'sse', 'legacy', 'oldest'];
   const file = path.join(tmpdir(), `soak-${process.pid}.json`);
@@ -180,32 +176,21 @@ async function soak({ calls, abandoned, clients }: Sizes) {
   return { marks: [...marks, rest], wrong: [...done.wrong], facts };
 }
 
-const { values } = parseArgs({
-  options: {
-    calls: { type: 'string', default: '20000' },
-    abandoned: { type: 'string', default: '2000' },
-    clients: { type: 'string', default: '32' },
-    json: { type: 'boolean' },
-  },
-});
-const result = await soak({
-  calls: Number(values.calls),
-  abandoned: Number(values.abandoned),
-  clients: Number(values.clients),
-});
+const { sizes, json } = readSizes(DEFAULTS);
+const result = await soak(sizes);
 const { marks, wrong, facts } = result;
 const isFlat =
   facts.rss_growth_last_half < 0.1 &&
   facts.heap_growth_last_half < 0.1 &&
   facts.sessions_open_after_stop === 0;
-if (values.json) console.log(JSON.stringify({ ...result, flat: isFlat }));
+if (json) console.log(JSON.stringify({ ...result, flat: isFlat }));
 else {
   for (const { calls, rssMib, heapMib, sockets } of marks)
     console.log(
       `${calls} calls: RSS ${rssMib.toFixed(1)} MiB, heap ${heapMib.toFixed(1)} MiB, ${sockets} sockets`,
     );
   for (const [what, count] of wrong) console.log(`${count} × ${what}`);
-  for (const [name, value] of Object.entries(facts)) console.log(name.padEnd(34), Number(value?.toFixed(3)));
+  printFacts(facts);
   console.log(isFlat ? 'flat' : 'NOT flat');
 }
 if (!isFlat || wrong.length > 0) process.exitCode = 1;
