@@ -12,7 +12,7 @@ export type { Kek } from './config-identity.ts';
 const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
 export type RateClass = (typeof RATE_CLASSES)[number];
 
-export interface RateLimit {
+interface RateLimit {
   readonly calls: number;
   readonly seconds: number;
 }

@@ -5,7 +5,7 @@ import type { Catalogue } from './catalogue/catalogue.ts';
 import type { Proxy } from './proxy/proxy.ts';
 import type { Search } from './search/search.ts';
 
-export interface Readiness {
+interface Readiness {
   readonly ready: boolean;
   /** What works worse than it should, each in a few words. */
   readonly degraded: readonly string[];

@@ -87,7 +87,7 @@ export interface CataloguedTool extends Tool {
   readonly live?: LiveMark | undefined;
 }
 
-export interface LiveMark {
+interface LiveMark {
   /** See `hashOf` in `definitions.ts`. */
   readonly hash: string;
   /** When this definition took the place of another live one, in milliseconds; absent: it never did. */

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { entrySchema, type Entry } from './entry.ts';
 
-export interface LineProblem {
+interface LineProblem {
   /** 1-based. */
   readonly line: number;
   readonly reason: string;

@@ -4,7 +4,7 @@ import type { Caller } from '../caller.ts';
 import { auditLog } from './schema.ts';
 
 /** Everything that is recorded. Successful refreshes are not: they are many, and the family's rows tell of them. */
-export type AuditEvent =
+type AuditEvent =
   | 'session_created'
   | 'session_completed'
   | 'session_failed'

@@ -5,7 +5,7 @@ import { splitIdentifier } from './text.ts';
 export type Described = Pick<Server, 'name' | 'description' | 'tools'>;
 
 /** One document, once for each kind of search. */
-export interface SearchDocument {
+interface SearchDocument {
   /** For `tokenize`, which splits identifiers itself. */
   readonly keywords: string;
   /** Prose for the embedder. */

@@ -17,7 +17,7 @@ const CACHE_TTL_MS = 60_000;
 /** The cache is bounded by what its entries hold: servers and positions of tools, 8 bytes or so each. */
 const CACHE_MAX_POSITIONS = 1_000_000;
 
-export interface SearchInput {
+interface SearchInput {
   readonly query: string;
   /** Servers at most. */
   readonly limit?: number | undefined;
@@ -26,13 +26,13 @@ export interface SearchInput {
 }
 
 /** A tool of an answer, in the fields of the wire contract. */
-export interface FoundTool extends Tool {
+interface FoundTool extends Tool {
   /** What to know before it is called (docs/tools.md); absent: nothing. */
   readonly warnings?: readonly string[];
 }
 
 /** One server of an answer, in the fields of the wire contract. */
-export interface FoundServer {
+interface FoundServer {
   readonly id: string;
   readonly name: string;
   readonly description: string;
@@ -43,7 +43,7 @@ export interface FoundServer {
   readonly final_score: number;
 }
 
-export interface SearchAnswer {
+interface SearchAnswer {
   readonly servers: readonly FoundServer[];
   readonly metadata: {
     readonly latency_ms: number;

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inbox, listen, readBody, type Message } from './http.ts';
 
 /** One message to a server of revision 2024-11-05, and the means to answer it, well or badly. */
-export interface HttpSseCall {
+interface HttpSseCall {
   readonly message: Message;
   readonly request: IncomingMessage;
   /** Of the POST. */

@@ -32,7 +32,7 @@ export class WeightsUnavailable extends Error {
 }
 
 /** An 8-bit tensor, row-major: value = bytes[i] * scale + min. */
-export interface Tensor {
+interface Tensor {
   readonly shape: readonly number[];
   readonly bytes: Uint8Array;
   readonly scale: number;
