@@ -84,12 +84,7 @@ export async function startAskingServer(legacy: 'stateless' | 'reject' = 'reject
   const answer = toNodeHandler(handler);
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const { text: body, message } = await readBody(request);
-    inbox.add({
-      httpMethod: request.method ?? '',
-      path: request.url ?? '',
-      headers: request.headers,
-      message,
-    });
+    inbox.add(request, message);
     // @ts-expect-error the SDK's types do not allow for exactOptionalPropertyTypes
     await answer(request, response, body === '' ? undefined : JSON.parse(body));
   };

@@ -26,7 +26,7 @@ export async function startAuthorised(era: 'legacy' | 'modern'): Promise<Authori
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const { text, message } = await readBody(incoming);
     const { method = '', url = '/', headers } = incoming;
-    inbox.add({ httpMethod: method, path: url, headers, message });
+    inbox.add(incoming, message);
     if (refused.has(headers.authorization)) {
       outgoing.writeHead(401, { 'www-authenticate': 'Bearer error="invalid_token"' }).end();
       return;

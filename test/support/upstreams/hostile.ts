@@ -51,7 +51,7 @@ export async function startHostile(options: HostileOptions = {}): Promise<Hostil
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const { message } = await readBody(request);
     const path = new URL(request.url ?? '/', 'http://x').pathname.slice(1);
-    inbox.add({ httpMethod: request.method ?? '', path, headers: request.headers, message });
+    inbox.add(request, message, path);
     const call = makeCall(hostile, message, request, response);
     if (!response.destroyed) answer(call, path);
   };

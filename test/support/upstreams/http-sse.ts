@@ -94,8 +94,8 @@ export async function startHttpSse(options: HttpSseOptions = {}): Promise<HttpSs
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const url = new URL(request.url ?? '/', 'http://x');
     const { message } = await readBody(request);
-    const { method = '', headers } = request;
-    inbox.add({ httpMethod: method, path: url.pathname, headers, message });
+    const { method = '' } = request;
+    inbox.add(request, message, url.pathname);
     const session = sessions.get(url.searchParams.get('session') ?? '');
     if (method === 'GET') openStream(request, response);
     else if (url.pathname === '/sse') refusePost(makeCall(message, request, response));

@@ -1,4 +1,10 @@
-import { createServer, type IncomingHttpHeaders, type RequestListener, type Server } from 'node:http';
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+} from 'node:http';
 import type { Socket } from 'node:net';
 
 /** A JSON-RPC message as a test looks at it. */
@@ -23,8 +29,8 @@ export class Inbox {
   readonly all: Received[] = [];
   readonly #waiting = new Set<() => void>();
 
-  add(received: Received): void {
-    this.all.push(received);
+  add(request: IncomingMessage, message: Message, path = request.url ?? ''): void {
+    this.all.push({ httpMethod: request.method ?? '', path, headers: request.headers, message });
     for (const check of this.#waiting) check();
   }
 

@@ -43,12 +43,7 @@ export async function startV1Server(options: V1Options = {}): Promise<V1Server> 
 
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const { text, message } = await readBody(request);
-    inbox.add({
-      httpMethod: request.method ?? '',
-      path: request.url ?? '',
-      headers: request.headers,
-      message,
-    });
+    inbox.add(request, message);
     const id = request.headers['mcp-session-id'];
     const known = typeof id === 'string' ? transports.get(id) : undefined;
     if (typeof id === 'string' && !known) {
@@ -60,17 +55,7 @@ export async function startV1Server(options: V1Options = {}): Promise<V1Server> 
     await transport.handleRequest(request, response, text === '' ? undefined : JSON.parse(text));
   };
 
-  const listening = await listen((request, response) => void serve(request, response));
-  return {
-    url: `${listening.origin}/mcp`,
-    inbox,
-    get sessionIds() {
-      return [...transports.keys()];
-    },
-    forgetSessions: () => transports.clear(),
-    cancelled,
-    [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
-  };
+  return startListening({ path: '/mcp', inbox, transports, cancelled, serve });
 }
 
 /** The same server over HTTP+SSE (2024-11-05), as SDK v1's own examples wire it: a session it does not know is 400. */
@@ -81,8 +66,7 @@ export async function startV1SseServer(): Promise<V1Server> {
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const url = new URL(request.url ?? '/', 'http://x');
     const { message } = await readBody(request);
-    const { method: httpMethod = '', headers } = request;
-    inbox.add({ httpMethod, path: url.pathname, headers, message });
+    inbox.add(request, message, url.pathname);
     if (request.method === 'GET') {
       const transport = new SSEServerTransport('/messages', response);
       transports.set(transport.sessionId, transport);
@@ -95,9 +79,19 @@ export async function startV1SseServer(): Promise<V1Server> {
     else if (!transport) response.writeHead(400).end('No transport found for sessionId');
     else await transport.handlePostMessage(request, response, message);
   };
+  return startListening({ path: '/sse', inbox, transports, cancelled, serve });
+}
+
+interface Parts extends Pick<V1Server, 'inbox' | 'cancelled'> {
+  readonly path: string;
+  readonly transports: Map<string, unknown>;
+  readonly serve: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+}
+
+async function startListening({ path, inbox, transports, cancelled, serve }: Parts): Promise<V1Server> {
   const listening = await listen((request, response) => void serve(request, response));
   return {
-    url: `${listening.origin}/sse`,
+    url: `${listening.origin}${path}`,
     inbox,
     get sessionIds() {
       return [...transports.keys()];

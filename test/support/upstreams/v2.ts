@@ -26,12 +26,7 @@ export async function startV2Server(options: V2Options = {}): Promise<V2Server> 
   const answer = toNodeHandler(handler);
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const { text, message } = await readBody(request);
-    inbox.add({
-      httpMethod: request.method ?? '',
-      path: request.url ?? '',
-      headers: request.headers,
-      message,
-    });
+    inbox.add(request, message);
     // @ts-expect-error the SDK's types do not allow for exactOptionalPropertyTypes
     await answer(request, response, text === '' ? undefined : JSON.parse(text));
   };
