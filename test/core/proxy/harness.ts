@@ -1,4 +1,4 @@
-import { vi } from 'vitest';
+import { expect, vi } from 'vitest';
 import { SwitchboardError } from '../../../src/errors.ts';
 import type { Caller } from '../../../src/core/caller.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
@@ -123,6 +123,20 @@ export function startProxy(
     tool: (name = 'tool', args = {}) => proxy.callTool(caller(), { serverId: 's', name, arguments: args }),
     [Symbol.asyncDispose]: () => proxy.close(),
   };
+}
+
+/** Sixty calls of three users at a time get an answer of their own each, in one session a user. */
+export async function expectOwnEchoes({ proxy }: Harness): Promise<void> {
+  const texts = Array.from({ length: 60 }, (_, i) => `call ${i}`);
+  const results = await Promise.all(
+    texts.map((message, i) =>
+      proxy.callTool(callerFor(`user-${i % 3}`), { serverId: 's', name: 'echo', arguments: { message } }),
+    ),
+  );
+  expect(results.map(({ content }) => content)).toEqual(
+    texts.map(text => [{ type: 'text', text: `Echo: ${text}` }]),
+  );
+  expect(proxy.sessionCount).toBe(3);
 }
 
 /** What the promise rejects with, as a SwitchboardError; anything else fails the test. */
