@@ -1,11 +1,12 @@
-import {
-  Client as ClientV2,
-  StreamableHTTPClientTransport as TransportV2,
-} from '@modelcontextprotocol/client';
-import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
-import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  CLIENTS,
+  LEGACY_CLIENTS,
+  type CallOptions,
+  type McpClient,
+  type Progress,
+} from '../support/mcp-clients.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startAskingServer, type AskingServer } from '../support/upstreams/asking.ts';
 import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
@@ -72,53 +73,20 @@ afterAll(async () => {
   await Promise.all([asking, askingLegacy, v2, hostile].map(one => one[Symbol.asyncDispose]()));
 });
 
-interface Progress {
-  readonly progress: number;
-  readonly total?: number | undefined;
-  readonly message?: string | undefined;
-}
-interface AnyClient extends AsyncDisposable {
-  call(
-    args: object,
-    options?: { onprogress?: (progress: Progress) => void; signal?: AbortSignal },
-  ): Promise<any>;
-}
-
-const transport = () =>
-  [new URL(`${sb.url}/mcp`), { requestInit: { headers: { 'X-API-Key': sb.key } } }] as const;
-
-async function connectV1(): Promise<AnyClient> {
-  const client = new ClientV1({ name: 'test', version: '1' });
-  await client.connect(new TransportV1(...transport()));
-  // With the tools known, the client checks results against their output schemas.
-  await client.listTools();
+/** With the tools known, a client checks results against their output schemas. */
+async function open(connect: (to: RunningSwitchboard) => Promise<McpClient>) {
+  const client = await connect(sb);
+  await client.tools();
   return {
-    call: (args, options) =>
-      client.callTool({ name: 'call_remote_tool', arguments: { ...args } }, undefined, options),
-    [Symbol.asyncDispose]: () => client.close(),
+    call: (args: object, options?: CallOptions): Promise<any> =>
+      client.call('call_remote_tool', { ...args }, options),
+    [Symbol.asyncDispose]: () => client[Symbol.asyncDispose](),
   };
 }
-
-async function connectV2(mode: 'legacy' | 'auto' | { pin: string }): Promise<AnyClient> {
-  const client = new ClientV2({ name: 'test', version: '1' }, { versionNegotiation: { mode } });
-  await client.connect(new TransportV2(...transport()));
-  await client.listTools();
-  return {
-    call: (args, options) => client.callTool({ name: 'call_remote_tool', arguments: { ...args } }, options),
-    [Symbol.asyncDispose]: () => client.close(),
-  };
-}
-
-const CLIENTS = [
-  ['SDK v1', connectV1],
-  ['SDK v2, legacy', () => connectV2('legacy')],
-  ['SDK v2, auto', () => connectV2('auto')],
-  ['SDK v2, 2026-07-28', () => connectV2({ pin: '2026-07-28' })],
-] as const;
 
 describe.each(CLIENTS)('%s', (_name, connect) => {
   it.each(['asking', 'asking-legacy'])('is told of the progress that %s reports', async server_id => {
-    await using client = await connect();
+    await using client = await open(connect);
     const seen: Progress[] = [];
     const result = await client.call(
       { server_id, tool_name: 'steps' },
@@ -131,13 +99,13 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
   });
 
   it('that does not ask for progress asks no server for it', async () => {
-    await using client = await connect();
+    await using client = await open(connect);
     const result = await client.call({ server_id: 'asking', tool_name: 'steps' });
     expect(result.content).toEqual([{ type: 'text', text: 'nobody asked' }]);
   });
 
   it('that goes away in the middle of a call with progress leaves nothing behind', async () => {
-    await using client = await connect();
+    await using client = await open(connect);
     await using upstream = await startV2Server();
     await sb.admin.request(
       'POST',
@@ -159,7 +127,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
   });
 
   it('reads what is no content block as text', async () => {
-    await using client = await connect();
+    await using client = await open(connect);
     const result = await client.call({ server_id: 'odd', tool_name: 'x' });
     expect(result.content.map((block: { text: string }) => block.text)).toEqual([
       'words',
@@ -174,7 +142,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
   });
 
   it('gets a long text cut, with a marker that says how long it is', async () => {
-    await using client = await connect();
+    await using client = await open(connect);
     const { content } = await client.call({ server_id: 'long', tool_name: 'x' });
     expect(content).toHaveLength(1);
     expect(content[0].text).toMatch(
@@ -187,7 +155,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
     ['structured-list', [1, 2]],
     ['structured-null', null],
   ])('gets structured content of any kind: %s', async (server_id, structured_content) => {
-    await using client = await connect();
+    await using client = await open(connect);
     const { structuredContent } = await client.call({ server_id, tool_name: 'x' });
     expect(structuredContent).toEqual({ server_id, tool_name: 'x', is_error: false, structured_content });
   });
@@ -236,10 +204,6 @@ async function rpc(
 }
 
 describe('notifications/cancelled of a client of 2025-xx', () => {
-  const legacyClients = [
-    ['SDK v1', connectV1],
-    ['SDK v2, legacy', () => connectV2('legacy')],
-  ] as const;
   const servers = [
     ['2025-11-25', startV1Server],
     ['2026-07-28', startV2Server],
@@ -251,12 +215,12 @@ describe('notifications/cancelled of a client of 2025-xx', () => {
   };
 
   it.each(
-    legacyClients.flatMap(([client, connect]) =>
+    LEGACY_CLIENTS.flatMap(([client, connect]) =>
       servers.map(([server, start]) => [client, server, connect, start] as const),
     ),
   )('%s ends the call at a server of %s, and goes on', async (_client, _server, connect, start) => {
     await using upstream = await start();
-    await using client = await connect();
+    await using client = await open(connect);
     const leaving = new AbortController();
     const server_id = await offer(upstream.url);
     const call = client.call({ server_id, tool_name: 'wait' }, { signal: leaving.signal });

@@ -1,29 +1,8 @@
-import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
-import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import {
-  Client as ClientV2,
-  StreamableHTTPClientTransport as TransportV2,
-} from '@modelcontextprotocol/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CLIENTS, connectV2 } from '../support/mcp-clients.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
 import { startV1Server, type V1Server } from '../support/upstreams/v1.ts';
-
-interface Tool {
-  name: string;
-  description?: string | undefined;
-  outputSchema?: unknown;
-  annotations?: object | undefined;
-}
-interface Result {
-  content: { type: string; text: string }[];
-  structuredContent?: any;
-  isError?: boolean;
-}
-interface AnyClient extends AsyncDisposable {
-  tools(): Promise<Tool[]>;
-  call(name: string, args: Record<string, unknown>): Promise<Result>;
-}
 
 let v1: V1Server;
 let hostile: Hostile;
@@ -63,41 +42,9 @@ afterAll(async () => {
   await Promise.all([v1[Symbol.asyncDispose](), hostile[Symbol.asyncDispose]()]);
 });
 
-const endpoint = () => new URL(`${sb.url}/mcp`);
-const withKey = { requestInit: { headers: { 'X-API-Key': '' } } };
-
-async function connectV1(): Promise<AnyClient> {
-  const client = new ClientV1({ name: 'test', version: '1' });
-  await client.connect(new TransportV1(endpoint(), withKey));
-  return {
-    tools: async () => (await client.listTools()).tools,
-    call: async (name, args) => (await client.callTool({ name, arguments: args })) as unknown as Result,
-    [Symbol.asyncDispose]: () => client.close(),
-  };
-}
-
-async function connectV2(mode: 'legacy' | 'auto' | { pin: string }): Promise<AnyClient> {
-  const client = new ClientV2({ name: 'test', version: '1' }, { versionNegotiation: { mode } });
-  await client.connect(new TransportV2(endpoint(), withKey));
-  return {
-    tools: async () => (await client.listTools()).tools,
-    call: async (name, args) => (await client.callTool({ name, arguments: args })) as unknown as Result,
-    [Symbol.asyncDispose]: () => client.close(),
-  };
-}
-
-const CLIENTS = [
-  ['SDK v1', connectV1],
-  ['SDK v2, legacy', () => connectV2('legacy')],
-  ['SDK v2, auto', () => connectV2('auto')],
-  ['SDK v2, 2026-07-28', () => connectV2({ pin: '2026-07-28' })],
-] as const;
-
 describe.each(CLIENTS)('%s', (_name, connect) => {
-  beforeAll(() => void (withKey.requestInit.headers['X-API-Key'] = sb.key));
-
   it('lists exactly the two tools, which say what is behind them', async () => {
-    await using client = await connect();
+    await using client = await connect(sb);
     const tools = await client.tools();
     expect(tools.map(tool => tool.name)).toEqual(['search_servers', 'call_remote_tool']);
     // Calls of other tests bring the servers' own tools into the catalogue.
@@ -107,7 +54,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
   });
 
   it('searches, then calls what it found', async () => {
-    await using client = await connect();
+    await using client = await connect(sb);
     const found = await client.call('search_servers', { query: 'echo a message', limit: 3 });
     expect(JSON.parse(found.content[0]?.text ?? '')).toEqual(found.structuredContent);
     const [first] = found.structuredContent.servers;
@@ -128,7 +75,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
   });
 
   it('a failing tool, a mistake and an unknown server are results the model can read', async () => {
-    await using client = await connect();
+    await using client = await connect(sb);
     const failed = await client.call('call_remote_tool', { server_id: 'echoes', tool_name: 'fail' });
     expect(failed.isError).toBe(true);
     const textOf = async (args: object) => {
@@ -150,15 +97,14 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
   });
 
   it('an unknown tool is a protocol error that names the two', async () => {
-    await using client = await connect();
+    await using client = await connect(sb);
     await expect(client.call('nope', {})).rejects.toThrow(/search_servers and call_remote_tool/);
   });
 });
 
 describe('search_servers', () => {
   it('stays under about 2,000 tokens however much there is, and says how much more', async () => {
-    withKey.requestInit.headers['X-API-Key'] = sb.key;
-    await using client = await connectV2('auto');
+    await using client = await connectV2(sb, 'auto');
     const { structuredContent, content } = await client.call('search_servers', {
       query: 'lighthouse thing',
       limit: 12,

@@ -1,28 +1,8 @@
-import {
-  Client as ClientV2,
-  StreamableHTTPClientTransport as TransportV2,
-} from '@modelcontextprotocol/client';
-import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
-import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startIdentity, type IdentityUnderTest } from '../support/identity.ts';
+import { connectV1, connectV2, type Elicitation, type McpClient } from '../support/mcp-clients.ts';
 import { actingForUsers, startAuthorised, type AuthorisedServer } from '../support/upstreams/authorised.ts';
 import { UserAgent } from '../support/user-agent.ts';
-
-interface Result {
-  readonly content: { type: string; text: string }[];
-  readonly structuredContent?: any;
-  readonly isError?: boolean;
-}
-interface AnyClient extends AsyncDisposable {
-  call(name: string, args: Record<string, unknown>): Promise<Result>;
-}
-interface Elicitation {
-  readonly mode?: string | undefined;
-  readonly url?: string;
-  readonly message: string;
-}
-type Answer = (asked: Elicitation) => Promise<'accept' | 'decline' | 'cancel'>;
 
 let upstream: AuthorisedServer;
 let sb: IdentityUnderTest;
@@ -52,39 +32,11 @@ async function withoutConnection(user = newUser()) {
   return { user, headers };
 }
 
-const transportOptions = (headers: Record<string, string>) => ({
-  requestInit: { headers: { 'X-API-Key': sb.key, ...headers } },
-});
-const endpoint = () => new URL(`${sb.url}/mcp`);
 const URL_MODE = { elicitation: { url: {} } };
 
-async function connectV1(headers: Record<string, string>, capabilities = {}): Promise<AnyClient> {
-  const client = new ClientV1({ name: 'test', version: '1' }, { capabilities });
-  await client.connect(new TransportV1(endpoint(), transportOptions(headers)));
-  return {
-    call: async (name, args) => (await client.callTool({ name, arguments: args })) as unknown as Result,
-    [Symbol.asyncDispose]: () => client.close(),
-  };
-}
-
-async function connectV2(
-  mode: 'legacy' | { pin: string },
-  headers: Record<string, string>,
-  capabilities = {},
-  answer?: Answer,
-): Promise<AnyClient> {
-  const client = new ClientV2({ name: 'test', version: '1' }, { capabilities, versionNegotiation: { mode } });
-  if (answer)
-    client.setRequestHandler('elicitation/create', async ({ params }) => ({ action: await answer(params) }));
-  await client.connect(new TransportV2(endpoint(), transportOptions(headers)));
-  return {
-    call: async (name, args) => (await client.callTool({ name, arguments: args })) as unknown as Result,
-    [Symbol.asyncDispose]: () => client.close(),
-  };
-}
 const MODERN = { pin: '2026-07-28' };
 
-const echo = (client: AnyClient, server_id = 'plain') =>
+const echo = (client: McpClient, server_id = 'plain') =>
   client.call('call_remote_tool', { server_id, tool_name: 'echo', arguments: { message: 'hello' } });
 
 /** Mode `page`: our page, the provider's, our page again with its click. */
@@ -101,12 +53,13 @@ async function signInOnPages(authUrl: string, login: string): Promise<string> {
 }
 
 const CLIENTS = [
-  ['SDK v1', (headers: Record<string, string>) => connectV1(headers)],
-  ['SDK v2, 2025-11-25', (headers: Record<string, string>) => connectV2('legacy', headers)],
-  ['SDK v2, 2026-07-28', (headers: Record<string, string>) => connectV2(MODERN, headers)],
+  ['SDK v1', (headers: Record<string, string>) => connectV1(sb, { headers })],
+  ['SDK v2, 2025-11-25', (headers: Record<string, string>) => connectV2(sb, 'legacy', { headers })],
+  ['SDK v2, 2026-07-28', (headers: Record<string, string>) => connectV2(sb, MODERN, { headers })],
   [
     'SDK v2, 2026-07-28, elicitation by forms only',
-    (headers: Record<string, string>) => connectV2(MODERN, headers, { elicitation: { form: {} } }),
+    (headers: Record<string, string>) =>
+      connectV2(sb, MODERN, { headers, capabilities: { elicitation: { form: {} } } }),
   ],
 ] as const;
 
@@ -155,8 +108,11 @@ describe.each(CLIENTS)('%s: call_remote_tool without a connection', (_name, conn
 
 describe('URL elicitation, 2025-11-25', () => {
   const connecting = [
-    ['SDK v1', (headers: Record<string, string>) => connectV1(headers, URL_MODE)],
-    ['SDK v2', (headers: Record<string, string>) => connectV2('legacy', headers, URL_MODE)],
+    ['SDK v1', (headers: Record<string, string>) => connectV1(sb, { headers, capabilities: URL_MODE })],
+    [
+      'SDK v2',
+      (headers: Record<string, string>) => connectV2(sb, 'legacy', { headers, capabilities: URL_MODE }),
+    ],
   ] as const;
 
   it.each(connecting)('%s: is error -32042; afterwards the same call works', async (_name, connect) => {
@@ -209,11 +165,12 @@ describe('URL elicitation, 2026-07-28', () => {
   it('is asked for as input; the client comes again by itself once the user has signed in', async () => {
     const { user, headers } = await withoutConnection();
     const asked: Elicitation[] = [];
-    await using client = await connectV2(MODERN, headers, URL_MODE, async elicitation => {
+    const answer = async (elicitation: Elicitation) => {
       asked.push(elicitation);
       await signInOnPages(elicitation.url ?? '', user);
-      return 'accept';
-    });
+      return 'accept' as const;
+    };
+    await using client = await connectV2(sb, MODERN, { headers, capabilities: URL_MODE, answer });
     expect(await echo(client)).toMatchObject({ content: [{ text: 'Echo: hello' }] });
     expect(asked).toMatchObject([
       { mode: 'url', url: expect.stringMatching(`^${sb.url}/connect/`), message: expect.any(String) },
@@ -225,10 +182,11 @@ describe('URL elicitation, 2026-07-28', () => {
     async action => {
       const { user, headers } = await withoutConnection();
       let asked = 0;
-      await using client = await connectV2(MODERN, headers, URL_MODE, async () => {
+      const answer = async () => {
         asked++;
         return action;
-      });
+      };
+      await using client = await connectV2(sb, MODERN, { headers, capabilities: URL_MODE, answer });
       const refused = await echo(client);
       expect(asked).toBe(1);
       expect(refused).toMatchObject({ isError: true, structuredContent: { is_error: true } });
@@ -275,7 +233,7 @@ describe('an identity token on /mcp', () => {
   it('of a revoked user is a result that says what to do, of both tools', async () => {
     const user = newUser();
     const headers = sb.as(await sb.connect(user));
-    await using client = await connectV2(MODERN, headers);
+    await using client = await connectV2(sb, MODERN, { headers });
     expect((await client.call('search_servers', { query: 'echo' })).isError).toBeUndefined();
     await sb.revoke(user);
     const results = [
@@ -292,7 +250,7 @@ describe('an identity token on /mcp', () => {
   });
 
   it('is asked for where a server acts for a user', async () => {
-    await using client = await connectV2(MODERN, {});
+    await using client = await connectV2(sb, MODERN);
     expect(await echo(client, 'open')).toMatchObject({ content: [{ text: 'Echo: hello' }] });
     const refused = await echo(client);
     expect(refused.isError).toBe(true);
