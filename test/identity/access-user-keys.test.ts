@@ -1,24 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../support/identity.ts';
-import { actingForUsers, startAuthorised, type AuthorisedServer } from '../support/upstreams/authorised.ts';
+import { DATABASES, startMail, type MailUnderTest } from '../support/identity.ts';
+import type { AuthorisedServer } from '../support/upstreams/authorised.ts';
 
 describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
   describe.skipIf(skipped)('a key that acts for one user', () => {
     let upstream: AuthorisedServer;
-    let sb: IdentityUnderTest;
+    let sb: MailUnderTest;
     let users = 0;
-    beforeAll(async () => {
-      upstream = await startAuthorised('legacy');
-      sb = await startIdentity({
-        database: kind,
-        catalogue: [actingForUsers('mail', upstream.url)],
-        allowedOrigins: [upstream.origin],
-      });
-    });
-    afterAll(async () => {
-      await sb[Symbol.asyncDispose]();
-      await upstream[Symbol.asyncDispose]();
-    });
+    beforeAll(async () => void ({ upstream } = sb = await startMail(kind)));
+    afterAll(() => sb[Symbol.asyncDispose]());
 
     const create = (body: object) => sb.admin.request('POST', '/keys', { name: 'ide', ...body });
     /** A user with a connection, and a key that acts for it. */
@@ -28,12 +18,7 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       const { json } = await create({ user_id: user });
       return { user, tokens, id: json.id as string, headers: { 'x-api-key': json.key as string } };
     };
-    const call = (headers: Record<string, string>) =>
-      sb.post(
-        '/v1/mcp/tools/call',
-        { server_id: 'mail', name: 'echo', arguments: { message: 'hi' } },
-        headers,
-      );
+    const call = (headers: Record<string, string>) => sb.echo('hi', headers);
     const search = (headers: Record<string, string>) => sb.post('/v1/search', { query: 'x' }, headers);
 
     it('calls a server that wants the user`s token, without a Bearer', async () => {

@@ -9,39 +9,24 @@ import { Vault } from '../../src/core/identity/vault.ts';
 import { users } from '../../src/core/schema.ts';
 import { rows } from '../../src/infra/database.ts';
 import { openPostgres } from '../../src/infra/postgres.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../support/identity.ts';
+import { DATABASES, startMail, type MailUnderTest } from '../support/identity.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { eventually, install, type Process } from '../support/processes.ts';
 import { run, serve, temporaryFolder } from '../support/program.ts';
-import { actingForUsers, startAuthorised, type AuthorisedServer } from '../support/upstreams/authorised.ts';
+import type { AuthorisedServer } from '../support/upstreams/authorised.ts';
 
 const newKek = () => randomBytes(32).toString('base64');
 
 describe.each(DATABASES)('98: on $name, a ciphertext in another row', ({ kind, skipped }) => {
   describe.skipIf(skipped)('', () => {
     let upstream: AuthorisedServer;
-    let sb: IdentityUnderTest;
+    let sb: MailUnderTest;
     let count = 0;
-    beforeAll(async () => {
-      upstream = await startAuthorised('legacy');
-      sb = await startIdentity({
-        database: kind,
-        catalogue: [actingForUsers('mail', upstream.url)],
-        allowedOrigins: [upstream.origin],
-      });
-    });
-    afterAll(async () => {
-      await sb[Symbol.asyncDispose]();
-      await upstream[Symbol.asyncDispose]();
-    });
+    beforeAll(async () => void ({ upstream } = sb = await startMail(kind)));
+    afterAll(() => sb[Symbol.asyncDispose]());
 
     const connected = async () => sb.as(await sb.connect(`vault-${++count}`));
-    const call = (headers: Record<string, string>) =>
-      sb.post(
-        '/v1/mcp/tools/call',
-        { server_id: 'mail', name: 'echo', arguments: { message: 'x' } },
-        headers,
-      );
+    const call = (headers: Record<string, string>) => sb.echo('x', headers);
     const sealedOf = async (user: string) => {
       const [row] = await sb.db
         .select({ id: connections.id, sealed: connections.sealed })

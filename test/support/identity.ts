@@ -15,6 +15,7 @@ import {
   type CatalogueLine,
   type RunningSwitchboard,
 } from './switchboard.ts';
+import { actingForUsers, startAuthorised, type AuthorisedServer } from './upstreams/authorised.ts';
 import { UserAgent, type SignedIn } from './user-agent.ts';
 
 /** For `describe.each`: what the identity tests run on. Postgres is skipped where none is installed. */
@@ -106,6 +107,33 @@ export async function startIdentity(options: StartIdentity = {}): Promise<Identi
     ...timeOf(storage.db, clock),
     db: storage.db,
     databaseUrl: storage.url,
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+export interface MailUnderTest extends IdentityUnderTest {
+  readonly upstream: AuthorisedServer;
+  /** Calls the tool `echo` of `mail`. */
+  echo(message: string, headers: Record<string, string>): Promise<Answer>;
+}
+
+/** The same with one server, `mail`, which takes the token of the user it is called for. */
+export async function startMail(database: DatabaseKind): Promise<MailUnderTest> {
+  await using opened = new AsyncDisposableStack();
+  const upstream = opened.use(await startAuthorised('legacy'));
+  const sb = opened.use(
+    await startIdentity({
+      database,
+      catalogue: [actingForUsers('mail', upstream.url)],
+      allowedOrigins: [upstream.origin],
+    }),
+  );
+  const stack = opened.move();
+  return {
+    ...sb,
+    upstream,
+    echo: (message, headers) =>
+      sb.post('/v1/mcp/tools/call', { server_id: 'mail', name: 'echo', arguments: { message } }, headers),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
