@@ -4,14 +4,14 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
 import { newId } from '../../infra/ids.ts';
 import type { Caller } from '../caller.ts';
-import { apiKeys, users } from '../schema.ts';
+import { users } from '../schema.ts';
 import type { IdentityContext } from './context.ts';
 import type { IdentityTokens, TokenOwner } from './identity-token.ts';
 import { authSessions, refreshTokens, tokenFamilies } from './schema.ts';
 import { isSecret, sha256 } from './secrets.ts';
 import { sessionBinding } from './session-record.ts';
 import { issue, type Sign, type TokenSet } from './token-set.ts';
-import { lockUser } from './users.ts';
+import { endTokens, lockUser } from './users.ts';
 import type { Binding } from './vault.ts';
 
 /** Days a family lives in all: rotation does not extend it. */
@@ -228,22 +228,14 @@ export class RefreshTokens {
 
   /** Tokens of providers are kept: they never left us. */
   async #endAfterReuse(tx: Database, { userId, familyId }: TokenOwner): Promise<void> {
-    const wholeUser = this.#policy.reuseAction === 'user';
-    if (wholeUser) {
-      await tx
-        .update(users)
-        .set({ tokenEpoch: sql`${users.tokenEpoch} + 1` })
-        .where(eq(users.id, userId));
-      await tx
-        .update(apiKeys)
-        .set({ revokedAt: sql`now()` })
-        .where(and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt)));
+    if (this.#policy.reuseAction === 'user') {
+      await endTokens(tx, userId, 'refresh_reuse');
+      return;
     }
-    const which = wholeUser ? eq(tokenFamilies.userId, userId) : eq(tokenFamilies.id, familyId);
     await tx
       .update(tokenFamilies)
       .set({ revokedAt: sql`now()`, revokedReason: 'refresh_reuse' })
-      .where(and(which, isNull(tokenFamilies.revokedAt)));
+      .where(and(eq(tokenFamilies.id, familyId), isNull(tokenFamilies.revokedAt)));
   }
 }
 

@@ -1,13 +1,12 @@
 import { and, eq, inArray, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
-import { apiKeys, users } from '../schema.ts';
 import type { Actor } from './audit.ts';
 import type { ConnectionRow } from './connection-record.ts';
 import type { Connections } from './connections.ts';
 import type { IdentityContext } from './context.ts';
-import { authSessions, connections, manageLinks, tokenFamilies } from './schema.ts';
+import { authSessions, connections, manageLinks } from './schema.ts';
 import { giveBackWaiting } from './session-expiry.ts';
-import { findUser, lockUser, requireUserId } from './users.ts';
+import { endTokens, findUser, lockUser, requireUserId } from './users.ts';
 
 /** Ends what a user has: all of it, or one connection. */
 export class Revocations {
@@ -40,18 +39,7 @@ export class Revocations {
     const { tenantId } = actor;
     await db.transaction(async tx => {
       if (!(await lockUser(tx, tenantId, userId))) return;
-      await tx
-        .update(users)
-        .set({ tokenEpoch: sql`${users.tokenEpoch} + 1` })
-        .where(eq(users.id, userId));
-      await tx
-        .update(tokenFamilies)
-        .set({ revokedAt: sql`now()`, revokedReason: 'revoked' })
-        .where(and(eq(tokenFamilies.userId, userId), isNull(tokenFamilies.revokedAt)));
-      await tx
-        .update(apiKeys)
-        .set({ revokedAt: sql`now()` })
-        .where(and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt)));
+      await endTokens(tx, userId, 'revoked');
       await tx.delete(manageLinks).where(eq(manageLinks.userId, userId));
       await this.#endSessions(tx, userId);
       for (const row of await this.#lockConnections(tx, userId)) await this.#connections.remove(tx, row);
