@@ -1,7 +1,6 @@
 import { createMcpHandler } from '@modelcontextprotocol/server';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { Router, type Request, type Response } from 'express';
-import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
@@ -11,7 +10,7 @@ import { clientSignal, localsOf, requestedTimeoutMs } from '../http.ts';
 import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { givingSessionIds } from './elicitation.ts';
-import { createFaceServer } from './server.ts';
+import { createFaceServer, type FaceRequest } from './server.ts';
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 
@@ -31,7 +30,7 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
         version,
         era,
         headers: requestInfo?.headers,
-        ...(authInfo.extra as unknown as AuthExtra),
+        ...(authInfo.extra as unknown as FaceRequest),
       });
     },
     { onerror: error => log.debug({ err: error }, 'mcp request refused') },
@@ -84,16 +83,8 @@ async function readMessage(
   }
 }
 
-interface AuthExtra {
-  readonly principal: Principal;
-  readonly requestId: string;
-  readonly ip: string | undefined;
-  readonly timeoutMs: number | undefined;
-  readonly signal: AbortSignal;
-}
-
 /** The token field stays empty: nothing behind this point needs the key or the identity token. */
-const withAuth = (request: Request, extra: AuthExtra) =>
+const withAuth = (request: Request, extra: FaceRequest) =>
   Object.assign(request, {
     auth: {
       token: '',

@@ -25,14 +25,8 @@ import { searchServersInput, toolsOf } from './tools.ts';
 const TOOLS_TTL_MS = 300_000;
 const HINT = { ttlMs: TOOLS_TTL_MS, cacheScope: 'public' } as const;
 
-interface FaceOptions {
-  readonly core: Core;
-  readonly calls: CallsUnderWay;
-  readonly log: Log;
-  readonly version: string;
-  readonly era: 'legacy' | 'modern';
-  /** Of the HTTP request. */
-  readonly headers: Headers | undefined;
+/** What is known of the HTTP request. */
+export interface FaceRequest {
   readonly principal: Principal;
   readonly requestId: string;
   readonly ip: string | undefined;
@@ -40,6 +34,16 @@ interface FaceOptions {
   readonly timeoutMs: number | undefined;
   /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
   readonly signal: AbortSignal;
+}
+
+interface FaceOptions extends FaceRequest {
+  readonly core: Core;
+  readonly calls: CallsUnderWay;
+  readonly log: Log;
+  readonly version: string;
+  readonly era: 'legacy' | 'modern';
+  /** Of the HTTP request. */
+  readonly headers: Headers | undefined;
 }
 
 /** The MCP server of one request: two tools over the same core, keys and limits as REST. */
