@@ -62,7 +62,7 @@ describe('a credential', () => {
     abort();
     await expect(call).rejects.toThrow(/went away/);
     await harness.proxy.close();
-    expect(upstream.inbox.all.map(({ message, httpMethod }) => message.method ?? httpMethod)).toEqual([
+    expect(upstream.inbox.methods()).toEqual([
       'server/discover',
       'initialize',
       'notifications/initialized',

@@ -125,6 +125,13 @@ export function startProxy(
   };
 }
 
+/** A proxy whose catalogue says that the server speaks HTTP+SSE. */
+export function startSse(url: string, options?: Parameters<typeof startProxy>[1]): Harness {
+  const harness = startProxy(url, options);
+  harness.catalogue('s', url, { transport: 'sse' });
+  return harness;
+}
+
 /** Sixty calls of three users at a time get an answer of their own each, in one session a user. */
 export async function expectOwnEchoes({ proxy }: Harness): Promise<void> {
   const texts = Array.from({ length: 60 }, (_, i) => `call ${i}`);

@@ -39,6 +39,11 @@ export class Inbox {
     return this.all.filter(({ message, httpMethod }) => message.method === method || httpMethod === method);
   }
 
+  /** Of each request, in order, what `of` finds it by. */
+  methods(): string[] {
+    return this.all.map(({ message, httpMethod }) => message.method ?? httpMethod);
+  }
+
   count(method: string): number {
     return this.of(method).length;
   }
