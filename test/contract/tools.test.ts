@@ -75,4 +75,29 @@ describe("a server's own tools", () => {
     expect(sb.logged()).toContain('tool definition changed');
     expect(sb.logged()).toContain('suspicious tool definition');
   });
+
+  it('that ask back are answered with what they ask: as an error here, as the result by the call that can answer', async () => {
+    const asked = {
+      resultType: 'input_required',
+      inputRequests: { name: { method: 'elicitation/create', params: { message: 'Whose?' } } },
+      requestState: 's',
+    };
+    await using upstream = await startHostile({ era: 'modern', modes: { asks: call => call.result(asked) } });
+    await using sb = await startTestSwitchboard({
+      catalogue: [{ id: 'a', remote_url: upstream.url('asks') }],
+    });
+
+    const refused = await sb.post('/v1/mcp/tools/call', { server_id: 'a', name: 'greet' });
+    expect(refused).toMatchObject({
+      status: 502,
+      json: { code: 'upstream_input_required', input_required: asked },
+    });
+    expect(refused.json.detail).toContain('POST /v1/mcp/call');
+    const generic = await sb.post('/v1/mcp/call', {
+      server_id: 'a',
+      method: 'tools/call',
+      params: { name: 'greet' },
+    });
+    expect(generic).toMatchObject({ status: 200, json: { result: asked } });
+  });
 });

@@ -35,7 +35,6 @@ import { Wire } from './wire.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
-export type { RpcAnswer } from './envelope.ts';
 export { CallerAbortError } from './budget.ts';
 
 export interface ProxyOptions {
