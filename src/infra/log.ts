@@ -31,15 +31,17 @@ function describeError(error: unknown) {
 
 /** pino's number of the level. */
 const WARN = 40;
+/** How long a line is kept back. */
+const KEPT_MS = 100;
 /** More is not kept back. */
 const MAX_CHARS = 16 * 1024;
 
 /**
- * Lines on their way to stderr. Those of one turn of the event loop go out together, as one system call for each request was
- * among the larger costs of a proxied call; warnings and worse go at once, and the process does not end before the rest has
- * gone. So a kill loses the info lines of its last turn at most.
+ * Lines on their way to stderr. They go out several at a time, as one system call for each request was among the larger costs
+ * of a proxied call; warnings and worse go at once with all before them, and the process does not end before the rest has
+ * gone. So a kill loses the info lines of its last tenth of a second at most.
  */
-class Turn implements DestinationStream {
+class Batches implements DestinationStream {
   /** Has pino say each line's level. */
   readonly [pino.symbols.needsMetadataGsym] = true;
   lastLevel = 0;
@@ -57,14 +59,14 @@ class Turn implements DestinationStream {
   }
 
   write(line: string): void {
-    if (this.#lines === '') setImmediate(this.#flush);
+    if (this.#lines === '') setTimeout(this.#flush, KEPT_MS).unref();
     this.#lines += line;
     if (this.lastLevel >= WARN || this.#lines.length >= MAX_CHARS) this.#flush();
   }
 }
 
 /** One for all logs of the process. */
-let stderr: Turn | undefined;
+let stderr: Batches | undefined;
 
 /** JSON lines on stderr (stdout is for what a person or a script asked for). */
 export function createLog(level: LogLevel, destination?: DestinationStream): Log {
@@ -76,6 +78,6 @@ export function createLog(level: LogLevel, destination?: DestinationStream): Log
       redact: { paths: REDACTED, censor: '[redacted]' },
       timestamp: pino.stdTimeFunctions.isoTime,
     },
-    destination ?? (stderr ??= new Turn()),
+    destination ?? (stderr ??= new Batches()),
   );
 }

@@ -24,16 +24,16 @@ describe('the log on stderr', () => {
     expect(messagesOf(LINES + ending)).toEqual({ messages: ['one', 'two', 'three', 'four'], end });
   });
 
-  it('has what came before and with a warning, and before the last turn, of a process that is killed', () => {
+  it('has what came before and with a warning, and a tenth of a second ago, of a process that is killed', () => {
     const kill = "process.kill(process.pid, 'SIGKILL');";
     expect(messagesOf(LINES + kill)).toEqual({ messages: ['one', 'two', 'three'], end: 'SIGKILL' });
-    expect(messagesOf(`${LINES} setTimeout(() => ${kill.slice(0, -1)}, 1);`)).toEqual({
+    expect(messagesOf(`${LINES} setTimeout(() => ${kill.slice(0, -1)}, 200);`)).toEqual({
       messages: ['one', 'two', 'three', 'four'],
       end: 'SIGKILL',
     });
   });
 
-  it('keeps the order and every line of a turn that writes many', () => {
+  it('keeps the order and every line where many are written at once', () => {
     const { messages } = messagesOf('for (let at = 0; at < 5_000; at++) log.info(String(at));');
     expect(messages).toEqual(Array.from({ length: 5_000 }, (_, at) => String(at)));
   });
