@@ -61,19 +61,20 @@ export class Credentials {
   }
 
   /**
-   * What the call may carry; undefined where the server takes no user's token. One query tells whether the identity token
-   * still holds, and loads the connection.
+   * What the call may carry; undefined where the server takes no user's token, and at once where there is no identity token
+   * either. One query tells whether the identity token still holds, and loads the connection.
    * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with where to sign
    * in), `provider_not_configured`, `provider_unavailable`.
    */
-  async forCall(caller: Caller, server: Server): Promise<Credential | undefined> {
+  forCall(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
     const demand = this.#demandOf(server);
-    if (!demand) {
-      await this.requireLive(caller);
-      return undefined;
-    }
+    if (!demand && !caller.subject) return undefined;
+    return this.#forUser(caller, demand);
+  }
+
+  async #forUser(caller: Caller, demand: Demand | undefined): Promise<Credential | undefined> {
     const { connection, userId } = await this.#load(caller, demand);
-    return this.#use(caller, demand, userId, connection, false);
+    return demand && this.#use(caller, demand, userId, connection, false);
   }
 
   /** After the server refused it: a newer one, or undefined when there is nothing better to offer. */

@@ -90,6 +90,11 @@ export class Admission {
     }
   }
 
+  /** Most of the time there is none: what a look-up costs each call a few times over is saved. */
+  #circuitOf(key: string): Circuit | undefined {
+    return this.#circuits.size === 0 ? undefined : this.#circuits.get(key);
+  }
+
   #refuse({ server, tenant, owner }: Keys): void {
     if (this.#holds.size === 0 && this.#circuits.size === 0) return;
     const nowMs = monotonicMs(this.#clock);
@@ -98,7 +103,7 @@ export class Admission {
       if (hold && hold.untilMs > nowMs) throw heldBack(hold.status, toSeconds(hold.untilMs - nowMs));
     }
     for (const key of [server, tenant]) {
-      const circuit = this.#circuits.get(key);
+      const circuit = this.#circuitOf(key);
       const waitMs = circuit?.waitMs(nowMs) ?? 0;
       if (circuit && waitMs > 0) throw unavailable(toSeconds(waitMs), circuit.lastFailure);
     }
@@ -107,7 +112,7 @@ export class Admission {
   #pass(url: string, keys: Keys, caller: Applicant, release: () => void): Pass {
     const nowMs = monotonicMs(this.#clock);
     const enter = (key: string): Entered =>
-      this.#circuits.get(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
+      this.#circuitOf(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
     const server = { key: keys.server, entered: enter(keys.server) };
     const tenant = { key: keys.tenant, entered: enter(keys.tenant), tenantId: caller.tenantId };
     // Who waits for half of the limit, as the MCP face does, has waited long enough to tell.
@@ -126,7 +131,7 @@ export class Admission {
         if (evidence === 'failing') this.#failed(url, tenant, thrown.code);
       },
       [Symbol.dispose]: () => {
-        for (const { key, entered } of [server, tenant]) this.#circuits.get(key)?.leave(entered);
+        for (const { key, entered } of [server, tenant]) this.#circuitOf(key)?.leave(entered);
         release();
       },
     };
@@ -143,12 +148,12 @@ export class Admission {
   }
 
   #succeeded(url: string, part: Part): void {
-    const closed = this.#circuits.get(part.key)?.succeeded(part.entered, monotonicMs(this.#clock)) ?? false;
+    const closed = this.#circuitOf(part.key)?.succeeded(part.entered, monotonicMs(this.#clock)) ?? false;
     if (closed) this.#log.info(fieldsOf(url, part), 'upstream answers again');
   }
 
   #failed(url: string, part: Part, failure: string): void {
-    const circuit = this.#circuits.get(part.key) ?? new Circuit();
+    const circuit = this.#circuitOf(part.key) ?? new Circuit();
     this.#circuits.set(part.key, circuit);
     if (circuit.failed(part.entered, monotonicMs(this.#clock), failure)) {
       this.#log.warn(

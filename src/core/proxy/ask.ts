@@ -31,7 +31,8 @@ export async function asker(
   { caller, server, credentials, upstreams }: Asking,
   budget: Budget,
 ): Promise<Ask> {
-  let credential = await budget.wait(credentials.forCall(caller, server));
+  const lookup = credentials.forCall(caller, server);
+  let credential = lookup && (await budget.wait(lookup));
   let mayRenew = true;
   const ask = async (
     method: string,

@@ -133,7 +133,8 @@ export class PassThrough {
       place.kind === 'call' ? await admission.enter(server.remoteUrl, caller, budget.signal) : undefined;
     let passing: Passing | undefined;
     try {
-      const credential = await budget.wait(credentials.forCall(caller, server));
+      const lookup = credentials.forCall(caller, server);
+      const credential = lookup && (await budget.wait(lookup));
       const binding = bindingOf(caller, server, credential);
       const wantsBody = waitsForBody(request, method);
       passing = { server, request, kind: place.kind, wantsBody, sink, binding, budget, sent: false };
