@@ -1,9 +1,10 @@
-import type { RequestListener, ServerResponse } from 'node:http';
+import type { RequestListener } from 'node:http';
 import type { Config } from '../config.ts';
 import type { Core } from '../core/core.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
 import { hostGuard } from './host-guard.ts';
+import { addHeaders } from './http.ts';
 import { isPassThrough, passThroughFace } from './mcp/pass-through.ts';
 import { isPagePath } from './pages/router.ts';
 import { sendMcpError, sendProblem, sendRpcError } from './problem.ts';
@@ -36,10 +37,11 @@ export function createApp(options: AppOptions): RequestListener {
     const path = pathOf(request);
     const isPassed = isPassThrough(path);
     if (!isPassed && !path.startsWith('/v1/')) {
+      response.setHeader('X-Request-Id', requestId);
       web(request, response);
       return;
     }
-    protect(response);
+    addHeaders(response, { 'X-Request-Id': requestId, ...PROTECTION });
     const refusal = refusalOf(request, path);
     if (!refusal) void (isPassed ? passThrough : rest)(request, response, path);
     else if (isPassed) sendMcpError(response, refusal, null);
@@ -56,8 +58,8 @@ function originForm(target: string): string {
 }
 
 /** What keeps a browser from taking an answer of an API for a page. */
-function protect(response: ServerResponse): void {
-  response.setHeader('X-Content-Type-Options', 'nosniff');
-  response.setHeader('Content-Security-Policy', "default-src 'none'; frame-ancestors 'none'");
-  response.setHeader('Strict-Transport-Security', 'max-age=31536000; includeSubDomains');
-}
+const PROTECTION = {
+  'X-Content-Type-Options': 'nosniff',
+  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
+  'Strict-Transport-Security': 'max-age=31536000; includeSubDomains',
+};

@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import { depthOf } from '../core/json-depth.ts';
 import { SwitchboardError } from '../errors.ts';
+import { addHeaders } from './http.ts';
 
 /** Deeper JSON has no honest use here, and walking it could exhaust the stack. */
 const MAX_DEPTH = 200;
@@ -34,7 +35,7 @@ export async function readBody(
     return await collect(request, decoded(request), maxBytes);
   } catch (error) {
     // What is still to come of such a body is not read.
-    response.setHeader('Connection', 'close');
+    addHeaders(response, { Connection: 'close' });
     throw error;
   }
 }

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { RateLimited } from '../core/access/rate-limits.ts';
 import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { isDatabaseUnavailable } from '../infra/database.ts';
-import { rateLimitHeaders, sendJson, sendText, setHeaders } from './http.ts';
+import { addHeaders, rateLimitHeaders, sendJson, sendText } from './http.ts';
 
 export type RpcId = string | number | null;
 
@@ -91,11 +91,11 @@ function send(
   type = 'application/problem+json',
   status = error.status,
 ): void {
-  if (error instanceof RateLimited) setHeaders(response, rateLimitHeaders(error.state));
+  if (error instanceof RateLimited) addHeaders(response, rateLimitHeaders(error.state));
   // RFC 6750 §3: which token was wrong, next to the API key that was right.
   if (error.status === 401 && errorKind(error.code).oauth !== undefined)
-    response.setHeader('WWW-Authenticate', `Bearer error="${errorKind(error.code).oauth}"`);
-  if (error.retryAfterSec !== undefined) response.setHeader('Retry-After', String(error.retryAfterSec));
+    addHeaders(response, { 'WWW-Authenticate': `Bearer error="${errorKind(error.code).oauth}"` });
+  if (error.retryAfterSec !== undefined) addHeaders(response, { 'Retry-After': String(error.retryAfterSec) });
   sendText(response, status, type, JSON.stringify(body));
 }
 

@@ -22,9 +22,9 @@ export function requestStarter({ trustProxy, log, clock }: Options) {
       requestId: newId('req'),
       arrivedMs: clock.now(),
       ip: addressOf(request),
+      headers: [],
     };
     Object.assign(response, { locals });
-    response.setHeader('X-Request-Id', locals.requestId);
     const startedAt = performance.now();
     const path = pathOf(request);
     response.once('close', () => logEnd(lines, request, response, path, startedAt));

@@ -3,17 +3,19 @@ import { requireScope } from '../../core/access/authorise.ts';
 import type { Core } from '../../core/core.ts';
 import { passThroughStatus } from '../../core/proxy/pass-through-failures.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
+import type { Sink } from '../../core/proxy/stream.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, presented } from '../authentication.ts';
 import { readBody } from '../body.ts';
 import {
+  addHeaders,
   clientSignal,
   localsOf,
   rateLimitHeaders,
   requestedTimeoutMs,
-  setHeaders,
   toCaller,
+  writeHead,
 } from '../http.ts';
 import { errorOf, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
 
@@ -44,7 +46,7 @@ export function passThroughFace(core: Core, log: Log) {
       const serverId = serverIdOf(path);
       const method = requireMethod(request, response);
       const state = await core.rateLimits.spend(principal.keyId, 'proxy');
-      if (state) setHeaders(response, rateLimitHeaders(state));
+      if (state) addHeaders(response, rateLimitHeaders(state));
       const timeoutMs = requestedTimeoutMs(request);
       if (method === 'POST') body = await readBody(request, response, MAX_BODY_BYTES);
       const caller = {
@@ -58,12 +60,22 @@ export function passThroughFace(core: Core, log: Log) {
       };
       const recheck = () => void requireLive().catch(endUnlessOurs(response));
       const passed = { serverId, method, headers: request.headers, body, recheck };
-      await core.proxy.passThrough(caller, passed, response);
+      await core.proxy.passThrough(caller, passed, sinkOf(response));
     } catch (thrown) {
       refuse(thrown, { response, requestId: locals.requestId, body, log });
     }
   };
 }
+
+/** The response, as what the server's answer is written to. */
+const sinkOf = (response: ServerResponse): Sink => ({
+  writeHead: (status, headers) => writeHead(response, status, headers),
+  flushHeaders: () => response.flushHeaders(),
+  write: chunk => response.write(chunk),
+  end: () => response.end(),
+  destroy: () => response.destroy(),
+  once: (event, listener) => response.once(event, listener),
+});
 
 /** Ids hold nothing that is encoded in a URL, so nothing is decoded. One slash at the end is let pass, as after `/mcp`. */
 function serverIdOf(path: string): string {
@@ -78,7 +90,7 @@ function serverIdOf(path: string): string {
 function requireMethod(request: IncomingMessage, response: ServerResponse): (typeof METHODS)[number] {
   const method = METHODS.find(one => one === request.method);
   if (method) return method;
-  response.setHeader('Allow', METHODS.join(', '));
+  addHeaders(response, { Allow: METHODS.join(', ') });
   throw new SwitchboardError(
     'method_not_allowed',
     `${request.method} is not possible here. Use ${METHODS.join(', ')}.`,

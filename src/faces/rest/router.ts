@@ -9,12 +9,12 @@ import type { Log } from '../../infra/log.ts';
 import { authenticate, bearerOf } from '../authentication.ts';
 import { readJsonBody } from '../body.ts';
 import {
+  addHeaders,
   clientSignal,
   localsOf,
   rateLimitHeaders,
   requestedTimeoutMs,
   sendText,
-  setHeaders,
   singleHeader,
   toCaller,
 } from '../http.ts';
@@ -39,7 +39,7 @@ export function restHandler(core: Core, log: Log) {
         await core.rateLimits.take('unclassed', principal.keyId);
         throw noEndpoint(request, response, path, allowed);
       }
-      if (endpoint.tag === 'Identity') response.setHeader('Cache-Control', 'no-store');
+      if (endpoint.tag === 'Identity') addHeaders(response, { 'Cache-Control': 'no-store' });
       const caller = await admit(core, endpoint, principal, request, response);
       const body = endpoint.bodySchema && (await readJsonBody(request, response, endpoint.maxBodyBytes));
       rpc.id = rpcIdOf(body, 1);
@@ -74,7 +74,7 @@ function noEndpoint(
   const methods = allowed.join(', ');
   if (methods === '')
     return new SwitchboardError('route_not_found', `There is no ${path}. /openapi.json lists what there is.`);
-  response.setHeader('Allow', methods);
+  addHeaders(response, { Allow: methods });
   return new SwitchboardError('method_not_allowed', `${method} is not possible here. Use ${methods}.`);
 }
 
@@ -88,7 +88,7 @@ async function admit(
   requireScope(principal, one.scope);
   if (one.rateClass !== undefined) {
     const state = await core.rateLimits.spend(principal.keyId, one.rateClass);
-    if (state) setHeaders(response, rateLimitHeaders(state));
+    if (state) addHeaders(response, rateLimitHeaders(state));
   }
   const { requestId, ip } = localsOf(response);
   const caller = toCaller(principal, {
