@@ -30,9 +30,8 @@ export async function authenticate(core: Core, { key, token, ip }: Credentials):
 /** Only failures are counted, so that a good key works from an address that somebody else spoils with wrong ones. */
 async function principalOf(core: Core, key: string | undefined, ip: string | undefined): Promise<Principal> {
   if (ip === undefined) return core.apiKeys.authenticate(key);
-  const guarded = await core.rateLimits.isSpent('failedAuth', ip);
   try {
-    return await core.apiKeys.authenticate(key, { guarded });
+    return await core.apiKeys.authenticate(key, () => core.rateLimits.isSpent('failedAuth', ip));
   } catch (error) {
     if (error instanceof SwitchboardError && error.code === 'unauthorized')
       await core.rateLimits.take('failedAuth', ip);

@@ -78,16 +78,16 @@ export class ApiKeys {
   }
 
   /**
-   * Who holds this key. `guarded`: the address has tried too many wrong ones, and its further ones must not each cost a query.
+   * Who holds this key. `isGuarded` tells whether the address has tried too many wrong ones: its further ones must not each cost a query.
    * @throws SwitchboardError `unauthorized`, with one text for every reason, so that it tells an attacker nothing.
    */
-  async authenticate(key: string | undefined, { guarded = false } = {}): Promise<Principal> {
+  async authenticate(key: string | undefined, isGuarded = () => Promise.resolve(false)): Promise<Principal> {
     if (key === undefined) throw unauthorized();
     const hash = hashApiKey(key);
     if (this.#environmentHash && sameHash(hash, this.#environmentHash)) return ENVIRONMENT_PRINCIPAL;
     const id = idOfApiKey(key);
     if (id === undefined) throw unauthorized();
-    const row = await (guarded ? this.#rows.findGuarded(id) : this.#rows.find(id));
+    const row = await this.#rows.find(id, isGuarded);
     if (!row || !sameHash(hash, row.hash) || !this.#isLive(row)) throw unauthorized();
     this.#touch(row.id);
     return { tenantId: row.tenantId, keyId: row.id, scopes: new Set(row.scopes), ...subjectOf(row) };

@@ -30,24 +30,20 @@ export class KeyRows {
     });
   }
 
-  async find(id: string): Promise<KeyRow | undefined> {
+  /**
+   * `isGuarded` tells of an address that has tried too many wrong keys: its next ones cost no query each, but all of them
+   * together one every two seconds, for the ids that exist; and a good key is found all the same. Keys are made by
+   * operators: there are thousands of them, not millions.
+   */
+  async find(id: string, isGuarded: () => Promise<boolean>): Promise<KeyRow | undefined> {
     const cached = this.#rows.get(id);
     if (cached) return cached;
+    if ((await isGuarded()) && !(await this.#knownIds()).has(id)) return undefined;
     const changes = this.#changes;
     const [row] = await this.#db.select().from(apiKeys).where(eq(apiKeys.id, id));
     // A row read before a revocation committed must not come back into the cache after it.
     if (row && changes === this.#changes) this.#rows.set(id, row);
     return row;
-  }
-
-  /**
-   * As `find`, for an address that has tried too many wrong keys: its next ones cost no query each, but all of them together
-   * one every two seconds, for the ids that exist; and a good key is found all the same. Keys are made by operators: there
-   * are thousands of them, not millions.
-   */
-  async findGuarded(id: string): Promise<KeyRow | undefined> {
-    if (!this.#rows.has(id) && !(await this.#knownIds()).has(id)) return undefined;
-    return this.find(id);
   }
 
   /** What was read of this key, or of all of them, is out of date. */
