@@ -46,6 +46,7 @@ beforeAll(async () => {
       { id: 'v2', remote_url: v2.url },
       { id: 'down', remote_url: `http://127.0.0.1:${await refusedPort()}/mcp` },
       { id: 'retired', remote_url: hostile.url('ok') },
+      { id: 'wants-a-key', remote_url: hostile.url('401'), auth: { kind: 'static_header' } },
       { id: 'metadata', remote_url: 'http://169.254.169.254/latest' },
       ...HOSTILE_MODES.map(mode => ({ id: mode, remote_url: hostile.url(mode) })),
     ],
@@ -281,6 +282,19 @@ describe('POST /v1/mcp/tools/call', () => {
     const answer = await callTool({ server_id, name: 'x' });
     expect({ status: answer.status, code: answer.json.code }).toEqual({ status: 502, code });
     expect(typeof answer.json.detail).toBe('string');
+  });
+
+  it('a server that refuses access is quoted, and the kind of sign-in in its entry decides the advice', async () => {
+    const { detail } = (await callTool({ server_id: '403', name: 'x' })).json;
+    expect(detail).toMatch(/\(HTTP 403\): \{"error":"insufficient_scope"\}\. It may want a sign-in\. /);
+    const wantsKey = (await callTool({ server_id: 'wants-a-key', name: 'x' })).json;
+    expect(wantsKey).toMatchObject({
+      code: 'upstream_unauthorized',
+      detail: expect.stringMatching(
+        /needs a fixed header, such as an API key, which this version cannot send/,
+      ),
+    });
+    expect(wantsKey.detail).not.toContain('operator');
   });
 
   it("an error of the server's is 502 with its message and the whole object [tools-call.failed]", async () => {

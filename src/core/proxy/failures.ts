@@ -13,7 +13,7 @@ const ASK_FOR_MORE_TIME = ` The header Switchboard-Timeout-Ms allows a call more
 export const callTimedOut = (totalMs: number): SwitchboardError =>
   new SwitchboardError('upstream_timeout', timeOutText(totalMs));
 
-/** The end of the time that the caller gave, or could have given. */
+/** The end of the time that the caller gave, or could have given: its face knows how to give more. */
 export const outOfTime = (totalMs: number): SwitchboardError =>
   new SwitchboardError(
     'upstream_timeout',
@@ -69,19 +69,16 @@ export function httpFailure(answer: {
   headers: IncomingHttpHeaders;
   nowMs: number;
   excerpt: string;
-  /** The request carried a user's token. */
-  hadToken?: boolean;
 }): SwitchboardError {
   const { status } = answer;
-  if (status === 401) {
-    const what = answer.hadToken
-      ? "does not take the token of the user's account. If it stays so, the user must connect the account again"
-      : 'Switchboard has no token for it. The operator must set "auth" in its catalogue entry';
-    const detail = `The MCP server wants a sign-in (HTTP 401)${answer.hadToken ? ': it ' : ', and '}${what}.`;
-    return new HttpFailure(status, 'upstream_unauthorized', detail);
-  }
+  const text = sanitise(answer.excerpt);
+  const quoted = text === '' ? '.' : `: ${text}`;
+  // What can be done about these two, `withAccessAdvice` says.
+  if (status === 401)
+    return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
   if (status === 403) {
-    return new HttpFailure(status, 'upstream_forbidden', 'The MCP server refused access (HTTP 403).');
+    const detail = `The MCP server refused access (HTTP 403)${quoted}`;
+    return new HttpFailure(status, 'upstream_forbidden', detail);
   }
   const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
   const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
@@ -93,8 +90,7 @@ export function httpFailure(answer: {
     const detail = `The MCP server says that it is unavailable (HTTP 503).${when}`;
     return new HttpFailure(status, 'upstream_unavailable', detail, retryAfterSec);
   }
-  const text = sanitise(answer.excerpt);
-  const detail = `The MCP server answered with HTTP ${status}${text === '' ? '.' : `: ${text}`}`;
+  const detail = `The MCP server answered with HTTP ${status}${quoted}`;
   return new HttpFailure(status, 'upstream_http_error', detail);
 }
 
