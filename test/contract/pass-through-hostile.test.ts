@@ -216,7 +216,9 @@ describe('what a server answers badly', () => {
       headers: { ...headers(), 'switchboard-timeout-ms': '1000' },
     });
     expect(timed.json.error).toMatchObject({
-      message: expect.stringMatching(/timed out after 1 s; the call may have run/),
+      message: expect.stringMatching(
+        /after 1 s; the call may have run\. The header Switchboard-Timeout-Ms allows/,
+      ),
       data: { reason: 'upstream_timeout', retryable: false },
     });
   });
