@@ -32,7 +32,13 @@ const problemSchema = z.looseObject({
     .unknown()
     .optional()
     .describe(
-      'With upstream_input_required: what the tool answered, with its inputRequests and requestState.',
+      'With upstream_input_required, where the tool asked: what it answered, with its inputRequests and requestState.',
+    ),
+  required_capabilities: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe(
+      'With upstream_input_required, where the server did not ask (upstream_error.code -32021): the capabilities it names.',
     ),
   error: z
     .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])

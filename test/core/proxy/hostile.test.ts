@@ -337,12 +337,12 @@ describe('tools/call results', () => {
     });
     await using harness = startProxy(upstream.url('ok'));
     expect(await failure(harness.tool())).toMatchObject({
-      code: 'upstream_error',
+      code: 'upstream_input_required',
       detail: expect.stringMatching(/^Missing capability: elicitation\. Use POST \/v1\/mcp\/call: declare/),
       upstreamError: error,
     });
     const asked = harness.proxy.callTool(caller(), { serverId: 's', name: 'a', capabilities: {} });
-    expect(await failure(asked)).toMatchObject({ detail: error.message });
+    expect(await failure(asked)).toMatchObject({ code: 'upstream_error', detail: error.message });
   });
 
   it('an upstream JSON-RPC error keeps its object and lends its message', async () => {
