@@ -16,6 +16,7 @@ export function problemOf(error: SwitchboardError, requestId: string): Record<st
     code: error.code,
     request_id: requestId,
     ...oauthErrorOf(error),
+    ...(error.status < 500 ? {} : { retryable: error.retryable }),
     ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
     ...(error.upstreamError === undefined ? {} : { upstream_error: error.upstreamError }),
     ...error.members,

@@ -272,15 +272,17 @@ describe('POST /v1/mcp/tools/call', () => {
   });
 
   it.each([
-    ['down', 'upstream_unreachable'],
-    ['hang', 'upstream_timeout'],
-    ['html-200', 'upstream_protocol'],
-    ['sse-half', 'upstream_protocol'],
-    ['huge', 'upstream_too_large'],
-    ['401', 'upstream_unauthorized'],
-  ])('%s is 502 %s [tools-call.failed]', async (server_id, code) => {
+    ['down', 'upstream_unreachable', true],
+    ['hang', 'upstream_timeout', false],
+    ['html-200', 'upstream_protocol', false],
+    ['sse-half', 'upstream_protocol', false],
+    ['huge', 'upstream_too_large', false],
+    ['401', 'upstream_unauthorized', false],
+    ['429', 'upstream_rate_limited', true],
+  ])('%s is 502 %s, retryable: %s [tools-call.failed]', async (server_id, code, retryable) => {
     const answer = await callTool({ server_id, name: 'x' });
-    expect({ status: answer.status, code: answer.json.code }).toEqual({ status: 502, code });
+    const { status, json } = answer;
+    expect({ status, code: json.code, retryable: json.retryable }).toEqual({ status: 502, code, retryable });
     expect(typeof answer.json.detail).toBe('string');
   });
 

@@ -66,7 +66,8 @@ describe('open pages', () => {
       for (const operation of Object.values<any>(methods)) expect(operation.security, path).toEqual(both);
     }
     const { properties, required } = json.components.schemas.Problem;
-    const members = ['provider', 'reason', 'missing_scopes', 'session_id', 'auth_url', 'expires_at', 'error'];
+    const ofSignIn = ['provider', 'reason', 'missing_scopes', 'session_id', 'auth_url', 'expires_at'];
+    const members = [...ofSignIn, 'error', 'retryable', 'required_capabilities'];
     expect(Object.keys(properties)).toEqual(expect.arrayContaining(members));
     for (const member of members) expect(required).not.toContain(member);
   });

@@ -27,7 +27,13 @@ const problemSchema = z.looseObject({
   code: z.enum(errorCodes),
   request_id: z.string(),
   retry_after: z.number().optional().describe('Seconds.'),
-  upstream_error: z.unknown().optional(),
+  retryable: z
+    .boolean()
+    .optional()
+    .describe(
+      'With status 500 and above: whether the same request may succeed later. Never true where a call may have run.',
+    ),
+  upstream_error: z.unknown().optional().describe("The server's own JSON-RPC error object."),
   input_required: z
     .unknown()
     .optional()
