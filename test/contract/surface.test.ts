@@ -47,6 +47,7 @@ describe('open pages', () => {
     expect(Object.keys(json.paths['/v1/mcp/tools/call'].post.responses)).toEqual(
       expect.arrayContaining(['200', '400', '401', '404', '410', '429', '502']),
     );
+    expect(json.paths['/v1/mcp/tools/call'].post.responses['400'].description).toContain('`invalid_params`');
     for (const [, name] of JSON.stringify(json).matchAll(/#\/components\/schemas\/(\w+)/g)) {
       expect(json.components.schemas).toHaveProperty(name ?? '');
     }
