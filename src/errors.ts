@@ -89,6 +89,8 @@ interface ErrorExtras {
   readonly upstreamError?: unknown;
   /** Where it is not what the code usually means: a call that may have run must not be made again without thought. */
   readonly retryable?: boolean;
+  /** The time, in milliseconds, after which the work was ended for its caller. */
+  readonly timeLimitMs?: number | undefined;
   /** What the answer says besides, as members of its own: such as where a user can connect an account. */
   readonly members?: Readonly<Record<string, unknown>>;
   /** The internal reason: logged, never shown. */
@@ -99,6 +101,7 @@ interface ErrorExtras {
 export class SwitchboardError extends Error {
   readonly code: ErrorCode;
   readonly retryAfterSec: number | undefined;
+  readonly timeLimitMs: number | undefined;
   readonly upstreamError: unknown;
   readonly members: Readonly<Record<string, unknown>>;
   /** Whether the same request can be made again as it is, and may succeed then. */
@@ -109,6 +112,7 @@ export class SwitchboardError extends Error {
     this.name = 'SwitchboardError';
     this.code = code;
     this.retryAfterSec = extras.retryAfterSec;
+    this.timeLimitMs = extras.timeLimitMs;
     this.upstreamError = extras.upstreamError;
     this.members = extras.members ?? {};
     this.retryable = extras.retryable ?? errorKind(code).retryable ?? false;

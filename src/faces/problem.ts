@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { RateLimited } from '../core/access/rate-limits.ts';
 import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { isDatabaseUnavailable } from '../infra/database.ts';
-import { addHeaders, rateLimitHeaders, sendJson, sendText } from './http.ts';
+import { addHeaders, rateLimitHeaders, sendJson, sendText, TIMEOUT_HEADER } from './http.ts';
 
 export type RpcId = string | number | null;
 
@@ -16,6 +16,7 @@ export function problemOf(error: SwitchboardError, requestId: string): Record<st
     code: error.code,
     request_id: requestId,
     ...oauthErrorOf(error),
+    ...(error.status < 500 ? {} : { retryable: error.retryable }),
     ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
     ...(error.upstreamError === undefined ? {} : { upstream_error: error.upstreamError }),
     ...error.members,
@@ -28,8 +29,14 @@ const oauthErrorOf = ({ code }: SwitchboardError) => {
 };
 
 export function sendProblem(response: ServerResponse, error: SwitchboardError, requestId: string): void {
-  send(response, error, problemOf(error, requestId));
+  send(response, error, { ...problemOf(error, requestId), detail: detailOf(error) });
 }
+
+/** Over HTTP itself, a call that took too long can be given more time. */
+const detailOf = ({ detail, timeLimitMs = Infinity }: SwitchboardError): string =>
+  timeLimitMs >= TIMEOUT_HEADER.maxMs
+    ? detail
+    : `${detail} The header ${TIMEOUT_HEADER.name} allows a call more time, up to ${TIMEOUT_HEADER.maxMs}.`;
 
 /**
  * The error of the generic call: a JSON-RPC response and problem details at once, so that clients of either kind
@@ -61,7 +68,7 @@ const rpcErrorOf = (error: SwitchboardError, id: RpcId) => ({
   id,
   error: {
     code: error.rpcCode,
-    message: error.detail,
+    message: detailOf(error),
     data: {
       ...error.members,
       origin: 'switchboard',

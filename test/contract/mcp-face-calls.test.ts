@@ -339,12 +339,14 @@ describe('Switchboard-Timeout-Ms', () => {
 
   it.each(Object.entries(BODIES))('ends a call over %s in time', async (path, body) => {
     const { json } = await sb.post(path, body, deadline(1_000));
-    const detail = expect.stringMatching(/^The request to the MCP server timed out after 1 s/) as string;
+    const detail = expect.stringMatching(
+      /^The request to the MCP server timed out after 1 s.* The header Switchboard-Timeout-Ms allows a call more time, up to 300000\.$/,
+    ) as string;
     if (path === '/v1/mcp/call') expect(json.error).toMatchObject({ code: -32000, message: detail });
     else expect(json).toMatchObject({ status: 502, code: 'upstream_timeout', detail });
   });
 
-  it('ends a call over /mcp in time, with advice', async () => {
+  it('ends a call over /mcp in time, and says whose limit it was', async () => {
     const args = { server_id: 'hang', tool_name: 'x' };
     const { content, isError } = await rpc(
       'tools/call',
@@ -353,7 +355,7 @@ describe('Switchboard-Timeout-Ms', () => {
     );
     expect(isError).toBe(true);
     expect(content[0].text).toMatch(
-      /^The request to the MCP server timed out after 1 s; the call may have run\. The header Switchboard-Timeout-Ms .* \(upstream_timeout\)\nAsk the tool for less/,
+      /^The request to the MCP server timed out after 1 s; the call may have run\. \(upstream_timeout\)\nAsk the tool for less at a time\. This client itself had set the limit, in its header Switchboard-Timeout-Ms\.$/,
     );
   });
 

@@ -70,7 +70,7 @@ const modes: Record<string, (response: ServerResponse, request: IncomingMessage,
     pour(path, response);
   },
   '401': response => void response.writeHead(401, { 'www-authenticate': 'Bearer' }).end('x'),
-  '403': response => void response.writeHead(403, json).end('{"secret":1}'),
+  '403': response => void response.writeHead(403, json).end('{"error":"plan expired"}'),
   '407': response => void response.writeHead(407).end(),
   '400': response =>
     void response.writeHead(400, json).end('{"jsonrpc":"2.0","id":1,"error":{"code":-32602}}'),
@@ -216,9 +216,15 @@ describe('what a server answers badly', () => {
       headers: { ...headers(), 'switchboard-timeout-ms': '1000' },
     });
     expect(timed.json.error).toMatchObject({
-      message: expect.stringMatching(/timed out after 1 s; the call may have run/),
+      message: expect.stringMatching(
+        /after 1 s; the call may have run\. The header Switchboard-Timeout-Ms allows/,
+      ),
       data: { reason: 'upstream_timeout', retryable: false },
     });
+  });
+
+  it('of a refusal the reason is told', async () => {
+    expect((await post('403')).json.error.message).toContain('(HTTP 403): {"error":"plan expired"}. ');
   });
 
   it('of a plain text the beginning is told, a Retry-After stays a header', async () => {

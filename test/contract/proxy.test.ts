@@ -46,6 +46,7 @@ beforeAll(async () => {
       { id: 'v2', remote_url: v2.url },
       { id: 'down', remote_url: `http://127.0.0.1:${await refusedPort()}/mcp` },
       { id: 'retired', remote_url: hostile.url('ok') },
+      { id: 'wants-a-key', remote_url: hostile.url('401'), auth: { kind: 'static_header' } },
       { id: 'metadata', remote_url: 'http://169.254.169.254/latest' },
       ...HOSTILE_MODES.map(mode => ({ id: mode, remote_url: hostile.url(mode) })),
     ],
@@ -271,16 +272,31 @@ describe('POST /v1/mcp/tools/call', () => {
   });
 
   it.each([
-    ['down', 'upstream_unreachable'],
-    ['hang', 'upstream_timeout'],
-    ['html-200', 'upstream_protocol'],
-    ['sse-half', 'upstream_protocol'],
-    ['huge', 'upstream_too_large'],
-    ['401', 'upstream_unauthorized'],
-  ])('%s is 502 %s [tools-call.failed]', async (server_id, code) => {
+    ['down', 'upstream_unreachable', true],
+    ['hang', 'upstream_timeout', false],
+    ['html-200', 'upstream_protocol', false],
+    ['sse-half', 'upstream_protocol', false],
+    ['huge', 'upstream_too_large', false],
+    ['401', 'upstream_unauthorized', false],
+    ['429', 'upstream_rate_limited', true],
+  ])('%s is 502 %s, retryable: %s [tools-call.failed]', async (server_id, code, retryable) => {
     const answer = await callTool({ server_id, name: 'x' });
-    expect({ status: answer.status, code: answer.json.code }).toEqual({ status: 502, code });
+    const { status, json } = answer;
+    expect({ status, code: json.code, retryable: json.retryable }).toEqual({ status: 502, code, retryable });
     expect(typeof answer.json.detail).toBe('string');
+  });
+
+  it('a server that refuses access is quoted, and the kind of sign-in in its entry decides the advice', async () => {
+    const { detail } = (await callTool({ server_id: '403', name: 'x' })).json;
+    expect(detail).toMatch(/\(HTTP 403\): \{"error":"insufficient_scope"\}\. It may want a sign-in\. /);
+    const wantsKey = (await callTool({ server_id: 'wants-a-key', name: 'x' })).json;
+    expect(wantsKey).toMatchObject({
+      code: 'upstream_unauthorized',
+      detail: expect.stringMatching(
+        /needs a fixed header, such as an API key, which this version cannot send/,
+      ),
+    });
+    expect(wantsKey.detail).not.toContain('operator');
   });
 
   it("an error of the server's is 502 with its message and the whole object [tools-call.failed]", async () => {

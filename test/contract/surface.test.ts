@@ -47,6 +47,7 @@ describe('open pages', () => {
     expect(Object.keys(json.paths['/v1/mcp/tools/call'].post.responses)).toEqual(
       expect.arrayContaining(['200', '400', '401', '404', '410', '429', '502']),
     );
+    expect(json.paths['/v1/mcp/tools/call'].post.responses['400'].description).toContain('`invalid_params`');
     for (const [, name] of JSON.stringify(json).matchAll(/#\/components\/schemas\/(\w+)/g)) {
       expect(json.components.schemas).toHaveProperty(name ?? '');
     }
@@ -66,7 +67,8 @@ describe('open pages', () => {
       for (const operation of Object.values<any>(methods)) expect(operation.security, path).toEqual(both);
     }
     const { properties, required } = json.components.schemas.Problem;
-    const members = ['provider', 'reason', 'missing_scopes', 'session_id', 'auth_url', 'expires_at', 'error'];
+    const ofSignIn = ['provider', 'reason', 'missing_scopes', 'session_id', 'auth_url', 'expires_at'];
+    const members = [...ofSignIn, 'error', 'retryable', 'required_capabilities'];
     expect(Object.keys(properties)).toEqual(expect.arrayContaining(members));
     for (const member of members) expect(required).not.toContain(member);
   });

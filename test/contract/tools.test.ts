@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
+import { startAskingServer } from '../support/upstreams/asking.ts';
 import { startHostile } from '../support/upstreams/hostile.ts';
 
 const HEADERS = { accept: 'application/json, text/event-stream' };
@@ -99,5 +100,33 @@ describe("a server's own tools", () => {
       params: { name: 'greet' },
     });
     expect(generic).toMatchObject({ status: 200, json: { result: asked } });
+  });
+
+  it('that do not even ask, as nobody said that they can be answered, name the capability that is missing', async () => {
+    await using asking = await startAskingServer();
+    await using sb = await startTestSwitchboard({ catalogue: [{ id: 'asking', remote_url: asking.url }] });
+    const call = async (name: string) =>
+      (await sb.post('/v1/mcp/tools/call', { server_id: 'asking', name })).json;
+
+    for (const [name, capabilities] of [
+      ['name', { elicitation: expect.anything() }],
+      ['sample', { sampling: {} }],
+      ['roots', { roots: {} }],
+    ] as const) {
+      const refused = await call(name);
+      expect(refused).toMatchObject({
+        status: 502,
+        code: 'upstream_input_required',
+        retryable: false,
+        upstream_error: { code: -32_021 },
+        required_capabilities: capabilities,
+        detail: expect.stringContaining('Use POST /v1/mcp/call: declare what you can answer'),
+      });
+      expect(refused).not.toHaveProperty('input_required');
+    }
+    expect(await call('later')).toMatchObject({
+      code: 'upstream_input_required',
+      input_required: { requestState: 'later' },
+    });
   });
 });

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Progress } from '../../src/core/proxy/proxy.ts';
-import { callTimeoutMs, ProgressRelay } from '../../src/faces/mcp/progress.ts';
+import { adviceOnTimeOut, callTimeoutMs, ProgressRelay } from '../../src/faces/mcp/progress.ts';
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));
 afterEach(() => void vi.useRealTimers());
@@ -108,6 +108,27 @@ describe('the end', () => {
     await vi.advanceTimersByTimeAsync(15_200);
     await relay[Symbol.asyncDispose]();
     expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe('a time-out', () => {
+  it.each([
+    ['of a limit that the client set is its own', 1_500, 1_500, /This client itself had set the limit/],
+    ['of 55 s is for want of a progressToken', 55_000, undefined, /progressToken may take up to 5 minutes/],
+    ['of 55 s, too, where the client would have waited longer', 55_000, 120_000, /progressToken may take/],
+    ['of 5 minutes could not have been later', 300_000, undefined, /less at a time\.$/],
+    ['before the end of the time is the server`s', undefined, 1_500, /less at a time\.$/],
+  ])('%s', (_what, timeLimitMs, requestedMs, advice) => {
+    const told = adviceOnTimeOut({ timeLimitMs, retryable: false }, requestedMs);
+    expect(told).toMatch(advice);
+    expect(told).not.toContain('try again');
+    expect(told).not.toContain('300000');
+  });
+
+  it('of a call that did not go out can be tried again', () => {
+    expect(adviceOnTimeOut({ timeLimitMs: undefined, retryable: true }, undefined)).toBe(
+      'Ask the tool for less at a time, or try again later.',
+    );
   });
 });
 

@@ -59,6 +59,8 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         expect(answer.status).toBe(401);
         expect(answer.headers.get('www-authenticate')).toBe('Bearer error="invalid_token"');
         expect(answer.json).toMatchObject({ code: 'identity_token_required', error: expect.anything() });
+        const { detail } = answer.json;
+        expect(detail ?? answer.json.error.message).toContain('switchboard keys create --user');
       });
 
       it.each(['Bearer nonsense', 'Basic dXNlcjpwYXNz', 'Bearer', 'nonsense'])(

@@ -131,7 +131,7 @@ describe('URL elicitation, 2025-11-25', () => {
         elicitationId: expect.stringMatching(/^[\w-]{43}$/),
         url: expect.stringMatching(`^${sb.url}/connect/`),
         message:
-          'plain needs your account at local to run echo. Sign in there, then the call can be made again.',
+          'plain needs your account at Local Provider to run echo. Sign in there, then the call can be made again.',
       },
     ]);
     // One sign-in is waited for, however many calls need it.

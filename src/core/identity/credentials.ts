@@ -246,5 +246,5 @@ const REASONS = {
 const tokenRequired = () =>
   new SwitchboardError(
     'identity_token_required',
-    "This server acts for an end user: send the user's identity token as Authorization: Bearer next to X-API-Key.",
+    "This server acts for an end user, and this key is bound to none: send the user's identity token as Authorization: Bearer next to X-API-Key. A client that cannot do that, such as an IDE, needs a key of the user's own: the operator makes one with switchboard keys create --user USER_ID.",
   );

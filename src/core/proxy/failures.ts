@@ -6,19 +6,12 @@ import { sanitise } from '../text.ts';
 /** The contract's wording for a time-out. */
 const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
 
-/** The longest time a caller can ask for. */
-const MAX_TIMEOUT_MS = 300_000;
-const ASK_FOR_MORE_TIME = ` The header Switchboard-Timeout-Ms allows a call more time, up to ${MAX_TIMEOUT_MS}.`;
-
 export const callTimedOut = (totalMs: number): SwitchboardError =>
   new SwitchboardError('upstream_timeout', timeOutText(totalMs));
 
-/** The end of the time that the caller gave, or could have given. */
+/** The end of the time that the caller gave, or could have given: its face knows how to give more. */
 export const outOfTime = (totalMs: number): SwitchboardError =>
-  new SwitchboardError(
-    'upstream_timeout',
-    `${timeOutText(totalMs)}${totalMs < MAX_TIMEOUT_MS ? ASK_FOR_MORE_TIME : ''}`,
-  );
+  new SwitchboardError('upstream_timeout', timeOutText(totalMs), { timeLimitMs: totalMs });
 
 /** The time-out of work that several callers share, which is not that of the one who waits for it. */
 export class SharedWorkTimedOut extends SwitchboardError {
@@ -69,19 +62,16 @@ export function httpFailure(answer: {
   headers: IncomingHttpHeaders;
   nowMs: number;
   excerpt: string;
-  /** The request carried a user's token. */
-  hadToken?: boolean;
 }): SwitchboardError {
   const { status } = answer;
-  if (status === 401) {
-    const what = answer.hadToken
-      ? "does not take the token of the user's account. If it stays so, the user must connect the account again"
-      : 'Switchboard has no token for it. The operator must set "auth" in its catalogue entry';
-    const detail = `The MCP server wants a sign-in (HTTP 401)${answer.hadToken ? ': it ' : ', and '}${what}.`;
-    return new HttpFailure(status, 'upstream_unauthorized', detail);
-  }
+  const text = sanitise(answer.excerpt);
+  const quoted = text === '' ? '.' : `: ${text}`;
+  // What can be done about these two, `withAccessAdvice` says.
+  if (status === 401)
+    return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
   if (status === 403) {
-    return new HttpFailure(status, 'upstream_forbidden', 'The MCP server refused access (HTTP 403).');
+    const detail = `The MCP server refused access (HTTP 403)${quoted}`;
+    return new HttpFailure(status, 'upstream_forbidden', detail);
   }
   const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
   const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
@@ -93,8 +83,7 @@ export function httpFailure(answer: {
     const detail = `The MCP server says that it is unavailable (HTTP 503).${when}`;
     return new HttpFailure(status, 'upstream_unavailable', detail, retryAfterSec);
   }
-  const text = sanitise(answer.excerpt);
-  const detail = `The MCP server answered with HTTP ${status}${text === '' ? '.' : `: ${text}`}`;
+  const detail = `The MCP server answered with HTTP ${status}${quoted}`;
   return new HttpFailure(status, 'upstream_http_error', detail);
 }
 
@@ -172,11 +161,12 @@ export const restated = (
   detail: string,
   retryable = error.retryable,
 ): SwitchboardError => {
-  const { code, retryAfterSec, upstreamError, members, cause } = error;
+  const { code, retryAfterSec, timeLimitMs, upstreamError, members, cause } = error;
   // What kind it is of is evidence of the server's health.
   if (error instanceof HttpFailure) return new HttpFailure(error.httpStatus, code, detail, retryAfterSec);
   const waiting = retryAfterSec === undefined ? {} : { retryAfterSec };
-  return new SwitchboardError(code, detail, { ...waiting, upstreamError, members, cause, retryable });
+  const kept = { ...waiting, timeLimitMs, upstreamError, members, cause, retryable };
+  return new SwitchboardError(code, detail, kept);
 };
 
 const MAY_HAVE_RUN: ReadonlySet<string> = new Set([
@@ -201,9 +191,7 @@ export function toldOfCall(error: unknown, method: string): unknown {
   const isFault =
     error instanceof HttpFailure && error.httpStatus >= 500 && error.code === 'upstream_http_error';
   if (!isFault && !MAY_HAVE_RUN.has(error.code)) return error;
-  const advice = error.detail.endsWith(ASK_FOR_MORE_TIME) ? ASK_FOR_MORE_TIME : '';
-  const said = error.detail.slice(0, error.detail.length - advice.length).replace(/\.$/, '');
-  return restated(error, `${said}; the call may have run.${advice}`, false);
+  return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, false);
 }
 
 const codeOf = (error: unknown): string =>

@@ -20,7 +20,7 @@ import {
   tooManyStreams,
 } from './pass-through-failures.ts';
 import { answerHeaders, requestHeaders, SESSION_ID } from './pass-through-headers.ts';
-import { redactError } from './redact.ts';
+import { redact } from './redact.ts';
 import { authorizationOf } from './rpc.ts';
 import { isMessage, type Sink, type Streamed } from './stream.ts';
 import type { Upstreams } from './upstreams.ts';
@@ -170,7 +170,9 @@ export class PassThrough {
   #passed(answer: Streamed, { request }: Passing, credential: Credential | undefined): Streamed {
     if (answer.passed) return answer;
     if (mayBeOldTransport(request, answer.status, answer.headers)) throw perhapsOldTransport(answer.status);
-    throw redactError(refusedAnswer(answer, this.#options.clock.now()), credential);
+    // Before anything of it is cut: no part of the token must be left.
+    const excerpt = redact(answer.excerpt, credential);
+    throw refusedAnswer({ ...answer, excerpt }, this.#options.clock.now());
   }
 
   /** Ends the streams that would otherwise stay open, now and from now on: clients open them again, elsewhere or later. */

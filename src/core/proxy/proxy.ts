@@ -8,6 +8,7 @@ import { warnedTools } from '../catalogue/tool-warnings.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Guard } from '../outbound/guard.ts';
 import type { Sealing } from '../sealing.ts';
+import { withAccessAdvice } from './access-advice.ts';
 import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './ask.ts';
 import { Budget, CallerAbortError } from './budget.ts';
@@ -163,7 +164,7 @@ export function createProxy(options: ProxyOptions): Proxy {
       return result;
     } catch (thrown) {
       if (thrown instanceof CallerAbortError) throw thrown;
-      const error = toSwitchboardError(thrown);
+      const error = withAccessAdvice(toSwitchboardError(thrown), server.auth);
       const fields = {
         serverId,
         tenantId,

@@ -98,7 +98,6 @@ export const failureOf = (
     headers,
     nowMs,
     excerpt: excerptOf(http, credential),
-    hadToken: credential !== undefined,
   });
 };
 

@@ -46,13 +46,13 @@ export interface Streamed {
   readonly headers: IncomingHttpHeaders;
   /** Whether it went to the sink, whole; the sink is untouched otherwise. */
   readonly passed: boolean;
-  /** The beginning of an error in plain text that was not passed on, as it came. */
+  /** The beginning of an error in plain text or JSON that was not passed on, as it came. */
   readonly excerpt: string;
 }
 
 /** One media type, as browsers too read it: of several, joined by commas, they take the last. */
 const MESSAGE_TYPE = /^(application\/([\w.-]+\+)?json|text\/event-stream)\s*(;[^,]*)?$/i;
-const PLAIN_TEXT = /^text\/plain\s*(;[^,]*)?$/i;
+const QUOTABLE_TYPE = /^(text\/plain|application\/([\w.-]+\+)?json)\s*(;[^,]*)?$/i;
 
 const hasType = (headers: IncomingHttpHeaders, pattern: RegExp) =>
   typeof headers['content-type'] === 'string' && pattern.test(headers['content-type']);
@@ -60,8 +60,8 @@ const hasType = (headers: IncomingHttpHeaders, pattern: RegExp) =>
 /** Whether an answer says that it is what MCP's transport knows: JSON or a stream of events. */
 export const isMessage = (headers: IncomingHttpHeaders): boolean => hasType(headers, MESSAGE_TYPE);
 
-/** What is read of an error's text. */
-const EXCERPT_BYTES = 1024;
+/** What is read of an error's text: far more than is shown of it, so that a token in it is found whole. */
+const EXCERPT_BYTES = 16 * 1024;
 
 /** What is read of an answer that is not passed on, so that the server can end it and keep the connection. */
 const DRAIN_BYTES = 64 * 1024;
@@ -198,7 +198,7 @@ export class Stream implements Dispatcher.DispatchHandler {
 
   #refuse(): void {
     this.#letGo();
-    if (this.#status >= 400 && hasType(this.#headers, PLAIN_TEXT)) this.#excerpt = Buffer.alloc(0);
+    if (this.#status >= 400 && hasType(this.#headers, QUOTABLE_TYPE)) this.#excerpt = Buffer.alloc(0);
     else this.#resolve(false);
   }
 

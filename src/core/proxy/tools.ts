@@ -89,22 +89,33 @@ function resultOf(answer: RpcAnswer): unknown {
   throw reportedError(answer.error);
 }
 
-function reportedError(error: RpcError, advice = ''): SwitchboardError {
+const reportedError = (error: RpcError, advice = ''): SwitchboardError =>
+  new SwitchboardError('upstream_error', detailOf(error, advice), { upstreamError: error });
+
+/** A server does not ask who has not said that it can answer (2026-07-28): it refuses, and names what is missing. */
+function capabilityMissing(error: RpcError): SwitchboardError {
+  const required = isObject(error.data) ? error.data['requiredCapabilities'] : undefined;
+  return new SwitchboardError('upstream_input_required', detailOf(error, HOW_TO_ANSWER), {
+    upstreamError: error,
+    members: isObject(required) ? { required_capabilities: required } : {},
+  });
+}
+
+function detailOf(error: RpcError, advice: string): string {
   const said = sanitise(error.message, MAX_DETAIL_CHARS) || `The MCP server reported error ${error.code}.`;
-  const detail = advice === '' ? said : `${asSentence(said)} ${advice}`;
-  return new SwitchboardError('upstream_error', detail, { upstreamError: error });
+  return advice === '' ? said : `${asSentence(said)} ${advice}`;
 }
 
 /**
  * What a reply to `tools/call` means for the caller.
  * @param canAnswer whether `input_required` is of use to the caller.
- * @throws SwitchboardError `upstream_error` for a JSON-RPC error, `upstream_input_required` with the upstream's result as the
- * member `input_required`, `upstream_protocol` for what is not a CallToolResult.
+ * @throws SwitchboardError `upstream_error` for a JSON-RPC error; `upstream_input_required` with the upstream's result as the
+ * member `input_required`, or with its error where it did not ask; `upstream_protocol` for what is not a CallToolResult.
  */
 export function toolOutcome(reply: UpstreamReply, canAnswer: boolean): ToolResult | InputRequired {
   const error = errorOf(reply.answer);
   // Where the caller can declare what it can answer, its own face knows best how.
-  if (error?.code === MISSING_CAPABILITY && !canAnswer) throw reportedError(error, HOW_TO_ANSWER);
+  if (error?.code === MISSING_CAPABILITY && !canAnswer) throw capabilityMissing(error);
   if (error && reply.lostSession) throw reportedError(error, LOST_SESSION);
   return toToolResult(resultOf(reply.answer), canAnswer);
 }

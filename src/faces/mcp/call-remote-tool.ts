@@ -61,6 +61,7 @@ export async function callRemoteTool(
     return askToSignIn(error, {
       serverId: server_id,
       toolName: tool_name,
+      titleOf: provider => core.identity.providers.titleOf(provider),
       elicitation: urlElicitationOf(era, headers, context),
       // With a state of ours, these answer what the server asked.
       inputResponses: resume === undefined ? context.mcpReq.inputResponses : undefined,

@@ -1,5 +1,6 @@
 import { sanitise } from '../../core/text.ts';
 import type { Progress } from '../../core/proxy/proxy.ts';
+import type { SwitchboardError } from '../../errors.ts';
 import { TIMEOUT_HEADER } from '../http.ts';
 
 /** Under the 60 s after which many clients give up. */
@@ -14,6 +15,20 @@ const MAX_MESSAGE_CHARS = 300;
 /** How long a call may take, in milliseconds: longer for clients that are told of progress, as those do not give up. */
 export const callTimeoutMs = (requestedMs: number | undefined, hasProgress: boolean): number =>
   Math.min(requestedMs ?? Infinity, hasProgress ? TIMEOUT_HEADER.maxMs : WITHOUT_PROGRESS_MS);
+
+/** What a model can do about a time-out, and why the call had no more time. */
+export function adviceOnTimeOut(
+  { timeLimitMs, retryable }: Pick<SwitchboardError, 'timeLimitMs' | 'retryable'>,
+  requestedMs: number | undefined,
+): string {
+  const advice = `Ask the tool for less at a time${retryable ? ', or try again later' : ''}.`;
+  if (timeLimitMs === undefined) return advice;
+  if (timeLimitMs === requestedMs)
+    return `${advice} This client itself had set the limit, in its header ${TIMEOUT_HEADER.name}.`;
+  if (timeLimitMs === WITHOUT_PROGRESS_MS)
+    return `${advice} Calls of clients that send a progressToken may take up to 5 minutes.`;
+  return advice;
+}
 
 /**
  * Passes a server's progress on to a client that asked for it: values only ever rise (Progress, "Progress flow"), at most ten

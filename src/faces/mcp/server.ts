@@ -19,6 +19,7 @@ import { errorOf } from '../problem.ts';
 import { callRemoteTool } from './call-remote-tool.ts';
 import type { CallsUnderWay } from './calls-under-way.ts';
 import { cannotBeAsked } from './input-required.ts';
+import { adviceOnTimeOut } from './progress.ts';
 import { searchServers } from './search-servers.ts';
 import { searchServersInput, toolsOf } from './tools.ts';
 
@@ -103,7 +104,7 @@ async function search(core: Core, caller: Caller, input: unknown): Promise<CallT
 
 /** A mistake or a failure is a tool result that the model can read and act on, not a protocol error (SEP-1303). */
 async function answer(
-  { log, requestId, era }: FaceOptions,
+  options: FaceOptions,
   caller: Caller,
   run: () => Promise<ToolAnswer>,
 ): Promise<ToolAnswer> {
@@ -113,20 +114,20 @@ async function answer(
     // A sign-in as the protocol asks for it, or a state that is not ours.
     if (thrown instanceof ProtocolError) throw thrown;
     const error = errorOf(thrown);
+    const { log, requestId } = options;
     if (error.code === 'internal' && !caller.signal.aborted)
       log.error({ err: thrown, requestId }, 'tool call failed');
-    return { content: [{ type: 'text', text: textOf(error, era) }], isError: true };
+    return { content: [{ type: 'text', text: textOf(error, options) }], isError: true };
   }
 }
 
-const textOf = (error: SwitchboardError, era: 'legacy' | 'modern') =>
-  `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})${adviceOn(error, era)}`;
+const textOf = (error: SwitchboardError, options: FaceOptions) =>
+  `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})${adviceOn(error, options)}`;
 
 /** -32021: what the client has not declared, a careful server does not even ask for. */
 const missingCapability = z.object({ code: z.literal(-32_021) });
 
-function adviceOn({ code, upstreamError }: SwitchboardError, era: 'legacy' | 'modern'): string {
-  if (code === 'upstream_timeout')
-    return '\nAsk the tool for less at a time, or try again later. Clients that send a progressToken wait up to 5 minutes.';
-  return missingCapability.safeParse(upstreamError).success ? `\n${cannotBeAsked(era)}` : '';
+function adviceOn(error: SwitchboardError, { era, timeoutMs }: FaceOptions): string {
+  if (error.code === 'upstream_timeout') return `\n${adviceOnTimeOut(error, timeoutMs)}`;
+  return missingCapability.safeParse(error.upstreamError).success ? `\n${cannotBeAsked(era)}` : '';
 }

@@ -26,6 +26,8 @@ const INPUT = 'sign_in';
 interface RefusedCall {
   readonly serverId: string;
   readonly toolName: string;
+  /** What people call a provider. */
+  readonly titleOf: (provider: string) => string;
   readonly elicitation: UrlElicitation | undefined;
   /** The client's answers to what an earlier try asked for. */
   readonly inputResponses: Readonly<Record<string, unknown>> | undefined;
@@ -42,7 +44,7 @@ export function askToSignIn(
   call: RefusedCall,
 ): CallToolResult | InputRequiredResult {
   const { session_id: sessionId, ...signIn } = membersSchema.parse(error.members);
-  const message = `${call.serverId} needs your account at ${signIn.provider} to run ${call.toolName}. Sign in there, then the call can be made again.`;
+  const message = `${call.serverId} needs your account at ${call.titleOf(signIn.provider)} to run ${call.toolName}. Sign in there, then the call can be made again.`;
   const url = signIn.auth_url;
   if (call.elicitation === 'error') {
     // The same for calls that wait for the same sign-in, and not the session id, which is the caller's secret.

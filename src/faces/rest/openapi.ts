@@ -27,12 +27,24 @@ const problemSchema = z.looseObject({
   code: z.enum(errorCodes),
   request_id: z.string(),
   retry_after: z.number().optional().describe('Seconds.'),
-  upstream_error: z.unknown().optional(),
+  retryable: z
+    .boolean()
+    .optional()
+    .describe(
+      'With status 500 and above: whether the same request may succeed later. Never true where a call may have run.',
+    ),
+  upstream_error: z.unknown().optional().describe("The server's own JSON-RPC error object."),
   input_required: z
     .unknown()
     .optional()
     .describe(
-      'With upstream_input_required: what the tool answered, with its inputRequests and requestState.',
+      'With upstream_input_required, where the tool asked: what it answered, with its inputRequests and requestState.',
+    ),
+  required_capabilities: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe(
+      'With upstream_input_required, where the server did not ask (upstream_error.code -32021): the capabilities it names.',
     ),
   error: z
     .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { AuthSpec } from '../../../src/core/catalogue/entry.ts';
+import { withAccessAdvice } from '../../../src/core/proxy/access-advice.ts';
 import { httpFailure, readRetryAfter } from '../../../src/core/proxy/failures.ts';
 
 describe('readRetryAfter', () => {
@@ -19,12 +21,36 @@ describe('readRetryAfter', () => {
   });
 });
 
-describe('HTTP 401', () => {
-  const detailOf = (hadToken: boolean) =>
-    httpFailure({ status: 401, headers: {}, nowMs: 0, excerpt: '', hadToken }).detail;
+describe('a refusal', () => {
+  const refused = (status: number, auth: AuthSpec, excerpt = '') =>
+    withAccessAdvice(httpFailure({ status, headers: {}, nowMs: 0, excerpt }), auth).detail;
 
-  it('says whose turn it is: the operator`s without a token, the user`s with one', () => {
-    expect(detailOf(false)).toMatch(/HTTP 401.*no token for it.*operator must set "auth"/);
-    expect(detailOf(true)).toMatch(/HTTP 401.*does not take the token.*user must connect the account again/);
+  it.each<[AuthSpec, RegExp]>([
+    [{ kind: 'static_header' }, /needs a fixed header.*this version cannot send\. Call the server without/],
+    [{ kind: 'own_oauth' }, /needs a sign-in of its own \(OAuth\).*this version cannot send\. Call the/],
+    [{ kind: 'user_oauth' }, /does not say which identity provider.*catalogue add ID URL --provider NAME/],
+    [{ kind: 'none' }, /By its catalogue entry it needs none.*operator must name it/],
+    [{ kind: 'unknown' }, /catalogue add ID URL --provider NAME.*this version cannot send/],
+  ])('without a token says what can be done, by the kind of sign-in in the entry: %j', (auth, advice) => {
+    expect(refused(401, auth)).toMatch(/^The MCP server wants a sign-in \(HTTP 401\)\. /);
+    expect(refused(401, auth)).toMatch(advice);
+    expect(refused(403, auth)).toMatch(
+      /^The MCP server refused access \(HTTP 403\)\. It may want a sign-in\. /,
+    );
+    expect(refused(403, auth)).toMatch(advice);
+  });
+
+  it('of a user`s token is the user`s turn', () => {
+    const auth: AuthSpec = { kind: 'user_oauth', provider: 'local' };
+    expect(refused(401, auth)).toMatch(
+      /HTTP 401.*does not take the token.*user must connect the account again/,
+    );
+    expect(refused(403, auth)).toMatch(/HTTP 403.*may lack a right there/);
+  });
+
+  it('with HTTP 403 gives the server`s own reason', () => {
+    expect(refused(403, { kind: 'none' }, '{"error":"plan_expired"}')).toMatch(
+      /\(HTTP 403\): \{"error":"plan_expired"\}\. It may/,
+    );
   });
 });

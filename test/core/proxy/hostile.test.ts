@@ -141,7 +141,7 @@ describe('a call to a server that misbehaves', () => {
       const error = await failure(harness.tool());
       expect(error).toMatchObject({ code: 'upstream_timeout', retryable: false });
       expect(error.detail).toBe(
-        'The request to the MCP server timed out after 1.5 s; the call may have run. The header Switchboard-Timeout-Ms allows a call more time, up to 300000.',
+        'The request to the MCP server timed out after 1.5 s; the call may have run.',
       );
       // A server of these revisions is told, too.
       const cancelled = await upstream.inbox.firstOf('notifications/cancelled');
@@ -337,12 +337,12 @@ describe('tools/call results', () => {
     });
     await using harness = startProxy(upstream.url('ok'));
     expect(await failure(harness.tool())).toMatchObject({
-      code: 'upstream_error',
+      code: 'upstream_input_required',
       detail: expect.stringMatching(/^Missing capability: elicitation\. Use POST \/v1\/mcp\/call: declare/),
       upstreamError: error,
     });
     const asked = harness.proxy.callTool(caller(), { serverId: 's', name: 'a', capabilities: {} });
-    expect(await failure(asked)).toMatchObject({ detail: error.message });
+    expect(await failure(asked)).toMatchObject({ code: 'upstream_error', detail: error.message });
   });
 
   it('an upstream JSON-RPC error keeps its object and lends its message', async () => {

@@ -5,7 +5,7 @@ import { open } from '../../support/raw-http.ts';
 import { listen, type Listening } from '../../support/upstreams/http.ts';
 import { startHostile, type Hostile } from '../../support/upstreams/hostile.ts';
 import { startHttpSse } from '../../support/upstreams/http-sse.ts';
-import { caller, startProxy, type Harness } from './harness.ts';
+import { caller, failure, startProxy, type Harness } from './harness.ts';
 
 let upstream: Hostile;
 let closing: Listening;
@@ -28,17 +28,17 @@ async function passRequest(
   signal?: AbortSignal,
 ): Promise<number> {
   const request = { serverId: 's', headers: { 'mcp-protocol-version': '2026-07-28' }, ...asked };
-  let failure: unknown;
+  let thrown: unknown;
   await using front = await listen((_request, response) => {
     at.proxy.passThrough(caller(signal ? { signal } : {}), request, response).catch((error: unknown) => {
-      failure = error;
+      thrown = error;
       response.destroy();
     });
   });
   const answer = await open(front.origin, '/').catch(() => undefined as IncomingMessage | undefined);
   answer?.on('error', () => {}).resume();
   if (answer) await new Promise(resolve => answer.once('close', resolve));
-  if (failure instanceof Error) throw failure;
+  if (thrown instanceof Error) throw thrown;
   return answer?.statusCode ?? 0;
 }
 
@@ -141,6 +141,29 @@ describe('a request that was written and not answered', () => {
       credentials: { forCall: () => new Promise(() => {}), renewed: () => Promise.resolve(undefined) },
     });
     await expect(pass(at, 'tools/call')).rejects.toMatchObject({ code: 'upstream_timeout', retryable: true });
+  });
+});
+
+describe('a server that refuses access', () => {
+  const token = `ya29.${'t'.repeat(2_000)}`;
+  const credential = { connectionId: 'con', version: 1, authorization: `Bearer ${token}` };
+  const credentials = {
+    forCall: () => Promise.resolve(credential),
+    renewed: () => Promise.resolve(undefined),
+  };
+
+  it.each([
+    ['text/plain', `no access with ${token}`, 'no access with [redacted]'],
+    ['application/json', JSON.stringify({ error: 'x'.repeat(180), token }), '"token"'],
+  ])('in %s is quoted without the token it repeats, however long that is', async (type, body, quoted) => {
+    await using refusing = await startHostile({
+      era: 'modern',
+      modes: { m: ({ response }) => void response.writeHead(403, { 'content-type': type }).end(body) },
+    });
+    await using at = startProxy(refusing.url('m'), { credentials });
+    const error = await failure(pass(at, 'tools/call'));
+    expect(error).toMatchObject({ code: 'upstream_forbidden', detail: expect.stringContaining(quoted) });
+    expect(error.detail).not.toMatch(/ya29|ttt/);
   });
 });
 

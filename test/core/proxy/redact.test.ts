@@ -32,6 +32,7 @@ describe('a server that repeats the user`s token where it refuses it', () => {
     ['cut by our own limit', raw(500, 'text/plain', padded(180))],
     ['cut by our other limit', raw(500, 'text/plain', `${' '.repeat(985)}${TOKEN}`)],
     ['401', raw(401, 'text/plain', TOKEN)],
+    ['403', raw(403, 'application/json', JSON.stringify({ error: `${padded(170)} is not allowed` }))],
     ['a content type', raw(200, `text/${TOKEN}`, 'x')],
     [
       'a JSON-RPC error',

@@ -14,7 +14,7 @@ export const toolsCall = endpoint({
   scope: 'proxy',
   rateClass: 'proxy',
   maxBodyBytes: 4 * MIB,
-  errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS],
+  errors: ['invalid_params', ...SERVER_ERRORS, ...UPSTREAM_ERRORS],
   bodySchema: z.strictObject({
     server_id: serverId,
     name: z
