@@ -102,6 +102,10 @@ function actsForUsers(entry: Readonly<Record<string, unknown>>): boolean {
 function authFrom({ auth, provider, scopes }: Invocation['options']) {
   if (provider === undefined) {
     if (scopes !== undefined) throw new UsageError('--scopes are those of a --provider');
+    if (auth === 'user_oauth')
+      throw new UsageError(
+        '--auth user_oauth needs --provider: the identity provider whose tokens the server takes',
+      );
     return auth === undefined ? undefined : { kind: auth };
   }
   if (auth !== undefined && auth !== 'user_oauth') throw new UsageError('--provider means --auth user_oauth');

@@ -307,6 +307,11 @@ describe('mistakes', () => {
     [['serve', 'now'], 2, /serve takes no arguments, not now/],
     [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must be 1 to 128/],
     [['catalogue', 'add', 'x', 'http://x.example'], 2, /remote_url: must be https/],
+    [
+      ['catalogue', 'add', 'x', 'https://x.example', '--auth', 'user_oauth'],
+      2,
+      /--auth user_oauth needs --provider/,
+    ],
     [['catalogue', 'import', '/no/such/file'], 1, /no such file/],
     [['catalogue', 'import', 'http://127.0.0.1:1/x'], 1, /could not be fetched: ./],
   ])('%j ends with %i and one line that says why', async (args, code, message) => {
