@@ -41,11 +41,21 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     const created = await run(['keys', 'create', '--name', 'ide', '--scopes', 'search', '--json'], env);
     expect(created.code, created.stderr).toBe(0);
     const { id, key } = JSON.parse(created.stdout);
+    const alone = `No server is running on ${env.SWITCHBOARD_DATA_DIR}: `;
+    // A mistyped folder would be worked on just as well: its server knows nothing of it.
+    if (server) expect(created.stderr).toBe('');
+    else expect(created.stderr).toContain(`${alone}a new database was created there. `);
     if (server) expect((await withKey(server.url, key)).status).toBe(200);
     expect((await run(['keys', 'list'], env)).stdout).toMatch(
       new RegExp(`${id} +active +local +search .* - +ide`),
     );
-    expect((await run(['keys', 'revoke', id], env)).stdout).toBe(`Revoked ${id}.\n`);
+    const revoked = await run(['keys', 'revoke', id], env);
+    expect(revoked.stdout).toBe(`Revoked ${id}.\n`);
+    if (server) expect(revoked.stderr).toBe('');
+    else
+      expect(revoked.stderr).toMatch(
+        new RegExp(`^${alone}changed the data there\\. .* SWITCHBOARD_DATA_DIR`),
+      );
     if (server) expect((await withKey(server.url, key)).status).toBe(401);
     expect((await run(['keys', 'list'], env)).stdout).toMatch(new RegExp(`${id} +revoked`));
 
