@@ -1,6 +1,8 @@
+import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { createDatabase } from '../support/postgres.ts';
 import { run, serve, temporaryFolder, type Program } from '../support/program.ts';
 
 const line = (id: string, more: object = {}) =>
@@ -90,6 +92,20 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     expect(left.metadata.total_candidates).toBe(1);
   });
 });
+
+it.skipIf(inject('postgresUrl') === undefined)(
+  'commands without a server say that it is the database of DATABASE_URL that they changed',
+  async () => {
+    await using space = await workspace();
+    await using database = await createDatabase();
+    const SWITCHBOARD_KEKS = `k1:${randomBytes(32).toString('base64')}`;
+    const env = { ...space.env, DATABASE_URL: database.url, SWITCHBOARD_KEKS };
+    expect((await run(['keys', 'create'], env)).stderr).toBe(
+      `No server is running on ${env.SWITCHBOARD_DATA_DIR}: changed the database of DATABASE_URL.\n`,
+    );
+    expect((await run(['keys', 'list'], env)).stderr).toBe('');
+  },
+);
 
 describe.each(['with a running server', 'without one'] as const)('identity %s', mode => {
   it('has keys for tenants and users, rotation, tenants and links', async () => {
