@@ -1,7 +1,8 @@
 /**
- * `npm run upstream [-- PORT --require-token]`: a real MCP server on loopback (port 3001 unless given) to try the proxy with,
- * offline. It is server-everything and one more tool, `whoami`, which tells bearer tokens apart without showing them. With
- * --require-token, a request that brings none is answered 401.
+ * `npm run upstream [-- PORT --require-token | --asking]`: a real MCP server on loopback (port 3001 unless given) to try the
+ * proxy with, offline. It is server-everything and one more tool, `whoami`, which tells bearer tokens apart without showing
+ * them. With --require-token, a request that brings none is answered 401. With --asking, it is a server of revision
+ * 2026-07-28 instead, whose tools ask for input.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -11,6 +12,7 @@ import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import { startAskingServer } from '../test/support/upstreams/asking.ts';
 
 interface Everything {
   readonly server: McpServer;
@@ -24,7 +26,10 @@ const entry = createRequire(import.meta.url).resolve(
 const everything = (await import(pathToFileURL(entry).href)) as { createServer(): Everything };
 
 const { values, positionals } = parseArgs({
-  options: { 'require-token': { type: 'boolean', default: false } },
+  options: {
+    'require-token': { type: 'boolean', default: false },
+    asking: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 const port = positionals[0] ?? '3001';
@@ -74,21 +79,33 @@ function refuse(response: ServerResponse, status: number, message: string): void
   response.end(JSON.stringify({ jsonrpc: '2.0', error: { code: -32000, message }, id: null }));
 }
 
-const server = createServer((request, response) => {
-  serve(request, response).catch((error: unknown) => {
-    console.error('upstream:', error);
-    response.destroy();
+const untilStopped = () => Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+
+async function runEverything(): Promise<void> {
+  const server = createServer((request, response) => {
+    serve(request, response).catch((error: unknown) => {
+      console.error('upstream:', error);
+      response.destroy();
+    });
   });
-});
-try {
   await once(server.listen(Number(port), '127.0.0.1'), 'listening');
   const demand = values['require-token'] ? ', refuses requests without a bearer token' : '';
   console.log(`server-everything on http://127.0.0.1:${port}/mcp${demand} (stop with Ctrl-C)`);
-  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+  await untilStopped();
+  for (const { end } of sessions.values()) end();
+  server.close();
+  server.closeAllConnections();
+}
+
+async function runAsking(): Promise<void> {
+  await using asking = await startAskingServer('reject', Number(port));
+  console.log(`a server whose tools ask for input on ${asking.url} (stop with Ctrl-C)`);
+  await untilStopped();
+}
+
+try {
+  await (values.asking ? runAsking() : runEverything());
 } catch (error) {
   console.error(`upstream: ${error instanceof Error ? error.message : String(error)}`);
   process.exitCode = 1;
 }
-for (const { end } of sessions.values()) end();
-server.close();
-server.closeAllConnections();

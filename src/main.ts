@@ -9,6 +9,9 @@ import { packageVersion } from './infra/package-version.ts';
 
 const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
 
+/** On the wrong data folder a command works as well as on the right one. */
+const ADVICE = 'For a server on another folder, set SWITCHBOARD_DATA_DIR as it has it.';
+
 /** Runs one command. Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
 async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
@@ -62,9 +65,14 @@ async function run(name: string, command: Command, argv: readonly string[], io: 
   const required = command.args.filter(arg => !arg.endsWith('?')).length;
   if (args.length < required || args.length > command.args.length)
     throw new UsageError(`usage: ${usageOf(name, command)}`);
-  await using admin = await connectAdmin(readConfig());
+  const config = readConfig();
+  await using admin = await connectAdmin(config);
+  const tell = (what: string) => io.complain(`No server is running on ${config.dataDir}: ${what}`);
+  if (admin.alone === 'new') tell(`a new database was created there. ${ADVICE}`);
   const { json, text, failed = false } = await command.run({ admin, io, args, options });
   io.print(options['json'] === true ? JSON.stringify(json) : text);
+  if (command.changes && admin.alone === 'existing') tell(`changed the data there. ${ADVICE}`);
+  if (command.changes && admin.alone === 'shared') tell('changed the database of DATABASE_URL.');
   return failed ? 1 : 0;
 }
 
@@ -108,7 +116,7 @@ function usage(): string {
     '',
     table([['  serve', 'serve REST and MCP (the default)'], ...rows]),
     '',
-    'Every command takes --json and --help. Commands work whether or not a server is running.',
+    'Every command takes --json and --help. Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR.',
     'Settings are environment variables; the README lists them.',
   ].join('\n');
 }

@@ -1,5 +1,6 @@
 import { Client } from 'undici';
 import type { Config } from '../config.ts';
+import { hasDatabase } from '../infra/database.ts';
 import { SocketInUse, isAnswered } from '../infra/exclusive-socket.ts';
 import { controlSocketOf, startSwitchboard } from '../switchboard.ts';
 
@@ -16,6 +17,8 @@ export class CommandFailed extends Error {
 }
 
 export interface AdminClient extends AsyncDisposable {
+  /** Which database the commands work on while no server runs on the data folder; undefined: its server's. */
+  readonly alone: 'new' | 'existing' | 'shared' | undefined;
   /** @throws CommandFailed with the server's detail when it answers with an error. */
   request(
     method: 'GET' | 'POST',
@@ -31,11 +34,14 @@ export interface AdminClient extends AsyncDisposable {
 export async function connectAdmin(config: Config): Promise<AdminClient> {
   const socketPath = controlSocketOf(config.dataDir);
   await using opened = new AsyncDisposableStack();
+  let alone: AdminClient['alone'];
   if (!(await isAnswered(socketPath))) {
+    const found = databaseOf(config);
     try {
       opened
         .use(await startSwitchboard({ ...config, logLevel: 'warn' }, { listen: false }))
         .indexed.catch(() => {});
+      alone = found;
     } catch (error) {
       // A server was started in between: use that one.
       if (!(error instanceof SocketInUse)) throw error;
@@ -49,9 +55,16 @@ export async function connectAdmin(config: Config): Promise<AdminClient> {
   opened.defer(() => client.close());
   const running = opened.move();
   return {
+    alone,
     request: (method, path, body) => request(client, method, path, body),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+/** As the command finds it. */
+function databaseOf({ databaseUrl, dataDir }: Config): NonNullable<AdminClient['alone']> {
+  if (databaseUrl !== undefined) return 'shared';
+  return hasDatabase(dataDir) ? 'existing' : 'new';
 }
 
 async function request(

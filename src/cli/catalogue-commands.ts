@@ -15,6 +15,7 @@ const catalogueImport: Command = {
   args: ['FILE|URL'],
   options: { replace: { type: 'boolean', help: 'make every server that is not in the file inactive' } },
   help: 'add or rewrite servers from JSON Lines; done once they are searchable',
+  changes: true,
   async run({ admin, io, args: [source = ''], options }) {
     const text = /^https?:\/\//.test(source) ? await download(source) : await readFile(source, 'utf8');
     io.complain('Importing; new texts are embedded, which takes a while for thousands of tools.');
@@ -40,12 +41,16 @@ const catalogueAdd: Command = {
       help: 'what a user can do with it: search goes by this (default: the name)',
     },
     transport: { type: 'string', help: 'streamable-http or sse (default: detect)' },
-    auth: { type: 'string', help: 'none, user_oauth, static_header, own_oauth or unknown' },
+    auth: {
+      type: 'string',
+      help: 'none, static_header, own_oauth or unknown; user_oauth goes with --provider',
+    },
     provider: { type: 'string', help: 'acts for end users, with their account at this identity provider' },
     scopes: { type: 'string', help: 'comma-separated: what it needs of that account' },
     categories: { type: 'string', help: 'comma-separated' },
   },
   help: 'add one server with the tools it lists, or change or bring back the one of that id',
+  changes: true,
   async run({ admin, io, args: [id = '', url = ''], options }) {
     const entry = entryFrom(await entryOf(admin, id), id, url, options);
     const report = (await admin.request('POST', '/catalogue/import', {
@@ -102,6 +107,10 @@ function actsForUsers(entry: Readonly<Record<string, unknown>>): boolean {
 function authFrom({ auth, provider, scopes }: Invocation['options']) {
   if (provider === undefined) {
     if (scopes !== undefined) throw new UsageError('--scopes are those of a --provider');
+    if (auth === 'user_oauth')
+      throw new UsageError(
+        '--auth user_oauth needs --provider: the identity provider whose tokens the server takes',
+      );
     return auth === undefined ? undefined : { kind: auth };
   }
   if (auth !== undefined && auth !== 'user_oauth') throw new UsageError('--provider means --auth user_oauth');
@@ -122,6 +131,7 @@ async function entryOf(admin: AdminClient, id: string): Promise<Record<string, u
 const catalogueDeactivate: Command = {
   args: ['ID'],
   help: 'take a server out of search and calls (410 from then on)',
+  changes: true,
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/deactivate`);
     return { json, text: `Deactivated ${id}.` };

@@ -44,6 +44,7 @@ const tenantSet: Command = {
     },
   },
   help: `change what a tenant's end users see and how they sign in (default: ${DEFAULT_TENANT})`,
+  changes: true,
   async run({ admin, args: [id = DEFAULT_TENANT], options }) {
     const json = {
       name: options['name'],
@@ -91,6 +92,7 @@ const connectionsLink: Command = {
   args: ['USER_ID'],
   options: { tenant: ofTenant },
   help: 'make a link to the page on which a user sees and ends connections',
+  changes: true,
   async run({ admin, args: [user = ''], options }) {
     const json = { user_id: user, tenant: options['tenant'] };
     const link = (await admin.request('POST', '/connections/link', { json })) as {

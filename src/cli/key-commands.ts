@@ -26,6 +26,7 @@ const create: Command = {
     user: { type: 'string', help: "act for this one user of the tenant's, without an identity token" },
   },
   help: 'make an API key; it is shown once',
+  changes: true,
   async run({ admin, options }) {
     const json = {
       name: options['name'] ?? 'unnamed',
@@ -69,6 +70,7 @@ const rotate: Command = {
     overlap: { type: 'string', help: 'how long the old key goes on: 90s, 30m, 24h, 7d (default 24h)' },
   },
   help: 'make a key in place of another, which ends after an overlap; it is shown once',
+  changes: true,
   async run({ admin, args: [id = ''], options }) {
     const json = { overlap_sec: seconds(options['overlap'] ?? '24h') };
     const path = `/keys/${encodeURIComponent(id)}/rotate`;
@@ -94,6 +96,7 @@ function seconds(value: unknown): number {
 const revoke: Command = {
   args: ['ID'],
   help: 'end an API key at once',
+  changes: true,
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('POST', `/keys/${encodeURIComponent(id)}/revoke`);
     return { json, text: `Revoked ${id}.` };
@@ -103,6 +106,7 @@ const revoke: Command = {
 const rewrap: Command = {
   args: [],
   help: 'seal everything in the vault with the first key of SWITCHBOARD_KEKS; run again, it goes on where it was',
+  changes: true,
   async run({ admin, io }) {
     let total = 0;
     for (;;) {
@@ -126,6 +130,7 @@ const retire: Command = {
 const rotateSigning: Command = {
   args: [],
   help: 'sign identity tokens with the next key; the old one stays published until its last token has expired',
+  changes: true,
   async run({ admin }) {
     const json = (await admin.request('POST', '/signing-keys/rotate')) as { active: string; retired: string };
     return { json, text: `${json.active} signs now, ${json.retired} is retired.` };

@@ -28,7 +28,7 @@ export const MIGRATIONS = fileURLToPath(new URL('../../drizzle', import.meta.url
  * Pass no folder for a database in memory, for tests.
  */
 export async function openDatabase(dataDir?: string): Promise<OpenDatabase> {
-  const folder = dataDir === undefined ? undefined : path.join(dataDir, 'pglite');
+  const folder = dataDir === undefined ? undefined : folderIn(dataDir);
   if (folder !== undefined && !existsSync(folder)) await initialise(folder);
   const client = await PGlite.create({
     ...(folder === undefined ? {} : { dataDir: folder }),
@@ -38,6 +38,11 @@ export async function openDatabase(dataDir?: string): Promise<OpenDatabase> {
   await migrate(db, { migrationsFolder: MIGRATIONS });
   return { db, close: () => client.close() };
 }
+
+const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');
+
+/** Whether the data folder has an embedded database already. */
+export const hasDatabase = (dataDir: string): boolean => existsSync(folderIn(dataDir));
 
 /**
  * Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. It works in a folder of

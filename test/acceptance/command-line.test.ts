@@ -1,6 +1,8 @@
+import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { createDatabase } from '../support/postgres.ts';
 import { run, serve, temporaryFolder, type Program } from '../support/program.ts';
 
 const line = (id: string, more: object = {}) =>
@@ -41,11 +43,21 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     const created = await run(['keys', 'create', '--name', 'ide', '--scopes', 'search', '--json'], env);
     expect(created.code, created.stderr).toBe(0);
     const { id, key } = JSON.parse(created.stdout);
+    const alone = `No server is running on ${env.SWITCHBOARD_DATA_DIR}: `;
+    // A mistyped folder would be worked on just as well: its server knows nothing of it.
+    if (server) expect(created.stderr).toBe('');
+    else expect(created.stderr).toContain(`${alone}a new database was created there. `);
     if (server) expect((await withKey(server.url, key)).status).toBe(200);
     expect((await run(['keys', 'list'], env)).stdout).toMatch(
       new RegExp(`${id} +active +local +search .* - +ide`),
     );
-    expect((await run(['keys', 'revoke', id], env)).stdout).toBe(`Revoked ${id}.\n`);
+    const revoked = await run(['keys', 'revoke', id], env);
+    expect(revoked.stdout).toBe(`Revoked ${id}.\n`);
+    if (server) expect(revoked.stderr).toBe('');
+    else
+      expect(revoked.stderr).toMatch(
+        new RegExp(`^${alone}changed the data there\\. .* SWITCHBOARD_DATA_DIR`),
+      );
     if (server) expect((await withKey(server.url, key)).status).toBe(401);
     expect((await run(['keys', 'list'], env)).stdout).toMatch(new RegExp(`${id} +revoked`));
 
@@ -80,6 +92,20 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     expect(left.metadata.total_candidates).toBe(1);
   });
 });
+
+it.skipIf(inject('postgresUrl') === undefined)(
+  'commands without a server say that it is the database of DATABASE_URL that they changed',
+  async () => {
+    await using space = await workspace();
+    await using database = await createDatabase();
+    const SWITCHBOARD_KEKS = `k1:${randomBytes(32).toString('base64')}`;
+    const env = { ...space.env, DATABASE_URL: database.url, SWITCHBOARD_KEKS };
+    expect((await run(['keys', 'create'], env)).stderr).toBe(
+      `No server is running on ${env.SWITCHBOARD_DATA_DIR}: changed the database of DATABASE_URL.\n`,
+    );
+    expect((await run(['keys', 'list'], env)).stderr).toBe('');
+  },
+);
 
 describe.each(['with a running server', 'without one'] as const)('identity %s', mode => {
   it('has keys for tenants and users, rotation, tenants and links', async () => {
@@ -307,6 +333,11 @@ describe('mistakes', () => {
     [['serve', 'now'], 2, /serve takes no arguments, not now/],
     [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must be 1 to 128/],
     [['catalogue', 'add', 'x', 'http://x.example'], 2, /remote_url: must be https/],
+    [
+      ['catalogue', 'add', 'x', 'https://x.example', '--auth', 'user_oauth'],
+      2,
+      /--auth user_oauth needs --provider/,
+    ],
     [['catalogue', 'import', '/no/such/file'], 1, /no such file/],
     [['catalogue', 'import', 'http://127.0.0.1:1/x'], 1, /could not be fetched: ./],
   ])('%j ends with %i and one line that says why', async (args, code, message) => {

@@ -308,7 +308,9 @@ describe('a server whose tools are not known', () => {
     const call = (name: string, args: object) => rpc('tools/call', { name, arguments: args }, {}, fresh);
     const found = (await call('search_servers', { query: 'echo words' })).structuredContent;
     expect(found.servers[0]).toMatchObject({ id: 'v2', tools: [], more_tools: 0 });
-    expect(found.hint).toContain('call_remote_tool with any tool_name answers with their names');
+    expect(found.hint).toMatch(
+      /call_remote_tool with any tool_name answers with their names, unless the server wants a sign-in first\.$/,
+    );
     const { content, isError } = await call('call_remote_tool', { server_id: 'v2', tool_name: 'say' });
     expect(isError).toBe(true);
     expect(content.map((block: { text: string }) => block.text).join('\n')).toMatch(

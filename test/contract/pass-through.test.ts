@@ -152,6 +152,15 @@ describe('/mcp/{server_id} is the server itself', () => {
     expect(await promise).toBe(uri);
   });
 
+  it('an error of ours to the first request is in what SDK v2 says of it, mode auto (docs/pass-through.md)', async () => {
+    const client = new ClientV2({ name: 'test', version: '1' }, { versionNegotiation: { mode: 'auto' } });
+    const withWrongKey = new TransportV2(endpoint('v2'), { requestInit: { headers: { 'X-API-Key': 'x' } } });
+    await expect(client.connect(withWrongKey)).rejects.toMatchObject({
+      message: expect.stringMatching(/^Version negotiation failed/),
+      data: { text: expect.stringContaining('"reason":"unauthorized"') },
+    });
+  });
+
   it('DELETE ends the session at the server', async () => {
     const client = await connectV1('v1');
     const before = v1.sessionIds.length;

@@ -48,12 +48,18 @@ const toolSchema = z.object({
   input_schema: z.record(z.string(), z.unknown()).default({ type: 'object' }),
 });
 
-const authSchema = z.object({
-  kind: z.enum(['none', 'user_oauth', 'static_header', 'own_oauth', 'unknown']),
-  provider: z.string().min(1).optional(),
-  scopes: z.array(z.string()).optional(),
-  resource: z.string().optional(),
-});
+const authSchema = z
+  .object({
+    kind: z.enum(['none', 'user_oauth', 'static_header', 'own_oauth', 'unknown']),
+    provider: z.string().min(1).optional(),
+    scopes: z.array(z.string()).optional(),
+    resource: z.string().optional(),
+  })
+  // Its calls would go out for no user, and no server that acts for users takes them.
+  .refine(({ kind, provider }) => kind !== 'user_oauth' || provider !== undefined, {
+    path: ['provider'],
+    error: 'user_oauth needs the name of the identity provider whose tokens the server takes',
+  });
 
 const webUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
 

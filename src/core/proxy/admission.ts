@@ -3,6 +3,7 @@ import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
+import type { Server } from '../catalogue/entry.ts';
 import { Circuit, type Entered } from './circuit.ts';
 import { AnsweredWrongly, HttpFailure, NotConnected } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -31,6 +32,7 @@ export interface Pass extends Disposable {
 export class NotAdmitted extends SwitchboardError {}
 
 type Applicant = Pick<Caller, 'tenantId' | 'subject' | 'timeoutMs'>;
+type Asked = Pick<Server, 'id' | 'remoteUrl'>;
 
 /**
  * Whether a call goes out to its server now: not while the server asks to wait (`Retry-After`) or has failed again and
@@ -59,8 +61,8 @@ export class Admission {
   }
 
   /** One call as `enter` describes it. */
-  async run<T>(url: string, caller: Applicant, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
-    using pass = await this.enter(url, caller, signal);
+  async run<T>(server: Asked, caller: Applicant, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+    using pass = await this.enter(server, caller, signal);
     try {
       const result = await call();
       pass.answered();
@@ -72,18 +74,17 @@ export class Admission {
   }
 
   /**
-   * @param url the server's, as catalogued
    * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` when too many wait
    *   already; the signal's reason when it ends before the call's turn comes.
    */
-  async enter(url: string, caller: Applicant, signal: AbortSignal): Promise<Pass> {
-    const keys = keysOf(url, caller);
+  async enter(server: Asked, caller: Applicant, signal: AbortSignal): Promise<Pass> {
+    const keys = keysOf(server.remoteUrl, caller);
     this.#refuse(keys);
-    const release = await this.#slots.take(urlOf(url).origin, caller.tenantId, signal);
+    const release = await this.#slots.take(urlOf(server.remoteUrl).origin, caller.tenantId, signal);
     try {
       // While it waited, others have found out more.
       this.#refuse(keys);
-      return this.#pass(url, keys, caller, release);
+      return this.#pass(server, keys, caller, release);
     } catch (error) {
       release();
       throw error;
@@ -109,7 +110,7 @@ export class Admission {
     }
   }
 
-  #pass(url: string, keys: Keys, caller: Applicant, release: () => void): Pass {
+  #pass(asked: Asked, keys: Keys, caller: Applicant, release: () => void): Pass {
     const nowMs = monotonicMs(this.#clock);
     const enter = (key: string): Entered =>
       this.#circuitOf(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
@@ -118,7 +119,7 @@ export class Admission {
     // Who waits for half of the limit, as the MCP face does, has waited long enough to tell.
     const isShortened = (caller.timeoutMs ?? Infinity) < this.#totalTimeoutMs / 2;
     const answered = () => {
-      for (const part of [server, tenant]) this.#succeeded(url, part);
+      for (const part of [server, tenant]) this.#succeeded(asked, part);
     };
     return {
       answered,
@@ -127,8 +128,8 @@ export class Admission {
         if (thrown instanceof HttpFailure) this.#hold(keys, thrown);
         const evidence = evidenceOf(thrown, isShortened);
         if (evidence === 'answered') answered();
-        if (evidence === 'down') this.#failed(url, server, thrown.code);
-        if (evidence === 'failing') this.#failed(url, tenant, thrown.code);
+        if (evidence === 'down') this.#failed(asked, server, thrown.code);
+        if (evidence === 'failing') this.#failed(asked, tenant, thrown.code);
       },
       [Symbol.dispose]: () => {
         for (const { key, entered } of [server, tenant]) this.#circuitOf(key)?.leave(entered);
@@ -147,17 +148,17 @@ export class Admission {
     this.#holds.set(key, { untilMs: monotonicMs(this.#clock) + waitSec * 1_000, status: httpStatus });
   }
 
-  #succeeded(url: string, part: Part): void {
+  #succeeded(asked: Asked, part: Part): void {
     const closed = this.#circuitOf(part.key)?.succeeded(part.entered, monotonicMs(this.#clock)) ?? false;
-    if (closed) this.#log.info(fieldsOf(url, part), 'upstream answers again');
+    if (closed) this.#log.info(fieldsOf(asked, part), 'upstream answers again');
   }
 
-  #failed(url: string, part: Part, failure: string): void {
+  #failed(asked: Asked, part: Part, failure: string): void {
     const circuit = this.#circuitOf(part.key) ?? new Circuit();
     this.#circuits.set(part.key, circuit);
     if (circuit.failed(part.entered, monotonicMs(this.#clock), failure)) {
       this.#log.warn(
-        { ...fieldsOf(url, part), code: failure },
+        { ...fieldsOf(asked, part), code: failure },
         'upstream failed repeatedly: calls are refused until it answers',
       );
     }
@@ -183,8 +184,12 @@ const keysOf = (url: string, { tenantId, subject }: Applicant): Keys => ({
   owner: `${url.length} ${url} ${tenantId.length} ${tenantId} ${subject?.userId ?? ''}`,
 });
 
-/** The path may hold a secret. */
-const fieldsOf = (url: string, { tenantId }: Part) => ({ url: urlOf(url).origin, tenantId });
+/** The path of its URL may hold a secret; many servers share an origin. */
+const fieldsOf = ({ id, remoteUrl }: Asked, { tenantId }: Part) => ({
+  serverId: id,
+  url: urlOf(remoteUrl).origin,
+  tenantId,
+});
 
 const EVIDENCE: Partial<Record<ErrorCode, Evidence>> = {
   upstream_unreachable: 'failing',

@@ -130,7 +130,7 @@ export class PassThrough {
     using budget = this.#budgetOf(caller, place.kind);
     budget.signal.throwIfAborted();
     using pass =
-      place.kind === 'call' ? await admission.enter(server.remoteUrl, caller, budget.signal) : undefined;
+      place.kind === 'call' ? await admission.enter(server, caller, budget.signal) : undefined;
     let passing: Passing | undefined;
     try {
       const lookup = credentials.forCall(caller, server);

@@ -140,7 +140,7 @@ export function createProxy(options: ProxyOptions): Proxy {
       using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
       const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget), budget);
       // Awaited here: the budget must not end before the work.
-      return await admission.run(server.remoteUrl, caller, budget.signal, ask);
+      return await admission.run(server, caller, budget.signal, ask);
     };
     return track(caller, serverId, admitted, isOk);
   }
@@ -191,7 +191,7 @@ export function createProxy(options: ProxyOptions): Proxy {
     const lister = { ...caller, signal: budget.signal, timeoutMs };
     const asking = { caller: lister, server, credentials, upstreams };
     // Awaited here, as above. The call it follows may still hold its slot, and does not wait for this one.
-    return await admission.run(server.remoteUrl, lister, budget.signal, async () =>
+    return await admission.run(server, lister, budget.signal, async () =>
       listTools(await asker(asking, budget)),
     );
   }

@@ -36,7 +36,7 @@ export async function searchServers(
     answer.hint = 'Nothing fits. Say what the service should do in other words, or ask for less at once.';
   else if (servers.some(server => server.tools.length === 0))
     answer.hint =
-      'Where tools is empty and more_tools 0, the tools are not known yet: call_remote_tool with any tool_name answers with their names.';
+      'Where tools is empty and more_tools 0, the tools are not known yet: call_remote_tool with any tool_name answers with their names, unless the server wants a sign-in first.';
   let used = JSON.stringify(answer).length;
   for (let round = 0; round < TOOLS_PER_SERVER; round++) {
     for (const [at, server] of servers.entries()) {

@@ -37,6 +37,10 @@ describe('readEntries', () => {
       'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)',
     ],
     [{ remote_url: 'https://user:pw@a.example/mcp' }, 'remote_url: must not hold a user name or password'],
+    [
+      { auth: { kind: 'user_oauth', scopes: ['read'] } },
+      'auth.provider: user_oauth needs the name of the identity provider whose tokens the server takes',
+    ],
     [{ description: 'nul \u0000' }, 'holds a NUL character or half a surrogate pair, which cannot be stored'],
     [
       { tools: [{ name: 't', input_schema: { 'half \ud800': {} } }] },

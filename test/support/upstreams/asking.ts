@@ -78,7 +78,10 @@ function buildServer(): McpServer {
 }
 
 /** A server built with SDK v2, both eras, whose tools ask for input (name, twice, sample, roots, later) and report progress (steps). */
-export async function startAskingServer(legacy: 'stateless' | 'reject' = 'reject'): Promise<AskingServer> {
+export async function startAskingServer(
+  legacy: 'stateless' | 'reject' = 'reject',
+  port = 0,
+): Promise<AskingServer> {
   const inbox = new Inbox();
   const handler = createMcpHandler(() => buildServer(), { legacy });
   const answer = toNodeHandler(handler);
@@ -88,7 +91,7 @@ export async function startAskingServer(legacy: 'stateless' | 'reject' = 'reject
     // @ts-expect-error the SDK's types do not allow for exactOptionalPropertyTypes
     await answer(request, response, body === '' ? undefined : JSON.parse(body));
   };
-  const listening = await listen((request, response) => void serve(request, response));
+  const listening = await listen((request, response) => void serve(request, response), port);
   return {
     url: `${listening.origin}/mcp`,
     inbox,

@@ -81,8 +81,8 @@ export interface Listening extends AsyncDisposable {
   resume(): Promise<void>;
 }
 
-/** An HTTP server on a free port of 127.0.0.1; disposing it cuts its connections. */
-export async function listen(handler: RequestListener): Promise<Listening> {
+/** An HTTP server on 127.0.0.1, on a free port unless one is given; disposing it cuts its connections. */
+export async function listen(handler: RequestListener, wantedPort = 0): Promise<Listening> {
   const server = createServer(handler);
   const sockets = new Set<Socket>();
   server.on('connection', socket => {
@@ -91,7 +91,7 @@ export async function listen(handler: RequestListener): Promise<Listening> {
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
-    server.listen(0, '127.0.0.1', resolve);
+    server.listen(wantedPort, '127.0.0.1', resolve);
   });
   const address = server.address();
   if (address === null || typeof address === 'string') throw new Error('not listening on a port');
