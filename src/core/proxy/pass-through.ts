@@ -129,8 +129,7 @@ export class PassThrough {
     using place = this.#enter(caller.keyId, request, method);
     using budget = this.#budgetOf(caller, place.kind);
     budget.signal.throwIfAborted();
-    using pass =
-      place.kind === 'call' ? await admission.enter(server, caller, budget.signal) : undefined;
+    using pass = place.kind === 'call' ? await admission.enter(server, caller, budget.signal) : undefined;
     let passing: Passing | undefined;
     try {
       const lookup = credentials.forCall(caller, server);
