@@ -48,6 +48,18 @@ export class HttpFailure extends SwitchboardError {
   }
 }
 
+/** A refusal by HTTP status of what the server had begun to work on: it is no leave to send that again. */
+export class RefusedAfterBegun extends SwitchboardError {
+  /** What the refusal is otherwise. */
+  readonly refusal: SwitchboardError;
+
+  constructor(httpStatus: number, refusal: SwitchboardError) {
+    const detail = `The MCP server began to work on the request and then refused it (HTTP ${httpStatus}).`;
+    super('upstream_protocol', detail, { cause: refusal });
+    this.refusal = refusal;
+  }
+}
+
 export const brokeProtocol = (what: string, cause?: unknown): SwitchboardError =>
   new SwitchboardError('upstream_protocol', `The MCP server ${what}.`, { cause });
 
@@ -195,7 +207,8 @@ export const isRead = (method: string) => method === 'ping' || /\/(list|get|read
  * again unseen.
  */
 export function toldOfCall(error: unknown, method: string): unknown {
-  if (!(error instanceof SwitchboardError) || isRead(method)) return error;
+  if (!(error instanceof SwitchboardError)) return error;
+  if (isRead(method)) return error instanceof RefusedAfterBegun ? error.refusal : error;
   // It failed at some point, or a gateway that knows no more than we do. Who asks to be called again (503 with `Retry-After`)
   // has not run the call.
   const isFault =
