@@ -38,6 +38,11 @@ export class NotConnected extends SwitchboardError {
   }
 }
 
+/** A server may keep one user waiting for this long (HTTP 429) … */
+export const MAX_RATE_LIMIT_SEC = 5 * 60;
+/** … and a tenant for this long (HTTP 503): what it says beyond is neither held against it nor told. */
+export const MAX_UNAVAILABLE_SEC = 60;
+
 /** An answer that is nothing but an HTTP status of 400 or more. */
 export class HttpFailure extends SwitchboardError {
   readonly httpStatus: number;
@@ -95,7 +100,8 @@ export function httpFailure(answer: {
   if (status === 403) {
     return new HttpFailure(status, 'upstream_forbidden', 'The MCP server refused access (HTTP 403).');
   }
-  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
+  const maxSec = status === 429 ? MAX_RATE_LIMIT_SEC : MAX_UNAVAILABLE_SEC;
+  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs, maxSec);
   const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
   if (status === 429) {
     const detail = `The MCP server is rate limiting (HTTP 429).${when}`;
@@ -110,12 +116,17 @@ export function httpFailure(answer: {
   return new HttpFailure(status, 'upstream_http_error', detail);
 }
 
-/** `Retry-After` as seconds, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
-export function readRetryAfter(value: string | string[] | undefined, nowMs: number): number | undefined {
+/** `Retry-After` as seconds up to `maxSec`, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
+export function readRetryAfter(
+  value: string | string[] | undefined,
+  nowMs: number,
+  maxSec: number,
+): number | undefined {
   const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? '';
-  if (/^\d{1,9}$/.test(text)) return Number(text);
+  if (/^\d+$/.test(text)) return Math.min(Number(text), maxSec);
   const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(atMs) ? undefined : Math.max(0, Math.ceil((atMs - nowMs) / 1000));
+  if (Number.isNaN(atMs)) return undefined;
+  return Math.min(Math.max(0, Math.ceil((atMs - nowMs) / 1000)), maxSec);
 }
 
 const NOT_CONNECTED: Readonly<Record<string, string>> = {
