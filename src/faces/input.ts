@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isObject } from '../core/proxy/json.ts';
 import { SwitchboardError } from '../errors.ts';
 
 const lengthOf = (text: string) => Array.from(text).length;
@@ -23,7 +24,11 @@ export const searchLimit = z
   .max(50, 'must be at most 50')
   .default(10);
 
-export const jsonObject = z.record(z.string(), z.unknown(), 'must be a JSON object');
+/** Taken as it is: zod's own record leaves out a member named __proto__. */
+export const jsonObject = z
+  .unknown()
+  .refine(isObject, 'must be a JSON object')
+  .meta({ type: 'object', additionalProperties: {} });
 
 export const queryLogId = z
   .string()

@@ -9,6 +9,7 @@ const IDLE_MS = 1_500;
 const CHUNK = Buffer.alloc(64 * 1024, 'x');
 const json = { 'content-type': 'application/json' };
 const sse = { 'content-type': 'text/event-stream' };
+const EARLY_HINTS = 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n';
 const html = { 'content-type': 'text/html' };
 const text = { 'content-type': 'text/plain; charset=utf-8' };
 
@@ -59,6 +60,19 @@ const modes: Record<string, (response: ServerResponse, request: IncomingMessage,
     void response.writeHead(200, { ...json, 'x-long': 'y'.repeat(20_000) }).end('{}'),
   gzip: response => void response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end('x'),
   'not-http': response => void response.socket?.end('SSH-2.0-OpenSSH\r\n'),
+  interim: response => {
+    response.socket?.write(EARLY_HINTS.repeat(200));
+    response.writeHead(200, json).end('{"ok":true}');
+  },
+  'interim-endless': response => {
+    const { socket } = response;
+    if (!socket) return;
+    const more = () => {
+      while (!socket.destroyed && socket.write(EARLY_HINTS.repeat(500)));
+    };
+    socket.on('drain', more).on('error', () => {});
+    more();
+  },
   '307': response => void response.writeHead(307, { location: '/ok' }).end(),
   '308': response => void response.writeHead(308, { location: '/ok' }).end('moved'),
   '302': response => void response.writeHead(302, { location: '/ok' }).end(),
@@ -151,6 +165,7 @@ describe('what a server answers badly', () => {
     ['long-header', 'upstream_protocol'],
     ['gzip', 'upstream_protocol'],
     ['not-http', 'upstream_protocol'],
+    ['interim-endless', 'upstream_protocol'],
     ['302', 'upstream_http_error'],
     ['redirect-loop', 'upstream_http_error'],
     ['redirect-nowhere', 'upstream_http_error'],
@@ -203,6 +218,11 @@ describe('what a server answers badly', () => {
       expect(answer.text).not.toContain('secret');
       expect(answer.headers['content-type']).toMatch(/^application\/json/);
     }
+  });
+
+  it('some interim answers are let by, and not passed on', async () => {
+    const answer = await post('interim');
+    expect([answer.status, answer.text]).toEqual([200, '{"ok":true}']);
   });
 
   it('the client`s own time-out holds', async () => {

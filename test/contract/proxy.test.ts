@@ -359,4 +359,30 @@ describe('use', () => {
     expect(Object.keys(headers)).not.toEqual(expect.arrayContaining(['cookie']));
     expect(JSON.stringify(headers)).not.toMatch(/Bearer z|x-mine|a=b|a-key-for-tests/);
   });
+
+  const ways: [path: string, body: (args: unknown) => object][] = [
+    [
+      '/v1/mcp/call',
+      args => ({ server_id: 'ok', method: 'tools/call', params: { name: 'a', arguments: args } }),
+    ],
+    ['/v1/mcp/tools/call', args => ({ server_id: 'ok', name: 'a', arguments: args })],
+    [
+      '/mcp',
+      args => ({
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'tools/call',
+        params: {
+          name: 'call_remote_tool',
+          arguments: { server_id: 'ok', tool_name: 'a', arguments: args },
+        },
+      }),
+    ],
+  ];
+  it.each(ways)('every argument arrives through %s, whatever its name', async (path, body) => {
+    const json = '{"__proto__":{"a":1},"constructor":{"prototype":2},"toString":null,"a":{"__proto__":[]}}';
+    const accept = { accept: 'application/json, text/event-stream' };
+    expect((await sb.post(path, body(JSON.parse(json)), accept)).status).toBe(200);
+    expect(JSON.stringify(hostile.inbox.of('tools/call').at(-1)?.message.params.arguments)).toBe(json);
+  });
 });

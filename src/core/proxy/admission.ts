@@ -5,17 +5,19 @@ import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { Circuit, type Entered } from './circuit.ts';
-import { AnsweredWrongly, HttpFailure, NotConnected } from './failures.ts';
+import {
+  AnsweredWrongly,
+  HttpFailure,
+  MAX_RATE_LIMIT_SEC,
+  MAX_UNAVAILABLE_SEC,
+  NotConnected,
+} from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import { Slots } from './slots.ts';
 import { urlOf } from './urls.ts';
 
 /** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
 const MAX_KEPT = 10_000;
-/** A server may keep one user waiting for this long … */
-const MAX_RATE_LIMIT_SEC = 5 * 60;
-/** … and a tenant for this long. */
-const MAX_UNAVAILABLE_SEC = 60;
 
 /** What failures say: of the server for everybody, of the server for this tenant, that it lives, or nothing. */
 type Evidence = 'down' | 'failing' | 'answered' | 'none';

@@ -49,7 +49,8 @@ const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
 
 /**
  * A copy of a tool's schema that is safe to compile and to check with: it refuses nothing that the schema itself allows, and
- * takes bounded time. JSON Schema 2020-12, and draft-07 where its keywords differ. Left out, so unchecked: regular
+ * takes bounded time. JSON Schema 2020-12, which MCP takes a schema for that names no dialect; of those before 2019-09 that
+ * differ, what is said in `read`. Left out, so unchecked: regular
  * expressions (a catastrophic one holds the event loop for ever), `format`, `uniqueItems` (quadratic), conditions, negations,
  * `contains`, and keywords that depend on them; `oneOf` counts as `anyOf`. Only references within the schema are followed,
  * never one over the network.
@@ -103,20 +104,27 @@ function sizeOf(root: unknown, charsPerUnit: number, max: number): number {
   return size;
 }
 
+/** What `$schema` says in drafts 03 to 07. */
+const OLD_DIALECT = /^https?:\/\/json-schema\.org\/draft-0[3-7]\//;
+
 /** One schema being copied. References are replaced by copies of what they lead to, so that nothing is left to resolve. */
 class Copy {
   readonly #root: unknown;
+  readonly #isOld: boolean;
   readonly #following = new Set<string>();
   #code = 0;
   weight = 0;
 
   constructor(root: unknown) {
     this.#root = root;
+    const dialect = isObject(root) ? root['$schema'] : undefined;
+    this.#isOld = typeof dialect === 'string' && OLD_DIALECT.test(dialect);
   }
 
-  schema(value: unknown, depth: number): Json | boolean {
-    if (typeof value === 'boolean') return value;
-    if (!isObject(value) || depth > MAX_DEPTH) throw new Uncheckable();
+  schema(written: unknown, depth: number): Json | boolean {
+    if (typeof written === 'boolean') return written;
+    if (!isObject(written) || depth > MAX_DEPTH) throw new Uncheckable();
+    const value = this.#isOld ? read(written) : written;
     if ('$dynamicRef' in value || '$recursiveRef' in value) throw new Uncheckable();
     // Below an id of their own, references lead elsewhere.
     if (depth > 0 && typeof value['$id'] === 'string') throw new Uncheckable();
@@ -143,8 +151,9 @@ class Copy {
   #members(value: Json, copy: Json, depth: number): void {
     const { properties, additionalProperties, patternProperties, propertyNames } = value;
     if (properties !== undefined) copy['properties'] = this.#map(properties, depth);
-    // What a pattern allows is not known here, so nothing is additional.
-    if (additionalProperties !== undefined && patternProperties === undefined)
+    // What a pattern allows is not known here, so nothing is additional; nor is __proto__, which ajv does not see among the names.
+    const isOpen = patternProperties !== undefined || namesProto(properties);
+    if (additionalProperties !== undefined && !isOpen)
       copy['additionalProperties'] = this.schema(additionalProperties, depth + 1);
     if (propertyNames !== undefined) copy['propertyNames'] = this.schema(propertyNames, depth + 1);
     if (value['dependentSchemas'] !== undefined)
@@ -202,6 +211,18 @@ class Copy {
     return copy;
   }
 }
+
+/**
+ * A schema as the drafts before 2019-09 read it: nothing beside `$ref` counts, and some names are no keywords yet. Below an
+ * `id` (draft-04's `$id`), references lead elsewhere.
+ */
+function read(schema: Json): Json {
+  if ('$ref' in schema) return { $ref: schema['$ref'] };
+  const { prefixItems: _items, dependentRequired: _names, dependentSchemas: _schemas, ...known } = schema;
+  return typeof known['id'] === 'string' ? { ...known, $id: known['id'] } : known;
+}
+
+const namesProto = (properties: unknown) => isObject(properties) && Object.hasOwn(properties, '__proto__');
 
 function plainOf(value: Json): Json {
   const copy: Json = {};

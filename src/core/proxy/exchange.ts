@@ -4,6 +4,7 @@ import { toSwitchboardError } from '../../errors.ts';
 import { abortReason } from './budget.ts';
 import { brokeProtocol, connectionFailure, sentTooMuch, type Stage } from './failures.ts';
 import { GrowingBuffer } from './growing-buffer.ts';
+import { InterimAnswers } from './interim-answers.ts';
 import type { ProxyLimits } from './limits.ts';
 import { SseParser } from './sse.ts';
 
@@ -49,9 +50,6 @@ export interface HttpAnswer {
 const DRAIN_BYTES = 64 * 1024;
 const DRAIN_MS = 500;
 
-/** Answers below 200 before the one that counts; each has headers of its own. */
-const MAX_INTERIM = 200;
-
 interface Outcome {
   resolve(answer: HttpAnswer): void;
   reject(error: Error): void;
@@ -66,9 +64,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #settled: Error | 'answered' | undefined;
   #stage: Stage = 'unsent';
   #status = 0;
-  #interim = 0;
   #headers: IncomingHttpHeaders = {};
   #mediaType = '';
+  readonly #interim = new InterimAnswers();
   readonly #body = new GrowingBuffer();
   #bytes = 0;
   #events: SseParser | undefined;
@@ -100,7 +98,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
     headers: IncomingHttpHeaders,
   ): void {
     if (status < 200) {
-      if (++this.#interim > MAX_INTERIM) this.#fail(brokeProtocol('sent too many interim answers'));
+      const tooMany = this.#interim.took();
+      if (tooMany) this.#fail(tooMany);
       return;
     }
     this.#stage = 'answering';

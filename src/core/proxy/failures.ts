@@ -31,6 +31,11 @@ export class NotConnected extends SwitchboardError {
   }
 }
 
+/** A server may keep one user waiting for this long (HTTP 429) … */
+export const MAX_RATE_LIMIT_SEC = 5 * 60;
+/** … and a tenant for this long (HTTP 503): what it says beyond is neither held against it nor told. */
+export const MAX_UNAVAILABLE_SEC = 60;
+
 /** An answer that is nothing but an HTTP status of 400 or more. */
 export class HttpFailure extends SwitchboardError {
   readonly httpStatus: number;
@@ -38,6 +43,18 @@ export class HttpFailure extends SwitchboardError {
   constructor(httpStatus: number, code: ErrorCode, detail: string, retryAfterSec?: number) {
     super(code, detail, retryAfterSec === undefined ? {} : { retryAfterSec });
     this.httpStatus = httpStatus;
+  }
+}
+
+/** A refusal by HTTP status of what the server had begun to work on: it is no leave to send that again. */
+export class RefusedAfterBegun extends SwitchboardError {
+  /** What the refusal is otherwise. */
+  readonly refusal: SwitchboardError;
+
+  constructor(httpStatus: number, refusal: SwitchboardError) {
+    const detail = `The MCP server began to work on the request and then refused it (HTTP ${httpStatus}).`;
+    super('upstream_protocol', detail, { cause: refusal });
+    this.refusal = refusal;
   }
 }
 
@@ -73,7 +90,8 @@ export function httpFailure(answer: {
     const detail = `The MCP server refused access (HTTP 403)${quoted}`;
     return new HttpFailure(status, 'upstream_forbidden', detail);
   }
-  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs);
+  const maxSec = status === 429 ? MAX_RATE_LIMIT_SEC : MAX_UNAVAILABLE_SEC;
+  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs, maxSec);
   const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
   if (status === 429) {
     const detail = `The MCP server is rate limiting (HTTP 429).${when}`;
@@ -87,12 +105,17 @@ export function httpFailure(answer: {
   return new HttpFailure(status, 'upstream_http_error', detail);
 }
 
-/** `Retry-After` as seconds, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
-export function readRetryAfter(value: string | string[] | undefined, nowMs: number): number | undefined {
+/** `Retry-After` as seconds up to `maxSec`, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
+export function readRetryAfter(
+  value: string | string[] | undefined,
+  nowMs: number,
+  maxSec: number,
+): number | undefined {
   const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? '';
-  if (/^\d{1,9}$/.test(text)) return Number(text);
+  if (/^\d+$/.test(text)) return Math.min(Number(text), maxSec);
   const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
-  return Number.isNaN(atMs) ? undefined : Math.max(0, Math.ceil((atMs - nowMs) / 1000));
+  if (Number.isNaN(atMs)) return undefined;
+  return Math.min(Math.max(0, Math.ceil((atMs - nowMs) / 1000)), maxSec);
 }
 
 const NOT_CONNECTED: Readonly<Record<string, string>> = {
@@ -185,7 +208,8 @@ export const isRead = (method: string) => method === 'ping' || /\/(list|get|read
  * again unseen.
  */
 export function toldOfCall(error: unknown, method: string): unknown {
-  if (!(error instanceof SwitchboardError) || isRead(method)) return error;
+  if (!(error instanceof SwitchboardError)) return error;
+  if (isRead(method)) return error instanceof RefusedAfterBegun ? error.refusal : error;
   // It failed at some point, or a gateway that knows no more than we do. Who asks to be called again (503 with `Retry-After`)
   // has not run the call.
   const isFault =

@@ -27,8 +27,8 @@ export function lossOf(session: Session, reply: RpcReply): Loss {
 }
 
 /** Of HTTP+SSE, where the session is the stream and in the URL. */
-function ofStream({ status, answer, problem }: RpcReply): Loss {
-  if (status === 404 || status === 410) return 'dead';
+function ofStream({ status, answer, begun, problem }: RpcReply): Loss {
+  if (status === 404 || status === 410) return begun ? 'perhaps' : 'dead';
   if (status !== 400) return 'none';
   const error = errorOf(answer);
   const speaks = error ? speaksOfSession(error) : /session|transport/i.test(problem().detail);

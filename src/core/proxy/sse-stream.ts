@@ -1,39 +1,29 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
 import type { Credential } from '../identity/credentials.ts';
 import { abortReason } from './budget.ts';
-import { readMessage, type Outgoing, type RequestId } from './envelope.ts';
+import type { RequestId } from './envelope.ts';
 import type { HttpAnswer } from './exchange.ts';
-import { brokeProtocol, WentSilent } from './failures.ts';
-import { isObject } from './json.ts';
+import { brokeProtocol, RefusedAfterBegun, WentSilent } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
-import { redactAnswer } from './redact.ts';
-import { authorizationOf, failureOf, parseJson, POST_HEADERS, type RpcReply } from './rpc.ts';
+import { authorizationOf, failureOf, POST_HEADERS, type RpcReply } from './rpc.ts';
 import { StreamAllowance } from './stream-allowance.ts';
+import { WaitingCalls, type SseRequest, type WaitingCall } from './waiting-calls.ts';
 import type { Wire } from './wire.ts';
 
 const MAX_ENDPOINT_CHARS = 4_096;
+
+/** What the server wrote into the stream before it refused a POST may arrive a little later, being on another connection. */
+const SETTLE_MS = 50;
+
+/** Refusals after which a call is made again, by us or by the caller, as it was not run. */
+const INVITES_REPEAT: ReadonlySet<number> = new Set([401, 403, 429, 503]);
 
 /** The server does not open a stream of events: it does not speak HTTP+SSE at this URL. */
 export class NoEventStream extends SwitchboardError {
   constructor(what: string) {
     super('upstream_protocol', `The MCP server ${what}.`);
   }
-}
-
-export interface SseRequest {
-  readonly id: RequestId;
-  readonly outgoing: Outgoing;
-  readonly credential: Credential | undefined;
-  /** The token that the server's notifications of progress carry. */
-  readonly progressToken: unknown;
-  readonly signal: AbortSignal;
-  readonly onSent?: () => void;
-  readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
-}
-
-interface Waiting extends SseRequest {
-  readonly resolve: (reply: RpcReply) => void;
-  readonly reject: (error: Error) => void;
 }
 
 interface StreamOptions {
@@ -50,7 +40,7 @@ interface StreamOptions {
  */
 export class SseStream {
   readonly #options: StreamOptions;
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting: WaitingCalls;
   readonly #closing = new AbortController();
   readonly #ended = Promise.withResolvers<SwitchboardError>();
   readonly #allowance: StreamAllowance;
@@ -60,6 +50,7 @@ export class SseStream {
 
   constructor(options: StreamOptions) {
     this.#options = options;
+    this.#waiting = new WaitingCalls(options.onServerRequest);
     this.#allowance = new StreamAllowance(options.limits.maxResponseBytes, () => performance.now());
   }
 
@@ -103,46 +94,37 @@ export class SseStream {
       const detail = 'Too many calls to this MCP server are waiting already. Try again later.';
       throw new SwitchboardError('unavailable', detail);
     }
-    const { promise, resolve, reject } = Promise.withResolvers<RpcReply>();
-    const { signal } = request;
+    const call = this.#waiting.add(request);
+    const { signal, reject } = call;
     const onAbort = () => reject(abortReason(signal));
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
-    const key = String(request.id);
-    this.#waiting.set(key, { ...request, resolve, reject });
     this.#allowance.callBegins();
     const posting = new AbortController();
-    let sent = false;
-    const onSent = () => {
-      sent = true;
-      request.onSent?.();
-    };
-    const posted = this.#post(request, posting.signal, onSent).then(refusal => {
-      if (refusal) resolve(refusal);
-    }, reject);
+    const posted = this.#post(call, posting.signal).catch(reject);
     const unwatch = this.#watch(reject);
     try {
-      const reply = await promise;
+      const reply = await call.reply;
       // Servers that answer the POST late may do so, but not hold its connection for ever.
       const late = setTimeout(() => posting.abort(), limits.sideTimeoutMs).unref();
       void posted.finally(() => clearTimeout(late));
       return reply;
     } catch (error) {
       posting.abort(error);
-      if (!sent && error === this.#end) return gone(error);
+      if (!call.sent && error === this.#end) return gone(error);
       throw error;
     } finally {
       unwatch();
-      this.#waiting.delete(key);
+      this.#waiting.remove(call);
       this.#allowance.callEnds(this.#waiting.size);
       signal.removeEventListener('abort', onAbort);
     }
   }
 
-  /** What refused the request; nothing once the server has taken it: the answer comes in the stream. */
-  async #post(request: SseRequest, signal: AbortSignal, onSent: () => void): Promise<RpcReply | undefined> {
-    const { wire, nowMs } = this.#options;
-    const { outgoing, credential } = request;
+  /** Sends the call. Once the server has taken it, the answer comes in the stream; what refuses it is the reply. */
+  async #post(call: WaitingCall, signal: AbortSignal): Promise<void> {
+    const { wire } = this.#options;
+    const { outgoing, credential } = call;
     if (!this.#endpoint) throw new SwitchboardError('internal', 'A stream was used before it was open.');
     const http = await wire.send({
       url: this.#endpoint,
@@ -150,15 +132,29 @@ export class SseStream {
       headers: { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) },
       body: outgoing.body,
       signal,
-      onSent,
+      onSent: () => {
+        // A redirect, which says that the first target did not take the request.
+        if (call.begun) throw brokeProtocol('began to work on the request and then redirected it');
+        call.sent = true;
+        call.onSent?.();
+      },
       // The first event is enough: the answer comes elsewhere.
       onEvent: () => true,
     });
+    if (http.status < 300) return;
+    call.refused = true;
+    await delay(SETTLE_MS, undefined, { ref: false });
+    call.resolve(this.#refusal(call, http));
+  }
+
+  /** @throws SwitchboardError for 401, 403, 429. */
+  #refusal({ begun, credential }: WaitingCall, http: HttpAnswer): RpcReply {
     const { status, headers, bytes } = http;
-    if (status < 300) return undefined;
-    const problem = () => failureOf(http, credential, nowMs());
+    const failure = () => failureOf(http, credential, this.#options.nowMs());
+    const problem = () =>
+      begun && INVITES_REPEAT.has(status) ? new RefusedAfterBegun(status, failure()) : failure();
     if (status === 401 || status === 403 || status === 429) throw problem();
-    return { status, headers, bytes, answer: undefined, ownId: false, begun: false, problem };
+    return { status, headers, bytes, answer: undefined, ownId: false, begun, problem };
   }
 
   async #run(url: URL, credential: Credential | undefined, opened: PromiseWithResolvers<URL>): Promise<void> {
@@ -189,7 +185,7 @@ export class SseStream {
         },
         onEvent: ({ event, data }) => {
           this.#allowance.took(0, 1);
-          if (event === 'message') this.#take(data);
+          if (event === 'message') this.#waiting.take(data);
           else if (event === 'endpoint' && !this.#endpoint) {
             this.#endpoint = readEndpoint(url, data);
             clearTimeout(late);
@@ -205,39 +201,8 @@ export class SseStream {
     clearTimeout(late);
     this.#end = end;
     opened.reject(end);
-    for (const { reject } of this.#waiting.values()) reject(end);
+    this.#waiting.end(end);
     this.#ended.resolve(end);
-  }
-
-  #take(data: string): void {
-    if (data === '') return;
-    const message = parseJson(data);
-    const bytes = Buffer.byteLength(data);
-    for (const each of Array.isArray(message) ? message : [message]) this.#route(each, bytes);
-  }
-
-  #route(message: unknown, bytes: number): void {
-    if (!isObject(message)) return;
-    const { id } = message;
-    const waiting = this.#waiting.get(String(id));
-    const incoming = readMessage(message, waiting?.id ?? '');
-    if (incoming.kind === 'request') this.#options.onServerRequest(incoming.id, incoming.method);
-    else if (incoming.kind === 'notification') this.#notify(incoming.method, incoming.params);
-    else if (incoming.kind === 'answer' && incoming.ownId && waiting) {
-      const answer = redactAnswer(incoming.answer, waiting.credential);
-      const problem = () => brokeProtocol('answered with nothing');
-      waiting.resolve({ status: 200, headers: {}, bytes, answer, ownId: true, begun: true, problem });
-    }
-  }
-
-  /** Only progress names the call it belongs to; the rest may be about anyone's. */
-  #notify(method: string, params: unknown): void {
-    if (method !== 'notifications/progress' || !isObject(params)) return;
-    const token = params['progressToken'];
-    if (token === undefined) return;
-    for (const { progressToken, onNotification } of this.#waiting.values()) {
-      if (progressToken === token) onNotification?.(method, params);
-    }
   }
 
   /** The idle time-out of a call: whatever comes in the stream counts. Returns what ends the watch. */

@@ -10,15 +10,19 @@ export interface SseEvent {
 const LF = 10;
 const CR = 13;
 const COLON = 58;
+const SPACE = 32;
 /** What a line of data costs beyond its bytes. */
 const LINE_BYTES = 32;
-const FIELDS: ReadonlySet<string> = new Set(['data', 'event', 'id', 'retry']);
+/** By their first byte. */
+const FIELDS: Readonly<Record<number, string>> = { 100: 'data', 101: 'event', 105: 'id', 114: 'retry' };
+/** Up to so many bytes, looking at each is faster than a search. */
+const SHORT_LINE = 32;
 const HEADER_SAFE = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/;
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
  * An incremental parser of `text/event-stream` (HTML §9.2.6): one pass over the bytes, lines may end in LF, CR or CRLF, and
- * chunks may be cut anywhere. Other than the standard says, invalid UTF-8 is an error, not U+FFFD: a tool's result must not be
+ * chunks may be cut anywhere. A stream of nothing but line breaks, or of lines without meaning, costs little more than its bytes. Other than the standard says, invalid UTF-8 is an error, not U+FFFD: a tool's result must not be
  * changed on the way.
  */
 export class SseParser {
@@ -35,18 +39,18 @@ export class SseParser {
   /** The events this chunk completes. @throws SyntaxError on invalid UTF-8. */
   push(chunk: Buffer): SseEvent[] {
     const events: SseEvent[] = [];
-    let start = 0;
-    for (const end of lineEnds(chunk)) {
-      const secondHalfOfCrLf = this.#afterCr && end === start && chunk[end] === LF;
-      const event = secondHalfOfCrLf ? undefined : this.#endLine(chunk.subarray(start, end));
+    const lineEnds = new LineEnds(chunk);
+    let start = this.#afterCr && chunk[0] === LF ? 1 : 0;
+    while (start < chunk.length) {
+      if (this.#isBetweenEvents) start = afterBreaks(chunk, start);
+      const end = lineEnds.from(start);
+      if (end === chunk.length) break;
+      const event = this.#endLine(chunk, start, end);
       if (event) events.push(event);
-      this.#afterCr = chunk[end] === CR;
-      start = end + 1;
+      start = chunk[end] === CR && chunk[end + 1] === LF ? end + 2 : end + 1;
     }
-    if (start < chunk.length) {
-      this.#line.append(chunk.subarray(start));
-      this.#afterCr = false;
-    }
+    if (start < chunk.length) this.#line.append(chunk.subarray(start));
+    if (chunk.length > 0) this.#afterCr = chunk.at(-1) === CR;
     return events;
   }
 
@@ -70,17 +74,28 @@ export class SseParser {
     return this.#line.length + this.#dataBytes;
   }
 
-  #endLine(rest: Buffer): SseEvent | undefined {
-    let line = rest;
-    if (this.#line.length > 0) {
-      this.#line.append(rest);
-      line = this.#line.take();
-    }
-    if (this.#atStart) {
-      this.#atStart = false;
-      if (line.subarray(0, 3).equals(BOM)) line = line.subarray(3);
-    }
-    return line.length === 0 ? this.#endEvent() : this.#field(line);
+  /** Nothing of an event has come, so that empty lines mean nothing. */
+  get #isBetweenEvents(): boolean {
+    return (
+      this.#line.length === 0 &&
+      this.#data.length === 0 &&
+      this.#event === '' &&
+      this.#nextId === undefined &&
+      !this.#atStart
+    );
+  }
+
+  #endLine(chunk: Buffer, start: number, end: number): SseEvent | undefined {
+    if (this.#line.length === 0 && !this.#atStart) return this.#readLine(chunk, start, end);
+    this.#line.append(chunk.subarray(start, end));
+    const line = this.#line.take();
+    const bom = this.#atStart && line.subarray(0, BOM.length).equals(BOM) ? BOM.length : 0;
+    this.#atStart = false;
+    return this.#readLine(line, bom, line.length);
+  }
+
+  #readLine(bytes: Buffer, start: number, end: number): SseEvent | undefined {
+    return start === end ? this.#endEvent() : this.#field(bytes, start, end);
   }
 
   #endEvent(): SseEvent | undefined {
@@ -94,12 +109,17 @@ export class SseParser {
     return event;
   }
 
-  #field(line: Buffer): undefined {
-    const colon = line.indexOf(COLON);
-    const name = (colon === -1 ? line : line.subarray(0, colon)).toString('latin1');
-    if (!FIELDS.has(name)) return;
-    let value = colon === -1 ? line.subarray(line.length) : line.subarray(colon + 1);
-    if (value[0] === 32) value = value.subarray(1);
+  #field(bytes: Buffer, start: number, end: number): undefined {
+    const name = fieldOf(bytes, start, end);
+    if (name === undefined) return;
+    // After the colon, and one space.
+    let from = Math.min(start + name.length + 1, end);
+    if (from < end && bytes[from] === SPACE) from++;
+    if (from === end) {
+      this.#set(name, '', 0);
+      return;
+    }
+    const value = bytes.subarray(from, end);
     if (!isUtf8(value)) throw new SyntaxError('invalid UTF-8');
     this.#set(name, value.toString(), value.length);
   }
@@ -114,17 +134,45 @@ export class SseParser {
   }
 }
 
-/** Where the line-ending bytes stand, in order; each kind is searched for once over the chunk. */
-function* lineEnds(chunk: Buffer): Generator<number> {
-  let lf = chunk.indexOf(LF);
-  let cr = chunk.indexOf(CR);
-  while (lf !== -1 || cr !== -1) {
-    if (cr === -1 || (lf !== -1 && lf < cr)) {
-      yield lf;
-      lf = chunk.indexOf(LF, lf + 1);
-    } else {
-      yield cr;
-      cr = chunk.indexOf(CR, cr + 1);
-    }
+/** The field that a line sets, if it is one that counts. */
+function fieldOf(bytes: Buffer, start: number, end: number): string | undefined {
+  const name = FIELDS[bytes[start] ?? 0];
+  if (name === undefined) return undefined;
+  const nameEnd = start + name.length;
+  if (nameEnd > end || (nameEnd < end && bytes[nameEnd] !== COLON)) return undefined;
+  for (let i = 1; i < name.length; i++) if (bytes[start + i] !== name.charCodeAt(i)) return undefined;
+  return name;
+}
+
+const isBreak = (byte: number | undefined) => byte === LF || byte === CR;
+
+function afterBreaks(chunk: Buffer, start: number): number {
+  let at = start;
+  while (at < chunk.length && isBreak(chunk[at])) at++;
+  return at;
+}
+
+/** Where the lines of a chunk end. A long line is searched through once for each kind of end, whatever there is of the other. */
+class LineEnds {
+  readonly #chunk: Buffer;
+  #lf = -1;
+  #cr = -1;
+
+  constructor(chunk: Buffer) {
+    this.#chunk = chunk;
+  }
+
+  /** The first line break from `start` on, else the chunk's length. */
+  from(start: number): number {
+    const near = Math.min(start + SHORT_LINE, this.#chunk.length);
+    for (let at = start; at < near; at++) if (isBreak(this.#chunk[at])) return at;
+    if (this.#lf < near) this.#lf = this.#find(LF, near);
+    if (this.#cr < near) this.#cr = this.#find(CR, near);
+    return Math.min(this.#lf, this.#cr);
+  }
+
+  #find(byte: number, from: number): number {
+    const at = this.#chunk.indexOf(byte, from);
+    return at === -1 ? this.#chunk.length : at;
   }
 }

@@ -4,6 +4,7 @@ import { toSwitchboardError } from '../../errors.ts';
 import { abortReason } from './budget.ts';
 import { isIdentity } from './exchange.ts';
 import { brokeProtocol, callTimedOut, connectionFailure, type Stage } from './failures.ts';
+import { InterimAnswers } from './interim-answers.ts';
 import type { ProxyLimits } from './limits.ts';
 
 /** Where an answer is streamed to, as Node's ServerResponse does it. */
@@ -81,6 +82,7 @@ export class Stream implements Dispatcher.DispatchHandler {
   readonly #limits: ProxyLimits;
   readonly #outcome: Outcome;
   readonly #idle: NodeJS.Timeout;
+  readonly #interim = new InterimAnswers();
   #controller: Dispatcher.DispatchController | undefined;
   #stage: Stage = 'unsent';
   /** `holding`: what is no message is passed on only when it turns out to be empty. */
@@ -118,7 +120,12 @@ export class Stream implements Dispatcher.DispatchHandler {
     status: number,
     headers: IncomingHttpHeaders,
   ): void {
-    if (status < 200 || this.#state !== 'waiting') return;
+    if (this.#state !== 'waiting') return;
+    if (status < 200) {
+      const tooMany = this.#interim.took();
+      if (tooMany) this.#fail(tooMany);
+      return;
+    }
     this.#stage = 'answering';
     this.#status = status;
     this.#headers = headers;

@@ -1,3 +1,4 @@
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ArgumentChecks } from '../../../src/core/proxy/arguments.ts';
 import { checkableSchema, isOverlarge, valuesIn } from '../../../src/core/proxy/checkable-schema.ts';
@@ -52,6 +53,8 @@ describe('what is said of wrong arguments', () => {
     ],
     [{ city: 'Bonn', stops: [{ at: 1 }, {}] }, 'stops[1].at is missing (expected number)'],
     [{ city: 'Bonn', either: 5 }, 'either: expected string or null, got number 5'],
+    [{ city: null }, 'city: expected string, got null'],
+    [null, 'arguments: expected object, got null'],
     [[], 'arguments: expected object, got an array of 0'],
   ])('%j', (args, problems) => {
     expect(checks.problems(FORECAST, args)).toBe(problems);
@@ -133,6 +136,75 @@ describe('what is checked', () => {
     expect(checks.problems(schema, { pair: ['x', 'y'] })).toContain('pair');
   });
 
+  const DRAFT_07 = 'http://json-schema.org/draft-07/schema#';
+  const REFERRING = {
+    $defs: { text: { type: ['string', 'null'] }, open: { properties: { x: {} } } },
+    properties: {
+      a: { $ref: '#/$defs/text', type: 'string' },
+      b: { $ref: '#/$defs/open', additionalProperties: false },
+    },
+  };
+  it.each(['3', '4', '6', '7'])('what stands beside a $ref means nothing in draft-0%s', draft => {
+    const schema = { $schema: `http://json-schema.org/draft-0${draft}/schema#`, ...REFERRING };
+    expect(checks.problems(schema, { a: null, b: { x: 1 } })).toBeUndefined();
+    expect(checks.problems(schema, { a: 1 })).toBe('a: expected string or null, got number 1');
+  });
+
+  it.each([
+    undefined,
+    'https://json-schema.org/draft/2019-09/schema',
+    'https://json-schema.org/draft/2020-12/schema',
+  ])('it counts where $schema is %s', $schema => {
+    const schema = $schema === undefined ? REFERRING : { $schema, ...REFERRING };
+    expect(checks.problems(schema, { a: null })).toBe('a: expected string, got null');
+    expect(checks.problems(schema, { b: { x: 1 } })).toBe('b.x is unknown; none is taken here');
+  });
+
+  it.each<[keyword: string, schema: object, args: unknown]>([
+    ['prefixItems', { properties: { a: { prefixItems: [{ type: 'string' }] } } }, { a: [1] }],
+    ['dependentRequired', { dependentRequired: { a: ['b'] } }, { a: 1 }],
+    ['dependentSchemas', { dependentSchemas: { a: { required: ['b'] } } }, { a: 1 }],
+  ])('%s is no keyword of draft-07', (_keyword, schema, args) => {
+    expect(checks.problems(schema, args)).toBeDefined();
+    expect(checks.problems({ $schema: DRAFT_07, ...schema }, args)).toBeUndefined();
+  });
+
+  it('an id of draft-04 leads references elsewhere', () => {
+    const schema = { $schema: 'http://json-schema.org/draft-04/schema#', properties: { a: { id: 'x#' } } };
+    expect(checkableSchema(schema)).toBeUndefined();
+  });
+
+  const multiples = (multipleOf: number) => ({ properties: { n: { type: 'number', multipleOf } } });
+  it.each([
+    [0.01, 19.99, true],
+    [0.01, 4.35, true],
+    [0.01, 0.07, true],
+    [0.01, -1_234_567_890.12, true],
+    [0.01, 0.015, false],
+    [0.01, 1e300, true],
+    [1e-20, 1e300, true],
+    [10, 1e22, true],
+    [3, 9, true],
+    [3, 10, false],
+    [0.5, 0, true],
+  ])('of %d, %d is a multiple: %s', (step, n, fits) => {
+    const problem = `n: expected a multiple of ${step}, got number ${n}`;
+    expect(checks.problems(multiples(step), { n })).toBe(fits ? undefined : problem);
+  });
+
+  it('every decimal multiple of a decimal is one', () => {
+    const step = fc.integer({ min: 1, max: 99_999 });
+    const factor = fc.integer({ min: -1_000_000_000, max: 1_000_000_000 });
+    const exponent = fc.integer({ min: -9, max: 9 });
+    fc.assert(
+      fc.property(step, factor, exponent, (digits, times, tens) => {
+        const schema = multiples(Number(`${digits}e${tens}`));
+        const n = Number(`${BigInt(digits) * BigInt(times)}e${tens}`);
+        expect(checks.problems(schema, { n })).toBeUndefined();
+      }),
+    );
+  });
+
   it('two schemas with one $id are two schemas', () => {
     const schema = (type: string) => ({ $id: 'https://x.example/s', properties: { a: { type } } });
     expect(checks.problems(schema('string'), { a: 'x' })).toBeUndefined();
@@ -145,7 +217,10 @@ describe('what is checked', () => {
     const proto = JSON.parse(
       '{"properties":{"__proto__":{"type":"string"}},"additionalProperties":false}',
     ) as object;
-    expect(() => checks.problems(proto, JSON.parse('{"__proto__":1}'))).not.toThrow();
+    expect(checks.problems(proto, JSON.parse('{"__proto__":"x"}'))).toBeUndefined();
+    const choice = { properties: { a: { enum: [{ x: 1 }] } } };
+    expect(checks.problems(choice, { a: { valueOf: 1 } })).toBeUndefined();
+    expect(checks.problems(choice, { a: { x: 2 } })).toBeDefined();
   });
 
   it('many wrong items, of which the first is named; more than can be checked in time are left to the server', () => {

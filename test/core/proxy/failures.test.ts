@@ -15,9 +15,23 @@ describe('readRetryAfter', () => {
     ['soon', undefined],
     ['', undefined],
     [undefined, undefined],
-    ['99999999999999999999', undefined],
+    ['99999999999999999999', 300],
+    ['9'.repeat(400), 300],
+    ['Fri, 31 Dec 9999 23:59:59 GMT', 300],
   ])('%j is %s s', (value, seconds) => {
-    expect(readRetryAfter(value, nowMs)).toBe(seconds);
+    expect(readRetryAfter(value, nowMs, 300)).toBe(seconds);
+  });
+});
+
+describe('a server that wants to be left alone for years', () => {
+  it.each([
+    [429, 'upstream_rate_limited', 300],
+    [503, 'upstream_unavailable', 60],
+  ])('HTTP %i is %s; what is told is what it is held to, %i s', (status, code, seconds) => {
+    const headers = { 'retry-after': '999999999' };
+    const error = httpFailure({ status, headers, nowMs: 0, excerpt: '' });
+    expect(error).toMatchObject({ code, retryAfterSec: seconds });
+    expect(error.detail).toMatch(new RegExp(`Try again in ${seconds} s\\.$`));
   });
 });
 

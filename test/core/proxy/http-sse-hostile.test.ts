@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { startHttpSse, type HttpSseSession } from '../../support/upstreams/http-sse.ts';
+import { startHttpSse, type HttpSseMode, type HttpSseSession } from '../../support/upstreams/http-sse.ts';
 import { startHostile } from '../../support/upstreams/hostile.ts';
-import { failure, startSse } from './harness.ts';
+import { caller, credentialOf, failure, startSse, type Harness } from './harness.ts';
 
 const OK = { content: [{ type: 'text', text: 'ok' }] };
 
@@ -189,5 +189,177 @@ describe('a hostile server', () => {
     expect(await harness.tool()).toMatchObject(OK);
     expect(await harness.tool()).toMatchObject(OK);
     expect(upstream.inbox.count('GET')).toBe(1);
+  });
+});
+
+describe('a server that works on a call and refuses its POST', () => {
+  type Call = Parameters<HttpSseMode>[0];
+  const LOST = /session with the server was lost.*cannot be known whether it ran/;
+  const progressOn = ({ message, session }: Call) =>
+    session.send({
+      jsonrpc: '2.0',
+      method: 'notifications/progress',
+      params: { progressToken: message.params._meta?.progressToken, progress: 1 },
+    });
+  const refuse = ({ response }: Call, status: number) =>
+    void response.writeHead(status, { 'retry-after': '1' }).end();
+  const callWithProgress = (harness: Harness, name = 'tool', onProgress = () => {}) =>
+    harness.proxy.callTool(caller(), { serverId: 's', name, onProgress });
+
+  const signs: [sign: string, send: (call: Call) => void][] = [
+    ['progress', progressOn],
+    ['a request of its own', ({ session }) => session.send({ jsonrpc: '2.0', id: 1, method: 'roots/list' })],
+    ['a log message', ({ session }) => session.send({ jsonrpc: '2.0', method: 'notifications/message' })],
+    ['a broken answer', ({ session, message }) => session.send({ id: message.id, error: 'x' })],
+  ];
+  it.each(signs.flatMap(([sign, send]) => [404, 410].map(status => ({ sign, send, status }))))(
+    '$sign, then HTTP $status: the call is not sent again, and may have run',
+    async ({ send, status }) => {
+      await using upstream = await startHttpSse({
+        modes: {
+          'tools/call': call => {
+            send(call);
+            refuse(call, status);
+          },
+          reply: call => call.accept(),
+        },
+      });
+      await using harness = startSse(upstream.url);
+      const error = await failure(callWithProgress(harness));
+      expect(error).toMatchObject({ retryable: false, detail: expect.stringMatching(LOST) });
+      expect(upstream.inbox.count('tools/call')).toBe(1);
+      expect(harness.proxy.sessionCount).toBe(0);
+    },
+  );
+
+  it('a read is sent again all the same', async () => {
+    let reads = 0;
+    await using upstream = await startHttpSse({
+      modes: {
+        'resources/read': call => {
+          if (++reads > 1) return call.result();
+          call.session.send({ jsonrpc: '2.0', method: 'notifications/message' });
+          refuse(call, 404);
+        },
+      },
+    });
+    await using harness = startSse(upstream.url);
+    const read = harness.proxy.call(caller(), { serverId: 's', method: 'resources/read' });
+    expect(await read).toEqual({ result: OK });
+    expect(reads).toBe(2);
+  });
+
+  it('progress on another call says nothing of it: it is sent again', async () => {
+    const calls: Call[] = [];
+    await using upstream = await startHttpSse({
+      modes: {
+        'tools/call': call => {
+          calls.push(call);
+          const [slow] = calls;
+          if (calls.length === 1) call.accept();
+          else if (calls.length > 2) call.result();
+          else if (slow) {
+            progressOn(slow);
+            refuse(call, 404);
+          }
+        },
+      },
+    });
+    await using harness = startSse(upstream.url);
+    const slow = callWithProgress(harness, 'slow');
+    await upstream.inbox.firstOf('tools/call');
+    expect(await callWithProgress(harness, 'next')).toMatchObject(OK);
+    calls[0]?.session.send({ jsonrpc: '2.0', id: calls[0].message.id, result: OK });
+    expect(await slow).toMatchObject(OK);
+    expect(calls.map(({ message }) => message.params.name)).toEqual(['slow', 'next', 'next']);
+  });
+
+  it('an answer that came before the refusal counts', async () => {
+    await using upstream = await startHttpSse({
+      modes: {
+        'tools/call': call => {
+          refuse(call, 404);
+          call.session.send({ jsonrpc: '2.0', id: call.message.id, result: OK });
+        },
+      },
+    });
+    await using harness = startSse(upstream.url);
+    expect(await harness.tool()).toMatchObject(OK);
+    expect(upstream.inbox.count('tools/call')).toBe(1);
+  });
+
+  it('a session whose stream ends with the refusal is lost, not broken: the call is sent again', async () => {
+    await using upstream = await startHttpSse({
+      modes: {
+        'tools/call': call => {
+          if (call.session.id !== '1') return call.result();
+          refuse(call, 404);
+          call.session.response.end();
+        },
+      },
+    });
+    await using harness = startSse(upstream.url);
+    expect(await harness.tool()).toMatchObject(OK);
+    expect(upstream.inbox.count('tools/call')).toBe(2);
+  });
+
+  it.each([401, 403, 429, 503])(
+    'progress, then HTTP %i: nobody is told to make the call again',
+    async status => {
+      await using upstream = await startHttpSse({
+        modes: {
+          'tools/call': call => {
+            progressOn(call);
+            refuse(call, status);
+          },
+        },
+      });
+      await using harness = startSse(upstream.url, {
+        credentials: {
+          forCall: () => Promise.resolve(credentialOf('con', 1)),
+          renewed: () => Promise.resolve(credentialOf('con', 2)),
+        },
+      });
+      expect(await failure(callWithProgress(harness))).toMatchObject({
+        code: 'upstream_protocol',
+        retryable: false,
+        detail: `The MCP server began to work on the request and then refused it (HTTP ${status}); the call may have run.`,
+      });
+      expect(upstream.inbox.count('tools/call')).toBe(1);
+    },
+  );
+
+  it('a read refused like that is what the status says', async () => {
+    await using upstream = await startHttpSse({
+      modes: {
+        'resources/read': call => {
+          call.session.send({ jsonrpc: '2.0', method: 'notifications/message' });
+          refuse(call, 429);
+        },
+      },
+    });
+    await using harness = startSse(upstream.url);
+    const read = harness.proxy.call(caller(), { serverId: 's', method: 'resources/read' });
+    expect(await failure(read)).toMatchObject({ code: 'upstream_rate_limited', retryable: true });
+  });
+
+  it('progress, then a redirect: it is not followed', async () => {
+    const progress = Promise.withResolvers<void>();
+    await using upstream = await startHttpSse({
+      modes: {
+        'tools/call': call => {
+          progressOn(call);
+          const { response, request } = call;
+          void progress.promise.then(() => response.writeHead(307, { location: request.url }).end());
+        },
+      },
+    });
+    await using harness = startSse(upstream.url);
+    expect(await failure(callWithProgress(harness, 'tool', progress.resolve))).toMatchObject({
+      code: 'upstream_protocol',
+      retryable: false,
+      detail: expect.stringMatching(/then redirected it; the call may have run/),
+    });
+    expect(upstream.inbox.count('tools/call')).toBe(1);
   });
 });

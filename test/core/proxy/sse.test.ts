@@ -51,6 +51,17 @@ describe('SseParser', () => {
     expect(parser.push(Buffer.from('\n\n'))[0]?.data.length).toBe(8192 * 1024);
   });
 
+  it.each(['\n', '\r\n', '\r'])('8 MiB of %j are let by at once', lineEnd => {
+    const parser = new SseParser();
+    const chunk = Buffer.from(lineEnd.repeat(64 * 1024));
+    const startedAt = performance.now();
+    for (let bytes = 0; bytes < 8 * 1024 * 1024; bytes += chunk.length)
+      expect(parser.push(chunk)).toEqual([]);
+    // 20 ms, and over a second before runs of them were skipped.
+    expect(performance.now() - startedAt).toBeLessThan(500);
+    expect(parser.push(Buffer.from('data: a\n\n'))).toEqual([message('a')]);
+  });
+
   const anyStream = fc
     .array(
       fc.oneof(
@@ -62,9 +73,13 @@ describe('SseParser', () => {
           'data: ',
           'data:',
           'data',
+          'dat',
+          'datax',
           ': c',
           'event: e',
+          'event',
           'id: 1',
+          'x'.repeat(40),
           ':',
           ' ',
           '\u{feff}',
@@ -84,6 +99,37 @@ describe('SseParser', () => {
         expect(parse(...Array.from(stream, byte => Buffer.from([byte])))).toEqual(parse(stream));
       }),
       { numRuns: 500 },
+    );
+  });
+
+  /** HTML §9.2.6, word by word, of a stream that came whole. */
+  const byTheStandard = (stream: Buffer): SseEvent[] => {
+    const events: SseEvent[] = [];
+    const lines = stream
+      .toString()
+      .replace(/^\u{feff}/u, '')
+      .split(/\r\n|\r|\n/);
+    let data: string[] = [];
+    let event = '';
+    // The last line has no end.
+    for (const line of lines.slice(0, -1)) {
+      const [, name, value = ''] = /^([^:]*)(?::(?: )?(.*))?$/s.exec(line) ?? [];
+      if (line === '') {
+        if (data.length > 0) events.push({ event: event || 'message', data: data.join('\n') });
+        data = [];
+        event = '';
+      } else if (name === 'data') data.push(value);
+      else if (name === 'event') event = value;
+    }
+    return events;
+  };
+
+  it('the events are those of the standard', () => {
+    fc.assert(
+      fc.property(anyStream, stream => {
+        expect(parse(stream).events).toEqual(byTheStandard(stream));
+      }),
+      { numRuns: 1_000 },
     );
   });
 
