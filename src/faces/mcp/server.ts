@@ -1,9 +1,9 @@
 import {
   ProtocolError,
   ProtocolErrorCode,
-  Server,
   type CallToolResult,
   type InputRequiredResult,
+  type Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
@@ -18,6 +18,7 @@ import { toCaller } from '../http.ts';
 import { errorOf } from '../problem.ts';
 import { callRemoteTool } from './call-remote-tool.ts';
 import type { CallsUnderWay } from './calls-under-way.ts';
+import { FaceServer } from './face-server.ts';
 import { cannotBeAsked } from './input-required.ts';
 import { searchServers } from './search-servers.ts';
 import { searchServersInput, toolsOf } from './tools.ts';
@@ -49,7 +50,7 @@ interface FaceOptions extends FaceRequest {
 /** The MCP server of one request: two tools over the same core, keys and limits as REST. */
 export function createFaceServer(options: FaceOptions): Server {
   const { core, calls, era, version } = options;
-  const server = new Server(
+  const server = new FaceServer(
     { name: 'switchboard', title: 'Switchboard', version },
     {
       capabilities: { tools: {} },
