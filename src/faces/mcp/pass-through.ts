@@ -53,6 +53,7 @@ export function passThroughFace(core: Core, log: Log) {
         signInMode: 'page' as const,
       };
       const requireLive = async () => {
+        core.catalogue.require(serverId);
         await authentic();
         await core.identity.credentials.requireLive(caller);
       };
@@ -85,7 +86,7 @@ function requireMethod(request: IncomingMessage, response: ServerResponse): (typ
   );
 }
 
-/** A key or user that no longer holds ends the stream; a database that cannot be asked just now does not. */
+/** A key, user or server that no longer holds ends the stream; a database that cannot be asked just now does not. */
 const endUnlessOurs = (response: ServerResponse) => (thrown: unknown) => {
   if (errorOf(thrown).status < 500) response.destroy();
 };
