@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { requireScope } from '../../core/access/authorise.ts';
+import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
 import { passThroughStatus } from '../../core/proxy/pass-through-failures.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
@@ -40,9 +41,7 @@ export function passThroughFace(core: Core, log: Log) {
       const authentic = () => authenticate(core, { ...presented(request), ip });
       const principal = await authentic();
       locals.principal = principal;
-      requireScope(principal, 'proxy');
-      const serverId = serverIdOf(path);
-      const method = requireMethod(request, response);
+      const { serverId, method } = await targetOf(core, principal, path, request, response);
       const state = await core.rateLimits.spend(principal.keyId, 'proxy');
       if (state) setHeaders(response, rateLimitHeaders(state));
       const timeoutMs = requestedTimeoutMs(request);
@@ -64,6 +63,23 @@ export function passThroughFace(core: Core, log: Log) {
       refuse(thrown, { response, requestId: locals.requestId, body, log });
     }
   };
+}
+
+/** What it is for. Refused here, it has not come to its class. @throws SwitchboardError */
+async function targetOf(
+  core: Core,
+  principal: Principal,
+  path: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+) {
+  try {
+    requireScope(principal, 'proxy');
+    return { serverId: serverIdOf(path), method: requireMethod(request, response) };
+  } catch (refusal) {
+    await core.rateLimits.take('unclassed', principal.keyId);
+    throw refusal;
+  }
 }
 
 /** Ids hold nothing that is encoded in a URL, so nothing is decoded. One slash at the end is let pass, as after `/mcp`. */

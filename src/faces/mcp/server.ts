@@ -21,6 +21,7 @@ import type { CallsUnderWay } from './calls-under-way.ts';
 import { FaceServer } from './face-server.ts';
 import { cannotBeAsked } from './input-required.ts';
 import { searchServers } from './search-servers.ts';
+import type { Spending } from './spending.ts';
 import { searchServersInput, toolsOf } from './tools.ts';
 
 const TOOLS_TTL_MS = 300_000;
@@ -29,6 +30,7 @@ const HINT = { ttlMs: TOOLS_TTL_MS, cacheScope: 'public' } as const;
 /** What is known of the HTTP request. */
 export interface FaceRequest {
   readonly principal: Principal;
+  readonly spending: Spending;
   readonly requestId: string;
   readonly ip: string | undefined;
   /** How long the caller says it waits at most, in milliseconds. */
@@ -46,6 +48,16 @@ interface FaceOptions extends FaceRequest {
   /** Of the HTTP request. */
   readonly headers: Headers | undefined;
 }
+
+/** The two tools: the class of calls each belongs to, and the scope it needs. */
+const TOOLS = { search_servers: 'search', call_remote_tool: 'proxy' } as const;
+
+const toolCall = z.object({
+  method: z.literal('tools/call'),
+  params: z.object({ name: z.literal(Object.keys(TOOLS)) }),
+});
+/** Whether a message is for a tool, if nothing is wrong with it. */
+export const isToolCall = (message: unknown): boolean => toolCall.safeParse(message).success;
 
 /** The MCP server of one request: two tools over the same core, keys and limits as REST. */
 export function createFaceServer(options: FaceOptions): Server {
@@ -69,10 +81,11 @@ export function createFaceServer(options: FaceOptions): Server {
   server.setRequestHandler('tools/call', async (request, context) => {
     const { name, arguments: input = {} } = request.params;
     const caller = callerOf(options, context);
-    if (name === 'search_servers') return answer(options, caller, () => search(core, caller, input));
+    if (name === 'search_servers')
+      return answer(options, caller, TOOLS[name], () => search(core, caller, input));
     if (name === 'call_remote_tool')
       return calls.run(options, context.mcpReq.id, end, () =>
-        answer(options, caller, () => callRemoteTool(options, caller, input, context)),
+        answer(options, caller, TOOLS[name], () => callRemoteTool(options, caller, input, context)),
       );
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
@@ -94,8 +107,6 @@ const callerOf = ({ principal, requestId, ip, signal }: FaceOptions, context: Se
 type ToolAnswer = CallToolResult | InputRequiredResult;
 
 async function search(core: Core, caller: Caller, input: unknown): Promise<CallToolResult> {
-  requireScope(caller, 'search');
-  await core.rateLimits.spend(caller.keyId, 'search');
   const parsed = parseInput(searchServersInput, input);
   await core.identity.credentials.requireLive(caller);
   const found = await searchServers(core, caller, parsed);
@@ -104,11 +115,14 @@ async function search(core: Core, caller: Caller, input: unknown): Promise<CallT
 
 /** A mistake or a failure is a tool result that the model can read and act on, not a protocol error (SEP-1303). */
 async function answer(
-  { log, requestId, era }: FaceOptions,
+  { log, requestId, era, spending }: FaceOptions,
   caller: Caller,
+  needs: 'search' | 'proxy',
   run: () => Promise<ToolAnswer>,
 ): Promise<ToolAnswer> {
   try {
+    requireScope(caller, needs);
+    await spending.onTool(needs);
     return await run();
   } catch (thrown) {
     // A sign-in as the protocol asks for it, or a state that is not ours.
