@@ -152,19 +152,71 @@ describe('429', () => {
 });
 
 describe('what belongs to no class of endpoint', () => {
-  it.each([
-    ['wrong paths', '/v1/nothing', {}, 404],
-    ['messages to /mcp that call no tool', '/mcp', { jsonrpc: '2.0', id: 1, method: 'ping' }, 200],
-    ['refused messages to /mcp', '/mcp', [], 400],
-  ])('%s are bounded per key', async (_what, path, body, status) => {
-    await using own = await startTestSwitchboard();
-    const { json: other } = await own.admin.request('POST', '/keys', { name: 'other', scopes: ['search'] });
-    const statuses: number[] = [];
-    // All within one window, on a slow machine too.
-    const post = async () => void statuses.push((await own.post(path, body)).status);
-    for (let at = 0; at < 605; at += 55) await Promise.all(Array.from({ length: 55 }, post));
-    const count = (wanted: number) => statuses.filter(one => one === wanted).length;
-    expect([count(status), count(429)]).toEqual([600, 5]);
-    expect((await own.post(path, body, { 'x-api-key': other.key })).status).toBe(status);
+  const BUCKET = 600;
+  const rpc = (method: string, params?: object, id: object = { id: 1 }) =>
+    JSON.stringify({ jsonrpc: '2.0', ...id, method, params });
+  const call = (name: unknown, args?: unknown) => rpc('tools/call', { name, arguments: args });
+  const post = (body: string, headers: Record<string, string> = {}) => ({
+    method: 'POST',
+    body,
+    headers: { 'content-type': 'application/json', ...headers },
+  });
+
+  interface Sent {
+    readonly method?: string;
+    readonly body?: string;
+    readonly headers?: Record<string, string>;
+  }
+
+  /** Makes a key, and spends of it what has no class, but for so much. */
+  async function keyWithLeft(left: number, scopes = ['search', 'proxy']) {
+    const { key } = await newKey(scopes);
+    const send = async (path: string, init: Sent) => {
+      const answer = await fetch(sb.url + path, { ...init, headers: { ...init.headers, 'x-api-key': key } });
+      return { status: answer.status, text: await answer.text(), headers: answer.headers };
+    };
+    const nothing = async () => (await send('/v1/nothing', {})).status;
+    for (let at = left; at < BUCKET; at += 50)
+      await Promise.all(Array.from({ length: Math.min(50, BUCKET - at) }, nothing));
+    return send;
+  }
+
+  it.each<[what: string, path: string, init: Sent, status: number, scopes?: string[]]>([
+    ['a wrong path', '/v1/nothing', {}, 404],
+    ['a message to /mcp that calls no tool', '/mcp', post(rpc('ping')), 200],
+    ['a refused message to /mcp', '/mcp', post('[]'), 400],
+    ['a message to /mcp of another type', '/mcp', post('{}', { 'content-type': 'text/plain' }), 415],
+    ['a message to /mcp with a bad deadline', '/mcp', post('{}', { 'switchboard-timeout-ms': '7' }), 400],
+    ['another HTTP method at /mcp', '/mcp', { method: 'PUT' }, 405],
+    ['tools/list with bad params', '/mcp', post(rpc('tools/list', { cursor: 7 })), 200],
+    ['a call of no tool', '/mcp', post(rpc('tools/call', {})), 200],
+    ['a call of an unknown tool', '/mcp', post(call('nope', {})), 200],
+    ['a call of a tool named oddly', '/mcp', post(call('__proto__', {})), 200],
+    ['a call with arguments that are none', '/mcp', post(call('call_remote_tool', 'x')), 200],
+    ['a call as a notification', '/mcp', post(rpc('tools/call', { name: 'search_servers' }, {})), 202],
+    [
+      'a call of a tool in an unknown revision',
+      '/mcp',
+      post(call('search_servers', {}), { 'mcp-protocol-version': '1999-01-01' }),
+      400,
+    ],
+    ['a call without the scope', '/mcp', post(call('call_remote_tool', {})), 200, ['search']],
+    ['a wrong path below a server', '/mcp/filler/b', { method: 'POST' }, 404],
+    ['another HTTP method at a server', '/mcp/filler', { method: 'PUT' }, 405],
+    ['a server without the scope', '/mcp/filler', post(rpc('ping')), 403, ['search']],
+  ])('%s is bounded per key, and counts once', async (_what, path, init, status, scopes) => {
+    const send = await keyWithLeft(2, scopes);
+    const statuses = [await send(path, init), await send(path, init), await send(path, init)];
+    expect(statuses.map(answer => answer.status)).toEqual([status, status, 429]);
+    expect(Number(statuses[2]?.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect((await sb.post('/mcp', rpc('ping'))).status).toBe(200);
+  });
+
+  it('holds no call of a tool: that spends its class alone', async () => {
+    const send = await keyWithLeft(1);
+    for (const body of [call('search_servers', { query: 'x' }), call('call_remote_tool', {})])
+      expect((await send('/mcp', post(body))).status).toBe(200);
+    expect((await send('/mcp', post(rpc('ping')))).status).toBe(200);
+    expect((await send('/mcp', post(rpc('ping')))).status).toBe(429);
   });
 });

@@ -183,3 +183,59 @@ describe('limits', () => {
     expect((await limited.post('/v1/search', { query: 'x' })).status).toBe(429);
   });
 });
+
+describe('params that are wrong', () => {
+  const CLIENT = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'a', version: '1' } };
+  const sendTo = async (era: string, method: string, params: object) => {
+    const meta = 'io.modelcontextprotocol/';
+    const _meta = { [`${meta}protocolVersion`]: '2026-07-28', [`${meta}clientCapabilities`]: {} };
+    const name = 'name' in params ? { 'mcp-name': String(params.name) } : {};
+    const modern = era === '2026-07-28';
+    const { text } = await sb.post(
+      '/mcp',
+      { jsonrpc: '2.0', id: 1, method, params: modern ? { ...params, _meta } : params },
+      modern ? { 'mcp-protocol-version': era, 'mcp-method': method, ...name } : {},
+    );
+    return JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text);
+  };
+
+  it.each<[era: string, method: string, params: object, message: string | RegExp]>([
+    [
+      '2025-11-25',
+      'initialize',
+      { ...CLIENT, clientInfo: undefined, capabilities: { sampling: 7 } },
+      'Invalid params of initialize: capabilities.sampling: expected object, received number; clientInfo: expected object, received undefined',
+    ],
+    [
+      '2025-11-25',
+      'initialize',
+      { ...CLIENT, capabilities: { experimental: { a: 1, b: 2, c: 3, d: 4, e: 5 } } },
+      /^Invalid params of initialize: capabilities\.experimental\.a: .*; and 2 more$/,
+    ],
+    [
+      '2025-11-25',
+      'initialize',
+      { ...CLIENT, capabilities: { experimental: { ['x'.repeat(5_000)]: 7 } } },
+      /^Invalid params of initialize: capabilities\.experimental\.x{240,260}…$/,
+    ],
+    ...['2025-11-25', '2026-07-28'].flatMap<[string, string, object, string]>(era => [
+      [
+        era,
+        'tools/list',
+        { cursor: 7 },
+        'Invalid params of tools/list: cursor: expected string, received number',
+      ],
+      [era, 'tools/call', {}, 'Invalid params of tools/call: name: expected string, received undefined'],
+      [
+        era,
+        'tools/call',
+        { name: 'search_servers', arguments: 'x' },
+        'Invalid params of tools/call: arguments: expected record, received string',
+      ],
+    ]),
+  ])('%s %s %o is error -32602, in one line', async (era, method, params, message) => {
+    const { id, error } = await sendTo(era, method, params);
+    expect([id, error.code]).toEqual([1, -32_602]);
+    expect(error.message).toMatch(message);
+  });
+});

@@ -424,6 +424,32 @@ describe('streams', () => {
     expect(await stayed).toBe('broken');
   });
 
+  it('end when their server is deactivated or removed, and not before', async () => {
+    const ids = ['deactivated', 'removed', 'kept'] as const;
+    const entry = (id: string) => ({
+      id,
+      name: id,
+      description: id,
+      remote_url: `${upstream.origin}/stream`,
+    });
+    await using quick = await startTestSwitchboard({
+      catalogue: ids.map(entry),
+      proxyLimits: { streamRecheckMs: 20 },
+    });
+    const over: string[] = [];
+    const streams = ids.map(async id => {
+      const answer = await open(quick.url, `/mcp/${id}`, { headers: { 'x-api-key': quick.key } });
+      return { end: ended(answer).finally(() => over.push(id)) };
+    });
+    const [deactivated, removed] = await Promise.all(streams);
+    await quick.admin.request('POST', '/catalogue/deactivated/deactivate');
+    expect(await deactivated?.end).toBe('broken');
+    expect(over).toEqual(['deactivated']);
+    await quick.admin.request('POST', '/catalogue/import?replace=true', JSON.stringify(entry('kept')));
+    expect(await removed?.end).toBe('broken');
+    expect(over).toEqual(['deactivated', 'removed']);
+  });
+
   it('a stop ends them at once', async () => {
     const stopping = await startTestSwitchboard({
       catalogue: [{ id: 'drip', remote_url: `${upstream.origin}/drip` }],

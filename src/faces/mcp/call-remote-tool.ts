@@ -1,5 +1,4 @@
 import type { CallToolResult, InputRequiredResult, ServerContext } from '@modelcontextprotocol/server';
-import { requireScope } from '../../core/access/authorise.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import type { InputRequired, ToolResult } from '../../core/proxy/proxy.ts';
@@ -28,8 +27,6 @@ export async function callRemoteTool(
   input: unknown,
   context: ServerContext,
 ): Promise<CallToolResult | InputRequiredResult> {
-  requireScope(caller, 'proxy');
-  await core.rateLimits.spend(caller.keyId, 'proxy');
   const call = parseInput(callRemoteToolInput, input);
   const { server_id, tool_name } = call;
   const conversation = new Conversation({ sealing: core.identity.sealing, era, caller }, call, context);

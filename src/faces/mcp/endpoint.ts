@@ -10,7 +10,8 @@ import { clientSignal, localsOf, requestedTimeoutMs } from '../http.ts';
 import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { givingSessionIds } from './elicitation.ts';
-import { createFaceServer, type FaceRequest } from './server.ts';
+import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
+import { Spending } from './spending.ts';
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 
@@ -43,11 +44,19 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
     try {
       const principal = await authenticate(core, { ...presented(request), ip: request.ip });
       localsOf(response).principal = principal;
-      const timeoutMs = requestedTimeoutMs(request);
-      const message = await readMessage(core, principal.keyId, request, response);
-      rpcId = rpcIdOf(message, null);
-      const extra = { principal, requestId, ip: request.ip, timeoutMs, signal: clientSignal(response) };
-      await node(withAuth(request, extra), response, message);
+      await core.rateLimits.requireUnspent('unclassed', principal.keyId);
+      const spending = new Spending(core.rateLimits, principal.keyId);
+      try {
+        const timeoutMs = requestedTimeoutMs(request);
+        const message = await readMessage(request, response);
+        rpcId = rpcIdOf(message, null);
+        if (!isToolCall(message)) await spending.onNoTool();
+        const signal = clientSignal(response);
+        const extra = { principal, spending, requestId, ip: request.ip, timeoutMs, signal };
+        await node(withAuth(request, extra), response, message);
+      } finally {
+        await spending.onNoTool();
+      }
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;
       const error = errorOf(thrown);
@@ -58,29 +67,14 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
   return router;
 }
 
-/**
- * The request's message. All that is no call of a tool counts here, as the tools count what calls them.
- * @throws SwitchboardError what the request is refused with.
- */
-async function readMessage(
-  core: Core,
-  keyId: string,
-  request: Request,
-  response: Response,
-): Promise<unknown> {
-  await core.rateLimits.requireUnspent('unclassed', keyId);
-  let isCall = false;
-  try {
-    requirePost(request, response);
-    negotiate(request);
-    // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
-    const message = await readJsonBody(request, response, MAX_BODY_BYTES);
-    requireSingle(message);
-    isCall = message.method === 'tools/call';
-    return message;
-  } finally {
-    if (!isCall) await core.rateLimits.take('unclassed', keyId);
-  }
+/** @throws SwitchboardError what the request is refused with. */
+async function readMessage(request: Request, response: Response): Promise<unknown> {
+  requirePost(request, response);
+  negotiate(request);
+  // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
+  const message = await readJsonBody(request, response, MAX_BODY_BYTES);
+  requireSingle(message);
+  return message;
 }
 
 /** The token field stays empty: nothing behind this point needs the key or the identity token. */
@@ -114,7 +108,7 @@ function negotiate(request: Request): void {
 }
 
 /** @throws SwitchboardError `invalid_request` for what the SDK would take, or answer with an id that is none. */
-function requireSingle(message: unknown): asserts message is { readonly method?: unknown } {
+function requireSingle(message: unknown): void {
   if (Array.isArray(message))
     throw new SwitchboardError('invalid_request', 'Batches are not supported. Send one message a request.');
   if (typeof message !== 'object' || message === null)

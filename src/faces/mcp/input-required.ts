@@ -53,6 +53,10 @@ const askedSchema = z
   })
   .refine(asked => asked.requestState !== undefined || Object.keys(asked.inputRequests).length > 0);
 
+/** A digest of the call's arguments, and the server's own state. */
+const sealedSchema = z.tuple([z.string(), z.string().nullable()]);
+type Sealed = z.output<typeof sealedSchema>;
+
 interface RemoteCall {
   readonly server_id: string;
   readonly tool_name: string;
@@ -79,9 +83,8 @@ export class Conversation {
     this.#call = call;
     this.#sealing = sealing;
     this.#era = era;
-    const digest = createHash('sha256').update(JSON.stringify(call.arguments, sortKeys)).digest('base64url');
     const { tenantId, keyId, subject } = caller;
-    this.#boundTo = [tenantId, keyId, subject?.userId ?? '', call.server_id, call.tool_name, digest];
+    this.#boundTo = [tenantId, keyId, subject?.userId ?? '', call.server_id, call.tool_name];
     const declared = envelope.safeParse(context.mcpReq.envelope);
     this.#declared =
       era === 'modern' && declared.success ? declared.data[CLIENT_CAPABILITIES_META_KEY] : undefined;
@@ -101,7 +104,7 @@ export class Conversation {
   }: ServerContext): { inputResponses?: Record<string, unknown>; requestState?: string } | undefined {
     const state = mcpReq.requestState();
     if (state === undefined) return undefined;
-    const opened = typeof state === 'string' ? this.#sealing.open(PURPOSE, this.#boundTo, state) : undefined;
+    const opened = typeof state === 'string' ? this.#open(state) : undefined;
     if (opened === undefined) {
       throw new ProtocolError(
         ProtocolErrorCode.InvalidParams,
@@ -109,7 +112,7 @@ export class Conversation {
         { reason: 'invalid_request_state' },
       );
     }
-    const requestState = z.string().nullable().parse(JSON.parse(opened));
+    const { requestState } = opened;
     return {
       ...(mcpReq.inputResponses === undefined ? {} : { inputResponses: mcpReq.inputResponses }),
       ...(requestState === null ? {} : { requestState }),
@@ -128,8 +131,7 @@ export class Conversation {
         'The MCP server asks for input in a form that is not MCP.',
       );
     const { inputRequests, requestState = null } = asked.data;
-    const state = JSON.stringify(requestState);
-    if (JSON.stringify(inputRequests).length + state.length > MAX_CHARS)
+    if (JSON.stringify(inputRequests).length + JSON.stringify(requestState).length > MAX_CHARS)
       throw new SwitchboardError(
         'upstream_too_large',
         'The MCP server asks for input at too great a length.',
@@ -141,8 +143,21 @@ export class Conversation {
       resultType: 'input_required',
       // Checked as far as it is ours to check: the client reads it with the protocol's own schemas.
       inputRequests: inputRequests as NonNullable<InputRequiredResult['inputRequests']>,
-      requestState: this.#sealing.seal(PURPOSE, this.#boundTo, state, TTL_MS),
+      requestState: this.#seal(requestState),
     };
+  }
+
+  #seal(requestState: string | null): string {
+    const sealed: Sealed = [digestOf(this.#call.arguments), requestState];
+    return this.#sealing.seal(PURPOSE, this.#boundTo, JSON.stringify(sealed), TTL_MS);
+  }
+
+  /** The arguments, which may be large, are only looked at for a state that was given out here for this tool. */
+  #open(state: string): { requestState: string | null } | undefined {
+    const text = this.#sealing.open(PURPOSE, this.#boundTo, state);
+    if (text === undefined) return undefined;
+    const [digest, requestState] = sealedSchema.parse(JSON.parse(text));
+    return digest === digestOf(this.#call.arguments) ? { requestState } : undefined;
   }
 
   #explain(inputRequests: Readonly<Record<string, InputRequest>>): CallToolResult {
@@ -168,11 +183,15 @@ export class Conversation {
   }
 }
 
+const digestOf = (args: RemoteCall['arguments']): string =>
+  createHash('sha256').update(JSON.stringify(args, sortKeys)).digest('base64url');
+
 /** The order in which a client writes its arguments says nothing. */
-const sortKeys = (_key: string, value: unknown): unknown =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
-    : value;
+function sortKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  const entries = Object.entries(value);
+  return entries.length < 2 ? value : Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
+}
 
 /** 2026-07-28, "Client capabilities": elicitation without a mode means forms. */
 function canAnswer(

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { requireScope } from '../../core/access/authorise.ts';
+import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
 import { passThroughStatus } from '../../core/proxy/pass-through-failures.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
@@ -42,9 +43,7 @@ export function passThroughFace(core: Core, log: Log) {
       const authentic = () => authenticate(core, { ...presented(request), ip });
       const principal = await authentic();
       locals.principal = principal;
-      requireScope(principal, 'proxy');
-      const serverId = serverIdOf(path);
-      const method = requireMethod(request, response);
+      const { serverId, method } = await targetOf(core, principal, path, request, response);
       const state = await core.rateLimits.spend(principal.keyId, 'proxy');
       if (state) addHeaders(response, rateLimitHeaders(state));
       const timeoutMs = requestedTimeoutMs(request);
@@ -55,6 +54,7 @@ export function passThroughFace(core: Core, log: Log) {
         signInMode: 'page' as const,
       };
       const requireLive = async () => {
+        core.catalogue.require(serverId);
         await authentic();
         await core.identity.credentials.requireLive(caller);
       };
@@ -77,6 +77,23 @@ const sinkOf = (response: ServerResponse): Sink => ({
   once: (event, listener) => response.once(event, listener),
 });
 
+/** What it is for. Refused here, it has not come to its class. @throws SwitchboardError */
+async function targetOf(
+  core: Core,
+  principal: Principal,
+  path: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+) {
+  try {
+    requireScope(principal, 'proxy');
+    return { serverId: serverIdOf(path), method: requireMethod(request, response) };
+  } catch (refusal) {
+    await core.rateLimits.take('unclassed', principal.keyId);
+    throw refusal;
+  }
+}
+
 /** Ids hold nothing that is encoded in a URL, so nothing is decoded. One slash at the end is let pass, as after `/mcp`. */
 function serverIdOf(path: string): string {
   const id = path.slice(PREFIX.length).replace(/\/$/, '');
@@ -97,7 +114,7 @@ function requireMethod(request: IncomingMessage, response: ServerResponse): (typ
   );
 }
 
-/** A key or user that no longer holds ends the stream; a database that cannot be asked just now does not. */
+/** A key, user or server that no longer holds ends the stream; a database that cannot be asked just now does not. */
 const endUnlessOurs = (response: ServerResponse) => (thrown: unknown) => {
   if (errorOf(thrown).status < 500) response.destroy();
 };

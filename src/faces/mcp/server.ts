@@ -1,9 +1,9 @@
 import {
   ProtocolError,
   ProtocolErrorCode,
-  Server,
   type CallToolResult,
   type InputRequiredResult,
+  type Server,
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
@@ -18,9 +18,11 @@ import { toCaller } from '../http.ts';
 import { errorOf } from '../problem.ts';
 import { callRemoteTool } from './call-remote-tool.ts';
 import type { CallsUnderWay } from './calls-under-way.ts';
+import { FaceServer } from './face-server.ts';
 import { cannotBeAsked } from './input-required.ts';
 import { adviceOnTimeOut } from './progress.ts';
 import { searchServers } from './search-servers.ts';
+import type { Spending } from './spending.ts';
 import { searchServersInput, toolsOf } from './tools.ts';
 
 const TOOLS_TTL_MS = 300_000;
@@ -29,6 +31,7 @@ const HINT = { ttlMs: TOOLS_TTL_MS, cacheScope: 'public' } as const;
 /** What is known of the HTTP request. */
 export interface FaceRequest {
   readonly principal: Principal;
+  readonly spending: Spending;
   readonly requestId: string;
   readonly ip: string | undefined;
   /** How long the caller says it waits at most, in milliseconds. */
@@ -47,10 +50,20 @@ interface FaceOptions extends FaceRequest {
   readonly headers: Headers | undefined;
 }
 
+/** The two tools: the class of calls each belongs to, and the scope it needs. */
+const TOOLS = { search_servers: 'search', call_remote_tool: 'proxy' } as const;
+
+const toolCall = z.object({
+  method: z.literal('tools/call'),
+  params: z.object({ name: z.literal(Object.keys(TOOLS)) }),
+});
+/** Whether a message is for a tool, if nothing is wrong with it. */
+export const isToolCall = (message: unknown): boolean => toolCall.safeParse(message).success;
+
 /** The MCP server of one request: two tools over the same core, keys and limits as REST. */
 export function createFaceServer(options: FaceOptions): Server {
   const { core, calls, era, version } = options;
-  const server = new Server(
+  const server = new FaceServer(
     { name: 'switchboard', title: 'Switchboard', version },
     {
       capabilities: { tools: {} },
@@ -69,10 +82,11 @@ export function createFaceServer(options: FaceOptions): Server {
   server.setRequestHandler('tools/call', async (request, context) => {
     const { name, arguments: input = {} } = request.params;
     const caller = callerOf(options, context);
-    if (name === 'search_servers') return answer(options, caller, () => search(core, caller, input));
+    if (name === 'search_servers')
+      return answer(options, caller, TOOLS[name], () => search(core, caller, input));
     if (name === 'call_remote_tool')
       return calls.run(options, context.mcpReq.id, end, () =>
-        answer(options, caller, () => callRemoteTool(options, caller, input, context)),
+        answer(options, caller, TOOLS[name], () => callRemoteTool(options, caller, input, context)),
       );
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
@@ -94,8 +108,6 @@ const callerOf = ({ principal, requestId, ip, signal }: FaceOptions, context: Se
 type ToolAnswer = CallToolResult | InputRequiredResult;
 
 async function search(core: Core, caller: Caller, input: unknown): Promise<CallToolResult> {
-  requireScope(caller, 'search');
-  await core.rateLimits.spend(caller.keyId, 'search');
   const parsed = parseInput(searchServersInput, input);
   await core.identity.credentials.requireLive(caller);
   const found = await searchServers(core, caller, parsed);
@@ -106,9 +118,12 @@ async function search(core: Core, caller: Caller, input: unknown): Promise<CallT
 async function answer(
   options: FaceOptions,
   caller: Caller,
+  needs: 'search' | 'proxy',
   run: () => Promise<ToolAnswer>,
 ): Promise<ToolAnswer> {
   try {
+    requireScope(caller, needs);
+    await options.spending.onTool(needs);
     return await run();
   } catch (thrown) {
     // A sign-in as the protocol asks for it, or a state that is not ours.
