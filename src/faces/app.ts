@@ -3,6 +3,7 @@ import type { Config } from '../config.ts';
 import type { Core } from '../core/core.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
+import { defaultHeldLimits, HeldBytes, type HeldLimits } from './held-bytes.ts';
 import { hostGuard } from './host-guard.ts';
 import { isPassThrough, passThroughFace } from './mcp/pass-through.ts';
 import { isPagePath } from './pages/router.ts';
@@ -11,12 +12,16 @@ import { pathOf, requestStarter } from './request.ts';
 import { isRpcPath, restHandler } from './rest/router.ts';
 import { createWebApp } from './web-app.ts';
 
+export type FaceLimits = HeldLimits;
+
 interface AppOptions {
   readonly core: Core;
   readonly config: Config['http'];
   readonly log: Log;
   readonly clock: Clock;
   readonly version: string;
+  /** For tests. */
+  readonly limits?: Partial<FaceLimits> | undefined;
 }
 
 /**
@@ -27,9 +32,11 @@ export function createApp(options: AppOptions): RequestListener {
   const { core, config, log, clock } = options;
   const start = requestStarter({ trustProxy: config.trustProxy, log, clock });
   const refusalOf = hostGuard(config.allowedHosts, isPagePath);
-  const web = createWebApp({ ...options, refusalOf });
-  const rest = restHandler(core, log);
-  const passThrough = passThroughFace(core, log);
+  const limits = { ...defaultHeldLimits(), ...options.limits };
+  const held = { bodies: new HeldBytes(limits), answers: new HeldBytes(limits) };
+  const web = createWebApp({ ...options, refusalOf, held });
+  const rest = restHandler(core, log, held);
+  const passThrough = passThroughFace(core, log, held);
   return (request, response) => {
     request.url = originForm(request.url ?? '/');
     const { requestId } = start(request, response);

@@ -6,8 +6,10 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, presented } from '../authentication.ts';
 import { readJsonBody } from '../body.ts';
+import type { Held, HeldBytes } from '../held-bytes.ts';
 import { clientSignal, localsOf, requestedTimeoutMs } from '../http.ts';
 import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
+import { countedAnswer } from '../unread.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { givingSessionIds } from './elicitation.ts';
 import { createFaceServer, type FaceRequest } from './server.ts';
@@ -18,7 +20,7 @@ const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const ANSWERS = ['application/json', 'text/event-stream'];
 
 /** `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
-export function mcpRouter(core: Core, log: Log, version: string): Router {
+export function mcpRouter(core: Core, log: Log, version: string, { bodies, answers }: Held): Router {
   const calls = new CallsUnderWay();
   const handler = createMcpHandler(
     ({ authInfo, era, requestInfo }) => {
@@ -44,10 +46,11 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
       const principal = await authenticate(core, { ...presented(request), ip: request.ip });
       localsOf(response).principal = principal;
       const timeoutMs = requestedTimeoutMs(request);
-      const message = await readMessage(core, principal.keyId, request, response);
+      const message = await readMessage(core, bodies, principal.keyId, request, response);
       rpcId = rpcIdOf(message, null);
       const extra = { principal, requestId, ip: request.ip, timeoutMs, signal: clientSignal(response) };
-      await node(withAuth(request, extra), response, message);
+      const counted = countedAnswer(answers, response, principal.keyId);
+      await node(withAuth(request, extra), counted, message);
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;
       const error = errorOf(thrown);
@@ -64,6 +67,7 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
  */
 async function readMessage(
   core: Core,
+  bodies: HeldBytes,
   keyId: string,
   request: Request,
   response: Response,
@@ -74,7 +78,7 @@ async function readMessage(
     requirePost(request, response);
     negotiate(request);
     // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
-    const message = await readJsonBody(request, response, MAX_BODY_BYTES);
+    const message = await readJsonBody(request, response, { maxBytes: MAX_BODY_BYTES, bodies, keyId });
     requireSingle(message);
     isCall = message.method === 'tools/call';
     return message;
