@@ -49,8 +49,11 @@ export function createWebApp({ core, config, log, version, refusalOf, held }: We
   );
   app.use((request, _response, next) => next(refusalOf(request, request.path)));
   const document = openApiDocument({ version, publicUrl: config.publicUrl });
-  app.get('/openapi.json', (_request, response) => void response.json(document));
-  app.get('/docs', (_request, response) => void response.type('html').send(docsPage(document)));
+  // The same bytes for everybody, so that clients who do not read them cost nothing.
+  const json = Buffer.from(JSON.stringify(document));
+  const docs = Buffer.from(docsPage(document));
+  app.get('/openapi.json', (_request, response) => void response.type('json').send(json));
+  app.get('/docs', (_request, response) => void response.type('html').send(docs));
   app.get('/.well-known/jwks.json', async (_request, response) => {
     const keys = await core.identity.signingKeys.jwks();
     response.set('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SEC}`).type('application/jwk-set+json');
