@@ -21,7 +21,7 @@ import type { Embedder } from './core/search/embedder.ts';
 import { createEmbeddedIndex } from './core/search/search-index-embedded.ts';
 import { createSearch } from './core/search/search.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
-import { createApp } from './faces/app.ts';
+import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
 import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
@@ -52,6 +52,7 @@ export interface StartOptions {
   readonly database?: () => Promise<OpenDatabase>;
   /** Tests that would wait for a time-out. */
   readonly proxyLimits?: Partial<ProxyLimits>;
+  readonly faceLimits?: Partial<FaceLimits>;
 }
 
 export interface Switchboard extends AsyncDisposable {
@@ -172,7 +173,14 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   control.serve(createAdminApp({ core, log, allowHttp }));
   let firstKey: string | undefined;
   if (options.listen !== false) {
-    const app = createApp({ core, config: config.http, log, clock, version });
+    const app = createApp({
+      core,
+      config: config.http,
+      log,
+      clock,
+      version,
+      limits: options.faceLimits,
+    });
     const server = createServer({ ...HTTP_LIMITS }, app);
     opened.defer(() => closeServer(server));
     opened.defer(() => proxy.endIdle());

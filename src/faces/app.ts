@@ -3,8 +3,10 @@ import type { Config } from '../config.ts';
 import type { Core } from '../core/core.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
+import { defaultHeldLimits, HeldBytes, type HeldLimits } from './held-bytes.ts';
 import { hostGuard } from './host-guard.ts';
 import { addHeaders } from './http.ts';
+import { CONNECTION_LIMITS, inTurn, type ConnectionLimits } from './in-turn.ts';
 import { isPassThrough, passThroughFace } from './mcp/pass-through.ts';
 import { isPagePath } from './pages/router.ts';
 import { sendMcpError, sendProblem, sendRpcError } from './problem.ts';
@@ -12,12 +14,16 @@ import { pathOf, requestStarter } from './request.ts';
 import { isRpcPath, restHandler } from './rest/router.ts';
 import { createWebApp } from './web-app.ts';
 
+export type FaceLimits = HeldLimits & ConnectionLimits;
+
 interface AppOptions {
   readonly core: Core;
   readonly config: Config['http'];
   readonly log: Log;
   readonly clock: Clock;
   readonly version: string;
+  /** For tests. */
+  readonly limits?: Partial<FaceLimits> | undefined;
 }
 
 /**
@@ -28,10 +34,12 @@ export function createApp(options: AppOptions): RequestListener {
   const { core, config, log, clock } = options;
   const start = requestStarter({ trustProxy: config.trustProxy, log, clock });
   const refusalOf = hostGuard(config.allowedHosts, isPagePath);
-  const web = createWebApp({ ...options, refusalOf });
-  const rest = restHandler(core, log);
-  const passThrough = passThroughFace(core, log);
-  return (request, response) => {
+  const limits = { ...defaultHeldLimits(), ...CONNECTION_LIMITS, ...options.limits };
+  const held = { bodies: new HeldBytes(limits), answers: new HeldBytes(limits) };
+  const web = createWebApp({ ...options, refusalOf, held });
+  const rest = restHandler(core, log, held);
+  const passThrough = passThroughFace(core, log, held);
+  return inTurn((request, response) => {
     request.url = originForm(request.url ?? '/');
     const { requestId } = start(request, response);
     const path = pathOf(request);
@@ -47,7 +55,7 @@ export function createApp(options: AppOptions): RequestListener {
     else if (isPassed) sendMcpError(response, refusal, null);
     else if (isRpcPath(path)) sendRpcError(response, refusal, requestId, null);
     else sendProblem(response, refusal, requestId);
-  };
+  }, limits);
 }
 
 /** A target that names the host as well, as to a proxy, is to be taken too (RFC 9112 §3.2.2). */

@@ -1,38 +1,56 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
-import { depthOf } from '../core/json-depth.ts';
+import { shapeOf } from '../core/json-depth.ts';
 import { SwitchboardError } from '../errors.ts';
+import type { HeldBytes } from './held-bytes.ts';
 import { addHeaders } from './http.ts';
 
 /** Deeper JSON has no honest use here, and walking it could exhaust the stack. */
 const MAX_DEPTH = 200;
 
+/** Many more than data has that is worth sending: of nothing but brackets, 4 MiB take 90 MB once they are parsed. */
+const MAX_CONTAINERS = 100_000;
+/** About what an object, an array or a member takes in memory besides its text. */
+const PART_BYTES = 64;
+/** What is smaller is not counted: bodies of this size are most, and the rate limits bound them. */
+const SMALL_BYTES = 16 * 1024;
+
+export interface Room {
+  readonly maxBytes: number;
+  /** Where it counts while its request is under way. */
+  readonly bodies: HeldBytes;
+  readonly keyId: string;
+}
+
 /**
  * Reads and parses a JSON body: UTF-8 only, and declared as JSON.
- * @throws SwitchboardError 413, 415 or 400 `invalid_json`.
+ * @throws SwitchboardError 413, 415, 503 or 400 `invalid_json`.
  */
 export async function readJsonBody(
   request: IncomingMessage,
   response: ServerResponse,
-  maxBytes: number,
+  room: Room,
 ): Promise<unknown> {
   requireJson(request.headers['content-type']);
-  return parseJsonBody(await readBody(request, response, maxBytes));
+  const bytes = await readBody(request, response, room);
+  const partBytes = PART_BYTES * partsOf(bytes);
+  if (partBytes >= SMALL_BYTES && !room.bodies.hold(response, room.keyId)(partBytes)) throw tooMuchHeld();
+  return parse(bytes);
 }
 
 /**
  * The body's bytes, without their Content-Encoding.
- * @throws SwitchboardError 413, 415 or 400 `invalid_request`.
+ * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`.
  */
 export async function readBody(
   request: IncomingMessage,
   response: ServerResponse,
-  maxBytes: number,
+  room: Room,
 ): Promise<Buffer> {
   try {
-    if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
-    return await collect(request, decoded(request), maxBytes);
+    if (Number(request.headers['content-length'] ?? 0) > room.maxBytes) throw tooLarge(room.maxBytes);
+    return await collect(request, response, decoded(request), room);
   } catch (error) {
     // What is still to come of such a body is not read.
     addHeaders(response, { Connection: 'close' });
@@ -40,16 +58,34 @@ export async function readBody(
   }
 }
 
-/** @throws SwitchboardError 400 `invalid_json`. */
+/** @throws SwitchboardError 413 or 400 `invalid_json`. */
 export function parseJsonBody(bytes: Buffer): unknown {
-  if (bytes.length === 0)
-    throw new SwitchboardError('invalid_json', 'The body is empty. Send a JSON object.');
-  if (bytes.length > MAX_DEPTH && depthOf(bytes) > MAX_DEPTH) {
+  partsOf(bytes);
+  return parse(bytes);
+}
+
+/** How many objects, arrays and members there are; 0 for short texts. */
+function partsOf(bytes: Buffer): number {
+  if (bytes.length <= MAX_DEPTH) return 0;
+  const { depth, containers, members } = shapeOf(bytes);
+  if (depth > MAX_DEPTH) {
     throw new SwitchboardError(
       'invalid_json',
       `The body nests deeper than ${MAX_DEPTH} levels. Send flatter JSON.`,
     );
   }
+  if (containers > MAX_CONTAINERS) {
+    throw new SwitchboardError(
+      'payload_too_large',
+      `The body holds more than ${MAX_CONTAINERS} objects and arrays. Send fewer.`,
+    );
+  }
+  return containers + members;
+}
+
+function parse(bytes: Buffer): unknown {
+  if (bytes.length === 0)
+    throw new SwitchboardError('invalid_json', 'The body is empty. Send a JSON object.');
   try {
     return JSON.parse(utf8.decode(bytes));
   } catch (cause) {
@@ -97,11 +133,25 @@ function decoded(request: IncomingMessage): Readable {
   );
 }
 
-/** Everything the source gives, up to the limit; then it is not read on. */
-function collect(request: IncomingMessage, source: Readable, maxBytes: number): Promise<Buffer> {
+/** Everything the source gives, as long as there is room; then it is not read on. */
+function collect(
+  request: IncomingMessage,
+  response: ServerResponse,
+  source: Readable,
+  { maxBytes, bodies, keyId }: Room,
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
+    let counted = 0;
+    let hold: ReturnType<HeldBytes['hold']> | undefined;
+    const hasRoom = () => {
+      if (length - counted < SMALL_BYTES) return true;
+      hold ??= bodies.hold(response, keyId);
+      if (!hold(length - counted)) return false;
+      counted = length;
+      return true;
+    };
     const fail = (error: SwitchboardError) => {
       source.off('data', take).pause();
       if (source !== request) source.destroy();
@@ -110,6 +160,7 @@ function collect(request: IncomingMessage, source: Readable, maxBytes: number): 
     const take = (chunk: Buffer) => {
       length += chunk.length;
       if (length > maxBytes) fail(tooLarge(maxBytes));
+      else if (!hasRoom()) fail(tooMuchHeld());
       else chunks.push(chunk);
     };
     source.on('data', take);
@@ -124,6 +175,13 @@ function collect(request: IncomingMessage, source: Readable, maxBytes: number): 
 
 const tooLarge = (maxBytes: number) =>
   new SwitchboardError('payload_too_large', `The body is over ${maxBytes} bytes. Send less.`);
+
+const tooMuchHeld = () =>
+  new SwitchboardError(
+    'unavailable',
+    'Requests under way, of this key or in all, hold too much data already, so this one was not read. Send it again when some are done.',
+    { retryAfterSec: 1 },
+  );
 
 const unreadable = (cause: unknown) =>
   new SwitchboardError('invalid_request', 'The body could not be read: it is cut short or wrongly encoded.', {

@@ -5,6 +5,7 @@ import type { Core } from '../core/core.ts';
 import { JWKS_MAX_AGE_SEC } from '../core/identity/signing-keys.ts';
 import { SwitchboardError } from '../errors.ts';
 import type { Log } from '../infra/log.ts';
+import type { Held } from './held-bytes.ts';
 import type { HostGuard } from './host-guard.ts';
 import { localsOf } from './http.ts';
 import { mcpRouter } from './mcp/endpoint.ts';
@@ -20,13 +21,14 @@ interface WebAppOptions {
   readonly log: Log;
   readonly version: string;
   readonly refusalOf: HostGuard;
+  readonly held: Held;
 }
 
 /**
  * What is not on the hot path: the MCP face, the pages, the documents, the probes. HTML is what people look at, the pages
  * and `/docs`, errors of the pages too; every other answer is not. None has a stack trace.
  */
-export function createWebApp({ core, config, log, version, refusalOf }: WebAppOptions): Express {
+export function createWebApp({ core, config, log, version, refusalOf, held }: WebAppOptions): Express {
   const app = express();
   app.disable('x-powered-by');
   app.set('etag', false);
@@ -47,15 +49,18 @@ export function createWebApp({ core, config, log, version, refusalOf }: WebAppOp
   );
   app.use((request, _response, next) => next(refusalOf(request, request.path)));
   const document = openApiDocument({ version, publicUrl: config.publicUrl });
-  app.get('/openapi.json', (_request, response) => void response.json(document));
-  app.get('/docs', (_request, response) => void response.type('html').send(docsPage(document)));
+  // The same bytes for everybody, so that clients who do not read them cost nothing.
+  const json = Buffer.from(JSON.stringify(document));
+  const docs = Buffer.from(docsPage(document));
+  app.get('/openapi.json', (_request, response) => void response.type('json').send(json));
+  app.get('/docs', (_request, response) => void response.type('html').send(docs));
   app.get('/.well-known/jwks.json', async (_request, response) => {
     const keys = await core.identity.signingKeys.jwks();
     response.set('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SEC}`).type('application/jwk-set+json');
     response.send(JSON.stringify(keys));
   });
   app.use(pagesRouter(core, config.publicUrl));
-  app.use('/mcp', mcpRouter(core, log, version));
+  app.use('/mcp', mcpRouter(core, log, version, held));
   app.use((request: Request) => {
     throw new SwitchboardError(
       'route_not_found',

@@ -1,20 +1,21 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import { connect, type AddressInfo, type Socket } from 'node:net';
+import { createServer, IncomingMessage, ServerResponse } from 'node:http';
+import { connect, Socket, type AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { UnreadAnswers } from '../../src/faces/rest/unread.ts';
+import { defaultHeldLimits, HeldBytes, type HeldLimits } from '../../src/faces/held-bytes.ts';
+import { countAnswer } from '../../src/faces/unread.ts';
 import { SwitchboardError } from '../../src/errors.ts';
 
 const ANSWER = 'x'.repeat(8 * 1024 * 1024);
 
 /** A server that answers 8 MiB to the key in the path, and clients of it that read nothing until they are told. */
-async function start(limits: { maxBytesPerKey: number; idleMs: number }) {
-  const unread = new UnreadAnswers(limits);
+async function start(limits: HeldLimits) {
+  const answers = new HeldBytes(limits);
   const closed: Promise<unknown>[] = [];
   const server = createServer((request, response) => {
     closed.push(once(response, 'close'));
     try {
-      unread.add(response, request.url ?? '', ANSWER.length);
+      countAnswer(answers, response, request.url ?? '', ANSWER.length);
       response.end(ANSWER);
     } catch (error) {
       response.writeHead(error instanceof SwitchboardError ? error.status : 500).end();
@@ -44,9 +45,11 @@ async function start(limits: { maxBytesPerKey: number; idleMs: number }) {
   };
 }
 
+const MIB = 1024 * 1024;
+
 describe('answers that are not read', () => {
   it('are bounded per key; reading them, or going away, makes room', async () => {
-    await using server = await start({ maxBytesPerKey: 20 * 1024 * 1024, idleMs: 60_000 });
+    await using server = await start({ maxBytesPerKey: 20 * MIB, maxBytes: 100 * MIB });
     const first = await server.ask('/a');
     const second = await server.ask('/a');
     expect([first.status, second.status, (await server.ask('/a')).status]).toEqual([200, 200, 503]);
@@ -59,13 +62,37 @@ describe('answers that are not read', () => {
     expect((await server.ask('/a')).status).toBe(200);
   });
 
-  it('are given up when nothing of them is taken for too long', async () => {
-    await using server = await start({ maxBytesPerKey: 20 * 1024 * 1024, idleMs: 50 });
-    const { socket } = await server.ask('/a');
+  it('are bounded for all keys together', async () => {
+    await using server = await start({ maxBytesPerKey: 20 * MIB, maxBytes: 20 * MIB });
+    const first = await server.ask('/a');
+    expect([first.status, (await server.ask('/b')).status, (await server.ask('/c')).status]).toEqual([
+      200, 200, 503,
+    ]);
+    first.socket.destroy();
     await server.closed[0];
-    let bytes = 0;
-    socket.on('data', (chunk: Buffer) => (bytes += chunk.length)).resume();
-    await once(socket, 'close');
-    expect(bytes).toBeLessThan(ANSWER.length);
+    expect((await server.ask('/c')).status).toBe(200);
+  });
+});
+
+describe('bytes held for a response that is closed already', () => {
+  it('are not counted, as nothing would take them off again', async () => {
+    const answers = new HeldBytes({ maxBytesPerKey: 1, maxBytes: 1 });
+    const closed = new ServerResponse(new IncomingMessage(new Socket()));
+    closed.destroy();
+    await once(closed, 'close');
+    const room = answers.hold(closed, 'a');
+    expect([room(1), room(1)]).toEqual([true, true]);
+    const open = answers.hold(new ServerResponse(new IncomingMessage(new Socket())), 'a');
+    expect([open(1), open(1)]).toEqual([true, false]);
+  });
+});
+
+describe('what may be held by default', () => {
+  it.each([
+    [4144, 256],
+    [2096, 131],
+    [512, 64],
+  ])('follows the heap: of %i MiB, %i MiB', (heap, all) => {
+    expect(defaultHeldLimits(heap * MIB)).toEqual({ maxBytes: all * MIB, maxBytesPerKey: (all * MIB) / 4 });
   });
 });

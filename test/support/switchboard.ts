@@ -44,6 +44,7 @@ interface StartTest {
   readonly env?: Record<string, string>;
   readonly clock?: Clock;
   readonly proxyLimits?: StartOptions['proxyLimits'];
+  readonly faceLimits?: StartOptions['faceLimits'];
   readonly database?: StartOptions['database'];
 }
 
@@ -55,6 +56,7 @@ export async function startTestSwitchboard({
   env = {},
   clock,
   proxyLimits,
+  faceLimits,
   database = () => openDatabase(),
 }: StartTest = {}): Promise<RunningSwitchboard> {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
@@ -78,6 +80,7 @@ export async function startTestSwitchboard({
     log,
     ...(clock === undefined ? {} : { clock }),
     ...(proxyLimits === undefined ? {} : { proxyLimits }),
+    ...(faceLimits === undefined ? {} : { faceLimits }),
     embedder: () => Promise.resolve(createNgramEmbedder()),
     database,
   });

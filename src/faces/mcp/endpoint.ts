@@ -5,9 +5,11 @@ import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, presented } from '../authentication.ts';
-import { readJsonBody } from '../body.ts';
+import { readJsonBody, type Room } from '../body.ts';
+import type { Held } from '../held-bytes.ts';
 import { clientSignal, localsOf, requestedTimeoutMs } from '../http.ts';
 import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.ts';
+import { countedAnswer } from '../unread.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { givingSessionIds } from './elicitation.ts';
 import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
@@ -19,7 +21,7 @@ const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const ANSWERS = ['application/json', 'text/event-stream'];
 
 /** `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
-export function mcpRouter(core: Core, log: Log, version: string): Router {
+export function mcpRouter(core: Core, log: Log, version: string, { bodies, answers }: Held): Router {
   const calls = new CallsUnderWay();
   const handler = createMcpHandler(
     ({ authInfo, era, requestInfo }) => {
@@ -48,12 +50,17 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
       const spending = new Spending(core.rateLimits, principal.keyId);
       try {
         const timeoutMs = requestedTimeoutMs(request);
-        const message = await readMessage(request, response);
+        const message = await readMessage(request, response, {
+          maxBytes: MAX_BODY_BYTES,
+          bodies,
+          keyId: principal.keyId,
+        });
         rpcId = rpcIdOf(message, null);
         if (!isToolCall(message)) await spending.onNoTool();
         const signal = clientSignal(response);
         const extra = { principal, spending, requestId, ip: request.ip, timeoutMs, signal };
-        await node(withAuth(request, extra), response, message);
+        const counted = countedAnswer(answers, response, principal.keyId);
+        await node(withAuth(request, extra), counted, message);
       } finally {
         await spending.onNoTool();
       }
@@ -68,11 +75,11 @@ export function mcpRouter(core: Core, log: Log, version: string): Router {
 }
 
 /** @throws SwitchboardError what the request is refused with. */
-async function readMessage(request: Request, response: Response): Promise<unknown> {
+async function readMessage(request: Request, response: Response, room: Room): Promise<unknown> {
   requirePost(request, response);
   negotiate(request);
   // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
-  const message = await readJsonBody(request, response, MAX_BODY_BYTES);
+  const message = await readJsonBody(request, response, room);
   requireSingle(message);
   return message;
 }

@@ -9,6 +9,7 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, presented } from '../authentication.ts';
 import { readBody } from '../body.ts';
+import type { Held } from '../held-bytes.ts';
 import {
   addHeaders,
   clientSignal,
@@ -34,7 +35,7 @@ export const isPassThrough = (path: string): boolean =>
  * `/mcp/{server_id}`: one catalogued server itself, in whatever revision client and server agree on. On node:http itself, as it is
  * the path of most bytes.
  */
-export function passThroughFace(core: Core, log: Log) {
+export function passThroughFace(core: Core, log: Log, { bodies }: Held) {
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     let body: Buffer | undefined;
     const locals = localsOf(response);
@@ -47,7 +48,8 @@ export function passThroughFace(core: Core, log: Log) {
       const state = await core.rateLimits.spend(principal.keyId, 'proxy');
       if (state) addHeaders(response, rateLimitHeaders(state));
       const timeoutMs = requestedTimeoutMs(request);
-      if (method === 'POST') body = await readBody(request, response, MAX_BODY_BYTES);
+      const room = { maxBytes: MAX_BODY_BYTES, bodies, keyId: principal.keyId };
+      if (method === 'POST') body = await readBody(request, response, room);
       const caller = {
         ...toCaller(principal, { requestId, ip, timeoutMs, signal: clientSignal(response) }),
         // As at `/mcp`: the link goes through an agent.

@@ -8,7 +8,7 @@ import { endpoints } from './endpoints/index.ts';
 type Json = Record<string, unknown>;
 
 /** What every endpoint can answer, whatever it does. */
-const EVERYWHERE: readonly ErrorCode[] = ['unauthorized', 'insufficient_scope', 'internal'];
+const EVERYWHERE: readonly ErrorCode[] = ['unauthorized', 'insufficient_scope', 'internal', 'unavailable'];
 const WITH_BODY: readonly ErrorCode[] = [
   'invalid_json',
   'invalid_request',

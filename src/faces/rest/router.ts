@@ -8,6 +8,7 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, bearerOf } from '../authentication.ts';
 import { readJsonBody } from '../body.ts';
+import type { Held } from '../held-bytes.ts';
 import {
   addHeaders,
   clientSignal,
@@ -20,16 +21,15 @@ import {
 } from '../http.ts';
 import { idempotencyKey, parseInput } from '../input.ts';
 import { errorOf, rpcIdOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
+import { countAnswer } from '../unread.ts';
 import type { Endpoint } from './endpoint.ts';
 import { findRoute } from './routes.ts';
-import { UnreadAnswers } from './unread.ts';
 
 /** The one path whose errors are JSON-RPC responses as well, also for those who come with no key or another method. */
 export const isRpcPath = (path: string): boolean => path === '/v1/mcp/call';
 
 /** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
-export function restHandler(core: Core, log: Log) {
-  const unread = new UnreadAnswers();
+export function restHandler(core: Core, log: Log, { bodies, answers }: Held) {
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     const rpc: { id: RpcId } = { id: null };
     try {
@@ -41,11 +41,12 @@ export function restHandler(core: Core, log: Log) {
       }
       if (endpoint.tag === 'Identity') addHeaders(response, { 'Cache-Control': 'no-store' });
       const caller = await admit(core, endpoint, principal, request, response);
-      const body = endpoint.bodySchema && (await readJsonBody(request, response, endpoint.maxBodyBytes));
+      const room = { maxBytes: endpoint.maxBodyBytes, bodies, keyId: principal.keyId };
+      const body = endpoint.bodySchema && (await readJsonBody(request, response, room));
       rpc.id = rpcIdOf(body, 1);
       const answer = await run(core, endpoint, caller, body, { params, request, response });
       const text = JSON.stringify(answer);
-      unread.add(response, principal.keyId, text.length);
+      countAnswer(answers, response, principal.keyId, text.length);
       sendText(response, 200, 'application/json', text);
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;
@@ -85,11 +86,11 @@ async function admit(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<Caller> {
-  requireScope(principal, one.scope);
   if (one.rateClass !== undefined) {
     const state = await core.rateLimits.spend(principal.keyId, one.rateClass);
     if (state) addHeaders(response, rateLimitHeaders(state));
   }
+  requireScope(principal, one.scope);
   const { requestId, ip } = localsOf(response);
   const caller = toCaller(principal, {
     requestId,

@@ -1,0 +1,47 @@
+import type { ServerResponse } from 'node:http';
+import { SwitchboardError } from '../errors.ts';
+import type { HeldBytes } from './held-bytes.ts';
+
+/** What is smaller, the sockets' own buffers take about whole. */
+const SMALL_BYTES = 64 * 1024;
+
+/**
+ * Answers that were sent and not taken yet: a client that asks for large ones and reads none would have them all kept for it.
+ * Counts one that is about to be sent. @throws SwitchboardError `unavailable`.
+ */
+export function countAnswer(
+  answers: HeldBytes,
+  response: ServerResponse,
+  keyId: string,
+  bytes: number,
+): void {
+  if (bytes >= SMALL_BYTES && !answers.hold(response, keyId)(bytes)) throw tooMuchUnread();
+}
+
+/** What an MCP handler writes its answer to: counted as it is written; where it is too much, the connection ends. */
+export function countedAnswer(answers: HeldBytes, response: ServerResponse, keyId: string) {
+  let hold: ReturnType<HeldBytes['hold']> | undefined;
+  const hasRoom = (bytes: number) => {
+    hold ??= answers.hold(response, keyId);
+    return hold(bytes);
+  };
+  return {
+    get destroyed() {
+      return response.destroyed;
+    },
+    on: response.on.bind(response),
+    writeHead: (status: number, headers?: Record<string, string>) => response.writeHead(status, headers),
+    write(chunk: string | Uint8Array) {
+      if (chunk.length >= SMALL_BYTES && !hasRoom(chunk.length)) response.destroy();
+      return response.write(chunk);
+    },
+    end: () => response.end(),
+  };
+}
+
+const tooMuchUnread = () =>
+  new SwitchboardError(
+    'unavailable',
+    'Too much of earlier answers has not been read yet, so this one was dropped. Read them, or close their connections.',
+    { retryAfterSec: 1, retryable: false },
+  );
