@@ -217,6 +217,12 @@ const rethrow =
     throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
   };
 
+const WHY_NO_FOLDER: Readonly<Record<string, string>> = {
+  ENOENT: 'its parent folder does not exist',
+  EEXIST: 'it is a file',
+  ENOTDIR: 'its parent is a file',
+};
+
 /** Not recursive: a mistyped path is refused instead of created. (And Node never ends a recursive mkdir below /proc.) */
 async function makeDataDir(folder: string): Promise<void> {
   try {
@@ -224,7 +230,7 @@ async function makeDataDir(folder: string): Promise<void> {
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined;
     if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
-    const reason = code === 'ENOENT' ? 'its parent folder does not exist' : String(code);
+    const reason = WHY_NO_FOLDER[String(code)] ?? String(code);
     throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
   }
 }

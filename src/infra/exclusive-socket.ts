@@ -46,6 +46,9 @@ async function tryListen(server: Server, path: string): Promise<boolean> {
   });
 }
 
+/** Nothing listens, or there is no such path. */
+const NOBODY: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOENT', 'ENOTDIR']);
+
 /** True when a process accepts connections at the path. */
 export function isAnswered(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
@@ -54,7 +57,7 @@ export function isAnswered(path: string): Promise<boolean> {
       resolve(true);
     });
     socket.once('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ECONNREFUSED' || error.code === 'ENOENT') resolve(false);
+      if (NOBODY.has(error.code ?? '')) resolve(false);
       else if (error.code === 'EAGAIN') resolve(true);
       else reject(error);
     });

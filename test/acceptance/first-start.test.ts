@@ -104,6 +104,7 @@ describe('a start that cannot work', () => {
       { SWITCHBOARD_DATA_DIR: '/proc/nope' },
       'SWITCHBOARD_DATA_DIR: /proc/nope cannot be created: its parent folder does not exist',
     ],
+    [{ SWITCHBOARD_DATA_DIR: SMALL }, `SWITCHBOARD_DATA_DIR: ${SMALL} cannot be created: it is a file`],
     [{ SWITCHBOARD_CATALOGUE: '/no/such.jsonl' }, 'SWITCHBOARD_CATALOGUE: /no/such.jsonl cannot be read: '],
   ])('%j ends with 2 and names the setting', async (wrong, message) => {
     await using folder = temporaryFolder();

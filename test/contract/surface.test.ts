@@ -83,6 +83,12 @@ describe('open pages', () => {
     expect(text.split(row('Authorization', 'header, optional'))).toHaveLength(1 + 3);
   });
 
+  it("/docs shows an error's members", async () => {
+    const { text } = await sb.get('/docs', { 'x-api-key': '' });
+    for (const member of ['request_id', 'retryable', 'required_capabilities'])
+      expect(text).toContain(`&quot;${member}&quot;: {`);
+  });
+
   it('/docs has the MCP endpoints, too', async () => {
     const { text } = await sb.get('/docs', { 'x-api-key': '' });
     for (const endpoint of ['POST /mcp', '/mcp/{server_id}', 'search_servers', 'call_remote_tool'])

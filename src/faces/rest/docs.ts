@@ -24,9 +24,10 @@ interface Content {
  * elsewhere. (The usual viewers are megabytes of script, or load it from a third party.)
  */
 export function docsPage(document: Json): string {
-  const { info, paths } = document as unknown as {
+  const { info, paths, components } = document as unknown as {
     info: { title: string; version: string; description: string };
     paths: Record<string, Record<string, Operation>>;
+    components: { schemas: { Problem: Json } };
   };
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => section(method, path, operation)),
@@ -38,6 +39,7 @@ export function docsPage(document: Json): string {
 <p>${escape(info.description)} Every endpoint under <code>/v1</code> needs the header <code>X-API-Key</code>. The machine-readable form is
 <a href="/openapi.json">/openapi.json</a>; MCP clients connect to <code>/mcp</code>.</p>
 ${operations.join('\n')}
+<section><h2>Errors</h2><p>Problem details (RFC 9457), as <code>application/problem+json</code>.</p>${details('Members', components.schemas.Problem)}</section>
 ${MCP_SECTION}
 </main></body></html>`;
 }
@@ -81,9 +83,11 @@ function parameterTable({ parameters = [], security = [] }: Operation): string {
 
 function schemaBlock(title: string, holder: Content | undefined): string {
   const schema = holder?.content?.['application/json']?.schema;
-  if (!schema) return '';
-  return `<details><summary>${title}</summary><pre>${escape(JSON.stringify(schema, null, 2))}</pre></details>`;
+  return schema ? details(title, schema) : '';
 }
+
+const details = (title: string, schema: Json) =>
+  `<details><summary>${title}</summary><pre>${escape(JSON.stringify(schema, null, 2))}</pre></details>`;
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 const escape = (text: string) => text.replace(/[&<>"]/g, character => ENTITIES[character] ?? character);

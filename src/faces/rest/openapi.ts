@@ -8,7 +8,13 @@ import { endpoints } from './endpoints/index.ts';
 type Json = Record<string, unknown>;
 
 /** What every endpoint can answer, whatever it does. */
-const EVERYWHERE: readonly ErrorCode[] = ['unauthorized', 'insufficient_scope', 'internal', 'unavailable'];
+const EVERYWHERE: readonly ErrorCode[] = [
+  'unauthorized',
+  'insufficient_scope',
+  'host_not_allowed',
+  'internal',
+  'unavailable',
+];
 const WITH_BODY: readonly ErrorCode[] = [
   'invalid_json',
   'invalid_request',

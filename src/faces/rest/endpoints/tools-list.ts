@@ -13,7 +13,7 @@ export const toolsList = endpoint({
   scope: 'proxy',
   rateClass: 'proxy',
   maxBodyBytes: 4 * MIB,
-  errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS],
+  errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS.filter(code => code !== 'upstream_input_required')],
   bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),
   responseSchema: z.object({
     tools: z.array(
