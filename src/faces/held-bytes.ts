@@ -11,7 +11,7 @@ export interface HeldLimits {
 
 /** What is parsed and sent on takes several times its bytes, so all together may come to a sixteenth of the heap's limit. */
 export function defaultHeldLimits(heapLimitBytes = getHeapStatistics().heap_size_limit): HeldLimits {
-  const maxBytes = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(heapLimitBytes / 16)));
+  const maxBytes = Math.min(256 * MIB, Math.max(32 * MIB, Math.floor(heapLimitBytes / 16)));
   return { maxBytes, maxBytesPerKey: Math.floor(maxBytes / 4) };
 }
 

@@ -9,12 +9,8 @@ const SMALL_BYTES = 64 * 1024;
  * Answers that were sent and not taken yet: a client that asks for large ones and reads none would have them all kept for it.
  * Counts one that is about to be sent. @throws SwitchboardError `unavailable`.
  */
-export function countAnswer(
-  answers: HeldBytes,
-  response: ServerResponse,
-  keyId: string,
-  bytes: number,
-): void {
+export function countAnswer(answers: HeldBytes, response: ServerResponse, keyId: string, text: string): void {
+  const bytes = Buffer.byteLength(text);
   if (bytes >= SMALL_BYTES && !answers.hold(response, keyId)(bytes)) throw tooMuchUnread();
 }
 

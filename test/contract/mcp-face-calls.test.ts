@@ -203,6 +203,18 @@ async function rpc(
   return JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result;
 }
 
+it('a progress token is short: every notification repeats it', async () => {
+  const { content, isError } = await rpc('tools/call', {
+    name: 'call_remote_tool',
+    arguments: { server_id: 'asking', tool_name: 'steps' },
+    _meta: { progressToken: 'x'.repeat(1_025) },
+  });
+  expect([isError, content[0].text]).toEqual([
+    true,
+    'progressToken: must have at most 1024 characters (invalid_request)',
+  ]);
+});
+
 describe('notifications/cancelled of a client of 2025-xx', () => {
   const servers = [
     ['2025-11-25', startV1Server],

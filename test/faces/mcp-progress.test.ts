@@ -5,9 +5,9 @@ import { adviceOnTimeOut, callTimeoutMs, ProgressRelay } from '../../src/faces/m
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }));
 afterEach(() => void vi.useRealTimers());
 
-function startRelay(notify: () => Promise<void> = () => Promise.resolve()) {
+function startRelay(notify: () => Promise<void> = () => Promise.resolve(), isBehind = () => false) {
   const sent: Progress[] = [];
-  const relay = new ProgressRelay(progress => (sent.push(progress), notify()));
+  const relay = new ProgressRelay(progress => (sent.push(progress), notify()), isBehind);
   return { relay, sent, values: () => sent.map(({ progress }) => progress) };
 }
 
@@ -40,6 +40,20 @@ describe('what the client is told', () => {
     relay.report({ progress: 2 });
     await relay[Symbol.asyncDispose]();
     expect(values()).toEqual([1, 2]);
+  });
+
+  it('waits while the client has not taken what was sent before', async () => {
+    let isBehind = true;
+    const { relay, values } = startRelay(undefined, () => isBehind);
+    relay.report({ progress: 1 });
+    await vi.advanceTimersByTimeAsync(60_000);
+    relay.report({ progress: 2 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(values()).toEqual([]);
+    isBehind = false;
+    await vi.advanceTimersByTimeAsync(100);
+    expect(values()).toEqual([2]);
+    await relay[Symbol.asyncDispose]();
   });
 
   it('carries total and message, the message cleaned and cut', async () => {

@@ -22,8 +22,8 @@ const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
  * An incremental parser of `text/event-stream` (HTML §9.2.6): one pass over the bytes, lines may end in LF, CR or CRLF, and
- * chunks may be cut anywhere. A stream of nothing but line breaks, or of lines without meaning, costs little more than its bytes. Other than the standard says, invalid UTF-8 is an error, not U+FFFD: a tool's result must not be
- * changed on the way.
+ * chunks may be cut anywhere. A stream of nothing but line breaks, or of lines without meaning, costs little more than its
+ * bytes. Other than the standard says, invalid UTF-8 is an error, not U+FFFD: a tool's result must not be changed on the way.
  */
 export class SseParser {
   readonly #line = new GrowingBuffer();
@@ -129,8 +129,10 @@ export class SseParser {
       this.#data.push(value);
       this.#dataBytes += bytes + LINE_BYTES;
     } else if (name === 'event') this.#event = value;
-    else if (name === 'id') this.#nextId = value;
-    else if (/^\d{1,9}$/.test(value)) this.#retryMs = Number(value);
+    else if (name === 'id') {
+      // One with a NUL is none, says the standard.
+      if (!value.includes('\0')) this.#nextId = value;
+    } else if (/^\d{1,9}$/.test(value)) this.#retryMs = Number(value);
   }
 }
 

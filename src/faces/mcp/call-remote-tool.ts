@@ -18,11 +18,16 @@ interface Surroundings {
   readonly headers: Headers | undefined;
   /** How long the caller says it waits at most, in milliseconds. */
   readonly timeoutMs: number | undefined;
+  /** Whether the client has yet to take what was sent to it. */
+  readonly isBehind: () => boolean;
 }
+
+/** It comes back with each notification. */
+const MAX_TOKEN_CHARS = 1_024;
 
 /** @throws ProtocolError for what the protocol wants as an error; SwitchboardError for what the model should read. */
 export async function callRemoteTool(
-  { core, era, headers, timeoutMs }: Surroundings,
+  { core, era, headers, timeoutMs, isBehind }: Surroundings,
   caller: Caller,
   input: unknown,
   context: ServerContext,
@@ -31,7 +36,7 @@ export async function callRemoteTool(
   const { server_id, tool_name } = call;
   const conversation = new Conversation({ sealing: core.identity.sealing, era, caller }, call, context);
   const resume = conversation.resume(context);
-  await using progress = relayTo(context);
+  await using progress = relayTo(context, isBehind);
   try {
     const result = await core.proxy.callTool(
       { ...caller, timeoutMs: callTimeoutMs(timeoutMs, progress !== undefined) },
@@ -70,11 +75,17 @@ export async function callRemoteTool(
 const asksForInput = (result: ToolResult | InputRequired): result is InputRequired =>
   !Array.isArray(result['content']);
 
-/** Nothing, for a client that has not asked for progress. */
-function relayTo({ mcpReq }: ServerContext): ProgressRelay | undefined {
+/** Nothing, for a client that has not asked for progress. @throws SwitchboardError `invalid_request` for too long a token. */
+function relayTo({ mcpReq }: ServerContext, isBehind: () => boolean): ProgressRelay | undefined {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return undefined;
-  return new ProgressRelay(progress =>
-    mcpReq.notify({ method: 'notifications/progress', params: { progressToken, ...progress } }),
+  if (String(progressToken).length > MAX_TOKEN_CHARS)
+    throw new SwitchboardError(
+      'invalid_request',
+      `progressToken: must have at most ${MAX_TOKEN_CHARS} characters`,
+    );
+  return new ProgressRelay(
+    progress => mcpReq.notify({ method: 'notifications/progress', params: { progressToken, ...progress } }),
+    isBehind,
   );
 }

@@ -58,7 +58,8 @@ export function mcpRouter(core: Core, log: Log, version: string, { bodies, answe
         rpcId = rpcIdOf(message, null);
         if (!isToolCall(message)) await spending.onNoTool();
         const signal = clientSignal(response);
-        const extra = { principal, spending, requestId, ip: request.ip, timeoutMs, signal };
+        const isBehind = () => response.writableNeedDrain;
+        const extra = { principal, spending, requestId, ip: request.ip, timeoutMs, signal, isBehind };
         const counted = countedAnswer(answers, response, principal.keyId);
         await node(withAuth(request, extra), counted, message);
       } finally {

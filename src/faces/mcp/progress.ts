@@ -32,10 +32,12 @@ export function adviceOnTimeOut(
 
 /**
  * Passes a server's progress on to a client that asked for it: values only ever rise (Progress, "Progress flow"), at most ten
- * notifications a second, of which the last is never lost, and one every 15 s while the server says nothing.
+ * notifications a second, of which the last is never lost, and one every 15 s while the server says nothing. Nothing is sent
+ * while the client has not taken what was sent before: what it does not read must not pile up.
  */
 export class ProgressRelay {
   readonly #notify: (progress: Progress) => Promise<void>;
+  readonly #isBehind: () => boolean;
   readonly #startedAt = performance.now();
   readonly #heartbeat: NodeJS.Timeout;
   #pause: NodeJS.Timeout | undefined;
@@ -45,9 +47,13 @@ export class ProgressRelay {
   #sending = Promise.resolve();
   #hasEnded = false;
 
-  /** @param notify may fail: a client that has gone is no concern of the call, which ends by its own signal. */
-  constructor(notify: (progress: Progress) => Promise<void>) {
+  /**
+   * @param notify may fail: a client that has gone is no concern of the call, which ends by its own signal.
+   * @param isBehind whether the client has yet to take what was sent to it.
+   */
+  constructor(notify: (progress: Progress) => Promise<void>, isBehind: () => boolean) {
     this.#notify = notify;
+    this.#isBehind = isBehind;
     this.#heartbeat = setTimeout(() => this.#beat(), HEARTBEAT_MS);
   }
 
@@ -76,13 +82,16 @@ export class ProgressRelay {
   }
 
   #flush(): void {
-    const progress = this.#waiting;
-    if (!progress) return;
-    this.#waiting = undefined;
+    if (!this.#waiting) return;
     this.#pause = setTimeout(() => {
       this.#pause = undefined;
       this.#flush();
     }, MIN_INTERVAL_MS);
+    if (!this.#isBehind()) this.#send(this.#waiting);
+  }
+
+  #send(progress: Progress): void {
+    this.#waiting = undefined;
     this.#heartbeat.refresh();
     this.#sending = this.#notify(progress).catch(() => {});
   }
@@ -90,8 +99,7 @@ export class ProgressRelay {
   /** Sends what still waits: after it, the result may follow. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearTimeout(this.#pause);
-    this.#flush();
-    clearTimeout(this.#pause);
+    if (this.#waiting) this.#send(this.#waiting);
     clearTimeout(this.#heartbeat);
     this.#hasEnded = true;
     await this.#sending;

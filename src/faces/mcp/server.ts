@@ -38,6 +38,8 @@ export interface FaceRequest {
   readonly timeoutMs: number | undefined;
   /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
   readonly signal: AbortSignal;
+  /** Whether the client has yet to take what was sent to it. */
+  readonly isBehind: () => boolean;
 }
 
 interface FaceOptions extends FaceRequest {

@@ -46,7 +46,7 @@ export function restHandler(core: Core, log: Log, { bodies, answers }: Held) {
       rpc.id = rpcIdOf(body, 1);
       const answer = await run(core, endpoint, caller, body, { params, request, response });
       const text = JSON.stringify(answer);
-      countAnswer(answers, response, principal.keyId, text.length);
+      countAnswer(answers, response, principal.keyId, text);
       sendText(response, 200, 'application/json', text);
     } catch (thrown) {
       if (response.destroyed || response.headersSent) return;

@@ -43,6 +43,12 @@ describe('SseParser', () => {
     expect(() => parse(Buffer.from([...Buffer.from('data: '), 0xc3, 0x28, 10]))).toThrow(SyntaxError);
   });
 
+  it('an id with a NUL is none: the one before it stays', () => {
+    const parser = new SseParser();
+    parser.push(Buffer.from('id: 1\ndata: a\n\nid: 2\0\ndata: b\n\n'));
+    expect(parser.lastEventId).toBe('1');
+  });
+
   it('a line of 8 MiB in small chunks takes one pass', () => {
     const parser = new SseParser();
     const chunk = Buffer.alloc(1024, 'x');
@@ -51,14 +57,11 @@ describe('SseParser', () => {
     expect(parser.push(Buffer.from('\n\n'))[0]?.data.length).toBe(8192 * 1024);
   });
 
-  it.each(['\n', '\r\n', '\r'])('8 MiB of %j are let by at once', lineEnd => {
+  it.each(['\n', '\r\n', '\r'])('8 MiB of %j are nothing, and an event after them is one', lineEnd => {
     const parser = new SseParser();
     const chunk = Buffer.from(lineEnd.repeat(64 * 1024));
-    const startedAt = performance.now();
     for (let bytes = 0; bytes < 8 * 1024 * 1024; bytes += chunk.length)
       expect(parser.push(chunk)).toEqual([]);
-    // 20 ms, and over a second before runs of them were skipped.
-    expect(performance.now() - startedAt).toBeLessThan(500);
     expect(parser.push(Buffer.from('data: a\n\n'))).toEqual([message('a')]);
   });
 
