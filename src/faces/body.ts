@@ -52,10 +52,33 @@ export async function readBody(
     if (Number(request.headers['content-length'] ?? 0) > room.maxBytes) throw tooLarge(room.maxBytes);
     return await collect(request, response, decoded(request), room);
   } catch (error) {
-    // What is still to come of such a body is not read.
+    await letGoBy(request);
     addHeaders(response, { Connection: 'close' });
     throw error;
   }
+}
+
+/** What is let go by of a body that is refused, at most. */
+const LINGER_MS = 2_000;
+const LINGER_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Lets the rest of a refused body go by for a moment: a client that is still sending when its connection is closed mostly
+ * finds it broken, and never sees the answer.
+ */
+async function letGoBy(request: IncomingMessage): Promise<void> {
+  if (request.readableEnded || request.destroyed) return;
+  const { promise: enough, resolve } = Promise.withResolvers<void>();
+  let bytes = 0;
+  const drop = (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > LINGER_BYTES) resolve();
+  };
+  const timer = setTimeout(resolve, LINGER_MS);
+  request.unpipe().on('data', drop).once('end', resolve).once('close', resolve).resume();
+  await enough;
+  clearTimeout(timer);
+  request.off('data', drop).off('end', resolve).off('close', resolve).pause();
 }
 
 /** @throws SwitchboardError 413 or 400 `invalid_json`. */

@@ -103,6 +103,16 @@ describe.each(faces)('%s', (_face, request) => {
   });
 });
 
+it('a body that is too large is answered also to a client that reads only when it has sent it', async () => {
+  const [path, body] = FACES['/v1/mcp/tools/call']?.('ok', { x: 'x'.repeat(8_000 * KIB) }) ?? ['', {}];
+  const { socket, text } = open(path, Buffer.from(JSON.stringify(body)));
+  socket.pause();
+  await once(socket, 'drain');
+  socket.resume();
+  await once(socket, 'close');
+  expect(text()).toMatch(/^HTTP\/1.1 413 /);
+});
+
 describe.each(faces.filter(([face]) => face !== '/mcp/{server_id}'))('%s: JSON', (_face, request) => {
   it('counts as what it takes in memory, not as its bytes alone', async () => {
     const dense = (objects: number) => ({ x: Array.from({ length: objects }, () => ({})) });
