@@ -11,7 +11,7 @@ import { readVectorFile, type VectorFile } from './vector-file.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 100;
-/** Texts embedded between two writes: what a kill loses at most. */
+/** Texts embedded between two writes: what a kill loses at most, of each call under way. */
 const EMBED_BATCH = 100;
 /** Texts looked at between two turns of the event loop. */
 const SLICE_TEXTS = 500;
@@ -44,8 +44,8 @@ export class VectorCache {
   }
 
   /**
-   * One vector a text, in their order. What had to be embedded is in the database before this resolves; when it
-   * rejects, the part that was embedded is kept for the next try.
+   * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
+   * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
    */
   async vectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
     const vectors = new Map<string, QuantizedVector>();
@@ -87,23 +87,46 @@ export class VectorCache {
   }
 
   async #embed(missing: ReadonlyMap<string, string>, vectors: Map<string, QuantizedVector>): Promise<void> {
-    const { db, embedder, log } = this.#parts;
+    const { embedder, log } = this.#parts;
     const entries = [...missing];
-    for (let at = 0; at < entries.length; at += EMBED_BATCH) {
-      const batch = entries.slice(at, at + EMBED_BATCH);
-      const embedded = (await embedder.embed(batch.map(([, text]) => text))).map(quantize);
-      const rows = batch.map(([key], position) => {
-        const vector = embedded[position] ?? unreachable();
-        vectors.set(key, vector);
-        return { embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) };
-      });
-      await db.insert(table).values(rows).onConflictDoNothing();
-      await setImmediate();
-      const done = at + batch.length;
-      if (done % PROGRESS_EVERY < EMBED_BATCH && entries.length > PROGRESS_EVERY) {
-        log.info({ done, of: entries.length }, 'embedding texts');
+    let next = 0;
+    let done = 0;
+    const embedNext = async () => {
+      while (next < entries.length) {
+        const batch = entries.slice(next, (next += EMBED_BATCH));
+        await this.#embedBatch(batch, vectors);
+        const before = done;
+        done += batch.length;
+        if (entries.length > PROGRESS_EVERY && done % PROGRESS_EVERY < done - before)
+          log.info({ done, of: entries.length }, 'embedding texts');
       }
+    };
+    const calls = Array.from({ length: embedder.indexCalls ?? 1 }, embedNext);
+    try {
+      await Promise.all(calls);
+    } finally {
+      // After a failure as well: nobody writes once this has settled.
+      next = entries.length;
+      await Promise.allSettled(calls);
     }
+  }
+
+  async #embedBatch(
+    batch: readonly (readonly [key: string, text: string])[],
+    vectors: Map<string, QuantizedVector>,
+  ): Promise<void> {
+    const { db, embedder } = this.#parts;
+    const texts = batch.map(([, text]) => text);
+    const embedded = (await embedder.embed(texts, 'index')).map(quantize);
+    const rows = batch.flatMap(([key], position) => {
+      const vector = embedded[position] ?? unreachable();
+      vectors.set(key, vector);
+      // Zeros stand for a vector that is not to be had for now.
+      if (vector.scale === 0) return [];
+      return [{ embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
+    });
+    if (rows.length > 0) await db.insert(table).values(rows).onConflictDoNothing();
+    await setImmediate();
   }
 }
 
