@@ -168,6 +168,7 @@ export class EmbeddingApi {
     return {
       id: model?.id ?? UNKNOWN,
       dimensions,
+      isWatched: true,
       indexCalls: this.#limits.bulkRequests,
       missing,
       embed: (texts: readonly string[], purpose: EmbeddingPurpose = 'query') =>

@@ -9,6 +9,8 @@ export interface Embedder {
   readonly id: string;
   /** Length of every vector. */
   readonly dimensions: number;
+  /** True where its state is watched by itself (`RecoveringIndex`): an index then says nothing of its failures. */
+  readonly isWatched?: boolean;
   /** How many calls of `embed` for the index are worth making at a time; 1 where not said. */
   readonly indexCalls?: number;
   /**

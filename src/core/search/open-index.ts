@@ -51,7 +51,7 @@ async function openRemote(options: OpenIndexOptions, config: EmbeddingApiConfig)
     log,
   });
   metrics.watchDegraded('embedder', () => api.degraded !== undefined);
-  metrics.watchDegraded('index', () => !index.isComplete);
+  metrics.watchDegraded('index', () => index.indexDegraded !== undefined);
   return { index, embedderId: () => index.embedderId, close: () => index.close() };
 }
 

@@ -72,19 +72,25 @@ export class RecoveringIndex implements SearchIndex {
     return this.#embedder.id;
   }
 
-  get isComplete(): boolean {
+  get degraded(): string | undefined {
+    const all = [this.#parts.api.degraded, this.indexDegraded].filter(one => one !== undefined);
+    return all.length === 0 ? undefined : all.join('; ');
+  }
+
+  /** What is wrong with the index itself, whatever the API does. */
+  get indexDegraded(): string | undefined {
+    const { api } = this.#parts;
+    if (this.#inner.degraded !== undefined) return this.#inner.degraded;
+    if (!api.gives(this.#embedder)) return OTHER_MODEL;
+    return this.#isComplete ? undefined : INCOMPLETE;
+  }
+
+  get #isComplete(): boolean {
     return this.#embedder.missing.size === 0;
   }
 
-  get degraded(): string | undefined {
-    const { api } = this.#parts;
-    if (api.degraded !== undefined) return api.degraded;
-    if (!api.gives(this.#embedder)) return OTHER_MODEL;
-    return this.isComplete ? undefined : INCOMPLETE;
-  }
-
-  prepare(change: CatalogueChange): Promise<() => Promise<void>> {
-    return this.#inner.prepare(change);
+  prepare(...change: Parameters<SearchIndex['prepare']>): Promise<() => Promise<void>> {
+    return this.#inner.prepare(...change);
   }
 
   candidates(query: string): Promise<Candidate[]> {
@@ -124,7 +130,7 @@ export class RecoveringIndex implements SearchIndex {
     const old = this.#embedder;
     const found = await api.embedderOf(probe);
     const isOther = found.id !== old.id;
-    if (!isOther && this.isComplete) return;
+    if (!isOther && this.#isComplete) return;
     const embedder = isOther ? found : old;
     log.info({ embedder: embedder.id, texts: old.missing.size }, 'the search index catches up');
     await this.#embedAhead(embedder, [...old.missing]);
@@ -133,7 +139,7 @@ export class RecoveringIndex implements SearchIndex {
     const inner = isOther ? await createIndex(embedder) : this.#inner;
     await reindex(change => this.#prepareAnew(change, embedder, inner));
     log.info(
-      { embedder: embedder.id, servers: this.size, isComplete: this.isComplete },
+      { embedder: embedder.id, servers: this.size, isComplete: this.#isComplete },
       'the search index has caught up',
     );
   }
