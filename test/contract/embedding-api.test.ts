@@ -90,7 +90,9 @@ describe('an embedding API', () => {
       OPENAI_BASE_URL: api.baseUrl,
       SWITCHBOARD_KEKS: `k1:${Buffer.alloc(32, 7).toString('base64')}`,
     };
-    await (await start({ env, database: shared }))[Symbol.asyncDispose]();
+    const first = await start({ env, database: shared });
+    await first[Symbol.asyncDispose]();
+    expect(first.logged()).toMatch(/"texts":4,"tokens":\d+,"msg":"embedding API used"/);
     expect(api.embedded.length).toBeGreaterThanOrEqual(3);
     api.embedded.length = 0;
     await using sb = await start({ env, database: shared });

@@ -9,6 +9,7 @@ import { Health } from './openai/health.ts';
 import { EMBEDDING_LIMITS, type EmbeddingLimits } from './openai/limits.ts';
 import { EmbeddingModels, PROBE_TEXT, type KnownModel } from './openai/models.ts';
 import { QueryLane } from './openai/query-lane.ts';
+import { EmbeddingUsage } from './openai/usage.ts';
 
 /** The vector store wants a multiple of it; zeros at the end leave cosines as they are. */
 const DIMENSION_STEP = 16;
@@ -37,6 +38,7 @@ export class EmbeddingApi {
   onWorking: (probe: Float32Array) => void = () => {};
   readonly #config: EmbeddingApiConfig;
   readonly #log: Log;
+  readonly #usage: EmbeddingUsage;
   readonly #client: EmbeddingsClient;
   readonly #models: EmbeddingModels;
   readonly #health: Health;
@@ -54,7 +56,8 @@ export class EmbeddingApi {
     this.#config = config;
     this.#log = log;
     this.#limits = limits;
-    this.#client = new EmbeddingsClient(config, metrics);
+    this.#usage = new EmbeddingUsage(metrics, log);
+    this.#client = new EmbeddingsClient(config, this.#usage);
     this.#models = new EmbeddingModels(db, config);
     const trial = () => this.#confirmedTrial();
     this.#health = new Health({ trial, onWorking: probe => this.onWorking(probe), limits, log });
@@ -113,6 +116,7 @@ export class EmbeddingApi {
     this.#stopping.abort();
     await this.#client.close();
     await this.#health.close();
+    this.#usage.flush();
   }
 
   /** @throws EmbeddingFailure */

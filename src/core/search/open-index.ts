@@ -49,6 +49,9 @@ async function openRemote(options: OpenIndexOptions, config: EmbeddingApiConfig)
     reindex: prepare => catalogue.reindex(prepare),
     db,
     log,
+  }).catch(async (error: unknown) => {
+    await api.close();
+    throw error;
   });
   metrics.watchDegraded('embedder', () => api.degraded !== undefined);
   metrics.watchDegraded('index', () => index.indexDegraded !== undefined);

@@ -1,8 +1,9 @@
 import { Pool, type Dispatcher } from 'undici';
-import type { EmbeddingLane, Metrics } from '../../../infra/metrics.ts';
+import type { EmbeddingLane } from '../../../infra/metrics.ts';
 import { sanitise } from '../../text.ts';
 import { readAnswer } from './answer.ts';
 import { EmbeddingFailure, type FailureKind } from './failure.ts';
+import type { EmbeddingUsage } from './usage.ts';
 
 /** 100 vectors of 8,192 dimensions as decimal numbers have about 17 MiB. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
@@ -32,14 +33,14 @@ export class EmbeddingsClient {
   /** Base64 has a quarter of the bytes; a server that refuses it is asked for its own default, decimal numbers. */
   encoding: 'base64' | undefined = 'base64';
   readonly #config: EmbeddingApiConfig;
-  readonly #metrics: Metrics;
+  readonly #usage: EmbeddingUsage;
   readonly #path: string;
   readonly #pools: Readonly<Record<EmbeddingLane, Pool>>;
   #closed = false;
 
-  constructor(config: EmbeddingApiConfig, metrics: Metrics) {
+  constructor(config: EmbeddingApiConfig, usage: EmbeddingUsage) {
     this.#config = config;
-    this.#metrics = metrics;
+    this.#usage = usage;
     const url = new URL(config.baseUrl);
     this.#path = `${url.pathname.replace(/\/+$/, '')}/embeddings${url.search}`;
     const pool = (lane: EmbeddingLane) =>
@@ -58,20 +59,25 @@ export class EmbeddingsClient {
    */
   async embed(texts: readonly string[], { lane, limitMs }: RequestOptions): Promise<Float32Array[]> {
     const startedAt = performance.now();
-    let outcome: 'ok' | FailureKind = 'ok';
+    const end = (outcome: 'ok' | FailureKind, tokens = 0) =>
+      this.#usage.requested({
+        lane,
+        outcome,
+        tookMs: performance.now() - startedAt,
+        texts: texts.length,
+        tokens,
+      });
     try {
       const body = await this.#exchange(texts, this.#pools[lane], limitMs);
       // A trial is to show what the model gives now.
       const dimensions = lane === 'trial' ? undefined : this.dimensions;
       const { vectors, tokens } = readAnswer(body, texts.length, dimensions);
-      this.#metrics.embedded({ lane, texts: texts.length, tokens });
+      end('ok', tokens);
       return vectors;
     } catch (error) {
       const failure = error instanceof EmbeddingFailure ? error : this.#networkFailure(error);
-      outcome = failure.kind;
+      end(failure.kind);
       throw failure;
-    } finally {
-      this.#metrics.embeddingRequested({ lane, outcome, tookMs: performance.now() - startedAt });
     }
   }
 
