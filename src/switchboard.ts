@@ -112,7 +112,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
-  const usage = await Usage.load(db, clock, log);
+  const usage = await Usage.load({ db, clock, log, shared: config.databaseUrl !== undefined });
   opened.defer(() => usage.close());
 
   const { embedder, degraded } = options.embedder
@@ -128,7 +128,15 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     degraded,
   });
   opened.defer(() => index.close());
-  const search = createSearch({ catalogue, index, db, log, clock, popularity: id => usage.popularity(id) });
+  const search = createSearch({
+    catalogue,
+    index,
+    db,
+    log,
+    clock,
+    use: id => usage.signals(id),
+    onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
+  });
   opened.defer(() => search.close());
   const toolRefresh = new ToolRefresh(catalogue, clock, log);
   const proxy = createProxy({
@@ -139,6 +147,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log,
     clock,
     onOutcome: outcome => usage.record(outcome),
+    onClaimedCall: call => search.recordCall(call),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     ...(options.proxyLimits === undefined ? {} : { limits: options.proxyLimits }),
   });
