@@ -46,6 +46,8 @@ export class Usage {
   readonly #log: Log;
   readonly #shared: boolean;
   readonly #tally: UseTally;
+  /** Today's: to write a date takes longer than all the rest of counting. */
+  #date = { day: Number.NaN, text: '' };
   #pending = new Map<string, Counter>();
   /** Rows of recent days as they were when last read or written: so much of them is in the tally. Only where shared. */
   #known = new Map<string, UseCounts>();
@@ -92,7 +94,7 @@ export class Usage {
     this.#count(serverId, tenantId, verdicts);
   }
 
-  /** O(1), but for a server's first look-up of a day. */
+  /** O(1). */
   signals(serverId: string): UseSignals {
     return this.#tally.signals(serverId, this.#today());
   }
@@ -122,6 +124,7 @@ export class Usage {
   }
 
   #tick(): void {
+    this.#tally.ageSome(this.#today());
     const nowMs = monotonicMs(this.#clock);
     if (this.#shared && nowMs - this.#readAtMs >= READ_INTERVAL_MS) {
       this.#readAtMs = nowMs;
@@ -146,7 +149,8 @@ export class Usage {
   #count(serverId: string, tenantId: string, counts: Partial<UseCounts>): void {
     const today = this.#today();
     this.#tally.add(serverId, tenantId, today, counts);
-    const counter = { serverId, tenantId, day: dateOf(today), ...NO_USE, ...counts };
+    if (this.#date.day !== today) this.#date = { day: today, text: dateOf(today) };
+    const counter = { serverId, tenantId, day: this.#date.text, ...NO_USE, ...counts };
     this.#pend(counter);
   }
 
@@ -172,7 +176,9 @@ export class Usage {
       }
       if (this.#shared) for (const counter of batch) this.#know(counter);
     }
-    if (counters.length > 0) this.#log.debug({ rows: counters.length }, 'usage written');
+    if (counters.length === 0) return;
+    const calls = counters.reduce((sum, { successes, failures }) => sum + successes + failures, 0);
+    this.#log.debug({ rows: counters.length, calls }, 'usage written');
   }
 
   async #writeBatch(batch: Counter[]): Promise<void> {

@@ -12,8 +12,11 @@ const POPULARITY_STEEPNESS = 10;
 const PRIOR_SUCCESS = 0.8;
 /** … with the weight of so many calls. */
 const PRIOR_CALLS = 10;
-/** Calls (decayed) with which one tenant's experience counts at most, good and bad in its own proportion. */
-const EVIDENCE_PER_TENANT = 20;
+/**
+ * Calls (decayed) with which one tenant's experience counts at most, good and bad in its own proportion: never more than what is
+ * taken for granted.
+ */
+const EVIDENCE_PER_TENANT = 10;
 
 /** The same of verdicts: a tenant's weigh as three at most, and five that say neither are taken for granted. */
 const VERDICTS_PER_TENANT = 3;
@@ -21,6 +24,10 @@ const PRIOR_VERDICTS = 5;
 
 /** Of a tenant whose calls and verdicts together weigh less, nothing is kept. */
 const NEGLIGIBLE = 0.01;
+
+/** Of so many tenants a look-up can sum anew by itself. */
+const FEW_TENANTS = 20;
+const TENANTS_AT_A_TIME = 10_000;
 
 /** What is counted of a server's use by one tenant on one day. Fractions where it stands for faded days. */
 export interface UseCounts {
@@ -64,7 +71,7 @@ interface ServerTally {
   /** By tenant, in the weight that a call of the reference day has. */
   readonly tenants: Map<string, Mutable<UseCounts>>;
   /** The sum of the tenants' shares … */
-  sum: Share;
+  sum: Mutable<Share>;
   /** … as of this day. */
   day: number;
   /** What the sum comes to; undefined after a change of it. */
@@ -79,11 +86,14 @@ const NO_SHARE: Share = { reach: 0, good: 0, bad: 0, helpful: 0, unhelpful: 0 };
  * less than a few tenants' ordinary use.
  *
  * Weights are kept relative to one reference day, so that ageing multiplies all of a tenant's counts alike: to count is O(1), and
- * so is to look a server up, but for its first look-up of a day, which goes through its tenants once.
+ * so is to look a server up. When the day changes, a server's tenants are gone through once: at its next look-up where they are few,
+ * else by `ageSome`; until then it is as it was on the day before.
  */
 export class UseTally {
   readonly #servers = new Map<string, ServerTally>();
   readonly #referenceDay: number;
+  /** The day that every server has been brought to. */
+  #agedDay: number | undefined;
 
   constructor(referenceDay: number) {
     this.#referenceDay = referenceDay;
@@ -93,7 +103,7 @@ export class UseTally {
   add(serverId: string, tenantId: string, day: number, counts: Partial<UseCounts>): void {
     let server = this.#servers.get(serverId);
     if (!server) {
-      server = { tenants: new Map(), sum: NO_SHARE, day, signals: undefined };
+      server = { tenants: new Map(), sum: { ...NO_SHARE }, day, signals: undefined };
       this.#servers.set(serverId, server);
     }
     const known = server.tenants.get(tenantId) ?? { ...NO_USE };
@@ -103,26 +113,40 @@ export class UseTally {
     for (const name of ['successes', 'failures', 'helpful', 'unhelpful'] as const)
       known[name] += (counts[name] ?? 0) * weight;
     server.tenants.set(tenantId, known);
-    server.sum = combine(combine(server.sum, before, -1), shareOf(known, scale), 1);
+    addTo(server.sum, before, -1);
+    addTo(server.sum, shareOf(known, scale), 1);
     server.signals = undefined;
   }
 
   signals(serverId: string, today: number): UseSignals {
     const server = this.#servers.get(serverId);
     if (!server) return UNUSED;
-    if (server.day !== today) this.#age(serverId, server, today);
+    if (server.day !== today && server.tenants.size <= FEW_TENANTS) this.#age(serverId, server, today);
     server.signals ??= signalsOf(server.sum);
     return server.signals;
+  }
+
+  /** Goes through what the change of the day has left, a few milliseconds of work at a time: to be called every now and then. */
+  ageSome(today: number): void {
+    if (this.#agedDay === today) return;
+    let left = TENANTS_AT_A_TIME;
+    for (const [serverId, server] of this.#servers) {
+      if (server.day === today) continue;
+      left -= server.tenants.size;
+      this.#age(serverId, server, today);
+      if (left <= 0) return;
+    }
+    this.#agedDay = today;
   }
 
   /** Sums anew, which also ends the rounding of many additions. A clock that was set back makes things younger again. */
   #age(serverId: string, server: ServerTally, today: number): void {
     const scale = this.#scaleOn(today);
-    let sum = NO_SHARE;
+    const sum = { ...NO_SHARE };
     for (const [tenantId, counts] of server.tenants) {
       const weight = counts.successes + counts.failures + counts.helpful + counts.unhelpful;
       if (weight * scale < NEGLIGIBLE) server.tenants.delete(tenantId);
-      else sum = combine(sum, shareOf(counts, scale), 1);
+      else addTo(sum, shareOf(counts, scale), 1);
     }
     Object.assign(server, { sum, day: today, signals: undefined });
     if (server.tenants.size === 0) this.#servers.delete(serverId);
@@ -135,12 +159,10 @@ export class UseTally {
 }
 
 function shareOf(counts: UseCounts, scale: number): Share {
-  const [successes, failures, helpful, unhelpful] = [
-    counts.successes,
-    counts.failures,
-    counts.helpful,
-    counts.unhelpful,
-  ].map(count => Math.max(0, count * scale)) as [number, number, number, number];
+  const successes = Math.max(0, counts.successes * scale);
+  const failures = Math.max(0, counts.failures * scale);
+  const helpful = Math.max(0, counts.helpful * scale);
+  const unhelpful = Math.max(0, counts.unhelpful * scale);
   const kept = capped(successes + failures, EVIDENCE_PER_TENANT);
   const keptVerdicts = capped(helpful + unhelpful, VERDICTS_PER_TENANT);
   return {
@@ -155,24 +177,22 @@ function shareOf(counts: UseCounts, scale: number): Share {
 /** The part of so much that is within the cap. */
 const capped = (amount: number, cap: number): number => (amount > cap ? cap / amount : 1);
 
-const combine = (a: Share, b: Share, sign: 1 | -1): Share => ({
-  reach: a.reach + sign * b.reach,
-  good: a.good + sign * b.good,
-  bad: a.bad + sign * b.bad,
-  helpful: a.helpful + sign * b.helpful,
-  unhelpful: a.unhelpful + sign * b.unhelpful,
-});
+function addTo(sum: Mutable<Share>, share: Share, sign: 1 | -1): void {
+  sum.reach += sign * share.reach;
+  sum.good += sign * share.good;
+  sum.bad += sign * share.bad;
+  sum.helpful += sign * share.helpful;
+  sum.unhelpful += sign * share.unhelpful;
+}
 
 /** The posterior mean of a Beta prior, whose own weight among the evidence is the novelty. */
 function signalsOf(sum: Share): UseSignals {
   // Adding and taking away again leaves crumbs below 0.
-  const [reach, good, bad, helpful, unhelpful] = [
-    sum.reach,
-    sum.good,
-    sum.bad,
-    sum.helpful,
-    sum.unhelpful,
-  ].map(value => Math.max(0, value)) as [number, number, number, number, number];
+  const reach = Math.max(0, sum.reach);
+  const good = Math.max(0, sum.good);
+  const bad = Math.max(0, sum.bad);
+  const helpful = Math.max(0, sum.helpful);
+  const unhelpful = Math.max(0, sum.unhelpful);
   const evidence = PRIOR_CALLS + good + bad;
   return {
     popularity: Math.min(

@@ -181,6 +181,7 @@ export class SearchOutcomes {
       }
     }
     this.#isDropping = false;
+    this.#log.debug({ rows: all.length }, 'search outcomes written');
   }
 
   async #writeBatch(batch: readonly Buffered[]): Promise<void> {

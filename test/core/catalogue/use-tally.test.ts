@@ -16,6 +16,7 @@ type Use = readonly [tenant: string, counts: Partial<UseCounts>, day?: number];
 function signalsOf(uses: readonly Use[], today = TODAY): UseSignals {
   const tally = new UseTally(TODAY);
   for (const [tenant, counts, day = TODAY] of uses) tally.add('s', tenant, day, counts);
+  tally.ageSome(today);
   return tally.signals('s', today);
 }
 const tenants = (count: number, counts: Partial<UseCounts>): Use[] =>
@@ -178,6 +179,27 @@ describe('a server among equals', () => {
     const bonus = withUse(1, UNUSED) - withUse(1, { ...UNUSED, novelty: 0 });
     const gap = withUse(1, established) - withUse(1, { ...UNUSED, novelty: 0 });
     expect(bonus / gap).toBeGreaterThan(0.45);
+  });
+});
+
+describe('a new day', () => {
+  it('goes through servers of many tenants a part at a time, and brings all to where they should be', () => {
+    const tally = new UseTally(TODAY);
+    const ids = Array.from({ length: 12 }, (_, at) => `s${at}`);
+    for (const id of ids)
+      for (let tenant = 0; tenant < 2_000; tenant++)
+        tally.add(id, `t${tenant}`, TODAY, { successes: 1, failures: 1 });
+    const before = tally.signals('s0', TODAY);
+    const later = TODAY + 60;
+    const aged = () => ids.filter(id => tally.signals(id, later).novelty > before.novelty * 2).length;
+    expect(aged()).toBe(0);
+    tally.ageSome(later);
+    expect(aged()).toBe(5);
+    for (let round = 0; round < 3; round++) tally.ageSome(later);
+    expect(aged()).toBe(12);
+    const fresh = signalsOf(tenants(2_000, { successes: 1, failures: 1 }), later + 1);
+    tally.ageSome(later + 1);
+    expect(tally.signals('s0', later + 1).success).toBeCloseTo(fresh.success, 2);
   });
 });
 
