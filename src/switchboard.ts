@@ -113,7 +113,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
-  const usage = await Usage.load(db, clock, log);
+  const usage = await Usage.load({ db, clock, log, shared: config.databaseUrl !== undefined });
   opened.defer(() => usage.close());
 
   const metrics = new Metrics();
@@ -130,8 +130,16 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   });
   opened.defer(() => open.close());
   const { index } = open;
-  const popularity = (id: string) => usage.popularity(id);
-  const search = createSearch({ catalogue, index, db, log, clock, metrics, popularity });
+  const search = createSearch({
+    catalogue,
+    index,
+    db,
+    log,
+    clock,
+    metrics,
+    use: id => usage.signals(id),
+    onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
+  });
   opened.defer(() => search.close());
   const toolRefresh = new ToolRefresh(catalogue, clock, log);
   const proxy = createProxy({
@@ -142,6 +150,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log,
     clock,
     onOutcome: outcome => usage.record(outcome),
+    onClaimedCall: call => search.recordCall(call),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     ...(options.proxyLimits === undefined ? {} : { limits: options.proxyLimits }),
   });
