@@ -70,6 +70,29 @@ describe('VectorCache.vectorsOf', () => {
     expect(control.embedded).toEqual(['maps']);
   });
 
+  it('says how many of the texts that it has to embed are embedded', async () => {
+    const { cache } = await open();
+    await cache.vectorsOf(['text 0', 'maps']);
+    const heard: { done: number; of: number }[] = [];
+    const many = Array.from({ length: 121 }, (_, at) => `text ${at}`);
+    await cache.vectorsOf(many, progress => heard.push(progress));
+    expect(heard).toEqual([0, 50, 100, 120].map(done => ({ done, of: 120 })));
+    await cache.vectorsOf(many, () => expect.unreachable('nothing is to be embedded'));
+  });
+
+  it('has the next texts embedded while it writes', async () => {
+    const { cache, control } = await open();
+    const { embedder } = controlledEmbedder();
+    const stored: number[] = [];
+    control.embedder.embed = async batch => {
+      // Asked before anything that follows this call is written.
+      stored.push(await database.db.$count(embeddings));
+      return embedder.embed(batch);
+    };
+    await cache.vectorsOf(Array.from({ length: 150 }, (_, at) => `text ${at}`));
+    expect(stored).toEqual([0, 0, 50]);
+  });
+
   it('keeps what was embedded before a failure', async () => {
     const { cache, control } = await open();
     const many = Array.from({ length: 150 }, (_, at) => `text ${at}`);
@@ -82,7 +105,7 @@ describe('VectorCache.vectorsOf', () => {
     await expect(cache.vectorsOf(many)).rejects.toThrow('down');
     const again = await open();
     await again.cache.vectorsOf(many);
-    expect(again.control.embedded).toHaveLength(50);
+    expect(again.control.embedded).toHaveLength(many.length - control.embedded.length);
   });
 
   it.each([
