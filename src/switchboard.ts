@@ -151,7 +151,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log.info('stopping');
   });
   const indexed = catalogue
-    .attachIndex(change => index.prepare(change))
+    .attachIndex((change, onProgress) => index.prepare(change, onProgress))
     .then(() => {
       ready = true;
       log.info({ servers: index.size, embedder: embedder.id }, 'ready');

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import type { CatalogueChange } from '../catalogue/catalogue.ts';
+import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { documentsOf } from './documents.ts';
 import type { Embedder } from './embedder.ts';
@@ -69,8 +69,8 @@ class EmbeddedIndex implements SearchIndex {
     return this.#failure ?? this.#context.degraded;
   }
 
-  async prepare(change: CatalogueChange): Promise<() => Promise<void>> {
-    const documents = await this.#documentsOf(change.upserted);
+  async prepare(change: CatalogueChange, onProgress?: OnProgress): Promise<() => Promise<void>> {
+    const documents = await this.#documentsOf(change.upserted, onProgress);
     const epoch = this.#epoch;
     const fresh = this.#coversAll(change) ? await this.#build(documents) : undefined;
     return () => {
@@ -130,7 +130,7 @@ class EmbeddedIndex implements SearchIndex {
     return true;
   }
 
-  async #documentsOf(servers: readonly Server[]): Promise<IndexedDocuments[]> {
+  async #documentsOf(servers: readonly Server[], onProgress?: OnProgress): Promise<IndexedDocuments[]> {
     const pause = slices();
     const texts: string[] = [];
     const documents: IndexedDocuments[] = [];
@@ -141,7 +141,7 @@ class EmbeddedIndex implements SearchIndex {
       documents.push({ id: server.id, whole: tokenize(whole), parts: tokenized, vectors: [] });
       await pause();
     }
-    const vectors = await this.#cache.vectorsOf(texts);
+    const vectors = await this.#cache.vectorsOf(texts, onProgress);
     let at = 0;
     for (const one of documents) {
       one.vectors = vectors.slice(at, at + one.parts.length);
