@@ -20,6 +20,7 @@ import { createNgramEmbedder } from './core/search/embedder-ngrams.ts';
 import type { Embedder } from './core/search/embedder.ts';
 import { createEmbeddedIndex } from './core/search/search-index-embedded.ts';
 import { createSearch } from './core/search/search.ts';
+import { VectorPruning } from './core/search/vector-pruning.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
@@ -144,6 +145,13 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   });
   opened.defer(() => proxy.close());
 
+  const pruning = new VectorPruning({
+    db,
+    log,
+    embedderId: embedder.id,
+    servers: () => catalogue.active(),
+  });
+  opened.defer(() => pruning.close());
   let ready = false;
   let stopping = false;
   opened.defer(() => {
