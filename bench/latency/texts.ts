@@ -46,7 +46,7 @@ export function enlarged(entries: readonly Entry[], count: number): Entry[] {
       });
     return {
       ...entry,
-      id: `${entry.id.slice(0, 120)}-${copy}`,
+      id: `${copy}.${entry.id}`.slice(0, 128),
       description: vary(entry.description).slice(0, 4_000),
       tools: (entry.tools ?? []).map(tool => ({
         ...tool,
