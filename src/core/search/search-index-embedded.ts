@@ -1,7 +1,7 @@
-import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import { slices } from '../../infra/slices.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { documentsOf } from './documents.ts';
@@ -13,8 +13,6 @@ import { VectorCache } from './vector-cache.ts';
 
 /** Candidates by meaning, and as many by keyword; more only where the last ones tie. */
 const CANDIDATES_BY_EACH = 200;
-/** The event loop is given a turn after this much work on an update. */
-const SLICE_MS = 8;
 const WARN_EVERY_MS = 60_000;
 interface EmbeddedIndexContext {
   readonly embedder: Embedder;
@@ -137,7 +135,11 @@ class EmbeddedIndex implements SearchIndex {
     for (const server of servers) {
       const { whole, parts } = documentsOf(server);
       for (const part of parts) texts.push(part.prose);
-      const tokenized = parts.map(part => tokenize(part.keywords));
+      const tokenized: string[][] = [];
+      for (const part of parts) {
+        tokenized.push(tokenize(part.keywords));
+        await pause();
+      }
       documents.push({ id: server.id, whole: tokenize(whole), parts: tokenized, vectors: [] });
       await pause();
     }
@@ -180,15 +182,4 @@ class EmbeddedIndex implements SearchIndex {
 function cutoff(values: readonly number[]): number {
   const sorted = Float64Array.from(values).sort();
   return Math.max(sorted[sorted.length - CANDIDATES_BY_EACH] ?? 0, Number.MIN_VALUE);
-}
-
-/** Call between pieces of work: gives the event loop a turn whenever `SLICE_MS` have passed since the last one. */
-function slices(): () => Promise<void> | undefined {
-  let startedAt = performance.now();
-  return () => {
-    if (performance.now() - startedAt < SLICE_MS) return undefined;
-    return setImmediate().then(() => {
-      startedAt = performance.now();
-    });
-  };
 }
