@@ -91,10 +91,10 @@ export async function beside<Result>(
   work: Promise<Result>,
 ): Promise<{ result: Result; latency: Latency; max_ms: number }> {
   const times: number[] = [];
-  let done = false;
-  const finished = work.finally(() => (done = true));
+  const state = { done: false };
+  const finished = work.finally(() => (state.done = true));
   finished.catch(() => {});
-  for (let at = 0; !done; at++) {
+  for (let at = 0; !state.done; at++) {
     const request = `${requests[at % requests.length]} ${at}`;
     times.push(...(await timesOf([request], query => served.search(query))));
   }

@@ -48,10 +48,9 @@ export function enlarged(entries: readonly Entry[], count: number): Entry[] {
       ...entry,
       id: `${copy}.${entry.id}`.slice(0, 128),
       description: vary(entry.description).slice(0, 4_000),
-      tools: (entry.tools ?? []).map(tool => ({
-        ...tool,
-        description: vary(tool.description).slice(0, 20_000),
-      })),
+      tools: (entry.tools ?? []).map(({ name, description, input_schema }) => {
+        return { name, description: vary(description).slice(0, 20_000), input_schema };
+      }),
     };
   });
 }

@@ -97,9 +97,9 @@ describe('embed', () => {
     expect(shipped.embedderId).toBe(embedder.id);
     const { entries } = readEntries(await readFile('catalogue/servers.jsonl', 'utf8'), { allowHttp: false });
     const servers = entries.filter((_, at) => at % 20 === 0).map(entry => toServer(entry, 'shipped').server);
-    const texts = servers.map(server => documentsOf(server).parts.at(-1)?.prose ?? '');
-    const vectors = await embedder.embed(texts);
-    for (const [at, text] of texts.entries()) {
+    const prose = servers.map(server => documentsOf(server).parts.at(-1)?.prose ?? '');
+    const vectors = await embedder.embed(prose);
+    for (const [at, text] of prose.entries()) {
       expect(quantize(vectors[at] ?? new Float32Array()), text).toEqual(shipped.find(textHash(text)));
     }
   });
