@@ -10,6 +10,12 @@ export const latencyOf = (times: readonly number[]): Latency => ({
   p95_ms: percentile(times, 0.95),
 });
 
+/** Processor time that this thread has taken since then, in milliseconds. */
+export function cpuSince(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.threadCpuUsage(before);
+  return (user + system) / 1000;
+}
+
 /** Milliseconds that each call takes, one at a time. */
 export async function timesOf<Input>(
   inputs: readonly Input[],

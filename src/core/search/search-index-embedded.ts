@@ -7,6 +7,7 @@ import type { Server } from '../catalogue/entry.ts';
 import { documentsOf } from './documents.ts';
 import type { Embedder } from './embedder.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
+import { nthLargest } from './nth-largest.ts';
 import type { Candidate, SearchIndex } from './search-index.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
@@ -91,12 +92,15 @@ class EmbeddedIndex implements SearchIndex {
     const terms = [...new Set(tokenize(query))];
     const vectors = await this.#embed(sentencesOf(query));
     // From here on without a pause: a query sees every server before or after an update, never half of it.
-    const scored = this.#current.score(terms, vectors);
-    const bySemantic = cutoff(scored.map(({ semantic }) => semantic));
-    const byKeyword = cutoff(scored.map(({ keyword }) => keyword));
-    return scored
-      .filter(({ semantic, keyword }) => semantic >= bySemantic || keyword >= byKeyword)
-      .map(({ candidate }) => candidate());
+    const { semantic, keyword, candidate } = this.#current.score(terms, vectors);
+    const bySemantic = cutoff(semantic);
+    const byKeyword = cutoff(keyword);
+    const found: Candidate[] = [];
+    for (let slot = 0; slot < semantic.length; slot++) {
+      if ((semantic[slot] ?? 0) >= bySemantic || (keyword[slot] ?? 0) >= byKeyword)
+        found.push(candidate(slot));
+    }
+    return found;
   }
 
   async close(): Promise<void> {
@@ -179,7 +183,6 @@ class EmbeddedIndex implements SearchIndex {
 }
 
 /** The value from which on a server is among the best; at least above 0, which is no evidence. */
-function cutoff(values: readonly number[]): number {
-  const sorted = Float64Array.from(values).sort();
-  return Math.max(sorted[sorted.length - CANDIDATES_BY_EACH] ?? 0, Number.MIN_VALUE);
+function cutoff(values: ArrayLike<number>): number {
+  return Math.max(nthLargest(values, CANDIDATES_BY_EACH), Number.MIN_VALUE);
 }
