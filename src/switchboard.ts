@@ -15,10 +15,9 @@ import { KeyFileError } from './core/identity/key-file.ts';
 import { WrongKeys } from './core/identity/vault-canary.ts';
 import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
-import { createMiniLmEmbedder, WeightsUnavailable } from './core/search/embedder-minilm.ts';
-import { createNgramEmbedder } from './core/search/embedder-ngrams.ts';
 import type { Embedder } from './core/search/embedder.ts';
-import { createEmbeddedIndex } from './core/search/search-index-embedded.ts';
+import { openSearchIndex } from './core/search/open-index.ts';
+import type { EmbeddingLimits } from './core/search/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
 import { VectorPruning } from './core/search/vector-pruning.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
@@ -27,6 +26,7 @@ import { systemClock, type Clock } from './infra/clock.ts';
 import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
 import { createLog, type Log } from './infra/log.ts';
+import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
 import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
 
@@ -53,6 +53,7 @@ export interface StartOptions {
   readonly database?: () => Promise<OpenDatabase>;
   /** Tests that would wait for a time-out. */
   readonly proxyLimits?: Partial<ProxyLimits>;
+  readonly embeddingLimits?: Partial<EmbeddingLimits>;
   readonly faceLimits?: Partial<FaceLimits>;
 }
 
@@ -116,20 +117,22 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const usage = await Usage.load(db, clock, log);
   opened.defer(() => usage.close());
 
-  const { embedder, degraded } = options.embedder
-    ? { embedder: await options.embedder(), degraded: undefined }
-    : await defaultEmbedder(log);
-  opened.defer(() => embedder.close());
-  const index = await createEmbeddedIndex({
+  const metrics = new Metrics();
+  const open = await openSearchIndex({
     db,
-    embedder,
     log,
     clock,
+    metrics,
+    catalogue,
     shippedVectors: SHIPPED_VECTORS,
-    degraded,
+    embeddingApi: config.embedding,
+    embeddingLimits: options.embeddingLimits,
+    embedder: options.embedder,
   });
-  opened.defer(() => index.close());
-  const search = createSearch({ catalogue, index, db, log, clock, popularity: id => usage.popularity(id) });
+  opened.defer(() => open.close());
+  const { index } = open;
+  const popularity = (id: string) => usage.popularity(id);
+  const search = createSearch({ catalogue, index, db, log, clock, metrics, popularity });
   opened.defer(() => search.close());
   const toolRefresh = new ToolRefresh(catalogue, clock, log);
   const proxy = createProxy({
@@ -148,7 +151,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const pruning = new VectorPruning({
     db,
     log,
-    embedderId: embedder.id,
+    embedderId: open.embedderId,
     servers: () => catalogue.active(),
   });
   opened.defer(() => pruning.close());
@@ -162,7 +165,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     .attachIndex((change, onProgress) => index.prepare(change, onProgress))
     .then(() => {
       ready = true;
-      log.info({ servers: index.size, embedder: embedder.id }, 'ready');
+      log.info({ servers: index.size, embedder: open.embedderId() }, 'ready');
     });
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
@@ -174,6 +177,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     catalogue,
     search,
     proxy,
+    metrics,
     indexed,
     readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
   };
@@ -240,17 +244,6 @@ async function makeDataDir(folder: string): Promise<void> {
     if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
     const reason = WHY_NO_FOLDER[String(code)] ?? String(code);
     throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
-  }
-}
-
-async function defaultEmbedder(log: Log): Promise<{ embedder: Embedder; degraded: string | undefined }> {
-  try {
-    return { embedder: await createMiniLmEmbedder(), degraded: undefined };
-  } catch (error) {
-    if (!(error instanceof WeightsUnavailable)) throw error;
-    const degraded = 'embedding model missing: searching by words and character n-grams';
-    log.warn({ err: error }, degraded);
-    return { embedder: createNgramEmbedder(), degraded };
   }
 }
 

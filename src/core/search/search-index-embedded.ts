@@ -65,7 +65,8 @@ class EmbeddedIndex implements SearchIndex {
   }
 
   get degraded(): string | undefined {
-    return this.#failure ?? this.#context.degraded;
+    const { embedder, degraded } = this.#context;
+    return (embedder.isWatched ? undefined : this.#failure) ?? degraded;
   }
 
   async prepare(change: CatalogueChange, onProgress?: OnProgress): Promise<() => Promise<void>> {

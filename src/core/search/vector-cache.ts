@@ -13,8 +13,10 @@ import { readVectorFile, type VectorFile } from './vector-file.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 50;
-/** Texts embedded between two writes. The next ones are under way meanwhile, so a kill loses twice as many at most. */
+/** Texts embedded between two writes: what a kill loses at most, of each call under way. */
 const EMBED_BATCH = 50;
+/** Where the embedder does not say: one call's texts are embedded while the other's vectors are written. */
+const INDEX_CALLS = 2;
 const LOG_EVERY = 2_000;
 
 /** Buffer decodes base64 natively; PGlite reads bytea digit by digit, which held the event loop. */
@@ -50,8 +52,8 @@ export class VectorCache {
   }
 
   /**
-   * One vector a text, in their order. What had to be embedded is in the database before this resolves; when it
-   * rejects, the part that was embedded is kept for the next try.
+   * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
+   * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
    */
   async vectorsOf(texts: readonly string[], onProgress?: OnProgress): Promise<QuantizedVector[]> {
     const pause = slices();
@@ -102,33 +104,49 @@ export class VectorCache {
     vectors: Map<string, QuantizedVector>,
     onProgress?: OnProgress,
   ): Promise<void> {
-    const { db, embedder, log } = this.#parts;
+    const { embedder, log } = this.#parts;
     const entries = [...missing];
     const of = entries.length;
     if (of === 0) return;
-    const begin = (at: number) => {
-      const embedding = embedder.embed(entries.slice(at, at + EMBED_BATCH).map(([, text]) => text));
-      // It is awaited only after the write before it, which may fail first.
-      embedding.catch(() => {});
-      return embedding;
-    };
     onProgress?.({ done: 0, of });
-    let coming = begin(0);
-    for (let at = 0; at < of; at += EMBED_BATCH) {
-      const embedded = await coming;
-      const done = Math.min(at + EMBED_BATCH, of);
-      // The embedder works on while this is written.
-      if (done < of) coming = begin(done);
-      const rows = entries.slice(at, done).map(([key], position) => {
-        const vector = quantize(embedded[position] ?? unreachable());
-        vectors.set(key, vector);
-        return { embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) };
-      });
-      await db.insert(table).values(rows).onConflictDoNothing();
-      await setImmediate();
-      onProgress?.({ done, of });
-      if (done % LOG_EVERY < EMBED_BATCH && of > LOG_EVERY) log.info({ done, of }, 'embedding texts');
+    let next = 0;
+    let done = 0;
+    const embedNext = async () => {
+      while (next < entries.length) {
+        const batch = entries.slice(next, (next += EMBED_BATCH));
+        await this.#embedBatch(batch, vectors);
+        const before = done;
+        done += batch.length;
+        onProgress?.({ done, of });
+        if (of > LOG_EVERY && done % LOG_EVERY < done - before) log.info({ done, of }, 'embedding texts');
+      }
+    };
+    const calls = Array.from({ length: embedder.indexCalls ?? INDEX_CALLS }, embedNext);
+    try {
+      await Promise.all(calls);
+    } finally {
+      // After a failure as well: nobody writes once this has settled.
+      next = entries.length;
+      await Promise.allSettled(calls);
     }
+  }
+
+  async #embedBatch(
+    batch: readonly (readonly [key: string, text: string])[],
+    vectors: Map<string, QuantizedVector>,
+  ): Promise<void> {
+    const { db, embedder } = this.#parts;
+    const texts = batch.map(([, text]) => text);
+    const embedded = (await embedder.embed(texts, 'index')).map(quantize);
+    const rows = batch.flatMap(([key], position) => {
+      const vector = embedded[position] ?? unreachable();
+      vectors.set(key, vector);
+      // Zeros stand for a vector that is not to be had for now.
+      if (vector.scale === 0) return [];
+      return [{ embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
+    });
+    if (rows.length > 0) await db.insert(table).values(rows).onConflictDoNothing();
+    await setImmediate();
   }
 }
 

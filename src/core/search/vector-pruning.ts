@@ -21,7 +21,7 @@ const FIRST_AFTER_MS = 600_000;
 interface PruningParts {
   readonly db: Database;
   /** Of the embedder in use: the vectors of another one are not needed. */
-  readonly embedderId: string;
+  readonly embedderId: () => string;
   readonly servers: () => Iterable<Server>;
   readonly spareRows?: number;
   /** Ends it between two pages. */
@@ -30,7 +30,8 @@ interface PruningParts {
 
 /** Deletes unneeded vectors beyond the first `spareRows` by hash, which are as good as any. Resolves with how many there were. */
 export async function pruneVectors(parts: PruningParts): Promise<number> {
-  const { db, embedderId, spareRows = SPARE_ROWS, signal } = parts;
+  const { db, spareRows = SPARE_ROWS, signal } = parts;
+  const embedderId = parts.embedderId();
   const needed = await neededHashes(parts.servers());
   let spare = spareRows;
   let deleted = 0;

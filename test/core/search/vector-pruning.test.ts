@@ -28,7 +28,7 @@ async function fill() {
   const other = controlledEmbedder();
   const renamed = { ...other.embedder, id: 'another' };
   await (await VectorCache.open({ embedder: renamed, db, log: silent })).vectorsOf(texts.slice(0, 600));
-  const parts = { db, embedderId: control.embedder.id, servers: () => [catalogued] };
+  const parts = { db, embedderId: () => control.embedder.id, servers: () => [catalogued] };
   const embeddedAnew = async (wanted: readonly string[]) => {
     control.embedded.length = 0;
     await cache.vectorsOf(wanted);
