@@ -19,6 +19,7 @@ import type { Embedder } from './core/search/embedder.ts';
 import { openSearchIndex } from './core/search/open-index.ts';
 import type { EmbeddingLimits } from './core/search/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
+import { VectorPruning } from './core/search/vector-pruning.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
@@ -156,6 +157,13 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   });
   opened.defer(() => proxy.close());
 
+  const pruning = new VectorPruning({
+    db,
+    log,
+    embedderId: open.embedderId,
+    servers: () => catalogue.active(),
+  });
+  opened.defer(() => pruning.close());
   let ready = false;
   let stopping = false;
   opened.defer(() => {
@@ -163,7 +171,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log.info('stopping');
   });
   const indexed = catalogue
-    .attachIndex(change => index.prepare(change))
+    .attachIndex((change, onProgress) => index.prepare(change, onProgress))
     .then(() => {
       ready = true;
       log.info({ servers: index.size, embedder: open.embedderId() }, 'ready');

@@ -1,20 +1,19 @@
-import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import type { CatalogueChange } from '../catalogue/catalogue.ts';
+import { slices } from '../../infra/slices.ts';
+import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { documentsOf } from './documents.ts';
 import type { Embedder } from './embedder.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
+import { nthLargest } from './nth-largest.ts';
 import type { Candidate, SearchIndex } from './search-index.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
 
 /** Candidates by meaning, and as many by keyword; more only where the last ones tie. */
 const CANDIDATES_BY_EACH = 200;
-/** The event loop is given a turn after this much work on an update. */
-const SLICE_MS = 8;
 const WARN_EVERY_MS = 60_000;
 interface EmbeddedIndexContext {
   readonly embedder: Embedder;
@@ -70,8 +69,8 @@ class EmbeddedIndex implements SearchIndex {
     return (embedder.isWatched ? undefined : this.#failure) ?? degraded;
   }
 
-  async prepare(change: CatalogueChange): Promise<() => Promise<void>> {
-    const documents = await this.#documentsOf(change.upserted);
+  async prepare(change: CatalogueChange, onProgress?: OnProgress): Promise<() => Promise<void>> {
+    const documents = await this.#documentsOf(change.upserted, onProgress);
     const epoch = this.#epoch;
     const fresh = this.#coversAll(change) ? await this.#build(documents) : undefined;
     return () => {
@@ -94,12 +93,15 @@ class EmbeddedIndex implements SearchIndex {
     const terms = [...new Set(tokenize(query))];
     const vectors = await this.#embed(sentencesOf(query));
     // From here on without a pause: a query sees every server before or after an update, never half of it.
-    const scored = this.#current.score(terms, vectors);
-    const bySemantic = cutoff(scored.map(({ semantic }) => semantic));
-    const byKeyword = cutoff(scored.map(({ keyword }) => keyword));
-    return scored
-      .filter(({ semantic, keyword }) => semantic >= bySemantic || keyword >= byKeyword)
-      .map(({ candidate }) => candidate());
+    const { semantic, keyword, candidate } = this.#current.score(terms, vectors);
+    const bySemantic = cutoff(semantic);
+    const byKeyword = cutoff(keyword);
+    const found: Candidate[] = [];
+    for (let slot = 0; slot < semantic.length; slot++) {
+      if ((semantic[slot] ?? 0) >= bySemantic || (keyword[slot] ?? 0) >= byKeyword)
+        found.push(candidate(slot));
+    }
+    return found;
   }
 
   async close(): Promise<void> {
@@ -131,18 +133,22 @@ class EmbeddedIndex implements SearchIndex {
     return true;
   }
 
-  async #documentsOf(servers: readonly Server[]): Promise<IndexedDocuments[]> {
+  async #documentsOf(servers: readonly Server[], onProgress?: OnProgress): Promise<IndexedDocuments[]> {
     const pause = slices();
     const texts: string[] = [];
     const documents: IndexedDocuments[] = [];
     for (const server of servers) {
       const { whole, parts } = documentsOf(server);
       for (const part of parts) texts.push(part.prose);
-      const tokenized = parts.map(part => tokenize(part.keywords));
+      const tokenized: string[][] = [];
+      for (const part of parts) {
+        tokenized.push(tokenize(part.keywords));
+        await pause();
+      }
       documents.push({ id: server.id, whole: tokenize(whole), parts: tokenized, vectors: [] });
       await pause();
     }
-    const vectors = await this.#cache.vectorsOf(texts);
+    const vectors = await this.#cache.vectorsOf(texts, onProgress);
     let at = 0;
     for (const one of documents) {
       one.vectors = vectors.slice(at, at + one.parts.length);
@@ -178,18 +184,6 @@ class EmbeddedIndex implements SearchIndex {
 }
 
 /** The value from which on a server is among the best; at least above 0, which is no evidence. */
-function cutoff(values: readonly number[]): number {
-  const sorted = Float64Array.from(values).sort();
-  return Math.max(sorted[sorted.length - CANDIDATES_BY_EACH] ?? 0, Number.MIN_VALUE);
-}
-
-/** Call between pieces of work: gives the event loop a turn whenever `SLICE_MS` have passed since the last one. */
-function slices(): () => Promise<void> | undefined {
-  let startedAt = performance.now();
-  return () => {
-    if (performance.now() - startedAt < SLICE_MS) return undefined;
-    return setImmediate().then(() => {
-      startedAt = performance.now();
-    });
-  };
+function cutoff(values: ArrayLike<number>): number {
+  return Math.max(nthLargest(values, CANDIDATES_BY_EACH), Number.MIN_VALUE);
 }
