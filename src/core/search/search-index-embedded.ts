@@ -112,7 +112,7 @@ class EmbeddedIndex implements SearchIndex {
   async #embed(texts: readonly string[]): Promise<Float32Array[]> {
     try {
       // One request a text: an embedder lets small requests overtake an import.
-      const vectors = await Promise.all(texts.map(text => this.#context.embedder.embed([text])));
+      const vectors = await Promise.all(texts.map(text => this.#context.embedder.embed([text], 'query')));
       this.#failure = undefined;
       return vectors.flat();
     } catch (error) {
