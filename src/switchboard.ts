@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto';
 import { mkdir, stat } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { hostname } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
@@ -19,6 +21,7 @@ import { createMiniLmEmbedder, WeightsUnavailable } from './core/search/embedder
 import { createNgramEmbedder } from './core/search/embedder-ngrams.ts';
 import type { Embedder } from './core/search/embedder.ts';
 import { createEmbeddedIndex } from './core/search/search-index-embedded.ts';
+import { createMeilisearchIndex } from './core/search/search-index-meilisearch.ts';
 import { createSearch } from './core/search/search.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
@@ -119,14 +122,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     ? { embedder: await options.embedder(), degraded: undefined }
     : await defaultEmbedder(log);
   opened.defer(() => embedder.close());
-  const index = await createEmbeddedIndex({
-    db,
-    embedder,
-    log,
-    clock,
-    shippedVectors: SHIPPED_VECTORS,
-    degraded,
-  });
+  const indexContext = { db, embedder, log, clock, shippedVectors: SHIPPED_VECTORS, degraded };
+  const index = config.meilisearch
+    ? await createMeilisearchIndex({ ...indexContext, ...config.meilisearch, owner: processId(config) })
+    : await createEmbeddedIndex(indexContext);
   opened.defer(() => index.close());
   const search = createSearch({ catalogue, index, db, log, clock, popularity: id => usage.popularity(id) });
   opened.defer(() => search.close());
@@ -202,6 +201,13 @@ async function openConfigured({ databaseUrl, dataDir }: Config): Promise<OpenDat
     throw new ConfigError(`DATABASE_URL: cannot connect: ${error.message}`);
   }
 }
+
+/** Of the one process that may use a data folder, and of its restarts. */
+const processId = ({ dataDir }: Config): string =>
+  createHash('sha256')
+    .update(JSON.stringify([hostname(), dataDir]))
+    .digest('hex')
+    .slice(0, 12);
 
 const explainKeys = (config: Config) => (error: unknown) => {
   const source = config.identity.keks === undefined ? `vault.key in ${config.dataDir}` : 'SWITCHBOARD_KEKS';

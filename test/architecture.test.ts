@@ -72,6 +72,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   '@electric-sql/pglite': /^infra\/database\.ts$/,
   pino: /^infra\/log\.ts$/,
   'rate-limiter-flexible': /^core\/access\/rate-limits\.ts$/,
+  meilisearch: /^core\/search\/meilisearch\//,
   stemmer: /^core\/search\/text\.ts$/,
 };
 

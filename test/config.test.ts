@@ -35,6 +35,13 @@ describe('readConfig', () => {
     [{ SWITCHBOARD_TRUST_PROXY: 'true' }, /would trust anyone/],
     [{ HOST: '0.0.0.0' }, /set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS/],
     [{ DATABASE_URL: 'mysql://db/x' }, /^DATABASE_URL: must be a postgres:\/\/ or postgresql:\/\/ URL/],
+    [{ MEILISEARCH_URL: 'search:7700' }, /^MEILISEARCH_URL: must be an http\(s\) URL/],
+    [{ MEILISEARCH_URL: 'http://:key@search:7700' }, /^MEILISEARCH_URL: must not hold a user or password/],
+    [{ MEILISEARCH_API_KEY: 'key' }, /^MEILISEARCH_API_KEY: must be set together with MEILISEARCH_URL/],
+    [
+      { MEILISEARCH_URL: 'http://search:7700', MEILISEARCH_API_KEY: 'a b' },
+      /^MEILISEARCH_API_KEY: must be visible/,
+    ],
     [{ REDIS_URL: 'redis://x' }, /^REDIS_URL: this version cannot use it yet/],
   ])('refuses %j in one line that names the variable', (env, message) => {
     expect(() => readConfig(env)).toThrow(message);

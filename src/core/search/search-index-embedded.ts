@@ -93,7 +93,7 @@ class EmbeddedIndex implements SearchIndex {
     const terms = [...new Set(tokenize(query))];
     const vectors = await this.#embed(sentencesOf(query));
     // From here on without a pause: a query sees every server before or after an update, never half of it.
-    const scored = this.#current.score(terms, vectors);
+    const scored = this.#current.score(terms, this.#current.cosines(vectors));
     const bySemantic = cutoff(scored.map(({ semantic }) => semantic));
     const byKeyword = cutoff(scored.map(({ keyword }) => keyword));
     return scored

@@ -1,0 +1,71 @@
+import { LRUCache } from 'lru-cache';
+import type { VectorSource } from '../indexed-servers.ts';
+import { dot, type QuantizedVector } from '../quantize.ts';
+import { slices } from '../slices.ts';
+import type { VectorCache } from '../vector-cache.ts';
+
+/** About 120,000 vectors of 384 dimensions. */
+const MAX_BYTES = 64 * 1024 * 1024;
+/** What an array costs beside its content. */
+const OVERHEAD_BYTES = 160;
+
+type Vectors = readonly QuantizedVector[];
+
+/** The vectors of servers' parts: those used last are in memory, all of them in the database. */
+export class PartVectors {
+  readonly #cache: VectorCache;
+  readonly #recent = new LRUCache<string, Vectors>({
+    maxSize: MAX_BYTES,
+    sizeCalculation: vectors =>
+      vectors.reduce((sum, { values }) => sum + values.length + OVERHEAD_BYTES, OVERHEAD_BYTES),
+  });
+
+  constructor(cache: VectorCache) {
+    this.#cache = cache;
+  }
+
+  /** Whether they can be had without the database. */
+  has({ key }: VectorSource): boolean {
+    return this.#recent.has(key);
+  }
+
+  /** Of each server the vectors of its texts. What is nowhere yet is embedded and stored first. */
+  async of(sources: readonly VectorSource[]): Promise<Vectors[]> {
+    const read = await this.#read(sources.filter(source => !this.has(source)));
+    return sources.map(({ key }) => read.get(key) ?? this.#recent.get(key) ?? []);
+  }
+
+  /** Of each server, by part, the best cosine with any of the queries; gives the event loop turns. */
+  async bestCosines(
+    sources: readonly VectorSource[],
+    queries: readonly QuantizedVector[],
+  ): Promise<Float32Array[]> {
+    const pause = slices();
+    const cosines: Float32Array[] = [];
+    for (const vectors of await this.of(sources)) {
+      cosines.push(
+        Float32Array.from(vectors, vector =>
+          queries.reduce((best, query) => Math.max(best, dot(query, vector)), 0),
+        ),
+      );
+      await pause();
+    }
+    return cosines;
+  }
+
+  async #read(sources: readonly VectorSource[]): Promise<Map<string, Vectors>> {
+    const read = new Map<string, Vectors>();
+    if (sources.length === 0) return read;
+    const texts = sources.map(source => source.texts());
+    const vectors = await this.#cache.vectorsOf(texts.flat());
+    let at = 0;
+    for (const [position, { key }] of sources.entries()) {
+      const count = texts[position]?.length ?? 0;
+      const own = vectors.slice(at, at + count);
+      at += count;
+      read.set(key, own);
+      this.#recent.set(key, own);
+    }
+    return read;
+  }
+}
