@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -8,7 +8,8 @@ import { setTimeout } from 'node:timers/promises';
 
 export interface MeilisearchServer extends AsyncDisposable {
   readonly url: string;
-  readonly masterKey: string | undefined;
+  /** A key with the rights docs/meilisearch.md says are needed, and no others. */
+  readonly apiKey: string | undefined;
   readonly version: string;
   /** SIGKILL; absent where the server is not ours to stop. */
   readonly kill: (() => Promise<void>) | undefined;
@@ -18,7 +19,7 @@ export interface MeilisearchServer extends AsyncDisposable {
 
 const MASTER_KEY = 'master-key-of-the-test-server';
 const SKIPPED =
-  'SKIPPED: the tests on a real Meilisearch. Set MEILISEARCH_TEST_BINARY to a meilisearch program (1.12 or later), or MEILISEARCH_TEST_URL (with MEILISEARCH_TEST_KEY) to a server that may be written to.';
+  'SKIPPED: the tests on a real Meilisearch. Set MEILISEARCH_TEST_BINARY to a meilisearch program (1.13 or later), or MEILISEARCH_TEST_URL (with MEILISEARCH_TEST_KEY) to a server that may be written to.';
 
 /** The server the environment names, or one started from the program it names; undefined, said aloud, without either. */
 export async function openMeilisearch(): Promise<MeilisearchServer | undefined> {
@@ -31,7 +32,7 @@ export async function openMeilisearch(): Promise<MeilisearchServer | undefined> 
     const version = await versionOf(url, key);
     return {
       url,
-      masterKey: key,
+      apiKey: key,
       version,
       kill: undefined,
       restart: undefined,
@@ -79,7 +80,7 @@ async function startMeilisearch(binary: string): Promise<MeilisearchServer> {
   };
   return {
     url,
-    masterKey: MASTER_KEY,
+    apiKey: await documentedKey(url),
     version: await versionOf(url, MASTER_KEY),
     kill,
     async restart() {
@@ -90,6 +91,18 @@ async function startMeilisearch(binary: string): Promise<MeilisearchServer> {
       await rm(folder, { recursive: true });
     },
   };
+}
+
+async function documentedKey(url: string): Promise<string> {
+  const [, body] = /-d '(\{[\s\S]*?\})'/.exec(await readFile('docs/meilisearch.md', 'utf8')) ?? [];
+  const response = await fetch(`${url}/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${MASTER_KEY}`, 'content-type': 'application/json' },
+    body: body ?? '',
+  });
+  const { key } = (await response.json()) as { key?: string };
+  if (key === undefined) throw new Error(`docs/meilisearch.md: its key cannot be made: ${response.status}`);
+  return key;
 }
 
 const isHealthy = (url: string) =>

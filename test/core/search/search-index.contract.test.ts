@@ -49,4 +49,4 @@ describeSearchIndex('embedded', async () => {
 
 describeSearchIndex('Meilisearch (a double of its API)', onMeilisearch(double.url));
 
-if (real) describeSearchIndex(`Meilisearch ${real.version}`, onMeilisearch(real.url, real.masterKey));
+if (real) describeSearchIndex(`Meilisearch ${real.version}`, onMeilisearch(real.url, real.apiKey));
