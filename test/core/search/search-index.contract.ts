@@ -30,7 +30,8 @@ export const find = async (index: SearchIndex, query: string) => {
     .sort();
 };
 
-const evidence = async (index: SearchIndex, query: string) =>
+/** What a query finds, by id. */
+export const evidence = async (index: SearchIndex, query: string) =>
   (await index.candidates(query)).sort((a, b) => a.serverId.localeCompare(b.serverId));
 
 const many = (count: number, word: string, id = word) =>

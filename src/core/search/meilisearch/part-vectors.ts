@@ -43,11 +43,9 @@ export class PartVectors {
     const pause = slices();
     const cosines: Float32Array[] = [];
     for (const vectors of await this.of(sources)) {
-      cosines.push(
-        Float32Array.from(vectors, vector =>
-          queries.reduce((best, query) => Math.max(best, dot(query, vector)), 0),
-        ),
-      );
+      const best = (vector: QuantizedVector) =>
+        queries.reduce((highest, query) => Math.max(highest, dot(query, vector)), -1);
+      cosines.push(Float32Array.from(vectors, best));
       await pause();
     }
     return cosines;
