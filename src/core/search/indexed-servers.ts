@@ -137,7 +137,7 @@ export class IndexedServers {
     const byRow = new Float32Array(this.#rows);
     for (const { source, rows } of this.#servers.values()) {
       const own = source && cosines.get(source);
-      if (own) for (const [at, row] of rows.entries()) byRow[row] = own[at] ?? missing();
+      if (own) for (const [at, row] of rows.entries()) byRow[row] = own[at] ?? 0;
     }
     return byRow;
   }

@@ -25,6 +25,8 @@ import { VectorCache } from './vector-cache.ts';
 const MAX_QUERY_TERMS = 10;
 /** Servers whose vectors are fetched together on an import. */
 const SERVERS_OF_A_BATCH = 50;
+/** About 120,000 vectors of 384 dimensions. */
+const VECTOR_BYTES = 64 * 1024 * 1024;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
 
 interface MeilisearchIndexContext {
@@ -40,6 +42,8 @@ interface MeilisearchIndexContext {
   /** Why `embedder` stands in for a better one. */
   readonly degraded?: string | undefined;
   readonly retry?: RetryTimes;
+  /** Of vectors held in memory. */
+  readonly vectorBytes?: number;
 }
 
 /**
@@ -67,7 +71,7 @@ class MeilisearchIndex implements SearchIndex {
     this.id = `meilisearch:${embedder.id}`;
     this.#context = context;
     this.#queryVectors = new QueryVectors({ embedder, log, clock });
-    const vectors = new PartVectors(cache);
+    const vectors = new PartVectors(cache, context.vectorBytes ?? VECTOR_BYTES);
     this.#vectors = vectors;
     const engine = new Engine(context);
     const live = new LiveIndex({ engine, embedder, vectors, owner, now: () => clock.now() });
@@ -102,7 +106,7 @@ class MeilisearchIndex implements SearchIndex {
       documents.push({ id: server.id, ...terms, vectors: sourceOf(one) });
       await pause();
     }
-    for (let at = 0; at < documents.length; at += SERVERS_OF_A_BATCH)
+    for (let at = 0; at < planned.length; at += SERVERS_OF_A_BATCH)
       await this.#vectors.of(planned.slice(at, at + SERVERS_OF_A_BATCH).map(sourceOf));
     const takeEffect = await this.#servers.prepare(removed, documents);
     const tellEngine = await this.#replica.prepare(planned, removed);
@@ -119,16 +123,20 @@ class MeilisearchIndex implements SearchIndex {
     const vectors = (await this.#queryVectors.of(sentencesOf(query))).map(quantize);
     const asked = this.#servers.current;
     const found = await this.#replica.search(this.#queries(terms, vectors));
-    // Of a catalogue that was replaced meanwhile, the engine's answer says nothing.
-    const isUsable = found !== undefined && this.#servers.current === asked;
-    const ids = new Set(isUsable ? found.flat() : this.#substitutes(terms, vectors));
     const cosines = new Map<VectorSource, Float32Array>();
-    // Once more for servers that have changed while the vectors were read.
-    while (await this.#addCosines(ids, vectors, cosines));
-    // From here on without a pause: a query sees every server before or after an update, never half of it.
-    const { current } = this.#servers;
-    const scored = current.score(terms, current.byRow(cosines));
-    return bestOfEach(scored.filter(({ id }) => ids.has(id))).map(({ candidate }) => candidate());
+    for (;;) {
+      // From here to the answer without a pause: a query sees every server before or after an update, never half of it.
+      const { current } = this.#servers;
+      // Of a catalogue that was replaced meanwhile, the engine's answer says nothing.
+      const ids = new Set(found && current === asked ? found.flat() : this.#substitutes(terms, vectors));
+      const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
+      const missing = sources.filter(source => !cosines.has(source));
+      if (missing.length === 0 || vectors.length === 0) {
+        const scored = current.score(terms, current.byRow(cosines)).filter(({ id }) => ids.has(id));
+        return bestOfEach(scored).map(({ candidate }) => candidate());
+      }
+      await this.#addCosines(missing, vectors, cosines);
+    }
   }
 
   async close(): Promise<void> {
@@ -165,27 +173,21 @@ class MeilisearchIndex implements SearchIndex {
     return [...byKeyword, ...inMemory];
   }
 
-  /** Adds those of servers that have none yet. Resolves to whether it had to wait for that. */
+  /** Adds the cosines of each source; none where its vectors cannot be read. */
   async #addCosines(
-    ids: ReadonlySet<string>,
+    sources: readonly VectorSource[],
     queries: readonly QuantizedVector[],
     cosines: Map<VectorSource, Float32Array>,
-  ): Promise<boolean> {
-    if (queries.length === 0) return false;
-    const { current } = this.#servers;
-    const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
-    const missing = sources.filter(source => !cosines.has(source));
-    if (missing.length === 0) return false;
+  ): Promise<void> {
+    let added: readonly Float32Array[] = [];
     try {
-      const added = await this.#vectors.bestCosines(missing, queries);
-      for (const [at, source] of missing.entries()) cosines.set(source, added[at] ?? new Float32Array(0));
+      added = await this.#vectors.bestCosines(sources, queries);
       this.#failure = undefined;
-      return true;
     } catch (error) {
       if (this.#failure === undefined) this.#context.log.warn({ err: error }, VECTORS_UNREADABLE);
       this.#failure = VECTORS_UNREADABLE;
-      return false;
     }
+    for (const [at, source] of sources.entries()) cosines.set(source, added[at] ?? new Float32Array(0));
   }
 }
 
@@ -206,7 +208,7 @@ function read(server: Server): { terms: Pick<IndexedDocuments, 'whole' | 'parts'
   };
 }
 
-const sourceOf = (planned: Pick<Planned, 'hash' | 'content'>): VectorSource => ({
-  key: planned.hash,
-  texts: () => planned.content().prose,
+const sourceOf = ({ server, hash }: Pick<Planned, 'server' | 'hash'>): VectorSource => ({
+  key: hash,
+  texts: () => documentsOf(server).parts.map(({ prose }) => prose),
 });

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { createMeilisearchIndex } from '../../../src/core/search/search-index-meilisearch.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { openDatabase, type Database, type OpenDatabase } from '../../../src/infra/database.ts';
 import { startMeilisearchDouble } from './meilisearch-double.ts';
 import { find, mail, update, weather } from './search-index.contract.ts';
 import { controlledEmbedder, recordingLog, server, settableClock } from './support.ts';
@@ -319,5 +319,41 @@ describe('without Meilisearch', () => {
     double.work();
     await changed;
     expect(await find(index, 'inbox')).toEqual(['mail']);
+  });
+});
+
+describe('the evidence of what Meilisearch finds', () => {
+  it('is by words alone while the stored vectors cannot be read, and is whole again afterwards', async () => {
+    const db = await openDatabase();
+    await using double = await startMeilisearchDouble();
+    const { embedder } = controlledEmbedder();
+    const { log, messages } = recordingLog();
+    const clock = settableClock(Date.now());
+    const context = { url: double.url, owner: 'tests', embedder, log, clock };
+    const first = await createMeilisearchIndex({ ...context, db: db.db });
+    await update(first, { upserted: [weather, mail] });
+    await first.close();
+    let isDown = false;
+    const failing: Database = Object.create(db.db, {
+      select: {
+        get() {
+          if (isDown) throw new Error('the database is down');
+          return db.db.select.bind(db.db);
+        },
+      },
+    });
+    // Too little memory for any vector.
+    const index = await createMeilisearchIndex({ ...context, db: failing, vectorBytes: 1 });
+    await update(index, { upserted: [weather, mail] });
+    isDown = true;
+    expect(await find(index, 'inbox')).toEqual(['mail']);
+    expect((await index.candidates('inbox')).every(({ semantic }) => semantic === 0)).toBe(true);
+    expect(index.degraded).toBe('stored vectors cannot be read: ranking by keyword only');
+    expect(messages()).toHaveLength(1);
+    isDown = false;
+    expect((await index.candidates('inbox')).some(({ semantic }) => semantic > 0.1)).toBe(true);
+    expect(index.degraded).toBeUndefined();
+    await index.close();
+    await db.close();
   });
 });

@@ -4,8 +4,6 @@ import { dot, type QuantizedVector } from '../quantize.ts';
 import { slices } from '../slices.ts';
 import type { VectorCache } from '../vector-cache.ts';
 
-/** About 120,000 vectors of 384 dimensions. */
-const MAX_BYTES = 64 * 1024 * 1024;
 /** What an array costs beside its content. */
 const OVERHEAD_BYTES = 160;
 
@@ -14,14 +12,15 @@ type Vectors = readonly QuantizedVector[];
 /** The vectors of servers' parts: those used last are in memory, all of them in the database. */
 export class PartVectors {
   readonly #cache: VectorCache;
-  readonly #recent = new LRUCache<string, Vectors>({
-    maxSize: MAX_BYTES,
-    sizeCalculation: vectors =>
-      vectors.reduce((sum, { values }) => sum + values.length + OVERHEAD_BYTES, OVERHEAD_BYTES),
-  });
+  readonly #recent: LRUCache<string, Vectors>;
 
-  constructor(cache: VectorCache) {
+  constructor(cache: VectorCache, maxBytes: number) {
     this.#cache = cache;
+    this.#recent = new LRUCache({
+      maxSize: maxBytes,
+      sizeCalculation: vectors =>
+        vectors.reduce((sum, { values }) => sum + values.length + OVERHEAD_BYTES, OVERHEAD_BYTES),
+    });
   }
 
   /** Whether they can be had without the database. */
