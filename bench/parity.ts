@@ -123,7 +123,13 @@ async function run(corpus: string, queryFile: string, url: string, apiKey: strin
   const context = { embedder, db: database.db, log: createLog('warn'), clock: systemClock };
   const embedded = await createEmbeddedIndex(context);
   opened.defer(() => embedded.close());
-  const engine = await createMeilisearchIndex({ ...context, url, apiKey, owner: 'bench' });
+  const engine = await createMeilisearchIndex({
+    ...context,
+    url,
+    apiKey,
+    owner: 'bench',
+    searchTimeoutMs: 10_000,
+  });
   opened.defer(() => engine.close());
   await fill(catalogue, embedded);
   const fillMs = await fill(catalogue, engine);

@@ -9,7 +9,7 @@ import type { Embedder } from './embedder.ts';
 import { IndexedCatalogue } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
 import { documentsFor, type EngineContent } from './meilisearch/engine-document.ts';
-import { Engine, type EngineQuery } from './meilisearch/engine.ts';
+import { Engine, type EngineAddress, type EngineQuery } from './meilisearch/engine.ts';
 import { LiveIndex, type Planned } from './meilisearch/live-index.ts';
 import { PartVectors } from './meilisearch/part-vectors.ts';
 import { Replica, type RetryTimes } from './meilisearch/replica.ts';
@@ -29,9 +29,7 @@ const SERVERS_OF_A_BATCH = 50;
 const VECTOR_BYTES = 64 * 1024 * 1024;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
 
-interface MeilisearchIndexContext {
-  readonly url: string;
-  readonly apiKey?: string | undefined;
+interface MeilisearchIndexContext extends EngineAddress {
   /** Of this installation's process, the same after a restart. */
   readonly owner: string;
   readonly embedder: Embedder;

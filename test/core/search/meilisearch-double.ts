@@ -176,7 +176,9 @@ export async function startMeilisearchDouble({ apiKey }: { apiKey?: string } = {
       /^GET \/tasks\/(\d+)$/,
       ([uid]) => {
         const task = tasks[Number(uid)];
-        if (!task) throw new ApiError(404, 'task_not_found', `Task \`${uid}\` not found.`);
+        // What belongs to no index is hidden from keys that are for some indexes only.
+        if (!task || task.indexUid === null)
+          throw new ApiError(404, 'task_not_found', `Task \`${uid}\` not found.`);
         const { run: _, ...shown } = task;
         return shown;
       },

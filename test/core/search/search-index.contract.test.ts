@@ -36,7 +36,13 @@ function surroundings() {
 
 const onMeilisearch = (url: string, apiKey?: string) => async (): Promise<StartedIndex> => {
   const { control, context } = surroundings();
-  const index = await createMeilisearchIndex({ ...context, url, apiKey, owner: 'tests' });
+  const index = await createMeilisearchIndex({
+    ...context,
+    url,
+    apiKey,
+    owner: 'tests',
+    searchTimeoutMs: 20_000,
+  });
   return {
     index,
     control,
@@ -71,7 +77,12 @@ it.each(real ? ['double', 'real'] : ['double'])(
     const { context } = surroundings();
     const engine = name === 'real' && real ? real : { url: double.url, apiKey: undefined };
     const embedded = await createEmbeddedIndex(context);
-    const meilisearch = await createMeilisearchIndex({ ...context, ...engine, owner: 'tests' });
+    const meilisearch = await createMeilisearchIndex({
+      ...context,
+      ...engine,
+      owner: 'tests',
+      searchTimeoutMs: 20_000,
+    });
     await update(embedded, { upserted: servers });
     await update(meilisearch, { upserted: servers });
     for (const query of [
@@ -95,7 +106,14 @@ describe.skipIf(!real?.kill)('a Meilisearch that is killed', () => {
     const { context } = surroundings();
     const { url, apiKey } = real;
     const retry = { firstMs: 50, lastMs: 200 };
-    const index = await createMeilisearchIndex({ ...context, url, apiKey, owner: 'tests', retry });
+    const index = await createMeilisearchIndex({
+      ...context,
+      url,
+      apiKey,
+      owner: 'tests',
+      retry,
+      searchTimeoutMs: 20_000,
+    });
     await update(index, { upserted: servers });
     await real.kill();
     expect(await find(index, 'list9')).toContain('s9');

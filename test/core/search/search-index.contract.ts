@@ -1,4 +1,4 @@
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CatalogueChange } from '../../../src/core/catalogue/catalogue.ts';
 import type { SearchIndex } from '../../../src/core/search/search-index.ts';
@@ -19,6 +19,8 @@ export const mail = server('mail', 'Reads and sends e-mail.', {
 export const update = async (index: SearchIndex, change: Partial<CatalogueChange>) => {
   const takeEffect = await index.prepare({ upserted: [], removed: [], ...change });
   await takeEffect();
+  // An engine may be done a little later.
+  while (index.degraded?.includes('catching up')) await setTimeout(10);
 };
 
 /** Ids of the servers for which a query has evidence in words. */

@@ -3,7 +3,7 @@ import { Meilisearch, MeilisearchApiError, type MultiSearchQuery, type Settings 
 import { z } from 'zod';
 import type { EngineDocument } from './engine-document.ts';
 
-/** A search has to leave time for an answer from what is left, within a second in all. */
+/** Leaves time for an answer from what is left, within a second in all. */
 const SEARCH_TIMEOUT_MS = 700;
 const REQUEST_TIMEOUT_MS = 15_000;
 /** An engine that works off a queue longer than this counts as unavailable; its tasks go on. */
@@ -21,6 +21,13 @@ class EngineUnavailable extends Error {
 /** Meilisearch refused a request, or a task of it failed. The message is the engine's own. */
 export class EngineRefused extends Error {
   override readonly name = 'EngineRefused';
+}
+
+export interface EngineAddress {
+  readonly url: string;
+  readonly apiKey?: string | undefined;
+  /** Default 700. */
+  readonly searchTimeoutMs?: number;
 }
 
 /** What a search asks of one list; see `Engine.search`. */
@@ -51,14 +58,14 @@ export class Engine {
   readonly #client: Meilisearch;
   readonly #stopped = new AbortController();
 
-  constructor({ url, apiKey }: { url: string; apiKey?: string | undefined }) {
+  constructor({ url, apiKey, searchTimeoutMs = SEARCH_TIMEOUT_MS }: EngineAddress) {
     const shared = {
       host: url,
       // The address is the operator's: nobody else gets to say where keys and catalogue go.
       requestInit: { redirect: 'error' },
       ...(apiKey === undefined ? {} : { apiKey }),
     } as const;
-    this.#searching = new Meilisearch({ ...shared, timeout: SEARCH_TIMEOUT_MS });
+    this.#searching = new Meilisearch({ ...shared, timeout: searchTimeoutMs });
     this.#client = new Meilisearch({ ...shared, timeout: REQUEST_TIMEOUT_MS });
   }
 
@@ -113,9 +120,9 @@ export class Engine {
     return enqueued(this.#client.index(uid).deleteDocuments([...ids]));
   }
 
-  /** Both must exist. */
-  swapIndexes(one: string, other: string): Promise<number> {
-    return enqueued(this.#client.swapIndexes([{ indexes: [one, other], rename: false }]));
+  /** Both must exist. The task belongs to no index, and so is not shown to a key for some of them: `succeeded` cannot follow it. */
+  async swapIndexes(one: string, other: string): Promise<void> {
+    await enqueued(this.#client.swapIndexes([{ indexes: [one, other], rename: false }]));
   }
 
   /** Resolves when the tasks have succeeded. @throws EngineRefused with the engine's reason when one has not. */

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Server } from '../../catalogue/entry.ts';
 import type { Embedder } from '../embedder.ts';
 import { slices } from '../slices.ts';
-import type { Engine } from './engine.ts';
+import { EngineRefused, type Engine } from './engine.ts';
 import { writeDocuments, type EngineContent, type EngineDocuments } from './engine-document.ts';
 import type { PartVectors } from './part-vectors.ts';
 import { indexUidOf, settingsFor } from './settings.ts';
@@ -146,11 +146,14 @@ export class LiveIndex {
     return { uid, hashes };
   }
 
+  /** Tasks of an index are worked off in their order: when the deletion is done, so is the swap before it. */
   async #swapIn({ uid, hashes }: Built): Promise<void> {
     const { engine } = this.#parts;
-    await engine.succeeded([await engine.swapIndexes(uid, this.uid)]);
-    this.#held = hashes;
+    await engine.swapIndexes(uid, this.uid);
     await engine.succeeded([await engine.deleteIndex(uid)]);
+    this.#held = await engine.documentHashes(this.uid);
+    if (this.#held === undefined || !isSame(this.#held, hashes))
+      throw new EngineRefused('Meilisearch did not swap in the index that was built');
   }
 
   /** Resolves when the engine has taken all of them; `hashes` then says so. */
@@ -181,6 +184,9 @@ export class LiveIndex {
     for (const id of ids) held.delete(id);
   }
 }
+
+const isSame = (held: ReadonlyMap<string, string>, hashes: ReadonlyMap<string, string>): boolean =>
+  held.size === hashes.size && [...hashes].every(([id, hash]) => held.get(id) === hash);
 
 const missingOf = (wanted: Wanted, held: ReadonlyMap<string, string>): Planned[] =>
   [...wanted.values()].filter(({ ids, hash }) => ids.some(id => held.get(id) !== hash));
