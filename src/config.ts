@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import path from 'node:path';
 import { z } from 'zod';
+import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './config-embedding.ts';
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
@@ -44,6 +45,8 @@ export interface Config {
     readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
   };
   readonly identity: IdentityConfig;
+  /** Absent: the local model embeds. */
+  readonly embedding: EmbeddingConfig | undefined;
 }
 
 const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
@@ -55,7 +58,7 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
 };
 
 /** Settings of parts that are not built yet: setting one must not be ignored in silence. */
-const NOT_YET = ['REDIS_URL', 'OPENAI_API_KEY', 'OPENAI_BASE_URL', 'EMBEDDING_MODEL'];
+const NOT_YET = ['REDIS_URL'];
 
 const environmentSchema = z.object({
   PORT: z
@@ -95,6 +98,7 @@ const environmentSchema = z.object({
   SWITCHBOARD_ALLOWED_HOSTS: z.string().min(1).optional(),
   NODE_ENV: z.string().optional(),
   ...identityEnvironment,
+  ...embeddingEnvironment,
 });
 type Settings = z.output<typeof environmentSchema>;
 
@@ -138,6 +142,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       publicUrl,
       allowHttp: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true',
     }),
+    embedding: readEmbedding(settings),
   };
 }
 

@@ -17,11 +17,9 @@ import { KeyFileError } from './core/identity/key-file.ts';
 import { WrongKeys } from './core/identity/vault-canary.ts';
 import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
-import { createMiniLmEmbedder, WeightsUnavailable } from './core/search/embedder-minilm.ts';
-import { createNgramEmbedder } from './core/search/embedder-ngrams.ts';
 import type { Embedder } from './core/search/embedder.ts';
-import { createEmbeddedIndex } from './core/search/search-index-embedded.ts';
-import { createMeilisearchIndex } from './core/search/search-index-meilisearch.ts';
+import { openSearchIndex } from './core/search/open-index.ts';
+import type { EmbeddingLimits } from './core/search/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
@@ -29,6 +27,7 @@ import { systemClock, type Clock } from './infra/clock.ts';
 import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
 import { createLog, type Log } from './infra/log.ts';
+import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
 import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
 
@@ -55,6 +54,7 @@ export interface StartOptions {
   readonly database?: () => Promise<OpenDatabase>;
   /** Tests that would wait for a time-out. */
   readonly proxyLimits?: Partial<ProxyLimits>;
+  readonly embeddingLimits?: Partial<EmbeddingLimits>;
   readonly faceLimits?: Partial<FaceLimits>;
 }
 
@@ -118,16 +118,23 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const usage = await Usage.load(db, clock, log);
   opened.defer(() => usage.close());
 
-  const { embedder, degraded } = options.embedder
-    ? { embedder: await options.embedder(), degraded: undefined }
-    : await defaultEmbedder(log);
-  opened.defer(() => embedder.close());
-  const indexContext = { db, embedder, log, clock, shippedVectors: SHIPPED_VECTORS, degraded };
-  const index = config.meilisearch
-    ? await createMeilisearchIndex({ ...indexContext, ...config.meilisearch, owner: processId(config) })
-    : await createEmbeddedIndex(indexContext);
-  opened.defer(() => index.close());
-  const search = createSearch({ catalogue, index, db, log, clock, popularity: id => usage.popularity(id) });
+  const metrics = new Metrics();
+  const open = await openSearchIndex({
+    db,
+    log,
+    clock,
+    metrics,
+    catalogue,
+    shippedVectors: SHIPPED_VECTORS,
+    meilisearch: config.meilisearch && { ...config.meilisearch, owner: processId(config) },
+    embeddingApi: config.embedding,
+    embeddingLimits: options.embeddingLimits,
+    embedder: options.embedder,
+  });
+  opened.defer(() => open.close());
+  const { index } = open;
+  const popularity = (id: string) => usage.popularity(id);
+  const search = createSearch({ catalogue, index, db, log, clock, metrics, popularity });
   opened.defer(() => search.close());
   const toolRefresh = new ToolRefresh(catalogue, clock, log);
   const proxy = createProxy({
@@ -153,7 +160,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     .attachIndex(change => index.prepare(change))
     .then(() => {
       ready = true;
-      log.info({ servers: index.size, embedder: embedder.id }, 'ready');
+      log.info({ servers: index.size, embedder: open.embedderId() }, 'ready');
     });
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
@@ -165,6 +172,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     catalogue,
     search,
     proxy,
+    metrics,
     indexed,
     readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
   };
@@ -238,17 +246,6 @@ async function makeDataDir(folder: string): Promise<void> {
     if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
     const reason = WHY_NO_FOLDER[String(code)] ?? String(code);
     throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
-  }
-}
-
-async function defaultEmbedder(log: Log): Promise<{ embedder: Embedder; degraded: string | undefined }> {
-  try {
-    return { embedder: await createMiniLmEmbedder(), degraded: undefined };
-  } catch (error) {
-    if (!(error instanceof WeightsUnavailable)) throw error;
-    const degraded = 'embedding model missing: searching by words and character n-grams';
-    log.warn({ err: error }, degraded);
-    return { embedder: createNgramEmbedder(), degraded };
   }
 }
 

@@ -42,6 +42,10 @@ describe('readConfig', () => {
       { MEILISEARCH_URL: 'http://search:7700', MEILISEARCH_API_KEY: 'a b' },
       /^MEILISEARCH_API_KEY: must be visible/,
     ],
+    [{ EMBEDDING_MODEL: 'a-model' }, /^EMBEDDING_MODEL: needs OPENAI_API_KEY, or OPENAI_BASE_URL/],
+    [{ OPENAI_BASE_URL: 'ftp://x' }, /^OPENAI_BASE_URL: must be an http\(s\) URL/],
+    [{ OPENAI_BASE_URL: 'https://me:secret@x/v1' }, /^OPENAI_BASE_URL: must hold no user or password/],
+    [{ OPENAI_API_KEY: 'sk-two words' }, /^OPENAI_API_KEY: must be visible ASCII without spaces$/],
     [{ REDIS_URL: 'redis://x' }, /^REDIS_URL: this version cannot use it yet/],
   ])('refuses %j in one line that names the variable', (env, message) => {
     expect(() => readConfig(env)).toThrow(message);
@@ -59,6 +63,22 @@ describe('readConfig', () => {
       search: { calls: 5, seconds: 10 },
       proxy: { calls: 600, seconds: 60 },
     });
+  });
+});
+
+describe('the embedding API', () => {
+  it.each([
+    [{}, undefined],
+    [
+      { OPENAI_API_KEY: 'sk-1' },
+      { apiKey: 'sk-1', baseUrl: 'https://api.openai.com/v1', model: 'text-embedding-3-small' },
+    ],
+    [
+      { OPENAI_BASE_URL: 'http://127.0.0.1:11434/v1', EMBEDDING_MODEL: 'nomic-embed-text' },
+      { apiKey: undefined, baseUrl: 'http://127.0.0.1:11434/v1', model: 'nomic-embed-text' },
+    ],
+  ])('of %j is %j', (env, embedding) => {
+    expect(readConfig(env).embedding).toEqual(embedding);
   });
 });
 

@@ -1,3 +1,4 @@
+import type { Metrics } from '../infra/metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
 import type { Identity } from './identity/identity.ts';
@@ -19,6 +20,7 @@ export interface Core {
   readonly identity: Identity;
   readonly search: Search;
   readonly proxy: Proxy;
+  readonly metrics: Metrics;
   /** Settles when every entry of the initial catalogue is searchable. */
   readonly indexed: Promise<void>;
   readiness(): Readiness;

@@ -6,6 +6,8 @@ import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
 import { localsOf, type RequestLocals } from './http.ts';
 
+const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
+
 interface Options {
   readonly trustProxy: Config['http']['trustProxy'];
   readonly log: Log;
@@ -57,7 +59,7 @@ function logEnd(
 ): void {
   const { requestId, principal } = localsOf(response);
   // Probes come every few seconds and say nothing.
-  const level = path === '/healthz' || path === '/readyz' ? 'debug' : 'info';
+  const level = PROBES.has(path) ? 'debug' : 'info';
   if (!lines.isLevelEnabled(level)) return;
   lines[level](
     {

@@ -39,6 +39,12 @@ export function createWebApp({ core, config, log, version, refusalOf, held }: We
     const { ready, degraded } = core.readiness();
     response.status(ready ? 200 : 503).json({ status: ready ? 'ready' : 'starting', degraded });
   });
+  app.get('/metrics', async (_request, response) => {
+    const text = await core.metrics.text();
+    // Not by `send`, which would write the parameters of the type in another order.
+    response.setHeader('Content-Type', core.metrics.contentType);
+    response.end(text);
+  });
   app.use(
     helmet({
       contentSecurityPolicy: {

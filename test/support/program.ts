@@ -31,7 +31,10 @@ type Environment = Readonly<Record<string, string>>;
 
 const environment = (env: Environment) => {
   const inherited = Object.entries(process.env).filter(
-    ([name]) => !/^(SWITCHBOARD_|GOOGLE_|(PORT|HOST|PUBLIC_URL|LOG_LEVEL|DATABASE_URL|NODE_ENV)$)/.test(name),
+    ([name]) =>
+      !/^(SWITCHBOARD_|GOOGLE_|OPENAI_|EMBEDDING_|(PORT|HOST|PUBLIC_URL|LOG_LEVEL|DATABASE_URL|NODE_ENV)$)/.test(
+        name,
+      ),
   );
   return { ...Object.fromEntries(inherited), LOG_LEVEL: 'warn', ...env };
 };

@@ -45,18 +45,23 @@ interface StartTest {
   readonly clock?: Clock;
   readonly proxyLimits?: StartOptions['proxyLimits'];
   readonly faceLimits?: StartOptions['faceLimits'];
+  readonly embeddingLimits?: StartOptions['embeddingLimits'];
   readonly database?: StartOptions['database'];
 }
 
 const TEST_KEY = 'a-key-for-tests-of-at-least-32-characters';
 
-/** The whole of Switchboard in this process: a database in memory, n-gram vectors, a free port, private networks allowed. */
+/**
+ * The whole of Switchboard in this process: a database in memory, n-gram vectors (unless `env` names an embedding API), a free
+ * port, private networks allowed.
+ */
 export async function startTestSwitchboard({
   catalogue = [FILLER],
   env = {},
   clock,
   proxyLimits,
   faceLimits,
+  embeddingLimits,
   database = () => openDatabase(),
 }: StartTest = {}): Promise<RunningSwitchboard> {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
@@ -81,7 +86,8 @@ export async function startTestSwitchboard({
     ...(clock === undefined ? {} : { clock }),
     ...(proxyLimits === undefined ? {} : { proxyLimits }),
     ...(faceLimits === undefined ? {} : { faceLimits }),
-    embedder: () => Promise.resolve(createNgramEmbedder()),
+    ...(config.embedding ? {} : { embedder: () => Promise.resolve(createNgramEmbedder()) }),
+    ...(embeddingLimits === undefined ? {} : { embeddingLimits }),
     database,
   });
   await running.indexed;

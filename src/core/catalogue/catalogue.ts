@@ -60,6 +60,11 @@ export class Catalogue {
   /** The search index takes part in every write from now on. Resolves once it holds every active server. */
   attachIndex(prepare: PrepareChange): Promise<void> {
     this.#prepare = prepare;
+    return this.reindex(prepare);
+  }
+
+  /** Has every active server prepared again, between two writes; resolves once that is in effect. */
+  reindex(prepare: PrepareChange): Promise<void> {
     return this.#exclusively(async () => {
       const takeEffect = await prepare({ upserted: [...this.active()], removed: [] });
       await takeEffect();

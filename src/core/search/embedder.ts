@@ -1,11 +1,24 @@
+/**
+ * What vectors are for. A search waits for those of its `query`, and not for long; those to be kept (`index`) may take minutes.
+ */
+export type EmbeddingPurpose = 'query' | 'index';
+
 /** Turns texts into vectors that lie close together when the texts mean the same. */
 export interface Embedder {
   /** Names model, weights hash and tokenization version. Vectors of two ids are never mixed. */
   readonly id: string;
   /** Length of every vector. */
   readonly dimensions: number;
-  /** Vectors of unit length, one a text, in the order of the texts. */
-  embed(texts: readonly string[]): Promise<Float32Array[]>;
+  /** True where its state is watched by itself (`RecoveringIndex`): an index then says nothing of its failures. */
+  readonly isWatched?: boolean;
+  /** How many calls of `embed` for the index are worth making at a time; 1 where not said. */
+  readonly indexCalls?: number;
+  /**
+   * Vectors of unit length, one a text, in the order of the texts. For the `index`, a text that cannot be embedded for now
+   * may have a vector of zeros, which is not to be kept: its cosine with everything is 0.
+   * @param purpose `query` where not said
+   */
+  embed(texts: readonly string[], purpose?: EmbeddingPurpose): Promise<Float32Array[]>;
   /** Frees what the embedder holds; may be called twice. */
   close(): Promise<void>;
 }

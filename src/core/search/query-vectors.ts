@@ -14,9 +14,9 @@ export class QueryVectors {
     this.#parts = parts;
   }
 
-  /** Why the last query has none; undefined when it has. */
+  /** Why the last query has none; undefined when it has, or where the embedder's state is watched by itself. */
   get failure(): string | undefined {
-    return this.#failure;
+    return this.#parts.embedder.isWatched ? undefined : this.#failure;
   }
 
   /** One a text, or none when the embedder fails: keywords then answer alone. */

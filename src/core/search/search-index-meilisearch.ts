@@ -8,7 +8,7 @@ import { documentsOf } from './documents.ts';
 import type { Embedder } from './embedder.ts';
 import { IndexedCatalogue } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
-import { documentsFor, type EngineContent } from './meilisearch/engine-document.ts';
+import { documentsFor, hashOf, type EngineContent } from './meilisearch/engine-document.ts';
 import { Engine, type EngineAddress, type EngineQuery } from './meilisearch/engine.ts';
 import { LiveIndex, type Planned } from './meilisearch/live-index.ts';
 import { PartVectors } from './meilisearch/part-vectors.ts';
@@ -29,9 +29,12 @@ const SERVERS_OF_A_BATCH = 50;
 const VECTOR_BYTES = 64 * 1024 * 1024;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
 
-interface MeilisearchIndexContext extends EngineAddress {
+export interface MeilisearchAddress extends EngineAddress {
   /** Of this installation's process, the same after a restart. */
   readonly owner: string;
+}
+
+interface MeilisearchIndexContext extends MeilisearchAddress {
   readonly embedder: Embedder;
   readonly db: Database;
   readonly log: Log;
@@ -50,7 +53,7 @@ interface MeilisearchIndexContext extends EngineAddress {
  * vectors those used last. While Meilisearch cannot be asked, the candidates are the best by keyword, and by meaning among
  * the servers whose vectors are in memory.
  */
-export async function createMeilisearchIndex(context: MeilisearchIndexContext): Promise<SearchIndex> {
+export async function createMeilisearchIndex(context: MeilisearchIndexContext): Promise<MeilisearchIndex> {
   const { embedder, db, log, shippedVectors: shippedFile } = context;
   return new MeilisearchIndex(context, await VectorCache.open({ embedder, db, log, shippedFile }));
 }
@@ -85,27 +88,28 @@ class MeilisearchIndex implements SearchIndex {
   }
 
   get degraded(): string | undefined {
-    const reasons = [
-      this.#replica.trouble,
-      this.#queryVectors.failure ?? this.#context.degraded,
-      this.#failure,
-    ].filter(reason => reason !== undefined);
-    return reasons.length === 0 ? undefined : reasons.join('; ');
+    return joined(this.engineDegraded, this.#queryVectors.failure ?? this.#context.degraded);
+  }
+
+  /** What of it is not the embedder's. */
+  get engineDegraded(): string | undefined {
+    return joined(this.#replica.trouble, this.#failure);
   }
 
   async prepare({ upserted, removed }: CatalogueChange): Promise<() => Promise<void>> {
     const pause = slices();
     const planned: Planned[] = [];
     const documents: IndexedDocuments[] = [];
-    for (const server of upserted) {
-      const { terms, content } = read(server);
-      const one = { server, content: () => read(server).content, ...documentsFor(content) };
-      planned.push(one);
-      documents.push({ id: server.id, ...terms, vectors: sourceOf(one) });
-      await pause();
+    for (let at = 0; at < upserted.length; at += SERVERS_OF_A_BATCH) {
+      const batch = upserted.slice(at, at + SERVERS_OF_A_BATCH).map(server => ({ server, ...read(server) }));
+      const vectors = await this.#vectors.made(batch.map(({ source }) => source));
+      for (const [position, { server, terms, content, source }] of batch.entries()) {
+        const stand = documentsFor(content, vectors[position] ?? []);
+        planned.push({ server, source, content: () => read(server).content, ...stand });
+        documents.push({ id: server.id, ...terms, vectors: source });
+        await pause();
+      }
     }
-    for (let at = 0; at < planned.length; at += SERVERS_OF_A_BATCH)
-      await this.#vectors.of(planned.slice(at, at + SERVERS_OF_A_BATCH).map(sourceOf));
     const takeEffect = await this.#servers.prepare(removed, documents);
     const tellEngine = await this.#replica.prepare(planned, removed);
     return async () => {
@@ -191,22 +195,24 @@ class MeilisearchIndex implements SearchIndex {
 
 const VECTORS_UNREADABLE = 'stored vectors cannot be read: ranking by keyword only';
 
-/** What the index in memory and what the engine take of a server. */
-function read(server: Server): { terms: Pick<IndexedDocuments, 'whole' | 'parts'>; content: EngineContent } {
+/** What the index in memory and what the engine take of a server, and where its vectors are. */
+function read(server: Server): {
+  readonly terms: Pick<IndexedDocuments, 'whole' | 'parts'>;
+  readonly content: EngineContent;
+  readonly source: VectorSource;
+} {
   const { whole, parts } = documentsOf(server);
   const terms = { whole: tokenize(whole), parts: parts.map(({ keywords }) => tokenize(keywords)) };
+  const names = [server.name, ...server.tools.map(({ name }) => name)].flatMap(tokenize);
+  const prose = parts.map(part => part.prose);
   return {
     terms,
-    content: {
-      serverId: server.id,
-      names: [server.name, ...server.tools.map(({ name }) => name)].flatMap(tokenize),
-      words: [...terms.whole, ...terms.parts.flat()],
-      prose: parts.map(({ prose }) => prose),
-    },
+    content: { serverId: server.id, names, words: [...terms.whole, ...terms.parts.flat()], prose },
+    source: { key: hashOf(prose), texts: () => documentsOf(server).parts.map(part => part.prose) },
   };
 }
 
-const sourceOf = ({ server, hash }: Pick<Planned, 'server' | 'hash'>): VectorSource => ({
-  key: hash,
-  texts: () => documentsOf(server).parts.map(({ prose }) => prose),
-});
+function joined(...reasons: readonly (string | undefined)[]): string | undefined {
+  const known = reasons.filter(reason => reason !== undefined);
+  return known.length === 0 ? undefined : known.join('; ');
+}

@@ -3,6 +3,7 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
@@ -67,12 +68,14 @@ interface SearchParts {
   readonly db: Database;
   readonly log: Log;
   readonly clock: Clock;
+  readonly metrics?: Metrics | undefined;
   /** 0 (never used) to 1. */
   readonly popularity: (serverId: string) => number;
 }
 
 /** The search use case: both faces call it and render its answer as it is. */
-export function createSearch({ catalogue, index, db, log, clock, popularity }: SearchParts): Search {
+export function createSearch(parts: SearchParts): Search {
+  const { catalogue, index, db, log, clock, metrics, popularity } = parts;
   const queryLog = new QueryLog({ db, clock, log });
   const computing = new SingleFlight<readonly RankedServer[]>();
   const cache = new LRUCache<string, readonly RankedServer[]>({
@@ -126,6 +129,7 @@ export function createSearch({ catalogue, index, db, log, clock, popularity }: S
       });
       const id = newId('qry');
       const latencyMs = clock.now() - startedAt;
+      metrics?.searched({ cacheHit, latencyMs, empty: servers.length === 0 });
       queryLog.record({
         id,
         tenantId: caller.tenantId,

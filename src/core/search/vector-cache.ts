@@ -11,7 +11,7 @@ import { readVectorFile, type VectorFile } from './vector-file.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 100;
-/** Texts embedded between two writes: what a kill loses at most. */
+/** Texts embedded between two writes: what a kill loses at most, of each call under way. */
 const EMBED_BATCH = 100;
 /** Texts looked at between two turns of the event loop. */
 const SLICE_TEXTS = 500;
@@ -44,10 +44,23 @@ export class VectorCache {
   }
 
   /**
-   * One vector a text, in their order. What had to be embedded is in the database before this resolves; when it
-   * rejects, the part that was embedded is kept for the next try.
+   * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
+   * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
    */
   async vectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
+    const { keys, vectors, missing } = await this.#found(texts);
+    await this.#embed(missing, vectors);
+    return keys.map(key => vectors.get(key) ?? unreachable());
+  }
+
+  /** The same of what has been embedded before; zeros for all else. */
+  async keptVectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
+    const { keys, vectors } = await this.#found(texts);
+    const none = quantize(new Float32Array(this.#parts.embedder.dimensions));
+    return keys.map(key => vectors.get(key) ?? none);
+  }
+
+  async #found(texts: readonly string[]) {
     const vectors = new Map<string, QuantizedVector>();
     const missing = new Map<string, string>();
     const keys: string[] = [];
@@ -64,8 +77,7 @@ export class VectorCache {
       vectors.set(key, vector);
       missing.delete(key);
     }
-    await this.#embed(missing, vectors);
-    return keys.map(key => vectors.get(key) ?? unreachable());
+    return { keys, vectors, missing };
   }
 
   async #stored(keys: readonly string[]): Promise<Map<string, QuantizedVector>> {
@@ -87,23 +99,46 @@ export class VectorCache {
   }
 
   async #embed(missing: ReadonlyMap<string, string>, vectors: Map<string, QuantizedVector>): Promise<void> {
-    const { db, embedder, log } = this.#parts;
+    const { embedder, log } = this.#parts;
     const entries = [...missing];
-    for (let at = 0; at < entries.length; at += EMBED_BATCH) {
-      const batch = entries.slice(at, at + EMBED_BATCH);
-      const embedded = (await embedder.embed(batch.map(([, text]) => text))).map(quantize);
-      const rows = batch.map(([key], position) => {
-        const vector = embedded[position] ?? unreachable();
-        vectors.set(key, vector);
-        return { embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) };
-      });
-      await db.insert(table).values(rows).onConflictDoNothing();
-      await setImmediate();
-      const done = at + batch.length;
-      if (done % PROGRESS_EVERY < EMBED_BATCH && entries.length > PROGRESS_EVERY) {
-        log.info({ done, of: entries.length }, 'embedding texts');
+    let next = 0;
+    let done = 0;
+    const embedNext = async () => {
+      while (next < entries.length) {
+        const batch = entries.slice(next, (next += EMBED_BATCH));
+        await this.#embedBatch(batch, vectors);
+        const before = done;
+        done += batch.length;
+        if (entries.length > PROGRESS_EVERY && done % PROGRESS_EVERY < done - before)
+          log.info({ done, of: entries.length }, 'embedding texts');
       }
+    };
+    const calls = Array.from({ length: embedder.indexCalls ?? 1 }, embedNext);
+    try {
+      await Promise.all(calls);
+    } finally {
+      // After a failure as well: nobody writes once this has settled.
+      next = entries.length;
+      await Promise.allSettled(calls);
     }
+  }
+
+  async #embedBatch(
+    batch: readonly (readonly [key: string, text: string])[],
+    vectors: Map<string, QuantizedVector>,
+  ): Promise<void> {
+    const { db, embedder } = this.#parts;
+    const texts = batch.map(([, text]) => text);
+    const embedded = (await embedder.embed(texts, 'index')).map(quantize);
+    const rows = batch.flatMap(([key], position) => {
+      const vector = embedded[position] ?? unreachable();
+      vectors.set(key, vector);
+      // Zeros stand for a vector that is not to be had for now.
+      if (vector.scale === 0) return [];
+      return [{ embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
+    });
+    if (rows.length > 0) await db.insert(table).values(rows).onConflictDoNothing();
+    await setImmediate();
   }
 }
 

@@ -164,14 +164,15 @@ describe('WorkerPool', () => {
   );
 
   /** A pool of one worker and a way to ask it. */
-  function pool() {
+  function pool(restMs?: number) {
     const jobs: Job[] = [];
-    const workers: WorkerPool = new WorkerPool(echo, [undefined], {
+    const queue = {
       take: () => jobs.shift(),
-      rejectAll: error => {
+      rejectAll: (error: Error) => {
         for (const job of jobs.splice(0)) job.failed(error);
       },
-    });
+    };
+    const workers: WorkerPool = new WorkerPool(echo, [undefined], queue, restMs);
     const ask = (message: string) => {
       const { promise, resolve, reject } = Promise.withResolvers<unknown>();
       jobs.push({ message, done: resolve, failed: reject });
@@ -192,13 +193,25 @@ describe('WorkerPool', () => {
     await workers.close(new Error('done'));
   });
 
-  it('gives up after three crashes in a row and fails what waits', async () => {
+  it('rests after three crashes in a row and fails what waits', async () => {
     const { workers, ask } = pool();
     const outcomes = await Promise.allSettled([ask('die'), ask('die'), ask('die'), ask('hello')]);
     expect(outcomes.map(({ status }) => status)).toEqual(Array(4).fill('rejected'));
     expect(outcomes[3]).toMatchObject({
-      reason: { message: 'The search workers crashed 3 times in a row and stay down.' },
+      reason: { message: 'The search workers crashed 3 times in a row. They are started again in a while.' },
     });
     expect(workers.stopped?.message).toContain('3 times in a row');
+    await workers.close(new Error('done'));
+    expect(workers.stopped?.message).toBe('done');
+  });
+
+  it('starts workers again after a rest, by itself', async () => {
+    const { workers, ask } = pool(1);
+    await Promise.allSettled([ask('die'), ask('die'), ask('die')]);
+    expect(await ask('hello')).toBe('hello');
+    expect(workers.stopped).toBeUndefined();
+    await Promise.allSettled([ask('die'), ask('die'), ask('die')]);
+    expect(await ask('hello again')).toBe('hello again');
+    await workers.close(new Error('done'));
   });
 });

@@ -2,7 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import * as fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { Embedder } from '../../../src/core/search/embedder.ts';
 import { quantize } from '../../../src/core/search/quantize.ts';
 import { textHash, VectorCache } from '../../../src/core/search/vector-cache.ts';
 import { readVectorFile, writeVectorFile } from '../../../src/core/search/vector-file.ts';
@@ -83,6 +84,48 @@ describe('VectorCache.vectorsOf', () => {
     const again = await open();
     await again.cache.vectorsOf(many);
     expect(again.control.embedded).toHaveLength(50);
+  });
+
+  it('gives zeros on where the embedder has no vector for now, and asks for it again', async () => {
+    const { cache, control } = await open();
+    const { embed } = control.embedder;
+    control.embedder.embed = async batch =>
+      (await embed(batch)).map((vector, at) => (batch[at] === 'mail' ? new Float32Array(384) : vector));
+    const [maps, mail] = await cache.vectorsOf(['maps', 'mail']);
+    expect(maps?.scale).toBeGreaterThan(0);
+    expect(mail).toEqual({ values: new Int8Array(384), scale: 0 });
+    const later = await open();
+    await later.cache.vectorsOf(['maps', 'mail']);
+    expect(later.control.embedded).toEqual(['mail']);
+  });
+
+  it('has as many calls under way as the embedder wants, and none once it has rejected', async () => {
+    const { embedder } = controlledEmbedder();
+    const calls: { reject: (error: Error) => void; resolve: () => void }[] = [];
+    const slow: Embedder = {
+      ...embedder,
+      indexCalls: 3,
+      async embed(batch) {
+        await new Promise<void>((resolve, reject) => calls.push({ resolve, reject }));
+        return embedder.embed(batch);
+      },
+    };
+    const { log } = recordingLog();
+    const cache = await VectorCache.open({ embedder: slow, db: database.db, log });
+    const many = Array.from({ length: 1_000 }, (_, at) => `text ${at}`);
+    const vectors = cache.vectorsOf(many);
+    let settled = false;
+    const ended = vectors.catch(() => (settled = true));
+    await vi.waitFor(() => expect(calls).toHaveLength(3));
+    calls[0]?.reject(new Error('down'));
+    calls[1]?.resolve();
+    await vi.waitFor(async () => expect(await database.db.$count(embeddings)).toBe(100));
+    expect(settled).toBe(false);
+    calls[2]?.resolve();
+    await ended;
+    expect(settled).toBe(true);
+    expect(calls).toHaveLength(3);
+    expect(await database.db.$count(embeddings)).toBe(200);
   });
 
   it.each([

@@ -33,26 +33,34 @@ export interface EngineDocuments {
   readonly ids: readonly string[];
 }
 
-export function documentsFor({ serverId, names, words, prose }: EngineContent): EngineDocuments {
-  const hash = createHash('sha256').update(JSON.stringify([names, words, prose]));
+/** A hash of texts or numbers in their order. */
+export const hashOf = (values: readonly unknown[]): string =>
+  createHash('sha256').update(JSON.stringify(values)).digest('base64url').slice(0, 22);
+
+/** @param vectors as for `writeDocuments`. A vector that is missing for now makes another hash than the vector itself. */
+export function documentsFor(content: EngineContent, vectors: readonly QuantizedVector[]): EngineDocuments {
+  const { serverId, names, words, prose } = content;
+  const missing = [...vectors.keys()].filter(at => vectors[at]?.scale === 0);
   const count = Math.max(1, Math.ceil(prose.length / VECTORS_OF_A_DOCUMENT));
   return {
-    hash: hash.digest('base64url').slice(0, 22),
+    hash: hashOf([names, words, prose, missing]),
     ids: Array.from({ length: count }, (_, at) => documentId(serverId, at)),
   };
 }
 
 /**
  * The documents of a server. Its vectors go out as whole numbers, without their scale: the engine compares directions.
- * @param vectors one for each text of `prose`.
+ * @param vectors one for each text of `prose`; those of zeros, which point nowhere, are left out.
  */
 export function writeDocuments(
   content: EngineContent,
   vectors: readonly QuantizedVector[],
 ): EngineDocument[] {
-  const { hash, ids } = documentsFor(content);
+  const { hash, ids } = documentsFor(content, vectors);
   return ids.map((id, at) => {
-    const own = vectors.slice(at * VECTORS_OF_A_DOCUMENT, (at + 1) * VECTORS_OF_A_DOCUMENT);
+    const own = vectors
+      .slice(at * VECTORS_OF_A_DOCUMENT, (at + 1) * VECTORS_OF_A_DOCUMENT)
+      .filter(({ scale }) => scale > 0);
     return {
       id,
       server: content.serverId,

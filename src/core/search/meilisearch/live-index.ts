@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Server } from '../../catalogue/entry.ts';
 import type { Embedder } from '../embedder.ts';
+import type { VectorSource } from '../indexed-servers.ts';
 import { slices } from '../slices.ts';
 import { EngineRefused, type Engine } from './engine.ts';
 import { writeDocuments, type EngineContent, type EngineDocuments } from './engine-document.ts';
@@ -10,6 +11,7 @@ import { indexUidOf, settingsFor } from './settings.ts';
 /** A server, and the documents that stand for it. */
 export interface Planned extends EngineDocuments {
   readonly server: Server;
+  readonly source: VectorSource;
   /** What they hold, read anew: held ready it would double the catalogue in memory. */
   content(): EngineContent;
 }
@@ -162,10 +164,10 @@ export class LiveIndex {
     const pause = slices();
     const tasks: number[] = [];
     for (const batch of batchesOf(servers)) {
-      const contents = batch.map(planned => planned.content());
-      const sources = contents.map(({ prose }, at) => ({ key: batch[at]?.hash ?? '', texts: () => prose }));
-      const vectorsOf = await vectors.of(sources);
-      const documents = contents.flatMap((content, at) => writeDocuments(content, vectorsOf[at] ?? []));
+      const vectorsOf = await vectors.of(batch.map(({ source }) => source));
+      const documents = batch.flatMap((planned, at) =>
+        writeDocuments(planned.content(), vectorsOf[at] ?? []),
+      );
       await pause();
       tasks.push(await engine.addDocuments(uid, documents));
       await pause();

@@ -28,10 +28,22 @@ export class PartVectors {
     return this.#recent.has(key);
   }
 
-  /** Of each server the vectors of its texts. What is nowhere yet is embedded and stored first. */
+  /** Of each server the vectors of its texts, as they are in memory or in the database; zeros for those that are in neither. */
   async of(sources: readonly VectorSource[]): Promise<Vectors[]> {
-    const read = await this.#read(sources.filter(source => !this.has(source)));
+    const missing = sources.filter(source => !this.has(source));
+    const read = await this.#read(missing, texts => this.#cache.keptVectorsOf(texts));
     return sources.map(({ key }) => read.get(key) ?? this.#recent.get(key) ?? []);
+  }
+
+  /** The same, with those that are nowhere yet made and kept first. */
+  async made(sources: readonly VectorSource[]): Promise<Vectors[]> {
+    const isWhole = ({ key }: VectorSource) =>
+      this.#recent.get(key)?.every(({ scale }) => scale > 0) ?? false;
+    await this.#read(
+      sources.filter(source => !isWhole(source)),
+      texts => this.#cache.vectorsOf(texts),
+    );
+    return this.of(sources);
   }
 
   /** Of each server, by part, the best cosine with any of the queries; gives the event loop turns. */
@@ -50,11 +62,14 @@ export class PartVectors {
     return cosines;
   }
 
-  async #read(sources: readonly VectorSource[]): Promise<Map<string, Vectors>> {
+  async #read(
+    sources: readonly VectorSource[],
+    vectorsOf: (texts: readonly string[]) => Promise<Vectors>,
+  ): Promise<Map<string, Vectors>> {
     const read = new Map<string, Vectors>();
     if (sources.length === 0) return read;
     const texts = sources.map(source => source.texts());
-    const vectors = await this.#cache.vectorsOf(texts.flat());
+    const vectors = await vectorsOf(texts.flat());
     let at = 0;
     for (const [position, { key }] of sources.entries()) {
       const count = texts[position]?.length ?? 0;

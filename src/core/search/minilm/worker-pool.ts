@@ -1,8 +1,9 @@
 import { Worker } from 'node:worker_threads';
 import { SwitchboardError } from '../../../errors.ts';
 
-/** A worker that crashes this often with no job done in between is not started again, and the pool fails for good. */
+/** When workers crash this often with no job done in between, none is started for a while. */
 const MAX_CRASHES_IN_A_ROW = 3;
+const REST_MS = 30_000;
 
 /** One message to a worker and where its answer goes. */
 export interface Job {
@@ -15,7 +16,7 @@ export interface Job {
 export interface JobQueue {
   /** The next job, if any: asked whenever a worker is free. */
   take(): Job | undefined;
-  /** Called once, when the pool stops: nothing that waits will be done. */
+  /** Called when the pool stops, for good or for a while: nothing that waits will be done. */
   rejectAll(error: Error): void;
 }
 
@@ -33,22 +34,27 @@ export class WorkerPool {
   readonly #inputs: readonly unknown[];
   readonly #queue: JobQueue;
   readonly #slots: readonly Slot[];
+  readonly #restMs: number;
   #crashesInARow = 0;
   #stopped: Error | undefined;
+  #restart: NodeJS.Timeout | undefined;
+  #closed = false;
 
   /**
    * @param script the worker's module
    * @param inputs one a worker: its `workerData`, again for the worker that replaces it
+   * @param restMs how long no worker is started after they have crashed too often
    */
-  constructor(script: URL, inputs: readonly unknown[], queue: JobQueue) {
+  constructor(script: URL, inputs: readonly unknown[], queue: JobQueue, restMs = REST_MS) {
     this.#script = script;
     this.#inputs = inputs;
     this.#queue = queue;
+    this.#restMs = restMs;
     this.#slots = inputs.map(() => ({ worker: undefined, job: undefined }));
     for (const index of this.#slots.keys()) this.#start(index);
   }
 
-  /** Why the pool takes no more jobs: closed, or its workers died too often. */
+  /** Why the pool takes no jobs: closed, or its workers have died too often, and rest. */
   get stopped(): Error | undefined {
     return this.#stopped;
   }
@@ -61,9 +67,15 @@ export class WorkerPool {
     }
   }
 
-  /** Stops all workers; running and waiting jobs fail with `reason`. Later calls do nothing. */
+  /** Stops all workers for good; running and waiting jobs fail with `reason`. Later calls do nothing. */
   async close(reason: Error): Promise<void> {
-    if (this.#stopped) return;
+    if (this.#closed) return;
+    this.#closed = true;
+    clearTimeout(this.#restart);
+    await this.#stop(reason);
+  }
+
+  async #stop(reason: Error): Promise<void> {
     this.#stopped = reason;
     this.#queue.rejectAll(reason);
     const running = this.#slots.flatMap(slot => {
@@ -78,7 +90,7 @@ export class WorkerPool {
 
   #start(index: number): void {
     const slot = this.#slots[index];
-    if (!slot) return;
+    if (!slot || this.#closed) return;
     const worker = new Worker(this.#script, { workerData: this.#inputs[index] });
     slot.worker = worker;
     worker.unref();
@@ -122,11 +134,22 @@ export class WorkerPool {
       this.wake();
       return;
     }
+    this.#rest(cause);
+  }
+
+  #rest(cause: unknown): void {
     const reason = new SwitchboardError(
       'unavailable',
-      `The search workers crashed ${MAX_CRASHES_IN_A_ROW} times in a row and stay down.`,
+      `The search workers crashed ${MAX_CRASHES_IN_A_ROW} times in a row. They are started again in a while.`,
       { cause },
     );
-    void this.close(reason);
+    void this.#stop(reason);
+    this.#restart = setTimeout(() => {
+      this.#stopped = undefined;
+      // The next crash, if no job is done before it, is one too many again.
+      this.#crashesInARow = MAX_CRASHES_IN_A_ROW - 1;
+      for (const index of this.#slots.keys()) this.#start(index);
+      this.wake();
+    }, this.#restMs).unref();
   }
 }
