@@ -356,4 +356,24 @@ describe('the evidence of what Meilisearch finds', () => {
     await index.close();
     await db.close();
   });
+
+  it('takes in vectors that were missing, in the engine and in memory, when the servers are indexed anew', async () => {
+    await using started = await start();
+    const { index, control, double } = started;
+    const real = control.embedder.embed;
+    let isMissing = true;
+    // As the embedding API does for texts to be kept while it is down.
+    control.embedder.embed = async texts =>
+      isMissing ? texts.map(() => new Float32Array(control.embedder.dimensions)) : real(texts);
+    await update(index, { upserted: [weather, mail, ...CATALOGUE] });
+    const embeddings = () =>
+      liveOf(double).flatMap(([, { documents }]) => documents.get('mailP0')._vectors.switchboard.embeddings);
+    expect(embeddings()).toEqual([]);
+    expect(await find(index, 'inbox')).toEqual(['mail']);
+    isMissing = false;
+    await update(index, { upserted: [weather, mail, ...CATALOGUE] });
+    expect(embeddings()).toHaveLength(3);
+    const found = await index.candidates('search inbox');
+    expect(found.find(({ serverId }) => serverId === 'mail')?.semantic).toBeGreaterThan(0.4);
+  });
 });
