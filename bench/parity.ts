@@ -12,6 +12,7 @@ import { gunzipSync } from 'node:zlib';
 import { z } from 'zod';
 import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/read-entries.ts';
+import { UNUSED } from '../src/core/catalogue/use-tally.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
 import { fuse } from '../src/core/search/ranking.ts';
 import { createEmbeddedIndex } from '../src/core/search/search-index-embedded.ts';
@@ -47,7 +48,7 @@ const bySemantic = (candidates: readonly Candidate[]) =>
     .map(({ serverId }) => serverId);
 
 const ranked = (candidates: readonly Candidate[]) =>
-  fuse(candidates, () => 0)
+  fuse(candidates, () => UNUSED)
     .slice(0, DEPTH)
     .map(({ serverId }) => serverId);
 

@@ -15,6 +15,7 @@ import { z } from 'zod';
 import { SCOPES, type Caller } from '../src/core/caller.ts';
 import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/read-entries.ts';
+import { UNUSED } from '../src/core/catalogue/use-tally.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
 import { createEmbeddedIndex } from '../src/core/search/search-index-embedded.ts';
 import { createSearch } from '../src/core/search/search.ts';
@@ -159,7 +160,7 @@ async function inProcess(corpus: string, dataFolder: string | undefined): Promis
   const index = await createEmbeddedIndex({ embedder, db, log, clock });
   await catalogue.attachIndex(change => index.prepare(change));
   const facts = { index_ms: performance.now() - startedAt, index_mb: memory() - memoryBefore };
-  const search = createSearch({ catalogue, index, db, log, clock, popularity: () => 0 });
+  const search = createSearch({ catalogue, index, db, log, clock, use: () => UNUSED });
   const caller: Caller = {
     tenantId: 'bench',
     keyId: 'bench',

@@ -43,6 +43,7 @@ const KINDS = {
   host_not_allowed: { status: 403, rpc: -32000, title: 'Host or Origin not allowed' },
   route_not_found: { status: 404, rpc: -32601, title: 'No such endpoint' },
   server_not_found: { status: 404, rpc: -32000, title: 'Server not found' },
+  query_not_found: { status: 404, rpc: -32000, title: 'Search not found' },
   session_not_found: { status: 404, rpc: -32000, title: 'Authorization session not found' },
   mcp_session_not_found: { status: 404, rpc: -32000, title: 'MCP session not found' },
   session_delivered: { status: 410, rpc: -32000, title: 'Final status already delivered' },

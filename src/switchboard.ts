@@ -21,6 +21,7 @@ import type { Embedder } from './core/search/embedder.ts';
 import { openSearchIndex } from './core/search/open-index.ts';
 import type { EmbeddingLimits } from './core/search/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
+import { VectorPruning } from './core/search/vector-pruning.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
@@ -115,7 +116,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
-  const usage = await Usage.load(db, clock, log);
+  const usage = await Usage.load({ db, clock, log, shared: config.databaseUrl !== undefined });
   opened.defer(() => usage.close());
 
   const metrics = new Metrics();
@@ -133,8 +134,16 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   });
   opened.defer(() => open.close());
   const { index } = open;
-  const popularity = (id: string) => usage.popularity(id);
-  const search = createSearch({ catalogue, index, db, log, clock, metrics, popularity });
+  const search = createSearch({
+    catalogue,
+    index,
+    db,
+    log,
+    clock,
+    metrics,
+    use: id => usage.signals(id),
+    onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
+  });
   opened.defer(() => search.close());
   const toolRefresh = new ToolRefresh(catalogue, clock, log);
   const proxy = createProxy({
@@ -145,11 +154,19 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log,
     clock,
     onOutcome: outcome => usage.record(outcome),
+    onClaimedCall: call => search.recordCall(call),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     ...(options.proxyLimits === undefined ? {} : { limits: options.proxyLimits }),
   });
   opened.defer(() => proxy.close());
 
+  const pruning = new VectorPruning({
+    db,
+    log,
+    embedderId: open.embedderId,
+    servers: () => catalogue.active(),
+  });
+  opened.defer(() => pruning.close());
   let ready = false;
   let stopping = false;
   opened.defer(() => {
@@ -157,7 +174,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log.info('stopping');
   });
   const indexed = catalogue
-    .attachIndex(change => index.prepare(change))
+    .attachIndex((change, onProgress) => index.prepare(change, onProgress))
     .then(() => {
       ready = true;
       log.info({ servers: index.size, embedder: open.embedderId() }, 'ready');

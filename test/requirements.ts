@@ -34,7 +34,13 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'search.catalogue-size': { promise: 'the catalogue holds more than 490 servers' },
   'search.meaning': { promise: 'results are ranked by semantic similarity' },
   'search.popularity': { promise: 'popularity is based on usage' },
-  'search.feedback': { promise: 'query_log_id is useful for feedback', waitsFor: 5 },
+  'search.feedback': { promise: 'query_log_id is useful for feedback' },
+  'search.feedback.own': {
+    promise:
+      'feedback names a search of the tenant of the last 30 days (else 404) and a server of its answer (else 400)',
+  },
+  'search.feedback.calls': { promise: 'a proxied call that carries a query_log_id is joined to that search' },
+  'search.success': { promise: 'of servers as relevant, those that work come before those that fail' },
 
   'call.request': {
     promise: 'POST /v1/mcp/call takes server_id, method, params?, id? (string or number, default 1)',

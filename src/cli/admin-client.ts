@@ -1,3 +1,4 @@
+import { createInterface } from 'node:readline';
 import { Client } from 'undici';
 import type { Config } from '../config.ts';
 import { hasDatabase } from '../infra/database.ts';
@@ -25,6 +26,16 @@ export interface AdminClient extends AsyncDisposable {
     path: string,
     body?: { json: unknown } | { text: string },
   ): Promise<unknown>;
+  /**
+   * Posts a text that is worked on for long, and hears how far it is.
+   * @throws CommandFailed like `request`, and when the server ends before it has answered.
+   */
+  work(path: string, text: string, onProgress: (progress: Progress) => void): Promise<unknown>;
+}
+
+export interface Progress {
+  readonly done: number;
+  readonly of: number;
 }
 
 /**
@@ -57,6 +68,7 @@ export async function connectAdmin(config: Config): Promise<AdminClient> {
   return {
     alone,
     request: (method, path, body) => request(client, method, path, body),
+    work: (path, text, onProgress) => work(client, path, text, onProgress),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
@@ -82,11 +94,54 @@ async function request(
   });
   const answer: unknown = await response.body.json();
   if (response.statusCode < 400) return answer;
+  throw refusal(answer, `The server answered ${response.statusCode}.`);
+}
+
+/** A line of an answer with progress (`faces/admin/progress.ts`). */
+interface Line {
+  readonly progress?: Progress;
+  readonly result?: unknown;
+  readonly problem?: unknown;
+}
+
+async function work(
+  client: Client,
+  path: string,
+  text: string,
+  onProgress: (progress: Progress) => void,
+): Promise<unknown> {
+  const headers = { 'content-type': 'text/plain; charset=utf-8', accept: 'application/x-ndjson' };
+  const response = await client.request({ method: 'POST', path, body: text, headers }).catch(lost);
+  if (response.statusCode >= 400) {
+    throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);
+  }
+  try {
+    for await (const line of createInterface({ input: response.body })) {
+      const { progress, result, problem } = JSON.parse(line) as Line;
+      if (progress) onProgress(progress);
+      if (problem !== undefined) throw refusal(problem, 'The server failed.');
+      if (result !== undefined) return result;
+    }
+  } catch (error) {
+    if (error instanceof CommandFailed) throw error;
+    lost(error);
+  }
+  return lost();
+}
+
+function lost(cause?: unknown): never {
+  const why = cause instanceof Error ? ` (${cause.message})` : '';
+  throw new CommandFailed(
+    `The connection to the server was lost before it was done${why}. Run the command again: texts embedded so far are not embedded again.`,
+  );
+}
+
+function refusal(answer: unknown, otherwise: string): CommandFailed {
   const {
     detail,
     code,
     upstream_error: upstream,
   } = answer as { detail?: string; code?: string; upstream_error?: unknown };
-  const message = detail ?? `The server answered ${response.statusCode}.`;
-  throw new CommandFailed(upstream === undefined ? message : `${message} ${JSON.stringify(upstream)}`, code);
+  const message = detail ?? otherwise;
+  return new CommandFailed(upstream === undefined ? message : `${message} ${JSON.stringify(upstream)}`, code);
 }

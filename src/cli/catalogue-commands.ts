@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { fetch } from 'undici';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
+import { embeddingProgress } from './progress.ts';
 
 interface ImportReport {
   imported: number;
@@ -20,7 +21,8 @@ const catalogueImport: Command = {
     const text = /^https?:\/\//.test(source) ? await download(source) : await readFile(source, 'utf8');
     io.complain('Importing; new texts are embedded, which takes a while for thousands of tools.');
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
-    const report = (await admin.request('POST', path, { text })) as ImportReport;
+    const progress = embeddingProgress(io);
+    const report = (await admin.work(path, text, progress.show).finally(progress.end)) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);
     if (report.unknown_fields.length > 0)
       io.complain(`ignored unknown fields: ${report.unknown_fields.join(', ')}`);

@@ -4,11 +4,18 @@ export interface Io {
   print(text: string): void;
   /** A line on stderr. */
   complain(text: string): void;
+  /** Puts this in the place of stderr's last line; an empty text clears it. Undefined where stderr is no terminal. */
+  readonly status: ((text: string) => void) | undefined;
 }
+
+const ERASE_LINE = '\r\u001B[K';
 
 export const processIo: Io = {
   print: text => void process.stdout.write(`${text}\n`),
   complain: text => void process.stderr.write(`${text}\n`),
+  status: process.stderr.isTTY
+    ? text => void process.stderr.write(`${ERASE_LINE}${text.slice(0, process.stderr.columns - 1)}`)
+    : undefined,
 };
 
 /**

@@ -17,6 +17,7 @@ import {
 } from 'drizzle-orm/pg-core';
 import type { AuthSpec, CataloguedTool, Transport } from './catalogue/entry.ts';
 import type { Scope, SignInMode } from './caller.ts';
+import type { OutcomeSource, SearchOutcome } from './outcomes.ts';
 
 /**
  * The tables of Switchboard but those of `identity/schema.ts`; `drizzle/` holds the migrations generated from both
@@ -145,7 +146,7 @@ export const embeddings = pgTable(
   table => [primaryKey({ columns: [table.embedder, table.textHash] })],
 );
 
-/** Proxied calls a day: what popularity is computed from. */
+/** Proxied calls and verdicts on them a day: what `use-tally.ts` computes from. */
 export const serverUsage = pgTable(
   'server_usage',
   {
@@ -154,8 +155,13 @@ export const serverUsage = pgTable(
     day: date().notNull(),
     successes: integer().notNull().default(0),
     failures: integer().notNull().default(0),
+    helpful: integer().notNull().default(0),
+    unhelpful: integer().notNull().default(0),
   },
-  table => [primaryKey({ columns: [table.serverId, table.tenantId, table.day] })],
+  table => [
+    primaryKey({ columns: [table.serverId, table.tenantId, table.day] }),
+    index('server_usage_day').on(table.day),
+  ],
 );
 
 export const queryLog = pgTable(
@@ -171,6 +177,25 @@ export const queryLog = pgTable(
     createdAt: createdAt(),
   },
   table => [index('query_log_created_at').on(table.createdAt)],
+);
+
+/** What became of a search's results: of each server (and tool) the last call that named the search, and the last verdict. */
+export const searchOutcomes = pgTable(
+  'search_outcomes',
+  {
+    queryLogId: text('query_log_id').notNull(),
+    serverId: text('server_id').notNull(),
+    /** '' where it is of no one tool. */
+    tool: text().notNull(),
+    source: text().notNull().$type<OutcomeSource>(),
+    outcome: text().notNull().$type<SearchOutcome>(),
+    tenantId: text('tenant_id').notNull(),
+    createdAt: createdAt(),
+  },
+  table => [
+    primaryKey({ columns: [table.queryLogId, table.serverId, table.tool, table.source] }),
+    index('search_outcomes_created_at').on(table.createdAt),
+  ],
 );
 
 /** Small facts about this installation, such as the fingerprint of the shipped catalogue that was loaded last. */

@@ -34,7 +34,9 @@ export const queryLogId = z
   .string()
   .max(64)
   .optional()
-  .describe('The query_log_id of the search that led here. Accepted, not used yet.');
+  .describe(
+    'The query_log_id of the search that led here: what becomes of the call is noted there. One that does not fit is ignored.',
+  );
 
 /** A key of the client's own choice under which a lost answer can be had again. */
 export const idempotencyKey = z

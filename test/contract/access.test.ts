@@ -9,6 +9,7 @@ afterAll(() => sb[Symbol.asyncDispose]());
 
 const ENDPOINTS = [
   ['POST', '/v1/search'],
+  ['POST', '/v1/search/feedback'],
   ['POST', '/v1/mcp/call'],
   ['POST', '/v1/mcp/tools/call'],
   ['POST', '/v1/mcp/tools/list'],

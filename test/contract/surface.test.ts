@@ -36,6 +36,7 @@ describe('open pages', () => {
       '/v1/mcp/tools/call',
       '/v1/mcp/tools/list',
       '/v1/search',
+      '/v1/search/feedback',
     ]);
     expect(
       json.paths['/v1/search'].post.requestBody.content['application/json'].schema.properties.query,

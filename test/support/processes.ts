@@ -68,6 +68,8 @@ export interface InstallationOptions {
   readonly databaseUrl?: string | undefined;
   readonly idp?: IdentityProviderOptions;
   readonly env?: Readonly<Record<string, string>>;
+  /** Where the process that was started last writes its log. */
+  readonly logFile?: string;
 }
 
 /** What processes of the real program share: a database, an identity provider, an MCP server, a public URL and keys. */
@@ -75,6 +77,7 @@ export async function install({
   databaseUrl,
   idp: idpOptions = {},
   env = {},
+  logFile,
 }: InstallationOptions = {}): Promise<Installation> {
   await using opened = new AsyncDisposableStack();
   const idp = opened.use(await startIdentityProvider(idpOptions));
@@ -110,7 +113,7 @@ export async function install({
       databaseUrl === undefined ? onEmbedded(folderOf('a'), statements) : onPostgres(databaseUrl, statements),
     async start(name = 'a') {
       const own = { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name) };
-      const program = processes.use(await serve(own));
+      const program = processes.use(await serve(own, logFile));
       return { ...program, ...actions(program, key, authorize), command: (...args) => run(args, own) };
     },
     [Symbol.asyncDispose]: () => installed.disposeAsync(),

@@ -57,6 +57,43 @@ export async function run(args: readonly string[], env: Environment): Promise<Fi
   return { code, ...output };
 }
 
+export interface Running extends AsyncDisposable {
+  /** The first match in what it has written to stderr, as soon as there is one. Rejects when it ends without one. */
+  complaint(pattern: RegExp): Promise<RegExpExecArray>;
+  kill(): void;
+  readonly finished: Promise<Finished>;
+}
+
+/** Begins one command. */
+export function begin(args: readonly string[], env: Environment): Running {
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    env: environment(env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const output = { stdout: '', stderr: '' };
+  child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString()));
+  const finished = once(child, 'close').then(([code]) => ({ code: code as number | null, ...output }));
+  const complaint = async (pattern: RegExp) => {
+    for (;;) {
+      const found = pattern.exec(output.stderr);
+      if (found) return found;
+      const more = once(child.stderr, 'data').then(() => true);
+      if (!(await Promise.race([more, finished.then(() => false)])))
+        throw new Error(`it ended without ${pattern}:\n${output.stderr}`);
+    }
+  };
+  return {
+    complaint,
+    kill: () => void child.kill('SIGKILL'),
+    finished,
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGKILL');
+      await finished;
+    },
+  };
+}
+
 /** Starts the server and waits for its `Listening on` line. Without a file for it, its log is kept in memory. */
 export async function serve(env: Environment, logFile?: string): Promise<Program> {
   const child = spawn(process.execPath, [PROGRAM], {

@@ -1,13 +1,14 @@
-import { setImmediate } from 'node:timers/promises';
-import { eq, inArray, sql } from 'drizzle-orm';
+import { isDeepStrictEqual } from 'node:util';
+import { eq, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import { slices } from '../../infra/slices.ts';
 import { servers as table } from '../schema.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
 import type { CataloguedTool, Entry, Server } from './entry.ts';
 import { compareDefinitions, forgetDefinitions } from './live-definitions.ts';
-import { fromRow, INACTIVE, OVERWRITE, toRow, toServer } from './server-rows.ts';
+import { fromRow, INACTIVE, retireServers, toServer, writeServers } from './server-rows.ts';
 
 type Origin = Server['origin'];
 interface PutOptions {
@@ -15,6 +16,7 @@ interface PutOptions {
   readonly replace?: boolean;
   /** Not made inactive by a replacement although they are not among the entries. */
   readonly keep?: ReadonlySet<string>;
+  readonly onProgress?: OnProgress;
 }
 
 /** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */
@@ -23,16 +25,14 @@ export interface CatalogueChange {
   readonly removed: readonly string[];
 }
 
+/** Hears how many of the texts that had to be embedded are. */
+export type OnProgress = (progress: { readonly done: number; readonly of: number }) => void;
+
 /**
  * Makes a change ready (which may take minutes, and may fail) and resolves with the step that puts it into effect, which
  * is quick. Nothing is seen of a change before that step.
  */
-type PrepareChange = (change: CatalogueChange) => Promise<() => Promise<void>>;
-
-/** Rows a statement writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
-const BATCH_ROWS = 100;
-/** The event loop gets a turn after so many entries of a file. */
-const SLICE_SERVERS = 50;
+type PrepareChange = (change: CatalogueChange, onProgress?: OnProgress) => Promise<() => Promise<void>>;
 
 /**
  * Every catalogued server, in memory over the database. A write is made ready in the search index first, then committed in
@@ -45,6 +45,8 @@ export class Catalogue {
   readonly #byId = new Map<string, Server>();
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
   #writing: Promise<unknown> = Promise.resolve();
+  /** Whether the search index holds every active server as it is here. */
+  #isIndexed = false;
 
   private constructor(db: Database, log: Log | undefined) {
     this.#db = db;
@@ -68,6 +70,7 @@ export class Catalogue {
     return this.#exclusively(async () => {
       const takeEffect = await prepare({ upserted: [...this.active()], removed: [] });
       await takeEffect();
+      this.#isIndexed = true;
     });
   }
 
@@ -110,7 +113,7 @@ export class Catalogue {
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const { origin, replace = false, keep } = options;
+    const { origin, replace = false, keep, onProgress } = options;
     const wanted = await this.#serversOf(entries, origin);
     if (origin === 'shipped') {
       for (const id of wanted.keys()) if (this.#byId.get(id)?.origin === 'operator') wanted.delete(id);
@@ -123,26 +126,16 @@ export class Catalogue {
       return old && old.remoteUrl !== remoteUrl;
     });
     const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
-    const takeEffect = await this.#prepare(change);
+    // A replacement is indexed whole, so that it is seen at once; else what is indexed as it is stays.
+    const upserted = replace ? change.upserted : await this.#changedAmong(change.upserted);
+    const takeEffect = await this.#prepare({ ...change, upserted }, onProgress);
     await this.#db.transaction(async tx => {
-      const rows = [...wanted.values()].map(toRow);
-      for (let at = 0; at < rows.length; at += BATCH_ROWS) {
-        await tx
-          .insert(table)
-          .values(rows.slice(at, at + BATCH_ROWS))
-          .onConflictDoUpdate({ target: table.id, set: OVERWRITE });
-      }
+      await writeServers(tx, change.upserted);
       await forgetDefinitions(
         tx,
         moved.map(server => server.id),
       );
-      for (let at = 0; at < gone.length; at += BATCH_ROWS) {
-        const ids = gone.slice(at, at + BATCH_ROWS).map(server => server.id);
-        await tx
-          .update(table)
-          .set({ ...INACTIVE, origin })
-          .where(inArray(table.id, ids));
-      }
+      await retireServers(tx, change.removed, origin);
     });
     for (const server of wanted.values()) this.#byId.set(server.id, server);
     for (const server of gone) this.#byId.set(server.id, { ...server, active: false, origin });
@@ -150,10 +143,22 @@ export class Catalogue {
     return change;
   }
 
+  async #changedAmong(servers: readonly Server[]): Promise<readonly Server[]> {
+    if (!this.#isIndexed) return servers;
+    const pause = slices();
+    const changed: Server[] = [];
+    for (const server of servers) {
+      if (!isDeepStrictEqual(this.#byId.get(server.id), server)) changed.push(server);
+      await pause();
+    }
+    return changed;
+  }
+
   async #serversOf(entries: readonly Entry[], origin: Origin): Promise<Map<string, Server>> {
+    const pause = slices();
     const wanted = new Map<string, Server>();
-    for (const [at, entry] of entries.entries()) {
-      if (at % SLICE_SERVERS === SLICE_SERVERS - 1) await setImmediate();
+    for (const entry of entries) {
+      await pause();
       const { server, leftOut } = toServer(entry, origin);
       for (const tool of leftOut)
         this.#log?.warn({ serverId: server.id, tool, reason: 'invisible characters in its name' }, LEFT_OUT);

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { slices } from '../../infra/slices.ts';
 import { entrySchema, type Entry } from './entry.ts';
 
 interface LineProblem {
@@ -26,22 +27,78 @@ export interface ReadOptions {
  * are still read. Blank lines are skipped. An id that stands on two lines counts with the last.
  */
 export function readEntries(text: string, options: ReadOptions): ReadEntries {
-  const byId = new Map<string, Entry>();
-  const problems: LineProblem[] = [];
-  const unknown = new Set<string>();
-  const lines = text.replace(/^\uFEFF/, '').split(/\r\n|\n|\r/);
-  for (const [index, line] of lines.entries()) {
-    if (line.trim() === '') continue;
-    const read = readLine(line, options);
-    if ('reason' in read) {
-      problems.push({ line: index + 1, ...read });
-      continue;
-    }
-    for (const field of read.unknownFields) unknown.add(field);
-    byId.delete(read.entry.id);
-    byId.set(read.entry.id, read.entry);
+  const reading = new Reading(options);
+  for (const line of text.replace(/^\uFEFF/, '').split(LINE_BREAK)) reading.add(line);
+  return reading.result();
+}
+
+/** The same of UTF-8 bytes as they come; the event loop has its turns. */
+export async function readEntryStream(
+  chunks: AsyncIterable<Uint8Array>,
+  options: ReadOptions,
+): Promise<ReadEntries> {
+  const pause = slices();
+  const reading = new Reading(options);
+  for await (const line of linesOf(chunks)) {
+    reading.add(line);
+    await pause();
   }
-  return { entries: [...byId.values()], problems, unknownFields: [...unknown].sort() };
+  return reading.result();
+}
+
+const LINE_BREAK = /\r\n|\n|\r/;
+
+async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  /** Of the line that is not at its end yet. */
+  let pieces: string[] = [];
+  let carried = '';
+  for await (const chunk of chunks) {
+    const text = carried + decoder.decode(chunk, { stream: true });
+    // A carriage return may be the first half of a line break.
+    carried = text.endsWith('\r') ? '\r' : '';
+    const [first = '', ...others] = text.slice(0, text.length - carried.length).split(LINE_BREAK);
+    pieces.push(first);
+    for (const line of others) {
+      yield pieces.join('');
+      pieces = [line];
+    }
+  }
+  yield pieces.join('') + decoder.decode();
+}
+
+/** Takes lines in order. */
+class Reading {
+  readonly #options: ReadOptions;
+  readonly #byId = new Map<string, Entry>();
+  readonly #problems: LineProblem[] = [];
+  readonly #unknown = new Set<string>();
+  #line = 0;
+
+  constructor(options: ReadOptions) {
+    this.#options = options;
+  }
+
+  add(line: string): void {
+    this.#line++;
+    if (line.trim() === '') return;
+    const read = readLine(line, this.#options);
+    if ('reason' in read) {
+      this.#problems.push({ line: this.#line, ...read });
+      return;
+    }
+    for (const field of read.unknownFields) this.#unknown.add(field);
+    this.#byId.delete(read.entry.id);
+    this.#byId.set(read.entry.id, read.entry);
+  }
+
+  result(): ReadEntries {
+    return {
+      entries: [...this.#byId.values()],
+      problems: this.#problems,
+      unknownFields: [...this.#unknown].sort(),
+    };
+  }
 }
 
 /** The last ones are what `catalogue show` adds; an entry that is read is active and the reader's. */

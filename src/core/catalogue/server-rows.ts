@@ -1,11 +1,17 @@
-import { sql } from 'drizzle-orm';
-import { excluded, type servers } from '../schema.ts';
+import { setImmediate } from 'node:timers/promises';
+import { inArray, sql } from 'drizzle-orm';
+import type { Database } from '../../infra/database.ts';
+import { excluded, servers as table } from '../schema.ts';
 import { cleanText } from '../text.ts';
 import { cleanTool } from './definitions.ts';
 import type { Entry, Server } from './entry.ts';
 
+/** Rows a statement names at most, and what it writes at most but for a single row: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
+const BATCH_ROWS = 100;
+const BATCH_CHARS = 50_000;
+
 /** In an upsert of rows: the new values, whatever stood there. */
-export const OVERWRITE = {
+const OVERWRITE = {
   name: excluded('name'),
   description: excluded('description'),
   remoteUrl: excluded('remote_url'),
@@ -49,7 +55,7 @@ export function toServer(entry: Entry, origin: Server['origin']): { server: Serv
   };
 }
 
-export const toRow = (server: Server) => ({
+const toRow = (server: Server) => ({
   ...server,
   transport: server.transport ?? null,
   homepage: server.homepage ?? null,
@@ -58,7 +64,7 @@ export const toRow = (server: Server) => ({
 });
 
 /** Rows of a version that did not clean texts are cleaned here, and the rules of today apply to all. */
-export function fromRow(row: typeof servers.$inferSelect): Server {
+export function fromRow(row: typeof table.$inferSelect): Server {
   const {
     transport,
     homepage,
@@ -78,4 +84,45 @@ export function fromRow(row: typeof servers.$inferSelect): Server {
     ...(repository === null ? {} : { repository }),
     ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
+}
+
+type Transaction = Pick<Database, 'insert' | 'update'>;
+
+/** Writes every server over what is stored under its id; the event loop has its turn between statements. */
+export async function writeServers(tx: Transaction, servers: readonly Server[]): Promise<void> {
+  for (const batch of batchesOf(servers)) {
+    await tx.insert(table).values(batch.map(toRow)).onConflictDoUpdate({ target: table.id, set: OVERWRITE });
+    await setImmediate();
+  }
+}
+
+/** Makes servers inactive, and their rows that origin's. */
+export async function retireServers(
+  tx: Transaction,
+  ids: readonly string[],
+  origin: Server['origin'],
+): Promise<void> {
+  for (let at = 0; at < ids.length; at += BATCH_ROWS) {
+    await tx
+      .update(table)
+      .set({ ...INACTIVE, origin })
+      .where(inArray(table.id, ids.slice(at, at + BATCH_ROWS)));
+    await setImmediate();
+  }
+}
+
+function* batchesOf(servers: readonly Server[]): Generator<Server[]> {
+  let batch: Server[] = [];
+  let chars = 0;
+  for (const server of servers) {
+    const own = JSON.stringify(server.tools).length;
+    if (batch.length > 0 && (batch.length === BATCH_ROWS || chars + own > BATCH_CHARS)) {
+      yield batch;
+      batch = [];
+      chars = 0;
+    }
+    batch.push(server);
+    chars += own;
+  }
+  if (batch.length > 0) yield batch;
 }

@@ -1,145 +1,263 @@
-import { gte, sql } from 'drizzle-orm';
-import type { Clock } from '../../infra/clock.ts';
-import type { Database } from '../../infra/database.ts';
+import { gte, lt, sql } from 'drizzle-orm';
+import { monotonicMs, type Clock } from '../../infra/clock.ts';
+import { rows, type Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import { purgeWhere } from '../purge.ts';
 import { excluded, serverUsage } from '../schema.ts';
+import { HALF_LIFE_DAYS, NO_USE, UseTally, type UseCounts, type UseSignals } from './use-tally.ts';
 
 const DAY_MS = 86_400_000;
-const HALF_LIFE_DAYS = 30;
-/** A day older than this weighs less than 1 %. */
+/** A day older than this weighs less than 1 %: it is not read, and deleted. */
 const HORIZON_DAYS = 200;
-/** What one tenant's decayed calls to one server count for at most, so that nobody can buy rank. */
-const TENANT_CAP = 50;
-/** The capped, decayed sum at which popularity reaches 1. */
-const FULL_POPULARITY = 5_000;
+/** Days before today that other processes may still write to, as clocks differ. */
+const RECENT_DAYS = 1;
 const FLUSH_INTERVAL_MS = 1_000;
+const READ_INTERVAL_MS = 2 * 60_000;
+const PURGE_INTERVAL_MS = 3_600_000;
 const BATCH_ROWS = 100;
 
-interface Counter {
+interface Counter extends UseCounts {
   readonly serverId: string;
   readonly tenantId: string;
+  /** A date, `2026-11-21` (UTC). */
   readonly day: string;
-  successes: number;
-  failures: number;
+}
+
+interface UsageOptions {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Whether other processes count into the same database. */
+  readonly shared?: boolean;
 }
 
 /**
- * Counts proxied calls and turns them into popularity (DESIGN §4): successful calls, halved every 30 days, capped per
- * tenant, on a log scale. Counts are written once a second, so a kill loses at most the last second of them.
+ * Counts the use of servers, a row per server, tenant and day, and says what it comes to (`UseTally`). A count is seen here at
+ * once; it is written within a second, in batches, so that a kill loses at most the last second.
+ *
+ * Processes add to each other's rows. What others have added to the rows of today and yesterday is read every two minutes: of
+ * each such row it is known how much of it has been counted here, and the rest is. Assumed: processes' clocks are less than a
+ * day apart, and a write that failed has not happened (where a connection is lost just after the commit, one second counts twice, within
+ * the caps). A date that was wrong for a while makes that day's counts weigh more or less, within the caps too.
  */
 export class Usage {
   readonly #db: Database;
   readonly #clock: Clock;
   readonly #log: Log;
-  /** server -> tenant -> day -> successful calls. */
-  readonly #successes = new Map<string, Map<string, Map<string, number>>>();
-  #day = { number: -1, date: '' };
+  readonly #shared: boolean;
+  readonly #tally: UseTally;
+  /** Today's: to write a date takes longer than all the rest of counting. */
+  #date = { day: Number.NaN, text: '' };
   #pending = new Map<string, Counter>();
-  #flushing: Promise<void> = Promise.resolve();
+  /** Rows of recent days as they were when last read or written: so much of them is in the tally. Only where shared. */
+  #known = new Map<string, UseCounts>();
+  #writing: Promise<void> = Promise.resolve();
+  #isFlushQueued = false;
+  #purging: Promise<unknown> = Promise.resolve();
+  #readAtMs: number;
+  #purgedAtMs = -Infinity;
   readonly #timer: NodeJS.Timeout;
 
-  private constructor(db: Database, clock: Clock, log: Log) {
+  private constructor({ db, clock, log, shared = false }: UsageOptions) {
     this.#db = db;
     this.#clock = clock;
     this.#log = log;
-    this.#timer = setInterval(() => void this.flush(), FLUSH_INTERVAL_MS).unref();
+    this.#shared = shared;
+    this.#tally = new UseTally(this.#today());
+    this.#readAtMs = monotonicMs(clock);
+    this.#timer = setInterval(() => this.#tick(), FLUSH_INTERVAL_MS).unref();
   }
 
-  static async load(db: Database, clock: Clock, log: Log): Promise<Usage> {
-    const usage = new Usage(db, clock, log);
-    const horizon = new Date(clock.now() - HORIZON_DAYS * DAY_MS).toISOString().slice(0, 10);
-    for (const row of await db.select().from(serverUsage).where(gte(serverUsage.day, horizon))) {
-      usage.#count(row.serverId, row.tenantId, row.day, row.successes);
+  static async load(options: UsageOptions): Promise<Usage> {
+    const usage = new Usage(options);
+    try {
+      await usage.#readOld();
+      await usage.#readRecent();
+      return usage;
+    } catch (error) {
+      clearInterval(usage.#timer);
+      throw error;
     }
-    return usage;
   }
 
-  /** Notes how a proxied call ended. Never throws and never waits. */
-  record(outcome: { serverId: string; tenantId: string; ok: boolean }): void {
-    const { serverId, tenantId, ok } = outcome;
-    const day = this.#today();
-    // Neither of the first two holds a space.
-    const key = `${day} ${serverId} ${tenantId}`;
-    const counter = this.#pending.get(key) ?? { serverId, tenantId, day, successes: 0, failures: 0 };
-    if (ok) counter.successes++;
-    else counter.failures++;
-    this.#pending.set(key, counter);
-    if (ok) this.#count(serverId, tenantId, day, 1);
+  /** Counts a call; `ok` is false only for a failure that is the server's own fault. Never throws and never waits. */
+  record({ serverId, tenantId, ok }: { serverId: string; tenantId: string; ok: boolean }): void {
+    this.#count(serverId, tenantId, ok ? { successes: 1 } : { failures: 1 });
   }
 
-  /** Today's date (UTC). */
-  #today(): string {
-    const number = Math.floor(this.#clock.now() / DAY_MS);
-    if (number !== this.#day.number)
-      this.#day = { number, date: new Date(number * DAY_MS).toISOString().slice(0, 10) };
-    return this.#day.date;
+  /** Counts verdicts, or takes some back (negative numbers). Never throws and never waits. */
+  recordVerdicts(
+    serverId: string,
+    tenantId: string,
+    verdicts: Pick<UseCounts, 'helpful' | 'unhelpful'>,
+  ): void {
+    this.#count(serverId, tenantId, verdicts);
   }
 
-  /** 0 (never used) to 1. */
-  popularity(serverId: string): number {
-    const tenants = this.#successes.get(serverId);
-    if (!tenants) return 0;
-    const now = this.#clock.now();
-    let sum = 0;
-    for (const days of tenants.values()) {
-      let calls = 0;
-      for (const [day, count] of days)
-        calls += count * 0.5 ** ((now - Date.parse(day)) / DAY_MS / HALF_LIFE_DAYS);
-      sum += Math.min(calls, TENANT_CAP);
-    }
-    return Math.min(1, Math.log1p(sum) / Math.log1p(FULL_POPULARITY));
+  /** O(1). */
+  signals(serverId: string): UseSignals {
+    return this.#tally.signals(serverId, this.#today());
   }
 
-  /** Writes what has been counted; after a failed write the counts are kept for the next one. */
+  /** Writes what has been counted; what could not be written is kept for the next time. */
   flush(): Promise<void> {
-    this.#flushing = this.#flushing.then(async () => {
-      if (this.#pending.size === 0) return;
-      const batch = this.#pending;
-      this.#pending = new Map();
-      try {
-        await this.#write([...batch.values()]);
-      } catch (error) {
-        this.#log.warn({ err: error, rows: batch.size }, 'usage not written, will try again');
-        for (const [key, counter] of batch) {
-          const newer = this.#pending.get(key);
-          this.#pending.set(key, {
-            ...counter,
-            successes: counter.successes + (newer?.successes ?? 0),
-            failures: counter.failures + (newer?.failures ?? 0),
-          });
-        }
-      }
+    return this.#inTurn(() => this.#write());
+  }
+
+  /** Writes what has been counted here, and reads what has been counted elsewhere. Never rejects. */
+  refresh(): Promise<void> {
+    return this.#inTurn(async () => {
+      await this.#write();
+      await this.#readRecent().catch((error: unknown) => this.#log.warn({ err: error }, 'usage not read'));
     });
-    return this.#flushing;
+  }
+
+  /** Deletes what weighs next to nothing. Resolves to the number of rows deleted. */
+  purge(): Promise<number> {
+    return purgeWhere(this.#db, serverUsage, lt(serverUsage.day, dateOf(this.#today() - HORIZON_DAYS)));
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
     await this.flush();
+    await this.#purging;
   }
 
-  async #write(counters: readonly Counter[]): Promise<void> {
-    await this.#db.transaction(async tx => {
-      for (let at = 0; at < counters.length; at += BATCH_ROWS) {
-        await tx
-          .insert(serverUsage)
-          .values(counters.slice(at, at + BATCH_ROWS))
-          .onConflictDoUpdate({
-            target: [serverUsage.serverId, serverUsage.tenantId, serverUsage.day],
-            set: {
-              successes: sql`${serverUsage.successes} + ${excluded('successes')}`,
-              failures: sql`${serverUsage.failures} + ${excluded('failures')}`,
-            },
-          });
+  #tick(): void {
+    this.#tally.ageSome(this.#today());
+    const nowMs = monotonicMs(this.#clock);
+    if (this.#shared && nowMs - this.#readAtMs >= READ_INTERVAL_MS) {
+      this.#readAtMs = nowMs;
+      void this.refresh();
+    } else if (this.#pending.size > 0 && !this.#isFlushQueued) {
+      this.#isFlushQueued = true;
+      void this.flush().finally(() => (this.#isFlushQueued = false));
+    }
+    if (nowMs - this.#purgedAtMs < PURGE_INTERVAL_MS) return;
+    this.#purgedAtMs = nowMs;
+    this.#purging = this.purge().catch((error: unknown) =>
+      this.#log.warn({ err: error }, 'usage not purged'),
+    );
+  }
+
+  /** One after the other: what is written must not change while it is read. */
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    this.#writing = this.#writing.then(work);
+    return this.#writing;
+  }
+
+  #count(serverId: string, tenantId: string, counts: Partial<UseCounts>): void {
+    const today = this.#today();
+    this.#tally.add(serverId, tenantId, today, counts);
+    if (this.#date.day !== today) this.#date = { day: today, text: dateOf(today) };
+    const counter = { serverId, tenantId, day: this.#date.text, ...NO_USE, ...counts };
+    this.#pend(counter);
+  }
+
+  #pend(counter: Counter): void {
+    const key = keyOf(counter);
+    const pending = this.#pending.get(key);
+    this.#pending.set(key, pending ? { ...counter, ...sumOf(pending, counter) } : counter);
+  }
+
+  async #write(): Promise<void> {
+    // In one order everywhere: processes that write the same rows in different orders would lock each other out.
+    const counters = [...this.#pending].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, counter]) => counter);
+    this.#pending = new Map();
+    for (let at = 0; at < counters.length; at += BATCH_ROWS) {
+      const batch = counters.slice(at, at + BATCH_ROWS);
+      try {
+        await this.#writeBatch(batch);
+      } catch (error) {
+        const left = counters.slice(at);
+        for (const counter of left) this.#pend(counter);
+        this.#log.warn({ err: error, rows: left.length }, 'usage not written, will try again');
+        return;
       }
-    });
+      if (this.#shared) for (const counter of batch) this.#know(counter);
+    }
+    if (counters.length === 0) return;
+    const calls = counters.reduce((sum, { successes, failures }) => sum + successes + failures, 0);
+    this.#log.debug({ rows: counters.length, calls }, 'usage written');
   }
 
-  #count(serverId: string, tenantId: string, day: string, calls: number): void {
-    const tenants = this.#successes.get(serverId) ?? new Map<string, Map<string, number>>();
-    const days = tenants.get(tenantId) ?? new Map<string, number>();
-    days.set(day, (days.get(day) ?? 0) + calls);
-    tenants.set(tenantId, days);
-    this.#successes.set(serverId, tenants);
+  async #writeBatch(batch: Counter[]): Promise<void> {
+    const added = (name: keyof UseCounts) => sql`${serverUsage[name]} + ${excluded(name)}`;
+    await this.#db
+      .insert(serverUsage)
+      .values(batch)
+      .onConflictDoUpdate({
+        target: [serverUsage.serverId, serverUsage.tenantId, serverUsage.day],
+        set: {
+          successes: added('successes'),
+          failures: added('failures'),
+          helpful: added('helpful'),
+          unhelpful: added('unhelpful'),
+        },
+      });
+  }
+
+  #know(counter: Counter): void {
+    const key = keyOf(counter);
+    this.#known.set(key, sumOf(this.#known.get(key) ?? NO_USE, counter));
+  }
+
+  /** Days that nobody writes to any more, faded and added up by the database: a row per server and tenant. */
+  async #readOld(): Promise<void> {
+    const today = this.#today();
+    const faded = (name: keyof UseCounts) =>
+      sql`sum(${serverUsage[name]} * power(0.5::float8, (${dateOf(today)}::date - ${serverUsage.day})::float8 / ${HALF_LIFE_DAYS}::float8))`;
+    const found = await rows<Record<keyof UseCounts, number> & { server_id: string; tenant_id: string }>(
+      this.#db,
+      sql`select server_id, tenant_id, ${faded('successes')} as successes, ${faded('failures')} as failures,
+          ${faded('helpful')} as helpful, ${faded('unhelpful')} as unhelpful
+        from ${serverUsage}
+        where ${gte(serverUsage.day, dateOf(today - HORIZON_DAYS))} and ${lt(serverUsage.day, dateOf(today - RECENT_DAYS))}
+        group by 1, 2`,
+    );
+    for (const { server_id, tenant_id, ...counts } of found)
+      this.#tally.add(server_id, tenant_id, today, counts);
+  }
+
+  async #readRecent(): Promise<void> {
+    const today = this.#today();
+    const found = await this.#db
+      .select()
+      .from(serverUsage)
+      .where(gte(serverUsage.day, dateOf(today - RECENT_DAYS)));
+    const known = new Map<string, UseCounts>();
+    for (const row of found) {
+      const key = keyOf(row);
+      known.set(key, row);
+      // A day that is still to come, by some wrong clock, must not weigh more than today.
+      const day = Math.min(today, Date.parse(row.day) / DAY_MS);
+      this.#tally.add(row.serverId, row.tenantId, day, differenceOf(row, this.#known.get(key) ?? NO_USE));
+    }
+    if (this.#shared) this.#known = known;
+  }
+
+  /** Whole days since the epoch (UTC). */
+  #today(): number {
+    return Math.floor(this.#clock.now() / DAY_MS);
   }
 }
+
+const dateOf = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10);
+
+/** Neither of the first two holds a space. */
+const keyOf = ({ day, serverId, tenantId }: Omit<Counter, keyof UseCounts>): string =>
+  `${day} ${serverId} ${tenantId}`;
+
+const sumOf = (a: UseCounts, b: UseCounts): UseCounts => ({
+  successes: a.successes + b.successes,
+  failures: a.failures + b.failures,
+  helpful: a.helpful + b.helpful,
+  unhelpful: a.unhelpful + b.unhelpful,
+});
+
+const differenceOf = (a: UseCounts, b: UseCounts): UseCounts => ({
+  successes: a.successes - b.successes,
+  failures: a.failures - b.failures,
+  helpful: a.helpful - b.helpful,
+  unhelpful: a.unhelpful - b.unhelpful,
+});

@@ -1,4 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
+import { NotAdmitted } from './admission.ts';
 import { brokeProtocol, HttpFailure, httpFailure } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import type { Streamed } from './stream.ts';
@@ -22,7 +23,7 @@ export function tooManyStreams(bound: 'key' | 'all', limits: ProxyLimits): Switc
 const OTHER_WAYS = 'POST /v1/mcp/call, or through call_remote_tool at /mcp';
 
 export const oldTransport = (serverId: string): SwitchboardError =>
-  new SwitchboardError(
+  new NotAdmitted(
     'upstream_protocol',
     `The MCP server ${serverId} uses the old HTTP+SSE transport (2024-11-05), which has no pass-through. Call it with ${OTHER_WAYS}.`,
   );

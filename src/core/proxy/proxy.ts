@@ -32,13 +32,15 @@ import {
   type ToolResult,
 } from './tools.ts';
 import { Upstreams, type UpstreamCall } from './upstreams.ts';
+import { isPassedUse, isUse, report, type Reports, type Target, type Use } from './uses.ts';
+import { judgeFailure, judgeReply, judgeResult, judgeStatus, toolNamed } from './verdicts.ts';
 import { Wire } from './wire.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
 export { CallerAbortError } from './budget.ts';
 
-export interface ProxyOptions {
+export interface ProxyOptions extends Reports {
   readonly catalogue: Pick<Catalogue, 'require'>;
   /** Says what a call may carry for its user, or why it cannot be made. */
   readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
@@ -46,8 +48,6 @@ export interface ProxyOptions {
   readonly guard: Guard;
   readonly log: Log;
   readonly clock?: Clock;
-  /** How each use of a server ended; not called for listings, refusals and callers that went away. */
-  readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
   /** Told of every listing of a server's tools that is the same for everybody. Must not throw. */
   readonly onSharedTools?: (server: Server, tools: readonly ListedTool[]) => void;
   readonly limits?: Partial<ProxyLimits>;
@@ -59,21 +59,18 @@ export interface ProxyOptions {
  */
 export interface Proxy {
   /** Any JSON-RPC request. The upstream's own result or error, unchanged. */
-  call(caller: Caller, input: { serverId: string; method: string; params?: Params }): Promise<RpcAnswer>;
+  call(caller: Caller, input: { method: string; params?: Params } & Target): Promise<RpcAnswer>;
   /**
    * `InputRequired` only for a call with `capabilities`.
    * @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` is a result.
    */
   callTool(
     caller: Caller,
-    input: { serverId: string } & ToolCall & { readonly capabilities: Params },
+    input: Target & ToolCall & { readonly capabilities: Params },
   ): Promise<ToolResult | InputRequired>;
-  callTool(
-    caller: Caller,
-    input: { serverId: string } & ToolCall & { readonly capabilities?: never },
-  ): Promise<ToolResult>;
+  callTool(caller: Caller, input: Target & ToolCall & { readonly capabilities?: never }): Promise<ToolResult>;
   /** All pages. */
-  listTools(caller: Caller, input: { serverId: string }): Promise<{ tools: ListedTool[] }>;
+  listTools(caller: Caller, input: Target): Promise<{ tools: ListedTool[] }>;
   /**
    * One HTTP request of a client that speaks with the server itself (`/mcp/{server_id}`), its answer streamed to the sink.
    * Resolves at the answer's end. What it throws before the sink is touched is for the face to say; afterwards the sink has
@@ -108,16 +105,8 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
   [/^logging\/setLevel$/, 'log messages are not passed on by a one-shot call. Leave it out'],
 ];
 
-/** Passed-through methods that are a use of the server; REST has more, as it refuses what is none. */
-const USES: ReadonlySet<string | undefined> = new Set([
-  'tools/call',
-  'resources/read',
-  'prompts/get',
-  'completion/complete',
-]);
-
 export function createProxy(options: ProxyOptions): Proxy {
-  const { catalogue, credentials, sealing, log, onOutcome } = options;
+  const { catalogue, credentials, sealing, log } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const clock = options.clock ?? systemClock;
   const wire = new Wire(options.guard, limits);
@@ -130,37 +119,25 @@ export function createProxy(options: ProxyOptions): Proxy {
   let progressTokens = 0;
 
   /** Runs one operation on one server within one budget. */
-  function run<T>(
-    caller: Caller,
-    serverId: string,
-    work: (ask: Ask, budget: Budget) => Promise<T>,
-    isOk?: (result: T) => boolean,
-  ): Promise<T> {
+  function run<T>(caller: Caller, use: Use<T>, work: (ask: Ask, budget: Budget) => Promise<T>): Promise<T> {
     const admitted = async (server: Server) => {
       using budget = new Budget(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
       const ask = async () => work(await asker({ caller, server, credentials, upstreams }, budget), budget);
       // Awaited here: the budget must not end before the work.
       return await admission.run(server, caller, budget.signal, ask);
     };
-    return track(caller, serverId, admitted, isOk);
+    return track(caller, use, admitted);
   }
 
-  /**
-   * Reports how work on a server ends; `isOk` tells a success among its results. Without it the work only looks at what a
-   * server offers, which is no use of it: nothing is reported but failures, in the log.
-   */
-  async function track<T>(
-    caller: Caller,
-    serverId: string,
-    work: (server: Server) => Promise<T>,
-    isOk?: (result: T) => boolean,
-  ): Promise<T> {
+  /** Reports how work on a server ends. */
+  async function track<T>(caller: Caller, use: Use<T>, work: (server: Server) => Promise<T>): Promise<T> {
     if (closing) throw stopping();
+    const { serverId } = use;
     const server = catalogue.require(serverId);
     const { tenantId } = caller;
     try {
       const result = await work(server);
-      if (isOk) onOutcome?.({ serverId, tenantId, ok: isOk(result) });
+      report(options, tenantId, use, use.judge?.(result), use.judge ? 'inconclusive' : 'listed');
       return result;
     } catch (thrown) {
       if (thrown instanceof CallerAbortError) throw thrown;
@@ -172,10 +149,12 @@ export function createProxy(options: ProxyOptions): Proxy {
         code: error.code,
         err: error.cause,
       };
-      if (isFaultOfServer(error)) {
-        log.info(fields, 'upstream call failed');
-        if (isOk) onOutcome?.({ serverId, tenantId, ok: false });
-      } else if (error.code === 'internal') log.error(fields, 'proxied call failed');
+      const isShortened = (caller.timeoutMs ?? Infinity) < limits.totalTimeoutMs / 2;
+      const how = { isShortened, isPassed: use.isPassed === true };
+      const ok = isFaultOfServer(error) ? judgeFailure(error, how) : undefined;
+      report(options, tenantId, use, ok, 'inconclusive');
+      if (isFaultOfServer(error)) log.info(fields, 'upstream call failed');
+      else if (error.code === 'internal') log.error(fields, 'proxied call failed');
       else log.info(fields, 'proxied call refused');
       throw error;
     }
@@ -197,18 +176,15 @@ export function createProxy(options: ProxyOptions): Proxy {
   }
 
   return {
-    async call(caller, { serverId, method, params }) {
+    async call(caller, { method, params, ...target }) {
       refuse(method);
-      const { answer } = await run(
-        caller,
-        serverId,
-        ask => ask(method, params),
-        method.endsWith('/list') ? undefined : reply => isSuccess(reply.answer),
-      );
+      const judge = isUse(method) ? judgeReply : undefined;
+      const use = { ...target, tool: toolNamed(method, params), judge };
+      const { answer } = await run(caller, use, ask => ask(method, params));
       return answer;
     },
 
-    callTool: ((caller: Caller, { serverId, ...call }: { serverId: string } & ToolCall) => {
+    callTool: ((caller: Caller, { serverId, queryLogId, ...call }: Target & ToolCall) => {
       const progressToken = `progress-${++progressTokens}`;
       const params = toolCallParams(call, progressToken);
       const { onProgress, capabilities } = call;
@@ -227,11 +203,11 @@ export function createProxy(options: ProxyOptions): Proxy {
           refresh: () => definitions.refreshSoon(ask.view, () => listAnew(caller, ask.view.server)),
           budget,
         });
-      return run(caller, serverId, work, result => !('isError' in result) || result.isError !== true);
+      return run(caller, { serverId, queryLogId, tool: call.name, judge: judgeResult }, work);
     }) as Proxy['callTool'],
 
-    listTools(caller, { serverId }) {
-      return run(caller, serverId, async ask => {
+    listTools(caller, target) {
+      return run(caller, target, async ask => {
         const { view } = ask;
         const tools = definitions.keep(view, await listTools(ask));
         return {
@@ -242,11 +218,9 @@ export function createProxy(options: ProxyOptions): Proxy {
 
     async passThrough(caller, request, sink) {
       const method = request.body && methodOf(request.body);
-      await track(
-        caller,
-        request.serverId,
-        server => passThrough.run(caller, { server, request, method }, sink),
-        USES.has(method) ? status => status >= 200 && status <= 299 : undefined,
+      const judge = isPassedUse(method) ? judgeStatus : undefined;
+      await track(caller, { serverId: request.serverId, judge, isPassed: true }, server =>
+        passThrough.run(caller, { server, request, method }, sink),
       );
     },
 
@@ -276,12 +250,3 @@ function refuse(method: string): void {
 /** An identity provider that is down says nothing about the servers that want its tokens, nor does a call that never went out. */
 const isFaultOfServer = (error: SwitchboardError): boolean =>
   error.isUpstreamFailure && error.code !== 'provider_unavailable' && !(error instanceof NotAdmitted);
-
-const isSuccess = (answer: RpcAnswer): boolean =>
-  'result' in answer &&
-  !(
-    typeof answer.result === 'object' &&
-    answer.result !== null &&
-    'isError' in answer.result &&
-    answer.result.isError === true
-  );

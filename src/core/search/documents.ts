@@ -30,13 +30,15 @@ const MAX_ARGUMENTS_LENGTH = 500;
 /** The texts search works on: the only place that decides which parts of a catalogue entry can be found. */
 export function documentsOf(server: Described): ServerDocuments {
   const ownText = `${server.name}. ${server.description}`;
-  const ownWords = server.tools.map(tool => `${tool.name} ${tool.description}`);
-  const tools = server.tools.map((tool, position) => ({
-    keywords: `${ownWords[position]} ${argumentsOf(tool.input_schema)}`.slice(0, MAX_KEYWORDS_LENGTH),
+  const tools = server.tools.map(tool => ({
+    keywords: `${tool.name} ${tool.description} ${argumentsOf(tool.input_schema)}`.slice(
+      0,
+      MAX_KEYWORDS_LENGTH,
+    ),
     prose: `${splitIdentifier(tool.name)}. ${tool.description}`.slice(0, MAX_PROSE_LENGTH),
   }));
   return {
-    whole: [ownText, ...ownWords].join(' ').slice(0, MAX_WHOLE_LENGTH),
+    whole: [ownText, ...tools.map(({ keywords }) => keywords)].join(' ').slice(0, MAX_WHOLE_LENGTH),
     parts: [
       { keywords: ownText.slice(0, MAX_KEYWORDS_LENGTH), prose: ownText.slice(0, MAX_PROSE_LENGTH) },
       ...tools,

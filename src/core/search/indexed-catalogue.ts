@@ -1,5 +1,5 @@
+import { slices } from '../../infra/slices.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
-import { slices } from './slices.ts';
 
 /** The servers in memory, and how a change reaches them without a query seeing half a server of it. */
 export class IndexedCatalogue {

@@ -1,15 +1,27 @@
-import { inArray, lt } from 'drizzle-orm';
+import { and, eq, gte, lt } from 'drizzle-orm';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import { purgeWhere } from '../purge.ts';
 import { queryLog as table } from '../schema.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
 const BATCH_ROWS = 100;
 const MAX_BUFFERED_ROWS = 10_000;
-const PURGE_BATCH_ROWS = 1_000;
 const PURGE_INTERVAL_MS = 3_600_000;
 const DAY_MS = 86_400_000;
+/** How long a search, and what became of it, is kept and can be referred to. */
+export const RETENTION_DAYS = 30;
+
+/** The time before which nothing is kept. */
+export const retainedSince = (clock: Clock, days = RETENTION_DAYS): Date =>
+  new Date(clock.now() - days * DAY_MS);
+
+/** Whether it looks like an id of ours: no other need be looked for. */
+export const isQueryLogId = (text: string): boolean => /^qry_[0-9A-Za-z]{22}$/.test(text);
+
+/** Without what Postgres cannot store, which must not keep the rows around it from being written. */
+export const storable = (text: string): string => text.toWellFormed().replaceAll('\0', '\uFFFD');
 
 export interface LoggedQuery {
   /** `qry_…` */
@@ -47,9 +59,7 @@ export class QueryLog {
 
   /** Never throws and never waits. While the database is down the oldest rows give way. */
   record(query: LoggedQuery): void {
-    // What Postgres cannot store must not keep the rows around it from being written.
-    const text = query.query.toWellFormed().replaceAll('\0', '\uFFFD');
-    this.#buffer.push({ ...query, query: text, createdAt: new Date(this.#clock.now()) });
+    this.#buffer.push({ ...query, query: storable(query.query), createdAt: new Date(this.#clock.now()) });
     this.#bound();
     if (this.#buffer.length === BATCH_ROWS) void this.flush();
   }
@@ -76,19 +86,25 @@ export class QueryLog {
     return this.#flushing;
   }
 
-  /** Deletes rows older than that, in batches. Resolves to the number of rows deleted. */
-  async purge(olderThanDays = 30): Promise<number> {
-    const horizon = new Date(this.#clock.now() - olderThanDays * DAY_MS);
-    const old = this.#db
-      .select({ id: table.id })
+  /** The servers that the answer of a search had; undefined where the tenant has made none of that id, or too long ago. */
+  async answerOf(id: string, tenantId: string): Promise<readonly string[] | undefined> {
+    if (!isQueryLogId(id)) return undefined;
+    const since = retainedSince(this.#clock);
+    const isIt = (row: LoggedQuery) => row.id === id && row.tenantId === tenantId;
+    const buffered = this.#buffer.find(isIt);
+    if (buffered) return buffered.serverIds;
+    // Its row may be on its way; of a write that fails the rows are in the buffer again.
+    await this.#flushing;
+    const [stored] = await this.#db
+      .select({ serverIds: table.serverIds })
       .from(table)
-      .where(lt(table.createdAt, horizon))
-      .limit(PURGE_BATCH_ROWS);
-    for (let total = 0; ;) {
-      const deleted = await this.#db.delete(table).where(inArray(table.id, old)).returning({ id: table.id });
-      total += deleted.length;
-      if (deleted.length < PURGE_BATCH_ROWS) return total;
-    }
+      .where(and(eq(table.id, id), eq(table.tenantId, tenantId), gte(table.createdAt, since)));
+    return (stored ?? this.#buffer.find(isIt))?.serverIds;
+  }
+
+  /** Deletes rows older than that. Resolves to the number of rows deleted. */
+  purge(olderThanDays = RETENTION_DAYS): Promise<number> {
+    return purgeWhere(this.#db, table, lt(table.createdAt, retainedSince(this.#clock, olderThanDays)));
   }
 
   async close(): Promise<void> {

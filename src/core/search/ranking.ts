@@ -1,4 +1,6 @@
+import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { Candidate, ToolEvidence } from './search-index.ts';
+import { withUse } from './use-prior.ts';
 
 export interface RankingWeights {
   /** Shares of meaning and of keywords in relevance; they add up to 1. */
@@ -6,12 +8,10 @@ export interface RankingWeights {
   readonly keyword: number;
   /** The keyword score that counts in full: a best score below it is weak evidence, and counts in proportion. */
   readonly fullKeyword: number;
-  /** By how much full popularity raises relevance at most: only servers this close together can change places. */
-  readonly popularity: number;
 }
 
 /** Tuned on the tune sets of bench/, never on anything else. */
-export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6, popularity: 0.03 };
+export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6 };
 
 export interface RankedServer {
   readonly serverId: string;
@@ -27,12 +27,11 @@ export interface RankedServer {
 
 /**
  * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the
- * candidates (keywords at least by `fullKeyword`) and added by weight. Popularity multiplies that by at most 1 + its weight, so it parts near-ties and never
- * lifts a server without relevance. Equal scores are ordered by server id: the same evidence gives the same ranking.
+ * candidates (keywords at least by `fullKeyword`) and added by weight; what use says is put in by `withUse`. Equal scores are ordered by server id: the same evidence gives the same ranking.
  */
 export function fuse(
   candidates: readonly Candidate[],
-  popularityOf: (serverId: string) => number,
+  useOf: (serverId: string) => UseSignals,
   weights: RankingWeights = WEIGHTS,
 ): RankedServer[] {
   const relevance = relevanceAmong(candidates, weights);
@@ -42,12 +41,12 @@ export function fuse(
   );
   return candidates
     .map(candidate => {
-      const popularity = clamp(popularityOf(candidate.serverId));
+      const use = useOf(candidate.serverId);
       return {
         serverId: candidate.serverId,
         semantic: clamp(candidate.semantic),
-        popularity,
-        finalScore: (relevance(candidate) * (1 + weights.popularity * popularity)) / (1 + weights.popularity),
+        popularity: clamp(use.popularity),
+        finalScore: withUse(relevance(candidate), use),
         toolOrder: orderOf(candidate.tools, toolRelevance),
       };
     })

@@ -1,7 +1,8 @@
+import { slices } from '../../infra/slices.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import type { CatalogueChange } from '../catalogue/catalogue.ts';
+import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach } from './best-candidates.ts';
 import { documentsOf } from './documents.ts';
@@ -10,7 +11,6 @@ import { IndexedCatalogue } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import { QueryVectors } from './query-vectors.ts';
 import type { Candidate, SearchIndex } from './search-index.ts';
-import { slices } from './slices.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
 
@@ -63,8 +63,11 @@ class EmbeddedIndex implements SearchIndex {
     return this.#queryVectors.failure ?? this.#context.degraded;
   }
 
-  async prepare({ upserted, removed }: CatalogueChange): Promise<() => Promise<void>> {
-    return this.#servers.prepare(removed, await this.#documentsOf(upserted));
+  async prepare(
+    { upserted, removed }: CatalogueChange,
+    onProgress?: OnProgress,
+  ): Promise<() => Promise<void>> {
+    return this.#servers.prepare(removed, await this.#documentsOf(upserted, onProgress));
   }
 
   async candidates(query: string): Promise<Candidate[]> {
@@ -72,25 +75,29 @@ class EmbeddedIndex implements SearchIndex {
     const vectors = await this.#queryVectors.of(sentencesOf(query));
     // From here on without a pause: a query sees every server before or after an update, never half of it.
     const { current } = this.#servers;
-    return bestOfEach(current.score(terms, current.cosines(vectors))).map(({ candidate }) => candidate());
+    return bestOfEach(current.score(terms, current.cosines(vectors)));
   }
 
   close(): Promise<void> {
     return this.#servers.settled();
   }
 
-  async #documentsOf(servers: readonly Server[]): Promise<IndexedDocuments[]> {
+  async #documentsOf(servers: readonly Server[], onProgress?: OnProgress): Promise<IndexedDocuments[]> {
     const pause = slices();
     const texts: string[] = [];
     const documents: IndexedDocuments[] = [];
     for (const server of servers) {
       const { whole, parts } = documentsOf(server);
       for (const part of parts) texts.push(part.prose);
-      const tokenized = parts.map(part => tokenize(part.keywords));
+      const tokenized: string[][] = [];
+      for (const part of parts) {
+        tokenized.push(tokenize(part.keywords));
+        await pause();
+      }
       documents.push({ id: server.id, whole: tokenize(whole), parts: tokenized, vectors: [] });
       await pause();
     }
-    const vectors = await this.#cache.vectorsOf(texts);
+    const vectors = await this.#cache.vectorsOf(texts, onProgress);
     let at = 0;
     for (const one of documents) {
       one.vectors = vectors.slice(at, at + one.parts.length);

@@ -1,7 +1,8 @@
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import type { CatalogueChange } from '../catalogue/catalogue.ts';
+import { slices } from '../../infra/slices.ts';
+import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach, CANDIDATES_BY_EACH } from './best-candidates.ts';
 import { documentsOf } from './documents.ts';
@@ -17,14 +18,11 @@ import { EMBEDDER } from './meilisearch/settings.ts';
 import { quantize, type QuantizedVector } from './quantize.ts';
 import { QueryVectors } from './query-vectors.ts';
 import type { Candidate, SearchIndex } from './search-index.ts';
-import { slices } from './slices.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
 
 /** The engine reads no more words of a query. */
 const MAX_QUERY_TERMS = 10;
-/** Servers whose vectors are fetched together on an import. */
-const SERVERS_OF_A_BATCH = 50;
 /** About 120,000 vectors of 384 dimensions. */
 const VECTOR_BYTES = 64 * 1024 * 1024;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
@@ -96,19 +94,21 @@ class MeilisearchIndex implements SearchIndex {
     return joined(this.#replica.trouble, this.#failure);
   }
 
-  async prepare({ upserted, removed }: CatalogueChange): Promise<() => Promise<void>> {
+  async prepare(
+    { upserted, removed }: CatalogueChange,
+    onProgress?: OnProgress,
+  ): Promise<() => Promise<void>> {
     const pause = slices();
     const planned: Planned[] = [];
     const documents: IndexedDocuments[] = [];
-    for (let at = 0; at < upserted.length; at += SERVERS_OF_A_BATCH) {
-      const batch = upserted.slice(at, at + SERVERS_OF_A_BATCH).map(server => ({ server, ...read(server) }));
-      const vectors = await this.#vectors.made(batch.map(({ source }) => source));
-      for (const [position, { server, terms, content, source }] of batch.entries()) {
-        const stand = documentsFor(content, vectors[position] ?? []);
-        planned.push({ server, source, content: () => read(server).content, ...stand });
-        documents.push({ id: server.id, ...terms, vectors: source });
-        await pause();
-      }
+    const vectors = await this.#vectors.made(upserted.map(sourceOf), onProgress);
+    for (const [at, server] of upserted.entries()) {
+      const { terms, content } = read(server);
+      const source = sourceOf(server);
+      const stand = documentsFor(content, vectors[at] ?? []);
+      planned.push({ server, source, content: () => read(server).content, ...stand });
+      documents.push({ id: server.id, ...terms, vectors: source });
+      await pause();
     }
     const takeEffect = await this.#servers.prepare(removed, documents);
     const tellEngine = await this.#replica.prepare(planned, removed);
@@ -134,8 +134,7 @@ class MeilisearchIndex implements SearchIndex {
       const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
       const missing = sources.filter(source => !cosines.has(source));
       if (missing.length === 0 || vectors.length === 0) {
-        const scored = current.score(terms, current.byRow(cosines)).filter(({ id }) => ids.has(id));
-        return bestOfEach(scored).map(({ candidate }) => candidate());
+        return bestOfEach(current.score(terms, current.byRow(cosines), ids));
       }
       await this.#addCosines(missing, vectors, cosines);
     }
@@ -166,7 +165,7 @@ class MeilisearchIndex implements SearchIndex {
   /** Candidates without the engine: what can be had at once. */
   #substitutes(terms: readonly string[], vectors: readonly QuantizedVector[]): string[] {
     const { current } = this.#servers;
-    const byKeyword = bestOfEach(current.score(terms, new Float32Array(0))).map(({ id }) => id);
+    const byKeyword = bestOfEach(current.score(terms, new Float32Array(0))).map(one => one.serverId);
     if (vectors.length === 0) return byKeyword;
     const inMemory = [...current.ids()].filter(id => {
       const source = current.sourceOf(id);
@@ -195,22 +194,24 @@ class MeilisearchIndex implements SearchIndex {
 
 const VECTORS_UNREADABLE = 'stored vectors cannot be read: ranking by keyword only';
 
-/** What the index in memory and what the engine take of a server, and where its vectors are. */
+/** What the index in memory and what the engine take of a server. */
 function read(server: Server): {
   readonly terms: Pick<IndexedDocuments, 'whole' | 'parts'>;
   readonly content: EngineContent;
-  readonly source: VectorSource;
 } {
   const { whole, parts } = documentsOf(server);
   const terms = { whole: tokenize(whole), parts: parts.map(({ keywords }) => tokenize(keywords)) };
   const names = [server.name, ...server.tools.map(({ name }) => name)].flatMap(tokenize);
-  const prose = parts.map(part => part.prose);
-  return {
-    terms,
-    content: { serverId: server.id, names, words: [...terms.whole, ...terms.parts.flat()], prose },
-    source: { key: hashOf(prose), texts: () => documentsOf(server).parts.map(part => part.prose) },
-  };
+  const words = [...terms.whole, ...terms.parts.flat()];
+  return { terms, content: { serverId: server.id, names, words, prose: proseOf(server) } };
 }
+
+const proseOf = (server: Server): string[] => documentsOf(server).parts.map(({ prose }) => prose);
+
+const sourceOf = (server: Server): VectorSource => ({
+  key: hashOf(proseOf(server)),
+  texts: () => proseOf(server),
+});
 
 function joined(...reasons: readonly (string | undefined)[]): string | undefined {
   const known = reasons.filter(reason => reason !== undefined);

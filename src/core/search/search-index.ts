@@ -1,4 +1,4 @@
-import type { CatalogueChange } from '../catalogue/catalogue.ts';
+import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 
 /** The evidence that one tool fits a query. */
 export interface ToolEvidence {
@@ -37,7 +37,7 @@ export interface SearchIndex {
    * Makes a change ready, vectors and all; after a rejection the index is as it was. The step it resolves with puts the change
    * into effect: at once where it touches every server, else server by server.
    */
-  prepare(change: CatalogueChange): Promise<() => Promise<void>>;
+  prepare(change: CatalogueChange, onProgress?: OnProgress): Promise<() => Promise<void>>;
   /** Every server among the best few hundred by meaning or by keyword, in no particular order. */
   candidates(query: string): Promise<Candidate[]>;
   close(): Promise<void>;

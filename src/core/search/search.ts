@@ -9,9 +9,12 @@ import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
+import type { UseSignals } from '../catalogue/use-tally.ts';
+import type { ClaimedCall } from '../outcomes.ts';
 import { QueryLog } from './query-log.ts';
 import { fuse, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
+import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 
 const DEFAULT_LIMIT = 10;
 const CACHE_TTL_MS = 60_000;
@@ -57,8 +60,12 @@ interface SearchAnswer {
 export interface Search {
   /** The best servers for a query in plain words. Lengths and ranges are the face's to check. */
   search(caller: Caller, input: SearchInput): Promise<SearchAnswer>;
+  /** Notes what the caller says of a server that a search found (see `SearchOutcomes`). */
+  feedback(caller: Caller, input: Feedback): Promise<void>;
+  /** Notes a proxied call that names a search. Never throws and never waits. */
+  recordCall(call: ClaimedCall): void;
   readonly queryLog: QueryLog;
-  /** Writes what the query log still holds. */
+  /** Writes what the query log and the outcomes still hold. */
   close(): Promise<void>;
 }
 
@@ -69,14 +76,17 @@ interface SearchParts {
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics?: Metrics | undefined;
-  /** 0 (never used) to 1. */
-  readonly popularity: (serverId: string) => number;
+  /** What is known of a server's use; asked for every candidate of every query. */
+  readonly use: (serverId: string) => UseSignals;
+  /** Told of verdicts that count for or against a server, as they are written. */
+  readonly onVerdicts?: ConstructorParameters<typeof SearchOutcomes>[0]['onVerdicts'];
 }
 
 /** The search use case: both faces call it and render its answer as it is. */
 export function createSearch(parts: SearchParts): Search {
-  const { catalogue, index, db, log, clock, metrics, popularity } = parts;
+  const { catalogue, index, db, log, clock, metrics, use, onVerdicts = () => {} } = parts;
   const queryLog = new QueryLog({ db, clock, log });
+  const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
   const computing = new SingleFlight<readonly RankedServer[]>();
   const cache = new LRUCache<string, readonly RankedServer[]>({
     maxSize: CACHE_MAX_POSITIONS,
@@ -94,7 +104,7 @@ export function createSearch(parts: SearchParts): Search {
     limit: number,
     maxTools: number | undefined,
   ): Promise<readonly RankedServer[]> {
-    const ranking = fuse(await index.candidates(query), popularity);
+    const ranking = fuse(await index.candidates(query), use);
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     return best.map(server => withTools(server, maxTools));
   }
@@ -119,7 +129,12 @@ export function createSearch(parts: SearchParts): Search {
 
   return {
     queryLog,
-    close: () => queryLog.close(),
+    feedback: (caller, input) => outcomes.recordFeedback(caller, input),
+    recordCall: call => outcomes.recordCall(call),
+    async close() {
+      await outcomes.close();
+      await queryLog.close();
+    },
     async search(caller, input) {
       const startedAt = clock.now();
       const { ranking, cacheHit } = await cached(input);

@@ -16,6 +16,9 @@ const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}
 const UNSPACED_RUN = new RegExp(`[${UNSPACED}]+|[^${UNSPACED}]+`, 'gu');
 const IS_UNSPACED = new RegExp(`^[${UNSPACED}]`, 'u');
 
+/** Most words: nothing in them to be split. */
+const SINGLE = /^[A-Za-z0-9][a-z0-9]*$/;
+
 /** aB -> a B, HTTPServer -> HTTP Server; digits stay where they are (s3, oauth2). */
 const CAMEL_HUMP = /(?<=[\p{Ll}\p{N}])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})/u;
 
@@ -37,6 +40,10 @@ const STOP_WORDS = new Set(
 export function tokenize(text: string): string[] {
   const terms: string[] = [];
   for (const [compound] of fold(text).matchAll(COMPOUND)) {
+    if (SINGLE.test(compound)) {
+      pushWord(compound, terms);
+      continue;
+    }
     for (const [run] of compound.matchAll(UNSPACED_RUN)) {
       if (IS_UNSPACED.test(run)) pushBigrams(run, terms);
       else pushWords(run, terms);
@@ -84,7 +91,21 @@ function pushWords(compound: string, terms: string[]): void {
 function pushWord(word: string, terms: string[]): void {
   const lower = word.toLowerCase();
   if (lower === '' || lower.length > MAX_TERM_LENGTH || STOP_WORDS.has(lower)) return;
-  terms.push(stemmer(lower));
+  terms.push(stemOf(lower));
+}
+
+/** Stems by word, so that a word that comes again costs no new work and no new string: an import holds millions of terms. */
+const stems = new Map<string, string>();
+const MAX_STEMS = 50_000;
+
+function stemOf(word: string): string {
+  let stem = stems.get(word);
+  if (stem === undefined) {
+    stem = stemmer(word);
+    if (stems.size === MAX_STEMS) stems.clear();
+    stems.set(word, stem);
+  }
+  return stem;
 }
 
 function pushBigrams(run: string, terms: string[]): void {

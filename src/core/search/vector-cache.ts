@@ -1,21 +1,29 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
-import { and, eq, inArray } from 'drizzle-orm';
+import { and, eq, inArray, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import { slices } from '../../infra/slices.ts';
+import type { OnProgress } from '../catalogue/catalogue.ts';
 import { embeddings as table } from '../schema.ts';
 import type { Embedder } from './embedder.ts';
 import { decodeVector, encodeVector, quantize, type QuantizedVector } from './quantize.ts';
 import { readVectorFile, type VectorFile } from './vector-file.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
-const BATCH_ROWS = 100;
+const BATCH_ROWS = 50;
 /** Texts embedded between two writes: what a kill loses at most, of each call under way. */
-const EMBED_BATCH = 100;
-/** Texts looked at between two turns of the event loop. */
-const SLICE_TEXTS = 500;
-const PROGRESS_EVERY = 2_000;
+const EMBED_BATCH = 50;
+/** Where the embedder does not say: one call's texts are embedded while the other's vectors are written. */
+const INDEX_CALLS = 2;
+const LOG_EVERY = 2_000;
+
+/** Buffer decodes base64 natively; PGlite reads bytea digit by digit, which held the event loop. */
+const BASE64 = {
+  textHash: sql<string>`encode(${table.textHash}, 'base64')`,
+  vector: sql<string>`encode(${table.vector}, 'base64')`,
+};
 
 /** SHA-256 of a text: how its vector is found again. */
 export const textHash = (text: string): Buffer => createHash('sha256').update(text).digest();
@@ -47,9 +55,9 @@ export class VectorCache {
    * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
    * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
    */
-  async vectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
+  async vectorsOf(texts: readonly string[], onProgress?: OnProgress): Promise<QuantizedVector[]> {
     const { keys, vectors, missing } = await this.#found(texts);
-    await this.#embed(missing, vectors);
+    await this.#embed(missing, vectors, onProgress);
     return keys.map(key => vectors.get(key) ?? unreachable());
   }
 
@@ -61,13 +69,15 @@ export class VectorCache {
   }
 
   async #found(texts: readonly string[]) {
+    const pause = slices();
     const vectors = new Map<string, QuantizedVector>();
     const missing = new Map<string, string>();
     const keys: string[] = [];
     for (const text of texts) {
       const hash = textHash(text);
       const key = hash.toString('latin1');
-      if (keys.push(key) % SLICE_TEXTS === 0) await setImmediate();
+      keys.push(key);
+      await pause();
       if (vectors.has(key) || missing.has(key)) continue;
       const shipped = this.#shipped?.find(hash);
       if (shipped) vectors.set(key, shipped);
@@ -86,21 +96,31 @@ export class VectorCache {
     for (let at = 0; at < keys.length; at += BATCH_ROWS) {
       const hashes = keys.slice(at, at + BATCH_ROWS).map(key => Buffer.from(key, 'latin1'));
       const rows = await db
-        .select({ textHash: table.textHash, vector: table.vector })
+        .select({ hash: BASE64.textHash, vector: BASE64.vector })
         .from(table)
         .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
+      for (const { hash, vector } of rows) {
+        found.set(
+          Buffer.from(hash, 'base64').toString('latin1'),
+          decodeVector(Buffer.from(vector, 'base64')),
+        );
+      }
       // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
       await setImmediate();
-      for (const row of rows) {
-        found.set(Buffer.from(row.textHash).toString('latin1'), decodeVector(row.vector));
-      }
     }
     return found;
   }
 
-  async #embed(missing: ReadonlyMap<string, string>, vectors: Map<string, QuantizedVector>): Promise<void> {
+  async #embed(
+    missing: ReadonlyMap<string, string>,
+    vectors: Map<string, QuantizedVector>,
+    onProgress?: OnProgress,
+  ): Promise<void> {
     const { embedder, log } = this.#parts;
     const entries = [...missing];
+    const of = entries.length;
+    if (of === 0) return;
+    onProgress?.({ done: 0, of });
     let next = 0;
     let done = 0;
     const embedNext = async () => {
@@ -109,11 +129,11 @@ export class VectorCache {
         await this.#embedBatch(batch, vectors);
         const before = done;
         done += batch.length;
-        if (entries.length > PROGRESS_EVERY && done % PROGRESS_EVERY < done - before)
-          log.info({ done, of: entries.length }, 'embedding texts');
+        onProgress?.({ done, of });
+        if (of > LOG_EVERY && done % LOG_EVERY < done - before) log.info({ done, of }, 'embedding texts');
       }
     };
-    const calls = Array.from({ length: embedder.indexCalls ?? 1 }, embedNext);
+    const calls = Array.from({ length: embedder.indexCalls ?? INDEX_CALLS }, embedNext);
     try {
       await Promise.all(calls);
     } finally {

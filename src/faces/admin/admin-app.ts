@@ -1,15 +1,14 @@
 import express, { type ErrorRequestHandler, type Express } from 'express';
 import { z } from 'zod';
 import type { Core } from '../../core/core.ts';
-import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
 import { clientSignal } from '../http.ts';
 import { jsonObject, parseInput, queryText, searchLimit } from '../input.ts';
-import { errorOf, problemOf } from '../problem.ts';
 import { catalogueRoutes } from './catalogue-routes.ts';
 import { identityRoutes } from './identity-routes.ts';
 import { keyRoutes } from './key-routes.ts';
 import { operator } from './operator.ts';
+import { refusalOf } from './refusal.ts';
 
 interface AdminOptions {
   readonly core: Core;
@@ -30,7 +29,7 @@ export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express 
   app.disable('x-powered-by');
   const json = express.json({ limit: '4mb' });
   app.use(keyRoutes(core, json));
-  app.use('/catalogue', catalogueRoutes(core, allowHttp));
+  app.use('/catalogue', catalogueRoutes(core, allowHttp, log));
   app.use(identityRoutes(core, json));
 
   app.post('/search', json, async (request, response) => {
@@ -55,9 +54,7 @@ export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express 
 
 function renderError(log: Log): ErrorRequestHandler {
   return (thrown: unknown, _request, response, _next) => {
-    const requestId = newId('req');
-    const error = errorOf(thrown);
-    if (error.code === 'internal') log.error({ err: thrown, requestId }, 'operator command failed');
-    response.status(error.status).json(problemOf(error, requestId));
+    const { status, problem } = refusalOf(thrown, log);
+    response.status(status).json(problem);
   };
 }

@@ -1,21 +1,27 @@
-import express, { Router, type Request } from 'express';
+import { Router } from 'express';
+import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
-import { readEntries, type ReadEntries } from '../../core/catalogue/read-entries.ts';
+import { readEntryStream, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import { warningsOf } from '../../core/catalogue/tool-warnings.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
+import type { Log } from '../../infra/log.ts';
 import { clientSignal } from '../http.ts';
 import { operator } from './operator.ts';
+import { answerWithProgress } from './progress.ts';
 
 const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
 
 /** `catalogue …` */
-export function catalogueRoutes(core: Core, allowHttp: boolean): Router {
+export function catalogueRoutes(core: Core, allowHttp: boolean, log: Log): Router {
   const router = Router();
-  const text = express.text({ type: () => true, limit: MAX_CATALOGUE_BYTES });
-  router.post('/import', text, async (request: Request, response) => {
-    const read = readEntries(typeof request.body === 'string' ? request.body : '', { allowHttp });
-    response.json(await importEntries(core, read, request.query['replace'] === 'true'));
+  router.post('/import', async (request, response) => {
+    const read = await readEntryStream(bounded(request), { allowHttp });
+    const replace = request.query['replace'] === 'true';
+    // Whoever asked may go: the import goes on.
+    await answerWithProgress(request, response, log, onProgress =>
+      importEntries(core, read, replace, onProgress),
+    );
   });
   router.get('/:id', (request, response) => {
     const server = core.catalogue.get(request.params.id) ?? core.catalogue.require(request.params.id);
@@ -28,6 +34,25 @@ export function catalogueRoutes(core: Core, allowHttp: boolean): Router {
     response.json(shown(await core.catalogue.deactivate(request.params.id)));
   });
   return router;
+}
+
+async function* bounded(request: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  try {
+    for await (const chunk of request) {
+      bytes += chunk.length;
+      if (bytes > MAX_CATALOGUE_BYTES) {
+        throw new SwitchboardError(
+          'payload_too_large',
+          `The file is over ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
+        );
+      }
+      yield chunk;
+    }
+  } catch (cause) {
+    if (cause instanceof SwitchboardError) throw cause;
+    throw new SwitchboardError('invalid_request', 'The file was cut short: nothing was changed.', { cause });
+  }
 }
 
 /** A server as the operator sees it: its entry, and what has become of it. */
@@ -50,7 +75,7 @@ const shown = (server: Server) => ({
  * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server
  * whose line is bad stays as it was, and a file without one good entry replaces nothing.
  */
-async function importEntries(core: Core, read: ReadEntries, replace: boolean) {
+async function importEntries(core: Core, read: ReadEntries, replace: boolean, onProgress: OnProgress) {
   const { entries, problems, unknownFields } = read;
   if (entries.length === 0 && problems.length === 0) {
     throw new SwitchboardError('invalid_request', 'The file holds no entry: nothing was changed.');
@@ -59,7 +84,7 @@ async function importEntries(core: Core, read: ReadEntries, replace: boolean) {
   const change =
     entries.length === 0
       ? undefined
-      : await core.catalogue.put(entries, { origin: 'operator', replace, keep });
+      : await core.catalogue.put(entries, { origin: 'operator', replace, keep, onProgress });
   return {
     imported: change?.upserted.length ?? 0,
     deactivated: change?.removed.length ?? 0,

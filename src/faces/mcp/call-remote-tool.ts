@@ -42,6 +42,7 @@ export async function callRemoteTool(
       { ...caller, timeoutMs: callTimeoutMs(timeoutMs, progress !== undefined) },
       {
         serverId: server_id,
+        queryLogId: call.query_log_id,
         name: tool_name,
         arguments: call.arguments,
         capabilities: conversation.capabilities,

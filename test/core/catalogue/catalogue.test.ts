@@ -107,6 +107,30 @@ describe('put', () => {
     ]);
   });
 
+  it('gives the index only what has changed, but all of a replacement, which is to be seen at once', async () => {
+    const prepared: string[][] = [];
+    await catalogue.put([entry('a'), entry('b'), entry('c')], { origin: 'operator' });
+    await catalogue.attachIndex(({ upserted }) => {
+      prepared.push(upserted.map(server => server.id).sort());
+      return Promise.resolve(() => Promise.resolve());
+    });
+    const again = [entry('a'), entry('b', { name: 'Renamed' }), entry('c')];
+    const change = await catalogue.put(again, { origin: 'operator' });
+    expect(change.upserted).toHaveLength(3);
+    await catalogue.put(again, { origin: 'operator', replace: true });
+    await catalogue.deactivate('a');
+    await catalogue.put(again, { origin: 'operator' });
+    expect(prepared).toEqual([['a', 'b', 'c'], ['b'], ['a', 'b', 'c'], [], ['a']]);
+  });
+
+  it('stores what it was given even where it knows no change: another process may have written since', async () => {
+    await catalogue.attachIndex(() => Promise.resolve(() => Promise.resolve()));
+    await catalogue.put([entry('a')], { origin: 'operator' });
+    await database.db.update(servers).set({ active: false });
+    await catalogue.put([entry('a')], { origin: 'operator' });
+    expect(activeIds(await Catalogue.load(database.db))).toEqual(['a']);
+  });
+
   it('leaves everything as it was when the index cannot take the change', async () => {
     await catalogue.put([entry('a')], { origin: 'operator' });
     const attached = catalogue.attachIndex(() => Promise.reject(new Error('no model')));

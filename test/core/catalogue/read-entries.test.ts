@@ -1,5 +1,6 @@
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readEntries } from '../../../src/core/catalogue/read-entries.ts';
+import { readEntries, readEntryStream } from '../../../src/core/catalogue/read-entries.ts';
 
 const good = { id: 'a', name: 'A', description: 'Does a thing.', remote_url: 'https://a.example/mcp' };
 const line = (change: Record<string, unknown>) => JSON.stringify({ ...good, ...change });
@@ -74,5 +75,24 @@ describe('readEntries', () => {
     expect(
       readEntries(line({ remote_url: 'http://127.0.0.1:3001/mcp' }), { allowHttp: true }).problems,
     ).toEqual([]);
+  });
+});
+
+describe('readEntryStream', () => {
+  it('reads the same as readEntries, wherever the bytes are cut', async () => {
+    const text = `\uFEFF${line({ id: 'one', name: 'Añ😀' })}\r\n\r\nbroken\r${line({ id: 'two' })}\n${line({ id: 'Bad' })}\r`;
+    const expected = readEntries(text, { allowHttp: false });
+    expect(expected.problems.map(problem => problem.line)).toEqual([3, 5]);
+    const bytes = Buffer.from(text);
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.nat({ max: bytes.length })), async cuts => {
+        const ends = [0, ...cuts.toSorted((a, b) => a - b), bytes.length];
+        const chunks = ends.slice(1).map((end, at) => bytes.subarray(ends[at], end));
+        async function* stream() {
+          yield* chunks;
+        }
+        expect(await readEntryStream(stream(), { allowHttp: false })).toEqual(expected);
+      }),
+    );
   });
 });

@@ -58,14 +58,17 @@ describe('what a passed-through request says of the server', () => {
     expect(at.outcomes).toEqual([]);
   });
 
-  it.each(['error-400', '500-html', 'html-200', 'no-type', '429', '401', '403', 'gzip'])(
-    '%s is a bad use',
-    async mode => {
-      await using at = startProxy(upstream.url(mode));
-      await pass(at, 'tools/call').catch(() => {});
-      expect(at.outcomes).toEqual([{ serverId: 's', tenantId: 'local', ok: false }]);
-    },
-  );
+  it.each(['error-400', '429', '401', '403'])('%s says nothing of it', async mode => {
+    await using at = startProxy(upstream.url(mode));
+    await pass(at, 'tools/call').catch(() => {});
+    expect(at.outcomes).toEqual([]);
+  });
+
+  it.each(['500-html', 'html-200', 'no-type', 'gzip'])('%s is a bad use', async mode => {
+    await using at = startProxy(upstream.url(mode));
+    await pass(at, 'tools/call').catch(() => {});
+    expect(at.outcomes).toEqual([{ serverId: 's', tenantId: 'local', ok: false }]);
+  });
 
   it('a broken connection is a bad use, a client that went away says nothing', async () => {
     await using broken = startProxy(closing.origin);

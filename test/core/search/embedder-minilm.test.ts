@@ -1,11 +1,17 @@
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readEntries } from '../../../src/core/catalogue/read-entries.ts';
+import { toServer } from '../../../src/core/catalogue/server-rows.ts';
+import { documentsOf } from '../../../src/core/search/documents.ts';
 import type { Embedder } from '../../../src/core/search/embedder.ts';
 import { createMiniLmEmbedder, WeightsUnavailable } from '../../../src/core/search/embedder-minilm.ts';
 import { type Job, WorkerPool } from '../../../src/core/search/minilm/worker-pool.ts';
+import { quantize } from '../../../src/core/search/quantize.ts';
+import { textHash } from '../../../src/core/search/vector-cache.ts';
+import { readVectorFile } from '../../../src/core/search/vector-file.ts';
 import reference from './minilm-reference.json' with { type: 'json' };
 
 const dot = (a: ArrayLike<number>, b: ArrayLike<number>) =>
@@ -78,6 +84,24 @@ describe('embed', () => {
     const imported = embedder.embed([...TOOLS, ...TOOLS, ...TOOLS]).then(note('import'));
     await Promise.all([imported, embedder.embed(['send an email']).then(note('search'))]);
     expect(finished).toEqual(['search', 'import']);
+  });
+
+  it('gives each of many requests at once its own vectors', async () => {
+    const alone = await embedder.embed(TOOLS);
+    const atOnce = await Promise.all(TOOLS.map(text => embedder.embed([text])));
+    expect(atOnce.flat()).toEqual(alone);
+  });
+
+  it('gives the shipped texts the very vectors that are shipped: stored ones must not age', async () => {
+    const shipped = readVectorFile(await readFile('catalogue/vectors.bin'));
+    expect(shipped.embedderId).toBe(embedder.id);
+    const { entries } = readEntries(await readFile('catalogue/servers.jsonl', 'utf8'), { allowHttp: false });
+    const servers = entries.filter((_, at) => at % 20 === 0).map(entry => toServer(entry, 'shipped').server);
+    const prose = servers.map(server => documentsOf(server).parts.at(-1)?.prose ?? '');
+    const vectors = await embedder.embed(prose);
+    for (const [at, text] of prose.entries()) {
+      expect(quantize(vectors[at] ?? new Float32Array()), text).toEqual(shipped.find(textHash(text)));
+    }
   });
 
   it('reads the texts as they were when it was called', async () => {

@@ -1,7 +1,9 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fuse, WEIGHTS } from '../../../src/core/search/ranking.ts';
+import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
+import { fuse } from '../../../src/core/search/ranking.ts';
 import type { Candidate } from '../../../src/core/search/search-index.ts';
+import { MAX_USE_EFFECT } from '../../../src/core/search/use-prior.ts';
 
 const evidence = {
   semantic: fc.double({ min: -1, max: 1, noNaN: true }),
@@ -15,7 +17,14 @@ const candidate: fc.Arbitrary<Candidate> = fc.record({
     .map(tools => tools.map((tool, index) => ({ index, ...tool }))),
 });
 const candidates = fc.uniqueArray(candidate, { selector: ({ serverId }) => serverId, maxLength: 20 });
-const unused = () => 0;
+const unused = () => UNUSED;
+const popular = (popularity: number) => ({ ...UNUSED, popularity });
+const anySignals = fc.record({
+  popularity: fc.double({ min: 0, max: 1, noNaN: true }),
+  success: fc.double({ min: 0, max: 1, noNaN: true }),
+  novelty: fc.double({ min: 0, max: 1, noNaN: true }),
+  approval: fc.double({ min: -1, max: 1, noNaN: true }),
+});
 const at = (serverId: string, semantic: number, keyword: number): Candidate => ({
   serverId,
   semantic,
@@ -27,7 +36,7 @@ describe('fuse', () => {
   it('gives every candidate once, with scores 0 to 1 that do not increase', () => {
     fc.assert(
       fc.property(candidates, fc.double({ min: -1, max: 2 }), (found, popularity) => {
-        const ranking = fuse(found, () => popularity);
+        const ranking = fuse(found, () => popular(popularity));
         expect(ranking.map(({ serverId }) => serverId).sort()).toEqual(
           found.map(({ serverId }) => serverId).sort(),
         );
@@ -75,15 +84,15 @@ describe('fuse', () => {
     );
   });
 
-  it('lets popularity part only servers that are within its weight of each other', () => {
+  it('lets use part only servers that are within its bound of each other', () => {
     fc.assert(
-      fc.property(candidates, fc.func(fc.double({ min: 0, max: 1, noNaN: true })), (found, popularity) => {
+      fc.property(candidates, fc.func(anySignals), (found, use) => {
         const relevance = new Map(fuse(found, unused).map(one => [one.serverId, one.finalScore]));
-        const ids = fuse(found, popularity).map(({ serverId }) => serverId);
+        const ids = fuse(found, use).map(({ serverId }) => serverId);
         for (const [place, id] of ids.entries()) {
           for (const lower of ids.slice(place + 1)) {
             const [own = 0, others = 0] = [relevance.get(id), relevance.get(lower)];
-            expect(own * (1 + WEIGHTS.popularity) + 1e-12).toBeGreaterThanOrEqual(others);
+            expect(own * (1 + MAX_USE_EFFECT) + 1e-12).toBeGreaterThanOrEqual(others);
           }
         }
       }),
@@ -92,8 +101,8 @@ describe('fuse', () => {
 
   it('breaks a tie by popularity, else by id, and lifts nothing that has no relevance', () => {
     const tie = [at('b', 0.5, 3), at('a', 0.5, 3), at('none', -0.2, 0)];
-    const order = (popular: string) =>
-      fuse(tie, id => (id === popular ? 1 : 0)).map(({ serverId }) => serverId);
+    const order = (loved: string) =>
+      fuse(tie, id => popular(id === loved ? 1 : 0)).map(({ serverId }) => serverId);
     expect(order('')).toEqual(['a', 'b', 'none']);
     expect(order('b')).toEqual(['b', 'a', 'none']);
     expect(order('none')).toEqual(['a', 'b', 'none']);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
+import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { queryLog as queryLogTable, servers } from '../../../src/core/schema.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/search-index-embedded.ts';
 import { createSearch } from '../../../src/core/search/search.ts';
@@ -29,7 +30,6 @@ async function start() {
   const { db } = database;
   const control = controlledEmbedder();
   const clock = settableClock();
-  const popularity = new Map<string, number>();
   const catalogue = await Catalogue.load(db);
   const index = await createEmbeddedIndex({ embedder: control.embedder, db, log: silent, clock });
   await catalogue.attachIndex(change => index.prepare(change));
@@ -41,11 +41,11 @@ async function start() {
     db,
     log: silent,
     clock,
-    popularity: id => popularity.get(id) ?? 0,
+    use: () => UNUSED,
   });
   const ask = (query: string, options: { limit?: number; maxTools?: number } = {}) =>
     search.search(caller, { query, ...options });
-  return { search, ask, catalogue, index, control, clock, popularity };
+  return { search, ask, catalogue, index, control, clock };
 }
 
 const ids = (answer: { servers: readonly { id: string }[] }) => answer.servers.map(({ id }) => id);

@@ -71,6 +71,29 @@ describe('VectorCache.vectorsOf', () => {
     expect(control.embedded).toEqual(['maps']);
   });
 
+  it('says how many of the texts that it has to embed are embedded', async () => {
+    const { cache } = await open();
+    await cache.vectorsOf(['text 0', 'maps']);
+    const heard: { done: number; of: number }[] = [];
+    const many = Array.from({ length: 121 }, (_, at) => `text ${at}`);
+    await cache.vectorsOf(many, progress => heard.push(progress));
+    expect(heard).toEqual([0, 50, 100, 120].map(done => ({ done, of: 120 })));
+    await cache.vectorsOf(many, () => expect.unreachable('nothing is to be embedded'));
+  });
+
+  it('has the next texts embedded while it writes', async () => {
+    const { cache, control } = await open();
+    const { embedder } = controlledEmbedder();
+    const stored: number[] = [];
+    control.embedder.embed = async batch => {
+      // Asked before anything that follows this call is written.
+      stored.push(await database.db.$count(embeddings));
+      return embedder.embed(batch);
+    };
+    await cache.vectorsOf(Array.from({ length: 150 }, (_, at) => `text ${at}`));
+    expect(stored.slice(0, 2)).toEqual([0, 0]);
+  });
+
   it('keeps what was embedded before a failure', async () => {
     const { cache, control } = await open();
     const many = Array.from({ length: 150 }, (_, at) => `text ${at}`);
@@ -83,7 +106,7 @@ describe('VectorCache.vectorsOf', () => {
     await expect(cache.vectorsOf(many)).rejects.toThrow('down');
     const again = await open();
     await again.cache.vectorsOf(many);
-    expect(again.control.embedded).toHaveLength(50);
+    expect(again.control.embedded).toHaveLength(many.length - control.embedded.length);
   });
 
   it('gives zeros on where the embedder has no vector for now, and asks for it again', async () => {
@@ -119,13 +142,13 @@ describe('VectorCache.vectorsOf', () => {
     await vi.waitFor(() => expect(calls).toHaveLength(3));
     calls[0]?.reject(new Error('down'));
     calls[1]?.resolve();
-    await vi.waitFor(async () => expect(await database.db.$count(embeddings)).toBe(100));
+    await vi.waitFor(async () => expect(await database.db.$count(embeddings)).toBe(50));
     expect(settled).toBe(false);
     calls[2]?.resolve();
     await ended;
     expect(settled).toBe(true);
     expect(calls).toHaveLength(3);
-    expect(await database.db.$count(embeddings)).toBe(200);
+    expect(await database.db.$count(embeddings)).toBe(100);
   });
 
   it.each([

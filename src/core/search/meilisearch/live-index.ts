@@ -1,8 +1,8 @@
+import { slices } from '../../../infra/slices.ts';
 import { randomBytes } from 'node:crypto';
 import type { Server } from '../../catalogue/entry.ts';
 import type { Embedder } from '../embedder.ts';
 import type { VectorSource } from '../indexed-servers.ts';
-import { slices } from '../slices.ts';
 import { EngineRefused, type Engine } from './engine.ts';
 import { writeDocuments, type EngineContent, type EngineDocuments } from './engine-document.ts';
 import type { PartVectors } from './part-vectors.ts';

@@ -1,7 +1,8 @@
+import { slices } from '../../../infra/slices.ts';
 import { LRUCache } from 'lru-cache';
+import type { OnProgress } from '../../catalogue/catalogue.ts';
 import type { VectorSource } from '../indexed-servers.ts';
 import { dot, type QuantizedVector } from '../quantize.ts';
-import { slices } from '../slices.ts';
 import type { VectorCache } from '../vector-cache.ts';
 
 /** What an array costs beside its content. */
@@ -36,14 +37,12 @@ export class PartVectors {
   }
 
   /** The same, with those that are nowhere yet made and kept first. */
-  async made(sources: readonly VectorSource[]): Promise<Vectors[]> {
+  async made(sources: readonly VectorSource[], onProgress?: OnProgress): Promise<Vectors[]> {
     const isWhole = ({ key }: VectorSource) =>
       this.#recent.get(key)?.every(({ scale }) => scale > 0) ?? false;
-    await this.#read(
-      sources.filter(source => !isWhole(source)),
-      texts => this.#cache.vectorsOf(texts),
-    );
-    return this.of(sources);
+    const lacking = sources.filter(source => !isWhole(source));
+    const read = await this.#read(lacking, texts => this.#cache.vectorsOf(texts, onProgress));
+    return sources.map(({ key }) => read.get(key) ?? this.#recent.get(key) ?? []);
   }
 
   /** Of each server, by part, the best cosine with any of the queries; gives the event loop turns. */

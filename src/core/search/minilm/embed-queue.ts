@@ -5,8 +5,11 @@ import type { Job, JobQueue } from './worker-pool.ts';
 /** Requests of at most this many texts overtake longer ones: a search must not wait for an import. */
 const SHORT_REQUEST_TEXTS = 2;
 
-/** A job stops growing here (tokens; a single longer text still fits): about 50 ms of work, the longest a search waits for a free worker. */
-const JOB_TOKENS = 128;
+/**
+ * A job stops growing here (tokens; a single longer text still fits): about 30 ms of work, the longest a search waits for a
+ * free worker. Larger ones take no less time a token.
+ */
+const JOB_TOKENS = 64;
 
 interface Pending {
   readonly texts: readonly string[];
@@ -16,6 +19,13 @@ interface Pending {
   missing: number;
   readonly resolve: (vectors: Float32Array[]) => void;
   readonly reject: (error: Error) => void;
+}
+
+/** A text of a job. */
+interface Part {
+  readonly request: Pending;
+  /** Which of the request's texts. */
+  readonly at: number;
 }
 
 /** Requests waiting to be cut into jobs, short ones first, else in order of arrival. */
@@ -40,21 +50,26 @@ export class EmbedQueue implements JobQueue {
     return promise;
   }
 
-  /** The next job, if any: tokenized only now, a few texts at a time, so that an import does not hold up the thread. */
+  /**
+   * The next job, if any: tokenized only now, a few texts at a time, so that an import does not hold up the thread. Short
+   * requests that wait (the sentences of one search, say) share a job: a worker's share of them costs less together.
+   */
   take(): Job | undefined {
     const queue = this.#short.length > 0 ? this.#short : this.#long;
-    const request = queue[0];
-    if (!request) return undefined;
-    const first = request.next;
-    const batch = this.#batch(request);
-    if (request.next === request.texts.length) queue.shift();
+    if (queue.length === 0) return undefined;
+    const parts: Part[] = [];
+    const message = this.#batch(queue, parts);
+    const requests = new Set(parts.map(({ request }) => request));
+    const fail = (error: Error) => {
+      for (const request of requests) this.#drop(request, error);
+    };
     return {
-      message: batch,
+      message,
       done: answer => {
-        if (answer instanceof Float32Array) settle(request, first, answer);
-        else this.#drop(request, new Error('The worker did not answer with vectors'));
+        if (answer instanceof Float32Array) settle(parts, answer);
+        else fail(new Error('The worker did not answer with vectors'));
       },
-      failed: error => this.#drop(request, error),
+      failed: fail,
     };
   }
 
@@ -63,18 +78,19 @@ export class EmbedQueue implements JobQueue {
     for (const request of [...this.#short, ...this.#long]) this.#drop(request, error);
   }
 
-  #batch(request: Pending): TokenBatch {
-    const left = request.texts.length - request.next;
-    const most = Math.min(MAX_TEXTS, Math.ceil(left / this.#workers));
+  /** Takes a worker's share of what waits, and notes its texts in `parts`. */
+  #batch(queue: Pending[], parts: Part[]): TokenBatch {
+    const waiting = queue.reduce((sum, { texts, next }) => sum + texts.length - next, 0);
+    const most = Math.min(MAX_TEXTS, Math.ceil(waiting / this.#workers));
     const ids: number[] = [];
     const lengths: number[] = [];
-    while (lengths.length < most) {
-      const text = request.texts[request.next] ?? '';
-      const tokens = this.#tokenizer.encode(text);
+    for (let [request] = queue; request && lengths.length < most; [request] = queue) {
+      const tokens = this.#tokenizer.encode(request.texts[request.next] ?? '');
       if (lengths.length > 0 && ids.length + tokens.length > JOB_TOKENS) break;
       ids.push(...tokens);
       lengths.push(tokens.length);
-      request.next++;
+      parts.push({ request, at: request.next++ });
+      if (request.next === request.texts.length) queue.shift();
     }
     return { ids: Int32Array.from(ids), lengths };
   }
@@ -88,12 +104,10 @@ export class EmbedQueue implements JobQueue {
   }
 }
 
-function settle(request: Pending, first: number, answer: Float32Array): void {
-  const count = answer.length / DIMENSIONS;
-  for (let i = 0; i < count; i++) {
+function settle(parts: readonly Part[], answer: Float32Array): void {
+  for (const [position, { request, at }] of parts.entries()) {
     // Copies, so that one kept vector does not keep its whole batch.
-    request.vectors[first + i] = answer.slice(i * DIMENSIONS, (i + 1) * DIMENSIONS);
+    request.vectors[at] = answer.slice(position * DIMENSIONS, (position + 1) * DIMENSIONS);
+    if (--request.missing === 0) request.resolve(request.vectors);
   }
-  request.missing -= count;
-  if (request.missing === 0) request.resolve(request.vectors);
 }

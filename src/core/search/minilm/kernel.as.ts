@@ -30,17 +30,24 @@ export function dequantize(bytes: usize, count: i32, scale: f32, min: f32, out: 
   }
 }
 
+/** Bytes before the weights of a panel: their scale and their least value. */
+const PANEL_HEADER: usize = 16;
+
 /**
- * An 8-bit [inner, columns] weight to f32 panels of eight columns, [columns / 8][inner][8], the order in which `gemm`
- * reads them. Panels of several matrices laid one after the other act as one wider matrix.
+ * An 8-bit [inner, columns] weight to panels of eight columns, [columns / 8] of header and [inner][8] bytes, the order in
+ * which `gemm` reads them. Panels of several matrices laid one after the other act as one wider matrix. They stay 8-bit: as floats
+ * they would not fit in a processor's cache, and a short text costs little more than reading them.
  */
 export function pack(bytes: usize, inner: i32, columns: i32, scale: f32, min: f32, out: usize): void {
   for (let column = 0; column < columns; column += 8) {
+    store<f32>(out, scale);
+    store<f32>(out, min, 4);
+    out += PANEL_HEADER;
     let row = bytes + <usize>column;
     for (let k = 0; k < inner; k++) {
-      dequantize(row, 8, scale, min, out);
+      store<u64>(out, load<u64>(row));
       row += <usize>columns;
-      out += 32;
+      out += 8;
     }
   }
 }
@@ -55,8 +62,9 @@ export function embed(ids: usize, count: i32, table: usize, scale: f32, min: f32
 }
 
 /**
- * out [rows, columns] = a [rows, inner] * panels + bias. `rows` is a multiple of 4, `columns` of 8. Each output row is
- * computed in the same order whatever the other rows are, so a text's vector does not depend on its batch.
+ * out [rows, columns] = a [rows, inner] * panels + bias. `rows` is a multiple of 4, `columns` of 8; `floats` is scratch for
+ * one panel, [inner, 8]. Each output row is computed in the same order whatever the other rows are, so a text's vector
+ * does not depend on its batch.
  */
 export function gemm(
   a: usize,
@@ -65,12 +73,15 @@ export function gemm(
   panels: usize,
   columns: i32,
   bias: usize,
+  floats: usize,
   out: usize,
 ): void {
   const rowBytes: usize = (<usize>inner) << 2;
   const outBytes: usize = (<usize>columns) << 2;
+  const panelBytes = PANEL_HEADER + ((<usize>inner) << 3);
   for (let column = 0; column < columns; column += 8) {
-    const panel = panels + <usize>column * rowBytes;
+    dequantize(panels + PANEL_HEADER, inner << 3, load<f32>(panels), load<f32>(panels, 4), floats);
+    panels += panelBytes;
     const left = v128.load(bias + ((<usize>column) << 2));
     const right = v128.load(bias + ((<usize>column) << 2), 16);
     for (let row = 0; row < rows; row += 4) {
@@ -79,7 +90,7 @@ export function gemm(
       let a2 = a1 + rowBytes;
       let a3 = a2 + rowBytes;
       const end = a1;
-      let p = panel;
+      let p = floats;
       let c00 = left;
       let c01 = right;
       let c10 = left;

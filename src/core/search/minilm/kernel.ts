@@ -12,6 +12,7 @@ export interface Kernel {
     panels: number,
     columns: number,
     bias: number,
+    floats: number,
     out: number,
   ): void;
   attention(qkv: number, count: number, scores: number, out: number): void;

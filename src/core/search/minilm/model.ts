@@ -10,6 +10,7 @@ const VOCABULARY = 30_522;
 const POSITIONS = 512;
 const QKV = 3 * DIMENSIONS;
 const FLOAT_BYTES = 4;
+const PANEL_HEADER_BYTES = 16;
 
 /** Tokens that one forward pass can hold, over all its texts: a multiple of 4, and any single text fits. */
 const MAX_ROWS = MAX_TOKENS;
@@ -52,11 +53,16 @@ export const SCRATCH_BYTES = planScratch(0).bytes;
 /** Bytes that `packModel` fills, staging area included. */
 export const MODEL_BYTES = planModel().bytes;
 
+/** Bytes of a matrix as `pack` lays it: panels of eight columns, each behind a header. */
+function panelBytes(inner: number, columns: number): number {
+  return (columns / 8) * (PANEL_HEADER_BYTES + inner * 8);
+}
+
 function planModel() {
   const bump = new Bump();
   const floats = (count: number) => bump.take(count * FLOAT_BYTES);
   const dense = (inner: number, columns: number): Dense => ({
-    panels: floats(inner * columns),
+    panels: bump.take(panelBytes(inner, columns)),
     bias: floats(columns),
   });
   const norm = (): Norm => ({ gamma: floats(DIMENSIONS), beta: floats(DIMENSIONS) });
@@ -71,13 +77,13 @@ function planModel() {
     fall: dense(FEED_FORWARD, DIMENSIONS),
     outputNorm: norm(),
   }));
-  // The largest 8-bit matrix, on its way to f32.
+  // The largest matrix, on its way to its panels.
   const staging = bump.take(DIMENSIONS * FEED_FORWARD);
   return { table, positions, embeddingNorm, layers, staging, bytes: bump.size };
 }
 
 /**
- * Writes the dequantized model into `memory`, from offset 0 to MODEL_BYTES.
+ * Writes the model into `memory`, from offset 0 to MODEL_BYTES: matrices in 8 bits, the rest as floats.
  * @throws WeightsUnavailable when the files are of another model
  */
 export function packModel(files: ModelFiles, memory: WebAssembly.Memory, kernel: Kernel): ModelLayout {
@@ -113,7 +119,7 @@ export function packModel(files: ModelFiles, memory: WebAssembly.Memory, kernel:
     // Query, key and value side by side make one product of three.
     for (const [third, part] of ['query', 'key', 'value'].entries()) {
       dense(`${name}/attention/self/${part}`, DIMENSIONS, DIMENSIONS, {
-        panels: layer.qkv.panels + third * DIMENSIONS * DIMENSIONS * FLOAT_BYTES,
+        panels: layer.qkv.panels + third * panelBytes(DIMENSIONS, DIMENSIONS),
         bias: layer.qkv.bias + third * DIMENSIONS * FLOAT_BYTES,
       });
     }
@@ -155,6 +161,8 @@ function planScratch(base: number) {
     scores: take(MAX_ROWS),
     ids: take(MAX_ROWS),
     out: take(MAX_TEXTS * DIMENSIONS),
+    /** The panel being multiplied with. */
+    panel: take(FEED_FORWARD * 8),
     bytes: bump.size,
   };
 }
@@ -182,17 +190,17 @@ export function createForwardPass(
   function encodeLayer(layer: Layer, lengths: readonly number[], rows: number): void {
     // gemm works on four rows at a time; the last ones may be stale, which is harmless: no row reads another.
     const padded = Math.ceil(rows / 4) * 4;
-    kernel.gemm(at.hidden, padded, DIMENSIONS, layer.qkv.panels, QKV, layer.qkv.bias, at.qkv);
+    kernel.gemm(at.hidden, padded, DIMENSIONS, layer.qkv.panels, QKV, layer.qkv.bias, at.panel, at.qkv);
     eachText(lengths, (row, length) => {
       const context = at.context + row * DIMENSIONS * FLOAT_BYTES;
       kernel.attention(at.qkv + row * QKV * FLOAT_BYTES, length, at.scores, context);
     });
     const { context, contextNorm, rise, fall, outputNorm } = layer;
-    kernel.gemm(at.context, padded, DIMENSIONS, context.panels, DIMENSIONS, context.bias, at.delta);
+    kernel.gemm(at.context, padded, DIMENSIONS, context.panels, DIMENSIONS, context.bias, at.panel, at.delta);
     kernel.addAndNormalize(at.hidden, at.delta, rows, contextNorm.gamma, contextNorm.beta);
-    kernel.gemm(at.hidden, padded, DIMENSIONS, rise.panels, FEED_FORWARD, rise.bias, at.wide);
+    kernel.gemm(at.hidden, padded, DIMENSIONS, rise.panels, FEED_FORWARD, rise.bias, at.panel, at.wide);
     kernel.gelu(at.wide, rows * FEED_FORWARD);
-    kernel.gemm(at.wide, padded, FEED_FORWARD, fall.panels, DIMENSIONS, fall.bias, at.delta);
+    kernel.gemm(at.wide, padded, FEED_FORWARD, fall.panels, DIMENSIONS, fall.bias, at.panel, at.delta);
     kernel.addAndNormalize(at.hidden, at.delta, rows, outputNorm.gamma, outputNorm.beta);
   }
 

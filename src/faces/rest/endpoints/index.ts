@@ -1,9 +1,17 @@
 import type { Endpoint } from '../endpoint.ts';
 import { identityEndpoints } from './identity.ts';
 import { mcpCall } from './mcp-call.ts';
+import { searchFeedback } from './search-feedback.ts';
 import { search } from './search.ts';
 import { toolsCall } from './tools-call.ts';
 import { toolsList } from './tools-list.ts';
 
 /** Every endpoint of `/v1`: the router and the OpenAPI document are both made from this list. */
-export const endpoints: readonly Endpoint[] = [search, mcpCall, toolsCall, toolsList, ...identityEndpoints];
+export const endpoints: readonly Endpoint[] = [
+  search,
+  searchFeedback,
+  mcpCall,
+  toolsCall,
+  toolsList,
+  ...identityEndpoints,
+];

@@ -49,10 +49,15 @@ export const mcpCall = endpoint({
     result: z.unknown().optional(),
     error: rpcError.optional(),
   }),
-  handle: async (core, caller, { server_id, method, params, id }) => {
+  handle: async (core, caller, { server_id, method, params, id, query_log_id }) => {
     if (params !== undefined && !isObject(params))
       throw new SwitchboardError('invalid_params', 'params: must be an object');
-    const input = { serverId: server_id, method, ...(params === undefined ? {} : { params }) };
+    const input = {
+      serverId: server_id,
+      queryLogId: query_log_id,
+      method,
+      ...(params === undefined ? {} : { params }),
+    };
     return { jsonrpc: '2.0', id, ...(await core.proxy.call(caller, input)) };
   },
 });

@@ -26,9 +26,10 @@ export const toolsCall = endpoint({
     query_log_id: queryLogId,
   }),
   responseSchema: z.looseObject({ content: z.array(jsonObject), isError: z.boolean() }),
-  handle: (core, caller, { server_id, name, arguments: args }) =>
+  handle: (core, caller, { server_id, name, arguments: args, query_log_id }) =>
     core.proxy.callTool(caller, {
       serverId: server_id,
+      queryLogId: query_log_id,
       name,
       ...(args === undefined ? {} : { arguments: args }),
     }),

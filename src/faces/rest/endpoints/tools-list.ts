@@ -20,5 +20,6 @@ export const toolsList = endpoint({
       z.looseObject({ name: z.string(), description: z.string(), inputSchema: jsonObject, warnings }),
     ),
   }),
-  handle: (core, caller, { server_id }) => core.proxy.listTools(caller, { serverId: server_id }),
+  handle: (core, caller, { server_id, query_log_id }) =>
+    core.proxy.listTools(caller, { serverId: server_id, queryLogId: query_log_id }),
 });

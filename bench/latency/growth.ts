@@ -1,0 +1,108 @@
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import type { Entry } from '../../src/core/catalogue/entry.ts';
+import { toServer } from '../../src/core/catalogue/server-rows.ts';
+import { documentsOf } from '../../src/core/search/documents.ts';
+import type { Embedder } from '../../src/core/search/embedder.ts';
+import { quantize } from '../../src/core/search/quantize.ts';
+import { fuse } from '../../src/core/search/ranking.ts';
+import { createEmbeddedIndex } from '../../src/core/search/search-index-embedded.ts';
+import { textHash } from '../../src/core/search/vector-cache.ts';
+import { writeVectorFile } from '../../src/core/search/vector-file.ts';
+import { systemClock } from '../../src/infra/clock.ts';
+import { openDatabase } from '../../src/infra/database.ts';
+import { createLog } from '../../src/infra/log.ts';
+import { temporaryFolder } from '../../test/support/program.ts';
+import { miniSearch } from './baseline.ts';
+import { enlarged, hash, requestsFor } from './texts.ts';
+import { cpuSince, latencyOf, timesOf } from './timing.ts';
+
+const DIMENSIONS = 384;
+const REQUESTS = 150;
+
+/** Vectors of noise, the same for the same text: what a scan costs does not depend on what they mean, and embedding takes hours. */
+const noise: Embedder = {
+  id: 'noise',
+  dimensions: DIMENSIONS,
+  embed: texts => Promise.resolve(texts.map(noiseOf)),
+  close: () => Promise.resolve(),
+};
+
+function noiseOf(text: string): Float32Array {
+  const vector = new Float32Array(DIMENSIONS);
+  let state = hash(text);
+  let squares = 0;
+  for (let at = 0; at < DIMENSIONS; at++) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    vector[at] = state / 2 ** 31 - 1;
+    squares += (vector[at] ?? 0) ** 2;
+  }
+  return vector.map(component => component / Math.sqrt(squares));
+}
+
+/** Search without the embedding of the request: candidates by keyword and by a scan over all vectors, ranked. */
+export async function measureGrowth(entries: readonly Entry[], count: number) {
+  const grown = enlarged(entries, count);
+  const requests = requestsFor(grown.slice(0, entries.length), REQUESTS);
+  const baseline = await miniSearch(grown, requests);
+  await using opened = new AsyncDisposableStack();
+  const folder = opened.use(temporaryFolder());
+  const servers = grown.map(entry => toServer(entry, 'operator').server);
+  const shippedVectors = path.join(folder.path, 'vectors.bin');
+  const parts = await writeNoise(shippedVectors, servers);
+  const database = await openDatabase();
+  opened.defer(() => database.close());
+  const before = heldMiB();
+  const index = await createEmbeddedIndex({
+    embedder: noise,
+    db: database.db,
+    log: createLog('warn'),
+    clock: systemClock,
+    shippedVectors,
+  });
+  opened.defer(() => index.close());
+  const startedAt = performance.now();
+  await (
+    await index.prepare({ upserted: servers, removed: [] })
+  )();
+  const index_ms = performance.now() - startedAt;
+  const index_mib = heldMiB() - before;
+  const search = async (request: string) => fuse(await index.candidates(request), () => 0).slice(0, 10);
+  await timesOf(requests.slice(0, 20), search);
+  const cpuBefore = process.threadCpuUsage();
+  const latency = latencyOf(await timesOf(requests, search));
+  const cpu_ms_a_search = cpuSince(cpuBefore) / requests.length;
+  return {
+    servers: count,
+    texts: parts,
+    ...latency,
+    cpu_ms_a_search,
+    index_ms,
+    index_mib,
+    minisearch_p50_ms: baseline.p50_ms,
+    minisearch_p95_ms: baseline.p95_ms,
+    minisearch_cpu_ms_a_search: baseline.cpu_ms_a_search,
+    minisearch_index_ms: baseline.index_ms,
+    p50_to_minisearch: latency.p50_ms / baseline.p50_ms,
+  };
+}
+
+/** Writes a file of vectors for all texts of the servers. Resolves with their number. */
+async function writeNoise(file: string, servers: Parameters<typeof documentsOf>[0][]): Promise<number> {
+  const texts = new Set(servers.flatMap(server => documentsOf(server).parts.map(part => part.prose)));
+  const entries = [...texts].map(text => [textHash(text), quantize(noiseOf(text))] as const);
+  await writeFile(file, writeVectorFile({ embedderId: noise.id, dimensions: DIMENSIONS, entries }));
+  return texts.size;
+}
+
+function heldMiB(): number {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  // Twice: what the first one finalises, the second one frees.
+  collect();
+  collect();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return (heapUsed + arrayBuffers) / 2 ** 20;
+}

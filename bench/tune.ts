@@ -1,0 +1,203 @@
+/**
+ * Tunes search on sets of queries with known answers: npm run tune -- FOLDER [--data FOLDER] [--write]
+ *
+ * FOLDER holds NAME.corpus.jsonl and NAME.queries.jsonl (or .gz) of every set. Learns the query adapter, what tells requests
+ * that nothing can serve, and the calibration of cosines; prints what each brings, on queries it has not seen and on catalogues
+ * it has not seen; with --write puts them into src/core/search/minilm/. --data keeps the vectors for the next run.
+ */
+import { readdir, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { isAnswerable } from '../src/core/search/answerability.ts';
+import { calibrate } from '../src/core/search/calibration.ts';
+import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
+import type { QueryAdapter } from '../src/core/search/query-adapter.ts';
+import { VectorCache } from '../src/core/search/vector-cache.ts';
+import { openDatabase } from '../src/infra/database.ts';
+import { createLog } from '../src/infra/log.ts';
+import { randomNumbers, shuffled, trainAdapter } from './tuning/adapter-training.ts';
+import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
+import { isotonicTable } from './tuning/isotonic.ts';
+import { cosinesOf, firstTen, mean, ndcg, qualityOf } from './tuning/quality.ts';
+import { filesOf, readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
+
+const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
+const UNANSWERABLE = path.join(import.meta.dirname, 'unanswerable.jsonl');
+const SHIPPED = path.join(import.meta.dirname, '../catalogue/servers.jsonl');
+const FOLDS_SEED = 7;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { data: { type: 'string' }, write: { type: 'boolean' } },
+});
+const [folder] = positionals;
+if (folder === undefined) {
+  console.error('Usage: npm run tune -- FOLDER [--data FOLDER] [--write]');
+  process.exitCode = 2;
+} else await tune(folder);
+
+async function tune(from: string): Promise<void> {
+  const embedder = await createMiniLmEmbedder();
+  const database = await openDatabase(values.data);
+  const cache = await VectorCache.open({ embedder, db: database.db, log: createLog('info') });
+  const read = (name: string, corpus: string, queries: string) =>
+    readTuneSet({ name, corpus, queries, embedder, cache });
+  const names = (await readdir(from))
+    .flatMap(file => /^(.+)\.corpus\.jsonl(?:\.gz)?$/.exec(file)?.[1] ?? [])
+    .sort();
+  const sets: TuneSet[] = [];
+  for (const name of names) {
+    const { corpus, queries } = filesOf(from, name);
+    sets.push(await read(name, corpus, queries));
+  }
+  const unanswerable = [await read('shipped catalogue', SHIPPED, UNANSWERABLE)];
+  const metatool = names.find(name => name === 'metatool');
+  if (metatool !== undefined)
+    unanswerable.push(await read('metatool', filesOf(from, metatool).corpus, UNANSWERABLE));
+  await embedder.close();
+  await database.close();
+
+  const { dimensions } = embedder;
+  showAdapter(sets, dimensions);
+  const adapter = trainAdapter(
+    sets.map(set => ({ set, queries: answered(set) })),
+    dimensions,
+  );
+  const answerability = showAnswerability(sets, unanswerable, adapter);
+  const calibration = showCalibration(sets, dimensions);
+  if (!values.write) return;
+  await writeFile(path.join(OUT, 'query-adapter.bin'), adapter.encode());
+  const tuning = { embedder: embedder.id, calibration, answerability };
+  await writeFile(path.join(OUT, 'tuning.json'), `${JSON.stringify(tuning)}\n`);
+}
+
+const answered = ({ queries }: TuneSet): TuneQuery[] => queries.filter(({ relevant }) => relevant.size > 0);
+
+/** Two halves of a set's queries, the same at every run. */
+function halves(set: TuneSet): [TuneQuery[], TuneQuery[]] {
+  const mixed = shuffled(answered(set), randomNumbers(FOLDS_SEED));
+  const middle = Math.ceil(mixed.length / 2);
+  return [mixed.slice(0, middle), mixed.slice(middle)];
+}
+
+const points = (value: number): string => `${value < 0 ? '' : '+'}${(value * 100).toFixed(1)}`;
+
+function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
+  console.log('\nThe query adapter, server nDCG@10 and its gain in points');
+  const split = sets.map(set => ({ set, halves: halves(set) }));
+  const half = trainAdapter(
+    split.map(({ set, halves: [queries] }) => ({ set, queries })),
+    dimensions,
+  );
+  const table = split.map(({ set, halves: [, unseen] }) => {
+    const others = sets.filter(other => other !== set);
+    const elsewhere = trainAdapter(
+      others.map(other => ({ set: other, queries: answered(other) })),
+      dimensions,
+    );
+    const all = answered(set);
+    const plain = qualityOf(set, unseen, undefined);
+    const without = qualityOf(set, all, undefined);
+    return {
+      set: set.name,
+      without: without.toFixed(3),
+      'unseen queries of seen catalogues': points(qualityOf(set, unseen, half) - plain),
+      'unseen catalogue': points(qualityOf(set, all, elsewhere) - without),
+    };
+  });
+  console.table(table);
+}
+
+/** The half that tunes, then the half that tests. */
+function parted<Item>(items: readonly Item[]): [readonly Item[], readonly Item[]] {
+  return [items.slice(0, items.length / 2), items.slice(items.length / 2)];
+}
+
+function showAnswerability(
+  sets: readonly TuneSet[],
+  unanswerable: readonly TuneSet[],
+  adapter: QueryAdapter,
+) {
+  const requestsOf = (set: TuneSet, queries: readonly TuneQuery[]) =>
+    queries.map((query): Request => {
+      const vectors = query.sentences.map(sentence => adapter.apply(sentence));
+      const vector = new Float32Array(set.store.dimensions);
+      for (const one of vectors)
+        for (const [i, value] of one.entries()) vector[i] = (vector[i] ?? 0) + value / vectors.length;
+      return {
+        set: set.name,
+        semantic: cosinesOf(set, query, adapter).reduce((a, b) => Math.max(a, b), 0),
+        keyword: query.keyword.reduce((a, b) => Math.max(a, b), 0),
+        vector,
+      };
+    });
+  const tuned = unanswerable.flatMap(set => requestsOf(set, parted(set.queries)[0]));
+  const { answerability, answerable } = fitAnswerability(
+    sets.flatMap(set => requestsOf(set, answered(set))),
+    tuned,
+  );
+  const refused = ({ semantic, keyword, vector }: Request) =>
+    !isAnswerable({ candidates: [{ semantic, keyword }], vectors: [vector] }, answerability);
+  const share = (requests: readonly Request[]) =>
+    `${((100 * requests.filter(refused).length) / requests.length).toFixed(1)} %`;
+  console.log('\nAnswered with an empty list');
+  console.table([
+    ...sets.map(set => ({
+      requests: set.name,
+      'as built': share(requestsOf(set, answered(set))),
+      'as an unseen set': `${(100 * (answerable[set.name] ?? 0)).toFixed(1)} %`,
+    })),
+    ...unanswerable.map(set => ({
+      requests: `unanswerable, over ${set.name}`,
+      'as built': share(requestsOf(set, set.queries)),
+      'as an unseen set': share(requestsOf(set, parted(set.queries)[1])),
+    })),
+  ]);
+  const all = sets.flatMap(set => requestsOf(set, answered(set)));
+  console.log(`All answerable requests: ${share(all)} turned away`);
+  return answerability;
+}
+
+/** Learned from the second halves of all sets, with an adapter that has seen the first, and shown on the first with the other way round. */
+function showCalibration(sets: readonly TuneSet[], dimensions: number) {
+  const split = sets.map(set => ({ set, halves: halves(set) }));
+  const [first, second] = ([0, 1] as const).map(learned => {
+    const adapter = trainAdapter(
+      split.map(one => ({ set: one.set, queries: one.halves[learned] })),
+      dimensions,
+    );
+    return split.flatMap(({ set, halves: parts }) => {
+      const queries = parts[1 - learned] ?? [];
+      return queries.flatMap(query => {
+        const cosines = cosinesOf(set, query, adapter);
+        return firstTen(cosines, query.keyword).map(server => ({
+          cosine: cosines[server] ?? 0,
+          relevant: query.relevant.has(server),
+          weight: 1 / queries.length,
+        }));
+      });
+    });
+  });
+  const table = isotonicTable(first ?? []);
+  const bins = Array.from({ length: 10 }, () => ({ weight: 0, score: 0, relevant: 0 }));
+  for (const { cosine, relevant, weight } of second ?? []) {
+    const score = calibrate(cosine, table);
+    const bin = bins[Math.min(9, Math.floor(score * 10))];
+    if (!bin) continue;
+    bin.weight += weight;
+    bin.score += weight * score;
+    bin.relevant += relevant ? weight : 0;
+  }
+  console.log(
+    '\nReliability of scores.semantic: results of one half of the queries, scored by a table made from the other',
+  );
+  console.table(
+    bins.map(({ weight, score, relevant }, at) => ({
+      score: `${at / 10}–${(at + 1) / 10}`,
+      'share of results': `${((100 * weight) / bins.reduce((sum, bin) => sum + bin.weight, 0)).toFixed(1)} %`,
+      'mean score': (score / weight).toFixed(3),
+      relevant: (relevant / weight).toFixed(3),
+    })),
+  );
+  return table;
+}

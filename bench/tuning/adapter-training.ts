@@ -1,0 +1,192 @@
+import { QueryAdapter } from '../../src/core/search/query-adapter.ts';
+import { WEIGHTS } from '../../src/core/search/ranking.ts';
+import type { TuneQuery, TuneSet } from './tune-set.ts';
+
+/** What a batch of training asks of a set. */
+interface Lesson {
+  readonly set: TuneSet;
+  readonly queries: readonly TuneQuery[];
+}
+
+export interface TrainingOptions {
+  readonly epochs: number;
+  readonly batch: number;
+  readonly learningRate: number;
+  /** Divides cosines in the softmax. */
+  readonly temperature: number;
+  /** What the normalised keyword score adds to a logit: what keywords find already need not be learned. */
+  readonly keyword: number;
+  /** Pull towards the identity. */
+  readonly decay: number;
+  /** Queries of one set and epoch at most, so that the largest set does not decide alone. */
+  readonly perSet: number;
+  /** How far of the way from the identity to what was learned: less generalises better. */
+  readonly share: number;
+  readonly seed: number;
+}
+
+export const TRAINING: TrainingOptions = {
+  epochs: 5,
+  batch: 64,
+  learningRate: 1e-3,
+  temperature: 0.05,
+  keyword: 6,
+  decay: 0.2,
+  perSet: 1200,
+  share: 0.75,
+  seed: 1,
+};
+
+/**
+ * Learns the square matrix W of `QueryAdapter` by InfoNCE: of all servers of the same catalogue, those that answer a query
+ * shall have the highest cos(W q, part) of their best part. AdamW, with the weight decay towards the identity.
+ */
+export function trainAdapter(
+  lessons: readonly { set: TuneSet; queries: readonly TuneQuery[] }[],
+  dimensions: number,
+  options: TrainingOptions = TRAINING,
+): QueryAdapter {
+  const random = randomNumbers(options.seed);
+  const size = dimensions * dimensions;
+  // W - identity, row-major, and AdamW's two moments.
+  const delta = new Float32Array(size);
+  const first = new Float32Array(size);
+  const second = new Float32Array(size);
+  const plan = planOf(lessons, options, random);
+  for (const [step, lesson] of plan.entries()) {
+    const gradient = gradientOf(lesson, new QueryAdapter(delta, dimensions), options);
+    const rate = options.learningRate * (1 - step / plan.length) * Math.min(1, (step + 1) / 20);
+    const bias1 = 1 - 0.9 ** (step + 1);
+    const bias2 = 1 - 0.999 ** (step + 1);
+    for (let i = 0; i < size; i++) {
+      const g = gradient[i] ?? 0;
+      const m = (first[i] = 0.9 * (first[i] ?? 0) + 0.1 * g);
+      const v = (second[i] = 0.999 * (second[i] ?? 0) + 0.001 * g * g);
+      const d = delta[i] ?? 0;
+      delta[i] = d - rate * (m / bias1 / (Math.sqrt(v / bias2) + 1e-8) + options.decay * d);
+    }
+  }
+  return new QueryAdapter(
+    delta.map(value => value * options.share),
+    dimensions,
+  );
+}
+
+/** The batches of all epochs, each of one set, in random order within an epoch. */
+function planOf(
+  lessons: readonly Lesson[],
+  { epochs, batch, perSet }: TrainingOptions,
+  random: () => number,
+): Lesson[] {
+  return Array.from({ length: epochs }, () => {
+    const batches = lessons.flatMap(({ set, queries }) => {
+      const chosen = shuffled(queries, random).slice(0, perSet);
+      return Array.from({ length: Math.ceil(chosen.length / batch) }, (_, at) => ({
+        set,
+        queries: chosen.slice(at * batch, (at + 1) * batch),
+      }));
+    });
+    return shuffled(batches, random);
+  }).flat();
+}
+
+/** The gradient of the batch's mean loss by W. */
+function gradientOf({ set, queries }: Lesson, adapter: QueryAdapter, options: TrainingOptions): Float32Array {
+  const { dimensions } = set.store;
+  const gradient = new Float32Array(dimensions * dimensions);
+  for (const query of queries) {
+    const adapted = query.sentences.map(sentence => adapter.apply(sentence));
+    const { cosine, sentence, row } = bestParts(set, adapted);
+    const weights = pulls(query, cosine, options);
+    const towards = adapted.map(() => new Float32Array(dimensions));
+    for (const [server, pull] of weights) {
+      const { values, scale } = set.vectors[row[server] ?? 0] ?? { values: [], scale: 0 };
+      const target = towards[sentence[server] ?? 0];
+      if (!target) continue;
+      for (let i = 0; i < dimensions; i++) {
+        target[i] = (target[i] ?? 0) + ((pull * scale) / queries.length) * (values[i] ?? 0);
+      }
+    }
+    for (const [at, target] of towards.entries()) {
+      addOuterProduct(gradient, query.sentences[at] ?? target, adapted[at] ?? target, target, adapter);
+    }
+  }
+  return gradient;
+}
+
+/** By server: its best cosine with any sentence, and which sentence and row gave it. */
+export function bestParts({ servers, start, store }: TuneSet, sentences: readonly Float32Array[]) {
+  const cosine = new Float32Array(servers).fill(-1);
+  const sentence = new Uint8Array(servers);
+  const row = new Uint32Array(servers);
+  for (const [at, vector] of sentences.entries()) {
+    const cosines = store.scan(vector);
+    for (let server = 0; server < servers; server++) {
+      for (let r = start[server] ?? 0; r < (start[server + 1] ?? 0); r++) {
+        const value = cosines[r] ?? 0;
+        if (value <= (cosine[server] ?? 0)) continue;
+        cosine[server] = value;
+        sentence[server] = at;
+        row[server] = r;
+      }
+    }
+  }
+  return { cosine, sentence, row };
+}
+
+/** By how much each server's cosine should fall (above 0) or rise, for those where it matters. */
+function pulls(query: TuneQuery, cosine: Float32Array, options: TrainingOptions): [number, number][] {
+  const best = Math.max(WEIGHTS.fullKeyword, ...query.keyword);
+  const logits = Float64Array.from(
+    cosine,
+    (value, server) => value / options.temperature + (options.keyword * (query.keyword[server] ?? 0)) / best,
+  );
+  const highest = logits.reduce((a, b) => Math.max(a, b));
+  const shares = logits.map(logit => Math.exp(logit - highest));
+  const all = shares.reduce((sum, share) => sum + share, 0);
+  let relevant = 0;
+  for (const server of query.relevant) relevant += shares[server] ?? 0;
+  const found: [number, number][] = [];
+  for (const [server, share] of shares.entries()) {
+    const wanted = query.relevant.has(server) ? share / Math.max(relevant, 1e-30) : 0;
+    const pull = (share / all - wanted) / options.temperature;
+    if (Math.abs(pull) > 1e-4) found.push([server, pull]);
+  }
+  return found;
+}
+
+/** Adds (d loss / d W q) ⊗ q, where `towards` is the gradient by the unit vector `adapted` of W q. */
+function addOuterProduct(
+  gradient: Float32Array,
+  sentence: Float32Array,
+  adapted: Float32Array,
+  towards: Float32Array,
+  adapter: QueryAdapter,
+): void {
+  const along = adapted.reduce((sum, value, i) => sum + value * (towards[i] ?? 0), 0);
+  const length = adapter.lengthOf(sentence);
+  const width = sentence.length;
+  for (let i = 0; i < width; i++) {
+    const g = ((towards[i] ?? 0) - (adapted[i] ?? 0) * along) / length;
+    if (g === 0) continue;
+    for (let j = 0; j < width; j++) {
+      gradient[i * width + j] = (gradient[i * width + j] ?? 0) + g * (sentence[j] ?? 0);
+    }
+  }
+}
+
+/** Mulberry32: the same numbers from 0 up to 1 for the same seed. */
+export function randomNumbers(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+export function shuffled<Item>(items: readonly Item[], random: () => number): Item[] {
+  const keyed = items.map(item => ({ item, key: random() }));
+  return keyed.sort((a, b) => a.key - b.key).map(({ item }) => item);
+}

@@ -1,0 +1,116 @@
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { z } from 'zod';
+import { readEntries } from '../../src/core/catalogue/read-entries.ts';
+import { Bm25 } from '../../src/core/search/bm25.ts';
+import { documentsOf } from '../../src/core/search/documents.ts';
+import type { Embedder } from '../../src/core/search/embedder.ts';
+import type { QuantizedVector } from '../../src/core/search/quantize.ts';
+import { sentencesOf, tokenize } from '../../src/core/search/text.ts';
+import type { VectorCache } from '../../src/core/search/vector-cache.ts';
+import { VectorStore } from '../../src/core/search/vector-store.ts';
+
+const BM25 = { k1: 1.2, b: 0.75 };
+
+const querySchema = z.object({ query: z.string(), relevant_servers: z.array(z.string()).default([]) });
+
+export interface TuneQuery {
+  /** The vectors of its sentences as the model gives them, without an adapter. */
+  readonly sentences: readonly Float32Array[];
+  /** Keyword evidence by server. */
+  readonly keyword: Float32Array;
+  /** Servers that answer it; none for a request that nothing can serve. */
+  readonly relevant: ReadonlySet<number>;
+}
+
+/** A catalogue and queries with known answers, with the evidence that the product would have. */
+export interface TuneSet {
+  readonly name: string;
+  readonly servers: number;
+  /** Rows `start[s]` up to `start[s + 1]` are the parts of server s. */
+  readonly start: Uint32Array;
+  readonly store: VectorStore;
+  readonly vectors: readonly QuantizedVector[];
+  readonly queries: readonly TuneQuery[];
+}
+
+interface TuneSetParts {
+  readonly name: string;
+  readonly corpus: string;
+  readonly queries: string;
+  readonly embedder: Embedder;
+  readonly cache: VectorCache;
+}
+
+/** A file, or the one with `.gz` behind its name. */
+export async function readText(file: string): Promise<string> {
+  const plain = file.endsWith('.gz') ? undefined : await readFile(file, 'utf8').catch(() => undefined);
+  return plain ?? gunzipSync(await readFile(file.endsWith('.gz') ? file : `${file}.gz`)).toString('utf8');
+}
+
+/** The set NAME of a folder that holds NAME.corpus.jsonl and NAME.queries.jsonl. */
+export const filesOf = (folder: string, name: string) => ({
+  corpus: path.join(folder, `${name}.corpus.jsonl`),
+  queries: path.join(folder, `${name}.queries.jsonl`),
+});
+
+export async function readTuneSet({
+  name,
+  corpus,
+  queries,
+  embedder,
+  cache,
+}: TuneSetParts): Promise<TuneSet> {
+  const { entries } = readEntries(await readText(corpus), { allowHttp: true });
+  const documents = entries.map(entry => documentsOf({ ...entry, tools: entry.tools ?? [] }));
+  const vectors = await cache.vectorsOf(documents.flatMap(({ parts }) => parts.map(part => part.prose)));
+  const start = new Uint32Array(documents.length + 1);
+  const store = new VectorStore(embedder.dimensions);
+  const whole = new Bm25(BM25);
+  const parts = new Bm25(BM25);
+  let row = 0;
+  for (const [server, document] of documents.entries()) {
+    whole.add(server, tokenize(document.whole));
+    for (const part of document.parts) {
+      parts.add(row, tokenize(part.keywords));
+      store.set(row, vectors[row] ?? missing());
+      row++;
+    }
+    start[server + 1] = row;
+  }
+  const known = new Map(entries.map(({ id }, server) => [id, server]));
+  const keywordOf = (query: string) => {
+    const terms = [...new Set(tokenize(query))];
+    const keyword = whole.scores(terms);
+    const byPart = parts.scores(terms);
+    for (let server = 0; server < documents.length; server++) {
+      const own = byPart.subarray(start[server], start[server + 1]);
+      keyword[server] = (keyword[server] ?? 0) + own.reduce((best, score) => Math.max(best, score), 0);
+    }
+    return keyword;
+  };
+  const read = (await readText(queries)).split('\n').filter(line => line.trim() !== '');
+  const texts = read.map(line => querySchema.parse(JSON.parse(line)));
+  const sentences = texts.map(({ query }) => sentencesOf(query));
+  const embedded = await embedder.embed(sentences.flat(), 'index');
+  let next = 0;
+  return {
+    name,
+    servers: documents.length,
+    start,
+    store,
+    vectors,
+    queries: texts.map(({ query, relevant_servers }, at) => {
+      const count = sentences[at]?.length ?? 0;
+      const own = embedded.slice(next, next + count);
+      next += count;
+      const relevant = relevant_servers.flatMap(id => known.get(id) ?? []);
+      return { sentences: own, keyword: keywordOf(query), relevant: new Set(relevant) };
+    }),
+  };
+}
+
+function missing(): never {
+  throw new Error('every text has a vector');
+}

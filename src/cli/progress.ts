@@ -1,0 +1,48 @@
+import type { Progress } from './admin-client.ts';
+import type { Io } from './io.ts';
+
+const BAR_CELLS = 30;
+/** Lines in the place of a bar: one for each such share. */
+const LINE_SHARE = 0.05;
+
+export interface ProgressDisplay {
+  readonly show: (progress: Progress) => void;
+  /** Takes the bar away. */
+  readonly end: () => void;
+}
+
+/** How far the embedding of texts is: a bar on a terminal, a line now and then elsewhere. @param nowMs for the rate and the time left */
+export function embeddingProgress(io: Io, nowMs: () => number = () => performance.now()): ProgressDisplay {
+  let first: { readonly atMs: number; readonly done: number } | undefined;
+  let lines = 0;
+  return {
+    show: progress => {
+      first ??= { atMs: nowMs(), done: progress.done };
+      const text = describe(progress, (progress.done - first.done) / ((nowMs() - first.atMs) / 1000));
+      if (io.status) {
+        io.status(`${bar(progress)} ${text}`);
+        return;
+      }
+      const share = progress.of === 0 ? 1 : progress.done / progress.of;
+      if (share < lines * LINE_SHARE) return;
+      lines = Math.floor(share / LINE_SHARE) + 1;
+      io.complain(text);
+    },
+    end: () => io.status?.(''),
+  };
+}
+
+/** @param rate texts a second; not a number before there is one */
+function describe({ done, of }: Progress, rate: number): string {
+  const counts = `${done} of ${of} texts embedded`;
+  if (!Number.isFinite(rate) || rate <= 0 || done === of) return counts;
+  return `${counts}, ${rate.toFixed(0)} a second, ${duration((of - done) / rate)} left`;
+}
+
+const duration = (seconds: number) =>
+  seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`;
+
+function bar({ done, of }: Progress): string {
+  const cells = Math.round((BAR_CELLS * done) / Math.max(of, 1));
+  return `[${'#'.repeat(cells)}${'-'.repeat(BAR_CELLS - cells)}]`;
+}

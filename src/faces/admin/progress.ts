@@ -1,0 +1,43 @@
+import type { Request, Response } from 'express';
+import type { OnProgress } from '../../core/catalogue/catalogue.ts';
+import type { Log } from '../../infra/log.ts';
+import { refusalOf } from './refusal.ts';
+
+const NDJSON = 'application/x-ndjson';
+/** A line at most so often, but always one when a step is done. */
+const EVERY_MS = 100;
+
+/**
+ * Answers with what long work gives: as JSON, or, for who accepts `application/x-ndjson`, as lines `{"progress": {done, of}}` and a
+ * last one `{"result": …}` or `{"problem": …}`. The work does not end with the connection.
+ */
+export async function answerWithProgress(
+  request: Request,
+  response: Response,
+  log: Log,
+  work: (onProgress: OnProgress) => Promise<unknown>,
+): Promise<void> {
+  if (request.headers.accept !== NDJSON) {
+    response.json(await work(() => {}));
+    return;
+  }
+  response.setHeader('Content-Type', NDJSON);
+  response.flushHeaders();
+  const tell = (line: object) => {
+    // What is not read waits in memory, but these are few and short.
+    if (!response.destroyed) response.write(`${JSON.stringify(line)}\n`);
+  };
+  let toldAt = -Infinity;
+  try {
+    const result = await work(progress => {
+      const now = performance.now();
+      if (now - toldAt < EVERY_MS && progress.done < progress.of) return;
+      toldAt = now;
+      tell({ progress });
+    });
+    tell({ result });
+  } catch (error) {
+    tell({ problem: refusalOf(error, log).problem });
+  }
+  response.end();
+}

@@ -1,0 +1,48 @@
+import { describe, expect, it } from 'vitest';
+import { embeddingProgress } from '../../src/cli/progress.ts';
+
+function display({ terminal }: { terminal: boolean }) {
+  const shown: string[] = [];
+  let now = 0;
+  const keep = (text: string) => void shown.push(text);
+  const io = { print: keep, complain: keep, status: terminal ? keep : undefined };
+  const progress = embeddingProgress(io, () => now);
+  const show = (done: number, of: number, afterMs: number) => {
+    now += afterMs;
+    progress.show({ done, of });
+  };
+  return { shown, show, end: progress.end };
+}
+
+describe('embeddingProgress', () => {
+  it('draws a bar with the rate and the time left on a terminal, and takes it away', () => {
+    const { shown, show, end } = display({ terminal: true });
+    show(0, 1200, 0);
+    show(300, 1200, 6_000);
+    show(1200, 1200, 18_000);
+    end();
+    expect(shown).toEqual([
+      '[------------------------------] 0 of 1200 texts embedded',
+      '[########----------------------] 300 of 1200 texts embedded, 50 a second, 18 s left',
+      '[##############################] 1200 of 1200 texts embedded',
+      '',
+    ]);
+  });
+
+  it('writes a line for each twentieth elsewhere', () => {
+    const { shown, show, end } = display({ terminal: false });
+    for (let done = 0; done <= 10_000; done += 10) show(done, 10_000, 100);
+    end();
+    expect(shown).toHaveLength(21);
+    expect(shown[0]).toBe('0 of 10000 texts embedded');
+    expect(shown[1]).toBe('500 of 10000 texts embedded, 100 a second, 2 min left');
+    expect(shown[20]).toBe('10000 of 10000 texts embedded');
+  });
+
+  it('takes the rate from what was embedded since it began to look', () => {
+    const { shown, show } = display({ terminal: true });
+    show(1_000, 2_000, 0);
+    show(1_100, 2_000, 10_000);
+    expect(shown[1]).toContain('10 a second, 2 min left');
+  });
+});

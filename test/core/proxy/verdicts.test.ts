@@ -1,0 +1,118 @@
+import { describe, expect, it } from 'vitest';
+import {
+  brokeProtocol,
+  callTimedOut,
+  connectionFailure,
+  httpFailure,
+  sentTooMuch,
+} from '../../../src/core/proxy/failures.ts';
+import { judgeFailure, judgeReply, judgeResult, judgeStatus } from '../../../src/core/proxy/verdicts.ts';
+import { SwitchboardError } from '../../../src/errors.ts';
+
+const how = { isShortened: false, isPassed: false };
+const http = (status: number) => httpFailure({ status, headers: {}, nowMs: 0, excerpt: '' });
+const lost = (code: string) => connectionFailure(Object.assign(new Error(code), { code }), 'unsent');
+const failedTool = (text: string) => judgeResult({ content: [{ type: 'text', text }], isError: true });
+const rpcError = (code: number, message: string) =>
+  judgeFailure(new SwitchboardError('upstream_error', message, { upstreamError: { code, message } }), how);
+
+describe('what a failure says of its server', () => {
+  it.each<[string, SwitchboardError]>([
+    ['a time-out', callTimedOut(60_000)],
+    ['a broken answer', brokeProtocol('answered with nonsense')],
+    ['too large an answer', sentTooMuch('sent too much')],
+    ['a refused connection', lost('ECONNREFUSED')],
+    ['an unknown host', lost('ENOTFOUND')],
+    ...[302, 404, 405, 410, 500, 502, 503].map((status): [string, SwitchboardError] => [
+      `HTTP ${status}`,
+      http(status),
+    ]),
+  ])('%s: it failed', (_name, error) => {
+    expect(judgeFailure(error, how)).toBe(false);
+  });
+
+  it.each<[string, SwitchboardError]>([
+    ['our own network down', lost('ENETUNREACH')],
+    ['our own resolver down', lost('EAI_AGAIN')],
+    ...[400, 401, 403, 407, 409, 422, 429].map((status): [string, SwitchboardError] => [
+      `HTTP ${status}`,
+      http(status),
+    ]),
+    ['a tool that asks for input', new SwitchboardError('upstream_input_required', 'x')],
+  ])('%s: nothing', (_name, error) => {
+    expect(judgeFailure(error, how)).toBeUndefined();
+  });
+
+  it("a time-out that the caller's own short limit may have made: nothing", () => {
+    expect(judgeFailure(callTimedOut(5_000), { ...how, isShortened: true })).toBeUndefined();
+  });
+
+  it('HTTP 404 on the pass-through: nothing, as it may be the end of a session', () => {
+    expect(judgeFailure(http(404), { ...how, isPassed: true })).toBeUndefined();
+    expect([200, 202, 404, 401, 429, 500, 503].map(judgeStatus)).toEqual([
+      true,
+      true,
+      undefined,
+      undefined,
+      undefined,
+      false,
+      false,
+    ]);
+  });
+});
+
+describe('what a JSON-RPC error says of its server', () => {
+  it.each([
+    [-32_603, 'Internal error', false],
+    [-32_000, 'Connection closed', false],
+    [-32_001, 'Request timed out', false],
+    [-32_000, 'Unauthorized: sign in first', undefined],
+    [-32_603, 'Rate limit exceeded', undefined],
+    [-32_602, 'whatever', undefined],
+    [-32_601, 'Method not found', undefined],
+    [-32_002, 'Resource gone', undefined],
+    [-32_021, 'Missing capability', undefined],
+    [7, 'custom', undefined],
+  ])('%i %s: %s', (code, message, verdict) => {
+    expect(rpcError(code, message)).toBe(verdict);
+    expect(judgeReply({ answer: { error: { code, message } } })).toBe(verdict);
+  });
+});
+
+describe('what a result says of its server', () => {
+  it.each([
+    'Something went wrong',
+    'Internal server error',
+    'upstream connect error or disconnect/reset before headers',
+    'fetch failed',
+    '',
+  ])('a tool that failed with %j: it failed', text => {
+    expect(failedTool(text)).toBe(false);
+  });
+
+  it.each([
+    'Invalid arguments for tool x',
+    'MCP error -32602: Tool x not found',
+    'city is required',
+    'limit must be at most 50',
+    'Issue 17 does not exist',
+    'Please sign in first',
+    'Missing API key',
+    'Request failed with status code 401',
+    'Too Many Requests',
+    'You do not have permission to see this',
+  ])('a tool that failed with %j: nothing', text => {
+    expect(failedTool(text)).toBeUndefined();
+  });
+
+  it('anything else: it works, but for a tool that asks back', () => {
+    for (const result of [{}, null, [], { content: [] }, { contents: [] }, { isError: false }])
+      expect(judgeResult(result)).toBe(true);
+    expect(judgeResult({ resultType: 'input_required', inputRequests: {} })).toBeUndefined();
+  });
+
+  it('an error without readable content: it failed', () => {
+    expect(judgeResult({ isError: true })).toBe(false);
+    expect(judgeResult({ isError: true, content: [null, 7, { text: 9 }] })).toBe(false);
+  });
+});
