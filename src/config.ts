@@ -35,6 +35,8 @@ export interface Config {
   readonly databaseUrl: string | undefined;
   readonly logLevel: LogLevel;
   readonly catalogueFile: string | undefined;
+  /** The search engine to use in place of the embedded index. */
+  readonly meilisearch: { readonly url: string; readonly apiKey: string | undefined } | undefined;
   readonly proxy: { readonly allowPrivateNetwork: boolean };
   readonly access: {
     /** A key from the environment, accepted for tenant `local` with all scopes. */
@@ -56,7 +58,7 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
 };
 
 /** Settings of parts that are not built yet: setting one must not be ignored in silence. */
-const NOT_YET = ['REDIS_URL', 'MEILISEARCH_URL', 'MEILISEARCH_API_KEY'];
+const NOT_YET = ['REDIS_URL'];
 
 const environmentSchema = z.object({
   PORT: z
@@ -70,6 +72,17 @@ const environmentSchema = z.object({
   DATABASE_URL: z
     .url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// or postgresql:// URL' })
     .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
+    .optional(),
+  MEILISEARCH_URL: z
+    .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
+    .refine(
+      url => !URL.canParse(url) || (new URL(url).username === '' && new URL(url).password === ''),
+      'must not hold a user or password: a key goes into MEILISEARCH_API_KEY',
+    )
+    .optional(),
+  MEILISEARCH_API_KEY: z
+    .string()
+    .regex(/^[\x21-\x7e]+$/, 'must be visible ASCII without spaces')
     .optional(),
   LOG_LEVEL: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
   SWITCHBOARD_DATA_DIR: z.string().min(1).default('./.switchboard'),
@@ -121,6 +134,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     databaseUrl: settings.DATABASE_URL,
     logLevel: settings.LOG_LEVEL,
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
+    meilisearch: meilisearch(settings),
     proxy: { allowPrivateNetwork: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true' },
     access: { apiKey: settings.SWITCHBOARD_API_KEY, rateLimits: rateLimits(settings.SWITCHBOARD_RATE_LIMIT) },
     identity: readIdentity(settings, {
@@ -130,6 +144,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     }),
     embedding: readEmbedding(settings),
   };
+}
+
+function meilisearch({ MEILISEARCH_URL: url, MEILISEARCH_API_KEY: apiKey }: Settings): Config['meilisearch'] {
+  if (url !== undefined) return { url, apiKey };
+  if (apiKey === undefined) return undefined;
+  throw new ConfigError('MEILISEARCH_API_KEY: must be set together with MEILISEARCH_URL');
 }
 
 /** What shows that others depend on this installation; undefined where it may be a trial on one machine. */

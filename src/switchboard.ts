@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto';
 import { mkdir, stat } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { hostname } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
@@ -125,6 +127,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     metrics,
     catalogue,
     shippedVectors: SHIPPED_VECTORS,
+    meilisearch: config.meilisearch && { ...config.meilisearch, owner: processId(config) },
     embeddingApi: config.embedding,
     embeddingLimits: options.embeddingLimits,
     embedder: options.embedder,
@@ -223,6 +226,13 @@ async function openConfigured({ databaseUrl, dataDir }: Config): Promise<OpenDat
     throw new ConfigError(`DATABASE_URL: cannot connect: ${error.message}`);
   }
 }
+
+/** Of the one process that may use a data folder, and of its restarts. */
+const processId = ({ dataDir }: Config): string =>
+  createHash('sha256')
+    .update(JSON.stringify([hostname(), dataDir]))
+    .digest('hex')
+    .slice(0, 12);
 
 const explainKeys = (config: Config) => (error: unknown) => {
   const source = config.identity.keks === undefined ? `vault.key in ${config.dataDir}` : 'SWITCHBOARD_KEKS';

@@ -73,6 +73,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   'prom-client': /^infra\/metrics\.ts$/,
   pino: /^infra\/log\.ts$/,
   'rate-limiter-flexible': /^core\/access\/rate-limits\.ts$/,
+  meilisearch: /^core\/search\/meilisearch\//,
   stemmer: /^core\/search\/text\.ts$/,
 };
 

@@ -35,6 +35,13 @@ describe('readConfig', () => {
     [{ SWITCHBOARD_TRUST_PROXY: 'true' }, /would trust anyone/],
     [{ HOST: '0.0.0.0' }, /set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS/],
     [{ DATABASE_URL: 'mysql://db/x' }, /^DATABASE_URL: must be a postgres:\/\/ or postgresql:\/\/ URL/],
+    [{ MEILISEARCH_URL: 'search:7700' }, /^MEILISEARCH_URL: must be an http\(s\) URL/],
+    [{ MEILISEARCH_URL: 'http://:key@search:7700' }, /^MEILISEARCH_URL: must not hold a user or password/],
+    [{ MEILISEARCH_API_KEY: 'key' }, /^MEILISEARCH_API_KEY: must be set together with MEILISEARCH_URL/],
+    [
+      { MEILISEARCH_URL: 'http://search:7700', MEILISEARCH_API_KEY: 'a b' },
+      /^MEILISEARCH_API_KEY: must be visible/,
+    ],
     [{ EMBEDDING_MODEL: 'a-model' }, /^EMBEDDING_MODEL: needs OPENAI_API_KEY, or OPENAI_BASE_URL/],
     [{ OPENAI_BASE_URL: 'ftp://x' }, /^OPENAI_BASE_URL: must be an http\(s\) URL/],
     [{ OPENAI_BASE_URL: 'https://me:secret@x/v1' }, /^OPENAI_BASE_URL: must hold no user or password/],

@@ -6,18 +6,28 @@ import { VectorStore } from './vector-store.ts';
 /** The usual BM25 parameters; the tune sets do not tell neighbours apart. */
 const BM25 = { k1: 1.2, b: 0.75 };
 
+/** Where the vectors of a server's parts are to be found. */
+export interface VectorSource {
+  /** The same for the same texts only. */
+  readonly key: string;
+  /** The text each vector stands for, the server's own first. */
+  texts(): readonly string[];
+}
+
 /** A server ready to be indexed: its terms as a whole, and the terms and vector of each part (see `documents.ts`). */
 export interface IndexedDocuments {
   readonly id: string;
   readonly whole: readonly string[];
   readonly parts: readonly (readonly string[])[];
-  vectors: readonly QuantizedVector[];
+  /** One a part, or where they are: not all have to be in memory. */
+  vectors: readonly QuantizedVector[] | VectorSource;
 }
 
 interface IndexedServer {
   readonly id: string;
   /** Its position among all servers, used again when it is gone. */
   readonly slot: number;
+  readonly source: VectorSource | undefined;
   /** Rows of its parts: its own text first, then one a tool. */
   readonly rows: readonly number[];
 }
@@ -33,12 +43,12 @@ export interface ScoredServers {
 /** In the place of a slot: the row is free. */
 const NO_SLOT = -1;
 
-/** Every indexed server: its words in two inverted indexes, its vectors in one store, a row a part. */
+/** Every indexed server: its words in two inverted indexes, its vectors in a store where there is one; a row a part. */
 export class IndexedServers {
   readonly #servers = new Map<string, IndexedServer>();
   readonly #whole = new Bm25(BM25);
   readonly #parts = new Bm25(BM25);
-  readonly #vectors: VectorStore;
+  readonly #vectors: VectorStore | undefined;
   readonly #freeRows: number[] = [];
   readonly #bySlot: (IndexedServer | undefined)[] = [];
   readonly #freeSlots: number[] = [];
@@ -46,8 +56,9 @@ export class IndexedServers {
   #slotOf: Int32Array<ArrayBuffer> = new Int32Array(0);
   #rows = 0;
 
-  constructor(dimensions: number) {
-    this.#vectors = new VectorStore(dimensions);
+  /** @param dimensions of the vectors; absent: none are kept, only sources of them. */
+  constructor(dimensions?: number) {
+    this.#vectors = dimensions === undefined ? undefined : new VectorStore(dimensions);
   }
 
   get size(): number {
@@ -61,16 +72,17 @@ export class IndexedServers {
   /** Adds a server or puts it in the place of its old self, without a pause. */
   put({ id, whole, parts, vectors }: IndexedDocuments): void {
     this.remove(id);
+    const source = 'key' in vectors ? vectors : undefined;
     const slot = this.#freeSlots.pop() ?? this.#bySlot.length;
     const rows = parts.map((terms, at) => {
       const row = this.#freeRows.pop() ?? this.#rows++;
       this.#setSlot(row, slot);
-      this.#vectors.set(row, vectors[at] ?? missing());
+      if (!('key' in vectors)) (this.#vectors ?? missing()).set(row, vectors[at] ?? missing());
       this.#parts.add(row, terms);
       return row;
     });
     this.#whole.add(rows[0] ?? missing(), whole);
-    const server = { id, slot, rows };
+    const server = { id, slot, source, rows };
     this.#bySlot[slot] = server;
     this.#servers.set(id, server);
   }
@@ -89,9 +101,20 @@ export class IndexedServers {
     this.#servers.delete(id);
   }
 
-  /** Every server's evidence for a query, given as its distinct terms and its vectors (none: keywords answer alone). */
-  score(terms: readonly string[], vectors: readonly Float32Array[]): ScoredServers {
-    const cosines = this.#bestCosines(vectors);
+  /** In how many parts a term stands. */
+  frequencyOf(term: string): number {
+    return this.#parts.frequencyOf(term);
+  }
+
+  sourceOf(id: string): VectorSource | undefined {
+    return this.#servers.get(id)?.source;
+  }
+
+  /**
+   * Every server's evidence for a query, given as its distinct terms and by row the cosines of its vectors.
+   * @param only of these servers, by id; the others then have none.
+   */
+  score(terms: readonly string[], cosines: Float32Array, only?: ReadonlySet<string>): ScoredServers {
     const parts = this.#parts.scores(terms);
     const semantic = this.#bestBySlot(cosines, new Float32Array(this.#bySlot.length));
     const keyword = this.#bestBySlot(parts, new Float64Array(this.#bySlot.length));
@@ -101,6 +124,7 @@ export class IndexedServers {
       const slot = score > 0 ? (this.#slotOf[row] ?? NO_SLOT) : NO_SLOT;
       if (slot !== NO_SLOT) keyword[slot] = (keyword[slot] ?? 0) + score;
     }
+    if (only) this.#clearOthers(only, semantic, keyword);
     const candidate = (slot: number): Candidate => {
       const { id, rows } = this.#bySlot[slot] ?? missing();
       const tools = rows.slice(1).map((row, index) => ({
@@ -125,6 +149,12 @@ export class IndexedServers {
     return best;
   }
 
+  #clearOthers(only: ReadonlySet<string>, ...values: readonly (Float32Array | Float64Array)[]): void {
+    for (const [slot, server] of this.#bySlot.entries()) {
+      if (server && !only.has(server.id)) for (const bySlot of values) bySlot[slot] = 0;
+    }
+  }
+
   #setSlot(row: number, slot: number): void {
     if (row >= this.#slotOf.length) {
       const more = new Int32Array(Math.max(row + 1, Math.ceil(this.#slotOf.length * 1.5))).fill(NO_SLOT);
@@ -134,17 +164,28 @@ export class IndexedServers {
     this.#slotOf[row] = slot;
   }
 
-  /** By row, the best cosine with any of the vectors. */
-  #bestCosines([first, ...others]: readonly Float32Array[]): Float32Array {
-    const best = first ? this.#vectors.scan(first) : new Float32Array(this.#vectors.size);
+  /** By row, the best cosine of its vector with any of the query's (none: keywords answer alone). */
+  cosines([first, ...others]: readonly Float32Array[]): Float32Array {
+    const store = this.#vectors ?? missing();
+    const best = first ? store.scan(first) : new Float32Array(store.size);
     for (const vector of others) {
-      const cosines = this.#vectors.scan(vector);
+      const cosines = store.scan(vector);
       for (let row = 0; row < cosines.length; row++) {
         const cosine = cosines[row] ?? 0;
         if (cosine > (best[row] ?? 0)) best[row] = cosine;
       }
     }
     return best;
+  }
+
+  /** The same from cosines computed elsewhere, one a part; 0 for the parts of servers that are not among them. */
+  byRow(cosines: ReadonlyMap<VectorSource, Float32Array>): Float32Array {
+    const byRow = new Float32Array(this.#rows);
+    for (const { source, rows } of this.#servers.values()) {
+      const own = source && cosines.get(source);
+      if (own) for (const [at, row] of rows.entries()) byRow[row] = own[at] ?? 0;
+    }
+    return byRow;
   }
 }
 

@@ -10,6 +10,7 @@ import type { Embedder } from './embedder.ts';
 import type { EmbeddingApiConfig } from './openai/client.ts';
 import type { EmbeddingLimits } from './openai/limits.ts';
 import { createEmbeddedIndex } from './search-index-embedded.ts';
+import { createMeilisearchIndex, type MeilisearchAddress } from './search-index-meilisearch.ts';
 import { RecoveringIndex } from './search-index-recovering.ts';
 import type { SearchIndex } from './search-index.ts';
 
@@ -20,6 +21,8 @@ interface OpenIndexOptions {
   readonly metrics: Metrics;
   readonly catalogue: Catalogue;
   readonly shippedVectors: string;
+  /** Absent: the embedded index. */
+  readonly meilisearch: MeilisearchAddress | undefined;
   /** Absent: the local model embeds. */
   readonly embeddingApi: EmbeddingApiConfig | undefined;
   readonly embeddingLimits?: Partial<EmbeddingLimits> | undefined;
@@ -41,11 +44,14 @@ export function openSearchIndex(options: OpenIndexOptions): Promise<OpenIndex> {
 }
 
 async function openRemote(options: OpenIndexOptions, config: EmbeddingApiConfig): Promise<OpenIndex> {
-  const { db, log, clock, metrics, catalogue } = options;
+  const { db, log, clock, metrics, catalogue, meilisearch } = options;
   const api = new EmbeddingApi({ config, db, log, metrics, limits: options.embeddingLimits });
   const index = await RecoveringIndex.open({
     api,
-    createIndex: embedder => createEmbeddedIndex({ embedder, db, log, clock }),
+    createIndex: embedder =>
+      meilisearch
+        ? createMeilisearchIndex({ ...meilisearch, embedder, db, log, clock })
+        : createEmbeddedIndex({ embedder, db, log, clock }),
     reindex: prepare => catalogue.reindex(prepare),
     db,
     log,
@@ -59,13 +65,15 @@ async function openRemote(options: OpenIndexOptions, config: EmbeddingApiConfig)
 }
 
 async function openLocal(options: OpenIndexOptions): Promise<OpenIndex> {
-  const { db, log, clock, metrics, shippedVectors } = options;
+  const { db, log, clock, metrics, shippedVectors, meilisearch } = options;
   const { embedder, degraded } = options.embedder
     ? { embedder: await options.embedder(), degraded: undefined }
     : await localEmbedder(log);
-  const index = await createEmbeddedIndex({ db, embedder, log, clock, shippedVectors, degraded });
-  metrics.watchDegraded('embedder', () => index.degraded !== undefined);
-  metrics.watchDegraded('index', () => false);
+  const context = { db, embedder, log, clock, shippedVectors, degraded };
+  const engine = meilisearch && (await createMeilisearchIndex({ ...meilisearch, ...context }));
+  const index = engine ?? (await createEmbeddedIndex(context));
+  metrics.watchDegraded('embedder', () => index.degraded !== engine?.engineDegraded);
+  metrics.watchDegraded('index', () => engine?.engineDegraded !== undefined);
   const close = async () => {
     await index.close();
     await embedder.close();

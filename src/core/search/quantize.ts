@@ -30,6 +30,13 @@ export function quantize(vector: Float32Array): QuantizedVector {
   return { values, scale };
 }
 
+/** The dot product of a query and a vector of the same length, to the last bit that of `VectorStore.scan`. */
+export function dot(a: QuantizedVector, b: QuantizedVector): number {
+  let sum = 0;
+  for (let i = 0; i < a.values.length; i++) sum += (a.values[i] ?? 0) * (b.values[i] ?? 0);
+  return Math.fround(Math.fround(Math.fround(sum) * a.scale) * b.scale);
+}
+
 /** Bytes of an encoded vector. */
 export const encodedLength = (dimensions: number): number => dimensions + SCALE_BYTES;
 

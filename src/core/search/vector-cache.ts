@@ -56,6 +56,19 @@ export class VectorCache {
    * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
    */
   async vectorsOf(texts: readonly string[], onProgress?: OnProgress): Promise<QuantizedVector[]> {
+    const { keys, vectors, missing } = await this.#found(texts);
+    await this.#embed(missing, vectors, onProgress);
+    return keys.map(key => vectors.get(key) ?? unreachable());
+  }
+
+  /** The same of what has been embedded before; zeros for all else. */
+  async keptVectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
+    const { keys, vectors } = await this.#found(texts);
+    const none = quantize(new Float32Array(this.#parts.embedder.dimensions));
+    return keys.map(key => vectors.get(key) ?? none);
+  }
+
+  async #found(texts: readonly string[]) {
     const pause = slices();
     const vectors = new Map<string, QuantizedVector>();
     const missing = new Map<string, string>();
@@ -74,8 +87,7 @@ export class VectorCache {
       vectors.set(key, vector);
       missing.delete(key);
     }
-    await this.#embed(missing, vectors, onProgress);
-    return keys.map(key => vectors.get(key) ?? unreachable());
+    return { keys, vectors, missing };
   }
 
   async #stored(keys: readonly string[]): Promise<Map<string, QuantizedVector>> {

@@ -10,7 +10,7 @@ export const silent = createLog('silent');
 export function recordingLog() {
   const lines: { msg?: string }[] = [];
   const log = createLog('warn', { write: line => void lines.push(JSON.parse(line)) });
-  return { log, messages: () => lines.map(line => line.msg) };
+  return { log, messages: () => lines.map(line => line.msg), text: () => JSON.stringify(lines) };
 }
 
 export const settableClock = (now = Date.parse('2026-11-01T00:00:00Z')) => ({

@@ -1,0 +1,194 @@
+import { setTimeout } from 'node:timers/promises';
+import type { Clock } from '../../../infra/clock.ts';
+import type { Log } from '../../../infra/log.ts';
+import { EngineRefused, type Engine, type EngineQuery } from './engine.ts';
+import type { Built, LiveIndex, Planned } from './live-index.ts';
+
+/** How long a change in effect waits for the engine to be done with it. */
+const SETTLE_MS = 2_000;
+const WARN_EVERY_MS = 60_000;
+
+export interface RetryTimes {
+  readonly firstMs: number;
+  readonly lastMs: number;
+}
+
+interface ReplicaParts {
+  readonly engine: Engine;
+  readonly live: LiveIndex;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly retry: RetryTimes;
+}
+
+/**
+ * The catalogue as Meilisearch has it. A change is sent before it takes effect, so that what the engine refuses is refused
+ * to whoever made it. What the engine missed while it was down it is given once it is back: then what it holds is compared
+ * with what it should hold, until both are the same.
+ */
+export class Replica {
+  readonly #parts: ReplicaParts;
+  /** What the engine should hold, by server id. */
+  readonly #wanted = new Map<string, Planned>();
+  /** Whether the engine has held what it should since it was looked at last, but for what is just being changed. */
+  #isCurrent = false;
+  #built: Built | undefined;
+  #trouble: string | undefined;
+  /** The search that failed: it has to work before others are asked. */
+  #probe: readonly EngineQuery[] | undefined;
+  #warnedAt = -Infinity;
+  /** Work on the index runs one after another. */
+  #working: Promise<unknown> = Promise.resolve();
+  #loop: Promise<void> | undefined;
+  #isDue = false;
+  /** Before the next try: longer each time, until a search works again. */
+  #pauseMs: number;
+  readonly #closed = new AbortController();
+
+  constructor(parts: ReplicaParts) {
+    this.#parts = parts;
+    this.#pauseMs = parts.retry.firstMs;
+  }
+
+  /** Why the engine is not asked at the moment, in a few words; undefined when it is. */
+  get trouble(): string | undefined {
+    return (
+      this.#trouble ?? (this.#isCurrent || this.#wanted.size === 0 ? undefined : 'Meilisearch is catching up')
+    );
+  }
+
+  /** The servers of each query's hits; undefined when the engine cannot be asked. */
+  async search(queries: readonly EngineQuery[]): Promise<string[][] | undefined> {
+    if (!this.#isCurrent || this.#trouble !== undefined) return undefined;
+    const { engine, live, retry } = this.#parts;
+    try {
+      const found = await engine.search(live.uid, queries);
+      this.#pauseMs = retry.firstMs;
+      return found;
+    } catch (error) {
+      live.forget();
+      // A refused one need not work: it is the index that has to be looked at.
+      this.#probe = error instanceof EngineRefused ? undefined : queries.slice(0, 1);
+      this.#failed(error);
+      this.#converge();
+      return undefined;
+    }
+  }
+
+  /**
+   * Sends what a change adds, unless the engine is out of reach. Resolves with the step to be taken when the change is in
+   * effect, which does not fail. The first change of all is not sent before: nothing has to be kept as it was, and a start
+   * has not to wait for the engine.
+   * @throws EngineRefused when the engine does not take it.
+   */
+  async prepare(upserted: readonly Planned[], removed: readonly string[]): Promise<() => Promise<void>> {
+    const isSent = this.#trouble === undefined && this.#wanted.size > 0;
+    const built = isSent ? await this.#send(upserted, removed) : undefined;
+    return () => {
+      for (const id of removed) this.#wanted.delete(id);
+      for (const planned of upserted) this.#wanted.set(planned.server.id, planned);
+      this.#built = built;
+      if (built) this.#isCurrent = false;
+      this.#converge();
+      return this.#settled();
+    };
+  }
+
+  async #send(upserted: readonly Planned[], removed: readonly string[]): Promise<Built | undefined> {
+    const wanted = new Map(this.#wanted);
+    for (const id of removed) wanted.delete(id);
+    for (const planned of upserted) wanted.set(planned.server.id, planned);
+    try {
+      return await this.#exclusively(() => this.#parts.live.prepare(wanted));
+    } catch (error) {
+      if (!(error instanceof EngineRefused)) this.#failed(error);
+      // Also takes back what the engine did take of it.
+      this.#converge();
+      if (error instanceof EngineRefused) throw error;
+      return undefined;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort();
+    this.#parts.engine.close();
+    await this.#loop;
+    await this.#working;
+  }
+
+  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const running = this.#working.then(work);
+    this.#working = running.catch(() => {});
+    return running;
+  }
+
+  /** Sees to it that the engine comes to hold what it should, sooner or later. */
+  #converge(): void {
+    this.#isDue = true;
+    this.#loop ??= this.#untilCurrent().finally(() => {
+      this.#loop = undefined;
+      if (this.#isDue && !this.#closed.signal.aborted) this.#converge();
+    });
+  }
+
+  async #untilCurrent(): Promise<void> {
+    const { signal } = this.#closed;
+    while (this.#isDue) {
+      if (this.#trouble !== undefined) {
+        await setTimeout(this.#pauseMs, undefined, { signal, ref: false }).catch(() => {});
+        this.#pauseMs = Math.min(2 * this.#pauseMs, this.#parts.retry.lastMs);
+      }
+      if (signal.aborted) return;
+      this.#isDue = false;
+      try {
+        await this.#exclusively(() => this.#catchUp());
+        this.#recovered();
+      } catch (error) {
+        this.#isDue = true;
+        this.#failed(error);
+      }
+    }
+  }
+
+  async #catchUp(): Promise<void> {
+    const { engine, live } = this.#parts;
+    const built = this.#built;
+    this.#built = undefined;
+    if (built) await live.swapIn(built);
+    await live.converge(this.#wanted);
+    // An engine may list what it holds and yet be too slow to search it.
+    if (this.#probe) await engine.search(live.uid, this.#probe);
+    this.#probe = undefined;
+  }
+
+  #recovered(): void {
+    this.#isCurrent = true;
+    if (this.#trouble === undefined) return;
+    this.#trouble = undefined;
+    this.#warnedAt = -Infinity;
+    this.#parts.log.info('Meilisearch is used again');
+  }
+
+  #failed(error: unknown): void {
+    if (this.#closed.signal.aborted) return;
+    this.#trouble =
+      error instanceof EngineRefused ? 'Meilisearch refuses what it is sent' : 'Meilisearch unavailable';
+    const now = this.#parts.clock.now();
+    if (now - this.#warnedAt < WARN_EVERY_MS) return;
+    this.#warnedAt = now;
+    this.#parts.log.warn(
+      { err: error },
+      `${this.#trouble}: candidates are found in this process until it is back`,
+    );
+  }
+
+  /** Resolves when the engine is current, or is not going to be soon. */
+  async #settled(): Promise<void> {
+    const deadline = new AbortController();
+    await Promise.race([
+      this.#trouble === undefined ? this.#loop : undefined,
+      setTimeout(SETTLE_MS, undefined, { signal: deadline.signal }).catch(() => {}),
+    ]);
+    deadline.abort();
+  }
+}
