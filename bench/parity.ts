@@ -5,10 +5,8 @@
  * indexes share embedder, vectors and ranking, so what differs is which candidates were found. Ends with 1 when they are
  * not at par: the order by meaning is another, or recall@10 differs by more than 3 points.
  */
-import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { gunzipSync } from 'node:zlib';
 import { z } from 'zod';
 import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/read-entries.ts';
@@ -22,23 +20,12 @@ import { systemClock } from '../src/infra/clock.ts';
 import { openDatabase } from '../src/infra/database.ts';
 import { createLog } from '../src/infra/log.ts';
 import { printFacts } from './command-line.ts';
+import { mean, recall } from './measures.ts';
+import { readQueries, readText, type Query } from './query-sets.ts';
 import { percentile } from './processes.ts';
 
 const DEPTH = 10;
 const MOST_POINTS_APART = 0.03;
-
-const querySchema = z.object({ query: z.string(), relevant_servers: z.array(z.string()).min(1) });
-type Query = z.infer<typeof querySchema>;
-
-async function readText(file: string): Promise<string> {
-  const bytes = await readFile(file);
-  return (file.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString('utf8');
-}
-
-const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-
-const recall = (found: readonly string[], relevant: ReadonlySet<string>) =>
-  found.filter(id => relevant.has(id)).length / Math.min(DEPTH, relevant.size);
 
 /** The servers of the highest cosines. Equal cosines have no order: they are put in that of their ids. */
 const bySemantic = (candidates: readonly Candidate[]) =>
@@ -66,8 +53,8 @@ async function compare(embedded: SearchIndex, engine: SearchIndex, queries: read
     number
   >[] = [];
   for (const { query, relevant_servers } of queries) {
-    const ours = await timed(() => embedded.candidates(query), latencies.embedded);
-    const theirs = await timed(() => engine.candidates(query), latencies.meilisearch);
+    const ours = (await timed(() => embedded.find(query), latencies.embedded)).candidates;
+    const theirs = (await timed(() => engine.find(query), latencies.meilisearch)).candidates;
     if (engine.degraded !== undefined) throw new Error(`the comparison is void: ${engine.degraded}`);
     const [ourTop, theirTop] = [ranked(ours), ranked(theirs)];
     const relevant = new Set(relevant_servers);
@@ -75,8 +62,8 @@ async function compare(embedded: SearchIndex, engine: SearchIndex, queries: read
       semanticOrder: Number(String(bySemantic(ours)) === String(bySemantic(theirs))),
       sameRanking: Number(String(ourTop) === String(theirTop)),
       overlap: theirTop.filter(id => ourTop.includes(id)).length / (ourTop.length || 1),
-      embeddedRecall: recall(ourTop, relevant),
-      meilisearchRecall: recall(theirTop, relevant),
+      embeddedRecall: recall(ourTop, relevant, DEPTH),
+      meilisearchRecall: recall(theirTop, relevant, DEPTH),
     });
   }
   const meanOf = (name: keyof (typeof rows)[number]) => mean(rows.map(row => row[name]));
@@ -134,8 +121,7 @@ async function run(corpus: string, queryFile: string, url: string, apiKey: strin
   opened.defer(() => engine.close());
   await fill(catalogue, embedded);
   const fillMs = await fill(catalogue, engine);
-  const lines = (await readText(queryFile)).split('\n').filter(line => line.trim() !== '');
-  const queries = lines.map(line => querySchema.parse(JSON.parse(line)));
+  const queries = await readQueries(queryFile);
   return {
     corpus: path.basename(corpus),
     servers: catalogue.activeCount,

@@ -6,11 +6,10 @@
  * --in-process straight to the use case, over a database in memory or in FOLDER (which keeps the vectors).
  */
 import { randomBytes } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { gunzipSync } from 'node:zlib';
 import { z } from 'zod';
 import { SCOPES, type Caller } from '../src/core/caller.ts';
 import { Catalogue } from '../src/core/catalogue/catalogue.ts';
@@ -24,19 +23,14 @@ import { openDatabase } from '../src/infra/database.ts';
 import { createLog } from '../src/infra/log.ts';
 import { serve, temporaryFolder } from '../test/support/program.ts';
 import { printFacts } from './command-line.ts';
+import { mean, ndcg, recall } from './measures.ts';
+import { readQueries, readText, type Query } from './query-sets.ts';
 import { percentile } from './processes.ts';
 
 const LIMIT = 10;
 /** Of each server found, this many tools count, as an agent would be shown them. */
 const TOOLS_OF_A_SERVER = 3;
 const START_TIMEOUT_MS = 30 * 60_000;
-
-const querySchema = z.object({
-  query: z.string(),
-  relevant_servers: z.array(z.string()).min(1),
-  relevant_tools: z.array(z.object({ server: z.string(), tool: z.string() })).default([]),
-});
-type Query = z.infer<typeof querySchema>;
 
 const answerSchema = z.object({
   servers: z.array(z.object({ id: z.string(), tools: z.array(z.object({ name: z.string() })) })),
@@ -50,21 +44,6 @@ interface Searching extends AsyncDisposable {
   search(query: string): Promise<Answer>;
   facts: Record<string, number>;
 }
-
-/** Binary gain over the first ten. */
-function ndcg(found: readonly string[], relevant: ReadonlySet<string>): number {
-  const discount = (rank: number) => 1 / Math.log2(rank + 2);
-  const gained = found
-    .slice(0, 10)
-    .reduce((sum, id, rank) => sum + (relevant.has(id) ? discount(rank) : 0), 0);
-  const best = Array.from({ length: Math.min(10, relevant.size) }, (_, rank) => discount(rank));
-  return gained / best.reduce((sum, gain) => sum + gain, 0);
-}
-
-const recall = (found: readonly string[], relevant: ReadonlySet<string>, depth: number) =>
-  found.slice(0, depth).filter(id => relevant.has(id)).length / Math.min(depth, relevant.size);
-
-const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 async function measure({ search }: Pick<Searching, 'search'>, queries: readonly Query[]) {
   for (const { query } of queries.slice(0, 5)) await search(`warm-up: ${query}`.slice(0, 1000));
@@ -98,11 +77,6 @@ async function measure({ search }: Pick<Searching, 'search'>, queries: readonly 
     p50_ms: percentile(latencies, 0.5),
     p95_ms: percentile(latencies, 0.95),
   };
-}
-
-async function readText(file: string): Promise<string> {
-  const bytes = await readFile(file);
-  return (file.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString('utf8');
 }
 
 async function overHttp(corpus: string): Promise<Searching> {
@@ -189,10 +163,7 @@ if (corpus === undefined || queryFile === undefined) {
   console.error('Usage: npm run bench:search -- CORPUS QUERIES [--json] [--in-process [--data FOLDER]]');
   process.exitCode = 2;
 } else {
-  const queries = (await readText(queryFile))
-    .split('\n')
-    .filter(line => line.trim() !== '')
-    .map(line => querySchema.parse(JSON.parse(line)));
+  const queries = await readQueries(queryFile);
   await using searching = await (values['in-process'] ? inProcess(corpus, values.data) : overHttp(corpus));
   const result = {
     corpus: path.basename(corpus),

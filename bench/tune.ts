@@ -15,11 +15,12 @@ import type { QueryAdapter } from '../src/core/search/query-adapter.ts';
 import { VectorCache } from '../src/core/search/vector-cache.ts';
 import { openDatabase } from '../src/infra/database.ts';
 import { createLog } from '../src/infra/log.ts';
-import { randomNumbers, shuffled, trainAdapter } from './tuning/adapter-training.ts';
+import { randomFrom, shuffled } from './random.ts';
+import { trainAdapter } from './tuning/adapter-training.ts';
 import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
 import { isotonicTable } from './tuning/isotonic.ts';
 import { cosinesOf, firstTen, qualityOf } from './tuning/quality.ts';
-import { filesOf, readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
+import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
 
 const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
 const UNANSWERABLE = path.join(import.meta.dirname, 'unanswerable.jsonl');
@@ -42,18 +43,18 @@ async function tune(from: string): Promise<void> {
   const cache = await VectorCache.open({ embedder, db: database.db, log: createLog('info') });
   const read = (name: string, corpus: string, queries: string) =>
     readTuneSet({ name, corpus, queries, embedder, cache });
-  const names = (await readdir(from))
-    .flatMap(file => /^(.+)\.corpus\.jsonl(?:\.gz)?$/.exec(file)?.[1] ?? [])
-    .sort();
+  const files = (await readdir(from)).sort();
   const sets: TuneSet[] = [];
-  for (const name of names) {
-    const { corpus, queries } = filesOf(from, name);
-    sets.push(await read(name, corpus, queries));
+  let metatool: string | undefined;
+  for (const corpus of files) {
+    const name = /^(.+)\.corpus\.jsonl/.exec(corpus)?.[1];
+    const queries = files.find(file => file.startsWith(`${name}.queries.jsonl`));
+    if (name === undefined || queries === undefined) continue;
+    sets.push(await read(name, path.join(from, corpus), path.join(from, queries)));
+    if (name === 'metatool') metatool = path.join(from, corpus);
   }
   const unanswerable = [await read('shipped catalogue', SHIPPED, UNANSWERABLE)];
-  const metatool = names.find(name => name === 'metatool');
-  if (metatool !== undefined)
-    unanswerable.push(await read('metatool', filesOf(from, metatool).corpus, UNANSWERABLE));
+  if (metatool !== undefined) unanswerable.push(await read('metatool', metatool, UNANSWERABLE));
   await embedder.close();
   await database.close();
 
@@ -77,7 +78,7 @@ function answered({ queries }: TuneSet): TuneQuery[] {
 
 /** Two halves of a set's queries, the same at every run. */
 function halves(set: TuneSet): [TuneQuery[], TuneQuery[]] {
-  const mixed = shuffled(answered(set), randomNumbers(FOLDS_SEED));
+  const mixed = shuffled(answered(set), randomFrom(FOLDS_SEED));
   const middle = Math.ceil(mixed.length / 2);
   return [mixed.slice(0, middle), mixed.slice(middle)];
 }

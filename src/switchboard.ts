@@ -163,7 +163,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const pruning = new VectorPruning({
     db,
     log,
-    embedderId: open.embedderId,
+    embedderId: () => index.embedderId,
     servers: () => catalogue.active(),
   });
   opened.defer(() => pruning.close());
@@ -177,7 +177,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     .attachIndex((change, onProgress) => index.prepare(change, onProgress))
     .then(() => {
       ready = true;
-      log.info({ servers: index.size, embedder: open.embedderId() }, 'ready');
+      log.info({ servers: index.size, embedder: index.embedderId }, 'ready');
     });
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');

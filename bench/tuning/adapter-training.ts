@@ -1,5 +1,6 @@
 import { QueryAdapter } from '../../src/core/search/query-adapter.ts';
 import { WEIGHTS } from '../../src/core/search/ranking.ts';
+import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 
 /** What a batch of training asks of a set. */
@@ -42,11 +43,11 @@ export const TRAINING: TrainingOptions = {
  * shall have the highest cos(W q, part) of their best part. AdamW, with the weight decay towards the identity.
  */
 export function trainAdapter(
-  lessons: readonly { set: TuneSet; queries: readonly TuneQuery[] }[],
+  lessons: readonly Lesson[],
   dimensions: number,
   options: TrainingOptions = TRAINING,
 ): QueryAdapter {
-  const random = randomNumbers(options.seed);
+  const random = randomFrom(options.seed);
   const size = dimensions * dimensions;
   // W - identity, row-major, and AdamW's two moments.
   const delta = new Float32Array(size);
@@ -173,20 +174,4 @@ function addOuterProduct(
       gradient[i * width + j] = (gradient[i * width + j] ?? 0) + g * (sentence[j] ?? 0);
     }
   }
-}
-
-/** Mulberry32: the same numbers from 0 up to 1 for the same seed. */
-export function randomNumbers(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-export function shuffled<Item>(items: readonly Item[], random: () => number): Item[] {
-  const keyed = items.map(item => ({ item, key: random() }));
-  return keyed.sort((a, b) => a.key - b.key).map(({ item }) => item);
 }

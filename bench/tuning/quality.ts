@@ -1,21 +1,9 @@
+import { mean, ndcg } from '../measures.ts';
 import { UNUSED } from '../../src/core/catalogue/use-tally.ts';
 import { fuse } from '../../src/core/search/ranking.ts';
 import type { QueryAdapter } from '../../src/core/search/query-adapter.ts';
 import { bestParts } from './adapter-training.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
-
-/** Binary gain over the first ten. */
-export function ndcg<Id>(found: readonly Id[], relevant: ReadonlySet<Id>): number {
-  const discount = (rank: number) => 1 / Math.log2(rank + 2);
-  const gained = found
-    .slice(0, 10)
-    .reduce((sum, id, rank) => sum + (relevant.has(id) ? discount(rank) : 0), 0);
-  const best = Array.from({ length: Math.min(10, relevant.size) }, (_, rank) => discount(rank));
-  return gained / best.reduce((sum, gain) => sum + gain, 0);
-}
-
-export const mean = (values: readonly number[]): number =>
-  values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /** Every server's best cosine with any sentence of the query. */
 export const cosinesOf = (

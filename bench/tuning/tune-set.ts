@@ -1,7 +1,3 @@
-import { readFile } from 'node:fs/promises';
-import path from 'node:path';
-import { gunzipSync } from 'node:zlib';
-import { z } from 'zod';
 import { readEntries } from '../../src/core/catalogue/read-entries.ts';
 import { Bm25 } from '../../src/core/search/bm25.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
@@ -10,10 +6,9 @@ import type { QuantizedVector } from '../../src/core/search/quantize.ts';
 import { sentencesOf, tokenize } from '../../src/core/search/text.ts';
 import type { VectorCache } from '../../src/core/search/vector-cache.ts';
 import { VectorStore } from '../../src/core/search/vector-store.ts';
+import { readQueries, readText } from '../query-sets.ts';
 
 const BM25 = { k1: 1.2, b: 0.75 };
-
-const querySchema = z.object({ query: z.string(), relevant_servers: z.array(z.string()).default([]) });
 
 export interface TuneQuery {
   /** The vectors of its sentences as the model gives them, without an adapter. */
@@ -42,18 +37,6 @@ interface TuneSetParts {
   readonly embedder: Embedder;
   readonly cache: VectorCache;
 }
-
-/** A file, or the one with `.gz` behind its name. */
-export async function readText(file: string): Promise<string> {
-  const plain = file.endsWith('.gz') ? undefined : await readFile(file, 'utf8').catch(() => undefined);
-  return plain ?? gunzipSync(await readFile(file.endsWith('.gz') ? file : `${file}.gz`)).toString('utf8');
-}
-
-/** The set NAME of a folder that holds NAME.corpus.jsonl and NAME.queries.jsonl. */
-export const filesOf = (folder: string, name: string) => ({
-  corpus: path.join(folder, `${name}.corpus.jsonl`),
-  queries: path.join(folder, `${name}.queries.jsonl`),
-});
 
 export async function readTuneSet({
   name,
@@ -90,8 +73,7 @@ export async function readTuneSet({
     }
     return keyword;
   };
-  const read = (await readText(queries)).split('\n').filter(line => line.trim() !== '');
-  const texts = read.map(line => querySchema.parse(JSON.parse(line)));
+  const texts = await readQueries(queries);
   const sentences = texts.map(({ query }) => sentencesOf(query));
   const embedded = await embedder.embed(sentences.flat(), 'index');
   let next = 0;

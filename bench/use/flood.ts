@@ -3,7 +3,8 @@ import { UseTally } from '../../src/core/catalogue/use-tally.ts';
 import { Usage } from '../../src/core/catalogue/usage.ts';
 import { openDatabase } from '../../src/infra/database.ts';
 import { createLog } from '../../src/infra/log.ts';
-import { openWorld, pick, queriesFor, randomFrom, shippedEntries, type Found } from './world.ts';
+import { openWorld, pick, queriesFor, shippedEntries, type Found } from './world.ts';
+import { randomFrom } from '../random.ts';
 
 /** As many as an answer can have. */
 const DEPTH = 50;

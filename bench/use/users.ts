@@ -5,12 +5,12 @@ import {
   openWorld,
   pick,
   queriesFor,
-  randomFrom,
   shippedEntries,
   thinned,
   type UseOf,
   type World,
 } from './world.ts';
+import { randomFrom } from '../random.ts';
 
 /** So many tenants, the first busier than the last. */
 const TENANTS = 40;

@@ -7,7 +7,7 @@ import { readEntries } from '../../src/core/catalogue/read-entries.ts';
 import { UNUSED, type UseSignals } from '../../src/core/catalogue/use-tally.ts';
 import { createMiniLmEmbedder } from '../../src/core/search/embedder-minilm.ts';
 import { createEmbeddedIndex } from '../../src/core/search/search-index-embedded.ts';
-import type { Candidate, SearchIndex } from '../../src/core/search/search-index.ts';
+import type { Findings, SearchIndex } from '../../src/core/search/search-index.ts';
 import { createSearch } from '../../src/core/search/search.ts';
 import { openDatabase } from '../../src/infra/database.ts';
 import { createLog } from '../../src/infra/log.ts';
@@ -81,10 +81,11 @@ const CALLER: Caller = {
 
 /** The catalogue does not change: evidence is looked for once a query, and no ranking is cached, as use does change. */
 function remembering(index: SearchIndex): SearchIndex {
-  const known = new Map<string, Promise<Candidate[]>>();
+  const known = new Map<string, Promise<Findings>>();
   let epoch = 0;
   return {
     id: index.id,
+    embedderId: index.embedderId,
     size: index.size,
     degraded: undefined,
     get epoch() {
@@ -92,22 +93,11 @@ function remembering(index: SearchIndex): SearchIndex {
     },
     prepare: change => index.prepare(change),
     close: () => index.close(),
-    candidates(query) {
-      const found = known.get(query) ?? index.candidates(query);
+    find(query) {
+      const found = known.get(query) ?? index.find(query);
       known.set(query, found);
       return found;
     },
-  };
-}
-
-/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
-export function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d_2b_79_f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }
 

@@ -32,8 +32,6 @@ interface OpenIndexOptions {
 
 export interface OpenIndex {
   readonly index: SearchIndex;
-  /** Names the model that vectors are made with at the moment. */
-  embedderId(): string;
   close(): Promise<void>;
 }
 
@@ -61,7 +59,7 @@ async function openRemote(options: OpenIndexOptions, config: EmbeddingApiConfig)
   });
   metrics.watchDegraded('embedder', () => api.degraded !== undefined);
   metrics.watchDegraded('index', () => index.indexDegraded !== undefined);
-  return { index, embedderId: () => index.embedderId, close: () => index.close() };
+  return { index, close: () => index.close() };
 }
 
 async function openLocal(options: OpenIndexOptions): Promise<OpenIndex> {
@@ -78,7 +76,7 @@ async function openLocal(options: OpenIndexOptions): Promise<OpenIndex> {
     await index.close();
     await embedder.close();
   };
-  return { index, embedderId: () => embedder.id, close };
+  return { index, close };
 }
 
 async function localEmbedder(log: Log): Promise<{ embedder: Embedder; degraded: string | undefined }> {

@@ -10,7 +10,7 @@ import type { Embedder } from './embedder.ts';
 import { IndexedCatalogue } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import { QueryVectors } from './query-vectors.ts';
-import type { Candidate, SearchIndex } from './search-index.ts';
+import type { Findings, SearchIndex } from './search-index.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
 
@@ -51,6 +51,10 @@ class EmbeddedIndex implements SearchIndex {
     this.#servers = new IndexedCatalogue(() => new IndexedServers(context.embedder.dimensions));
   }
 
+  get embedderId(): string {
+    return this.#context.embedder.id;
+  }
+
   get epoch(): number {
     return this.#servers.epoch;
   }
@@ -70,12 +74,12 @@ class EmbeddedIndex implements SearchIndex {
     return this.#servers.prepare(removed, await this.#documentsOf(upserted, onProgress));
   }
 
-  async candidates(query: string): Promise<Candidate[]> {
+  async find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
     const vectors = await this.#queryVectors.of(sentencesOf(query));
     // From here on without a pause: a query sees every server before or after an update, never half of it.
     const { current } = this.#servers;
-    return bestOfEach(current.score(terms, current.cosines(vectors)));
+    return { candidates: bestOfEach(current.score(terms, current.cosines(vectors))), vectors };
   }
 
   close(): Promise<void> {

@@ -17,7 +17,7 @@ import { Replica, type RetryTimes } from './meilisearch/replica.ts';
 import { EMBEDDER } from './meilisearch/settings.ts';
 import { quantize, type QuantizedVector } from './quantize.ts';
 import { QueryVectors } from './query-vectors.ts';
-import type { Candidate, SearchIndex } from './search-index.ts';
+import type { Findings, SearchIndex } from './search-index.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
 
@@ -77,6 +77,10 @@ class MeilisearchIndex implements SearchIndex {
     this.#replica = new Replica({ engine, live, log, clock, retry });
   }
 
+  get embedderId(): string {
+    return this.#context.embedder.id;
+  }
+
   get epoch(): number {
     return this.#servers.epoch;
   }
@@ -120,9 +124,10 @@ class MeilisearchIndex implements SearchIndex {
     };
   }
 
-  async candidates(query: string): Promise<Candidate[]> {
+  async find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
-    const vectors = (await this.#queryVectors.of(sentencesOf(query))).map(quantize);
+    const unquantized = await this.#queryVectors.of(sentencesOf(query));
+    const vectors = unquantized.map(quantize);
     const asked = this.#servers.current;
     const found = await this.#replica.search(this.#queries(terms, vectors));
     const cosines = new Map<VectorSource, Float32Array>();
@@ -134,7 +139,8 @@ class MeilisearchIndex implements SearchIndex {
       const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
       const missing = sources.filter(source => !cosines.has(source));
       if (missing.length === 0 || vectors.length === 0) {
-        return bestOfEach(current.score(terms, current.byRow(cosines), ids));
+        const candidates = bestOfEach(current.score(terms, current.byRow(cosines), ids));
+        return { candidates, vectors: unquantized };
       }
       await this.#addCosines(missing, vectors, cosines);
     }

@@ -3,7 +3,7 @@ import type { Log } from '../../infra/log.ts';
 import type { CatalogueChange } from '../catalogue/catalogue.ts';
 import type { Embedder } from './embedder.ts';
 import type { EmbeddingApi, RemoteEmbedder } from './embedder-openai.ts';
-import type { Candidate, SearchIndex } from './search-index.ts';
+import type { Findings, SearchIndex } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
 
 interface RecoveringIndexParts {
@@ -93,8 +93,8 @@ export class RecoveringIndex implements SearchIndex {
     return this.#inner.prepare(...change);
   }
 
-  candidates(query: string): Promise<Candidate[]> {
-    return this.#inner.candidates(query);
+  find(query: string): Promise<Findings> {
+    return this.#inner.find(query);
   }
 
   /** Ends what the API is asked, too. */

@@ -20,6 +20,14 @@ export interface Candidate {
   readonly tools: readonly ToolEvidence[];
 }
 
+/** What an engine knows about one query. */
+export interface Findings {
+  /** Every server among the best few hundred by meaning or by keyword, in no particular order. */
+  readonly candidates: readonly Candidate[];
+  /** The query's vectors, one a sentence, of unit length; none where the embedder fails. */
+  readonly vectors: readonly Float32Array[];
+}
+
 /**
  * PORT: finds candidates by meaning and by keyword. An engine never decides the order: `ranking.ts` does, the same for
  * every engine.
@@ -27,6 +35,8 @@ export interface Candidate {
 export interface SearchIndex {
   /** Engine and embedder: rankings of two ids must never be mixed. */
   readonly id: string;
+  /** Names the model that its vectors are made with. */
+  readonly embedderId: string;
   /** Grows with every change that a query could see. */
   readonly epoch: number;
   /** Active servers in the index. */
@@ -38,7 +48,6 @@ export interface SearchIndex {
    * into effect: at once where it touches every server, else server by server.
    */
   prepare(change: CatalogueChange, onProgress?: OnProgress): Promise<() => Promise<void>>;
-  /** Every server among the best few hundred by meaning or by keyword, in no particular order. */
-  candidates(query: string): Promise<Candidate[]>;
+  find(query: string): Promise<Findings>;
   close(): Promise<void>;
 }

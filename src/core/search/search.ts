@@ -11,10 +11,13 @@ import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
+import { isAnswerable } from './answerability.ts';
+import { calibrate } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
 import { fuse, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
+import { tuningOf } from './tuning.ts';
 
 const DEFAULT_LIMIT = 10;
 const CACHE_TTL_MS = 60_000;
@@ -104,9 +107,17 @@ export function createSearch(parts: SearchParts): Search {
     limit: number,
     maxTools: number | undefined,
   ): Promise<readonly RankedServer[]> {
-    const ranking = fuse(await index.candidates(query), use);
+    const { candidates, vectors } = await index.find(query);
+    const tuning = tuningOf(index.embedderId);
+    if (!isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
+    const ranking = fuse(candidates, use);
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
-    return best.map(server => withTools(server, maxTools));
+    // Without vectors the cosine of everything is 0, which says nothing.
+    const table = vectors.length === 0 ? undefined : tuning?.calibration;
+    return best.map(server => ({
+      ...withTools(server, maxTools),
+      semantic: calibrate(server.semantic, table),
+    }));
   }
 
   async function cached(

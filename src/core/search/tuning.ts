@@ -8,12 +8,12 @@ export interface Tuning {
   readonly answerability: Answerability;
 }
 
+const MINILM: Tuning = {
+  calibration: minilm.calibration.map(([cosine = 0, probability = 0]) => [cosine, probability] as const),
+  answerability: minilm.answerability,
+};
+
 /** Undefined where nothing was learned: for the n-gram stand-in, and for the models of APIs, whose vectors no tune run has seen. */
 export function tuningOf(embedderId: string): Tuning | undefined {
-  if (embedderId !== minilm.embedder) return undefined;
-  const calibration = minilm.calibration.map(([cosine = 0, probability = 0]): CalibrationPoint => [
-    cosine,
-    probability,
-  ]);
-  return { calibration, answerability: minilm.answerability };
+  return embedderId === minilm.embedder ? MINILM : undefined;
 }

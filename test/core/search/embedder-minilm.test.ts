@@ -34,7 +34,7 @@ describe('embed', () => {
   const texts = reference.cases.map(({ text }) => text);
 
   it('computes what PyTorch computes from the same 8-bit weights', async () => {
-    const vectors = await embedder.embed(texts);
+    const vectors = await embedder.embed(texts, 'index');
     for (const [i, { text, quantized_e4 }] of reference.cases.entries()) {
       expect(cosine(vectors[i] ?? [], quantized_e4), text).toBeGreaterThan(0.99999);
     }
@@ -43,7 +43,7 @@ describe('embed', () => {
   it('stays close to the original float model', async () => {
     // The distance is the 8-bit weights' alone (see the test above). It is largest for punctuation and for scripts
     // that the model was hardly trained on.
-    const vectors = await embedder.embed(texts);
+    const vectors = await embedder.embed(texts, 'index');
     const cosines = reference.cases.map(({ original_e4 }, i) => cosine(vectors[i] ?? [], original_e4));
     expect(Math.min(...cosines)).toBeGreaterThan(0.91);
     expect(cosines.toSorted((a, b) => a - b)[Math.floor(cosines.length / 2)]).toBeGreaterThan(0.985);
@@ -61,7 +61,7 @@ describe('embed', () => {
       'a\uDFFFb',
       '\0',
     ];
-    const vectors = await embedder.embed(strange);
+    const vectors = await embedder.embed(strange, 'index');
     expect(vectors).toHaveLength(strange.length);
     for (const vector of vectors) {
       expect(vector).toHaveLength(embedder.dimensions);
@@ -70,10 +70,10 @@ describe('embed', () => {
   });
 
   it('gives a text the same vector alone and in a batch, in the order of the texts', async () => {
-    const batch = await embedder.embed(TOOLS);
+    const batch = await embedder.embed(TOOLS, 'index');
     expect(batch).toHaveLength(TOOLS.length);
     for (const [i, text] of TOOLS.entries()) {
-      const [alone] = await embedder.embed([text]);
+      const [alone] = await embedder.embed([text], 'index');
       expect(largestDifference(batch[i] ?? new Float32Array(1), alone), text).toBeLessThan(1e-5);
     }
   });
@@ -81,14 +81,14 @@ describe('embed', () => {
   it('answers a search before a long import that was there first', async () => {
     const finished: string[] = [];
     const note = (name: string) => () => finished.push(name);
-    const imported = embedder.embed([...TOOLS, ...TOOLS, ...TOOLS]).then(note('import'));
-    await Promise.all([imported, embedder.embed(['send an email']).then(note('search'))]);
+    const imported = embedder.embed([...TOOLS, ...TOOLS, ...TOOLS], 'index').then(note('import'));
+    await Promise.all([imported, embedder.embed(['send an email'], 'index').then(note('search'))]);
     expect(finished).toEqual(['search', 'import']);
   });
 
   it('gives each of many requests at once its own vectors', async () => {
-    const alone = await embedder.embed(TOOLS);
-    const atOnce = await Promise.all(TOOLS.map(text => embedder.embed([text])));
+    const alone = await embedder.embed(TOOLS, 'index');
+    const atOnce = await Promise.all(TOOLS.map(text => embedder.embed([text], 'index')));
     expect(atOnce.flat()).toEqual(alone);
   });
 
@@ -98,7 +98,7 @@ describe('embed', () => {
     const { entries } = readEntries(await readFile('catalogue/servers.jsonl', 'utf8'), { allowHttp: false });
     const servers = entries.filter((_, at) => at % 20 === 0).map(entry => toServer(entry, 'shipped').server);
     const prose = servers.map(server => documentsOf(server).parts.at(-1)?.prose ?? '');
-    const vectors = await embedder.embed(prose);
+    const vectors = await embedder.embed(prose, 'index');
     for (const [at, text] of prose.entries()) {
       expect(quantize(vectors[at] ?? new Float32Array()), text).toEqual(shipped.find(textHash(text)));
     }
@@ -106,14 +106,14 @@ describe('embed', () => {
 
   it('reads the texts as they were when it was called', async () => {
     const changing = Array.from({ length: 30 }, () => 'send an email');
-    const pending = embedder.embed(changing);
+    const pending = embedder.embed(changing, 'index');
     changing.fill('stock prices');
     const vectors = await pending;
     expect(largestDifference(vectors[29] ?? new Float32Array(1), vectors[0])).toBe(0);
   });
 
   it('answers no texts with no vectors', async () => {
-    expect(await embedder.embed([])).toEqual([]);
+    expect(await embedder.embed([], 'index')).toEqual([]);
   });
 });
 
@@ -126,9 +126,9 @@ describe('id', () => {
 describe('close', () => {
   it('rejects running, waiting and later requests, and may be called twice', async () => {
     const closing = await createMiniLmEmbedder({ threads: 1 });
-    const requests = Promise.allSettled([closing.embed(TOOLS), closing.embed(['waits'])]);
+    const requests = Promise.allSettled([closing.embed(TOOLS, 'index'), closing.embed(['waits'], 'index')]);
     await Promise.all([closing.close(), closing.close()]);
-    const later = await Promise.allSettled([closing.embed(['too late'])]);
+    const later = await Promise.allSettled([closing.embed(['too late'], 'index')]);
     for (const outcome of [...(await requests), ...later]) {
       expect(outcome).toMatchObject({
         status: 'rejected',

@@ -38,7 +38,7 @@ describe('createNgramEmbedder', () => {
   it('answers in the order of the texts', async () => {
     const embedder = createNgramEmbedder();
     expect(embedder).toMatchObject({ id: 'char-ngrams-v1', dimensions: 384 });
-    expect(await embedder.embed(['one', 'two'])).toEqual([ngramVector('one'), ngramVector('two')]);
+    expect(await embedder.embed(['one', 'two'], 'index')).toEqual([ngramVector('one'), ngramVector('two')]);
     await embedder.close();
     await embedder.close();
   });

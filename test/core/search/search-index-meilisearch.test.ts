@@ -90,7 +90,7 @@ describe('the index in Meilisearch', () => {
   it('answers two lists in one request, one by meaning and one by words', async () => {
     await using started = await start();
     await update(started.index, { upserted: CATALOGUE });
-    await started.index.candidates('feeds the zebra d');
+    (await started.index.find('feeds the zebra d')).candidates;
     const [search] = started.double.searches();
     expect(started.double.searches()).toHaveLength(1);
     expect(search?.body.queries).toMatchObject([
@@ -230,11 +230,11 @@ describe('without Meilisearch', () => {
     await update(index, { upserted: CATALOGUE });
     expect(index.degraded).toMatch(/Meilisearch unavailable/);
     expect(await find(index, 'zebra')).toHaveLength(6);
-    expect((await index.candidates('feeding'))[0]?.semantic).toBeGreaterThan(0.3);
+    expect((await index.find('feeding')).candidates[0]?.semantic).toBeGreaterThan(0.3);
     await double.start();
     await recovered(index);
     expect(started.documents()).toHaveLength(6);
-    await index.candidates('zebra');
+    (await index.find('zebra')).candidates;
     expect(double.searches()).toHaveLength(1);
   });
 
@@ -347,11 +347,11 @@ describe('the evidence of what Meilisearch finds', () => {
     await update(index, { upserted: [weather, mail] });
     isDown = true;
     expect(await find(index, 'inbox')).toEqual(['mail']);
-    expect((await index.candidates('inbox')).every(({ semantic }) => semantic === 0)).toBe(true);
+    expect((await index.find('inbox')).candidates.every(({ semantic }) => semantic === 0)).toBe(true);
     expect(index.degraded).toBe('stored vectors cannot be read: ranking by keyword only');
     expect(messages()).toHaveLength(1);
     isDown = false;
-    expect((await index.candidates('inbox')).some(({ semantic }) => semantic > 0.1)).toBe(true);
+    expect((await index.find('inbox')).candidates.some(({ semantic }) => semantic > 0.1)).toBe(true);
     expect(index.degraded).toBeUndefined();
     await index.close();
     await db.close();
@@ -364,7 +364,7 @@ describe('the evidence of what Meilisearch finds', () => {
     let isMissing = true;
     // As the embedding API does for texts to be kept while it is down.
     control.embedder.embed = async texts =>
-      isMissing ? texts.map(() => new Float32Array(control.embedder.dimensions)) : real(texts);
+      isMissing ? texts.map(() => new Float32Array(control.embedder.dimensions)) : real(texts, 'index');
     await update(index, { upserted: [weather, mail, ...CATALOGUE] });
     const embeddings = () =>
       liveOf(double).flatMap(([, { documents }]) => documents.get('mailP0')._vectors.switchboard.embeddings);
@@ -373,7 +373,7 @@ describe('the evidence of what Meilisearch finds', () => {
     isMissing = false;
     await update(index, { upserted: [weather, mail, ...CATALOGUE] });
     expect(embeddings()).toHaveLength(3);
-    const found = await index.candidates('search inbox');
+    const found = (await index.find('search inbox')).candidates;
     expect(found.find(({ serverId }) => serverId === 'mail')?.semantic).toBeGreaterThan(0.4);
   });
 });

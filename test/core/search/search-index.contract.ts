@@ -25,7 +25,7 @@ export const update = async (index: SearchIndex, change: Partial<CatalogueChange
 
 /** Ids of the servers for which a query has evidence in words. */
 export const find = async (index: SearchIndex, query: string) => {
-  const found = await index.candidates(query);
+  const found = (await index.find(query)).candidates;
   return found
     .filter(({ keyword }) => keyword > 0)
     .map(({ serverId }) => serverId)
@@ -34,7 +34,7 @@ export const find = async (index: SearchIndex, query: string) => {
 
 /** What a query finds, by id. */
 export const evidence = async (index: SearchIndex, query: string) =>
-  (await index.candidates(query)).sort((a, b) => a.serverId.localeCompare(b.serverId));
+  (await index.find(query)).candidates.toSorted((a, b) => a.serverId.localeCompare(b.serverId));
 
 const many = (count: number, word: string, id = word) =>
   Array.from({ length: count }, (_, at) =>
@@ -48,7 +48,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       await using started = await start();
       const { index } = started;
       await update(index, { upserted: [weather, mail] });
-      const best = (await index.candidates('search inbox')).find(({ serverId }) => serverId === 'mail');
+      const best = (await index.find('search inbox')).candidates.find(({ serverId }) => serverId === 'mail');
       expect(best?.semantic).toBeGreaterThan(0.4);
       expect(best?.tools.map(tool => tool.index)).toEqual([0, 1]);
       expect(best?.tools[1]?.keyword).toBeGreaterThan(best?.tools[0]?.keyword ?? 0);
@@ -69,7 +69,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       await update(index, { upserted: [server('mail', 'Postage stamps.')] });
       expect(await find(index, 'inbox')).toEqual([]);
       expect(await find(index, 'stamps')).toEqual(['mail']);
-      expect((await index.candidates('stamps')).find(one => one.serverId === 'mail')?.tools).toEqual([]);
+      expect((await index.find('stamps')).candidates.find(one => one.serverId === 'mail')?.tools).toEqual([]);
     });
 
     it('gives the same evidence after any detour as from the start', async () => {
@@ -91,7 +91,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const epochs = [index.epoch];
       await update(index, { upserted: [weather] });
       epochs.push(index.epoch);
-      await index.candidates('rain');
+      (await index.find('rain')).candidates;
       expect(index.epoch).toBe(epochs[1]);
       await update(index, { removed: ['weather'] });
       epochs.push(index.epoch);
@@ -140,7 +140,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       while (stillUpdating()) {
         // This embedder answers without leaving the microtask queue: the change needs a turn.
         await setImmediate();
-        const found = await index.candidates('zebra old');
+        const found = (await index.find('zebra old')).candidates;
         expect(found).toHaveLength(60);
         for (const { tools } of found) {
           expect([tools.length, new Set(tools.map(tool => tool.keyword)).size]).toEqual([3, 1]);
@@ -163,7 +163,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const stillUpdating = () => updating;
       while (stillUpdating()) {
         await setImmediate();
-        const found = await index.candidates('zebra');
+        const found = (await index.find('zebra')).candidates;
         expect(found).toHaveLength(60);
         expect(new Set(found.map(({ serverId }) => serverId.slice(0, 3))).size).toBe(1);
       }
@@ -191,7 +191,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
         server(`s${at}`, at === 777 ? 'Penguin' : `Server number ${at}`),
       );
       await update(index, { upserted: servers });
-      const found = await index.candidates('penguin');
+      const found = (await index.find('penguin')).candidates;
       expect(found.length).toBeLessThanOrEqual(400);
       expect(found.some(({ serverId }) => serverId === 's777')).toBe(true);
     });
@@ -201,7 +201,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const { index } = started;
       await update(index, { upserted: [weather, mail] });
       const semantic = async (query: string) =>
-        (await index.candidates(query)).find(({ serverId }) => serverId === 'mail')?.semantic ?? 0;
+        (await index.find(query)).candidates.find(({ serverId }) => serverId === 'mail')?.semantic ?? 0;
       const alone = await semantic('Finds messages.');
       expect(alone).toBeGreaterThan(0.5);
       expect(await semantic('My grandmother collects porcelain. Finds messages.')).toBeCloseTo(alone, 6);
@@ -217,7 +217,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
         ]),
       );
       await update(index, { upserted: [weather, mail, server('big', 'Does a lot.', tools)] });
-      const found = await index.candidates('feeds penguins');
+      const found = (await index.find('feeds penguins')).candidates;
       const big = found.filter(({ serverId }) => serverId === 'big');
       expect(big).toHaveLength(1);
       expect(big[0]?.tools).toHaveLength(1_000);
@@ -247,13 +247,13 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
         'the',
         'a'.repeat(1_000),
       ])
-        expect(Array.isArray(await index.candidates(query))).toBe(true);
+        expect(Array.isArray((await index.find(query)).candidates)).toBe(true);
       expect(await find(index, '-forecast "')).toEqual(['weather']);
     });
 
     it('gives no candidates from an empty catalogue', async () => {
       await using started = await start();
-      expect(await started.index.candidates('anything')).toEqual([]);
+      expect((await started.index.find('anything')).candidates).toEqual([]);
     });
   });
 }

@@ -1,6 +1,6 @@
 import { SCOPES, type Caller } from '../../../src/core/caller.ts';
 import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
-import type { Embedder } from '../../../src/core/search/embedder.ts';
+import type { Embedder, EmbeddingPurpose } from '../../../src/core/search/embedder.ts';
 import { createNgramEmbedder } from '../../../src/core/search/embedder-ngrams.ts';
 import { createLog } from '../../../src/infra/log.ts';
 
@@ -61,11 +61,11 @@ export function controlledEmbedder() {
     gate: Promise.resolve(),
     embedder: {
       ...ngrams,
-      async embed(texts: readonly string[]) {
+      async embed(texts: readonly string[], purpose: EmbeddingPurpose) {
         await control.gate;
         if (control.failing) throw new Error('the embedder is down');
         control.embedded.push(...texts);
-        return ngrams.embed(texts);
+        return ngrams.embed(texts, purpose);
       },
     } satisfies Embedder,
   };

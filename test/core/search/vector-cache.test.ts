@@ -28,7 +28,7 @@ beforeEach(async () => {
 
 async function vectorFile(id: string, of: readonly string[] = texts) {
   const { embedder } = controlledEmbedder();
-  const vectors = await embedder.embed(of);
+  const vectors = await embedder.embed(of, 'index');
   const entries = of.map(
     (text, at) => [textHash(text), quantize(vectors[at] ?? new Float32Array())] as const,
   );
@@ -88,7 +88,7 @@ describe('VectorCache.vectorsOf', () => {
     control.embedder.embed = async batch => {
       // Asked before anything that follows this call is written.
       stored.push(await database.db.$count(embeddings));
-      return embedder.embed(batch);
+      return embedder.embed(batch, 'index');
     };
     await cache.vectorsOf(Array.from({ length: 150 }, (_, at) => `text ${at}`));
     expect(stored.slice(0, 2)).toEqual([0, 0]);
@@ -101,7 +101,7 @@ describe('VectorCache.vectorsOf', () => {
     control.embedder.embed = async batch => {
       if (control.embedded.length > 0) throw new Error('down');
       control.embedded.push(...batch);
-      return embedder.embed(batch);
+      return embedder.embed(batch, 'index');
     };
     await expect(cache.vectorsOf(many)).rejects.toThrow('down');
     const again = await open();
@@ -113,7 +113,9 @@ describe('VectorCache.vectorsOf', () => {
     const { cache, control } = await open();
     const { embed } = control.embedder;
     control.embedder.embed = async batch =>
-      (await embed(batch)).map((vector, at) => (batch[at] === 'mail' ? new Float32Array(384) : vector));
+      (await embed(batch, 'index')).map((vector, at) =>
+        batch[at] === 'mail' ? new Float32Array(384) : vector,
+      );
     const [maps, mail] = await cache.vectorsOf(['maps', 'mail']);
     expect(maps?.scale).toBeGreaterThan(0);
     expect(mail).toEqual({ values: new Int8Array(384), scale: 0 });
@@ -130,7 +132,7 @@ describe('VectorCache.vectorsOf', () => {
       indexCalls: 3,
       async embed(batch) {
         await new Promise<void>((resolve, reject) => calls.push({ resolve, reject }));
-        return embedder.embed(batch);
+        return embedder.embed(batch, 'index');
       },
     };
     const { log } = recordingLog();

@@ -73,7 +73,7 @@ const failing = (answer: Promise<unknown>) =>
 describe('the embedder of an embedding API', () => {
   it('gives the vectors of texts in their order, asked for in base64, with the key and the model', async () => {
     const { embedder } = await connected();
-    const [rain, mail] = await embedder.embed(['rain', 'mail']);
+    const [rain, mail] = await embedder.embed(['rain', 'mail'], 'query');
     expect(rain).toEqual(vector('rain'));
     expect(mail).toEqual(vector('mail'));
     expect(embedder).toMatchObject({ id: 'openai:a-model:384', dimensions: 384 });
@@ -95,7 +95,7 @@ describe('the embedder of an embedding API', () => {
         : refuse(400, 'encoding_format is not known')(response, request, good);
     server.fault = fault;
     const { embedder } = await connected(fault);
-    expect((await embedder.embed(['rain']))[0]).toEqual(vector('rain'));
+    expect((await embedder.embed(['rain'], 'query'))[0]).toEqual(vector('rain'));
     expect(server.requests.map(({ encoding }) => encoding)).toEqual([undefined]);
   });
 
@@ -150,7 +150,7 @@ describe('texts of an import', () => {
     const embedded = embedder.embed(many, 'index');
     await vi.waitFor(() => expect(held).toHaveLength(4));
     // The fifth waits for a free turn, which a query need not.
-    const query = embedder.embed(['overtaking']);
+    const query = embedder.embed(['overtaking'], 'query');
     await vi.waitFor(() => expect(held).toHaveLength(5));
     expect(server.requests.at(-1)?.input).toEqual(['overtaking']);
     held.pop()?.();
@@ -253,8 +253,12 @@ describe('texts of an import', () => {
 describe('a query', () => {
   it('is embedded once, however many ask and however often', async () => {
     const { embedder, metrics } = await connected();
-    await Promise.all([embedder.embed(['rain']), embedder.embed(['rain']), embedder.embed(['mail'])]);
-    await embedder.embed(['rain']);
+    await Promise.all([
+      embedder.embed(['rain'], 'query'),
+      embedder.embed(['rain'], 'query'),
+      embedder.embed(['mail'], 'query'),
+    ]);
+    await embedder.embed(['rain'], 'query');
     // What is asked for in one turn is one request.
     expect(server.requests.map(({ input }) => input)).toEqual([['rain', 'mail']]);
     expect(await metrics.text()).toContain('switchboard_embedding_query_cache_total{cache="hit"} 1');
@@ -265,19 +269,19 @@ describe('a query', () => {
     const { embedder, api } = await connected(undefined, { queryWaitMs: 20, ...NO_TRIAL });
     server.fault = (response, _request, good) => (answerLate = () => sendJson(response, 200, good()));
     const asked = server.next();
-    expect(await failing(embedder.embed(['rain']))).toMatchObject({ kind: 'timeout' });
+    expect(await failing(embedder.embed(['rain'], 'query'))).toMatchObject({ kind: 'timeout' });
     await asked;
     expect(api.degraded).toMatch(/does not answer in time: searching by keyword only/);
     answerLate();
-    await vi.waitFor(async () => expect(await embedder.embed(['rain'])).toEqual([vector('rain')]));
+    await vi.waitFor(async () => expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]));
   });
 
   it('no longer waits after three have failed; a trial in the background finds out when the API is back', async () => {
     const { embedder, api } = await connected(hang, { queryWaitMs: 20, ...NO_TRIAL });
-    for (const text of ['a', 'b', 'c']) await failing(embedder.embed([text]));
+    for (const text of ['a', 'b', 'c']) await failing(embedder.embed([text], 'query'));
     expect(server.requests).toHaveLength(3);
     const changes = api.changes;
-    expect(await failing(embedder.embed(['d']))).toMatchObject({ kind: 'held_back' });
+    expect(await failing(embedder.embed(['d'], 'query'))).toMatchObject({ kind: 'held_back' });
     expect(server.requests).toHaveLength(3);
     expect(api.changes).toBe(changes);
   });
@@ -285,7 +289,7 @@ describe('a query', () => {
   it('is tried again once where the connection broke', async () => {
     const { embedder } = await connected();
     server.fault = times(server, 1, response => response.destroy());
-    expect(await embedder.embed(['rain'])).toEqual([vector('rain')]);
+    expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]);
   });
 });
 
@@ -297,20 +301,20 @@ describe('recovery', () => {
   ])('comes by itself after the API was %s', async (_, fault) => {
     const { embedder, api, messages } = await connected(fault);
     await embedder.embed(['rain'], 'index');
-    await failing(embedder.embed(['rain']));
+    await failing(embedder.embed(['rain'], 'query'));
     expect(api.degraded).toMatch(/searching by keyword only/);
     const working = new Promise<Float32Array>(resolve => (api.onWorking = resolve));
     server.fault = undefined;
     const probe = await working;
     expect(probe).toEqual(vector(server.requests.at(-1)?.input[0] ?? ''));
     expect(api.degraded).toBeUndefined();
-    expect(await embedder.embed(['rain'])).toEqual([vector('rain')]);
+    expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]);
     expect(messages().length).toBeGreaterThan(0);
   });
 
   it('finds another model behind the name: the old embedder then gives nothing', async () => {
     const { embedder, api } = await connected(refuse(500));
-    await failing(embedder.embed(['rain']));
+    await failing(embedder.embed(['rain'], 'query'));
     server.dimensions = 200;
     server.requests.length = 0;
     const working = new Promise<Float32Array>(resolve => (api.onWorking = resolve));
@@ -320,9 +324,9 @@ describe('recovery', () => {
     expect(server.requests.filter(isProbe).length).toBeGreaterThanOrEqual(3);
     expect(found).toMatchObject({ id: 'openai:a-model:200', dimensions: 208 });
     expect(api.gives(embedder)).toBe(false);
-    expect(await failing(embedder.embed(['rain']))).toMatchObject({ kind: 'held_back' });
+    expect(await failing(embedder.embed(['rain'], 'query'))).toMatchObject({ kind: 'held_back' });
     expect(await embedder.embed(['rain'], 'index')).toEqual([new Float32Array(384)]);
-    expect((await found.embed(['rain']))[0]).toHaveLength(208);
+    expect((await found.embed(['rain'], 'query'))[0]).toHaveLength(208);
   });
 });
 
@@ -331,7 +335,7 @@ describe('what is written down', () => {
     const { embedder, metrics } = await connected();
     await embedder.embed(['rain', 'mail'], 'index');
     server.fault = refuse(401);
-    await failing(embedder.embed(['snow']));
+    await failing(embedder.embed(['snow'], 'query'));
     const text = await metrics.text();
     expect(text).toContain('switchboard_embedding_texts_total{lane="bulk"} 2');
     expect(text).toContain('switchboard_embedding_tokens_total{lane="bulk"} 2');
@@ -343,7 +347,7 @@ describe('what is written down', () => {
     ['quotes', refuse(500, `Bearer ${KEY} is not welcome`)],
   ])('holds no key when the API %s it', async (_, fault) => {
     const { embedder, api, messages } = await connected(fault, NO_TRIAL);
-    const error = (await failing(embedder.embed(['rain']))) as Error;
+    const error = (await failing(embedder.embed(['rain'], 'query'))) as Error;
     expect([error.message, error.stack, api.degraded, ...messages()].join(' ')).not.toContain(KEY);
     expect(error.message).toMatch(/HTTP (401|500)/);
   });
@@ -354,7 +358,7 @@ describe('close', () => {
     const { api, embedder } = await connected(hang);
     const asked = server.next(request => !isProbe(request));
     const bulk = failing(embedder.embed(['rain'], 'index'));
-    const query = failing(embedder.embed(['rain']));
+    const query = failing(embedder.embed(['rain'], 'query'));
     await asked;
     await api.close();
     expect(await bulk).toMatchObject({ kind: 'closed' });
