@@ -18,7 +18,7 @@ import { createLog } from '../src/infra/log.ts';
 import { randomNumbers, shuffled, trainAdapter } from './tuning/adapter-training.ts';
 import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
 import { isotonicTable } from './tuning/isotonic.ts';
-import { cosinesOf, firstTen, mean, ndcg, qualityOf } from './tuning/quality.ts';
+import { cosinesOf, firstTen, qualityOf } from './tuning/quality.ts';
 import { filesOf, readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
 
 const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
@@ -71,7 +71,9 @@ async function tune(from: string): Promise<void> {
   await writeFile(path.join(OUT, 'tuning.json'), `${JSON.stringify(tuning)}\n`);
 }
 
-const answered = ({ queries }: TuneSet): TuneQuery[] => queries.filter(({ relevant }) => relevant.size > 0);
+function answered({ queries }: TuneSet): TuneQuery[] {
+  return queries.filter(({ relevant }) => relevant.size > 0);
+}
 
 /** Two halves of a set's queries, the same at every run. */
 function halves(set: TuneSet): [TuneQuery[], TuneQuery[]] {
@@ -80,7 +82,10 @@ function halves(set: TuneSet): [TuneQuery[], TuneQuery[]] {
   return [mixed.slice(0, middle), mixed.slice(middle)];
 }
 
-const points = (value: number): string => `${value < 0 ? '' : '+'}${(value * 100).toFixed(1)}`;
+/** A gain in points of 100. */
+function points(value: number): string {
+  return `${value < 0 ? '' : '+'}${(value * 100).toFixed(1)}`;
+}
 
 function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
   console.log('\nThe query adapter, server nDCG@10 and its gain in points');

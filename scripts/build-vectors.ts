@@ -32,7 +32,12 @@ async function build(catalogueFile: string, vectorFile: string): Promise<void> {
   const embedder = await createMiniLmEmbedder();
   const vectors: Float32Array[] = [];
   for (let at = 0; at < texts.length; at += EMBED_BATCH) {
-    vectors.push(...(await embedder.embed(texts.slice(at, at + EMBED_BATCH).map(([, text]) => text))));
+    vectors.push(
+      ...(await embedder.embed(
+        texts.slice(at, at + EMBED_BATCH).map(([, text]) => text),
+        'index',
+      )),
+    );
   }
   const entries = vectors.map((vector, position) => {
     return [Buffer.from(texts[position]?.[0] ?? '', 'hex'), quantize(vector)] as const;

@@ -16,16 +16,16 @@ const QUERIES = 300;
 /** The model alone, in this process. @param file the catalogue whose tool texts are embedded */
 export async function measureEmbedding(file: string, texts: number) {
   const alone = await createMiniLmEmbedder({ threads: 1 });
-  await timesOf(Array(30).fill(TEN_TOKENS), text => alone.embed([text]));
+  await timesOf(Array(30).fill(TEN_TOKENS), text => alone.embed([text], 'query'));
   const before = process.cpuUsage();
   const query = latencyOf(
-    await timesOf(Array<string>(QUERIES).fill(TEN_TOKENS), text => alone.embed([text])),
+    await timesOf(Array<string>(QUERIES).fill(TEN_TOKENS), text => alone.embed([text], 'query')),
   );
   const { user, system } = process.cpuUsage(before);
   await alone.close();
 
   const embedder = await createMiniLmEmbedder();
-  const together = () => Promise.all(EIGHT_SENTENCES.map(sentence => embedder.embed([sentence])));
+  const together = () => Promise.all(EIGHT_SENTENCES.map(sentence => embedder.embed([sentence], 'query')));
   const sentences = latencyOf(await timesOf(Array.from({ length: 30 }), together));
   const entries = await readCatalogue(file);
   const prose = entries.flatMap(entry =>
@@ -36,13 +36,13 @@ export async function measureEmbedding(file: string, texts: number) {
   const step = Math.max(1, Math.floor(prose.length / texts));
   const sample = prose.filter((_, at) => at % step === 0).slice(0, texts);
   const startedAt = performance.now();
-  const batch = embedder.embed(sample);
+  const batch = embedder.embed(sample, 'index');
   // A search while an import is under way: what it waits for is one job.
-  const beside = await timesOf(Array<string>(15).fill(TEN_TOKENS), text => embedder.embed([text]));
+  const beside = await timesOf(Array<string>(15).fill(TEN_TOKENS), text => embedder.embed([text], 'query'));
   await batch;
   const besideMs = performance.now() - startedAt;
   const quietAt = performance.now();
-  await embedder.embed(sample);
+  await embedder.embed(sample, 'index');
   const seconds = (performance.now() - quietAt) / 1000;
   await embedder.close();
   return {

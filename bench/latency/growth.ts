@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { UNUSED } from '../../src/core/catalogue/use-tally.ts';
 import type { Entry } from '../../src/core/catalogue/entry.ts';
 import { toServer } from '../../src/core/catalogue/server-rows.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
@@ -69,7 +70,7 @@ export async function measureGrowth(entries: readonly Entry[], count: number) {
   )();
   const index_ms = performance.now() - startedAt;
   const index_mib = heldMiB() - before;
-  const search = async (request: string) => fuse(await index.candidates(request), () => 0).slice(0, 10);
+  const search = async (request: string) => fuse(await index.candidates(request), () => UNUSED).slice(0, 10);
   await timesOf(requests.slice(0, 20), search);
   const cpuBefore = process.threadCpuUsage();
   const latency = latencyOf(await timesOf(requests, search));

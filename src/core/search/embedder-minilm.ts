@@ -1,17 +1,20 @@
+import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { SwitchboardError } from '../../errors.ts';
-import type { Embedder } from './embedder.ts';
+import type { Embedder, EmbeddingPurpose } from './embedder.ts';
 import { EmbedQueue } from './minilm/embed-queue.ts';
 import { instantiateKernel, kernelMemory, kernelModule } from './minilm/kernel.ts';
 import { DIMENSIONS, MODEL_BYTES, packModel, SCRATCH_BYTES } from './minilm/model.ts';
 import { TOKENIZATION, Tokenizer } from './minilm/tokenizer.ts';
 import { readModelFiles, WEIGHTS_SHA256 } from './minilm/weights.ts';
+import { QueryAdapter } from './query-adapter.ts';
 import { WorkerPool } from './minilm/worker-pool.ts';
 import type { WorkerInput } from './minilm/worker.ts';
 
 export { WeightsUnavailable } from './minilm/weights.ts';
 
 const MAX_DEFAULT_THREADS = 4;
+const ADAPTER = new URL('minilm/query-adapter.bin', import.meta.url);
 
 interface MiniLmOptions {
   /** Worker threads; by default one a core, at most 4. Each costs about 2.4 MB of scratch and a V8 isolate, not another copy of the weights. */
@@ -40,19 +43,21 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
   const queue = new EmbedQueue(new Tokenizer(files.vocabulary), threads);
   const pool: WorkerPool = new WorkerPool(new URL('minilm/worker.ts', import.meta.url), inputs, queue);
 
-  const embed = async (texts: readonly string[]): Promise<Float32Array[]> => {
+  const adapter = QueryAdapter.decode(await readFile(ADAPTER), DIMENSIONS);
+
+  const embed = async (texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]> => {
     if (pool.stopped) throw pool.stopped;
     if (texts.length === 0) return [];
     const vectors = queue.add(texts);
     pool.wake();
-    return vectors;
+    return purpose === 'query' ? (await vectors).map(vector => adapter.apply(vector)) : vectors;
   };
 
   const close = () => pool.close(new SwitchboardError('unavailable', 'The embedding model is closed.'));
 
   try {
     // One text a worker: starts them all, and a worker that cannot start shows here, not in the first search.
-    await Promise.all(inputs.map(() => embed(['warm-up'])));
+    await Promise.all(inputs.map(() => embed(['warm-up'], 'index')));
   } catch (error) {
     await close();
     throw error;

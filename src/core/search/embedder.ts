@@ -1,5 +1,6 @@
 /**
  * What vectors are for. A search waits for those of its `query`, and not for long; those to be kept (`index`) may take minutes.
+ * A model may map the two differently; they are compared with each other.
  */
 export type EmbeddingPurpose = 'query' | 'index';
 
@@ -16,9 +17,8 @@ export interface Embedder {
   /**
    * Vectors of unit length, one a text, in the order of the texts. For the `index`, a text that cannot be embedded for now
    * may have a vector of zeros, which is not to be kept: its cosine with everything is 0.
-   * @param purpose `query` where not said
    */
-  embed(texts: readonly string[], purpose?: EmbeddingPurpose): Promise<Float32Array[]>;
+  embed(texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]>;
   /** Frees what the embedder holds; may be called twice. */
   close(): Promise<void>;
 }

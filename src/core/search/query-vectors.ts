@@ -24,7 +24,7 @@ export class QueryVectors {
     const { embedder, log, clock } = this.#parts;
     try {
       // One request a text: an embedder lets small requests overtake an import.
-      const vectors = await Promise.all(texts.map(text => embedder.embed([text])));
+      const vectors = await Promise.all(texts.map(text => embedder.embed([text], 'query')));
       this.#failure = undefined;
       return vectors.flat();
     } catch (error) {

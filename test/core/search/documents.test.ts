@@ -16,7 +16,7 @@ describe('documentsOf', () => {
       { keywords: 'sheets. Spreadsheets for teams.', prose: 'sheets. Spreadsheets for teams.' },
       { keywords: 'append_row Adds a row. sheetId which sheet', prose: 'append row. Adds a row.' },
     ]);
-    expect(whole).toBe('sheets. Spreadsheets for teams. append_row Adds a row.');
+    expect(whole).toBe('sheets. Spreadsheets for teams. append_row Adds a row. sheetId which sheet');
   });
 
   it.each([
