@@ -19,7 +19,7 @@ import { randomFrom, shuffled } from './random.ts';
 import { trainAdapter } from './tuning/adapter-training.ts';
 import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
 import { isotonicTable } from './tuning/isotonic.ts';
-import { cosinesOf, firstTen, qualityOf } from './tuning/quality.ts';
+import { cosinesOf, firstTen, qualityOf, referenceQuality } from './tuning/quality.ts';
 import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
 
 const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
@@ -106,7 +106,8 @@ function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
     const without = qualityOf(set, all, undefined);
     return {
       set: set.name,
-      without: without.toFixed(3),
+      reference: referenceQuality(set, all).toFixed(3),
+      'without adapter': without.toFixed(3),
       'unseen queries of seen catalogues': points(qualityOf(set, unseen, half) - plain),
       'unseen catalogue': points(qualityOf(set, all, elsewhere) - without),
     };

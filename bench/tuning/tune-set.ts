@@ -15,6 +15,8 @@ export interface TuneQuery {
   readonly sentences: readonly Float32Array[];
   /** Keyword evidence by server. */
   readonly keyword: Float32Array;
+  /** The same of the reference: the query as one sentence, BM25 of the server's own text and of its best tool. */
+  readonly reference: { readonly sentence: Float32Array; readonly keyword: Float32Array };
   /** Servers that answer it; none for a request that nothing can serve. */
   readonly relevant: ReadonlySet<number>;
 }
@@ -52,9 +54,11 @@ export async function readTuneSet({
   const store = new VectorStore(embedder.dimensions);
   const whole = new Bm25(BM25);
   const parts = new Bm25(BM25);
+  const own = new Bm25(BM25);
   let row = 0;
   for (const [server, document] of documents.entries()) {
     whole.add(server, tokenize(document.whole));
+    own.add(server, tokenize(document.parts[0]?.keywords ?? missing()));
     for (const part of document.parts) {
       parts.add(row, tokenize(part.keywords));
       store.set(row, vectors[row] ?? missing());
@@ -63,19 +67,23 @@ export async function readTuneSet({
     start[server + 1] = row;
   }
   const known = new Map(entries.map(({ id }, server) => [id, server]));
-  const keywordOf = (query: string) => {
+  const keywordOf = (query: string, ofServer: Bm25, skipped: 0 | 1) => {
     const terms = [...new Set(tokenize(query))];
-    const keyword = whole.scores(terms);
+    const keyword = ofServer.scores(terms);
     const byPart = parts.scores(terms);
     for (let server = 0; server < documents.length; server++) {
-      const own = byPart.subarray(start[server], start[server + 1]);
-      keyword[server] = (keyword[server] ?? 0) + own.reduce((best, score) => Math.max(best, score), 0);
+      const scores = byPart.subarray((start[server] ?? 0) + skipped, start[server + 1]);
+      keyword[server] = (keyword[server] ?? 0) + scores.reduce((best, score) => Math.max(best, score), 0);
     }
     return keyword;
   };
   const texts = await readQueries(queries);
   const sentences = texts.map(({ query }) => sentencesOf(query));
   const embedded = await embedder.embed(sentences.flat(), 'index');
+  const asOne = await embedder.embed(
+    texts.map(({ query }) => query),
+    'index',
+  );
   let next = 0;
   return {
     name,
@@ -85,10 +93,15 @@ export async function readTuneSet({
     vectors,
     queries: texts.map(({ query, relevant_servers }, at) => {
       const count = sentences[at]?.length ?? 0;
-      const own = embedded.slice(next, next + count);
+      const mine = embedded.slice(next, next + count);
       next += count;
       const relevant = relevant_servers.flatMap(id => known.get(id) ?? []);
-      return { sentences: own, keyword: keywordOf(query), relevant: new Set(relevant) };
+      return {
+        sentences: mine,
+        keyword: keywordOf(query, whole, 0),
+        reference: { sentence: asOne[at] ?? missing(), keyword: keywordOf(query, own, 1) },
+        relevant: new Set(relevant),
+      };
     }),
   };
 }

@@ -10,6 +10,9 @@ const MAX_NAME = 80;
 /** Ids, names, scores and the JSON around them. */
 const WITHOUT_DESCRIPTION = 300;
 
+const NOTHING_FITS =
+  'No server of the catalogue fits. If a service could do it, search again for one step at a time, as an action and its object ("create a calendar event"), without names and figures of this case. Otherwise answer without a server; do not call one that was not found.';
+
 /**
  * The REST search, cut to what an agent's context can bear: every server first, then tools in rounds (the best tool of
  * each server, then the second best, …) with their schemas, until the answer is full.
@@ -32,8 +35,7 @@ export async function searchServers(
     total_candidates: metadata.total_candidates,
     query_log_id: metadata.query_log_id,
   };
-  if (servers.length === 0)
-    answer.hint = 'Nothing fits. Say what the service should do in other words, or ask for less at once.';
+  if (servers.length === 0) answer.hint = NOTHING_FITS;
   else if (servers.some(server => server.tools.length === 0))
     answer.hint =
       'Where tools is empty and more_tools 0, the tools are not known yet: call_remote_tool with any tool_name answers with their names, unless the server wants a sign-in first.';

@@ -27,7 +27,16 @@ const foundServer = z.object({
   description: z.string(),
   remote_url: z.string(),
   tools: z.array(foundTool),
-  scores: z.object({ semantic: z.number().min(0).max(1), popularity: z.number().min(0).max(1) }),
+  scores: z.object({
+    semantic: z
+      .number()
+      .min(0)
+      .max(1)
+      .describe(
+        'How likely a server found with this meaning is relevant (with an embedding API: the cosine).',
+      ),
+    popularity: z.number().min(0).max(1),
+  }),
   final_score: z.number(),
 });
 
@@ -48,7 +57,7 @@ export const search = endpoint({
   tag: 'Search',
   summary: 'Search the catalogue',
   description:
-    'Ranks the active servers of the catalogue by meaning, words and use. Tools are ordered by relevance.',
+    'Ranks the active servers of the catalogue by meaning, words and use. Tools are ordered by relevance. An empty list: nothing in the catalogue fits.',
   scope: 'search',
   rateClass: 'search',
   maxBodyBytes: MIB,
