@@ -32,6 +32,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'search.cache-hit': { promise: 'cache_hit says whether the results came from cache' },
   'search.query-log-id': { promise: 'query_log_id is unique to the query' },
   'search.catalogue-size': { promise: 'the catalogue holds more than 490 servers' },
+  'search.abstains': {
+    promise: 'a request that nothing in the catalogue can serve is answered with an empty list',
+  },
   'search.meaning': { promise: 'results are ranked by semantic similarity' },
   'search.popularity': { promise: 'popularity is based on usage' },
   'search.feedback': { promise: 'query_log_id is useful for feedback' },

@@ -26,7 +26,7 @@ export interface TrainingOptions {
   readonly seed: number;
 }
 
-export const TRAINING: TrainingOptions = {
+const TRAINING: TrainingOptions = {
   epochs: 5,
   batch: 64,
   learningRate: 1e-3,
@@ -97,22 +97,32 @@ function gradientOf({ set, queries }: Lesson, adapter: QueryAdapter, options: Tr
   const gradient = new Float32Array(dimensions * dimensions);
   for (const query of queries) {
     const adapted = query.sentences.map(sentence => adapter.apply(sentence));
-    const { cosine, sentence, row } = bestParts(set, adapted);
-    const weights = pulls(query, cosine, options);
-    const towards = adapted.map(() => new Float32Array(dimensions));
-    for (const [server, pull] of weights) {
-      const { values, scale } = set.vectors[row[server] ?? 0] ?? { values: [], scale: 0 };
-      const target = towards[sentence[server] ?? 0];
-      if (!target) continue;
-      for (let i = 0; i < dimensions; i++) {
-        target[i] = (target[i] ?? 0) + ((pull * scale) / queries.length) * (values[i] ?? 0);
-      }
-    }
-    for (const [at, target] of towards.entries()) {
-      addOuterProduct(gradient, query.sentences[at] ?? target, adapted[at] ?? target, target, adapter);
+    const towards = gradientsBySentence(set, query, adapted, options);
+    for (const [at, sentence] of query.sentences.entries()) {
+      const by = towards[at];
+      const mapped = adapted[at];
+      if (by && mapped) addOuterProduct(gradient, sentence, mapped, by, adapter);
     }
   }
-  return gradient;
+  return gradient.map(value => value / queries.length);
+}
+
+/** The gradient of a query's loss by each of its adapted vectors. */
+function gradientsBySentence(
+  set: TuneSet,
+  query: TuneQuery,
+  adapted: readonly Float32Array[],
+  options: TrainingOptions,
+): Float32Array[] {
+  const { cosine, sentence, row } = bestParts(set, adapted);
+  const towards = adapted.map(() => new Float32Array(set.store.dimensions));
+  for (const [server, pull] of pulls(query, cosine, options)) {
+    const target = towards[sentence[server] ?? 0];
+    const part = set.vectors[row[server] ?? 0];
+    if (!target || !part) continue;
+    for (const [i, value] of part.values.entries()) target[i] = (target[i] ?? 0) + pull * part.scale * value;
+  }
+  return towards;
 }
 
 /** By server: its best cosine with any sentence, and which sentence and row gave it. */

@@ -11,7 +11,7 @@ export interface Request {
 }
 
 /** How much of the answerable requests may be turned away, as a share of them. */
-const TURNED_AWAY = 0.006;
+const TURNED_AWAY = 0.008;
 const FOLDS = 5;
 const RIDGE = 0.1;
 
@@ -54,10 +54,10 @@ export function fitAnswerability(answerable: readonly Request[], unanswerable: r
   const direction = directionOf(answerable, unanswerable);
   return {
     answerability: {
-      bias: bias - threshold,
-      semantic,
-      keyword,
-      request: Array.from(direction, value => value * request),
+      bias: rounded(bias - threshold),
+      semantic: rounded(semantic),
+      keyword: rounded(keyword),
+      request: Array.from(direction, value => rounded(value * request)),
     },
     answerable: Object.fromEntries(
       sets.map(set => {
@@ -102,7 +102,7 @@ const STEPS = 400;
 const RATE = 1;
 
 /** Logistic regression by gradient descent over standardised features, with a ridge; the weights are of the raw features. */
-export function logistic(samples: readonly Sample[], ridge: number): { bias: number; weights: number[] } {
+function logistic(samples: readonly Sample[], ridge: number): { bias: number; weights: number[] } {
   const width = samples[0]?.x.length ?? 0;
   const { mean, deviation } = spread(samples, width);
   const rows = samples.map(({ x }) =>
@@ -144,6 +144,9 @@ function spread(samples: readonly Sample[], width: number) {
   });
   return { mean, deviation };
 }
+
+/** More digits say nothing. */
+const rounded = (value: number): number => Number(value.toFixed(4));
 
 function dot(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let sum = 0;

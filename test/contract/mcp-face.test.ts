@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createMiniLmEmbedder } from '../../src/core/search/embedder-minilm.ts';
 import { CLIENTS, connectV2 } from '../support/mcp-clients.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
@@ -116,6 +117,27 @@ describe('search_servers', () => {
       expect(server.tools.length + server.more_tools).toBe(known);
     }
     expect(structuredContent.servers[0].tools.length).toBeGreaterThan(0);
+  });
+
+  it('says what to try instead when nothing fits [search.abstains]', async () => {
+    await using meaning = await startTestSwitchboard({
+      embedder: () => createMiniLmEmbedder({ threads: 1 }),
+      catalogue: [
+        {
+          id: 'weather',
+          description: 'Weather forecasts for any city.',
+          remote_url: 'https://w.example/mcp',
+        },
+      ],
+    });
+    await using client = await connectV2(meaning, 'auto');
+    const found = async (query: string) => (await client.call('search_servers', { query })).structuredContent;
+    expect((await found('weather forecast for Lisbon')).servers).toHaveLength(1);
+    const nothing = await found('thank you, that was really kind of you');
+    expect(nothing.servers).toEqual([]);
+    expect(nothing.hint).toMatch(
+      /^No server of the catalogue fits.*one step at a time.*answer without a server/s,
+    );
   });
 
   it('stays there with 20 servers whose names, ids and descriptions are as long as can be', async () => {

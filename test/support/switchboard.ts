@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Writable } from 'node:stream';
 import { readConfig } from '../../src/config.ts';
+import type { Embedder } from '../../src/core/search/embedder.ts';
 import { createNgramEmbedder } from '../../src/core/search/embedder-ngrams.ts';
 import type { Clock } from '../../src/infra/clock.ts';
 import { openDatabase } from '../../src/infra/database.ts';
@@ -46,13 +47,14 @@ interface StartTest {
   readonly proxyLimits?: StartOptions['proxyLimits'];
   readonly faceLimits?: StartOptions['faceLimits'];
   readonly embeddingLimits?: StartOptions['embeddingLimits'];
+  readonly embedder?: () => Promise<Embedder>;
   readonly database?: StartOptions['database'];
 }
 
 const TEST_KEY = 'a-key-for-tests-of-at-least-32-characters';
 
 /**
- * The whole of Switchboard in this process: a database in memory, n-gram vectors (unless `env` names an embedding API), a free
+ * The whole of Switchboard in this process: a database in memory, n-gram vectors (unless told otherwise, or `env` names an embedding API), a free
  * port, private networks allowed.
  */
 export async function startTestSwitchboard({
@@ -62,6 +64,7 @@ export async function startTestSwitchboard({
   proxyLimits,
   faceLimits,
   embeddingLimits,
+  embedder = () => Promise.resolve(createNgramEmbedder()),
   database = () => openDatabase(),
 }: StartTest = {}): Promise<RunningSwitchboard> {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
@@ -86,7 +89,7 @@ export async function startTestSwitchboard({
     ...(clock === undefined ? {} : { clock }),
     ...(proxyLimits === undefined ? {} : { proxyLimits }),
     ...(faceLimits === undefined ? {} : { faceLimits }),
-    ...(config.embedding ? {} : { embedder: () => Promise.resolve(createNgramEmbedder()) }),
+    ...(config.embedding ? {} : { embedder }),
     ...(embeddingLimits === undefined ? {} : { embeddingLimits }),
     database,
   });

@@ -175,7 +175,7 @@ export class EmbeddingApi {
       isWatched: true,
       indexCalls: this.#limits.bulkRequests,
       missing,
-      embed: (texts: readonly string[], purpose: EmbeddingPurpose = 'query') =>
+      embed: (texts: readonly string[], purpose: EmbeddingPurpose) =>
         purpose === 'query' ? forQuery(texts) : forIndex(texts),
       // Shared with the embedder that takes its place: the API is closed by itself.
       close: () => Promise.resolve(),

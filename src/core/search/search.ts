@@ -12,7 +12,7 @@ import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
 import { isAnswerable } from './answerability.ts';
-import { calibrate } from './calibration.ts';
+import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
 import { fuse, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
@@ -114,10 +114,7 @@ export function createSearch(parts: SearchParts): Search {
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
-    return best.map(server => ({
-      ...withTools(server, maxTools),
-      semantic: calibrate(server.semantic, table),
-    }));
+    return best.map(server => presented(server, maxTools, table));
   }
 
   async function cached(
@@ -201,8 +198,14 @@ function renderTool(tool: CataloguedTool, nowMs: number): FoundTool {
   return { name, description, input_schema, ...(warnings.length === 0 ? {} : { warnings }) };
 }
 
-const withTools = (server: RankedServer, maxTools: number | undefined): RankedServer => ({
+/** With as many tools as are asked for, and its cosine as a probability. */
+const presented = (
+  server: RankedServer,
+  maxTools: number | undefined,
+  table: readonly CalibrationPoint[] | undefined,
+): RankedServer => ({
   ...server,
+  semantic: calibrate(server.semantic, table),
   toolOrder: server.toolOrder.slice(0, maxTools),
 });
 

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { assert, double, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { calibrate, type CalibrationPoint } from '../../../src/core/search/calibration.ts';
 
@@ -25,9 +25,9 @@ describe('calibrate', () => {
   });
 
   it('never gives less for more, and stays within 0 and 1', () => {
-    const cosines = fc.double({ min: -1.5, max: 1.5, noNaN: true });
-    fc.assert(
-      fc.property(cosines, cosines, (a, b) => {
+    const cosines = double({ min: -1.5, max: 1.5, noNaN: true });
+    assert(
+      property(cosines, cosines, (a, b) => {
         const [low, high] = [Math.min(a, b), Math.max(a, b)].map(cosine => calibrate(cosine, table));
         expect(low).toBeLessThanOrEqual(high ?? Number.NaN);
         expect(low).toBeGreaterThanOrEqual(0);
