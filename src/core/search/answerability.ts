@@ -24,9 +24,9 @@ export function isAnswerable(
   table: Answerability | undefined,
 ): boolean {
   if (!table || vectors.length === 0) return true;
-  let score = table.bias;
-  score += table.semantic * Math.max(0, ...candidates.map(({ semantic }) => semantic));
-  score += table.keyword * Math.max(0, ...candidates.map(({ keyword }) => keyword));
+  const best = (kind: 'semantic' | 'keyword') =>
+    candidates.reduce((highest, candidate) => Math.max(highest, candidate[kind]), 0);
+  let score = table.bias + table.semantic * best('semantic') + table.keyword * best('keyword');
   for (const vector of vectors) {
     let sum = 0;
     for (const [i, weight] of table.request.entries()) sum += weight * (vector[i] ?? 0);
