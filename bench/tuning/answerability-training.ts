@@ -11,7 +11,7 @@ export interface Request {
 }
 
 /** How much of the answerable requests may be turned away, as a share of them. */
-const TURNED_AWAY = 0.008;
+const TURNED_AWAY = 0.004;
 const FOLDS = 5;
 const RIDGE = 0.1;
 

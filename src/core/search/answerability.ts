@@ -1,3 +1,5 @@
+import { tokenize } from './text.ts';
+
 /**
  * Whether anything in the catalogue may serve a request, as a linear function of what is known about it; learned by
  * `bench/tune.ts` from requests with known answers and from requests that nothing can serve.
@@ -16,6 +18,16 @@ interface RequestEvidence {
   readonly candidates: readonly { readonly semantic: number; readonly keyword: number }[];
   /** The request's vectors, one a sentence, of unit length. */
   readonly vectors: readonly Float32Array[];
+}
+
+/**
+ * Whether a query names the server: the words of its name are all in it, and a third of its own words at least. Who names a
+ * server wants it, whatever else the evidence says.
+ */
+export function isNamed(serverName: string, query: string): boolean {
+  const name = new Set(tokenize(serverName));
+  const asked = new Set(tokenize(query));
+  return name.size > 0 && [...name].every(term => asked.has(term)) && name.size * 3 >= asked.size;
 }
 
 /** True where a good candidate is likely, or where nobody can tell: without vectors, and without a table for the embedder. */

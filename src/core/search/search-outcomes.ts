@@ -13,6 +13,8 @@ import { isQueryLogId, RETENTION_DAYS, retainedSince, storable, type QueryLog } 
 const FLUSH_INTERVAL_MS = 1_000;
 const PURGE_INTERVAL_MS = 3_600_000;
 const BATCH_ROWS = 100;
+/** Of a tool's name: it is part of a key, and an index takes no key of more than 2,704 bytes. */
+const MAX_TOOL_BYTES = 512;
 const MAX_BUFFERED_ROWS = 10_000;
 /** For so long a search that is not in the database may still be on its way there from another process. */
 const UNKNOWN_QUERY_MS = 10_000;
@@ -80,22 +82,25 @@ export class SearchOutcomes {
 
   /**
    * Notes how a call ended that names a search. Never throws and never waits: that the search is the tenant's own, not too old, and
-   * had the server in its answer is checked when it is written; a call for which that is not so is not noted.
+   * had the server in its answer is checked when it is written; a call for which that is not so is not noted, nor one of
+   * a tool with an endless name.
    */
   recordCall({ queryLogId, tenantId, serverId, tool = '', outcome }: ClaimedCall): void {
-    if (isQueryLogId(queryLogId))
+    if (isQueryLogId(queryLogId) && isShort(tool))
       this.#put({ queryLogId, tenantId, serverId, tool, source: 'call', outcome });
   }
 
   /**
    * Notes a verdict.
    * @throws SwitchboardError `query_not_found` for a search that is not the tenant's own, or too old; `invalid_request` for a
-   * server that its answer did not have.
+   * server that its answer did not have, and for an endless name of a tool.
    */
   async recordFeedback(
     { tenantId }: Pick<Caller, 'tenantId'>,
     { queryLogId, serverId, tool = '', outcome }: Feedback,
   ): Promise<void> {
+    if (!isShort(tool))
+      throw new SwitchboardError('invalid_request', `tool: must have at most ${MAX_TOOL_BYTES} bytes.`);
     const answer = await this.#queryLog.answerOf(queryLogId, tenantId);
     if (!answer)
       throw new SwitchboardError(
@@ -260,5 +265,7 @@ const changeOf = (earlier: SearchOutcome | undefined, now: SearchOutcome): Verdi
 });
 
 /** The tenant is part of it: until the claim is checked, nobody's may take the place of another's. */
+const isShort = (tool: string): boolean => Buffer.byteLength(tool) <= MAX_TOOL_BYTES;
+
 const keyOf = ({ queryLogId, tenantId, serverId, source, tool }: Omit<Outcome, 'outcome'>): string =>
   JSON.stringify([queryLogId, tenantId, serverId, source, tool]);

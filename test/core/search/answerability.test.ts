@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isAnswerable, type Answerability } from '../../../src/core/search/answerability.ts';
+import { isAnswerable, isNamed, type Answerability } from '../../../src/core/search/answerability.ts';
 
 const table: Answerability = { bias: -1, semantic: 2, keyword: 0.1, request: [0, 1] };
 const found = (semantic: number, keyword: number) => ({ serverId: 's', semantic, keyword, tools: [] });
@@ -25,5 +25,27 @@ describe('isAnswerable', () => {
   it('judges nothing that it cannot: without vectors, or without a table', () => {
     expect(isAnswerable({ candidates: [], vectors: [] }, table)).toBe(true);
     expect(isAnswerable({ candidates: [], vectors: [talking] }, undefined)).toBe(true);
+  });
+});
+
+describe('isNamed', () => {
+  it.each([
+    ['Figma', 'figma'],
+    ['Raygun', 'Raygun errors'],
+    ['Google Maps', 'is there google maps?'],
+    ['Asana', 'crear tarea Asana'],
+    ['GoMarble', 'GoMarble'],
+  ])('%s is named by "%s"', (name, query) => {
+    expect(isNamed(name, query)).toBe(true);
+  });
+
+  it.each([
+    ['Make', 'make it stop raining over my garden party until six'],
+    ['Google Maps', 'maps'],
+    ['Jam', 'open this jam jar, the lid wont budge'],
+    ['The', 'the'],
+    ['', 'anything'],
+  ])('%s is not named by "%s"', (name, query) => {
+    expect(isNamed(name, query)).toBe(false);
   });
 });

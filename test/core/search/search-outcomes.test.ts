@@ -268,3 +268,15 @@ describe('SearchOutcomes.purge', () => {
     expect(await stored()).toMatchObject([{ serverId: 'b' }]);
   });
 });
+
+it("a tool's name that no index takes is refused in a verdict, not noted of a call, and in nobody's way", async () => {
+  await using one = start();
+  const id = one.search();
+  const endless = Array.from({ length: 500 }, (_, at) => String.fromCodePoint(0x4e00 + at * 37)).join('');
+  await expect(one.say(id, 'helpful', 'a', endless)).rejects.toThrow('tool: must have at most 512 bytes');
+  one.call(id, 'success', 'a', endless);
+  one.call(id, 'success', 'a', 'x'.repeat(512));
+  one.call(id, 'success', 'b', 'fine');
+  await one.outcomes.flush();
+  expect((await stored()).map(({ tool }) => tool.length).toSorted((a, b) => a - b)).toEqual([4, 512]);
+});

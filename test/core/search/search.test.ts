@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { queryLog as queryLogTable, servers } from '../../../src/core/schema.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/search-index-embedded.ts';
-import { createSearch } from '../../../src/core/search/search.ts';
+import { createSearch, type Search } from '../../../src/core/search/search.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
 import { caller, controlledEmbedder, entry, settableClock, silent } from './support.ts';
 
@@ -21,6 +21,11 @@ beforeAll(async () => {
   database = await openDatabase();
 });
 afterAll(() => database.close());
+/** Closed after each test, so that none of their rows comes after it. */
+const searches: Search[] = [];
+afterEach(async () => {
+  await Promise.all(searches.splice(0).map(search => search.close()));
+});
 beforeEach(async () => {
   await database.db.delete(servers);
   await database.db.delete(queryLogTable);
@@ -43,6 +48,7 @@ async function start() {
     clock,
     use: () => UNUSED,
   });
+  searches.push(search);
   const ask = (query: string, options: { limit?: number; maxTools?: number } = {}) =>
     search.search(caller, { query, ...options });
   return { search, ask, catalogue, index, control, clock };

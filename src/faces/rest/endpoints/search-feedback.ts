@@ -27,7 +27,7 @@ export const searchFeedback = endpoint({
     tool: z
       .string("must be a string: the tool's name")
       .min(1, 'must not be empty')
-      .max(1024, 'must have at most 1024 characters')
+      .max(512, 'must have at most 512 characters')
       .optional()
       .describe('The tool that the verdict is on. Absent: the server as a whole.'),
     outcome: z
