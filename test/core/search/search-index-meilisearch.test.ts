@@ -17,7 +17,7 @@ const CATALOGUE = ['a', 'b', 'c', 'd', 'e', 'f'].map(id =>
   server(id, `Zebra ${id}.`, { feed: `Feeds ${id}.` }),
 );
 
-async function start({ owner = 'tests', apiKey = API_KEY, engineUp = true } = {}) {
+async function start({ owner = 'tests', apiKey = API_KEY, engineUp = true, checkMs = 600_000 } = {}) {
   const double = await startMeilisearchDouble({ apiKey: API_KEY });
   if (!engineUp) await double.stop();
   const control = controlledEmbedder();
@@ -33,7 +33,7 @@ async function start({ owner = 'tests', apiKey = API_KEY, engineUp = true } = {}
       db: database.db,
       log,
       clock,
-      retry: { firstMs: 5, lastMs: 20 },
+      retry: { firstMs: 5, lastMs: 20, checkMs },
     });
   const index = await open();
   const opened = [index];
@@ -251,6 +251,24 @@ describe('without Meilisearch', () => {
     expect(started.documents()).toEqual(['cP0', 'dP0', 'eP0', 'fP0', 'mailP0']);
   });
 
+  it('whose documents somebody deleted, searches find all the same, and it is given them again', async () => {
+    await using started = await start();
+    await update(started.index, { upserted: CATALOGUE });
+    for (const [, { documents }] of liveOf(started.double)) documents.clear();
+    expect(await find(started.index, 'zebra')).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
+    expect(started.index.degraded).toBe('Meilisearch unavailable');
+    await recovered(started.index);
+    expect(started.documents()).toHaveLength(6);
+  });
+
+  it('that lost a part of it unnoticed, the part is there again after the next look', async () => {
+    await using started = await start({ checkMs: 20 });
+    await update(started.index, { upserted: CATALOGUE });
+    for (const [, { documents }] of liveOf(started.double)) documents.delete('cP0');
+    await vi.waitFor(() => expect(started.documents()).toContain('cP0'), { timeout: 20_000, interval: 5 });
+    expect(started.index.degraded).toBeUndefined();
+  });
+
   it('that lost its data, the index is built again', async () => {
     await using started = await start();
     const { index, double } = started;
@@ -300,7 +318,7 @@ describe('without Meilisearch', () => {
   it('that knows another key, the program serves; the log says why and has no key', async () => {
     await using started = await start({ apiKey: 'a-wrong-key-that-nobody-may-read' });
     await update(started.index, { upserted: CATALOGUE });
-    expect(started.index.degraded).toMatch(/Meilisearch unavailable/);
+    expect(started.index.degraded).toMatch(/Meilisearch refuses the key.*MEILISEARCH_API_KEY/);
     expect(started.text()).toContain('The provided API key is invalid');
     expect(started.text()).not.toContain('nobody-may-read');
     expect(await find(started.index, 'zebra')).toHaveLength(6);

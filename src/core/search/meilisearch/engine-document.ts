@@ -31,6 +31,8 @@ export interface EngineContent {
 export interface EngineDocuments {
   readonly hash: string;
   readonly ids: readonly string[];
+  /** Whether a search by meaning can find it. */
+  readonly hasVectors: boolean;
 }
 
 /** A hash of texts or numbers in their order. */
@@ -44,6 +46,7 @@ export function documentsFor(content: EngineContent, vectors: readonly Quantized
   const count = Math.max(1, Math.ceil(prose.length / VECTORS_OF_A_DOCUMENT));
   return {
     hash: hashOf([names, words, prose, missing]),
+    hasVectors: missing.length < vectors.length,
     ids: Array.from({ length: count }, (_, at) => documentId(serverId, at)),
   };
 }

@@ -18,6 +18,9 @@ class EngineUnavailable extends Error {
   override readonly name = 'EngineUnavailable';
 }
 
+/** Meilisearch does not take the key, or not for this: mended from outside, as an engine that is down is. */
+export class KeyRefused extends EngineUnavailable {}
+
 /** Meilisearch refused a request, or a task of it failed. The message is the engine's own. */
 export class EngineRefused extends Error {
   override readonly name = 'EngineRefused';
@@ -51,7 +54,7 @@ const indexesSchema = z.object({
 
 /**
  * One Meilisearch server, as far as this program uses it. Every method checks what it is answered, and rejects with
- * `EngineUnavailable` or `EngineRefused`, nothing else. Changes resolve to the uid of their task.
+ * `EngineUnavailable` (of which `KeyRefused` is one) or `EngineRefused`, nothing else. Changes resolve to the uid of their task.
  */
 export class Engine {
   readonly #searching: Meilisearch;
@@ -181,10 +184,11 @@ function sorted(error: unknown): Error {
   )
     return new EngineRefused(`Meilisearch: ${error.cause.message}`, { cause: error });
   const { message } = rootOf(error);
+  if (error instanceof MeilisearchApiError && [401, 403].includes(error.response.status))
+    return new KeyRefused(`Meilisearch: ${message}`);
   return new EngineUnavailable(`Meilisearch: ${message}`, { cause: error });
 }
 
-/** A wrong key is mended from outside, as an engine that is down is. */
 const isRefusal = (status: number) => status >= 400 && status < 500 && ![401, 403, 408, 429].includes(status);
 
 /** The innermost cause says most: `connect ECONNREFUSED …` instead of `fetch failed`. */

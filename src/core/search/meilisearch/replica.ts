@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import type { Clock } from '../../../infra/clock.ts';
 import type { Log } from '../../../infra/log.ts';
-import { EngineRefused, type Engine, type EngineQuery } from './engine.ts';
+import { EngineRefused, KeyRefused, type Engine, type EngineQuery } from './engine.ts';
 import type { Built, LiveIndex, Planned } from './live-index.ts';
 
 /** How long a change in effect waits for the engine to be done with it. */
@@ -11,6 +11,8 @@ const WARN_EVERY_MS = 60_000;
 export interface RetryTimes {
   readonly firstMs: number;
   readonly lastMs: number;
+  /** Between two looks at what the engine holds while it answers: others may write to it, or restore it to what it was. */
+  readonly checkMs: number;
 }
 
 interface ReplicaParts {
@@ -43,11 +45,13 @@ export class Replica {
   #isDue = false;
   /** Before the next try: longer each time, until a search works again. */
   #pauseMs: number;
+  readonly #checking: NodeJS.Timeout;
   readonly #closed = new AbortController();
 
   constructor(parts: ReplicaParts) {
     this.#parts = parts;
     this.#pauseMs = parts.retry.firstMs;
+    this.#checking = setInterval(() => this.#check(), parts.retry.checkMs).unref();
   }
 
   /** Why the engine is not asked at the moment, in a few words; undefined when it is. */
@@ -63,6 +67,7 @@ export class Replica {
     const { engine, live, retry } = this.#parts;
     try {
       const found = await engine.search(live.uid, queries);
+      if (this.#isForeign(queries, found)) throw new Error('Meilisearch finds nothing of what it was given');
       this.#pauseMs = retry.firstMs;
       return found;
     } catch (error) {
@@ -110,10 +115,24 @@ export class Replica {
   }
 
   async close(): Promise<void> {
+    clearInterval(this.#checking);
     this.#closed.abort();
     this.#parts.engine.close();
     await this.#loop;
     await this.#working;
+  }
+
+  /** Whether a list by meaning, which has the nearest servers however far they are, has none of those it must have. */
+  #isForeign(queries: readonly EngineQuery[], found: readonly (readonly string[])[]): boolean {
+    const isMissed = ({ vector }: EngineQuery, at: number) =>
+      vector !== undefined && !found[at]?.some(id => this.#wanted.has(id));
+    return queries.some(isMissed) && [...this.#wanted.values()].some(({ hasVectors }) => hasVectors);
+  }
+
+  #check(): void {
+    if (this.trouble !== undefined || this.#loop) return;
+    this.#parts.live.forget();
+    this.#converge();
   }
 
   #exclusively<T>(work: () => Promise<T>): Promise<T> {
@@ -171,8 +190,7 @@ export class Replica {
 
   #failed(error: unknown): void {
     if (this.#closed.signal.aborted) return;
-    this.#trouble =
-      error instanceof EngineRefused ? 'Meilisearch refuses what it is sent' : 'Meilisearch unavailable';
+    this.#trouble = troubleOf(error);
     const now = this.#parts.clock.now();
     if (now - this.#warnedAt < WARN_EVERY_MS) return;
     this.#warnedAt = now;
@@ -191,4 +209,10 @@ export class Replica {
     ]);
     deadline.abort();
   }
+}
+
+function troubleOf(error: unknown): string {
+  if (error instanceof KeyRefused)
+    return 'Meilisearch refuses the key, or it lacks a right (check MEILISEARCH_API_KEY)';
+  return error instanceof EngineRefused ? 'Meilisearch refuses what it is sent' : 'Meilisearch unavailable';
 }
