@@ -13,7 +13,7 @@ import {
   NotConnected,
 } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
-import { Slots } from './slots.ts';
+import { FairSlots } from '../fair-slots.ts';
 import { urlOf } from './urls.ts';
 
 /** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
@@ -50,13 +50,13 @@ export class Admission {
   readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
     max: MAX_KEPT,
   });
-  readonly #slots: Slots;
+  readonly #slots: FairSlots;
   readonly #totalTimeoutMs: number;
   readonly #clock: Clock;
   readonly #log: Log;
 
   constructor(limits: ProxyLimits, clock: Clock, log: Log) {
-    this.#slots = new Slots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin);
+    this.#slots = new FairSlots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin, tooManyWait);
     this.#totalTimeoutMs = limits.totalTimeoutMs;
     this.#clock = clock;
     this.#log = log;
@@ -229,4 +229,10 @@ const unavailable = (retryAfterSec: number, lastFailure: string) =>
     'upstream_unavailable',
     `The MCP server failed repeatedly, last with ${lastFailure}, and is not called for now. It is tried again in ${retryAfterSec} s.`,
     { retryAfterSec },
+  );
+
+const tooManyWait = () =>
+  new SwitchboardError(
+    'unavailable',
+    'Too many calls to this MCP server are waiting already. Try again later.',
   );

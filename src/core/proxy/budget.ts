@@ -1,16 +1,5 @@
+import { abortReason, CallerAbortError } from '../caller-abort.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
-
-/**
- * What a call rejects with once its caller has gone away (`caller.signal` aborted). Not a SwitchboardError: nobody is
- * left to read one. The `cause` is the signal's reason.
- */
-export class CallerAbortError extends Error {
-  override readonly name = 'AbortError';
-
-  constructor(reason: unknown) {
-    super('The caller went away before the MCP server answered.', { cause: reason });
-  }
-}
 
 /** The time one piece of work has. Its signal aborts with what the work must reject with. */
 export class Budget {
@@ -65,10 +54,4 @@ export class Budget {
     clearTimeout(this.#timer);
     this.#caller?.removeEventListener('abort', this.#onCallerAbort);
   }
-}
-
-/** What a budget's signal was aborted with. */
-export function abortReason(signal: AbortSignal): Error {
-  const reason: unknown = signal.reason;
-  return reason instanceof Error ? reason : new CallerAbortError(reason);
 }

@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { toSwitchboardError } from '../../errors.ts';
-import { abortReason } from './budget.ts';
+import { abortReason } from '../caller-abort.ts';
 import { brokeProtocol, connectionFailure, sentTooMuch, type Stage } from './failures.ts';
 import { GrowingBuffer } from './growing-buffer.ts';
 import { InterimAnswers } from './interim-answers.ts';

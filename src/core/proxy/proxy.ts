@@ -11,7 +11,8 @@ import type { Sealing } from '../sealing.ts';
 import { withAccessAdvice } from './access-advice.ts';
 import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './ask.ts';
-import { Budget, CallerAbortError } from './budget.ts';
+import { CallerAbortError } from '../caller-abort.ts';
+import { Budget } from './budget.ts';
 import { CheckedCalls } from './checked-call.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
 import { stopping } from './failures.ts';
@@ -38,7 +39,7 @@ import { Wire } from './wire.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
-export { CallerAbortError } from './budget.ts';
+export { CallerAbortError } from '../caller-abort.ts';
 
 export interface ProxyOptions extends Reports {
   readonly catalogue: Pick<Catalogue, 'require'>;

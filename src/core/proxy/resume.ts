@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { abortReason } from './budget.ts';
+import { abortReason } from '../caller-abort.ts';
 import type { HttpAnswer, HttpRequest } from './exchange.ts';
 import type { Wire } from './wire.ts';
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
 import type { Credential } from '../identity/credentials.ts';
-import { abortReason } from './budget.ts';
+import { abortReason } from '../caller-abort.ts';
 import type { RequestId } from './envelope.ts';
 import type { HttpAnswer } from './exchange.ts';
 import { brokeProtocol, RefusedAfterBegun, WentSilent } from './failures.ts';

@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { toSwitchboardError } from '../../errors.ts';
-import { abortReason } from './budget.ts';
+import { abortReason } from '../caller-abort.ts';
 import { isIdentity } from './exchange.ts';
 import { brokeProtocol, callTimedOut, connectionFailure, type Stage } from './failures.ts';
 import { InterimAnswers } from './interim-answers.ts';

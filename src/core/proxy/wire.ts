@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher } from 'undici';
 import { SwitchboardError } from '../../errors.ts';
-import { abortReason } from './budget.ts';
+import { abortReason } from '../caller-abort.ts';
 import { NotConnected } from './failures.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
 import { blockedRedirect, type Guard } from '../outbound/guard.ts';

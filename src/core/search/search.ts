@@ -5,7 +5,9 @@ import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
+import { SwitchboardError } from '../../errors.ts';
 import type { Caller } from '../caller.ts';
+import { FairSlots } from '../fair-slots.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
@@ -21,6 +23,12 @@ import { tuningOf } from './tuning.ts';
 
 const DEFAULT_LIMIT = 10;
 const CACHE_TTL_MS = 60_000;
+/**
+ * Rankings that one tenant has under way at most, twice as many in all: they share a few cores, and a tenant that asks for
+ * hundreds at once must not keep another waiting.
+ */
+const RANKINGS_PER_TENANT = 8;
+const MAX_WAITING = 500;
 /** The cache is bounded by what its entries hold: servers and positions of tools, 8 bytes or so each. */
 const CACHE_MAX_POSITIONS = 1_000_000;
 
@@ -90,6 +98,7 @@ export function createSearch(parts: SearchParts): Search {
   const { catalogue, index, db, log, clock, metrics, use, onVerdicts = () => {} } = parts;
   const queryLog = new QueryLog({ db, clock, log });
   const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
+  const slots = new FairSlots(RANKINGS_PER_TENANT, MAX_WAITING, tooManyWait);
   const computing = new SingleFlight<readonly RankedServer[]>();
   const cache = new LRUCache<string, readonly RankedServer[]>({
     maxSize: CACHE_MAX_POSITIONS,
@@ -118,7 +127,21 @@ export function createSearch(parts: SearchParts): Search {
     return best.map(server => presented(server, maxTools, table));
   }
 
+  /** In its tenant's turn. Whoever asks for the same meanwhile waits too: no one's leaving ends it. */
+  async function rankInTurn(
+    tenantId: string,
+    ...question: Parameters<typeof rank>
+  ): Promise<readonly RankedServer[]> {
+    const release = await slots.take('search', tenantId, new AbortController().signal);
+    try {
+      return await rank(...question);
+    } finally {
+      release();
+    }
+  }
+
   async function cached(
+    tenantId: string,
     input: SearchInput,
   ): Promise<{ ranking: readonly RankedServer[]; cacheHit: boolean }> {
     const query = input.query.normalize('NFC').trim();
@@ -128,7 +151,7 @@ export function createSearch(parts: SearchParts): Search {
     const known = cache.get(key);
     if (known) return { ranking: known, cacheHit: true };
     const ranking = await computing.run(key, async () => {
-      const computed = await rank(query, limit, input.maxTools);
+      const computed = await rankInTurn(tenantId, query, limit, input.maxTools);
       // The state may have changed meanwhile (an import, an embedder that failed): such a ranking serves once.
       if (String(state()) === String(before)) cache.set(key, computed);
       return computed;
@@ -146,7 +169,7 @@ export function createSearch(parts: SearchParts): Search {
     },
     async search(caller, input) {
       const startedAt = clock.now();
-      const { ranking, cacheHit } = await cached(input);
+      const { ranking, cacheHit } = await cached(caller.tenantId, input);
       const servers = ranking.flatMap(ranked => {
         const server = catalogue.get(ranked.serverId);
         return server?.active ? [render(server, ranked, input.maxTools, startedAt)] : [];
@@ -216,3 +239,6 @@ function orderTools(tools: readonly CataloguedTool[], order: readonly number[]):
   for (const position of tools.keys()) ranked.add(position);
   return [...ranked].flatMap(position => tools[position] ?? []);
 }
+
+const tooManyWait = () =>
+  new SwitchboardError('unavailable', 'Too many searches of yours are waiting already. Try again later.');

@@ -153,6 +153,18 @@ describe('the query cache', () => {
     expect(answers.map(({ metadata }) => metadata.cache_hit)).toEqual([false, false, false]);
   });
 
+  it('lets no tenant wait for all that another asks for at once', async () => {
+    const { search, control } = await start();
+    const gate = Promise.withResolvers<void>();
+    control.gate = gate.promise;
+    const flood = Array.from({ length: 100 }, (_, at) => search.search(caller, { query: `rain ${at}` }));
+    const other = search.search({ ...caller, tenantId: 'other' }, { query: 'forecast' });
+    gate.resolve();
+    await Promise.all([...flood, other]);
+    expect(control.embedded.indexOf('forecast')).toBeLessThanOrEqual(8);
+    expect(control.embedded).toHaveLength(101);
+  });
+
   it('does not keep a ranking that was made without the embedder', async () => {
     const { ask, control } = await start();
     control.failing = true;

@@ -61,7 +61,7 @@ export const search = endpoint({
   scope: 'search',
   rateClass: 'search',
   maxBodyBytes: MIB,
-  errors: ['rate_limited', 'internal'],
+  errors: ['rate_limited', 'internal', 'unavailable'],
   bodySchema: searchBody,
   responseSchema: searchAnswer,
   handle: (core, caller, { query, limit, max_tools }) =>

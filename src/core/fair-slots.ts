@@ -1,5 +1,4 @@
-import { SwitchboardError } from '../../errors.ts';
-import { abortReason } from './budget.ts';
+import { abortReason } from './caller-abort.ts';
 
 interface Tenant {
   busy: number;
@@ -15,31 +14,33 @@ interface Origin {
 }
 
 /**
- * Bounds the calls under way to one origin; further ones wait their turn. There are twice the slots that one tenant may
- * hold, and nobody gets more than are still free: the first tenant gets up to 64 of 128, the next 32, then 16, … Calls that
- * hang cannot be made to give their slots back, so some must be left before the next tenant comes. The one that holds the
- * fewest is served first. The places in the queue are shared out in the same way.
+ * Bounds the work under way on one thing, such as calls to one origin; further work waits its turn. There are twice the
+ * slots that one tenant may hold, and nobody gets more than are still free: the first tenant gets up to 64 of 128, the next
+ * 32, then 16, … Calls that hang cannot be made to give their slots back, so some must be left before the next tenant comes.
+ * The one that holds the fewest is served first. The places in the queue are shared out in the same way.
  */
-export class Slots {
+export class FairSlots {
   readonly #origins = new Map<string, Origin>();
   readonly #perTenant: number;
   readonly #maxWaiting: number;
+  readonly #tooManyWait: () => Error;
 
-  constructor(perTenant: number, maxWaiting: number) {
+  constructor(perTenant: number, maxWaiting: number, tooManyWait: () => Error) {
     this.#perTenant = perTenant;
     this.#maxWaiting = maxWaiting;
+    this.#tooManyWait = tooManyWait;
   }
 
   /**
    * Resolves with the function that gives the slot back (once; further calls do nothing), or rejects with the signal's
-   * reason. @throws SwitchboardError `unavailable` when too many wait already.
+   * reason. @throws `tooManyWait` when too many wait already.
    */
   async take(key: string, tenantId: string, signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
     const origin = this.#origins.get(key) ?? { busy: 0, waiting: 0, tenants: new Map<string, Tenant>() };
     const tenant = origin.tenants.get(tenantId) ?? { busy: 0, waiting: new Set() };
     const isFree = this.#isFree(origin, tenant);
-    if (!isFree && tenant.waiting.size >= 2 * this.#maxWaiting - origin.waiting) throw tooManyWait();
+    if (!isFree && tenant.waiting.size >= 2 * this.#maxWaiting - origin.waiting) throw this.#tooManyWait();
     this.#origins.set(key, origin);
     origin.tenants.set(tenantId, tenant);
     if (isFree) occupy(origin, tenant);
@@ -111,9 +112,3 @@ function occupy(origin: Origin, tenant: Tenant): void {
 function forgetIfIdle(origin: Origin, tenantId: string, tenant: Tenant): void {
   if (tenant.busy === 0 && tenant.waiting.size === 0) origin.tenants.delete(tenantId);
 }
-
-const tooManyWait = () =>
-  new SwitchboardError(
-    'unavailable',
-    'Too many calls to this MCP server are waiting already. Try again later.',
-  );

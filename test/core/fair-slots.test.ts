@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { Slots } from '../../../src/core/proxy/slots.ts';
+import { FairSlots } from '../../src/core/fair-slots.ts';
+
+const tooManyWait = () => new Error('too many wait');
 
 const ORIGIN = 'https://a.test';
 
 /** Takes slots and notes in which order they were got. */
-function takers(slots: Slots) {
+function takers(slots: FairSlots) {
   const got: string[] = [];
   const releases: (() => void)[] = [];
   const failed: unknown[] = [];
@@ -25,7 +27,7 @@ const settled = () => new Promise(resolve => setImmediate(resolve));
 
 describe('slots', () => {
   it('one tenant alone holds at most its share; a tenant that comes later still gets some', async () => {
-    const { got, take, releases } = takers(new Slots(8, 100));
+    const { got, take, releases } = takers(new FairSlots(8, 100, tooManyWait));
     for (let i = 0; i < 20; i++) take('a');
     for (const tenantId of ['b', 'c', 'd']) for (let i = 0; i < 20; i++) take(tenantId);
     await settled();
@@ -35,7 +37,7 @@ describe('slots', () => {
   });
 
   it('of those that wait, the tenant that holds the fewest slots is next', async () => {
-    const { got, take, releases } = takers(new Slots(4, 100));
+    const { got, take, releases } = takers(new FairSlots(4, 100, tooManyWait));
     for (const tenantId of ['a', 'a', 'a', 'a', 'b', 'b', 'c']) take(tenantId);
     await settled();
     for (const tenantId of ['a', 'b', 'c']) take(tenantId);
@@ -49,7 +51,7 @@ describe('slots', () => {
   });
 
   it('tenants that hold equally many take turns, however many calls one has queued', async () => {
-    const { got, take, releases } = takers(new Slots(1, 100));
+    const { got, take, releases } = takers(new FairSlots(1, 100, tooManyWait));
     for (const tenantId of ['x', 'y', 'a', 'a', 'a', 'b', 'b']) take(tenantId);
     await settled();
     // Each slot given back goes to somebody at once.
@@ -61,7 +63,7 @@ describe('slots', () => {
   });
 
   it('calls of one tenant keep their order', async () => {
-    const slots = new Slots(1, 100);
+    const slots = new FairSlots(1, 100, tooManyWait);
     const order: number[] = [];
     const signal = new AbortController().signal;
     await Promise.all(
@@ -75,7 +77,7 @@ describe('slots', () => {
   });
 
   it('origins have nothing to do with each other', async () => {
-    const { got, take } = takers(new Slots(1, 100));
+    const { got, take } = takers(new FairSlots(1, 100, tooManyWait));
     take('a');
     take('a', { origin: 'https://b.test' });
     await settled();
@@ -83,10 +85,10 @@ describe('slots', () => {
   });
 
   it('a tenant with a full queue is refused while another may still wait', async () => {
-    const { take, failed } = takers(new Slots(1, 4));
+    const { take, failed } = takers(new FairSlots(1, 4, tooManyWait));
     for (let i = 0; i < 6; i++) take('a');
     await settled();
-    expect(failed).toEqual([expect.objectContaining({ code: 'unavailable' })]);
+    expect(failed).toEqual([new Error('too many wait')]);
     take('b');
     for (let i = 0; i < 2; i++) take('b');
     await settled();
@@ -94,7 +96,7 @@ describe('slots', () => {
   });
 
   it('one that gives up while it waits leaves no trace, and gets the reason', async () => {
-    const slots = new Slots(1, 1);
+    const slots = new FairSlots(1, 1, tooManyWait);
     const { take, failed, releases, got } = takers(slots);
     take('a');
     const leaving = new AbortController();
@@ -111,7 +113,7 @@ describe('slots', () => {
   });
 
   it('a slot given back twice counts once', async () => {
-    const { take, releases, got } = takers(new Slots(1, 10));
+    const { take, releases, got } = takers(new FairSlots(1, 10, tooManyWait));
     for (const _ of [1, 2, 3]) take('a');
     await settled();
     releases[0]?.();
