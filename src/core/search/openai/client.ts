@@ -5,7 +5,8 @@ import { readAnswer } from './answer.ts';
 import { EmbeddingFailure, type FailureKind } from './failure.ts';
 import type { EmbeddingUsage } from './usage.ts';
 
-/** 100 vectors of 8,192 dimensions as decimal numbers have about 17 MiB. */
+/** A vector of 16,384 dimensions as decimal numbers of 24 characters. What is longer is not read: to parse it would hold everything up. */
+const MAX_VECTOR_BYTES = 400 * 1024;
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 64 * 1024;
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -102,7 +103,8 @@ export class EmbeddingsClient {
       signal: AbortSignal.timeout(limitMs),
     });
     const isOk = response.statusCode === 200;
-    const text = await readBody(response, isOk ? MAX_ANSWER_BYTES : MAX_ERROR_BYTES);
+    const mostBytes = Math.min(MAX_ANSWER_BYTES, MAX_ERROR_BYTES + texts.length * MAX_VECTOR_BYTES);
+    const text = await readBody(response, isOk ? mostBytes : MAX_ERROR_BYTES);
     if (!isOk) throw this.#refusal(response, text);
     try {
       return JSON.parse(text);
