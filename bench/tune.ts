@@ -24,6 +24,7 @@ import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts'
 
 const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
 const UNANSWERABLE = path.join(import.meta.dirname, 'unanswerable.jsonl');
+const ANSWERABLE = path.join(import.meta.dirname, 'answerable.jsonl');
 const SHIPPED = path.join(import.meta.dirname, '../catalogue/servers.jsonl');
 const FOLDS_SEED = 7;
 
@@ -53,6 +54,7 @@ async function tune(from: string): Promise<void> {
     sets.push(await read(name, path.join(from, corpus), path.join(from, queries)));
     if (name === 'metatool') metatool = path.join(from, corpus);
   }
+  const untuned = await read('answerable, over the shipped catalogue', SHIPPED, ANSWERABLE);
   const unanswerable = [await read('shipped catalogue', SHIPPED, UNANSWERABLE)];
   if (metatool !== undefined) unanswerable.push(await read('metatool', metatool, UNANSWERABLE));
   await embedder.close();
@@ -64,7 +66,7 @@ async function tune(from: string): Promise<void> {
     sets.map(set => ({ set, queries: answered(set) })),
     dimensions,
   );
-  const answerability = showAnswerability(sets, unanswerable, adapter);
+  const answerability = showAnswerability(sets, untuned, unanswerable, adapter);
   const calibration = showCalibration(sets, dimensions);
   if (!values.write) return;
   await writeFile(path.join(OUT, 'query-adapter.bin'), adapter.encode());
@@ -122,6 +124,7 @@ function parted<Item>(items: readonly Item[]): [readonly Item[], readonly Item[]
 
 function showAnswerability(
   sets: readonly TuneSet[],
+  untuned: TuneSet,
   unanswerable: readonly TuneSet[],
   adapter: QueryAdapter,
 ) {
@@ -154,6 +157,11 @@ function showAnswerability(
       'as built': share(requestsOf(set, answered(set))),
       'as an unseen set': `${(100 * (answerable[set.name] ?? 0)).toFixed(1)} %`,
     })),
+    {
+      requests: untuned.name,
+      'as built': share(requestsOf(untuned, answered(untuned))),
+      'as an unseen set': share(requestsOf(untuned, answered(untuned))),
+    },
     ...unanswerable.map(set => ({
       requests: `unanswerable, over ${set.name}`,
       'as built': share(requestsOf(set, set.queries)),
