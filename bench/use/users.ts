@@ -99,16 +99,14 @@ async function chosen(count: number) {
 
 const underId = (entry: Entry, id: string): Entry => ({ ...entry, id });
 
+interface Size {
+  readonly pairs: number;
+  readonly weeks: number;
+  readonly searches: number;
+}
+
 /** Each picked server has a twin that says the same of itself; one of the two works, the other mostly fails. */
-export async function twins({
-  pairs: count,
-  weeks,
-  searches,
-}: {
-  pairs: number;
-  weeks: number;
-  searches: number;
-}) {
+export async function twins({ pairs: count, weeks, searches }: Size) {
   const { entries, picked } = await chosen(count);
   const random = randomFrom(3);
   const pairs = picked.map((entry): Pair & { working: string } => {
@@ -153,15 +151,7 @@ export async function twins({
  * Each picked server has a rival that fits as well, in words of its own: of the texts of both, different words are left out. The
  * one has been used for four weeks, by most tenants, when the other comes in.
  */
-export async function newcomers({
-  pairs: count,
-  weeks,
-  searches,
-}: {
-  pairs: number;
-  weeks: number;
-  searches: number;
-}) {
+export async function newcomers({ pairs: count, weeks, searches }: Size) {
   const { entries, picked } = await chosen(count);
   const random = randomFrom(5);
   const variant = (entry: Entry, id: string): Entry => ({

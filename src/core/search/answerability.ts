@@ -21,13 +21,15 @@ interface RequestEvidence {
 }
 
 /**
- * Whether a query names the server: the words of its name are all in it, and a third of its own words at least. Who names a
- * server wants it, whatever else the evidence says.
+ * Tells of a server's name whether the query names it: the words of the name are all in it, and a third of its own words at
+ * least. Who names a server wants it, whatever else the evidence says.
  */
-export function isNamed(serverName: string, query: string): boolean {
-  const name = new Set(tokenize(serverName));
+export function namesIn(query: string): (serverName: string) => boolean {
   const asked = new Set(tokenize(query));
-  return name.size > 0 && [...name].every(term => asked.has(term)) && name.size * 3 >= asked.size;
+  return serverName => {
+    const name = new Set(tokenize(serverName));
+    return name.size > 0 && name.size * 3 >= asked.size && [...name].every(term => asked.has(term));
+  };
 }
 
 /** True where a good candidate is likely, or where nobody can tell: without vectors, and without a table for the embedder. */

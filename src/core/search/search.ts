@@ -13,11 +13,11 @@ import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
-import { isAnswerable, isNamed } from './answerability.ts';
+import { isAnswerable, namesIn } from './answerability.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
 import { fuse, type RankedServer } from './ranking.ts';
-import type { Candidate, SearchIndex } from './search-index.ts';
+import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
 
@@ -118,8 +118,10 @@ export function createSearch(parts: SearchParts): Search {
   ): Promise<readonly RankedServer[]> {
     const { candidates, vectors } = await index.find(query);
     const tuning = tuningOf(index.embedderId);
-    const isAsked = ({ serverId }: Candidate) => isNamed(catalogue.get(serverId)?.name ?? '', query);
-    if (!isAnswerable({ candidates, vectors }, tuning?.answerability) && !candidates.some(isAsked)) return [];
+    if (!isAnswerable({ candidates, vectors }, tuning?.answerability)) {
+      const isNamed = namesIn(query);
+      if (!candidates.some(({ serverId }) => isNamed(catalogue.get(serverId)?.name ?? ''))) return [];
+    }
     const ranking = fuse(candidates, use);
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isAnswerable, isNamed, type Answerability } from '../../../src/core/search/answerability.ts';
+import { isAnswerable, namesIn, type Answerability } from '../../../src/core/search/answerability.ts';
 
 const table: Answerability = { bias: -1, semantic: 2, keyword: 0.1, request: [0, 1] };
 const found = (semantic: number, keyword: number) => ({ serverId: 's', semantic, keyword, tools: [] });
@@ -28,7 +28,7 @@ describe('isAnswerable', () => {
   });
 });
 
-describe('isNamed', () => {
+describe('namesIn', () => {
   it.each([
     ['Figma', 'figma'],
     ['Raygun', 'Raygun errors'],
@@ -36,7 +36,7 @@ describe('isNamed', () => {
     ['Asana', 'crear tarea Asana'],
     ['GoMarble', 'GoMarble'],
   ])('%s is named by "%s"', (name, query) => {
-    expect(isNamed(name, query)).toBe(true);
+    expect(namesIn(query)(name)).toBe(true);
   });
 
   it.each([
@@ -46,6 +46,6 @@ describe('isNamed', () => {
     ['The', 'the'],
     ['', 'anything'],
   ])('%s is not named by "%s"', (name, query) => {
-    expect(isNamed(name, query)).toBe(false);
+    expect(namesIn(query)(name)).toBe(false);
   });
 });
