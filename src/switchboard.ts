@@ -160,12 +160,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   });
   opened.defer(() => proxy.close());
 
-  const pruning = new VectorPruning({
-    db,
-    log,
-    embedderId: () => index.embedderId,
-    servers: () => catalogue.active(),
-  });
+  const pruning = new VectorPruning({ db, log, index, catalogue });
   opened.defer(() => pruning.close());
   let ready = false;
   let stopping = false;

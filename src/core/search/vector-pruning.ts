@@ -7,6 +7,7 @@ import type { Server } from '../catalogue/entry.ts';
 import { embeddings as table } from '../schema.ts';
 import { documentsOf } from './documents.ts';
 import { textHash } from './vector-cache.ts';
+import type { SearchIndex } from './search-index.ts';
 
 /**
  * Vectors kept although no text of the catalogue needs them: those of an import that a kill cut short, of a server that comes back, of
@@ -21,8 +22,8 @@ const FIRST_AFTER_MS = 600_000;
 interface PruningParts {
   readonly db: Database;
   /** Of the embedder in use: the vectors of another one are not needed. */
-  readonly embedderId: () => string;
-  readonly servers: () => Iterable<Server>;
+  readonly index: Pick<SearchIndex, 'embedderId'>;
+  readonly catalogue: { active(): Iterable<Server> };
   readonly spareRows?: number;
   /** Ends it between two pages. */
   readonly signal?: AbortSignal;
@@ -31,8 +32,8 @@ interface PruningParts {
 /** Deletes unneeded vectors beyond the first `spareRows` by hash, which are as good as any. Resolves with how many there were. */
 export async function pruneVectors(parts: PruningParts): Promise<number> {
   const { db, spareRows = SPARE_ROWS, signal } = parts;
-  const embedderId = parts.embedderId();
-  const needed = await neededHashes(parts.servers());
+  const { embedderId } = parts.index;
+  const needed = await neededHashes(parts.catalogue.active());
   let spare = spareRows;
   let deleted = 0;
   for await (const page of pagesOf(db)) {

@@ -28,7 +28,7 @@ async function fill() {
   const other = controlledEmbedder();
   const renamed = { ...other.embedder, id: 'another' };
   await (await VectorCache.open({ embedder: renamed, db, log: silent })).vectorsOf(texts.slice(0, 600));
-  const parts = { db, embedderId: () => control.embedder.id, servers: () => [catalogued] };
+  const parts = { db, index: { embedderId: control.embedder.id }, catalogue: { active: () => [catalogued] } };
   const embeddedAnew = async (wanted: readonly string[]) => {
     control.embedded.length = 0;
     await cache.vectorsOf(wanted);
@@ -62,11 +62,11 @@ describe('VectorPruning', () => {
     const { parts } = await fill();
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     let rounds = 0;
-    const servers = () => {
+    const active = () => {
       rounds++;
       return [catalogued];
     };
-    const pruning = new VectorPruning({ ...parts, servers, log: silent });
+    const pruning = new VectorPruning({ ...parts, catalogue: { active }, log: silent });
     vi.advanceTimersByTime(599_999);
     expect(rounds).toBe(0);
     vi.advanceTimersByTime(1);
