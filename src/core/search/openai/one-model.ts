@@ -77,10 +77,14 @@ export class OneModel {
     const { client, limits } = this.#parts;
     const epoch = this.#epoch;
     const isDue = isVerified || performance.now() - this.#verifiedAt >= limits.verifyEveryMs;
-    const answer = isDue ? await this.#withProbe(texts, request) : await client.embed(texts, request);
-    await this.#verify(answer, request);
+    const answer: ProbedAnswer = isDue
+      ? await this.#withProbe(texts, request)
+      : await client.embed(texts, request);
+    const probe = answer.probe ?? (this.#isNamedAnew(answer) ? await this.#probe(request) : undefined);
+    // What was asked before a change of the model says nothing of the model after it.
     if (epoch !== this.#epoch)
       throw new EmbeddingFailure('held_back', { detail: 'another model was met meanwhile' });
+    if (probe && this.#model) this.#verify(probe, answer.model, this.#model);
     return answer.vectors;
   }
 
@@ -139,37 +143,36 @@ export class OneModel {
     const answer = await client.embed(texts, request);
     if (refusal !== undefined) this.#takesMore = false;
     // Afterwards: when the model changes in between, it is seen.
-    return { ...answer, probe: firstOf(await client.embed([PROBE_TEXT], request)) };
+    return { ...answer, probe: await this.#probe(request) };
   }
 
-  async #verify({ probe, model: name }: ProbedAnswer, request: RequestOptions): Promise<void> {
-    const model = this.#model;
-    if (!model) return;
-    const isNew = isNewName(name, model);
-    const given =
-      probe ?? (isNew ? firstOf(await this.#parts.client.embed([PROBE_TEXT], request)) : undefined);
-    if (!given) return;
-    if (!isSame(given, model)) {
+  async #probe(request: RequestOptions): Promise<Float32Array> {
+    return firstOf(await this.#parts.client.embed([PROBE_TEXT], request));
+  }
+
+  #isNamedAnew({ model }: EmbeddingAnswer): boolean {
+    return this.#model !== undefined && isNewName(model, this.#model);
+  }
+
+  #verify(probe: Float32Array, name: string | undefined, model: KnownModel): void {
+    if (!isSame(probe, model)) {
       this.#epoch++;
-      const detail = `cosine ${similarity(given, model).toFixed(3)} with ${model.id}`;
+      const detail = `cosine ${similarity(probe, model).toFixed(3)} with ${model.id}`;
       throw new EmbeddingFailure('other_model', { detail });
     }
     this.#verifiedAt = performance.now();
-    if (isNew) await this.#takeName(model, name);
+    if (isNewName(name, model)) this.#takeName(name, model);
   }
 
-  async #takeName(model: KnownModel, name: string): Promise<void> {
+  #takeName(name: string, model: KnownModel): void {
     const { models, log } = this.#parts;
     log.info(
       { embedder: model.id, name },
       'the embedding API calls its model by another name: it is the same',
     );
-    const named = { ...model, names: [...model.names, name] };
-    if (this.#model?.id === model.id) this.#model = named;
-    // A search must not fail for it: it is found out again.
-    await models
-      .named(model, name)
-      .catch((error: unknown) => log.warn({ err: error }, 'model name not kept'));
+    this.#model = { ...model, names: [...model.names, name] };
+    // No search waits or fails for it: what is not kept is found out again.
+    models.named(model, name).catch((error: unknown) => log.warn({ err: error }, 'model name not kept'));
   }
 }
 

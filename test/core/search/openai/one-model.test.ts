@@ -164,6 +164,27 @@ describe('another model of the same dimensions, while every request succeeds,', 
     ]);
   });
 
+  it('is not doubted for an answer of the one before that comes late', async () => {
+    const { embedder, api } = await connected();
+    let answer = () => {};
+    used.server.fault = (response, _request, good) => {
+      const body = good();
+      answer = () => sendJson(response, 200, body);
+    };
+    const asked = used.server.next();
+    const late = embedder.embed(['rain'], 'index');
+    await asked;
+    used.server.fault = undefined;
+    used.server.model = 2;
+    const well = working(api);
+    await embedder.embed(['snow'], 'index');
+    await well;
+    answer();
+    expect(await late).toEqual([NOTHING]);
+    expect(api.degraded).toBeUndefined();
+    expect(await api.embedder().embed(['rain'], 'query')).toEqual([vector('rain')]);
+  });
+
   it('that gave one odd answer costs nothing: all goes on with the one before', async () => {
     const { embedder, api } = await connected();
     used.server.fault = times(used.server, 1, (response, request, good) => {
