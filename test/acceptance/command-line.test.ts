@@ -312,7 +312,7 @@ describe('mistakes', () => {
     [
       ['keys', 'create', '--scopes', 'everything'],
       2,
-      /scopes\.0: must be one of search, proxy, identity, admin/,
+      /scopes\[0\]: must be one of search, proxy, identity, admin/,
     ],
     [['keys', 'create', '--expires', 'tomorrow'], 2, /expires_at: must be an ISO 8601 time/],
     [['search', ''], 2, /query: must not be empty/],

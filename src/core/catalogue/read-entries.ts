@@ -1,5 +1,5 @@
-import type { z } from 'zod';
 import { slices } from '../../infra/slices.ts';
+import { inWords } from '../../infra/zod-issues.ts';
 import { entrySchema, type Entry } from './entry.ts';
 
 interface LineProblem {
@@ -123,7 +123,7 @@ function readLine(
   const parsed = entrySchema.safeParse(value);
   const reason =
     storageProblem(value) ??
-    (parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error));
+    (parsed.success ? addressProblem(parsed.data.remote_url, options) : inWords(parsed.error.issues.slice(0, 1)));
   if (parsed.success && reason === undefined) {
     return {
       entry: parsed.data,
@@ -132,12 +132,6 @@ function readLine(
   }
   const id = typeof value === 'object' && value !== null && 'id' in value ? value.id : undefined;
   return { reason: reason ?? '', ...(typeof id === 'string' ? { id } : {}) };
-}
-
-function describe(error: z.ZodError): string {
-  const [issue] = error.issues;
-  const field = issue?.path.join('.') ?? '';
-  return `${field === '' ? '' : `${field}: `}${issue?.message ?? 'is not a catalogue entry'}`;
 }
 
 function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { jsonObject, queryText, searchLimit } from '../../input.ts';
+import { jsonObject, queryText, searchLimit, wrongType } from '../../input.ts';
 import { endpoint, MIB } from '../endpoint.ts';
 import { warnings } from './shared.ts';
 
@@ -7,9 +7,9 @@ const searchBody = z.strictObject({
   query: queryText,
   limit: searchLimit,
   max_tools: z
-    .int('must be a whole number from 0 to 1000')
-    .min(0, 'must be at least 0')
-    .max(1000, 'must be at most 1000')
+    .int(wrongType('must be a whole number from 0 to 1000'))
+    .min(0)
+    .max(1000)
     .optional()
     .describe('At most this many tools a server, the most relevant first. Absent: all.'),
 });
