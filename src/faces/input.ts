@@ -23,11 +23,16 @@ export const queryText = z
   .meta({
     minLength: 1,
     maxLength: 1000,
-    description: 'What you want to do, in plain words.',
+    description: 'What you want to do, in plain words. Its length counts Unicode code points.',
     examples: ['create an issue in our bug tracker'],
   });
 
-export const searchLimit = z.int(wrongType('must be a whole number from 1 to 50')).min(1).max(50).default(10);
+export const searchLimit = z
+  .int(wrongType('must be a whole number from 1 to 50'))
+  .min(1)
+  .max(50)
+  .default(10)
+  .describe('Servers at most.');
 
 /** Taken as it is: zod's own record leaves out a member named __proto__. */
 export const jsonObject = z

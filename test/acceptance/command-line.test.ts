@@ -79,6 +79,12 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     const found = await run(['search', 'tell me about glaciers', '--limit', '1', '--json'], env);
     expect(JSON.parse(found.stdout).servers[0].id).toBe('glaciers');
 
+    const nothing = await run(['search', 'good morning, slept surprisingly well for once'], env);
+    expect(nothing).toMatchObject({ code: 0, stderr: '' });
+    expect(nothing.stdout).toMatch(
+      /^Nothing in the catalogue fits\. Try .*\n {2}npx switchboard search "create a calendar event"\n/,
+    );
+
     expect((await run(['catalogue', 'deactivate', 'glaciers'], env)).code).toBe(0);
     expect(JSON.parse((await run(['catalogue', 'show', 'glaciers'], env)).stdout)).toMatchObject({
       active: false,

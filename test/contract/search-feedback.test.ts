@@ -162,9 +162,12 @@ describe('a tool of a server', () => {
     expect((await say('known', 'seal_letter')).status).toBe(200);
   });
 
-  it.each(['wants-sign-in', 'for-users'])('may be any where its tools are not known to all: %s', async server_id => {
-    expect((await say(server_id, 'anything')).status).toBe(200);
-  });
+  it.each(['wants-sign-in', 'for-users'])(
+    'may be any where its tools are not known to all: %s',
+    async server_id => {
+      expect((await say(server_id, 'anything')).status).toBe(200);
+    },
+  );
 });
 
 describe('403', () => {

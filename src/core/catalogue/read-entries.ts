@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import { slices } from '../../infra/slices.ts';
 import { inWords } from '../../infra/zod-issues.ts';
 import { entrySchema, type Entry } from './entry.ts';
@@ -123,7 +124,7 @@ function readLine(
   const parsed = entrySchema.safeParse(value);
   const reason =
     storageProblem(value) ??
-    (parsed.success ? addressProblem(parsed.data.remote_url, options) : inWords(parsed.error.issues.slice(0, 1)));
+    (parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error));
   if (parsed.success && reason === undefined) {
     return {
       entry: parsed.data,
@@ -133,6 +134,8 @@ function readLine(
   const id = typeof value === 'object' && value !== null && 'id' in value ? value.id : undefined;
   return { reason: reason ?? '', ...(typeof id === 'string' ? { id } : {}) };
 }
+
+const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
 
 function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
   const url = new URL(address);
