@@ -6,6 +6,7 @@ import {
   resolveProviders,
   type ProviderSettings,
 } from './core/identity/provider-settings.ts';
+import { inWords } from './infra/zod-issues.ts';
 
 export interface IdentityConfig {
   /** Key-encryption keys by id: the first encrypts, all decrypt. Undefined: the data folder's own key file. */
@@ -93,10 +94,7 @@ function readProviders(settings: Settings, allowHttp: boolean): ReadonlyMap<stri
   if ((id === undefined) !== (secret === undefined))
     throw new ConfigError('GOOGLE_CLIENT_ID: must be set together with GOOGLE_CLIENT_SECRET');
   const parsed = providersSchema.safeParse(value === undefined ? {} : readJson(value, refuse));
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    throw refuse(`${issue?.path.join('.')}: ${issue?.message}`);
-  }
+  if (!parsed.success) throw refuse(inWords(parsed.error.issues.slice(0, 1)));
   try {
     const resolved = resolveProviders(parsed.data, { id, secret });
     for (const provider of resolved.values()) requireSafeUrls(provider, allowHttp);

@@ -5,6 +5,7 @@ import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './con
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
+import { inWords } from './infra/zod-issues.ts';
 
 export { ConfigError } from './config-error.ts';
 export type { Kek } from './config-identity.ts';
@@ -84,7 +85,7 @@ const environmentSchema = z.object({
     .string()
     .regex(/^[\x21-\x7e]+$/, 'must be visible ASCII without spaces')
     .optional(),
-  LOG_LEVEL: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`).default('info'),
+  LOG_LEVEL: z.enum(LOG_LEVELS).default('info'),
   SWITCHBOARD_DATA_DIR: z.string().min(1).default('./.switchboard'),
   SWITCHBOARD_CATALOGUE: z.string().min(1).optional(),
   SWITCHBOARD_API_KEY: z
@@ -116,10 +117,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       `${early}: this version cannot use it yet (see the README's limits). Unset it to start.`,
     );
   const parsed = environmentSchema.safeParse(present);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    throw new ConfigError(`${issue?.path.join('.')}: ${issue?.message}`);
-  }
+  if (!parsed.success) throw new ConfigError(inWords(parsed.error.issues.slice(0, 1)));
   const settings = parsed.data;
   const publicUrl = settings.PUBLIC_URL?.replace(/\/+$/, '');
   return {

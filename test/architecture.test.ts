@@ -51,7 +51,10 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
   ],
   [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//]],
   [/^config-error\.ts$/, []],
-  [/^config/, [/^config-[\w-]+\.ts$/, /^core\/identity\/provider-settings\.ts$/, /^infra\/log\.ts$/]],
+  [
+    /^config/,
+    [/^config-[\w-]+\.ts$/, /^core\/identity\/provider-settings\.ts$/, /^infra\/(log|zod-issues)\.ts$/],
+  ],
   [/^infra\//, [/^infra\//]],
   [/^errors\.ts$/, []],
 ];

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, readConfig } from '../src/config.ts';
 import { temporaryFolder } from './support/program.ts';
+import { ZODS_WORDS } from './support/zods-words.ts';
 
 describe('readConfig', () => {
   it('needs nothing: the defaults serve on loopback', () => {
@@ -108,6 +109,7 @@ describe('SWITCHBOARD_KEKS', () => {
   ])('with %s is refused, and no part of it is shown', (_what, value, message) => {
     const error = refusal({ SWITCHBOARD_KEKS: value });
     expect(error.message).toMatch(message);
+    expect(error.message).not.toMatch(ZODS_WORDS);
     for (const secret of [KEY, OTHER_KEY, short]) expect(error.message).not.toContain(secret.slice(0, 8));
   });
 });
@@ -172,7 +174,16 @@ describe('SWITCHBOARD_PROVIDERS', () => {
   it.each([
     ['broken JSON', '{"acme":', /^SWITCHBOARD_PROVIDERS: is not valid JSON$/],
     ['a file that is not there', '/no/such/file', /path of a file with one that can be read \(ENOENT\)/],
-    ['an unknown field', { issuer: ISSUER, ...CLIENT, client_sekret: 'x' }, /acme: .*client_sekret/],
+    [
+      'an unknown field',
+      { issuer: ISSUER, ...CLIENT, client_sekret: 'x' },
+      /acme: unknown field "client_sekret" \(the fields are issuer, /,
+    ],
+    ['no object', 7, /^SWITCHBOARD_PROVIDERS: acme: must be a JSON object, not a number$/],
+    ['scopes of another type', { issuer: ISSUER, ...CLIENT, scopes: 'x' }, /acme\.scopes: must be an array/],
+    ['a scope of another type', { ...CLIENT, scopes: [7] }, /acme\.scopes\[0\]: must be a string/],
+    ['auth_params of another type', { ...CLIENT, auth_params: { a: 1 } }, /auth_params\.a: must be a string/],
+    ['a bad name', '{"A B":{}}', /SWITCHBOARD_PROVIDERS: A B: the name must be 1 to 64 of a-z/],
     ['a name for no URL', { issuer: 'id.example.com', ...CLIENT }, /acme\.issuer: must be an http\(s\) URL/],
     [
       'an http issuer',

@@ -40,7 +40,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'search.feedback': { promise: 'query_log_id is useful for feedback' },
   'search.feedback.own': {
     promise:
-      'feedback names a search of the tenant of the last 30 days (else 404) and a server of its answer (else 400)',
+      'feedback names a search of the tenant of the last 30 days (else 404), a server of its answer, and a tool that the server has where its tools are known (else 400)',
   },
   'search.feedback.calls': { promise: 'a proxied call that carries a query_log_id is joined to that search' },
   'search.success': { promise: 'of servers as relevant, those that work come before those that fail' },
@@ -78,6 +78,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'tools-list.not-found': { promise: 'an unknown server is 404, an inactive one 410' },
 
   'errors.detail': { promise: 'an error body has detail, a string' },
+  'errors.own-words': {
+    promise: 'what is wrong with an input is said in our own words: where, what was expected, what was found',
+  },
   'errors.no-html': { promise: 'every body is JSON' },
 
   'identity.sessions.create': {

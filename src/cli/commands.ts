@@ -14,6 +14,10 @@ interface Found {
   }[];
 }
 
+const NOTHING_FITS = `Nothing in the catalogue fits. Try one step at a time, as an action and its object, without names and figures of the case:
+  npx switchboard search "create a calendar event"
+A server is always found by its own name.`;
+
 const search: Command = {
   args: ['QUERY'],
   options: { limit: { type: 'string', help: '1 to 50 (default 10)' } },
@@ -31,7 +35,7 @@ const search: Command = {
         .join(', ');
       return `${final_score.toFixed(3)}  ${id} (${name})\n       ${description}${best === '' ? '' : `\n       tools: ${best}`}`;
     });
-    return { json: found, text: blocks.length > 0 ? blocks.join('\n') : 'Nothing fits.' };
+    return { json: found, text: blocks.length > 0 ? blocks.join('\n') : NOTHING_FITS };
   },
 };
 

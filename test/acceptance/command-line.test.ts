@@ -312,7 +312,7 @@ describe('mistakes', () => {
     [
       ['keys', 'create', '--scopes', 'everything'],
       2,
-      /scopes\.0: must be one of search, proxy, identity, admin/,
+      /scopes\[0\]: must be one of search, proxy, identity, admin/,
     ],
     [['keys', 'create', '--expires', 'tomorrow'], 2, /expires_at: must be an ISO 8601 time/],
     [['search', ''], 2, /query: must not be empty/],
@@ -345,6 +345,14 @@ describe('mistakes', () => {
     expect({ code: result.code, stdout: result.stdout }).toEqual({ code, stdout: '' });
     expect(result.stderr).toMatch(message);
     expect(result.stderr).not.toMatch(/\n\s+at /);
+  });
+
+  it('are not made where nothing fits: search says what to try', async () => {
+    const nothing = await run(['search', 'good morning, slept surprisingly well for once'], space.env);
+    expect(nothing).toMatchObject({ code: 0, stderr: '' });
+    expect(nothing.stdout).toMatch(
+      /^Nothing in the catalogue fits\. Try .*\n {2}npx switchboard search "create a calendar event"\n/,
+    );
   });
 
   it('with --json are JSON too', async () => {

@@ -90,7 +90,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
     expect(await textOf({ server_id: 'picky' })).toBe('bad params (upstream_error)');
     expect(await textOf({ server_id: 'locked' })).toMatch(/\(upstream_unauthorized\)$/);
     expect(await textOf({ server: 'echoes' })).toMatch(
-      /server_id: .*; Unknown field "server" \(invalid_request\)$/,
+      /server_id: .*; Unknown field "server" \(the fields are server_id, tool_name, arguments, query_log_id\) \(invalid_request\)$/,
     );
     expect((await client.call('search_servers', { query: ' ' })).content[0]?.text).toMatch(
       /^query: must not be empty/,
@@ -226,7 +226,7 @@ describe('params that are wrong', () => {
       '2025-11-25',
       'initialize',
       { ...CLIENT, clientInfo: undefined, capabilities: { sampling: 7 } },
-      'Invalid params of initialize: capabilities.sampling: expected object, received number; clientInfo: expected object, received undefined',
+      'Invalid params of initialize: capabilities.sampling: must be a JSON object, not a number; clientInfo: is missing; it must be a JSON object',
     ],
     [
       '2025-11-25',
@@ -245,14 +245,14 @@ describe('params that are wrong', () => {
         era,
         'tools/list',
         { cursor: 7 },
-        'Invalid params of tools/list: cursor: expected string, received number',
+        'Invalid params of tools/list: cursor: must be a string, not a number',
       ],
-      [era, 'tools/call', {}, 'Invalid params of tools/call: name: expected string, received undefined'],
+      [era, 'tools/call', {}, 'Invalid params of tools/call: name: is missing; it must be a string'],
       [
         era,
         'tools/call',
         { name: 'search_servers', arguments: 'x' },
-        'Invalid params of tools/call: arguments: expected record, received string',
+        'Invalid params of tools/call: arguments: must be a JSON object, not a string',
       ],
     ]),
   ])('%s %s %o is error -32602, in one line', async (era, method, params, message) => {

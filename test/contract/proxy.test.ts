@@ -310,7 +310,7 @@ describe('POST /v1/mcp/tools/call', () => {
   });
 
   it.each([
-    [{ server_id: 'ok' }, "name: must be a string: the tool's name"],
+    [{ server_id: 'ok' }, "name: is missing; it must be a string: the tool's name"],
     [{ server_id: 'ok', name: '' }, 'name: must not be empty'],
     [{ server_id: 7, name: 'x' }, "server_id: must be a string: a server's id as POST /v1/search returns it"],
     [{ server_id: 'ok', name: 'x', arguments: [1] }, /^arguments: /],

@@ -5,6 +5,12 @@ import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
 import { startV1Server, type V1Server } from '../support/upstreams/v1.ts';
 import { startTestSwitchboard, type Answer, type RunningSwitchboard } from '../support/switchboard.ts';
 
+const LETTERS = ['fold_letter', 'seal_letter', 'burn_letter'].map(name => ({
+  name,
+  description: '',
+  input_schema: {},
+}));
+
 let database: OpenDatabase;
 let v1: V1Server;
 let hostile: Hostile;
@@ -16,6 +22,14 @@ beforeAll(async () => {
     database: () => Promise.resolve({ db: database.db, close: () => Promise.resolve() }),
     catalogue: [
       { id: 'v1', description: 'Echo a message.', remote_url: v1.url },
+      { id: 'known', description: 'Fold a letter.', remote_url: 'https://known.example/mcp', tools: LETTERS },
+      {
+        id: 'for-users',
+        description: 'Fold a letter of yours.',
+        remote_url: 'https://users.example/mcp',
+        tools: LETTERS,
+        auth: { kind: 'user_oauth', provider: 'google' },
+      },
       ...['a-fails', 'b-works'].map(id => ({
         id,
         name: 'Paint',
@@ -108,7 +122,7 @@ describe('calls that carry a query_log_id', () => {
 
 describe('400', () => {
   it.each([
-    [{}, 'query_log_id: must be a string'],
+    [{}, 'query_log_id: is missing; it must be a string'],
     [{ query_log_id: 7 }, 'query_log_id: must be a string'],
     [{ query_log_id: 'x'.repeat(65) }, 'query_log_id: must have at most 64 characters'],
     [{ query_log_id: 'x', server_id: '' }, 'server_id: must not be empty'],
@@ -131,6 +145,29 @@ describe('400', () => {
     expect({ status, code: json.code }).toEqual({ status: 400, code: 'invalid_request' });
     expect(json.detail).toBe('server_id: this server was not in the answer of that search. It had: v1.');
   });
+});
+
+describe('a tool of a server', () => {
+  const say = async (server_id: string, tool: string) => {
+    const query_log_id = await search('fold a letter of mine, wash a car');
+    return feedback({ query_log_id, server_id, tool, outcome: 'helpful' });
+  };
+
+  it('that it is known not to have is 400, with those it has [search.feedback.own]', async () => {
+    const { status, json } = await say('known', 'letter_seal');
+    expect({ status, code: json.code }).toEqual({ status: 400, code: 'invalid_request' });
+    expect(json.detail).toBe(
+      'tool: this server has no tool "letter_seal". Did you mean "seal_letter"? It has "seal_letter", "fold_letter", "burn_letter". Without tool, the verdict is on the server as a whole.',
+    );
+    expect((await say('known', 'seal_letter')).status).toBe(200);
+  });
+
+  it.each(['wants-sign-in', 'for-users'])(
+    'may be any where its tools are not known to all: %s',
+    async server_id => {
+      expect((await say(server_id, 'anything')).status).toBe(200);
+    },
+  );
 });
 
 describe('403', () => {

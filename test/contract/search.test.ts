@@ -123,7 +123,7 @@ describe('200', () => {
 
 describe('400', () => {
   it.each([
-    [{}, 'query: must be a string of 1 to 1000 characters'],
+    [{}, 'query: is missing; it must be a string of 1 to 1000 characters'],
     [{ query: '' }, 'query: must not be empty: say in plain words what you want to do'],
     [{ query: ' \t\n' }, 'query: must not be empty: say in plain words what you want to do'],
     [{ query: 'x'.repeat(1001) }, 'query: must have at most 1000 characters, not 1001'],
@@ -133,10 +133,16 @@ describe('400', () => {
     [{ query: 'x', limit: 51 }, 'limit: must be at most 50'],
     [{ query: 'x', limit: 'ten' }, 'limit: must be a whole number from 1 to 50'],
     [{ query: 'x', limit: 1.5 }, 'limit: must be a whole number from 1 to 50'],
-    [{ query: 'x', colour: 1, shape: 2 }, 'Unknown field "colour", "shape"'],
-    [{ query: 'x', limit: 0, colour: 1 }, 'limit: must be at least 1; Unknown field "colour"'],
-    [[], 'Invalid input: expected object, received array'],
-    ['"text"', 'Invalid input: expected object, received string'],
+    [
+      { query: 'x', colour: 1, shape: 2 },
+      'Unknown field "colour", "shape" (the fields are query, limit, max_tools)',
+    ],
+    [
+      { query: 'x', limit: 0, colour: 1 },
+      'limit: must be at least 1; Unknown field "colour" (the fields are query, limit, max_tools)',
+    ],
+    [[], 'The body must be a JSON object, not an array'],
+    ['"text"', 'The body must be a JSON object, not a string'],
   ])(
     'case %# says what was wrong [search.query.length] [search.limit] [errors.detail]',
     async (body, detail) => {

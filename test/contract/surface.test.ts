@@ -54,6 +54,26 @@ describe('open pages', () => {
     }
   });
 
+  it('/openapi.json says what every field of a search means', async () => {
+    const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
+    const { requestBody, responses } = json.paths['/v1/search'].post;
+    const silent: string[] = [];
+    const visit = (schema: any, at: string): void => {
+      for (const [name, field] of Object.entries<any>(schema.properties ?? {})) {
+        if ((field.description ?? '').length < 10) silent.push(`${at}${name}`);
+        visit(field, `${at}${name}.`);
+      }
+      if (schema.items) visit(schema.items, at);
+    };
+    visit(requestBody.content['application/json'].schema, 'request: ');
+    const answer = responses['200'].content['application/json'].schema;
+    visit(answer, 'answer: ');
+    expect(silent).toEqual([]);
+    const server = answer.properties.servers.items.properties;
+    for (const score of [server.final_score, ...Object.values<any>(server.scores.properties)])
+      expect(score).toMatchObject({ type: 'number', minimum: 0, maximum: 1 });
+  });
+
   it('/openapi.json says where an identity token may come along, and what a refusal carries', async () => {
     const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
     expect(json.components.securitySchemes.identityToken).toMatchObject({

@@ -64,21 +64,18 @@ const authSchema = z
 const webUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
 
 /** One line of a catalogue file. Unknown fields are dropped; the reader reports them once a file. */
-export const entrySchema = z.object(
-  {
-    id: serverIdSchema,
-    name: codePoints(1, 200),
-    description: codePoints(1, 4000),
-    remote_url: webUrl.max(2048),
-    transport: z.enum(['streamable-http', 'sse']).optional(),
-    auth: authSchema.optional(),
-    tools: z.array(toolSchema).max(1000).optional(),
-    homepage: webUrl.optional(),
-    repository: webUrl.optional(),
-    categories: z.array(codePoints(1, 64)).max(20).optional(),
-  },
-  'must be a JSON object',
-);
+export const entrySchema = z.object({
+  id: serverIdSchema,
+  name: codePoints(1, 200),
+  description: codePoints(1, 4000),
+  remote_url: webUrl.max(2048, 'must have at most 2048 characters'),
+  transport: z.enum(['streamable-http', 'sse']).optional(),
+  auth: authSchema.optional(),
+  tools: z.array(toolSchema).max(1000).optional(),
+  homepage: webUrl.optional(),
+  repository: webUrl.optional(),
+  categories: z.array(codePoints(1, 64)).max(20).optional(),
+});
 
 export type Entry = z.infer<typeof entrySchema>;
 export type Tool = z.infer<typeof toolSchema>;

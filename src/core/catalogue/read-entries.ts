@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { slices } from '../../infra/slices.ts';
+import { inWords } from '../../infra/zod-issues.ts';
 import { entrySchema, type Entry } from './entry.ts';
 
 interface LineProblem {
@@ -134,11 +135,7 @@ function readLine(
   return { reason: reason ?? '', ...(typeof id === 'string' ? { id } : {}) };
 }
 
-function describe(error: z.ZodError): string {
-  const [issue] = error.issues;
-  const field = issue?.path.join('.') ?? '';
-  return `${field === '' ? '' : `${field}: `}${issue?.message ?? 'is not a catalogue entry'}`;
-}
+const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
 
 function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
   const url = new URL(address);

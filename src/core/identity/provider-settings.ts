@@ -52,7 +52,6 @@ export const providersSchema = z.record(
     ({ auth_params = {} }) => !Object.keys(auth_params).some(name => OWN_PARAMETERS.includes(name)),
     `auth_params must not set ${OWN_PARAMETERS.join(', ')}`,
   ),
-  'must be an object of providers by name',
 );
 
 export interface ProviderSettings {

@@ -9,7 +9,7 @@ import { LRUCache } from 'lru-cache';
 import { sanitise } from '../text.ts';
 import { checkableSchema, valuesIn, type Checkable } from './checkable-schema.ts';
 import { isObject } from './json.ts';
-import { nearest } from './nearest.ts';
+import { nearest } from '../nearest.ts';
 
 /** Compiled schemas kept; one takes some ten kilobytes. */
 const MAX_COMPILED = 500;

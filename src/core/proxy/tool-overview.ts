@@ -1,5 +1,5 @@
 import { sanitise } from '../text.ts';
-import { nearest } from './nearest.ts';
+import { nearest } from '../nearest.ts';
 
 const MAX_SUGGESTIONS = 3;
 /** What an agent can bear to read after a wrong guess. */

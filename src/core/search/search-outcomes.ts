@@ -4,6 +4,7 @@ import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Caller } from '../caller.ts';
+import { unknownTool } from '../catalogue/known-tools.ts';
 import type { UseCounts } from '../catalogue/use-tally.ts';
 import type { ClaimedCall, OutcomeSource, SearchOutcome, Verdict } from '../outcomes.ts';
 import { purgeWhere } from '../purge.ts';
@@ -36,6 +37,8 @@ export interface Feedback {
   readonly serverId: string;
   /** Absent: the verdict is on the server as a whole. */
   readonly tool?: string | undefined;
+  /** The tools its server has; undefined where they are not known, so that any name may be right. */
+  readonly knownTools?: readonly string[] | undefined;
   readonly outcome: Verdict;
 }
 
@@ -92,11 +95,11 @@ export class SearchOutcomes {
   /**
    * Notes a verdict.
    * @throws SwitchboardError `query_not_found` for a search that is not the tenant's own, or too old; `invalid_request` for a
-   * server that its answer did not have, and for an endless name of a tool.
+   * server that its answer did not have, for a tool that the server is known not to have, and for an endless name of a tool.
    */
   async recordFeedback(
     { tenantId }: Pick<Caller, 'tenantId'>,
-    { queryLogId, serverId, tool = '', outcome }: Feedback,
+    { queryLogId, serverId, tool = '', knownTools, outcome }: Feedback,
   ): Promise<void> {
     if (!isShort(tool))
       throw new SwitchboardError('invalid_request', `tool: must have at most ${MAX_TOOL_BYTES} bytes.`);
@@ -111,6 +114,7 @@ export class SearchOutcomes {
         'invalid_request',
         `server_id: this server was not in the answer of that search${answer.length === 0 ? ', which was empty' : `. It had: ${answer.join(', ')}`}.`,
       );
+    if (tool !== '' && knownTools?.includes(tool) === false) throw unknownTool(tool, knownTools);
     this.#put({ queryLogId, tenantId, serverId, tool, source: 'feedback', outcome });
   }
 

@@ -14,12 +14,12 @@ export const tenantId = z
 const tenantChange = z.strictObject({
   name: z
     .string()
-    .max(100, 'must have at most 100 characters')
+    .max(100)
     // It stands on pages: what is not seen there, or turns other text around, is no part of a name.
     .regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters')
     .optional(),
-  mode: z.enum(SIGN_IN_MODES, `must be one of ${SIGN_IN_MODES.join(', ')}`).optional(),
-  return_urls: z.array(z.string()).max(100, 'must be at most 100').optional(),
+  mode: z.enum(SIGN_IN_MODES).optional(),
+  return_urls: z.array(z.string()).max(100).optional(),
 });
 const endUser = z.strictObject({ user_id: z.string(), tenant: tenantId.default(LOCAL_TENANT) });
 

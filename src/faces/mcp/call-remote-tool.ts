@@ -32,7 +32,7 @@ export async function callRemoteTool(
   input: unknown,
   context: ServerContext,
 ): Promise<CallToolResult | InputRequiredResult> {
-  const call = parseInput(callRemoteToolInput, input);
+  const call = parseInput(callRemoteToolInput, input, 'The arguments');
   const { server_id, tool_name } = call;
   const conversation = new Conversation({ sealing: core.identity.sealing, era, caller }, call, context);
   const resume = conversation.resume(context);

@@ -1,5 +1,6 @@
 import { ProtocolError, ProtocolErrorCode, Server, specTypeSchemas } from '@modelcontextprotocol/server';
 import { sanitise } from '../../core/text.ts';
+import { inWords } from '../../infra/zod-issues.ts';
 
 /** What is served here and has params of its own. */
 const REQUESTS = {
@@ -30,10 +31,9 @@ function requireParams({ method, params }: Request): void {
   const checked = method === 'tools/call' ? callOf(params) : params;
   const result = REQUESTS[method]['~standard'].validate({ method, ...(checked && { params: checked }) });
   if (result instanceof Promise || !result.issues) return;
-  const { issues } = result;
-  const named = issues.slice(0, MAX_NAMED).map(describe);
-  if (issues.length > MAX_NAMED) named.push(`and ${issues.length - MAX_NAMED} more`);
-  const text = `Invalid params of ${method}: ${named.join('; ')}`;
+  // The first part of each path is `params` itself.
+  const issues = result.issues.map(({ message, path = [] }) => ({ message, path: path.slice(1) }));
+  const text = `Invalid params of ${method}: ${inWords(issues, 'params', MAX_NAMED)}`;
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, sanitise(text, MAX_CHARS));
 }
 
@@ -47,13 +47,3 @@ const isServed = (method: string): method is keyof typeof REQUESTS => Object.has
 
 const isObject = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
-
-interface Issue {
-  readonly message: string;
-  readonly path?: readonly unknown[] | undefined;
-}
-
-function describe({ message, path = [] }: Issue): string {
-  const field = path.length > 1 ? path.slice(1).join('.') : 'params';
-  return `${field}: ${message.replace('Invalid input: ', '')}`;
-}

@@ -110,7 +110,7 @@ const callerOf = ({ principal, requestId, ip, signal }: FaceOptions, context: Se
 type ToolAnswer = CallToolResult | InputRequiredResult;
 
 async function search(core: Core, caller: Caller, input: unknown): Promise<CallToolResult> {
-  const parsed = parseInput(searchServersInput, input);
+  const parsed = parseInput(searchServersInput, input, 'The arguments');
   await core.identity.credentials.requireLive(caller);
   const found = await searchServers(core, caller, parsed);
   return { content: [{ type: 'text', text: JSON.stringify(found) }], structuredContent: found };

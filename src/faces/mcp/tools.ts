@@ -2,12 +2,12 @@ import type { Tool } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { Catalogue } from '../../core/catalogue/catalogue.ts';
 import { parseJsonBody } from '../body.ts';
-import { jsonObject, queryLogId, queryText } from '../input.ts';
+import { jsonObject, queryLogId, queryText, wrongType } from '../input.ts';
 
 export const searchServersInput = z.strictObject({
   query: queryText,
   limit: z
-    .int('must be a whole number from 1 to 20')
+    .int(wrongType('must be a whole number from 1 to 20'))
     .min(1)
     .max(20)
     .default(5)
@@ -29,13 +29,9 @@ function toArguments(value: unknown): unknown {
 }
 
 export const callRemoteToolInput = z.strictObject({
-  server_id: z
-    .string('must be a string')
-    .min(1)
-    .max(256)
-    .describe('The id of a server, from search_servers.'),
+  server_id: z.string().min(1).max(256).describe('The id of a server, from search_servers.'),
   tool_name: z
-    .string('must be a string')
+    .string()
     .min(1)
     .max(1024)
     .describe(

@@ -119,12 +119,15 @@ function run(
   },
 ): Promise<unknown> {
   const input = one.bodySchema && parseInput(one.bodySchema, body);
-  const query = one.querySchema && parseInput(one.querySchema, parseQuery(queryOf(request)));
+  const query =
+    one.querySchema && parseInput(one.querySchema, parseQuery(queryOf(request)), 'The query string');
   return one.run(core, caller, input, {
     params,
     query: (query ?? {}) as Record<string, string>,
     idempotencyKey:
-      one.idempotent === true ? parseInput(idempotencyKey, request.headers['idempotency-key']) : undefined,
+      one.idempotent === true
+        ? parseInput(idempotencyKey, request.headers['idempotency-key'], 'The header Idempotency-Key')
+        : undefined,
     arrivedMs: localsOf(response).arrivedMs,
   });
 }

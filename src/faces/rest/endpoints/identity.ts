@@ -1,20 +1,21 @@
 import { z } from 'zod';
 import { SIGN_IN_MODES } from '../../../core/caller.ts';
 import { sha256 } from '../../../core/identity/secrets.ts';
+import { wrongType } from '../../input.ts';
 import { endpoint, KIB } from '../endpoint.ts';
 
 const common = { tag: 'Identity', scope: 'identity', maxBodyBytes: 64 * KIB } as const;
 
 const userId = z
-  .string("must be a string: the caller's own id of the end user")
+  .string(wrongType("must be a string: the caller's own id of the end user"))
   .describe(
     "The caller's own id of the end user: 1 to 1024 bytes, compared byte by byte, without control characters.",
   );
 const provider = z
-  .string('must be a string')
+  .string()
   .regex(/^[\x21-\x7e]{1,64}$/, 'must be the name of an identity provider')
   .describe('The identity provider, such as google.');
-const sessionId = z.string('must be a string').min(1, 'must not be empty').max(256);
+const sessionId = z.string().min(1).max(256);
 
 const authSession = z.object({
   session_id: z.string(),
@@ -66,18 +67,18 @@ const createSession = endpoint({
       .describe("Asked for besides the provider's own and those already granted."),
     resource: z
       .url({ protocol: /^https?$/, error: 'must be an absolute http(s) URL' })
-      .max(2048)
+      .max(2048, 'must have at most 2048 characters')
       .regex(/^[\x21\x22\x24-\x7e]+$/, 'must be ASCII, without a fragment (RFC 8707 §2)')
       .optional()
       .describe('RFC 8707: the connection is for this resource alone.'),
     mode: z
-      .enum(SIGN_IN_MODES, `must be one of ${SIGN_IN_MODES.join(', ')}`)
+      .enum(SIGN_IN_MODES)
       .optional()
       .describe('page: the user confirms app and account on a page of this service, in one browser.'),
     return_url: z.string().max(2048).optional().describe('Registered for the tenant; matched exactly.'),
     login_hint: z.string().min(1).max(320).optional().describe('Which account the provider should suggest.'),
     allow_account_change: z
-      .boolean('must be true or false')
+      .boolean()
       .optional()
       .describe('Without it, a sign-in to another account than the connected one fails.'),
   }),
@@ -143,7 +144,7 @@ const refreshToken = endpoint({
   rateClass: 'refresh',
   errors: ['invalid_grant', 'rate_limited'],
   idempotent: true,
-  bodySchema: z.strictObject({ refresh_token: z.string('must be a string').min(1, 'must not be empty') }),
+  bodySchema: z.strictObject({ refresh_token: z.string().min(1) }),
   responseSchema: tokenSet,
   handle: (core, caller, { refresh_token }, parts) =>
     core.identity.refreshTokens.refresh(caller, refresh_token, parts),

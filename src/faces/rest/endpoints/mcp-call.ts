@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { isObject } from '../../../core/proxy/json.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import { endpoint, MIB } from '../endpoint.ts';
-import { queryLogId } from '../../input.ts';
+import { queryLogId, wrongType } from '../../input.ts';
 import { isRpcId } from '../../problem.ts';
 import { serverId, SERVER_ERRORS } from './shared.ts';
 
@@ -33,14 +33,14 @@ export const mcpCall = endpoint({
   bodySchema: z.strictObject({
     server_id: serverId,
     method: z
-      .string('must be a string: a JSON-RPC method name')
-      .min(1, 'must not be empty')
+      .string(wrongType('must be a string: a JSON-RPC method name'))
+      .min(1)
       .max(256)
       .meta({ examples: ['tools/list'] }),
     // Checked by the handler: JSON-RPC has a code of its own for it.
     params: z.unknown().optional().meta({ type: 'object' }),
     id: z.union([z.string().max(1024, BAD_ID), z.number().refine(isRpcId, BAD_ID)], BAD_ID).default(1),
-    jsonrpc: z.literal('2.0', 'must be "2.0"').optional(),
+    jsonrpc: z.literal('2.0').optional(),
     query_log_id: queryLogId,
   }),
   responseSchema: z.object({

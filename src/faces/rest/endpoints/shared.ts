@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { errorCodes } from '../../../errors.ts';
+import { wrongType } from '../../input.ts';
 
 export const serverId = z
-  .string("must be a string: a server's id as POST /v1/search returns it")
-  .min(1, 'must not be empty')
-  .max(256, 'must have at most 256 characters')
+  .string(wrongType("must be a string: a server's id as POST /v1/search returns it"))
+  .min(1)
+  .max(256)
   .describe("The server's id, as search returns it.");
 
 export const SERVER_ERRORS = [

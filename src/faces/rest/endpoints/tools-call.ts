@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { endpoint, MIB } from '../endpoint.ts';
-import { jsonObject, queryLogId } from '../../input.ts';
+import { jsonObject, queryLogId, wrongType } from '../../input.ts';
 import { serverId, SERVER_ERRORS, UPSTREAM_ERRORS } from './shared.ts';
 
 export const toolsCall = endpoint({
@@ -18,8 +18,8 @@ export const toolsCall = endpoint({
   bodySchema: z.strictObject({
     server_id: serverId,
     name: z
-      .string("must be a string: the tool's name")
-      .min(1, 'must not be empty')
+      .string(wrongType("must be a string: the tool's name"))
+      .min(1)
       .max(1024)
       .describe("The tool's name."),
     arguments: jsonObject.optional().describe("What the tool's inputSchema asks for."),

@@ -1,0 +1,18 @@
+import { expect, it } from 'vitest';
+import { unknownTool } from '../../../src/core/catalogue/known-tools.ts';
+
+it('of many tools, the error names the nearest first and says how many there are more', () => {
+  const known = Array.from({ length: 200 }, (_, at) => `tool_${at}`);
+  const { code, detail } = unknownTool('tool_150x', known);
+  expect(code).toBe('invalid_request');
+  expect(detail).toMatch(
+    /^tool: this server has no tool "tool_150x"\. Did you mean "tool_150"\? It has "tool_150", /,
+  );
+  expect(detail).toContain(' and 180 more. ');
+});
+
+it('names that are long or hold invisible characters are shortened and cleaned', () => {
+  const { detail } = unknownTool('x'.repeat(500), [`${'y'.repeat(500)}\u202e`]);
+  expect(detail.length).toBeLessThan(400);
+  expect(detail).not.toContain('\u202e');
+});
