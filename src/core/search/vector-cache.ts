@@ -54,11 +54,22 @@ export class VectorCache {
   /**
    * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
    * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
+   * @param signal ends it between two batches, with its reason
    */
-  async vectorsOf(texts: readonly string[], onProgress?: OnProgress): Promise<QuantizedVector[]> {
-    const { keys, vectors, missing } = await this.#found(texts);
-    await this.#embed(missing, vectors, onProgress);
-    return keys.map(key => vectors.get(key) ?? unreachable());
+  async vectorsOf(
+    texts: readonly string[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<QuantizedVector[]> {
+    const { keys, vectors, missing } = await this.#found(texts, signal);
+    await this.#embed(missing, vectors, onProgress, signal);
+    const pause = slices(signal);
+    const inOrder: QuantizedVector[] = [];
+    for (const key of keys) {
+      inOrder.push(vectors.get(key) ?? unreachable());
+      await pause();
+    }
+    return inOrder;
   }
 
   /** The same of what has been embedded before; zeros for all else. */
@@ -68,8 +79,8 @@ export class VectorCache {
     return keys.map(key => vectors.get(key) ?? none);
   }
 
-  async #found(texts: readonly string[]) {
-    const pause = slices();
+  async #found(texts: readonly string[], signal?: AbortSignal) {
+    const pause = slices(signal);
     const vectors = new Map<string, QuantizedVector>();
     const missing = new Map<string, string>();
     const keys: string[] = [];
@@ -83,16 +94,16 @@ export class VectorCache {
       if (shipped) vectors.set(key, shipped);
       else missing.set(key, text);
     }
-    for (const [key, vector] of await this.#stored([...missing.keys()])) {
+    for await (const [key, vector] of this.#stored([...missing.keys()])) {
+      signal?.throwIfAborted();
       vectors.set(key, vector);
       missing.delete(key);
     }
     return { keys, vectors, missing };
   }
 
-  async #stored(keys: readonly string[]): Promise<Map<string, QuantizedVector>> {
+  async *#stored(keys: readonly string[]): AsyncGenerator<[key: string, vector: QuantizedVector]> {
     const { db, embedder } = this.#parts;
-    const found = new Map<string, QuantizedVector>();
     for (let at = 0; at < keys.length; at += BATCH_ROWS) {
       const hashes = keys.slice(at, at + BATCH_ROWS).map(key => Buffer.from(key, 'latin1'));
       const rows = await db
@@ -100,21 +111,18 @@ export class VectorCache {
         .from(table)
         .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
       for (const { hash, vector } of rows) {
-        found.set(
-          Buffer.from(hash, 'base64').toString('latin1'),
-          decodeVector(Buffer.from(vector, 'base64')),
-        );
+        yield [Buffer.from(hash, 'base64').toString('latin1'), decodeVector(Buffer.from(vector, 'base64'))];
       }
       // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
       await setImmediate();
     }
-    return found;
   }
 
   async #embed(
     missing: ReadonlyMap<string, string>,
     vectors: Map<string, QuantizedVector>,
     onProgress?: OnProgress,
+    signal?: AbortSignal,
   ): Promise<void> {
     const { embedder, log } = this.#parts;
     const entries = [...missing];
@@ -125,6 +133,7 @@ export class VectorCache {
     let done = 0;
     const embedNext = async () => {
       while (next < entries.length) {
+        signal?.throwIfAborted();
         const batch = entries.slice(next, (next += EMBED_BATCH));
         await this.#embedBatch(batch, vectors);
         const before = done;
