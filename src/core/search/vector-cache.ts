@@ -25,6 +25,18 @@ const BASE64 = {
   vector: sql<string>`encode(${table.vector}, 'base64')`,
 };
 
+/** A text without a vector, and where in the list it stands. */
+interface Missing {
+  readonly text: string;
+  readonly positions: number[];
+}
+
+function addTo(missing: Map<string, Missing>, key: string, one: Missing): void {
+  const known = missing.get(key);
+  if (known) for (const position of one.positions) known.positions.push(position);
+  else missing.set(key, one);
+}
+
 /** SHA-256 of a text: how its vector is found again. */
 export const textHash = (text: string): Buffer => createHash('sha256').update(text).digest();
 
@@ -61,66 +73,63 @@ export class VectorCache {
     onProgress?: OnProgress,
     signal?: AbortSignal,
   ): Promise<QuantizedVector[]> {
-    const { keys, vectors, missing } = await this.#found(texts, signal);
+    const { vectors, missing } = await this.#found(texts, signal);
     await this.#embed(missing, vectors, onProgress, signal);
-    const pause = slices(signal);
-    const inOrder: QuantizedVector[] = [];
-    for (const key of keys) {
-      inOrder.push(vectors.get(key) ?? unreachable());
-      await pause();
-    }
-    return inOrder;
+    return vectors;
   }
 
   /** The same of what has been embedded before; zeros for all else. */
   async keptVectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
-    const { keys, vectors } = await this.#found(texts);
+    return (await this.#found(texts)).vectors;
+  }
+
+  /** The vectors as far as they are known, zeros in the place of the others, which are missing. */
+  async #found(
+    texts: readonly string[],
+    signal?: AbortSignal,
+  ): Promise<{ vectors: QuantizedVector[]; missing: Map<string, Missing> }> {
     const none = quantize(new Float32Array(this.#parts.embedder.dimensions));
-    return keys.map(key => vectors.get(key) ?? none);
-  }
-
-  async #found(texts: readonly string[], signal?: AbortSignal) {
     const pause = slices(signal);
-    const vectors = new Map<string, QuantizedVector>();
-    const missing = new Map<string, string>();
-    const keys: string[] = [];
-    for (const text of texts) {
+    const vectors: QuantizedVector[] = [];
+    const missing = new Map<string, Missing>();
+    // A few at a time: what is kept of each for longer than that would outlive the young generation.
+    let sought = new Map<string, Missing>();
+    for (const [position, text] of texts.entries()) {
       const hash = textHash(text);
-      const key = hash.toString('latin1');
-      keys.push(key);
-      await pause();
-      if (vectors.has(key) || missing.has(key)) continue;
       const shipped = this.#shipped?.find(hash);
-      if (shipped) vectors.set(key, shipped);
-      else missing.set(key, text);
+      vectors.push(shipped ?? none);
+      if (!shipped) addTo(sought, hash.toString('latin1'), { text, positions: [position] });
+      await pause();
+      if (sought.size < BATCH_ROWS && position + 1 < texts.length) continue;
+      await this.#fillIn(sought, vectors);
+      for (const [key, one] of sought) addTo(missing, key, one);
+      sought = new Map();
     }
-    for await (const [key, vector] of this.#stored([...missing.keys()])) {
-      signal?.throwIfAborted();
-      vectors.set(key, vector);
-      missing.delete(key);
-    }
-    return { keys, vectors, missing };
+    return { vectors, missing };
   }
 
-  async *#stored(keys: readonly string[]): AsyncGenerator<[key: string, vector: QuantizedVector]> {
+  /** Puts those that are stored into their places, and takes them from what is sought. */
+  async #fillIn(sought: Map<string, Missing>, vectors: QuantizedVector[]): Promise<void> {
+    if (sought.size === 0) return;
     const { db, embedder } = this.#parts;
-    for (let at = 0; at < keys.length; at += BATCH_ROWS) {
-      const hashes = keys.slice(at, at + BATCH_ROWS).map(key => Buffer.from(key, 'latin1'));
-      const rows = await db
-        .select({ hash: BASE64.textHash, vector: BASE64.vector })
-        .from(table)
-        .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
-      for (const { hash, vector } of rows) {
-        yield [Buffer.from(hash, 'base64').toString('latin1'), decodeVector(Buffer.from(vector, 'base64'))];
-      }
-      // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
-      await setImmediate();
+    const hashes = Array.from(sought.keys(), key => Buffer.from(key, 'latin1'));
+    const rows = await db
+      .select({ hash: BASE64.textHash, vector: BASE64.vector })
+      .from(table)
+      .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
+    for (const row of rows) {
+      const key = Buffer.from(row.hash, 'base64').toString('latin1');
+      const vector = decodeVector(Buffer.from(row.vector, 'base64'));
+      for (const position of sought.get(key)?.positions ?? []) vectors[position] = vector;
+      sought.delete(key);
     }
+    // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
+    await setImmediate();
   }
 
   async #embed(
-    missing: ReadonlyMap<string, string>,
-    vectors: Map<string, QuantizedVector>,
+    missing: ReadonlyMap<string, Missing>,
+    vectors: QuantizedVector[],
     onProgress?: OnProgress,
     signal?: AbortSignal,
   ): Promise<void> {
@@ -153,15 +162,15 @@ export class VectorCache {
   }
 
   async #embedBatch(
-    batch: readonly (readonly [key: string, text: string])[],
-    vectors: Map<string, QuantizedVector>,
+    batch: readonly (readonly [key: string, missing: Missing])[],
+    vectors: QuantizedVector[],
   ): Promise<void> {
     const { db, embedder } = this.#parts;
-    const texts = batch.map(([, text]) => text);
+    const texts = batch.map(([, { text }]) => text);
     const embedded = (await embedder.embed(texts, 'index')).map(quantize);
-    const rows = batch.flatMap(([key], position) => {
-      const vector = embedded[position] ?? unreachable();
-      vectors.set(key, vector);
+    const rows = batch.flatMap(([key, { positions }], at) => {
+      const vector = embedded[at] ?? unreachable();
+      for (const position of positions) vectors[position] = vector;
       // Zeros stand for a vector that is not to be had for now.
       if (vector.scale === 0) return [];
       return [{ embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
