@@ -33,7 +33,7 @@ export interface AdminClient extends AsyncDisposable {
   work(path: string, text: string, heard: Hearing): Promise<unknown>;
 }
 
-export interface Hearing {
+interface Hearing {
   readonly onProgress: (progress: Progress) => void;
   /** A sentence for people. */
   readonly onNotice: (notice: string) => void;

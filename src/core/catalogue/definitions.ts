@@ -78,7 +78,7 @@ function cleanSchema(value: unknown, named = false): unknown {
     ([key, member]: [string, unknown]) => [key, cleanMember(key, member, named)] as const,
   );
   const isClean = members.every(([key, member]) => member === (value as Record<string, unknown>)[key]);
-  return isClean ? value : (Object.fromEntries(members) as unknown);
+  return isClean ? value : Object.fromEntries(members);
 }
 
 function cleanMember(key: string, member: unknown, named: boolean): unknown {

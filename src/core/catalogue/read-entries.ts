@@ -136,8 +136,12 @@ function* readLine(
       unknownFields: Object.keys(value as object).filter(key => !KNOWN_FIELDS.has(key)),
     };
   }
+  return { reason: reason ?? '', ...idOf(value) };
+}
+
+function idOf(value: unknown): { id?: string } {
   const id = typeof value === 'object' && value !== null && 'id' in value ? value.id : undefined;
-  return { reason: reason ?? '', ...(typeof id === 'string' ? { id } : {}) };
+  return typeof id === 'string' ? { id } : {};
 }
 
 function describe(error: z.ZodError): string {

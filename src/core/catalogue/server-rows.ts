@@ -58,25 +58,31 @@ export async function toServer(
     tools.set(tool.name, same && isAsItCame(same, tool) ? same : cleanTool(tool));
     await pause();
   }
-  const server: Server = {
-    id: entry.id,
-    name: cleanText(entry.name) || entry.id,
-    description: cleanText(entry.description),
-    remoteUrl: entry.remote_url,
-    ...(entry.transport === undefined ? {} : { transport: entry.transport }),
-    auth: entry.auth ?? { kind: 'unknown' },
-    ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
-    ...(entry.repository === undefined ? {} : { repository: entry.repository }),
-    categories: entry.categories ?? [],
-    tools: [...tools.values()].filter(tool => tool !== undefined),
+  const server = withTools(
+    entry,
     origin,
-    active: true,
-  };
+    [...tools.values()].filter(tool => tool !== undefined),
+  );
   return {
     server: known && isDeepStrictEqual(known, server) ? known : server,
     leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
   };
 }
+
+const withTools = (entry: Entry, origin: Server['origin'], tools: readonly CataloguedTool[]): Server => ({
+  id: entry.id,
+  name: cleanText(entry.name) || entry.id,
+  description: cleanText(entry.description),
+  remoteUrl: entry.remote_url,
+  ...(entry.transport === undefined ? {} : { transport: entry.transport }),
+  auth: entry.auth ?? { kind: 'unknown' },
+  ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
+  ...(entry.repository === undefined ? {} : { repository: entry.repository }),
+  categories: entry.categories ?? [],
+  tools,
+  origin,
+  active: true,
+});
 
 /** The entry over the texts and schemas of the catalogued server that it describes anew, so that they are in memory once. */
 export function sharing(entry: Entry, known: Server | undefined): Entry {

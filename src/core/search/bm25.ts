@@ -56,21 +56,26 @@ export class Bm25 {
     }
     const counts = new Map<string, number>();
     for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1);
-    // Of just this length: one that grows has room for half as many again.
-    const held = new Array<Term>(counts.size);
-    let at = 0;
-    for (const [text, count] of counts) {
-      const posting = row * (MAX_COUNT + 1) + Math.min(count, MAX_COUNT);
-      let term = this.#terms.get(text);
-      if (term) insert(term, posting);
-      else this.#terms.set(text, (term = { text, only: posting, postings: NONE, size: 1 }));
-      held[at++] = term;
-    }
+    // By `map`, which makes an array of just this length: one that grows has room for half as many again.
+    const held = [...counts].map(([text, count]) =>
+      this.#hold(text, row * (MAX_COUNT + 1) + Math.min(count, MAX_COUNT)),
+    );
     this.#termsOf[row] = held;
     if (row >= this.#lengths.length) this.#lengths = grown(this.#lengths, row + 1);
     this.#lengths[row] = terms.length;
     this.#totalLength += terms.length;
     this.#size++;
+  }
+
+  #hold(text: string, posting: number): Term {
+    const known = this.#terms.get(text);
+    if (known) {
+      insert(known, posting);
+      return known;
+    }
+    const term: Term = { text, only: posting, postings: NONE, size: 1 };
+    this.#terms.set(text, term);
+    return term;
   }
 
   /** Does nothing when there is no such document. */

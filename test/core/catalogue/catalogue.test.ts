@@ -47,8 +47,9 @@ describe('put', () => {
   });
 
   it('keeps the last of two tools with one name', async () => {
-    const tool = (description: string) => ({ name: 't', description, input_schema: {} });
-    await catalogue.put([entry('a', { tools: [tool('old'), tool('new')] })], { origin: 'operator' });
+    await catalogue.put([entry('a', { tools: [tool('t', 'old'), tool('t', 'new')] })], {
+      origin: 'operator',
+    });
     expect(catalogue.get('a')?.tools.map(one => one.description)).toEqual(['new']);
   });
 

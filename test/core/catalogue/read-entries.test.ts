@@ -102,8 +102,8 @@ describe('readEntryStream', () => {
       yield Buffer.from(`${line({ id: 'one' })}\n${line({ id: 'two' })}\nbroken`);
     }
     const compact = (entry: Entry) => ({ ...entry, name: entry.id.toUpperCase() });
-    const read = await readEntryStream(stream(), { allowHttp: false, compact });
-    expect(read.entries.map(({ name }) => name)).toEqual(['ONE', 'TWO']);
-    expect(read.problems).toHaveLength(1);
+    const { entries, problems } = await readEntryStream(stream(), { allowHttp: false, compact });
+    expect(entries.map(({ name }) => name)).toEqual(['ONE', 'TWO']);
+    expect(problems).toHaveLength(1);
   });
 });
