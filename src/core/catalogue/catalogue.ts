@@ -153,16 +153,23 @@ export class Catalogue {
       server => !this.#isIndexed || this.#byId.get(server.id) !== server,
     );
     const whole = replace ? { whole: this.#activeAfter(wanted, gone) } : {};
-    const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, signal);
-    await this.#db.transaction(async tx => {
-      await writeServers(tx, change.upserted, signal);
-      await forgetDefinitions(
-        tx,
-        moved.map(server => server.id),
-      );
-      await retireServers(tx, change.removed, origin);
-      signal?.throwIfAborted();
-    });
+    const failing = new AbortController();
+    const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
+    const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
+    try {
+      await this.#db.transaction(async tx => {
+        await writeServers(tx, change.upserted, signal);
+        await forgetDefinitions(
+          tx,
+          moved.map(server => server.id),
+        );
+        await retireServers(tx, change.removed, origin);
+        signal?.throwIfAborted();
+      });
+    } catch (error) {
+      failing.abort(error);
+      throw error;
+    }
     for (const server of wanted.values()) this.#byId.set(server.id, server);
     for (const server of gone) this.#byId.set(server.id, { ...server, active: false, origin });
     await takeEffect();

@@ -46,11 +46,11 @@ export class IndexedCatalogue {
   /**
    * Resolves with the step that puts the change into effect: at once where it says so or touches every server, else server by
    * server.
-   * @param signal ends the preparation, with its reason
+   * @param signal ends the preparation, with its reason; when it aborts after that, the change will not take effect
    */
   async prepare(change: IndexChange, signal?: AbortSignal): Promise<() => Promise<void>> {
     const { removed, upserted, manner } = change;
-    await this.#inTurn(() => this.#unstage());
+    await this.#inTurn(() => this.#unstage(this.#staged));
     const epoch = this.#epoch;
     const pause = slices(signal);
     if (manner === 'anew' || this.#coversAll(change)) {
@@ -61,6 +61,7 @@ export class IndexedCatalogue {
     }
     if (manner === 'one by one') return () => this.#inTurn(() => this.#applyEach(removed, upserted));
     const staged = await this.#stage(upserted, pause);
+    signal?.addEventListener('abort', () => void this.#inTurn(() => this.#unstage(staged)), { once: true });
     return () =>
       this.#inTurn(async () => {
         const isStaged = this.#staged === staged;
@@ -114,15 +115,15 @@ export class IndexedCatalogue {
         await pause();
       }
     } catch (error) {
-      await this.#unstage();
+      await this.#unstage(staged);
       throw error;
     }
     return staged;
   }
 
-  /** What was staged for a change that never came into effect. */
-  async #unstage(): Promise<void> {
-    const staged = this.#staged;
+  /** Forgets what was staged for a change that does not come into effect. */
+  async #unstage(staged: readonly HiddenServer[]): Promise<void> {
+    if (this.#staged !== staged) return;
     this.#staged = [];
     await this.#clear(staged);
   }

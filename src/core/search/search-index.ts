@@ -46,7 +46,7 @@ export interface SearchIndex {
   /**
    * Makes a change ready, vectors and all; after a rejection the index is as it was. The step it resolves with puts the change
    * into effect: at once where the change is one of the whole or touches every server, else server by server.
-   * @param signal ends the preparation, with its reason
+   * @param signal ends the preparation, with its reason; when it aborts after that, the change will not take effect
    */
   prepare(
     change: CatalogueChange,

@@ -211,6 +211,20 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
     });
 
+    it('gives the same evidence after a change of a part of the whole that was ready, and then failed', async () => {
+      await using straight = await start();
+      await using detour = await start();
+      const rest = [weather, mail, server('maps', 'Shows maps.', { route: 'The way to a city.' })];
+      for (const { index } of [straight, detour]) await update(index, { upserted: rest });
+      const failing = new AbortController();
+      const other = server('maps', 'Postage stamps for messages.');
+      const change = { upserted: [other], removed: [], whole: [weather, mail, other] };
+      await detour.index.prepare(change, undefined, failing.signal);
+      failing.abort(new Error('the database is down'));
+      const query = 'send weather messages to a city';
+      expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
+    });
+
     it('stays as it was when a change is ended on the way', async () => {
       await using started = await start();
       const { index } = started;
