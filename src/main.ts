@@ -66,7 +66,7 @@ async function run(name: string, command: Command, argv: readonly string[], io: 
   if (args.length < required || args.length > command.args.length)
     throw new UsageError(`usage: ${usageOf(name, command)}`);
   const config = readConfig();
-  await using admin = await connectAdmin(config);
+  await using admin = await connectAdmin(config, { mayCreate: command.changes === true });
   const tell = (what: string) => io.complain(`No server is running on ${config.dataDir}: ${what}`);
   if (admin.alone === 'new') tell(`a new database was created there. ${ADVICE}`);
   const { json, text, failed = false } = await command.run({ admin, io, args, options });
@@ -116,7 +116,7 @@ function usage(): string {
     '',
     table([['  serve', 'serve REST and MCP (the default)'], ...rows]),
     '',
-    'Every command takes --json and --help. Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR.',
+    'Every command takes --json and --help. Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR; those that only read make no database there.',
     'Settings are environment variables; the README lists them.',
   ].join('\n');
 }

@@ -47,13 +47,19 @@ export interface Progress {
 /**
  * Speaks to the running server over its control socket. While none runs, starts everything but the public faces in this
  * process, which holds the data folder's lock meanwhile, so a command works either way.
+ * @param mayCreate whether a database is made where there is none
+ * @throws CommandFailed where there is none and none may be made: nothing is written then
  */
-export async function connectAdmin(config: Config): Promise<AdminClient> {
+export async function connectAdmin(
+  config: Config,
+  { mayCreate }: { readonly mayCreate: boolean },
+): Promise<AdminClient> {
   const socketPath = controlSocketOf(config.dataDir);
   await using opened = new AsyncDisposableStack();
   let alone: AdminClient['alone'];
   if (!(await isAnswered(socketPath))) {
     const found = databaseOf(config);
+    if (found === 'new' && !mayCreate) throw nothingThere(config);
     try {
       opened
         .use(await startSwitchboard({ ...config, logLevel: 'warn' }, { listen: false }))
@@ -84,6 +90,12 @@ function databaseOf({ databaseUrl, dataDir }: Config): NonNullable<AdminClient['
   if (databaseUrl !== undefined) return 'shared';
   return hasDatabase(dataDir) ? 'existing' : 'new';
 }
+
+/** A command that only reads has most likely been given the wrong folder. */
+const nothingThere = ({ dataDir }: Config) =>
+  new CommandFailed(
+    `There is no database in ${dataDir}, and no server is running on it: nothing to read. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) as your server has it.`,
+  );
 
 async function request(
   client: Client,

@@ -25,7 +25,7 @@ export interface Command {
   readonly args: readonly string[];
   readonly options?: Readonly<Record<string, Option>>;
   readonly help: string;
-  /** It changes what a server works with, so that it must be the data of the right one. */
+  /** It changes what a server works with, so that it must be the data of the right one. Others make no database where there is none. */
   readonly changes?: true;
   /** Resolves with the answer for `--json`, its text for people, and whether all of it went well. */
   run(invocation: Invocation): Promise<{ json: unknown; text: string; failed?: boolean }>;

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { createDatabase } from '../support/postgres.ts';
@@ -360,6 +360,46 @@ describe('mistakes', () => {
     expect(code).toBe(0);
     for (const name of ['serve', 'keys create', 'catalogue import', 'search', 'call'])
       expect(stdout).toContain(name);
+  });
+});
+
+describe('a folder without a database', () => {
+  const READING = [
+    ['keys', 'list'],
+    ['keys', 'retire', 'k1'],
+    ['tenant', 'show'],
+    ['connections', 'list', 'bob'],
+    ['catalogue', 'show', 'turtles'],
+    ['search', 'turtles'],
+    ['call', 'turtles', 'swim'],
+  ];
+
+  it.each(READING)('is told by %s %s, which creates nothing', async (...args) => {
+    await using folder = temporaryFolder();
+    const missing = path.join(folder.path, 'data');
+    const { code, stdout, stderr } = await run(args, { SWITCHBOARD_DATA_DIR: missing });
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toMatch(
+      /^switchboard: There is no database in \S+\/data, .*Start one with npm start .*SWITCHBOARD_DATA_DIR.*\n$/,
+    );
+    expect(await readdir(folder.path)).toEqual([]);
+  });
+
+  it('that is there, such as a new volume, stays empty; with --json it is told as JSON', async () => {
+    await using folder = temporaryFolder();
+    const { stderr } = await run(['keys', 'list', '--json'], { SWITCHBOARD_DATA_DIR: folder.path });
+    expect(JSON.parse(stderr)).toEqual({
+      error: { code: 'failed', detail: expect.stringContaining(`no database in ${folder.path}`) },
+    });
+    expect(await readdir(folder.path)).toEqual([]);
+  });
+
+  it('is not missed where a server runs on it, or has run', async () => {
+    await using space = await workspace();
+    await using server = await serve(space.env);
+    expect((await run(['catalogue', 'show', 'turtles'], space.env)).code).toBe(0);
+    await server.stop();
+    expect(await run(['catalogue', 'show', 'turtles'], space.env)).toMatchObject({ code: 0, stderr: '' });
   });
 });
 

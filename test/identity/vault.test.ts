@@ -169,7 +169,7 @@ describe('sealing with a new key', () => {
     const [k1, k2] = [`k1:${newKek()}`, `k2:${newKek()}`];
     const shared = { SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'), SWITCHBOARD_CATALOGUE: SMALL };
     const envOf = (keks: string) => ({ ...shared, SWITCHBOARD_KEKS: keks });
-    expect((await run(['keys', 'list'], envOf(k1))).code).toBe(0);
+    expect((await run(['keys', 'create'], envOf(k1))).code).toBe(0);
     const both = envOf(`${k2},${k1}`);
     const retire = async (id: string) => {
       const { code, stderr } = await run(['keys', 'retire', id], both);

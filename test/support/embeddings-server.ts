@@ -16,18 +16,25 @@ export type Fault = (response: ServerResponse, request: EmbeddingRequest, good: 
 export interface EmbeddingsServer extends AsyncDisposable, Model {
   readonly baseUrl: string;
   readonly requests: EmbeddingRequest[];
-  /** Texts embedded in good answers, but for the probe that each start sends. */
+  /** Texts embedded in good answers, but for the probe. */
   readonly embedded: string[];
   /** What happens to requests from now on; undefined: good answers. */
   fault: Fault | undefined;
   /** The model behind the name: another number gives vectors that mean something else. */
   model: number;
+  /** What answers call it; undefined: as it was asked for. */
+  modelName: string | undefined;
   dimensions: number;
   /** Resolves once a request that fulfils `wanted` has come, from now on. */
   next(wanted?: (request: EmbeddingRequest) => boolean): Promise<EmbeddingRequest>;
 }
 
-export const isProbe = ({ input }: EmbeddingRequest) => input[0]?.startsWith('Which model is this?') === true;
+const isProbeText = (text: string) => text.startsWith('Which model is this?');
+/** It is asked which model answers, and nothing else. */
+export const isProbe = ({ input }: EmbeddingRequest) => input.every(isProbeText);
+/** What is asked for besides the probe. */
+export const textsOf = ({ input }: Pick<EmbeddingRequest, 'input'>) =>
+  input.filter(text => !isProbeText(text));
 
 /** A server on loopback that speaks OpenAI's embeddings API, with vectors of words, and fails on command. */
 export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
@@ -36,7 +43,6 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
     resolve: (request: EmbeddingRequest) => void;
   }[] = [];
   const http = createServer((message, response) => {
-    message.socket.on('error', () => {});
     void answer(message, response);
   });
   const answer = async (message: IncomingMessage, response: ServerResponse) => {
@@ -52,7 +58,7 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
     };
     server.requests.push(request);
     const good = () => {
-      if (!isProbe(request)) server.embedded.push(...input);
+      server.embedded.push(...textsOf(request));
       return answerTo(request, server);
     };
     if (server.fault) server.fault(response, request, good);
@@ -62,6 +68,7 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
       one.resolve(request);
     }
   };
+  http.on('connection', socket => socket.on('error', () => {}));
   http.listen(0, '127.0.0.1');
   await once(http, 'listening');
   const server: EmbeddingsServer = {
@@ -70,6 +77,7 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
     embedded: [],
     fault: undefined,
     model: 1,
+    modelName: undefined,
     dimensions: 384,
     next: (wanted = () => true) => new Promise(resolve => waiting.push({ wanted, resolve })),
     async [Symbol.asyncDispose]() {
@@ -84,6 +92,7 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
 
 interface Model {
   readonly model: number;
+  readonly modelName?: string | undefined;
   readonly dimensions: number;
 }
 
@@ -114,7 +123,7 @@ function answerTo(request: EmbeddingRequest, server: Model) {
   const tokens = request.input.reduce((sum, text) => sum + Math.ceil(text.length / 4), 0);
   return {
     object: 'list',
-    model: request.model,
+    model: server.modelName ?? request.model,
     data: data.toReversed(),
     usage: { prompt_tokens: tokens, total_tokens: tokens },
   };

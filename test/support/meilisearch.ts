@@ -1,9 +1,10 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { setTimeout } from 'node:timers/promises';
 
 export interface MeilisearchServer extends AsyncDisposable {
@@ -93,15 +94,15 @@ async function startMeilisearch(binary: string): Promise<MeilisearchServer> {
   };
 }
 
+/** What the lines of the documentation print, run by a shell as they stand there. */
 async function documentedKey(url: string): Promise<string> {
-  const [, body] = /-d '(\{[\s\S]*?\})'/.exec(await readFile('docs/meilisearch.md', 'utf8')) ?? [];
-  const response = await fetch(`${url}/keys`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${MASTER_KEY}`, 'content-type': 'application/json' },
-    body: body ?? '',
-  });
-  const { key } = (await response.json()) as { key?: string };
-  if (key === undefined) throw new Error(`docs/meilisearch.md: its key cannot be made: ${response.status}`);
+  const documentation = await readFile('docs/meilisearch.md', 'utf8');
+  const [, lines] = /^```sh\n(MEILISEARCH_API_KEY=[\s\S]*?)^```$/m.exec(documentation) ?? [];
+  if (lines === undefined) throw new Error('docs/meilisearch.md: it does not say how a key is made');
+  const env = { PATH: process.env['PATH'], MEILISEARCH_URL: url, MASTER_KEY };
+  const { stdout } = await promisify(execFile)('sh', ['-eu', '-c', lines], { env });
+  const key = stdout.trim();
+  if (!/^\S{20,}$/.test(key)) throw new Error(`docs/meilisearch.md: its lines print no key: ${stdout}`);
   return key;
 }
 

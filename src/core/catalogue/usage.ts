@@ -4,6 +4,7 @@ import { rows, type Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { purgeWhere } from '../purge.ts';
 import { excluded, serverUsage } from '../schema.ts';
+import { WriteBehind } from '../write-behind.ts';
 import { HALF_LIFE_DAYS, NO_USE, UseTally, type UseCounts, type UseSignals } from './use-tally.ts';
 
 const DAY_MS = 86_400_000;
@@ -11,10 +12,7 @@ const DAY_MS = 86_400_000;
 const HORIZON_DAYS = 200;
 /** Days before today that other processes may still write to, as clocks differ. */
 const RECENT_DAYS = 1;
-const FLUSH_INTERVAL_MS = 1_000;
 const READ_INTERVAL_MS = 2 * 60_000;
-const PURGE_INTERVAL_MS = 3_600_000;
-const BATCH_ROWS = 100;
 
 interface Counter extends UseCounts {
   readonly serverId: string;
@@ -33,7 +31,7 @@ interface UsageOptions {
 
 /**
  * Counts the use of servers, a row per server, tenant and day, and says what it comes to (`UseTally`). A count is seen here at
- * once; it is written within a second, in batches, so that a kill loses at most the last second.
+ * once; it is written within a second (`WriteBehind`).
  *
  * Processes add to each other's rows. What others have added to the rows of today and yesterday is read every two minutes: of
  * each such row it is known how much of it has been counted here, and the rest is. Assumed: processes' clocks are less than a
@@ -48,15 +46,10 @@ export class Usage {
   readonly #tally: UseTally;
   /** Today's: to write a date takes longer than all the rest of counting. */
   #date = { day: Number.NaN, text: '' };
-  #pending = new Map<string, Counter>();
+  readonly #pending: WriteBehind<Counter>;
   /** Rows of recent days as they were when last read or written: so much of them is in the tally. Only where shared. */
   #known = new Map<string, UseCounts>();
-  #writing: Promise<void> = Promise.resolve();
-  #isFlushQueued = false;
-  #purging: Promise<unknown> = Promise.resolve();
   #readAtMs: number;
-  #purgedAtMs = -Infinity;
-  readonly #timer: NodeJS.Timeout;
 
   private constructor({ db, clock, log, shared = false }: UsageOptions) {
     this.#db = db;
@@ -65,7 +58,20 @@ export class Usage {
     this.#shared = shared;
     this.#tally = new UseTally(this.#today());
     this.#readAtMs = monotonicMs(clock);
-    this.#timer = setInterval(() => this.#tick(), FLUSH_INTERVAL_MS).unref();
+    this.#pending = new WriteBehind<Counter>({
+      clock,
+      log,
+      what: 'usage',
+      keyOf,
+      merge: (earlier, later) => ({ ...later, ...sumOf(earlier, later) }),
+      writeBatch: counters => this.#writeBatch(counters),
+      onWritten: counters => {
+        const calls = counters.reduce((sum, { successes, failures }) => sum + successes + failures, 0);
+        log.debug({ rows: counters.length, calls }, 'usage written');
+      },
+      purge: () => this.purge(),
+      onTick: () => this.#tick(),
+    });
   }
 
   static async load(options: UsageOptions): Promise<Usage> {
@@ -75,7 +81,7 @@ export class Usage {
       await usage.#readRecent();
       return usage;
     } catch (error) {
-      clearInterval(usage.#timer);
+      usage.#pending.stop();
       throw error;
     }
   }
@@ -101,15 +107,14 @@ export class Usage {
 
   /** Writes what has been counted; what could not be written is kept for the next time. */
   flush(): Promise<void> {
-    return this.#inTurn(() => this.#write());
+    return this.#pending.flush();
   }
 
   /** Writes what has been counted here, and reads what has been counted elsewhere. Never rejects. */
   refresh(): Promise<void> {
-    return this.#inTurn(async () => {
-      await this.#write();
-      await this.#readRecent().catch((error: unknown) => this.#log.warn({ err: error }, 'usage not read'));
-    });
+    return this.#pending.afterFlush(() =>
+      this.#readRecent().catch((error: unknown) => this.#log.warn({ err: error }, 'usage not read')),
+    );
   }
 
   /** Deletes what weighs next to nothing. Resolves to the number of rows deleted. */
@@ -117,71 +122,28 @@ export class Usage {
     return purgeWhere(this.#db, serverUsage, lt(serverUsage.day, dateOf(this.#today() - HORIZON_DAYS)));
   }
 
-  async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.flush();
-    await this.#purging;
+  close(): Promise<void> {
+    return this.#pending.close();
   }
 
   #tick(): void {
     this.#tally.ageSome(this.#today());
     const nowMs = monotonicMs(this.#clock);
-    if (this.#shared && nowMs - this.#readAtMs >= READ_INTERVAL_MS) {
-      this.#readAtMs = nowMs;
-      void this.refresh();
-    } else if (this.#pending.size > 0 && !this.#isFlushQueued) {
-      this.#isFlushQueued = true;
-      void this.flush().finally(() => (this.#isFlushQueued = false));
-    }
-    if (nowMs - this.#purgedAtMs < PURGE_INTERVAL_MS) return;
-    this.#purgedAtMs = nowMs;
-    this.#purging = this.purge().catch((error: unknown) =>
-      this.#log.warn({ err: error }, 'usage not purged'),
-    );
-  }
-
-  /** One after the other: what is written must not change while it is read. */
-  #inTurn(work: () => Promise<void>): Promise<void> {
-    this.#writing = this.#writing.then(work);
-    return this.#writing;
+    if (!this.#shared || nowMs - this.#readAtMs < READ_INTERVAL_MS) return;
+    this.#readAtMs = nowMs;
+    void this.refresh();
   }
 
   #count(serverId: string, tenantId: string, counts: Partial<UseCounts>): void {
     const today = this.#today();
     this.#tally.add(serverId, tenantId, today, counts);
     if (this.#date.day !== today) this.#date = { day: today, text: dateOf(today) };
-    const counter = { serverId, tenantId, day: this.#date.text, ...NO_USE, ...counts };
-    this.#pend(counter);
+    this.#pending.put({ serverId, tenantId, day: this.#date.text, ...NO_USE, ...counts });
   }
 
-  #pend(counter: Counter): void {
-    const key = keyOf(counter);
-    const pending = this.#pending.get(key);
-    this.#pending.set(key, pending ? { ...counter, ...sumOf(pending, counter) } : counter);
-  }
-
-  async #write(): Promise<void> {
+  async #writeBatch(counters: readonly Counter[]): Promise<void> {
     // In one order everywhere: processes that write the same rows in different orders would lock each other out.
-    const counters = [...this.#pending].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, counter]) => counter);
-    this.#pending = new Map();
-    for (let at = 0; at < counters.length; at += BATCH_ROWS) {
-      const batch = counters.slice(at, at + BATCH_ROWS);
-      try {
-        await this.#writeBatch(batch);
-      } catch (error) {
-        const left = counters.slice(at);
-        for (const counter of left) this.#pend(counter);
-        this.#log.warn({ err: error, rows: left.length }, 'usage not written, will try again');
-        return;
-      }
-      if (this.#shared) for (const counter of batch) this.#know(counter);
-    }
-    if (counters.length === 0) return;
-    const calls = counters.reduce((sum, { successes, failures }) => sum + successes + failures, 0);
-    this.#log.debug({ rows: counters.length, calls }, 'usage written');
-  }
-
-  async #writeBatch(batch: Counter[]): Promise<void> {
+    const batch = counters.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
     const added = (name: keyof UseCounts) => sql`${serverUsage[name]} + ${excluded(name)}`;
     await this.#db
       .insert(serverUsage)
@@ -195,6 +157,7 @@ export class Usage {
           unhelpful: added('unhelpful'),
         },
       });
+    if (this.#shared) for (const counter of batch) this.#know(counter);
   }
 
   #know(counter: Counter): void {

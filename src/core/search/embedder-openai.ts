@@ -7,7 +7,8 @@ import { EmbeddingsClient, type EmbeddingApiConfig } from './openai/client.ts';
 import { EmbeddingFailure } from './openai/failure.ts';
 import { Health } from './openai/health.ts';
 import { EMBEDDING_LIMITS, type EmbeddingLimits } from './openai/limits.ts';
-import { EmbeddingModels, PROBE_TEXT, type KnownModel } from './openai/models.ts';
+import { EmbeddingModels } from './openai/models.ts';
+import { OneModel } from './openai/one-model.ts';
 import { QueryLane } from './openai/query-lane.ts';
 import { EmbeddingUsage } from './openai/usage.ts';
 
@@ -34,22 +35,19 @@ export interface RemoteEmbedder extends Embedder {
  * model that answers, or that answered last, or one that gives no vectors; `onWorking` tells when to ask again.
  */
 export class EmbeddingApi {
-  /** Called with the vector of the probe whenever a trial in the background finds the API working. */
-  onWorking: (probe: Float32Array) => void = () => {};
+  /** Called whenever a trial in the background finds the API working. */
+  onWorking: () => void = () => {};
   readonly #config: EmbeddingApiConfig;
   readonly #log: Log;
   readonly #usage: EmbeddingUsage;
   readonly #client: EmbeddingsClient;
   readonly #models: EmbeddingModels;
+  readonly #model: OneModel;
   readonly #health: Health;
   readonly #queries: QueryLane;
   readonly #bulk: BulkLane;
   readonly #limits: EmbeddingLimits;
   readonly #stopping = new AbortController();
-  /** The model that answers, or answered last. */
-  #model: KnownModel | undefined;
-  /** How many trials in a row have found which other model. */
-  #other = { id: '', trials: 0 };
 
   constructor({ config, db, log, metrics, limits: some }: EmbeddingApiParts) {
     const limits = { ...EMBEDDING_LIMITS, ...some };
@@ -59,11 +57,12 @@ export class EmbeddingApi {
     this.#usage = new EmbeddingUsage(metrics, log);
     this.#client = new EmbeddingsClient(config, this.#usage);
     this.#models = new EmbeddingModels(db, config);
-    const trial = () => this.#confirmedTrial();
-    this.#health = new Health({ trial, onWorking: probe => this.onWorking(probe), limits, log });
-    this.#queries = new QueryLane({ client: this.#client, health: this.#health, limits, metrics });
-    const stopping = this.#stopping.signal;
-    this.#bulk = new BulkLane({ client: this.#client, health: this.#health, limits, stopping });
+    const model = new OneModel({ client: this.#client, models: this.#models, limits, log });
+    this.#model = model;
+    const health = new Health({ trial: () => model.trial(), onWorking: () => this.onWorking(), limits, log });
+    this.#health = health;
+    this.#queries = new QueryLane({ model, health, limits, metrics });
+    this.#bulk = new BulkLane({ model, health, limits, stopping: this.#stopping.signal });
   }
 
   /** See `Health`. */
@@ -82,15 +81,16 @@ export class EmbeddingApi {
   }
 
   /** Whether vectors of this embedder can be compared with those that the API gives now. */
-  gives({ id }: Embedder): boolean {
-    return this.#model?.id === id;
+  gives({ id }: Pick<Embedder, 'id'>): boolean {
+    return this.#model.current?.id === id;
   }
 
   /** The embedder to start with; asks the API once and does not wait long for it. */
   async connect(): Promise<RemoteEmbedder> {
     const { model, baseUrl } = this.#config;
     try {
-      const embedder = await this.embedderOf(await this.#trial());
+      await this.#model.trial();
+      const embedder = this.embedder();
       this.#log.info({ embedder: embedder.id, url: withoutQuery(baseUrl) }, 'the embedding API answers');
       return embedder;
     } catch (error) {
@@ -98,18 +98,13 @@ export class EmbeddingApi {
       this.#health.allFailed(error);
     }
     const last = await this.#models.last();
-    if (last) return this.#embedder(last);
-    this.#log.warn(
-      { model, url: withoutQuery(baseUrl) },
-      'the embedding model has never answered: no vectors yet',
-    );
-    return this.#embedder(undefined);
-  }
-
-  /** The embedder of the model that gave this vector to the probe. */
-  async embedderOf(probe: Float32Array): Promise<RemoteEmbedder> {
-    const known = await this.#models.identify(probe);
-    return this.#embedder(known);
+    if (last) this.#model.use(last);
+    else
+      this.#log.warn(
+        { model, url: withoutQuery(baseUrl) },
+        'the embedding model has never answered: no vectors yet',
+      );
+    return this.embedder();
   }
 
   async close(): Promise<void> {
@@ -119,55 +114,22 @@ export class EmbeddingApi {
     this.#usage.flush();
   }
 
-  /** @throws EmbeddingFailure */
-  async #trial(): Promise<Float32Array> {
-    const client = this.#client;
-    const ask = () => client.embed([PROBE_TEXT], { lane: 'trial', limitMs: this.#limits.trialLimitMs });
-    const [probe] = await ask().catch(async (error: EmbeddingFailure) => {
-      if (error.kind !== 'input_refused' || client.encoding === undefined) throw error;
-      client.encoding = undefined;
-      return ask().catch((again: EmbeddingFailure) => {
-        client.encoding = 'base64';
-        throw again;
-      });
-    });
-    if (!probe) throw new EmbeddingFailure('invalid_answer');
-    return probe;
-  }
-
-  /** One odd answer is no reason to embed, and pay, everything anew. @throws EmbeddingFailure */
-  async #confirmedTrial(): Promise<Float32Array> {
-    const probe = await this.#trial();
-    if (!this.#model) return probe;
-    const { id } = await this.#models.identify(probe);
-    if (id === this.#model.id) this.#other.trials = 0;
-    else {
-      this.#other = { id, trials: this.#other.id === id ? this.#other.trials + 1 : 1 };
-      if (this.#other.trials < this.#limits.otherModelTrials)
-        throw new EmbeddingFailure('other_model', { detail: `${id} in place of ${this.#model.id}` });
-    }
-    return probe;
-  }
-
-  #embedder(model: KnownModel | undefined): RemoteEmbedder {
-    if (this.#model?.id !== model?.id) this.#queries.forget();
-    this.#model = model;
-    this.#client.dimensions = model?.dimensions;
+  /** Of the model in use: the one that answers, or answered last; one without vectors while none is known. */
+  embedder(): RemoteEmbedder {
+    const model = this.#model.current;
     const missing = new Set<string>();
     const dimensions = Math.ceil((model?.dimensions ?? 1) / DIMENSION_STEP) * DIMENSION_STEP;
 
     const forQuery = async (texts: readonly string[]) => {
-      if (!model || this.#model?.id !== model.id)
-        throw new EmbeddingFailure('held_back', { detail: NOT_THIS_MODEL });
+      if (!model || !this.gives(model)) throw new EmbeddingFailure('held_back', { detail: NOT_THIS_MODEL });
       return Promise.all(texts.map(async text => padded(await this.#queries.embed(text), dimensions)));
     };
     const forIndex = async (texts: readonly string[]) => {
-      const vectors = model && (await this.#bulkVectors(texts));
-      const areOurs = vectors !== undefined && this.#model?.id === model?.id;
-      if (!areOurs) for (const text of texts) missing.add(text);
-      return texts.map((_, at) =>
-        padded((areOurs ? vectors[at] : undefined) ?? new Float32Array(), dimensions),
-      );
+      const { epoch } = this.#model;
+      const vectors = model && this.gives(model) ? await this.#bulkVectors(texts) : undefined;
+      const ours = this.#model.epoch === epoch ? vectors : undefined;
+      if (!ours) for (const text of texts) missing.add(text);
+      return texts.map((_, at) => padded(ours?.[at] ?? new Float32Array(), dimensions));
     };
     return {
       id: model?.id ?? UNKNOWN,

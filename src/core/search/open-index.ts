@@ -50,6 +50,7 @@ async function openRemote(options: OpenIndexOptions, config: EmbeddingApiConfig)
       meilisearch
         ? createMeilisearchIndex({ ...meilisearch, embedder, db, log, clock })
         : createEmbeddedIndex({ embedder, db, log, clock }),
+    active: () => catalogue.active(),
     reindex: prepare => catalogue.reindex(prepare),
     db,
     log,

@@ -74,7 +74,7 @@ class MeilisearchIndex implements SearchIndex {
     this.#vectors = vectors;
     const engine = new Engine(context);
     const live = new LiveIndex({ engine, embedder, vectors, owner, now: () => clock.now() });
-    this.#replica = new Replica({ engine, live, log, clock, retry });
+    this.#replica = new Replica({ engine, live, log, retry });
   }
 
   get embedderId(): string {

@@ -1,6 +1,9 @@
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import { slices } from '../../infra/slices.ts';
 import type { CatalogueChange } from '../catalogue/catalogue.ts';
+import type { Server } from '../catalogue/entry.ts';
+import { documentsOf } from './documents.ts';
 import type { Embedder } from './embedder.ts';
 import type { EmbeddingApi, RemoteEmbedder } from './embedder-openai.ts';
 import type { Findings, SearchIndex } from './search-index.ts';
@@ -10,6 +13,8 @@ interface RecoveringIndexParts {
   readonly api: EmbeddingApi;
   /** An empty index over an embedder. */
   readonly createIndex: (embedder: Embedder) => Promise<SearchIndex>;
+  /** Every active server. */
+  readonly active: () => Iterable<Server>;
   /** Has every active server prepared by the given step, between two other changes (see `Catalogue.reindex`). */
   readonly reindex: (prepare: SearchIndex['prepare']) => Promise<void>;
   readonly db: Database;
@@ -33,8 +38,8 @@ export class RecoveringIndex implements SearchIndex {
   /** The epochs of the indexes that this one had before. */
   #epochs = 0;
   #catchingUp: Promise<void> | undefined;
-  /** What came while the index was catching up. */
-  #next: Float32Array | undefined;
+  /** The API has been found working since the index began to catch up. */
+  #isDue = false;
   #closed = false;
 
   private constructor(parts: RecoveringIndexParts, embedder: RemoteEmbedder, inner: SearchIndex) {
@@ -47,11 +52,11 @@ export class RecoveringIndex implements SearchIndex {
   static async open(parts: RecoveringIndexParts): Promise<RecoveringIndex> {
     const { api, createIndex } = parts;
     const embedder = await api.connect();
-    let early: Float32Array | undefined;
-    api.onWorking = probe => void (early = probe);
+    let isEarly = false;
+    api.onWorking = () => void (isEarly = true);
     const index = new RecoveringIndex(parts, embedder, await createIndex(embedder));
-    api.onWorking = probe => index.#catchUpWith(probe);
-    if (early) index.#catchUpWith(early);
+    api.onWorking = () => index.#catchUp();
+    if (isEarly) index.#catchUp();
     return index;
   }
 
@@ -105,35 +110,33 @@ export class RecoveringIndex implements SearchIndex {
     await this.#inner.close();
   }
 
-  #catchUpWith(probe: Float32Array): void {
-    this.#next = probe;
+  #catchUp(): void {
+    this.#isDue = true;
     if (this.#closed || this.#catchingUp) return;
-    this.#catchingUp = this.#catchUpAll()
+    this.#catchingUp = this.#untilCaughtUp()
       .catch((error: unknown) => {
         if (this.#closed) return;
         this.#parts.log.error({ err: error }, 'the search index could not catch up: it will try again');
-        setTimeout(() => this.#catchUpWith(probe), RETRY_MS).unref();
+        setTimeout(() => this.#catchUp(), RETRY_MS).unref();
       })
       .finally(() => (this.#catchingUp = undefined));
   }
 
-  async #catchUpAll(): Promise<void> {
-    while (this.#next && !this.#closed) {
-      const probe = this.#next;
-      this.#next = undefined;
-      await this.#catchUp(probe);
+  async #untilCaughtUp(): Promise<void> {
+    while (this.#isDue && !this.#closed) {
+      this.#isDue = false;
+      await this.#catchUpOnce();
     }
   }
 
-  async #catchUp(probe: Float32Array): Promise<void> {
+  async #catchUpOnce(): Promise<void> {
     const { api, createIndex, reindex, log } = this.#parts;
-    const old = this.#embedder;
-    const found = await api.embedderOf(probe);
-    const isOther = found.id !== old.id;
+    const isOther = !api.gives(this.#embedder);
     if (!isOther && this.#isComplete) return;
-    const embedder = isOther ? found : old;
-    log.info({ embedder: embedder.id, texts: old.missing.size }, 'the search index catches up');
-    await this.#embedAhead(embedder, [...old.missing]);
+    const embedder = isOther ? api.embedder() : this.#embedder;
+    const texts = isOther ? await this.#allTexts() : [...embedder.missing];
+    log.info({ embedder: embedder.id, texts: texts.length }, 'the search index catches up');
+    await this.#embedAhead(embedder, texts);
     // The next trial that gets its vector begins anew.
     if (!api.takesTexts) return;
     const inner = isOther ? await createIndex(embedder) : this.#inner;
@@ -142,6 +145,16 @@ export class RecoveringIndex implements SearchIndex {
       { embedder: embedder.id, servers: this.size, isComplete: this.#isComplete },
       'the search index has caught up',
     );
+  }
+
+  async #allTexts(): Promise<string[]> {
+    const pause = slices();
+    const texts: string[] = [];
+    for (const server of this.#parts.active()) {
+      for (const { prose } of documentsOf(server).parts) texts.push(prose);
+      await pause();
+    }
+    return texts;
   }
 
   /** Into the database, from which the index then takes them at once: no other change has to wait for the API. */

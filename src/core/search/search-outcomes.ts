@@ -8,11 +8,9 @@ import type { UseCounts } from '../catalogue/use-tally.ts';
 import type { ClaimedCall, OutcomeSource, SearchOutcome, Verdict } from '../outcomes.ts';
 import { purgeWhere } from '../purge.ts';
 import { excluded, queryLog as queries, searchOutcomes as table } from '../schema.ts';
+import { WriteBehind } from '../write-behind.ts';
 import { isQueryLogId, RETENTION_DAYS, retainedSince, storable, type QueryLog } from './query-log.ts';
 
-const FLUSH_INTERVAL_MS = 1_000;
-const PURGE_INTERVAL_MS = 3_600_000;
-const BATCH_ROWS = 100;
 /** Of a tool's name: it is part of a key, and an index takes no key of more than 2,704 bytes. */
 const MAX_TOOL_BYTES = 512;
 const MAX_BUFFERED_ROWS = 10_000;
@@ -54,30 +52,31 @@ interface Parts {
 
 /**
  * What became of the results of searches: calls that name the search they follow from, and verdicts of callers. Of the same
- * search, server, tool and source the last one holds. Written once a second, in batches: neither a call nor a verdict waits for
- * the database to take it, and a kill loses at most the last second. Kept as long as the searches themselves.
+ * search, server, tool and source the last one holds. Neither a call nor a verdict waits for the database to take it. Kept as long as the
+ * searches themselves.
  */
 export class SearchOutcomes {
   readonly #db: Database;
   readonly #clock: Clock;
-  readonly #log: Log;
   readonly #queryLog: QueryLog;
   readonly #onVerdicts: Parts['onVerdicts'];
-  readonly #timer: NodeJS.Timeout;
-  #buffer = new Map<string, Buffered>();
-  #writing: Promise<void> = Promise.resolve();
-  #isFlushQueued = false;
-  #isDropping = false;
-  #purgedAtMs = -Infinity;
-  #purging: Promise<unknown> = Promise.resolve();
+  readonly #rows: WriteBehind<Buffered>;
 
   constructor({ db, clock, log, queryLog, onVerdicts }: Parts) {
     this.#db = db;
     this.#clock = clock;
-    this.#log = log;
     this.#queryLog = queryLog;
     this.#onVerdicts = onVerdicts;
-    this.#timer = setInterval(() => this.#tick(), FLUSH_INTERVAL_MS).unref();
+    this.#rows = new WriteBehind<Buffered>({
+      clock,
+      log,
+      what: 'search outcomes',
+      keyOf,
+      maxRows: MAX_BUFFERED_ROWS,
+      writeBatch: rows => this.#writeBatch(rows),
+      onWritten: rows => log.debug({ rows: rows.length }, 'search outcomes written'),
+      purge: () => this.purge(),
+    });
   }
 
   /**
@@ -117,8 +116,7 @@ export class SearchOutcomes {
 
   /** Writes what is buffered; what could not be written is kept for the next time. */
   flush(): Promise<void> {
-    this.#writing = this.#writing.then(() => this.#write());
-    return this.#writing;
+    return this.#rows.flush();
   }
 
   /** Deletes outcomes older than that. Resolves to their number. */
@@ -126,70 +124,22 @@ export class SearchOutcomes {
     return purgeWhere(this.#db, table, lt(table.createdAt, retainedSince(this.#clock, olderThanDays)));
   }
 
-  async close(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.flush();
-    await this.#purging;
-  }
-
-  #tick(): void {
-    if (this.#buffer.size > 0 && !this.#isFlushQueued) {
-      this.#isFlushQueued = true;
-      void this.flush().finally(() => (this.#isFlushQueued = false));
-    }
-    const nowMs = monotonicMs(this.#clock);
-    if (nowMs - this.#purgedAtMs < PURGE_INTERVAL_MS) return;
-    this.#purgedAtMs = nowMs;
-    this.#purging = this.purge().catch((error: unknown) =>
-      this.#log.warn({ err: error }, 'search outcomes not purged'),
-    );
+  close(): Promise<void> {
+    return this.#rows.close();
   }
 
   #put(outcome: Omit<Outcome, 'createdAt'>): void {
-    const row = {
+    this.#rows.put({
       ...outcome,
       tool: storable(outcome.tool),
       createdAt: new Date(this.#clock.now()),
       sinceMs: monotonicMs(this.#clock),
-    };
-    const key = keyOf(row);
-    this.#buffer.delete(key);
-    this.#buffer.set(key, row);
-    this.#bound();
-  }
-
-  /** While the database is down the oldest give way. */
-  #bound(): void {
-    for (const key of this.#buffer.keys()) {
-      if (this.#buffer.size <= MAX_BUFFERED_ROWS) return;
-      this.#buffer.delete(key);
-      if (!this.#isDropping)
-        this.#log.warn('search outcomes full: the database does not take rows, the oldest are dropped');
-      this.#isDropping = true;
-    }
-  }
-
-  async #write(): Promise<void> {
-    const all = [...this.#buffer.values()];
-    if (all.length === 0) return;
-    this.#buffer = new Map();
-    // A search just made may have its row only in the log's buffer.
-    await this.#queryLog.flush();
-    for (let at = 0; at < all.length; at += BATCH_ROWS) {
-      try {
-        await this.#writeBatch(all.slice(at, at + BATCH_ROWS));
-      } catch (error) {
-        const left = all.slice(at);
-        this.#keep(left);
-        this.#log.warn({ err: error, rows: left.length }, 'search outcomes not written, will try again');
-        return;
-      }
-    }
-    this.#isDropping = false;
-    this.#log.debug({ rows: all.length }, 'search outcomes written');
+    });
   }
 
   async #writeBatch(batch: readonly Buffered[]): Promise<void> {
+    // A search just made may have its row only in the log's buffer.
+    await this.#queryLog.flush();
     const { proven, unknown } = await this.#checked(batch);
     const nowMs = monotonicMs(this.#clock);
     if (proven.length > 0) {
@@ -210,7 +160,7 @@ export class SearchOutcomes {
         if (change.helpful !== 0 || change.unhelpful !== 0)
           this.#onVerdicts(row.serverId, row.tenantId, change);
     }
-    this.#keep(unknown.filter(({ sinceMs }) => nowMs - sinceMs < UNKNOWN_QUERY_MS));
+    this.#rows.keep(unknown.filter(({ sinceMs }) => nowMs - sinceMs < UNKNOWN_QUERY_MS));
   }
 
   /** `proven` follow from a search of their tenant that had the server; of `unknown` the search is not in the database. */
@@ -232,15 +182,6 @@ export class SearchOutcomes {
         return query?.tenantId === row.tenantId && query.serverIds.includes(row.serverId);
       }),
     };
-  }
-
-  /** For the next time, unless there is a later one by now. */
-  #keep(outcomes: readonly Buffered[]): void {
-    if (outcomes.length === 0) return;
-    const later = this.#buffer;
-    this.#buffer = new Map(outcomes.map(row => [keyOf(row), row]));
-    for (const [key, row] of later) this.#buffer.set(key, row);
-    this.#bound();
   }
 }
 

@@ -324,6 +324,26 @@ describe('without Meilisearch', () => {
     expect(await find(started.index, 'zebra')).toHaveLength(6);
   });
 
+  it('the log says so once, however long it lasts and whoever notices, and once more the next time', async () => {
+    await using started = await start();
+    const { index, double, clock } = started;
+    await update(index, { upserted: CATALOGUE });
+    for (const outages of [1, 2]) {
+      await double.stop();
+      for (let hour = 0; hour < 3; hour++) {
+        clock.time += 3_600_000;
+        await Promise.all([find(index, 'zebra'), find(index, 'feeds')]);
+        await update(index, { upserted: [mail], removed: ['a'] });
+      }
+      expect(started.messages()).toEqual(
+        Array(outages).fill('Meilisearch unavailable: candidates are found in this process until it is back'),
+      );
+      await double.start();
+      await recovered(index);
+    }
+    expect(started.text().match(/ECONNREFUSED/g)).toHaveLength(2);
+  });
+
   it('that is only slow with its tasks, searches go on', async () => {
     await using started = await start();
     const { index, double } = started;

@@ -13,8 +13,11 @@ const LAST_POLL_MS = 500;
 /** Documents a page of a listing. */
 const PAGE = 1_000;
 
+/** What went wrong with Meilisearch; the message says all there is to know. */
+export abstract class EngineError extends Error {}
+
 /** Meilisearch cannot be reached, is too slow, or answers what its API does not: worth another try later. */
-class EngineUnavailable extends Error {
+class EngineUnavailable extends EngineError {
   override readonly name = 'EngineUnavailable';
 }
 
@@ -22,7 +25,7 @@ class EngineUnavailable extends Error {
 export class KeyRefused extends EngineUnavailable {}
 
 /** Meilisearch refused a request, or a task of it failed. The message is the engine's own. */
-export class EngineRefused extends Error {
+export class EngineRefused extends EngineError {
   override readonly name = 'EngineRefused';
 }
 
@@ -182,11 +185,11 @@ function sorted(error: unknown): Error {
     error.cause?.code !== undefined &&
     isRefusal(error.response.status)
   )
-    return new EngineRefused(`Meilisearch: ${error.cause.message}`, { cause: error });
+    return new EngineRefused(`Meilisearch: ${error.cause.message}`);
   const { message } = rootOf(error);
   if (error instanceof MeilisearchApiError && [401, 403].includes(error.response.status))
     return new KeyRefused(`Meilisearch: ${message}`);
-  return new EngineUnavailable(`Meilisearch: ${message}`, { cause: error });
+  return new EngineUnavailable(`Meilisearch: ${message}`);
 }
 
 const isRefusal = (status: number) => status >= 400 && status < 500 && ![401, 403, 408, 429].includes(status);

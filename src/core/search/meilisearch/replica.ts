@@ -1,12 +1,10 @@
 import { setTimeout } from 'node:timers/promises';
-import type { Clock } from '../../../infra/clock.ts';
 import type { Log } from '../../../infra/log.ts';
-import { EngineRefused, KeyRefused, type Engine, type EngineQuery } from './engine.ts';
+import { EngineError, EngineRefused, KeyRefused, type Engine, type EngineQuery } from './engine.ts';
 import type { Built, LiveIndex, Planned } from './live-index.ts';
 
 /** How long a change in effect waits for the engine to be done with it. */
 const SETTLE_MS = 2_000;
-const WARN_EVERY_MS = 60_000;
 
 export interface RetryTimes {
   readonly firstMs: number;
@@ -19,7 +17,6 @@ interface ReplicaParts {
   readonly engine: Engine;
   readonly live: LiveIndex;
   readonly log: Log;
-  readonly clock: Clock;
   readonly retry: RetryTimes;
 }
 
@@ -38,7 +35,6 @@ export class Replica {
   #trouble: string | undefined;
   /** The search that failed: it has to work before others are asked. */
   #probe: readonly EngineQuery[] | undefined;
-  #warnedAt = -Infinity;
   /** Work on the index runs one after another. */
   #working: Promise<unknown> = Promise.resolve();
   #loop: Promise<void> | undefined;
@@ -184,20 +180,17 @@ export class Replica {
     this.#isCurrent = true;
     if (this.#trouble === undefined) return;
     this.#trouble = undefined;
-    this.#warnedAt = -Infinity;
     this.#parts.log.info('Meilisearch is used again');
   }
 
   #failed(error: unknown): void {
     if (this.#closed.signal.aborted) return;
+    const before = this.#trouble;
     this.#trouble = troubleOf(error);
-    const now = this.#parts.clock.now();
-    if (now - this.#warnedAt < WARN_EVERY_MS) return;
-    this.#warnedAt = now;
-    this.#parts.log.warn(
-      { err: error },
-      `${this.#trouble}: candidates are found in this process until it is back`,
-    );
+    if (this.#trouble === before) return;
+    // Of an error of the engine's, its words say all.
+    const said = error instanceof EngineError ? { reason: error.message } : { err: error };
+    this.#parts.log.warn(said, `${this.#trouble}: candidates are found in this process until it is back`);
   }
 
   /** Resolves when the engine is current, or is not going to be soon. */

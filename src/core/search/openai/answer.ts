@@ -1,25 +1,28 @@
+import { sanitise } from '../../text.ts';
 import { EmbeddingFailure } from './failure.ts';
 
 const FLOAT_BYTES = 4;
 /** Far above any model's; it bounds what a wrong answer can make us hold. */
 const MAX_DIMENSIONS = 16_384;
 
-interface EmbeddingAnswer {
+export interface EmbeddingAnswer {
   /** Of unit length, in the order of the texts. */
   readonly vectors: Float32Array[];
   /** As the API counts them; 0 where it does not say. */
   readonly tokens: number;
+  /** What the API calls the model; undefined where it does not say. */
+  readonly model: string | undefined;
 }
 
 /**
- * Reads the body of an answer to `POST /embeddings`: `{data: [{index, embedding}], usage: {total_tokens}}`, an embedding being
+ * Reads the body of an answer to `POST /embeddings`: `{data: [{index, embedding}], model, usage: {total_tokens}}`, an embedding being
  * a list of numbers or base64 of little-endian 32-bit floats. Nothing of it is believed unchecked.
  * @param count how many texts were sent
  * @param dimensions what the model gives; undefined: whatever it gives, all the same
  * @throws EmbeddingFailure `invalid_answer`
  */
 export function readAnswer(body: unknown, count: number, dimensions: number | undefined): EmbeddingAnswer {
-  const { data, usage } = recordOf(body, 'the answer');
+  const { data, model, usage } = recordOf(body, 'the answer');
   if (!Array.isArray(data)) throw invalid('it has no list "data"');
   if (data.length !== count) throw invalid(`${data.length} vectors for ${count} texts`);
   const vectors: (Float32Array | undefined)[] = Array.from({ length: count });
@@ -33,7 +36,11 @@ export function readAnswer(body: unknown, count: number, dimensions: number | un
     if (vector.length !== length) throw invalid(`a vector of ${vector.length} dimensions, not ${length}`);
     vectors[index] = unitVector(vector);
   }
-  return { vectors: vectors.map(vector => vector ?? missing()), tokens: tokensOf(usage) };
+  return {
+    vectors: vectors.map(vector => vector ?? missing()),
+    tokens: tokensOf(usage),
+    model: typeof model === 'string' ? sanitise(model) : undefined,
+  };
 }
 
 function vectorOf(embedding: unknown): Float32Array {

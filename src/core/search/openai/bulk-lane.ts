@@ -1,15 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { batchesOf, sendable } from './batches.ts';
-import type { EmbeddingsClient } from './client.ts';
 import { EmbeddingFailure } from './failure.ts';
 import type { Health } from './health.ts';
 import type { EmbeddingLimits } from './limits.ts';
+import type { OneModel } from './one-model.ts';
 
 /** A text is not cut shorter than this (UTF-16 units) to make the API take it. */
 const SHORTEST_CUT = 250;
 
 interface BulkLaneParts {
-  readonly client: EmbeddingsClient;
+  readonly model: OneModel;
   readonly health: Health;
   readonly limits: EmbeddingLimits;
   /** Aborted when the program stops: ends waits. */
@@ -22,6 +22,7 @@ interface BulkLaneParts {
  */
 export class BulkLane {
   readonly #parts: BulkLaneParts;
+  /** Of a request, the probe among them. */
   #maxTexts: number;
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -41,7 +42,7 @@ export class BulkLane {
     const sent = texts.map(text => sendable(text));
     const vectors: (Float32Array | undefined)[] = Array.from({ length: texts.length });
     await Promise.all(
-      batchesOf(sent, this.#maxTexts).map(async positions => {
+      batchesOf(sent, Math.max(1, this.#maxTexts - 1)).map(async positions => {
         const answered = await this.#batch(positions.map(position => sent[position] ?? ''));
         for (const [at, vector] of answered.entries()) vectors[positions[at] ?? 0] = vector;
       }),
@@ -49,7 +50,7 @@ export class BulkLane {
     return vectors;
   }
 
-  /** A batch that is refused is halved until it is known which text the API refuses, or how many it takes at a time. */
+  /** A request that is refused is halved until it is known which text the API refuses, or how many it takes at a time. */
   async #batch(texts: readonly string[]): Promise<(Float32Array | undefined)[]> {
     try {
       return await this.#withRetries(texts);
@@ -57,11 +58,11 @@ export class BulkLane {
       if (!(error instanceof EmbeddingFailure && error.kind === 'input_refused')) throw error;
       const [only] = texts;
       if (texts.length === 1 && only !== undefined) return [await this.#cutShorter(only)];
-      const half = Math.ceil(texts.length / 2);
-      const vectors = [
-        ...(await this.#batch(texts.slice(0, half))),
-        ...(await this.#batch(texts.slice(half))),
-      ];
+      const half = Math.max(2, Math.ceil(texts.length / 2));
+      const vectors: (Float32Array | undefined)[] = [];
+      // The probe goes along with each part.
+      for (let at = 0; at < texts.length; at += half - 1)
+        vectors.push(...(await this.#batch(texts.slice(at, at + half - 1))));
       if (!vectors.includes(undefined)) this.#maxTexts = Math.min(this.#maxTexts, half);
       // It is not the texts, then.
       if (vectors.every(vector => vector === undefined)) {
@@ -81,10 +82,11 @@ export class BulkLane {
   }
 
   async #withRetries(texts: readonly string[]): Promise<Float32Array[]> {
-    const { client, health, limits, stopping } = this.#parts;
+    const { model, health, limits, stopping } = this.#parts;
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#inTurn(() => client.embed(texts, { lane: 'bulk', limitMs: limits.bulkLimitMs }));
+        const request = { lane: 'bulk', limitMs: limits.bulkLimitMs, isVerified: true } as const;
+        return await this.#inTurn(() => model.embed(texts, request));
       } catch (error) {
         const failure = error as EmbeddingFailure;
         const waitMs = this.#waitAfter(failure, attempt);

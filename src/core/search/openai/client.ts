@@ -1,7 +1,7 @@
 import { Pool, type Dispatcher } from 'undici';
 import type { EmbeddingLane } from '../../../infra/metrics.ts';
 import { sanitise } from '../../text.ts';
-import { readAnswer } from './answer.ts';
+import { readAnswer, type EmbeddingAnswer } from './answer.ts';
 import { EmbeddingFailure, type FailureKind } from './failure.ts';
 import type { EmbeddingUsage } from './usage.ts';
 
@@ -22,7 +22,7 @@ export interface EmbeddingApiConfig {
   readonly model: string;
 }
 
-interface RequestOptions {
+export interface RequestOptions {
   readonly lane: EmbeddingLane;
   readonly limitMs: number;
 }
@@ -58,7 +58,7 @@ export class EmbeddingsClient {
    * Vectors of unit length, one a text, in the order of the texts (at least one, as `sendable` gives them).
    * @throws EmbeddingFailure
    */
-  async embed(texts: readonly string[], { lane, limitMs }: RequestOptions): Promise<Float32Array[]> {
+  async embed(texts: readonly string[], { lane, limitMs }: RequestOptions): Promise<EmbeddingAnswer> {
     const startedAt = performance.now();
     const end = (outcome: 'ok' | FailureKind, tokens = 0) =>
       this.#usage.requested({
@@ -72,9 +72,9 @@ export class EmbeddingsClient {
       const body = await this.#exchange(texts, this.#pools[lane], limitMs);
       // A trial is to show what the model gives now.
       const dimensions = lane === 'trial' ? undefined : this.dimensions;
-      const { vectors, tokens } = readAnswer(body, texts.length, dimensions);
-      end('ok', tokens);
-      return vectors;
+      const answer = readAnswer(body, texts.length, dimensions);
+      end('ok', answer.tokens);
+      return answer;
     } catch (error) {
       const failure = error instanceof EmbeddingFailure ? error : this.#networkFailure(error);
       end(failure.kind);

@@ -4,9 +4,9 @@ import type { EmbeddingLimits } from './limits.ts';
 
 interface HealthParts {
   /** One request to see whether the API works. @throws EmbeddingFailure */
-  readonly trial: () => Promise<Float32Array>;
-  /** Called after each trial that got its vector, before anything else is told that the API works. */
-  readonly onWorking: (vector: Float32Array) => void;
+  readonly trial: () => Promise<unknown>;
+  /** Called after each trial that got its vector. */
+  readonly onWorking: () => void;
   readonly limits: EmbeddingLimits;
   readonly log: Log;
 }
@@ -62,6 +62,7 @@ export class Health {
   }
 
   queryFailed(failure: EmbeddingFailure): void {
+    if (failure.kind === 'other_model') return this.#otherModel(failure);
     // One query that is refused says nothing of the others, unless the trial is refused as well.
     if (failure.kind !== 'input_refused') {
       this.#queryFailures++;
@@ -71,6 +72,7 @@ export class Health {
   }
 
   bulkFailed(failure: EmbeddingFailure): void {
+    if (failure.kind === 'other_model') return this.#otherModel(failure);
     this.#set({ bulk: failure });
     this.#schedule(failure);
   }
@@ -82,17 +84,24 @@ export class Health {
     this.#schedule(failure);
   }
 
+  /** Nobody is to get vectors until it is clear which model there is: the trial is not put off. */
+  #otherModel(failure: EmbeddingFailure): void {
+    this.#queryFailures = this.#parts.limits.queryFailures;
+    this.#set({ query: failure, bulk: failure });
+    this.#schedule(failure, 0);
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);
     await this.#trialling;
   }
 
-  #schedule(failure: EmbeddingFailure): void {
+  #schedule(failure: EmbeddingFailure, atOnceMs?: number): void {
     if (this.#closed || this.#timer || this.#trialling) return;
     const { maxTrialMs } = this.#parts.limits;
-    const waitMs = Math.min(Math.max(this.#trialMs, failure.retryAfterMs ?? 0), maxTrialMs);
-    this.#trialMs = Math.min(this.#trialMs * 2, maxTrialMs);
+    const waitMs = atOnceMs ?? Math.min(Math.max(this.#trialMs, failure.retryAfterMs ?? 0), maxTrialMs);
+    if (atOnceMs === undefined) this.#trialMs = Math.min(this.#trialMs * 2, maxTrialMs);
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       this.#trialling = this.#try().finally(() => {
@@ -109,11 +118,14 @@ export class Health {
     const { trial, onWorking, limits } = this.#parts;
     const startedAt = performance.now();
     try {
-      const vector = await trial();
+      await trial();
       const isQuick = performance.now() - startedAt <= limits.queryWaitMs;
       if (isQuick) this.#queryFailures = 0;
-      this.#set({ bulk: undefined, ...(isQuick ? { query: undefined } : {}) });
-      onWorking(vector);
+      this.#set({
+        bulk: undefined,
+        query: isQuick ? undefined : this.#query && new EmbeddingFailure('timeout'),
+      });
+      onWorking();
     } catch (error) {
       const failure =
         error instanceof EmbeddingFailure ? error : new EmbeddingFailure('held_back', { cause: error });

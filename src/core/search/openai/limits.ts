@@ -21,6 +21,11 @@ export interface EmbeddingLimits {
   /** The wait before the first trial; doubled after each that fails. */
   readonly firstTrialMs: number;
   readonly maxTrialMs: number;
+  /**
+   * Between two requests of queries that carry the probe (about 15 tokens), to see that the model is still the same one: none is
+   * sent while nobody asks. Requests of imports all carry it, as their vectors are kept.
+   */
+  readonly verifyEveryMs: number;
   /** Trials in a row that must find the same other model before all vectors are made anew with it. */
   readonly otherModelTrials: number;
 }
@@ -39,5 +44,6 @@ export const EMBEDDING_LIMITS: EmbeddingLimits = {
   trialLimitMs: 3_000,
   firstTrialMs: 5_000,
   maxTrialMs: 60_000,
+  verifyEveryMs: 5 * 60_000,
   otherModelTrials: 3,
 };

@@ -2,18 +2,36 @@ import { createHash } from 'node:crypto';
 import { eq } from 'drizzle-orm';
 import type { Database } from '../../../infra/database.ts';
 import { settings } from '../../schema.ts';
-import { decodeVector, encodeVector, quantize } from '../quantize.ts';
+import { decodeVector, encodeVector, quantize, type QuantizedVector } from '../quantize.ts';
 
 /** What every model is asked first: its vector tells one model from another of the same name. */
 export const PROBE_TEXT = 'Which model is this? Weather, invoices, calendars and source code.';
-/** Two answers of one model differ by rounding; those of two models, or of two builds of one, by far more. */
-const SAME_MODEL_COSINE = 0.995;
+/**
+ * Answers of one model differ: by our own rounding, by the order in which a batch is summed up, by activations that are quantised
+ * with the batch. Assumed is that this stays within a few thousandths; another model, or another build of one, differs by more.
+ */
+const SAME_MODEL_COSINE = 0.99;
+/** A server that calls its model by more names says nothing by them. */
+const MAX_NAMES = 8;
 
 export interface KnownModel {
   /** Names the model in the database: vectors of two ids are never compared. */
   readonly id: string;
   readonly dimensions: number;
+  /** Its vector of `PROBE_TEXT` when it was first met. */
+  readonly probe: QuantizedVector;
+  /** What the API has called it. */
+  readonly names: readonly string[];
 }
+
+/** @param probe of unit length, for `PROBE_TEXT` */
+export const similarity = (probe: Float32Array, model: KnownModel): number => cosine(probe, model.probe);
+export const isSame = (probe: Float32Array, model: KnownModel): boolean =>
+  similarity(probe, model) >= SAME_MODEL_COSINE;
+
+/** Whether an answer under that name has to be looked at: no name says nothing. */
+export const isNewName = (name: string | undefined, { names }: KnownModel): name is string =>
+  name !== undefined && names.length < MAX_NAMES && !names.includes(name);
 
 /**
  * The models that have ever answered here. A name alone does not make vectors comparable: behind one name and one address
@@ -35,35 +53,61 @@ export class EmbeddingModels {
   /** The model that gave this vector of unit length for `PROBE_TEXT`: a known one, or a new one. */
   async identify(probe: Float32Array): Promise<KnownModel> {
     const dimensions = probe.length;
+    const mine = Buffer.from(encodeVector(quantize(probe))).toString('base64');
     for (let number = 1; ; number++) {
       const id = `openai:${this.#name}:${dimensions}${number === 1 ? '' : `:${number}`}`;
-      const mine = Buffer.from(encodeVector(quantize(probe))).toString('base64');
-      const key = `embedding_model:${id}`;
-      await this.#db.insert(settings).values({ key, value: mine }).onConflictDoNothing();
-      const stored = (await this.#read(key)) ?? mine;
-      if (cosine(probe, stored) < SAME_MODEL_COSINE) continue;
       await this.#db
         .insert(settings)
-        .values({ key: this.#addressKey, value: `${dimensions} ${id}` })
-        .onConflictDoUpdate({ target: settings.key, set: { value: `${dimensions} ${id}` } });
-      return { id, dimensions };
+        .values({ key: probeKey(id), value: mine })
+        .onConflictDoNothing();
+      const model = await this.#known(id, dimensions);
+      if (model && isSame(probe, model)) return model;
     }
+  }
+
+  /** Keeps it as the one that answered last at this address. */
+  async setLast({ id, dimensions }: KnownModel): Promise<void> {
+    await this.#write(this.#addressKey, `${dimensions} ${id}`);
   }
 
   /** The one that answered last at this address, for a start while the API is down. */
   async last(): Promise<KnownModel | undefined> {
     const match = /^(\d+) (.+)$/.exec((await this.#read(this.#addressKey)) ?? '');
-    return match?.[2] === undefined ? undefined : { id: match[2], dimensions: Number(match[1]) };
+    return match?.[2] === undefined ? undefined : this.#known(match[2], Number(match[1]));
+  }
+
+  /** Keeps what the API calls the model, beside its vector. */
+  async named(model: KnownModel, name: string): Promise<KnownModel> {
+    if (!isNewName(name, model)) return model;
+    const names = [...model.names, name];
+    await this.#write(namesKey(model.id), JSON.stringify(names));
+    return { ...model, names };
+  }
+
+  async #known(id: string, dimensions: number): Promise<KnownModel | undefined> {
+    const probe = await this.#read(probeKey(id));
+    if (probe === undefined) return undefined;
+    const names = JSON.parse((await this.#read(namesKey(id))) ?? '[]') as string[];
+    return { id, dimensions, probe: decodeVector(Buffer.from(probe, 'base64')), names };
   }
 
   async #read(key: string): Promise<string | undefined> {
     const [row] = await this.#db.select().from(settings).where(eq(settings.key, key));
     return row?.value;
   }
+
+  async #write(key: string, value: string): Promise<void> {
+    await this.#db
+      .insert(settings)
+      .values({ key, value })
+      .onConflictDoUpdate({ target: settings.key, set: { value } });
+  }
 }
 
-function cosine(unit: Float32Array, stored: string): number {
-  const { values } = decodeVector(Buffer.from(stored, 'base64'));
+const probeKey = (id: string): string => `embedding_model:${id}`;
+const namesKey = (id: string): string => `embedding_model_names:${id}`;
+
+function cosine(unit: Float32Array, { values }: QuantizedVector): number {
   if (values.length !== unit.length) return 0;
   let dot = 0;
   let squares = 0;

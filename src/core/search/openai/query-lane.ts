@@ -2,17 +2,18 @@ import { LRUCache } from 'lru-cache';
 import type { Metrics } from '../../../infra/metrics.ts';
 import { SingleFlight } from '../../../infra/single-flight.ts';
 import { sendable } from './batches.ts';
-import type { EmbeddingsClient } from './client.ts';
 import { EmbeddingFailure } from './failure.ts';
 import type { Health } from './health.ts';
 import type { EmbeddingLimits } from './limits.ts';
+import type { OneModel } from './one-model.ts';
 
 const CACHE_BYTES = 16 * 1024 * 1024;
 const FLOAT_BYTES = 4;
-const MAX_BATCH_TEXTS = 32;
+/** With the probe 32, which is all that some servers take. */
+const MAX_BATCH_TEXTS = 31;
 
 interface QueryLaneParts {
-  readonly client: EmbeddingsClient;
+  readonly model: OneModel;
   readonly health: Health;
   readonly limits: EmbeddingLimits;
   readonly metrics: Metrics;
@@ -34,6 +35,8 @@ export class QueryLane {
     maxSize: CACHE_BYTES,
     sizeCalculation: (vector, text) => vector.length * FLOAT_BYTES + text.length * 2 + 64,
   });
+  /** Of the model's vectors. */
+  #epoch = 0;
   readonly #asked = new SingleFlight<Float32Array>();
   #open: OpenBatch | undefined;
 
@@ -43,8 +46,10 @@ export class QueryLane {
 
   /** @throws EmbeddingFailure within `queryWaitMs` */
   embed(text: string): Promise<Float32Array> {
-    const { health, metrics } = this.#parts;
+    const { health, metrics, model } = this.#parts;
     const sent = sendable(text);
+    if (this.#epoch !== model.epoch) this.#vectors.clear();
+    this.#epoch = model.epoch;
     const known = this.#vectors.get(sent);
     metrics.queryVector(known !== undefined);
     if (known) return Promise.resolve(known);
@@ -52,11 +57,6 @@ export class QueryLane {
     if (heldBack && !this.#asked.running(sent))
       return Promise.reject(new EmbeddingFailure('held_back', { detail: heldBack.message, cause: heldBack }));
     return this.#asked.run(sent, () => this.#join(sent));
-  }
-
-  /** The model behind the API is another one now. */
-  forget(): void {
-    this.#vectors.clear();
   }
 
   async #join(text: string): Promise<Float32Array> {
@@ -90,7 +90,7 @@ export class QueryLane {
       return vectors;
     } catch (error) {
       const failure = error as EmbeddingFailure;
-      if (failure.kind !== 'closed') health.queryFailed(failure);
+      if (!['closed', 'held_back'].includes(failure.kind)) health.queryFailed(failure);
       throw failure;
     } finally {
       clearTimeout(timer);
@@ -99,17 +99,14 @@ export class QueryLane {
 
   /** Goes on after the search has stopped waiting: what was paid for is kept. */
   async #ask(texts: readonly string[]): Promise<Float32Array[]> {
-    const { client, limits } = this.#parts;
-    const { dimensions } = client;
-    const send = () => client.embed(texts, { lane: 'query', limitMs: limits.queryLimitMs });
+    const { model, limits } = this.#parts;
+    const send = () => model.embed(texts, { lane: 'query', limitMs: limits.queryLimitMs });
     const vectors = await send().catch((error: EmbeddingFailure) => {
       // As a rule a kept connection that the server has closed meanwhile.
       if (error.kind === 'unreachable') return send();
       throw error;
     });
-    // Unless another model was found meanwhile.
-    if (client.dimensions === dimensions)
-      for (const [at, vector] of vectors.entries()) this.#vectors.set(texts[at] ?? '', vector);
+    for (const [at, vector] of vectors.entries()) this.#vectors.set(texts[at] ?? '', vector);
     return vectors;
   }
 }

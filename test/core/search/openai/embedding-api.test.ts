@@ -1,74 +1,18 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { EmbeddingApi } from '../../../../src/core/search/embedder-openai.ts';
-import type { EmbeddingLimits } from '../../../../src/core/search/openai/limits.ts';
-import { settings } from '../../../../src/core/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../../src/infra/database.ts';
-import { Metrics } from '../../../../src/infra/metrics.ts';
+import { describe, expect, it, vi } from 'vitest';
 import {
   cut,
   hang,
   isProbe,
   refuse,
   sendJson,
-  startEmbeddingsServer,
   times,
   twisted,
-  vectorOf,
-  type EmbeddingsServer,
   type Fault,
 } from '../../../support/embeddings-server.ts';
-import { recordingLog } from '../support.ts';
+import { failing, KEY, NO_TRIAL, useEmbeddingApi, working } from './embedding-api.harness.ts';
 
-const KEY = 'sk-a-secret-that-must-not-be-seen';
-/** Waits of thousandths of a second; only what must never be waited for in vain is long. */
-const QUICK: Partial<EmbeddingLimits> = {
-  queryWaitMs: 10_000,
-  queryLimitMs: 20_000,
-  firstBackOffMs: 1,
-  maxBackOffMs: 2,
-  firstTrialMs: 1,
-  maxTrialMs: 2,
-};
-const vector = (text: string) => vectorOf(text, server);
-const NO_TRIAL = { firstTrialMs: 3_600_000, maxTrialMs: 3_600_000 };
-
-let database: OpenDatabase;
-let server: EmbeddingsServer;
-const opened: EmbeddingApi[] = [];
-beforeAll(async () => void (database = await openDatabase()));
-afterAll(() => database.close());
-beforeEach(async () => {
-  server = await startEmbeddingsServer();
-  await database.db.delete(settings);
-});
-afterEach(async () => {
-  await Promise.all(opened.splice(0).map(api => api.close()));
-  await server[Symbol.asyncDispose]();
-});
-
-function open(limits: Partial<EmbeddingLimits> = {}, { baseUrl = server.baseUrl, model = 'a-model' } = {}) {
-  const { log, messages } = recordingLog();
-  const metrics = new Metrics();
-  const config = { baseUrl, apiKey: KEY, model };
-  const api = new EmbeddingApi({ config, db: database.db, log, metrics, limits: { ...QUICK, ...limits } });
-  opened.push(api);
-  return { api, messages, metrics };
-}
-
-/** Connected while the API worked, and then with a fault. */
-async function connected(fault?: Fault, limits?: Partial<EmbeddingLimits>) {
-  const all = open(limits);
-  const embedder = await all.api.connect();
-  server.requests.length = 0;
-  server.fault = fault;
-  return { ...all, embedder };
-}
-
-const failing = (answer: Promise<unknown>) =>
-  answer.then(
-    () => expect.unreachable(),
-    (error: unknown) => error,
-  );
+const used = useEmbeddingApi();
+const { open, connected, vector } = used;
 
 describe('the embedder of an embedding API', () => {
   it('gives the vectors of texts in their order, asked for in base64, with the key and the model', async () => {
@@ -77,7 +21,7 @@ describe('the embedder of an embedding API', () => {
     expect(rain).toEqual(vector('rain'));
     expect(mail).toEqual(vector('mail'));
     expect(embedder).toMatchObject({ id: 'openai:a-model:384', dimensions: 384 });
-    expect(server.requests).toEqual([
+    expect(used.server.requests).toEqual([
       {
         path: '/v1/embeddings',
         authorization: `Bearer ${KEY}`,
@@ -93,14 +37,14 @@ describe('the embedder of an embedding API', () => {
       request.encoding === undefined
         ? sendJson(response, 200, good())
         : refuse(400, 'encoding_format is not known')(response, request, good);
-    server.fault = fault;
+    used.server.fault = fault;
     const { embedder } = await connected(fault);
     expect((await embedder.embed(['rain'], 'query'))[0]).toEqual(vector('rain'));
-    expect(server.requests.map(({ encoding }) => encoding)).toEqual([undefined]);
+    expect(used.server.requests.map(({ encoding }) => encoding)).toEqual([undefined]);
   });
 
   it('fills up to a multiple of 16 dimensions with zeros', async () => {
-    server.dimensions = 100;
+    used.server.dimensions = 100;
     const { embedder } = await connected();
     expect(embedder).toMatchObject({ id: 'openai:a-model:100', dimensions: 112 });
     const [padded = new Float32Array()] = await embedder.embed(['rain'], 'index');
@@ -110,32 +54,9 @@ describe('the embedder of an embedding API', () => {
   });
 
   it('keeps a query address of the base URL', async () => {
-    const { api } = open({}, { baseUrl: `${server.baseUrl}/?api-version=1` });
+    const { api } = open({}, { baseUrl: `${used.server.baseUrl}/?api-version=1` });
     await api.connect();
-    expect(server.requests[0]?.path).toBe('/v1/embeddings?api-version=1');
-  });
-});
-
-describe('models', () => {
-  it('are told apart by their vectors: not by the address, and not by the name alone', async () => {
-    const here = await open().api.connect();
-    server.model = 2;
-    const other = await open().api.connect();
-    expect(other.id).toBe('openai:a-model:384:2');
-    server.model = 1;
-    const again = await open({}, { baseUrl: server.baseUrl.replace('127.0.0.1', 'localhost') }).api.connect();
-    expect(again.id).toBe(here.id);
-    expect((await open({}, { model: 'b-model' }).api.connect()).id).toBe('openai:b-model:384');
-  });
-
-  it('are known from the last time while the API is down at the start', async () => {
-    server.model = 2;
-    const { id } = await open().api.connect();
-    server.fault = refuse(500);
-    const { api } = open(NO_TRIAL);
-    const embedder = await api.connect();
-    expect(embedder).toMatchObject({ id, dimensions: 384 });
-    expect(api.degraded).toMatch(/fails: searching by keyword only/);
+    expect(used.server.requests[0]?.path).toBe('/v1/embeddings?api-version=1');
   });
 });
 
@@ -152,13 +73,13 @@ describe('texts of an import', () => {
     // The fifth waits for a free turn, which a query need not.
     const query = embedder.embed(['overtaking'], 'query');
     await vi.waitFor(() => expect(held).toHaveLength(5));
-    expect(server.requests.at(-1)?.input).toEqual(['overtaking']);
+    expect(used.server.requests.at(-1)?.input).toEqual(['overtaking']);
     held.pop()?.();
     expect(await query).toHaveLength(1);
-    server.fault = undefined;
+    used.server.fault = undefined;
     for (const answer of held) answer();
     expect(await embedded).toEqual(many.map(vector));
-    expect(Math.max(...server.requests.map(({ input }) => input.length))).toBe(64);
+    expect(Math.max(...used.server.requests.map(({ input }) => input.length))).toBe(64);
   });
 
   it.each<[string, Fault]>([
@@ -178,15 +99,15 @@ describe('texts of an import', () => {
     ],
   ])('are sent again after %s', async (_, fault) => {
     const { embedder, api } = await connected();
-    server.fault = times(server, 2, fault);
+    used.server.fault = times(used.server, 2, fault);
     expect(await embedder.embed(['rain', 'mail'], 'index')).toEqual(['rain', 'mail'].map(vector));
-    expect(server.requests).toHaveLength(3);
+    expect(used.server.requests).toHaveLength(3);
     expect(api.degraded).toBeUndefined();
   });
 
   it('wait for as long as Retry-After says', async () => {
     const { embedder } = await connected(undefined, { maxRetryAfterMs: 500 });
-    server.fault = times(server, 1, refuse(429, 'slow down', { 'retry-after-ms': '400' }));
+    used.server.fault = times(used.server, 1, refuse(429, 'slow down', { 'retry-after-ms': '400' }));
     const before = performance.now();
     await embedder.embed(['rain'], 'index');
     expect(performance.now() - before).toBeGreaterThanOrEqual(400);
@@ -206,16 +127,16 @@ describe('texts of an import', () => {
     const { embedder, api } = await connected(fault, NO_TRIAL);
     expect(await embedder.embed(['rain'], 'index')).toEqual([new Float32Array(384)]);
     expect([...embedder.missing]).toEqual(['rain']);
-    expect(server.requests).toHaveLength(1);
+    expect(used.server.requests).toHaveLength(1);
     expect(api.degraded).toMatch(named);
   });
 
   it('get zeros and are remembered when the API keeps failing, and the next ones do not wait for it', async () => {
     const { embedder, api } = await connected(refuse(500), NO_TRIAL);
     expect(await embedder.embed(['rain'], 'index')).toEqual([new Float32Array(384)]);
-    expect(server.requests).toHaveLength(4);
+    expect(used.server.requests).toHaveLength(4);
     await embedder.embed(['mail'], 'index');
-    expect(server.requests).toHaveLength(4);
+    expect(used.server.requests).toHaveLength(4);
     expect([...embedder.missing]).toEqual(['rain', 'mail']);
     expect(api.degraded).toMatch(/the embedding API fails: new texts get no vectors for now/);
   });
@@ -244,9 +165,9 @@ describe('texts of an import', () => {
         : sendJson(response, 200, good());
     const { embedder } = await connected(fault);
     await embedder.embed(many.slice(0, 64), 'index');
-    server.requests.length = 0;
+    used.server.requests.length = 0;
     await embedder.embed(many.slice(64, 128), 'index');
-    expect(server.requests.map(({ input }) => input.length)).toEqual([32, 32]);
+    expect(used.server.requests.map(({ input }) => input.length)).toEqual([32, 32, 3]);
   });
 });
 
@@ -260,15 +181,15 @@ describe('a query', () => {
     ]);
     await embedder.embed(['rain'], 'query');
     // What is asked for in one turn is one request.
-    expect(server.requests.map(({ input }) => input)).toEqual([['rain', 'mail']]);
+    expect(used.server.requests.map(({ input }) => input)).toEqual([['rain', 'mail']]);
     expect(await metrics.text()).toContain('switchboard_embedding_query_cache_total{cache="hit"} 1');
   });
 
   it('fails at its time limit, and what comes later serves the next one', async () => {
     let answerLate = () => {};
     const { embedder, api } = await connected(undefined, { queryWaitMs: 20, ...NO_TRIAL });
-    server.fault = (response, _request, good) => (answerLate = () => sendJson(response, 200, good()));
-    const asked = server.next();
+    used.server.fault = (response, _request, good) => (answerLate = () => sendJson(response, 200, good()));
+    const asked = used.server.next();
     expect(await failing(embedder.embed(['rain'], 'query'))).toMatchObject({ kind: 'timeout' });
     await asked;
     expect(api.degraded).toMatch(/does not answer in time: searching by keyword only/);
@@ -279,16 +200,16 @@ describe('a query', () => {
   it('no longer waits after three have failed; a trial in the background finds out when the API is back', async () => {
     const { embedder, api } = await connected(hang, { queryWaitMs: 20, ...NO_TRIAL });
     for (const text of ['a', 'b', 'c']) await failing(embedder.embed([text], 'query'));
-    expect(server.requests).toHaveLength(3);
+    expect(used.server.requests).toHaveLength(3);
     const changes = api.changes;
     expect(await failing(embedder.embed(['d'], 'query'))).toMatchObject({ kind: 'held_back' });
-    expect(server.requests).toHaveLength(3);
+    expect(used.server.requests).toHaveLength(3);
     expect(api.changes).toBe(changes);
   });
 
   it('is tried again once where the connection broke', async () => {
     const { embedder } = await connected();
-    server.fault = times(server, 1, response => response.destroy());
+    used.server.fault = times(used.server, 1, response => response.destroy());
     expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]);
   });
 });
@@ -303,42 +224,24 @@ describe('recovery', () => {
     await embedder.embed(['rain'], 'index');
     await failing(embedder.embed(['rain'], 'query'));
     expect(api.degraded).toMatch(/searching by keyword only/);
-    const working = new Promise<Float32Array>(resolve => (api.onWorking = resolve));
-    server.fault = undefined;
-    const probe = await working;
-    expect(probe).toEqual(vector(server.requests.at(-1)?.input[0] ?? ''));
+    const well = working(api);
+    used.server.fault = undefined;
+    await well;
     expect(api.degraded).toBeUndefined();
     expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]);
     expect(messages().length).toBeGreaterThan(0);
   });
-
-  it('finds another model behind the name: the old embedder then gives nothing', async () => {
-    const { embedder, api } = await connected(refuse(500));
-    await failing(embedder.embed(['rain'], 'query'));
-    server.dimensions = 200;
-    server.requests.length = 0;
-    const working = new Promise<Float32Array>(resolve => (api.onWorking = resolve));
-    server.fault = undefined;
-    const found = await api.embedderOf(await working);
-    // Not at the first sight of it.
-    expect(server.requests.filter(isProbe).length).toBeGreaterThanOrEqual(3);
-    expect(found).toMatchObject({ id: 'openai:a-model:200', dimensions: 208 });
-    expect(api.gives(embedder)).toBe(false);
-    expect(await failing(embedder.embed(['rain'], 'query'))).toMatchObject({ kind: 'held_back' });
-    expect(await embedder.embed(['rain'], 'index')).toEqual([new Float32Array(384)]);
-    expect((await found.embed(['rain'], 'query'))[0]).toHaveLength(208);
-  });
 });
 
 describe('what is written down', () => {
-  it('counts requests, texts and tokens by who asked, and failures by kind', async () => {
+  it('counts requests, texts (the probe among them) and tokens by who asked, and failures by kind', async () => {
     const { embedder, metrics } = await connected();
     await embedder.embed(['rain', 'mail'], 'index');
-    server.fault = refuse(401);
+    used.server.fault = refuse(401);
     await failing(embedder.embed(['snow'], 'query'));
     const text = await metrics.text();
-    expect(text).toContain('switchboard_embedding_texts_total{lane="bulk"} 2');
-    expect(text).toContain('switchboard_embedding_tokens_total{lane="bulk"} 2');
+    expect(text).toContain('switchboard_embedding_texts_total{lane="bulk"} 3');
+    expect(text).toContain('switchboard_embedding_tokens_total{lane="bulk"} 19');
     expect(text).toMatch(/request_duration_seconds_count\{lane="query",outcome="unauthorized"\} 1/);
   });
 
@@ -356,7 +259,7 @@ describe('what is written down', () => {
 describe('close', () => {
   it('ends what is under way, an import with an error', async () => {
     const { api, embedder } = await connected(hang);
-    const asked = server.next(request => !isProbe(request));
+    const asked = used.server.next(request => !isProbe(request));
     const bulk = failing(embedder.embed(['rain'], 'index'));
     const query = failing(embedder.embed(['rain'], 'query'));
     await asked;
