@@ -8,7 +8,7 @@ import { slices } from '../../infra/slices.ts';
 import type { OnProgress } from '../catalogue/catalogue.ts';
 import { embeddings as table } from '../schema.ts';
 import type { Embedder } from './embedder.ts';
-import { decodeVector, encodeVector, quantize, type QuantizedVector } from './quantize.ts';
+import { encodeVector, quantize, viewVector, type QuantizedVector } from './quantize.ts';
 import { readVectorFile, type VectorFile } from './vector-file.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
@@ -119,7 +119,8 @@ export class VectorCache {
       .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
     for (const row of rows) {
       const key = Buffer.from(row.hash, 'base64').toString('latin1');
-      const vector = decodeVector(Buffer.from(row.vector, 'base64'));
+      // Buffer allots many of them together: an allocation for each would scatter the process's memory.
+      const vector = viewVector(Buffer.from(row.vector, 'base64'));
       for (const position of sought.get(key)?.positions ?? []) vectors[position] = vector;
       sought.delete(key);
     }

@@ -76,7 +76,10 @@ export class PartVectors {
     let at = 0;
     for (const [position, { key }] of sources.entries()) {
       const count = texts[position]?.length ?? 0;
-      const own = vectors.slice(at, at + count);
+      // In memory of their own: what is kept of a server must not keep others'.
+      const own = vectors
+        .slice(at, at + count)
+        .map(({ values, scale }) => ({ values: values.slice(), scale }));
       at += count;
       read.set(key, own);
       this.#recent.set(key, own);
