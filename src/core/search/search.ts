@@ -163,8 +163,6 @@ export function createSearch(parts: SearchParts): Search {
     tenantId: string,
     input: SearchInput,
   ): Promise<{ ranking: readonly RankedServer[]; cacheHit: boolean }> {
-    // An empty list would say that nothing fits.
-    if (index.size === 0 && !catalogue.active().next().done) throw notIndexedYet();
     const query = input.query.normalize('NFC').trim();
     const limit = input.limit ?? DEFAULT_LIMIT;
     const before = state();
@@ -263,9 +261,3 @@ function orderTools(tools: readonly CataloguedTool[], order: readonly number[]):
 
 const tooManyWait = () =>
   new SwitchboardError('unavailable', 'Too many searches of yours are waiting already. Try again later.');
-
-const notIndexedYet = () =>
-  new SwitchboardError(
-    'unavailable',
-    'The catalogue is being read into the search index. Try again in a few seconds; /readyz says when it is ready.',
-  );

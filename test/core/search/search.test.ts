@@ -57,30 +57,6 @@ async function start() {
 const ids = (answer: { servers: readonly { id: string }[] }) => answer.servers.map(({ id }) => id);
 
 describe('search', () => {
-  it('says that it is not ready while the catalogue is not in the index, and that nothing is found where it is empty', async () => {
-    const { db } = database;
-    const catalogue = await Catalogue.load(db);
-    const { embedder } = controlledEmbedder();
-    const index = await createEmbeddedIndex({ embedder, db, log: silent, clock: settableClock() });
-    const search = createSearch({
-      catalogue,
-      index,
-      db,
-      log: silent,
-      clock: settableClock(),
-      use: () => UNUSED,
-    });
-    searches.push(search);
-    expect(ids(await search.search(caller, { query: 'weather' }))).toEqual([]);
-    await catalogue.put(entries, { origin: 'operator' });
-    await expect(search.search(caller, { query: 'weather' })).rejects.toMatchObject({
-      code: 'unavailable',
-      retryable: true,
-    });
-    await catalogue.attachIndex(change => index.prepare(change));
-    expect(ids(await search.search(caller, { query: 'weather' }))[0]).toBe('weather');
-  });
-
   it('finds a server asked for by its name first, in any case', async () => {
     const { ask, catalogue } = await start();
     const named = { ...entry('way', 'Zzz.'), name: 'MapsMail' };
