@@ -13,6 +13,7 @@ import {
   addHeaders,
   clientSignal,
   localsOf,
+  quotaHeaders,
   rateLimitHeaders,
   requestedTimeoutMs,
   sendText,
@@ -24,12 +25,14 @@ import { errorOf, rpcIdOf, sendProblem, sendRpcError, type RpcId } from '../prob
 import { countAnswer } from '../unread.ts';
 import type { Endpoint } from './endpoint.ts';
 import { findRoute } from './routes.ts';
+import { streamedAnswers } from './streamed.ts';
 
 /** The one path whose errors are JSON-RPC responses as well, also for those who come with no key or another method. */
 export const isRpcPath = (path: string): boolean => path === '/v1/mcp/call';
 
 /** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
 export function restHandler(core: Core, log: Log, { bodies, answers }: Held) {
+  const answerStreamed = streamedAnswers(core, log);
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     const rpc: { id: RpcId } = { id: null };
     try {
@@ -39,12 +42,17 @@ export function restHandler(core: Core, log: Log, { bodies, answers }: Held) {
         await core.rateLimits.take('unclassed', principal.keyId);
         throw noEndpoint(request, response, path, allowed);
       }
-      if (endpoint.tag === 'Identity') addHeaders(response, { 'Cache-Control': 'no-store' });
+      if (endpoint.tag === 'Identity' || endpoint.tag === 'Admin')
+        addHeaders(response, { 'Cache-Control': 'no-store' });
       const caller = await admit(core, endpoint, principal, request, response);
+      if (endpoint.stream) {
+        const query = queryOf(endpoint, request);
+        return await answerStreamed({ stream: endpoint.stream, caller, query }, request, response);
+      }
       const room = { maxBytes: endpoint.maxBodyBytes, bodies, keyId: principal.keyId };
       const body = endpoint.bodySchema && (await readJsonBody(request, response, room));
       rpc.id = rpcIdOf(body, 1);
-      const answer = await run(core, endpoint, caller, body, { params, request, response });
+      const answer = await run(core, endpoint, caller, body, { params, principal, request, response });
       const text = JSON.stringify(answer);
       countAnswer(answers, response, principal.keyId, text);
       sendText(response, 200, 'application/json', text);
@@ -103,27 +111,32 @@ async function admit(
   return caller;
 }
 
-function run(
+async function run(
   core: Core,
   one: Endpoint,
   caller: Caller,
   body: unknown,
   {
     params,
+    principal,
     request,
     response,
   }: {
     params: Readonly<Record<string, string>>;
+    principal: Principal;
     request: IncomingMessage;
     response: ServerResponse;
   },
 ): Promise<unknown> {
   const input = one.bodySchema && parseInput(one.bodySchema, body);
-  const query =
-    one.querySchema && parseInput(one.querySchema, parseQuery(queryOf(request)), 'The query string');
+  const query = queryOf(one, request);
+  if (one.use !== undefined) {
+    const state = await core.apiKeys.use.spend(principal, one.use);
+    if (state) addHeaders(response, quotaHeaders(state));
+  }
   return one.run(core, caller, input, {
     params,
-    query: (query ?? {}) as Record<string, string>,
+    query: query ?? {},
     idempotencyKey:
       one.idempotent === true
         ? parseInput(idempotencyKey, request.headers['idempotency-key'], 'The header Idempotency-Key')
@@ -132,7 +145,9 @@ function run(
   });
 }
 
-const queryOf = ({ url = '' }: IncomingMessage): string => {
+/** @throws SwitchboardError `invalid_request`. */
+function queryOf({ querySchema }: Endpoint, { url = '' }: IncomingMessage) {
   const at = url.indexOf('?');
-  return at < 0 ? '' : url.slice(at + 1);
-};
+  const text = at < 0 ? '' : url.slice(at + 1);
+  return querySchema && parseInput(querySchema, parseQuery(text), 'The query string');
+}

@@ -1,4 +1,5 @@
 import type { Endpoint } from '../endpoint.ts';
+import { adminEndpoints } from './admin.ts';
 import { identityEndpoints } from './identity.ts';
 import { mcpCall } from './mcp-call.ts';
 import { searchFeedback } from './search-feedback.ts';
@@ -14,4 +15,5 @@ export const endpoints: readonly Endpoint[] = [
   toolsCall,
   toolsList,
   ...identityEndpoints,
+  ...adminEndpoints,
 ];

@@ -1,0 +1,53 @@
+import express, { Router, type Request, type Response } from 'express';
+import type { Core } from '../../core/core.ts';
+import type { Log } from '../../infra/log.ts';
+import { clientSignal } from '../http.ts';
+import { parseInput } from '../input.ts';
+import { operations } from '../operations/index.ts';
+import { requireType, type Operation, type StreamedOperation } from '../operations/operation.ts';
+import { answerInLines, NDJSON } from '../progress.ts';
+import { operator } from './operator.ts';
+import { refusalOf } from './refusal.ts';
+
+/** The operations that `/v1/admin` has too, by the same paths. */
+export function operationRoutes(core: Core, json: ReturnType<typeof express.json>, log: Log): Router {
+  const router = Router();
+  for (const one of operations) {
+    const { stream } = one;
+    const handler = (request: Request, response: Response) =>
+      stream
+        ? answerStreamed(core, log, { one, stream }, request, response)
+        : answer(core, one, request, response);
+    router[one.method](one.path, ...(one.bodySchema ? [json] : []), handler);
+  }
+  return router;
+}
+
+const queryOf = ({ querySchema }: Operation, request: Request) =>
+  querySchema && parseInput(querySchema, request.query, 'The query string');
+
+async function answer(core: Core, one: Operation, request: Request, response: Response): Promise<void> {
+  const body: unknown = one.bodySchema && parseInput(one.bodySchema, request.body);
+  const params = request.params as Record<string, string>;
+  response.json(
+    await one.run(core, operator(clientSignal(response)), { body, params, query: queryOf(one, request) }),
+  );
+}
+
+async function answerStreamed(
+  core: Core,
+  log: Log,
+  { one, stream }: { one: Operation; stream: StreamedOperation },
+  request: Request,
+  response: Response,
+): Promise<void> {
+  const query = queryOf(one, request);
+  requireType(stream, request.headers['content-type']);
+  const work = await stream.read(core, operator(clientSignal(response)), request, query);
+  if (request.headers.accept !== NDJSON) {
+    response.json(await work(() => {}));
+    return;
+  }
+  response.setHeader('Content-Type', NDJSON);
+  await answerInLines(response, work, thrown => refusalOf(thrown, log).problem);
+}
