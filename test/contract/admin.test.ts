@@ -1,3 +1,4 @@
+import { request } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exchange, startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
@@ -7,7 +8,8 @@ let admin: { id: string; key: string };
 let plain: { id: string; key: string };
 
 beforeAll(async () => {
-  sb = await startTestSwitchboard();
+  // Most of these tests ask more often than a key may by default.
+  sb = await startTestSwitchboard({ env: { SWITCHBOARD_RATE_LIMIT: 'admin=5000/60' } });
   admin = await onSocket(['admin']);
   plain = await onSocket(['search', 'proxy', 'identity']);
 });
@@ -96,7 +98,7 @@ describe('who may administer', () => {
     expect(preflight.headers.get('access-control-allow-origin')).toBeNull();
     const listed = await get('/keys');
     expect(listed.headers.get('cache-control')).toBe('no-store');
-    expect(listed.headers.get('ratelimit-policy')).toBe('"admin";q=120;w=60');
+    expect(listed.headers.get('ratelimit-policy')).toBe('"admin";q=5000;w=60');
   });
 });
 
@@ -192,6 +194,45 @@ describe('catalogue', () => {
     expect(await importLines(line('query'), { query: '?replace=perhaps' })).toMatchObject({ status: 400 });
     for (const id of ['form', 'query']) expect((await get(`/catalogue/${id}`)).status).toBe(404);
     expect((await importLines(line('after'))).status).toBe(200);
+  });
+});
+
+describe('an import that is still being sent', () => {
+  it('keeps others waiting, and changes nothing when it is cut short [admin.catalogue]', async () => {
+    const begin = () => {
+      const sent = request(`${sb.url}/v1/admin/catalogue/import`, {
+        method: 'POST',
+        headers: { 'x-api-key': admin.key, 'content-type': 'application/x-ndjson' },
+      });
+      sent.on('error', () => {});
+      sent.write(`${line('half-sent')}\n`);
+      return sent;
+    };
+    /** An import of nothing: refused for that, or for the other one. */
+    const whileBusy = async (isBusy: boolean) => {
+      for (;;) {
+        const answer = await importLines('');
+        expect([400, 503]).toContain(answer.status);
+        if ((answer.status === 503) === isBusy) return answer;
+      }
+    };
+    const cut = begin();
+    const busy = await whileBusy(true);
+    expect(busy.json).toMatchObject({ code: 'unavailable', retryable: true });
+    expect(busy.headers.get('retry-after')).toBe('5');
+    cut.destroy();
+    await whileBusy(false);
+    expect((await get('/catalogue/half-sent')).status).toBe(404);
+
+    const whole = begin();
+    const answered = new Promise<number | undefined>(resolve =>
+      whole.once('response', ({ statusCode }) => resolve(statusCode)),
+    );
+    await whileBusy(true);
+    whole.end(line('second-half'));
+    expect(await answered).toBe(200);
+    for (const id of ['half-sent', 'second-half'])
+      expect((await get(`/catalogue/${id}`)).status, id).toBe(200);
   });
 });
 

@@ -144,10 +144,8 @@ export class ApiKeys {
   async list(): Promise<(ApiKeyInfo & { readonly used_this_month: UseCount })[]> {
     const found = await this.#select(this.#db).orderBy(desc(apiKeys.createdAt), apiKeys.id);
     const used = await this.use.thisMonth();
-    return found.map(({ row, user }) => ({
-      ...info(row, user),
-      used_this_month: used.get(row.countedAs ?? row.id) ?? { calls: 0, searches: 0 },
-    }));
+    const usedBy = ({ countedAs, id }: KeyRow) => used.get(countedAs ?? id) ?? { calls: 0, searches: 0 };
+    return found.map(({ row, user }) => Object.assign(info(row, user), { used_this_month: usedBy(row) }));
   }
 
   /**

@@ -12,13 +12,12 @@ import { dayOf, monthOf, type Month } from './months.ts';
 
 const DAY_MS = 86_400_000;
 /** Thirteen months: this one can be compared with the same of last year. */
-export const KEPT_DAYS = 400;
+const KEPT_DAYS = 400;
 /** How long a process may go on with what it knows of others' counts. */
 const FRESH_MS = 2_000;
 
 /** What is counted: proxied calls, and searches. */
-export const USES = ['calls', 'searches'] as const;
-export type Use = (typeof USES)[number];
+export type Use = 'calls' | 'searches';
 export type UseCount = Readonly<Record<Use, number>>;
 /** Undefined: no limit. */
 export type Quota = Readonly<Partial<Record<Use, number>>>;

@@ -47,10 +47,7 @@ export interface StreamedOperation {
 }
 
 /** Ties the handler's types to the schemas. */
-export function operation<
-  Body extends z.ZodType = z.ZodUndefined,
-  Query extends z.ZodObject = z.ZodObject<Record<never, never>>,
->(
+export function operation<Body extends z.ZodType = z.ZodUndefined, Query extends z.ZodObject = z.ZodObject>(
   definition: OperationBase & {
     readonly bodySchema?: Body;
     readonly querySchema?: Query;

@@ -2,9 +2,9 @@ import { operations } from '../../operations/index.ts';
 import { asOperator, type Operation } from '../../operations/operation.ts';
 import { MIB, type Endpoint } from '../endpoint.ts';
 
-/** The operations of the control socket, for keys of the scope `admin`. */
-export const adminEndpoints: readonly Endpoint[] = operations.map(
-  ({ stream, ...one }: Operation): Endpoint => ({
+/** An operation of the control socket, for keys of the scope `admin`. */
+function adminEndpoint({ stream, ...one }: Operation): Endpoint {
+  const endpoint: Endpoint = {
     ...one,
     path: `/v1/admin${one.path}`,
     tag: 'Admin',
@@ -15,8 +15,13 @@ export const adminEndpoints: readonly Endpoint[] = operations.map(
     bodySchema: one.bodySchema,
     run: (core, caller, body, { params, query }) =>
       one.run(core, asOperator(caller), { body, params, query }),
-    ...(stream && {
-      stream: { ...stream, read: (core, caller, ...rest) => stream.read(core, asOperator(caller), ...rest) },
-    }),
-  }),
-);
+  };
+  if (!stream) return endpoint;
+  const { types, read } = stream;
+  return {
+    ...endpoint,
+    stream: { types, read: (core, caller, body, query) => read(core, asOperator(caller), body, query) },
+  };
+}
+
+export const adminEndpoints: readonly Endpoint[] = operations.map(one => adminEndpoint(one));
