@@ -18,7 +18,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
-  [/^faces\/operations\//, [/^faces\/operations\//, /^core\//, /^errors\.ts$/]],
+  [/^faces\/operations\//, [/^faces\/operations\//, /^faces\/progress\.ts$/, /^core\//, /^errors\.ts$/]],
   [/^faces\/mcp\//, [/^faces\/mcp\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
   [/^faces\/pages\//, [/^faces\/pages\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^errors\.ts$/]],
   [

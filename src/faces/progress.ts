@@ -5,14 +5,23 @@ export const NDJSON = 'application/x-ndjson';
 /** A line at most so often, but always one when a step is done. */
 const EVERY_MS = 100;
 
+/** What whoever waits for long work is told meanwhile. */
+export interface Telling {
+  readonly onProgress: OnProgress;
+  /** A sentence for people. */
+  readonly onNotice: (notice: string) => void;
+}
+
+export const SILENT: Telling = { onProgress: () => {}, onNotice: () => {} };
+
 /**
- * Answers with what long work gives, for who accepts `application/x-ndjson`: lines `{"progress": {done, of}}` and a last one
- * `{"result": …}` or `{"problem": …}`. The head is written already. The work does not end with the connection.
+ * Answers with what long work gives, for who accepts `application/x-ndjson`: lines `{"progress": {done, of}}` and
+ * `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`. The head is written already.
  * @param problemOf how the face words what the work threw
  */
 export async function answerInLines(
   response: ServerResponse,
-  work: (onProgress: OnProgress) => Promise<unknown>,
+  work: (telling: Telling) => Promise<unknown>,
   problemOf: (thrown: unknown) => unknown,
 ): Promise<void> {
   response.flushHeaders();
@@ -21,14 +30,14 @@ export async function answerInLines(
     if (!response.destroyed) response.write(`${JSON.stringify(line)}\n`);
   };
   let toldAt = -Infinity;
+  const onProgress: OnProgress = progress => {
+    const now = performance.now();
+    if (now - toldAt < EVERY_MS && progress.done < progress.of) return;
+    toldAt = now;
+    tell({ progress });
+  };
   try {
-    const result = await work(progress => {
-      const now = performance.now();
-      if (now - toldAt < EVERY_MS && progress.done < progress.of) return;
-      toldAt = now;
-      tell({ progress });
-    });
-    tell({ result });
+    tell({ result: await work({ onProgress, onNotice: notice => tell({ notice }) }) });
   } catch (error) {
     tell({ problem: problemOf(error) });
   }

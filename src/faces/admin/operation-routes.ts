@@ -5,7 +5,7 @@ import { clientSignal } from '../http.ts';
 import { parseInput } from '../input.ts';
 import { operations } from '../operations/index.ts';
 import { requireType, type Operation, type StreamedOperation } from '../operations/operation.ts';
-import { answerInLines, NDJSON } from '../progress.ts';
+import { answerInLines, NDJSON, SILENT, type Telling } from '../progress.ts';
 import { operator } from './operator.ts';
 import { refusalOf } from './refusal.ts';
 
@@ -43,9 +43,18 @@ async function answerStreamed(
 ): Promise<void> {
   const query = queryOf(one, request);
   requireType(stream, request.headers['content-type']);
-  const work = await stream.read(core, operator(clientSignal(response)), request, query);
+  const signal = clientSignal(response);
+  const read = await stream.read(core, operator(signal), request, query);
+  const work = (telling: Telling) =>
+    read(telling).catch((error: unknown) => {
+      if (!signal.aborted || error !== signal.reason) throw error;
+      log.info(
+        'the command that asked for an import has gone: the import was ended, the catalogue is as it was',
+      );
+      return undefined;
+    });
   if (request.headers.accept !== NDJSON) {
-    response.json(await work(() => {}));
+    response.json(await work(SILENT));
     return;
   }
   response.setHeader('Content-Type', NDJSON);

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import type { Caller } from '../../core/caller.ts';
-import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import { warningsOf } from '../../core/catalogue/tool-warnings.ts';
 import type { Core } from '../../core/core.ts';
 import { errorCodes, SwitchboardError } from '../../errors.ts';
+import type { Telling } from '../progress.ts';
 import { operation, type Operation } from './operation.ts';
 
 const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
@@ -26,7 +26,7 @@ const importCatalogue: Operation = {
   description:
     'The body is a catalogue file as it is: JSON Lines, one server a line, at most 512 MiB. A bad line is reported and the others are imported; they are searchable ' +
     'when this answers. With Accept: application/x-ndjson the answer is lines {"progress":{"done","of"}} and a last one {"result"} or {"problem"}. ' +
-    'Work that has begun does not end with the connection.',
+    'It ends with the connection, and then changes nothing.',
   errors: ['invalid_request', 'payload_too_large', 'unsupported_media_type'],
   querySchema: importQuery,
   responseSchema: z.object({
@@ -40,12 +40,24 @@ const importCatalogue: Operation = {
     types: ['application/x-ndjson', 'application/jsonl', 'text/plain'],
     read: async (core, caller, body, query) => {
       const { replace } = query as z.output<typeof importQuery>;
-      const read = await readEntryStream(bounded(body), { allowHttp: core.allowHttp });
-      return onProgress => importEntries(core, caller, read, { replace: replace === 'true', onProgress });
+      const read = await readEntryStream(bounded(body), {
+        allowHttp: core.allowHttp,
+        compact: entry => core.catalogue.sharing(entry),
+      });
+      return telling => {
+        if (core.catalogue.isWriting) telling.onNotice(WAITS);
+        return importEntries(core, caller, read, {
+          replace: replace === 'true',
+          onProgress: telling.onProgress,
+        });
+      };
     },
   },
   run: () => Promise.reject(new Error('an import reads its body itself')),
 };
+
+const WAITS =
+  'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
 
 async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let bytes = 0;
@@ -74,7 +86,7 @@ async function importEntries(
   core: Core,
   caller: Caller,
   { entries, problems, unknownFields }: ReadEntries,
-  { replace, onProgress }: { replace: boolean; onProgress: OnProgress },
+  { replace, onProgress }: { replace: boolean; onProgress: Telling['onProgress'] },
 ) {
   if (entries.length === 0 && problems.length === 0) {
     throw new SwitchboardError('invalid_request', 'The file holds no entry: nothing was changed.');
@@ -83,7 +95,13 @@ async function importEntries(
   const change =
     entries.length === 0
       ? undefined
-      : await core.catalogue.put(entries, { origin: 'operator', replace, keep, onProgress });
+      : await core.catalogue.put(entries, {
+          origin: 'operator',
+          replace,
+          keep,
+          onProgress,
+          signal: caller.signal,
+        });
   const done = { imported: change?.upserted.length ?? 0, deactivated: change?.removed.length ?? 0 };
   const meta = { ...done, bad_lines: problems.length, replace };
   if (change) await core.audit.record(caller, { event: 'catalogue_imported', outcome: 'ok', meta });

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
 import type { Caller } from '../../core/caller.ts';
-import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
+import type { Telling } from '../progress.ts';
 
 /** What an operation is given besides its caller. `params` are those of the path, `query` those of the query string. */
 export interface OperationInput<Body, Query> {
@@ -37,13 +37,13 @@ export interface Operation extends OperationBase {
 export interface StreamedOperation {
   /** What the body may be declared as. */
   readonly types: readonly string[];
-  /** Reads the body to its end, then gives the work that is left, which does not end with the connection. */
+  /** Reads the body to its end, then gives the work that is left. It ends with the caller's signal, by throwing its reason. */
   readonly read: (
     core: Core,
     caller: Caller,
     body: AsyncIterable<Buffer>,
     query: unknown,
-  ) => Promise<(onProgress: OnProgress) => Promise<unknown>>;
+  ) => Promise<(telling: Telling) => Promise<unknown>>;
 }
 
 /** Ties the handler's types to the schemas. */

@@ -7,7 +7,7 @@ import { decodedBody, letGoBy } from '../body.ts';
 import { addHeaders, localsOf, sendJson, writeHead } from '../http.ts';
 import { requireType, type StreamedOperation } from '../operations/operation.ts';
 import { errorOf, problemOf } from '../problem.ts';
-import { answerInLines, NDJSON } from '../progress.ts';
+import { answerInLines, NDJSON, SILENT } from '../progress.ts';
 
 interface Streamed {
   readonly stream: StreamedOperation;
@@ -32,7 +32,7 @@ export function streamedAnswers(core: Core, log: Log) {
       const body = decodedBody(request).iterator({ destroyOnReturn: false });
       const work = await stream.read(core, caller, body, query);
       if (request.headers.accept !== NDJSON) {
-        sendJson(response, 200, await work(() => {}));
+        sendJson(response, 200, await work(SILENT));
         return;
       }
       writeHead(response, 200, { 'Content-Type': NDJSON });
