@@ -149,11 +149,11 @@ export function bestParts(
       }
     }
   }
-  for (const [server, best] of cosine.entries()) {
-    cosine[server] = lessChance(best, (start[server + 1] ?? 0) - (start[server] ?? 0), spread);
-  }
-  return { cosine, sentence, row };
+  return { cosine: comparable(cosine, start, spread), sentence, row };
 }
+
+const comparable = (cosine: Float32Array, start: Uint32Array, spread: number): Float32Array =>
+  cosine.map((best, server) => lessChance(best, (start[server + 1] ?? 0) - (start[server] ?? 0), spread));
 
 /** By how much each server's cosine should fall (above 0) or rise, for those where it matters. */
 function pulls(query: TuneQuery, cosine: Float32Array, options: TrainingOptions): [number, number][] {

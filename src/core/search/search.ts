@@ -118,10 +118,14 @@ export function createSearch(parts: SearchParts): Search {
   ): Promise<readonly RankedServer[]> {
     const { candidates: found, vectors } = await index.find(query);
     const tuning = tuningOf(index.embedderId);
-    const candidates = found.map(one => ({
-      ...one,
-      semantic: lessChance(one.semantic, one.tools.length + 1, tuning?.spread ?? 0),
-    }));
+    const candidates = found.map(({ serverId, semantic, keyword, tools }) => {
+      return {
+        serverId,
+        keyword,
+        tools,
+        semantic: lessChance(semantic, tools.length + 1, tuning?.spread ?? 0),
+      };
+    });
     if (!isAnswerable({ candidates, vectors }, tuning?.answerability)) {
       const isNamed = namesIn(query);
       if (!candidates.some(({ serverId }) => isNamed(catalogue.get(serverId)?.name ?? ''))) return [];
