@@ -3,7 +3,7 @@ import { lessChance, WEIGHTS } from '../../src/core/search/ranking.ts';
 import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 
-/** See `lessChance`: where the mean quality of the sets is best. */
+/** See `lessChance`: the mean quality of the sets is flat from .06 to .12, and a tenth of a point from its best here (bench/RESULTS.md). */
 export const SPREAD = 0.08;
 
 /** What a batch of training asks of a set. */
