@@ -48,8 +48,9 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     if (server) expect(created.stderr).toBe('');
     else expect(created.stderr).toContain(`${alone}a new database was created there. `);
     if (server) expect((await withKey(server.url, key)).status).toBe(200);
+    const searches = server ? 1 : 0;
     expect((await run(['keys', 'list'], env)).stdout).toMatch(
-      new RegExp(`${id} +active +local +search .* - +0 +0 +ide`),
+      new RegExp(`${id} +active +local +search .* - +0 +${searches} +ide`),
     );
     const revoked = await run(['keys', 'revoke', id], env);
     expect(revoked.stdout).toBe(`Revoked ${id}.\n`);
