@@ -3,6 +3,7 @@ import { fetch } from 'undici';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
 import { embeddingProgress } from './progress.ts';
+import { catalogueSync } from './sync-command.ts';
 
 interface ImportReport {
   imported: number;
@@ -165,6 +166,7 @@ async function download(url: string): Promise<string> {
 export const catalogueCommands = {
   'catalogue import': catalogueImport,
   'catalogue add': catalogueAdd,
+  'catalogue sync': catalogueSync,
   'catalogue deactivate': catalogueDeactivate,
   'catalogue show': catalogueShow,
 };

@@ -15,7 +15,7 @@ import {
   timestamp,
   unique,
 } from 'drizzle-orm/pg-core';
-import type { AuthSpec, CataloguedTool, Transport } from './catalogue/entry.ts';
+import type { AuthSpec, CataloguedTool, Origin, RegistryMark, Transport } from './catalogue/entry.ts';
 import type { Scope, SignInMode } from './caller.ts';
 import type { OutcomeSource, SearchOutcome } from './outcomes.ts';
 
@@ -100,25 +100,32 @@ export const apiKeys = pgTable(
   ],
 );
 
-export const servers = pgTable('servers', {
-  id: text().primaryKey(),
-  name: text().notNull(),
-  description: text().notNull(),
-  remoteUrl: text('remote_url').notNull(),
-  transport: text().$type<Transport>(),
-  auth: jsonb().notNull().$type<AuthSpec>(),
-  homepage: text(),
-  repository: text(),
-  categories: jsonb().notNull().$type<readonly string[]>(),
-  tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
-  /** When the tools were last read from the server itself; null: they are those of its entry. */
-  toolsListedAt: instant('tools_listed_at'),
-  /** Who put it here: an upgrade rewrites `shipped` rows and leaves `operator` rows alone. */
-  origin: text().notNull().$type<'shipped' | 'operator'>(),
-  active: boolean().notNull(),
-  createdAt: createdAt(),
-  updatedAt: instant('updated_at').notNull().defaultNow(),
-});
+export const servers = pgTable(
+  'servers',
+  {
+    id: text().primaryKey(),
+    name: text().notNull(),
+    description: text().notNull(),
+    remoteUrl: text('remote_url').notNull(),
+    transport: text().$type<Transport>(),
+    auth: jsonb().notNull().$type<AuthSpec>(),
+    homepage: text(),
+    repository: text(),
+    categories: jsonb().notNull().$type<readonly string[]>(),
+    tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
+    /** When the tools were last read from the server itself; null: they are those of its entry. */
+    toolsListedAt: instant('tools_listed_at'),
+    /** Who put it here: an upgrade rewrites `shipped` rows, a sync those of its registry; both leave `operator` rows alone. */
+    origin: text().notNull().$type<Origin>(),
+    /** Where a registry's entry came from; kept when the operator makes it inactive. */
+    registry: jsonb().$type<RegistryMark>(),
+    active: boolean().notNull(),
+    createdAt: createdAt(),
+    /** When anything of it was last changed: writing it again as it is changes nothing. */
+    updatedAt: instant('updated_at').notNull().defaultNow(),
+  },
+  table => [index('servers_registry_name').on(sql`(${table.registry} ->> 'name')`)],
+);
 
 /** The last definition of each tool that its server has listed itself: what the next one is compared with. */
 export const toolDefinitions = pgTable(

@@ -6,16 +6,18 @@ import type { Log } from '../../infra/log.ts';
 import { slices } from '../../infra/slices.ts';
 import { servers as table } from '../schema.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
-import type { CataloguedTool, Entry, Server } from './entry.ts';
+import type { CataloguedTool, Entry, Origin, Server } from './entry.ts';
 import { compareDefinitions, forgetDefinitions } from './live-definitions.ts';
+import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
 import { fromRow, INACTIVE, retireServers, toServer, writeServers } from './server-rows.ts';
 
-type Origin = Server['origin'];
 interface PutOptions {
   readonly origin: Origin;
   readonly replace?: boolean;
   /** Not made inactive by a replacement although they are not among the entries. */
   readonly keep?: ReadonlySet<string>;
+  /** With the origin `registry`, and only then. */
+  readonly registry?: FromRegistry;
   readonly onProgress?: OnProgress;
 }
 
@@ -23,6 +25,8 @@ interface PutOptions {
 export interface CatalogueChange {
   readonly upserted: readonly Server[];
   readonly removed: readonly string[];
+  /** Ids whose entries were left out, since they belong to somebody else (`precedence.ts`). */
+  readonly left?: readonly string[];
 }
 
 /** Hears how many of the texts that had to be embedded are. */
@@ -106,28 +110,26 @@ export class Catalogue {
    * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every
    * active server of the same reach that is not among them becomes inactive: `operator` replaces the whole catalogue,
    * `shipped` only what was shipped. What an operator's replacement ends is the operator's from then on: an upgrade does
-   * not bring it back. A shipped entry never overwrites an operator's.
+   * not bring it back. A shipped entry never overwrites an operator's, and a registry's none but its own: a sync replaces,
+   * or ends, what came from that registry.
    */
   put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     return this.#exclusively(() => this.#put(entries, options));
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const { origin, replace = false, keep, onProgress } = options;
-    const wanted = await this.#serversOf(entries, origin);
-    if (origin === 'shipped') {
-      for (const id of wanted.keys()) if (this.#byId.get(id)?.origin === 'operator') wanted.delete(id);
-    }
-    const isGone = (old: Server) =>
-      !wanted.has(old.id) && !keep?.has(old.id) && (origin === 'operator' || old.origin === 'shipped');
-    const gone = replace ? [...this.active()].filter(isGone) : [];
+    const { origin, replace = false, keep, registry, onProgress } = options;
+    const writer = { origin, replace, keep, registry };
+    const wanted = await this.#serversOf(entries, options);
+    const left = withoutOthers(wanted, writer, this.#byId);
+    const gone = endedBy(wanted, writer, this.active());
     const moved = [...wanted.values()].filter(({ id, remoteUrl }) => {
       const old = this.#byId.get(id);
       return old && old.remoteUrl !== remoteUrl;
     });
-    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
+    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id), left };
     // A replacement is indexed whole, so that it is seen at once; else what is indexed as it is stays.
-    const upserted = replace ? change.upserted : await this.#changedAmong(change.upserted);
+    const upserted = replace && !registry ? change.upserted : await this.#changedAmong(change.upserted);
     const takeEffect = await this.#prepare({ ...change, upserted }, onProgress);
     await this.#db.transaction(async tx => {
       await writeServers(tx, change.upserted);
@@ -154,16 +156,20 @@ export class Catalogue {
     return changed;
   }
 
-  async #serversOf(entries: readonly Entry[], origin: Origin): Promise<Map<string, Server>> {
+  async #serversOf(
+    entries: readonly Entry[],
+    { origin, registry }: Pick<PutOptions, 'origin' | 'registry'>,
+  ): Promise<Map<string, Server>> {
     const pause = slices();
     const wanted = new Map<string, Server>();
     for (const entry of entries) {
       await pause();
-      const { server, leftOut } = toServer(entry, origin);
+      const mark = registry?.marks.get(entry.id);
+      const { server, leftOut } = toServer(entry, origin, mark);
       for (const tool of leftOut)
         this.#log?.warn({ serverId: server.id, tool, reason: 'invisible characters in its name' }, LEFT_OUT);
       this.#reportSuspicious(server);
-      wanted.set(entry.id, server);
+      wanted.set(entry.id, mark ? withKnownTools(server, this.#byId.get(entry.id)) : server);
     }
     return wanted;
   }
@@ -250,6 +256,13 @@ export class Catalogue {
     this.#writing = running.catch(() => {});
     return running;
   }
+}
+
+/** A registry says nothing of tools: those that were listed at the same address stay. */
+function withKnownTools(server: Server, old: Server | undefined): Server {
+  if (old?.remoteUrl !== server.remoteUrl) return server;
+  const { tools, toolsListedAt } = old;
+  return { ...server, tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
 }
 
 const LEFT_OUT = 'tool left out of the catalogue';

@@ -107,6 +107,7 @@ const KNOWN_FIELDS = new Set([
   ...Object.keys(entrySchema.shape),
   'active',
   'origin',
+  'registry',
   'tools_source',
   'tools_listed_at',
 ]);
@@ -136,6 +137,12 @@ function readLine(
 }
 
 const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
+
+/** What keeps an entry, wherever it comes from, out of the catalogue; undefined where nothing does. */
+export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
+  const parsed = entrySchema.safeParse(value);
+  return parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error);
+}
 
 function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
   const url = new URL(address);

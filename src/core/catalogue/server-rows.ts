@@ -1,17 +1,16 @@
 import { setImmediate } from 'node:timers/promises';
-import { inArray, sql } from 'drizzle-orm';
+import { inArray, sql, type SQLWrapper } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import { excluded, servers as table } from '../schema.ts';
 import { cleanText } from '../text.ts';
 import { cleanTool } from './definitions.ts';
-import type { Entry, Server } from './entry.ts';
+import type { Entry, Origin, RegistryMark, Server } from './entry.ts';
 
 /** Rows a statement names at most, and what it writes at most but for a single row: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 100;
 const BATCH_CHARS = 50_000;
 
-/** In an upsert of rows: the new values, whatever stood there. */
-const OVERWRITE = {
+const VALUES = {
   name: excluded('name'),
   description: excluded('description'),
   remoteUrl: excluded('remote_url'),
@@ -23,8 +22,17 @@ const OVERWRITE = {
   tools: excluded('tools'),
   toolsListedAt: excluded('tools_listed_at'),
   origin: excluded('origin'),
+  registry: excluded('registry'),
   active: excluded('active'),
-  updatedAt: sql`now()`,
+};
+
+const listOf = (parts: readonly SQLWrapper[]) => sql.join(parts as SQLWrapper[], sql`, `);
+const stored = listOf(Object.keys(VALUES).map(name => sql`${table[name as keyof typeof VALUES]}`));
+
+/** In an upsert of rows: the new values, whatever stood there. Whoever asks what has changed since is told of changes alone. */
+const OVERWRITE = {
+  ...VALUES,
+  updatedAt: sql`case when (${stored}) is distinct from (${listOf(Object.values(VALUES))}) then now() else ${table.updatedAt} end`,
 };
 
 export const INACTIVE = { active: false, updatedAt: sql`now()` };
@@ -33,7 +41,11 @@ export const INACTIVE = { active: false, updatedAt: sql`now()` };
  * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose
  * names cannot be are left out.
  */
-export function toServer(entry: Entry, origin: Server['origin']): { server: Server; leftOut: string[] } {
+export function toServer(
+  entry: Entry,
+  origin: Origin,
+  registry?: RegistryMark,
+): { server: Server; leftOut: string[] } {
   const tools = new Map((entry.tools ?? []).map(tool => [tool.name, cleanTool(tool)]));
   const server: Server = {
     id: entry.id,
@@ -47,6 +59,7 @@ export function toServer(entry: Entry, origin: Server['origin']): { server: Serv
     categories: entry.categories ?? [],
     tools: [...tools.values()].filter(tool => tool !== undefined),
     origin,
+    ...(registry === undefined ? {} : { registry }),
     active: true,
   };
   return {
@@ -60,6 +73,7 @@ const toRow = (server: Server) => ({
   transport: server.transport ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
+  registry: server.registry ?? null,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });
 
@@ -70,6 +84,7 @@ export function fromRow(row: typeof table.$inferSelect): Server {
     homepage,
     repository,
     toolsListedAt,
+    registry,
     createdAt: _created,
     updatedAt: _updated,
     ...rest
@@ -82,6 +97,7 @@ export function fromRow(row: typeof table.$inferSelect): Server {
     ...(transport === null ? {} : { transport }),
     ...(homepage === null ? {} : { homepage }),
     ...(repository === null ? {} : { repository }),
+    ...(registry === null ? {} : { registry }),
     ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
 }
@@ -97,11 +113,7 @@ export async function writeServers(tx: Transaction, servers: readonly Server[]):
 }
 
 /** Makes servers inactive, and their rows that origin's. */
-export async function retireServers(
-  tx: Transaction,
-  ids: readonly string[],
-  origin: Server['origin'],
-): Promise<void> {
+export async function retireServers(tx: Transaction, ids: readonly string[], origin: Origin): Promise<void> {
   for (let at = 0; at < ids.length; at += BATCH_ROWS) {
     await tx
       .update(table)

@@ -1,16 +1,32 @@
 import { Router } from 'express';
+import { z } from 'zod';
 import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import { warningsOf } from '../../core/catalogue/tool-warnings.ts';
+import { registryUrl } from '../../core/registry/registry-url.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { clientSignal } from '../http.ts';
+import { parseInput } from '../input.ts';
 import { operator } from './operator.ts';
 import { answerWithProgress } from './progress.ts';
 
 const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
+
+const syncInput = z.object({
+  url: z.string().transform((address, context) => {
+    try {
+      return registryUrl(address);
+    } catch (error) {
+      context.addIssue(error instanceof Error ? error.message : String(error));
+      return z.NEVER;
+    }
+  }),
+  full: z.enum(['true', 'false']).optional(),
+  force: z.enum(['true', 'false']).optional(),
+});
 
 /** `catalogue …` */
 export function catalogueRoutes(core: Core, allowHttp: boolean, log: Log): Router {
@@ -21,6 +37,12 @@ export function catalogueRoutes(core: Core, allowHttp: boolean, log: Log): Route
     // Whoever asked may go: the import goes on.
     await answerWithProgress(request, response, log, onProgress =>
       importEntries(core, read, replace, onProgress),
+    );
+  });
+  router.post('/sync', async (request, response) => {
+    const { url, full, force } = parseInput(syncInput, request.query, 'The query string');
+    await answerWithProgress(request, response, log, onProgress =>
+      core.registrySync.sync(url, { full: full === 'true', force: force === 'true', onProgress }),
     );
   });
   router.get('/:id', (request, response) => {
@@ -69,7 +91,11 @@ const shown = (server: Server) => ({
     : { tools_listed_at: new Date(server.toolsListedAt).toISOString() }),
   active: server.active,
   origin: server.origin,
+  ...(server.registry === undefined ? {} : { registry: registryOf(server.registry) }),
 });
+
+/** Without the document itself, which `/v0.1/servers` has. */
+const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
 /**
  * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server

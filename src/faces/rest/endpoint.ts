@@ -12,7 +12,7 @@ interface EndpointBase {
   /** In Express's form, such as `/v1/identity/sessions/:session_id`. */
   readonly path: string;
   readonly operationId: string;
-  readonly tag: 'Search' | 'Proxy' | 'Identity';
+  readonly tag: 'Search' | 'Proxy' | 'Identity' | 'Registry';
   readonly summary: string;
   readonly description: string;
   readonly scope: Scope;
@@ -38,7 +38,7 @@ export interface RequestParts {
   readonly arrivedMs: number;
 }
 
-/** One endpoint of `/v1`: what the router runs and what the OpenAPI document says, in one place. */
+/** One endpoint of `/v1` or `/v0.1`: what the router runs and what the OpenAPI document says, in one place. */
 export interface Endpoint extends EndpointBase {
   readonly bodySchema: z.ZodType | undefined;
   readonly run: (core: Core, caller: Caller, body: unknown, parts: RequestParts) => Promise<unknown>;

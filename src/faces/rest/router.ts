@@ -6,7 +6,7 @@ import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
-import { authenticate, bearerOf } from '../authentication.ts';
+import { authenticate, bearerOf, presented } from '../authentication.ts';
 import { readJsonBody } from '../body.ts';
 import type { Held } from '../held-bytes.ts';
 import {
@@ -28,12 +28,26 @@ import { findRoute } from './routes.ts';
 /** The one path whose errors are JSON-RPC responses as well, also for those who come with no key or another method. */
 export const isRpcPath = (path: string): boolean => path === '/v1/mcp/call';
 
-/** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
-export function restHandler(core: Core, log: Log, { bodies, answers }: Held) {
+/** The registry API, whose clients send a key as a Bearer token, or none where it is public. */
+export const isRegistryPath = (path: string): boolean => path.startsWith('/v0.1/');
+
+/** Problem details; to clients of the registry API they are its own error object, too. */
+export function sendRestProblem(
+  response: ServerResponse,
+  error: SwitchboardError,
+  requestId: string,
+  path: string,
+): void {
+  sendProblem(response, error, requestId, isRegistryPath(path) ? { error: error.detail } : {});
+}
+
+/** All of `/v1` and `/v0.1`. Authentication comes before routing: without a key nobody learns which paths exist. */
+export function restHandler(core: Core, log: Log, { bodies, answers }: Held, isRegistryPublic: boolean) {
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     const rpc: { id: RpcId } = { id: null };
     try {
-      const principal = await authenticated(core, request, response);
+      const isOpen = isRegistryPublic && isRegistryPath(path);
+      const principal = await authenticated(core, request, response, { path, isOpen });
       const { endpoint, params, allowed } = findRoute(request.method ?? '', path);
       if (!endpoint) {
         await core.rateLimits.take('unclassed', principal.keyId);
@@ -54,17 +68,32 @@ export function restHandler(core: Core, log: Log, { bodies, answers }: Held) {
       const error = errorOf(thrown);
       if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
       if (isRpcPath(path)) sendRpcError(response, error, requestId, rpc.id);
-      else sendProblem(response, error, requestId);
+      else sendRestProblem(response, error, requestId, path);
     }
   };
 }
 
-async function authenticated(core: Core, request: IncomingMessage, response: ServerResponse) {
+async function authenticated(
+  core: Core,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { path, isOpen }: { path: string; isOpen: boolean },
+) {
   const locals = localsOf(response);
-  const key = singleHeader(request, 'x-api-key');
-  locals.principal = await authenticate(core, { key, token: bearerOf(request), ip: locals.ip });
+  const { key, token } = isRegistryPath(path)
+    ? presented(request)
+    : { key: singleHeader(request, 'x-api-key'), token: bearerOf(request) };
+  if (isOpen && key === undefined) return anyone(locals.ip);
+  locals.principal = await authenticate(core, { key, token, ip: locals.ip });
   return locals.principal;
 }
+
+/** Who comes without a key where none is needed; the budget is the address's. */
+const anyone = (ip = 'unknown'): Principal => ({
+  tenantId: '',
+  keyId: `ip ${ip}`,
+  scopes: new Set(['search']),
+});
 
 function noEndpoint(
   { method }: IncomingMessage,
