@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { listed, startRegistry, type RegistryServer } from '../support/registry.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
+import { startV2Server } from '../support/upstreams/v2.ts';
 
 let registry: RegistryServer;
 let sb: RunningSwitchboard;
@@ -26,7 +27,11 @@ const found = async (query: string) =>
 describe('a full sync', () => {
   it('brings in every page, searchable at once, and keeps where each entry came from', async () => {
     registry.entries = [
-      listed('com.example/tides', { description: 'Tide tables of harbours.', title: 'Tides', version: '2.1.0' }),
+      listed('com.example/tides', {
+        description: 'Tide tables of harbours.',
+        title: 'Tides',
+        version: '2.1.0',
+      }),
       listed('com.example/bees'),
       listed('io.github.Ada/Moths'),
     ];
@@ -164,7 +169,10 @@ describe('a full sync', () => {
       'x.y/large',
     ]);
     expect(json.problems[0].reason).toMatch(/must not hold a user name or password/);
-    expect(await show('x.y_spoilt')).toMatchObject({ active: true, remote_url: 'https://spoilt.example/mcp' });
+    expect(await show('x.y_spoilt')).toMatchObject({
+      active: true,
+      remote_url: 'https://spoilt.example/mcp',
+    });
   });
 
   it('takes the first address that can be called, with its variables filled in, and notes which need a key', async () => {
@@ -209,7 +217,7 @@ describe('a full sync', () => {
   });
 
   it('keeps the tools that a server listed itself, as long as it is at the same address', async () => {
-    await using upstream = await startV2Upstream();
+    await using upstream = await startV2Server();
     const remotes = [{ type: 'streamable-http', url: upstream.url }];
     registry.entries = [listed('x.y/a', { remotes })];
     await sync();

@@ -2,6 +2,7 @@ import { and, asc, eq, gt, gte, or, sql, type SQL } from 'drizzle-orm';
 import { isIP } from 'node:net';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
+import { storageProblem } from '../catalogue/read-entries.ts';
 import { servers as table } from '../schema.ts';
 import { OFFICIAL, OWN, SERVER_SCHEMA } from './registry-documents.ts';
 
@@ -71,7 +72,7 @@ export class ServedRegistry {
       [
         cursor === undefined ? undefined : gt(table.id, idOf(cursor)),
         search === undefined ? undefined : this.#isFoundBy(search),
-        updatedSince === undefined ? undefined : gte(table.updatedAt, new Date(updatedSince)),
+        updatedSince === undefined ? undefined : gte(table.updatedAt, sinceEpoch(updatedSince)),
         version === 'latest' ? undefined : eq(VERSION, version),
         (includeDeleted ?? updatedSince !== undefined) ? undefined : eq(table.active, true),
       ],
@@ -100,10 +101,11 @@ export class ServedRegistry {
     const isNamed = name.startsWith(own)
       ? eq(table.id, name.slice(own.length))
       : eq(sql`${table.registry} ->> 'name'`, name);
+    const isPossible = storageProblem([name, version]) === undefined;
     const [row] = await this.#rows(
       [
-        isNamed,
-        version === undefined ? undefined : eq(VERSION, version),
+        isPossible ? isNamed : sql`false`,
+        version === undefined || !isPossible ? undefined : eq(VERSION, version),
         includeDeleted ? undefined : eq(table.active, true),
       ],
       1,
@@ -127,11 +129,10 @@ export class ServedRegistry {
 
   #isFoundBy(search: string): SQL | undefined {
     const contains = (text: SQL) => sql`position(lower(${search}) in lower(${text})) > 0`;
-    const ownName = `${this.#namespace}/`;
-    return or(
-      contains(sql`coalesce(${table.registry} ->> 'name', ${ownName} || ${table.id})`),
-      contains(sql`${table.name}`),
-    );
+    const own = `${this.#namespace}/`;
+    const theirs = sql`${table.registry} ->> 'name'`;
+    const name = sql`case when ${theirs} is null or starts_with(${theirs}, ${own}) then ${own} || ${table.id} else ${theirs} end`;
+    return or(contains(name), contains(sql`${table.name}`));
   }
 
   #shown(row: Row): object {
@@ -211,6 +212,9 @@ function namespaceOf(publicUrl: string | undefined): string {
   if (!host.includes('.') || isIP(host) !== 0) return 'local.switchboard';
   return host.split('.').toReversed().join('.');
 }
+
+/** Postgres knows no year 0. */
+const sinceEpoch = (time: string): Date => new Date(Math.max(0, Date.parse(time)));
 
 const cursorOf = (id: string): string => Buffer.from(id).toString('base64url');
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { storageProblem } from '../../../core/catalogue/read-entries.ts';
 import { wrongType } from '../../input.ts';
 import { endpoint, KIB, type Endpoint } from '../endpoint.ts';
 
@@ -6,6 +7,9 @@ const MAX_LIMIT = 100;
 const ABOUT =
   'The registry API v0.1 of MCP, for IDEs and for other Switchboards to sync from. The key may come as a Bearer token; none is needed with ' +
   'SWITCHBOARD_REGISTRY_ACCESS=public.';
+
+const storable = (schema: z.ZodString) =>
+  schema.refine(text => storageProblem(text) === undefined, 'must not hold a NUL character');
 
 const includeDeleted = z
   .enum(['true', 'false'], 'must be true or false')
@@ -26,15 +30,12 @@ const listQuery = z.object({
     .transform(limit => Math.min(limit, MAX_LIMIT))
     .default(30)
     .describe(`Servers a page; more than ${MAX_LIMIT} count as ${MAX_LIMIT}.`),
-  search: z.string().max(200).optional().describe('Part of a name, in whichever case.'),
+  search: storable(z.string().max(200)).optional().describe('Part of a name, in whichever case.'),
   updated_since: z.iso
     .datetime({ offset: true, error: 'must be a time as RFC 3339 writes it, such as 2026-11-21T08:00:00Z' })
     .optional()
     .describe('What was changed at that time or later.'),
-  version: z
-    .string()
-    .min(1)
-    .max(255)
+  version: storable(z.string().min(1).max(255))
     .optional()
     .describe('latest, or one version exactly. Only the latest of each server is known.'),
   include_deleted: includeDeleted,
