@@ -146,7 +146,7 @@ describe('a full sync', () => {
       { server: { name: 'no slash', version: '1' } },
       'nonsense',
       null,
-      listed('x.y/local', { remotes: undefined, packages: [{ registryType: 'npm' }] }),
+      listed('x.y/local', { remotes: [], packages: [{ registryType: 'npm' }] }),
       listed('x.y/tenant', { remotes: [{ type: 'sse', url: 'https://{tenant}.h.example/' }] }),
       listed('x.y/old', { isLatest: false }),
       listed('x.y/nul', { description: 'a\u0000b' }),

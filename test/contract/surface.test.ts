@@ -25,6 +25,9 @@ describe('open pages', () => {
     const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
     expect(json.openapi).toBe('3.1.0');
     expect(Object.keys(json.paths).sort()).toEqual([
+      '/v0.1/servers',
+      '/v0.1/servers/{server_name}/versions',
+      '/v0.1/servers/{server_name}/versions/{version}',
       '/v1/identity/connections',
       '/v1/identity/manage',
       '/v1/identity/refresh',

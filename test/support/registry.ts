@@ -28,7 +28,7 @@ export interface RegistryServer extends AsyncDisposable {
   readonly requests: { readonly url: URL; readonly authorization: string | undefined }[];
 }
 
-export const remoteOf = (name: string) => ({
+const remoteOf = (name: string) => ({
   type: 'streamable-http',
   url: `https://${name.split('/')[1]?.toLowerCase()}.example/mcp`,
 });

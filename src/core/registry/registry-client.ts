@@ -151,25 +151,26 @@ function parse(body: Uint8Array): Page {
 }
 
 function readable(thrown: unknown, signal: AbortSignal): SwitchboardError {
-  if (thrown instanceof SwitchboardError) {
-    // The guard's text speaks of MCP servers.
-    return thrown.code === 'upstream_blocked'
-      ? failure('upstream_blocked', `has an address that is not allowed: it must be public, and https`, {
-          cause: thrown,
-        })
-      : thrown;
-  }
+  if (thrown instanceof SwitchboardError) return readableRefusal(thrown);
   const cause = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
-  if (cause instanceof SwitchboardError && cause !== thrown) return readable(cause, signal);
+  if (cause instanceof SwitchboardError) return readableRefusal(cause);
   if (signal.aborted || isTimeout(thrown))
     return failure('upstream_timeout', 'did not answer in time', { cause: thrown });
-  if (thrown instanceof Error && /the answer has more than/.test(thrown.message))
+  const text = cause instanceof Error ? sanitise(cause.message) : '';
+  if (text.startsWith('the answer has more than'))
     return failure('upstream_too_large', 'sends too large a page', { cause: thrown });
-  const why = cause instanceof Error ? sanitise(cause.message) : '';
-  return failure('upstream_unreachable', `cannot be reached${why === '' ? '' : `: ${why}`}`, {
+  return failure('upstream_unreachable', `cannot be reached${text === '' ? '' : `: ${text}`}`, {
     cause: thrown,
   });
 }
+
+/** The guard's text speaks of MCP servers. */
+const readableRefusal = (error: SwitchboardError): SwitchboardError =>
+  error.code === 'upstream_blocked'
+    ? failure('upstream_blocked', 'has an address that is not allowed: it must be public, and https', {
+        cause: error,
+      })
+    : error;
 
 const isTimeout = (thrown: unknown): boolean => thrown instanceof Error && thrown.name === 'TimeoutError';
 

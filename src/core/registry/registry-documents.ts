@@ -29,7 +29,7 @@ export const remoteSchema = z.looseObject({
 });
 export type Remote = z.output<typeof remoteSchema>;
 
-export const serverSchema = z.looseObject({
+const serverSchema = z.looseObject({
   name: text(200)
     .min(3)
     .regex(/^[a-zA-Z0-9.-]+\/[a-zA-Z0-9._-]+$/, 'must be NAMESPACE/NAME'),
@@ -41,11 +41,9 @@ export const serverSchema = z.looseObject({
   remotes: z.array(z.unknown()).max(50).nullish(),
 });
 
-export const STATUSES = ['active', 'deprecated', 'deleted'] as const;
-
 /** `isLatest` and the times are absent where a registry does not say. */
 const officialSchema = z.looseObject({
-  status: z.enum(STATUSES).default('active'),
+  status: z.enum(['active', 'deprecated', 'deleted']).default('active'),
   statusMessage: text(2_000).nullish(),
   publishedAt: z.iso.datetime({ offset: true }).nullish(),
   updatedAt: z.iso.datetime({ offset: true }).nullish(),

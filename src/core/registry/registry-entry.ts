@@ -30,7 +30,7 @@ export type Read =
   | { readonly kind: 'bad'; readonly name?: string; readonly reason: string };
 
 /** An entry that has no id yet. */
-export interface NewEntry {
+interface NewEntry {
   readonly entry: Omit<Entry, 'id'>;
   readonly mark: RegistryMark;
 }
