@@ -16,7 +16,7 @@ import { VectorCache } from '../src/core/search/vector-cache.ts';
 import { openDatabase } from '../src/infra/database.ts';
 import { createLog } from '../src/infra/log.ts';
 import { randomFrom, shuffled } from './random.ts';
-import { trainAdapter } from './tuning/adapter-training.ts';
+import { SPREAD, trainAdapter } from './tuning/adapter-training.ts';
 import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
 import { isotonicTable } from './tuning/isotonic.ts';
 import { cosinesOf, firstTen, qualityOf, referenceQuality } from './tuning/quality.ts';
@@ -25,6 +25,10 @@ import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts'
 const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
 const UNANSWERABLE = path.join(import.meta.dirname, 'unanswerable.jsonl');
 const ANSWERABLE = path.join(import.meta.dirname, 'answerable.jsonl');
+/** Requests that tune what is turned away, and nothing else. */
+const TRAINING = path.join(import.meta.dirname, 'training');
+const PARTS = 5;
+const SPREADS = [0, 0.04, 0.06, 0.08, 0.1, 0.12];
 const SHIPPED = path.join(import.meta.dirname, '../catalogue/servers.jsonl');
 const FOLDS_SEED = 7;
 
@@ -55,22 +59,30 @@ async function tune(from: string): Promise<void> {
     if (name === 'metatool') metatool = path.join(from, corpus);
   }
   const untuned = await read('answerable, over the shipped catalogue', SHIPPED, ANSWERABLE);
-  const unanswerable = [await read('shipped catalogue', SHIPPED, UNANSWERABLE)];
-  if (metatool !== undefined) unanswerable.push(await read('metatool', metatool, UNANSWERABLE));
+  const catalogues = [{ name: 'shipped catalogue', corpus: SHIPPED }];
+  if (metatool !== undefined) catalogues.push({ name: 'metatool', corpus: metatool });
+  const unanswerable: TuneSet[] = [];
+  const nothings: TuneSet[] = [];
+  for (const { name, corpus } of catalogues) {
+    unanswerable.push(await read(`unanswerable, over ${name}`, corpus, UNANSWERABLE));
+    nothings.push(await read(`training, ${name}`, corpus, path.join(TRAINING, 'unanswerable.jsonl')));
+  }
+  const loose = await read('training', SHIPPED, path.join(TRAINING, 'answerable.jsonl'));
   await embedder.close();
   await database.close();
 
   const { dimensions } = embedder;
+  showSpread([...sets, untuned]);
   showAdapter(sets, dimensions);
   const adapter = trainAdapter(
     sets.map(set => ({ set, queries: answered(set) })),
     dimensions,
   );
-  const answerability = showAnswerability(sets, untuned, unanswerable, adapter);
+  const answerability = showAnswerability({ sets, loose, untuned, unanswerable, nothings }, adapter);
   const calibration = showCalibration(sets, dimensions);
   if (!values.write) return;
   await writeFile(path.join(OUT, 'query-adapter.bin'), adapter.encode());
-  const tuning = { embedder: embedder.id, calibration, answerability };
+  const tuning = { embedder: embedder.id, spread: SPREAD, calibration, answerability };
   await writeFile(path.join(OUT, 'tuning.json'), `${JSON.stringify(tuning)}\n`);
 }
 
@@ -88,6 +100,22 @@ function halves(set: TuneSet): [TuneQuery[], TuneQuery[]] {
 /** A gain in points of 100. */
 function points(value: number): string {
   return `${value < 0 ? '' : '+'}${(value * 100).toFixed(1)}`;
+}
+
+/** What it brings that a best cosine counts less the more texts it is the best of. */
+function showSpread(sets: readonly TuneSet[]): void {
+  console.log('\nBest cosines less chance, by spread, without adapter: server nDCG@10');
+  console.table(
+    sets.map(set => ({
+      set: set.name,
+      ...Object.fromEntries(
+        SPREADS.map(spread => [
+          `spread ${spread}`,
+          qualityOf(set, answered(set), undefined, spread).toFixed(3),
+        ]),
+      ),
+    })),
+  );
 }
 
 function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
@@ -122,29 +150,42 @@ function parted<Item>(items: readonly Item[]): [readonly Item[], readonly Item[]
   return [items.slice(0, items.length / 2), items.slice(items.length / 2)];
 }
 
+interface AnswerabilitySets {
+  readonly sets: readonly TuneSet[];
+  /** Answerable requests as people type them, which tune. */
+  readonly loose: TuneSet;
+  /** … and which do not. */
+  readonly untuned: TuneSet;
+  /** Requests that nothing can serve: the first half tunes. */
+  readonly unanswerable: readonly TuneSet[];
+  /** … of which all tune. */
+  readonly nothings: readonly TuneSet[];
+}
+
 function showAnswerability(
-  sets: readonly TuneSet[],
-  untuned: TuneSet,
-  unanswerable: readonly TuneSet[],
+  { sets, loose, untuned, unanswerable, nothings }: AnswerabilitySets,
   adapter: QueryAdapter,
 ) {
   const requestsOf = (set: TuneSet, queries: readonly TuneQuery[]) =>
-    queries.map((query): Request => {
+    queries.map((query, at): Request => {
       const vectors = query.sentences.map(sentence => adapter.apply(sentence));
       const vector = new Float32Array(set.store.dimensions);
       for (const one of vectors)
         for (const [i, value] of one.entries()) vector[i] = (vector[i] ?? 0) + value / vectors.length;
       return {
         set: set.name,
+        group: sets.includes(set) ? set.name : `part ${at % PARTS}`,
         semantic: cosinesOf(set, query, adapter).reduce((a, b) => Math.max(a, b), 0),
         keyword: query.keyword.reduce((a, b) => Math.max(a, b), 0),
         vector,
       };
     });
-  const tuned = unanswerable.flatMap(set => requestsOf(set, parted(set.queries)[0]));
   const { answerability, answerable } = fitAnswerability(
-    sets.flatMap(set => requestsOf(set, answered(set))),
-    tuned,
+    [...sets, loose].flatMap(set => requestsOf(set, answered(set))),
+    [
+      ...nothings.flatMap(set => requestsOf(set, set.queries)),
+      ...unanswerable.flatMap(set => requestsOf(set, parted(set.queries)[0])),
+    ],
   );
   const refused = ({ semantic, keyword, vector }: Request) =>
     !isAnswerable({ candidates: [{ semantic, keyword }], vectors: [vector] }, answerability);
@@ -152,7 +193,7 @@ function showAnswerability(
     `${((100 * requests.filter(refused).length) / requests.length).toFixed(1)} %`;
   console.log('\nAnswered with an empty list');
   console.table([
-    ...sets.map(set => ({
+    ...[...sets, loose].map(set => ({
       requests: set.name,
       'as built': share(requestsOf(set, answered(set))),
       'as an unseen set': `${(100 * (answerable[set.name] ?? 0)).toFixed(1)} %`,
@@ -163,13 +204,13 @@ function showAnswerability(
       'as an unseen set': share(requestsOf(untuned, answered(untuned))),
     },
     ...unanswerable.map(set => ({
-      requests: `unanswerable, over ${set.name}`,
+      requests: set.name,
       'as built': share(requestsOf(set, set.queries)),
       'as an unseen set': share(requestsOf(set, parted(set.queries)[1])),
     })),
   ]);
   const all = sets.flatMap(set => requestsOf(set, answered(set)));
-  console.log(`All answerable requests: ${share(all)} turned away`);
+  console.log(`All queries of the sets: ${share(all)} turned away`);
   return answerability;
 }
 

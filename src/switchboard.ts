@@ -173,7 +173,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log.info('stopping');
   });
   const indexed = catalogue
-    .attachIndex((change, onProgress) => index.prepare(change, onProgress))
+    .attachIndex((...change) => index.prepare(...change))
     .then(() => {
       ready = true;
       log.info({ servers: index.size, embedder: index.embedderId }, 'ready');

@@ -28,8 +28,9 @@ export async function measureEmbedding(file: string, texts: number) {
   const together = () => Promise.all(EIGHT_SENTENCES.map(sentence => embedder.embed([sentence], 'query')));
   const sentences = latencyOf(await timesOf(Array.from({ length: 30 }), together));
   const entries = await readCatalogue(file);
-  const prose = entries.flatMap(entry =>
-    documentsOf(toServer(entry, 'operator').server)
+  const made = await Promise.all(entries.map(entry => toServer(entry, 'operator')));
+  const prose = made.flatMap(({ server }) =>
+    documentsOf(server)
       .parts.slice(1)
       .map(part => part.prose),
   );

@@ -50,7 +50,8 @@ export async function measureGrowth(entries: readonly Entry[], count: number) {
   const baseline = await miniSearch(grown, requests);
   await using opened = new AsyncDisposableStack();
   const folder = opened.use(temporaryFolder());
-  const servers = grown.map(entry => toServer(entry, 'operator').server);
+  const made = await Promise.all(grown.map(entry => toServer(entry, 'operator')));
+  const servers = made.map(({ server }) => server);
   const shippedVectors = path.join(folder.path, 'vectors.bin');
   const parts = await writeNoise(shippedVectors, servers);
   const database = await openDatabase();

@@ -1,7 +1,10 @@
 import { QueryAdapter } from '../../src/core/search/query-adapter.ts';
-import { WEIGHTS } from '../../src/core/search/ranking.ts';
+import { lessChance, WEIGHTS } from '../../src/core/search/ranking.ts';
 import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
+
+/** See `lessChance`: where the mean quality of the sets is best. */
+export const SPREAD = 0.08;
 
 /** What a batch of training asks of a set. */
 interface Lesson {
@@ -125,8 +128,12 @@ function gradientsBySentence(
   return towards;
 }
 
-/** By server: its best cosine with any sentence, and which sentence and row gave it. */
-export function bestParts({ servers, start, store }: TuneSet, sentences: readonly Float32Array[]) {
+/** By server: its best cosine with any sentence, made comparable, and which sentence and row gave it. */
+export function bestParts(
+  { servers, start, store }: TuneSet,
+  sentences: readonly Float32Array[],
+  spread = SPREAD,
+) {
   const cosine = new Float32Array(servers).fill(-1);
   const sentence = new Uint8Array(servers);
   const row = new Uint32Array(servers);
@@ -141,6 +148,9 @@ export function bestParts({ servers, start, store }: TuneSet, sentences: readonl
         row[server] = r;
       }
     }
+  }
+  for (const [server, best] of cosine.entries()) {
+    cosine[server] = lessChance(best, (start[server + 1] ?? 0) - (start[server] ?? 0), spread);
   }
   return { cosine, sentence, row };
 }

@@ -3,6 +3,8 @@ import type { Answerability } from '../../src/core/search/answerability.ts';
 /** A request as answerability is judged by: the best evidence for it in one catalogue, and what it is itself. */
 export interface Request {
   readonly set: string;
+  /** What is learned for a request in cross-fitting is learned without its group: a set, or a part of a set that only tunes this. */
+  readonly group: string;
   /** The best calibrated-free cosine and the best keyword score of any server. */
   readonly semantic: number;
   readonly keyword: number;
@@ -11,9 +13,8 @@ export interface Request {
 }
 
 /** How much of the answerable requests may be turned away, as a share of them. */
-const TURNED_AWAY = 0.004;
-const FOLDS = 5;
-const RIDGE = 0.1;
+const TURNED_AWAY = 0.0095;
+const RIDGE = 0.03;
 
 interface Fitted {
   readonly answerability: Answerability;
@@ -23,26 +24,15 @@ interface Fitted {
 
 /**
  * Two logistic regressions: one from the request's vector alone (is it a request for a service at all), then one from that,
- * the best cosine and the best keyword score. For the second, and for the threshold, the first is cross-fitted: by set for
- * answerable requests, in five parts for the others.
+ * the best cosine and the best keyword score. For the second, and for the threshold, the first is cross-fitted by group.
  */
 export function fitAnswerability(answerable: readonly Request[], unanswerable: readonly Request[]): Fitted {
-  const sets = [...new Set(answerable.map(({ set }) => set))];
   const held = new Map<Request, number>();
-  for (const set of sets) {
-    const direction = directionOf(
-      answerable.filter(one => one.set !== set),
-      unanswerable,
-    );
-    for (const one of answerable) if (one.set === set) held.set(one, dot(direction, one.vector));
-  }
-  for (let fold = 0; fold < FOLDS; fold++) {
-    const direction = directionOf(
-      answerable,
-      unanswerable.filter((_, at) => at % FOLDS !== fold),
-    );
-    for (const [at, one] of unanswerable.entries())
-      if (at % FOLDS === fold) held.set(one, dot(direction, one.vector));
+  const all = [...answerable, ...unanswerable];
+  for (const group of new Set(all.map(one => one.group))) {
+    const others = (requests: readonly Request[]) => requests.filter(one => one.group !== group);
+    const direction = directionOf(others(answerable), others(unanswerable));
+    for (const one of all) if (one.group === group) held.set(one, dot(direction, one.vector));
   }
   const features = (one: Request) => [one.semantic, one.keyword, held.get(one) ?? 0];
   const samples = weighted(answerable, unanswerable, features);
@@ -60,10 +50,10 @@ export function fitAnswerability(answerable: readonly Request[], unanswerable: r
       request: Array.from(direction, value => rounded(value * request)),
     },
     answerable: Object.fromEntries(
-      sets.map(set => {
-        const own = answerable.filter(one => one.set === set);
-        return [set, own.filter(one => score(one) < threshold).length / own.length];
-      }),
+      Object.entries(Object.groupBy(answerable, ({ set }) => set)).map(([set, own = []]) => [
+        set,
+        own.filter(one => score(one) < threshold).length / own.length,
+      ]),
     ),
   };
 }
@@ -80,22 +70,19 @@ interface Sample {
   readonly weight: number;
 }
 
-/** Every set counts as much as another, and the answerable ones together as much as the others. */
+/** Every set counts as much as another of its kind, and the answerable ones together as much as the others. */
 function weighted(
   answerable: readonly Request[],
   unanswerable: readonly Request[],
   features: (one: Request) => ArrayLike<number>,
 ): Sample[] {
-  const sizes = new Map<string, number>();
-  for (const { set } of answerable) sizes.set(set, (sizes.get(set) ?? 0) + 1);
-  return [
-    ...answerable.map((one): Sample => ({
-      x: features(one),
-      y: 1,
-      weight: 0.5 / sizes.size / (sizes.get(one.set) ?? 1),
-    })),
-    ...unanswerable.map((one): Sample => ({ x: features(one), y: 0, weight: 0.5 / unanswerable.length })),
-  ];
+  const samples = (requests: readonly Request[], y: 0 | 1): Sample[] => {
+    const sets = Object.values(Object.groupBy(requests, ({ set }) => set));
+    return sets.flatMap((own = []) =>
+      own.map(one => ({ x: features(one), y, weight: 0.5 / sets.length / own.length })),
+    );
+  };
+  return [...samples(answerable, 1), ...samples(unanswerable, 0)];
 }
 
 const STEPS = 400;
@@ -126,7 +113,7 @@ function logistic(samples: readonly Sample[], ridge: number): { bias: number; we
   return { bias: bias - dot(raw, mean), weights: raw };
 }
 
-/** Mean and deviation of each feature; one deviation for all of a vector's components keeps their proportions. */
+/** Mean and deviation of each feature. */
 function spread(samples: readonly Sample[], width: number) {
   const mean = new Float64Array(width);
   const square = new Float64Array(width);

@@ -5,13 +5,14 @@ import type { QueryAdapter } from '../../src/core/search/query-adapter.ts';
 import { bestParts } from './adapter-training.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 
-/** Every server's best cosine with any sentence of the query. */
+/** Every server's best cosine with any sentence of the query, made comparable. */
 export const cosinesOf = (
   set: TuneSet,
   { sentences }: TuneQuery,
   adapter: QueryAdapter | undefined,
+  spread?: number,
 ): Float32Array =>
-  bestParts(set, adapter ? sentences.map(sentence => adapter.apply(sentence)) : sentences).cosine;
+  bestParts(set, adapter ? sentences.map(sentence => adapter.apply(sentence)) : sentences, spread).cosine;
 
 /** The first ten servers, by the product's own fusion of the evidence. */
 export function firstTen(cosines: Float32Array, keyword: Float32Array, weights?: RankingWeights): number[] {
@@ -31,8 +32,13 @@ export const qualityOf = (
   set: TuneSet,
   queries: readonly TuneQuery[],
   adapter: QueryAdapter | undefined,
+  spread?: number,
 ): number =>
-  mean(queries.map(query => ndcg(firstTen(cosinesOf(set, query, adapter), query.keyword), query.relevant)));
+  mean(
+    queries.map(query =>
+      ndcg(firstTen(cosinesOf(set, query, adapter, spread), query.keyword), query.relevant),
+    ),
+  );
 
 /**
  * Mean nDCG@10 of the reference that search is compared with: BM25 of the server's own text and of its best tool, the best cosine of

@@ -27,10 +27,16 @@ export interface AdminClient extends AsyncDisposable {
     body?: { json: unknown } | { text: string },
   ): Promise<unknown>;
   /**
-   * Posts a text that is worked on for long, and hears how far it is.
+   * Posts a text that is worked on for long, and hears how far it is. The work ends with this process.
    * @throws CommandFailed like `request`, and when the server ends before it has answered.
    */
-  work(path: string, text: string, onProgress: (progress: Progress) => void): Promise<unknown>;
+  work(path: string, text: string, heard: Hearing): Promise<unknown>;
+}
+
+interface Hearing {
+  readonly onProgress: (progress: Progress) => void;
+  /** A sentence for people. */
+  readonly onNotice: (notice: string) => void;
 }
 
 export interface Progress {
@@ -74,7 +80,7 @@ export async function connectAdmin(
   return {
     alone,
     request: (method, path, body) => request(client, method, path, body),
-    work: (path, text, onProgress) => work(client, path, text, onProgress),
+    work: (path, text, heard) => work(client, path, text, heard),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
@@ -112,6 +118,7 @@ async function request(
 /** A line of an answer with progress (`faces/admin/progress.ts`). */
 interface Line {
   readonly progress?: Progress;
+  readonly notice?: string;
   readonly result?: unknown;
   readonly problem?: unknown;
 }
@@ -120,7 +127,7 @@ async function work(
   client: Client,
   path: string,
   text: string,
-  onProgress: (progress: Progress) => void,
+  { onProgress, onNotice }: Hearing,
 ): Promise<unknown> {
   const headers = { 'content-type': 'text/plain; charset=utf-8', accept: 'application/x-ndjson' };
   const response = await client.request({ method: 'POST', path, body: text, headers }).catch(lost);
@@ -129,8 +136,9 @@ async function work(
   }
   try {
     for await (const line of createInterface({ input: response.body })) {
-      const { progress, result, problem } = JSON.parse(line) as Line;
+      const { progress, notice, result, problem } = JSON.parse(line) as Line;
       if (progress) onProgress(progress);
+      if (notice !== undefined) onNotice(notice);
       if (problem !== undefined) throw refusal(problem, 'The server failed.');
       if (result !== undefined) return result;
     }

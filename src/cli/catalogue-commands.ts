@@ -23,7 +23,8 @@ const catalogueImport: Command = {
     io.complain('Importing; new texts are embedded, which takes a while for thousands of tools.');
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
     const progress = embeddingProgress(io);
-    const report = (await admin.work(path, text, progress.show).finally(progress.end)) as ImportReport;
+    const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
+    const report = (await admin.work(path, text, heard).finally(progress.end)) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);
     if (report.unknown_fields.length > 0)
       io.complain(`ignored unknown fields: ${report.unknown_fields.join(', ')}`);
@@ -56,9 +57,8 @@ const catalogueAdd: Command = {
   changes: true,
   async run({ admin, io, args: [id = '', url = ''], options }) {
     const entry = entryFrom(await entryOf(admin, id), id, url, options);
-    const report = (await admin.request('POST', '/catalogue/import', {
-      text: JSON.stringify(entry),
-    })) as ImportReport;
+    const heard = { onProgress: () => {}, onNotice: (notice: string) => io.complain(notice) };
+    const report = (await admin.work('/catalogue/import', JSON.stringify(entry), heard)) as ImportReport;
     const [problem] = report.problems;
     if (problem) throw new UsageError(problem.reason);
     const { warnings } = report;

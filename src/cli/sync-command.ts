@@ -35,9 +35,9 @@ export const catalogueSync: Command = {
     });
     io.complain('Syncing; new texts are embedded, which takes a while for thousands of servers.');
     const progress = embeddingProgress(io);
-    const report = (await admin
-      .work(`/catalogue/sync?${String(query)}`, '', progress.show)
-      .finally(progress.end)) as SyncReport;
+    const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
+    const path = `/catalogue/sync?${String(query)}`;
+    const report = (await admin.work(path, '', heard).finally(progress.end)) as SyncReport;
     for (const { name, reason } of report.problems.slice(0, MAX_SHOWN))
       io.complain(`${name ?? 'an entry'}: ${reason}`);
     return { json: report, text: textOf(report), failed: report.refused !== undefined };

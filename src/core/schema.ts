@@ -112,6 +112,7 @@ export const servers = pgTable(
     homepage: text(),
     repository: text(),
     categories: jsonb().notNull().$type<readonly string[]>(),
+    /** The first of its tools; the others are in `server_tool_parts`. */
     tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
     /** When the tools were last read from the server itself; null: they are those of its entry. */
     toolsListedAt: instant('tools_listed_at'),
@@ -121,10 +122,25 @@ export const servers = pgTable(
     registry: jsonb().$type<RegistryMark>(),
     active: boolean().notNull(),
     createdAt: createdAt(),
-    /** When anything of it was last changed: writing it again as it is changes nothing. */
     updatedAt: instant('updated_at').notNull().defaultNow(),
   },
   table => [index('servers_registry_name').on(sql`(${table.registry} ->> 'name')`)],
+);
+
+/**
+ * The tools of a server beyond those in its row, some at a time, in the order of `part` (1, 2, …): the embedded database writes
+ * a value in one go, on the main thread.
+ */
+export const serverToolParts = pgTable(
+  'server_tool_parts',
+  {
+    serverId: text('server_id')
+      .notNull()
+      .references(() => servers.id, { onDelete: 'cascade' }),
+    part: integer().notNull(),
+    tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
+  },
+  table => [primaryKey({ columns: [table.serverId, table.part] })],
 );
 
 /** The last definition of each tool that its server has listed itself: what the next one is compared with. */

@@ -1,14 +1,22 @@
 import { setImmediate } from 'node:timers/promises';
 
 /** The event loop is given a turn after this much work, in milliseconds. */
-const SLICE_MS = 8;
+const SLICE_MS = 5;
 
-/** Call between pieces of long work, and await what it gives: a turn of the event loop whenever `SLICE_MS` have passed since the last one. */
-export function slices(): () => Promise<void> | undefined {
+export type Pause = () => Promise<void> | undefined;
+
+/**
+ * Call between pieces of long work, and await what it gives: a turn of the event loop whenever `SLICE_MS` have passed since
+ * the last one.
+ * @param signal ends the work there, with its reason
+ */
+export function slices(signal?: AbortSignal): Pause {
   let startedAt = performance.now();
   return () => {
+    signal?.throwIfAborted();
     if (performance.now() - startedAt < SLICE_MS) return undefined;
     return setImmediate().then(() => {
+      signal?.throwIfAborted();
       startedAt = performance.now();
     });
   };

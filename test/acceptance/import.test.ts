@@ -53,16 +53,25 @@ describe('catalogue import', () => {
     },
   );
 
-  it('goes on in the server when the command that asked for it is killed', async () => {
-    await using space = await workspace();
-    const { env, file } = space;
-    await using _server = await serve(env);
-    await using importing = begin(['catalogue', 'import', file], env);
-    await importing.complaint(HALF);
-    importing.kill();
-    await importing.finished;
-    const isThere = async () => (await run(['catalogue', 'show', 'last'], env)).code === 0;
-    while (!(await isThere()));
-    expect((await run(['search', 'register of ships'], env)).stdout).toContain('large');
-  });
+  it.each(['SIGKILL', 'SIGINT'] as const)(
+    'ends in the server when the command that asked for it is ended by %s, and what was embedded is kept',
+    async signal => {
+      await using space = await workspace();
+      const { env, file } = space;
+      await using _server = await serve(env);
+      await using importing = begin(['catalogue', 'import', file], env);
+      const [, done] = await importing.complaint(HALF);
+      importing.kill(signal);
+      await importing.finished;
+      // Its turn comes when the other import has ended, one way or the other.
+      const next = path.join(path.dirname(file), 'next.jsonl');
+      await writeFile(next, entry('next'));
+      expect((await run(['catalogue', 'import', next], env)).code).toBe(0);
+      expect((await run(['catalogue', 'show', 'last'], env)).code).toBe(1);
+      expect((await run(['search', 'register of ships'], env)).stdout).not.toContain('large');
+      const again = await run(['catalogue', 'import', file], env);
+      expect(again).toMatchObject({ code: 0, stdout: '2 servers imported.\n' });
+      expect(toEmbed(again)).toBeLessThanOrEqual(TOOLS + 2 - Number(done));
+    },
+  );
 });

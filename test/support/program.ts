@@ -60,7 +60,7 @@ export async function run(args: readonly string[], env: Environment): Promise<Fi
 export interface Running extends AsyncDisposable {
   /** The first match in what it has written to stderr, as soon as there is one. Rejects when it ends without one. */
   complaint(pattern: RegExp): Promise<RegExpExecArray>;
-  kill(): void;
+  kill(signal?: 'SIGKILL' | 'SIGINT'): void;
   readonly finished: Promise<Finished>;
 }
 
@@ -85,7 +85,7 @@ export function begin(args: readonly string[], env: Environment): Running {
   };
   return {
     complaint,
-    kill: () => void child.kill('SIGKILL'),
+    kill: (signal = 'SIGKILL') => void child.kill(signal),
     finished,
     async [Symbol.asyncDispose]() {
       child.kill('SIGKILL');

@@ -1,15 +1,22 @@
-import { isDeepStrictEqual } from 'node:util';
-import { eq, sql } from 'drizzle-orm';
+import { eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import { slices } from '../../infra/slices.ts';
+import { slices, type Pause } from '../../infra/slices.ts';
 import { servers as table } from '../schema.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
 import type { CataloguedTool, Entry, Origin, Server } from './entry.ts';
 import { compareDefinitions, forgetDefinitions } from './live-definitions.ts';
 import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
-import { fromRow, INACTIVE, retireServers, toServer, writeServers } from './server-rows.ts';
+import {
+  INACTIVE,
+  readServers,
+  retireServers,
+  sharing,
+  toServer,
+  writeServers,
+  writeTools,
+} from './server-rows.ts';
 
 interface PutOptions {
   readonly origin: Origin;
@@ -19,12 +26,16 @@ interface PutOptions {
   /** With the origin `registry`, and only then. */
   readonly registry?: FromRegistry;
   readonly onProgress?: OnProgress;
+  /** Ends it, with its reason and everything as it was, until it is committed. */
+  readonly signal?: AbortSignal;
 }
 
 /** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */
 export interface CatalogueChange {
   readonly upserted: readonly Server[];
   readonly removed: readonly string[];
+  /** Every server that is active after it, where all of it is to be seen at once. */
+  readonly whole?: readonly Server[];
   /** Ids whose entries were left out, since they belong to somebody else (`precedence.ts`). */
   readonly left?: readonly string[];
 }
@@ -36,7 +47,11 @@ export type OnProgress = (progress: { readonly done: number; readonly of: number
  * Makes a change ready (which may take minutes, and may fail) and resolves with the step that puts it into effect, which
  * is quick. Nothing is seen of a change before that step.
  */
-type PrepareChange = (change: CatalogueChange, onProgress?: OnProgress) => Promise<() => Promise<void>>;
+type PrepareChange = (
+  change: CatalogueChange,
+  onProgress?: OnProgress,
+  signal?: AbortSignal,
+) => Promise<() => Promise<void>>;
 
 /**
  * Every catalogued server, in memory over the database. A write is made ready in the search index first, then committed in
@@ -49,6 +64,8 @@ export class Catalogue {
   readonly #byId = new Map<string, Server>();
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
   #writing: Promise<unknown> = Promise.resolve();
+  /** Writes under way or waiting. */
+  #writes = 0;
   /** Whether the search index holds every active server as it is here. */
   #isIndexed = false;
 
@@ -59,7 +76,7 @@ export class Catalogue {
 
   static async load(db: Database, log?: Log): Promise<Catalogue> {
     const catalogue = new Catalogue(db, log);
-    for (const row of await db.select().from(table)) catalogue.#byId.set(row.id, fromRow(row));
+    for (const server of await readServers(db)) catalogue.#byId.set(server.id, server);
     return catalogue;
   }
 
@@ -96,6 +113,11 @@ export class Catalogue {
     return server;
   }
 
+  /** An equal entry that takes no memory for what is catalogued as it is in it. */
+  sharing(entry: Entry): Entry {
+    return sharing(entry, this.#byId.get(entry.id));
+  }
+
   *active(): Generator<Server> {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }
@@ -110,17 +132,16 @@ export class Catalogue {
    * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every
    * active server of the same reach that is not among them becomes inactive: `operator` replaces the whole catalogue,
    * `shipped` only what was shipped. What an operator's replacement ends is the operator's from then on: an upgrade does
-   * not bring it back. A shipped entry never overwrites an operator's, and a registry's none but its own: a sync replaces,
-   * or ends, what came from that registry.
+   * not bring it back. A shipped entry never overwrites an operator's, and a registry's none but its own.
    */
   put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     return this.#exclusively(() => this.#put(entries, options));
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const { origin, replace = false, keep, registry, onProgress } = options;
+    const { origin, replace = false, keep, registry, onProgress, signal } = options;
     const writer = { origin, replace, keep, registry };
-    const wanted = await this.#serversOf(entries, options);
+    const wanted = await this.#serversOf(entries, options, slices(signal));
     const left = withoutOthers(wanted, writer, this.#byId);
     const gone = endedBy(wanted, writer, this.active());
     const moved = [...wanted.values()].filter(({ id, remoteUrl }) => {
@@ -128,48 +149,57 @@ export class Catalogue {
       return old && old.remoteUrl !== remoteUrl;
     });
     const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id), left };
-    // A replacement is indexed whole, so that it is seen at once; else what is indexed as it is stays.
-    const upserted = replace && !registry ? change.upserted : await this.#changedAmong(change.upserted);
-    const takeEffect = await this.#prepare({ ...change, upserted }, onProgress);
-    await this.#db.transaction(async tx => {
-      await writeServers(tx, change.upserted);
-      await forgetDefinitions(
-        tx,
-        moved.map(server => server.id),
-      );
-      await retireServers(tx, change.removed, origin);
-    });
+    // What is indexed as it is stays.
+    const upserted = change.upserted.filter(
+      server => !this.#isIndexed || this.#byId.get(server.id) !== server,
+    );
+    const whole = replace ? { whole: this.#activeAfter(wanted, gone) } : {};
+    const failing = new AbortController();
+    const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
+    const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
+    try {
+      await this.#db.transaction(async tx => {
+        await writeServers(tx, change.upserted, signal);
+        await forgetDefinitions(
+          tx,
+          moved.map(server => server.id),
+        );
+        await retireServers(tx, change.removed, origin);
+        signal?.throwIfAborted();
+      });
+    } catch (error) {
+      failing.abort(error);
+      throw error;
+    }
     for (const server of wanted.values()) this.#byId.set(server.id, server);
     for (const server of gone) this.#byId.set(server.id, { ...server, active: false, origin });
     await takeEffect();
     return change;
   }
 
-  async #changedAmong(servers: readonly Server[]): Promise<readonly Server[]> {
-    if (!this.#isIndexed) return servers;
-    const pause = slices();
-    const changed: Server[] = [];
-    for (const server of servers) {
-      if (!isDeepStrictEqual(this.#byId.get(server.id), server)) changed.push(server);
-      await pause();
-    }
-    return changed;
+  #activeAfter(wanted: ReadonlyMap<string, Server>, gone: readonly Server[]): Server[] {
+    const ended = new Set(gone);
+    const staying = [...this.active()].filter(server => !wanted.has(server.id) && !ended.has(server));
+    return [...staying, ...wanted.values()];
   }
 
   async #serversOf(
     entries: readonly Entry[],
-    { origin, registry }: Pick<PutOptions, 'origin' | 'registry'>,
+    { origin, registry: from }: PutOptions,
+    pause: Pause,
   ): Promise<Map<string, Server>> {
-    const pause = slices();
     const wanted = new Map<string, Server>();
     for (const entry of entries) {
       await pause();
-      const mark = registry?.marks.get(entry.id);
-      const { server, leftOut } = toServer(entry, origin, mark);
+      const { server, leftOut } = await toServer(entry, origin, {
+        known: this.#byId.get(entry.id),
+        registry: from?.marks.get(entry.id),
+        pause,
+      });
       for (const tool of leftOut)
         this.#log?.warn({ serverId: server.id, tool, reason: 'invisible characters in its name' }, LEFT_OUT);
       this.#reportSuspicious(server);
-      wanted.set(entry.id, mark ? withKnownTools(server, this.#byId.get(entry.id)) : server);
+      wanted.set(entry.id, server);
     }
     return wanted;
   }
@@ -216,10 +246,7 @@ export class Catalogue {
       const takeEffect = isSame ? undefined : await this.#prepare({ upserted: [refreshed], removed: [] });
       await this.#db.transaction(async tx => {
         await comparison.write(tx);
-        await tx
-          .update(table)
-          .set({ tools, toolsListedAt: new Date(nowMs), updatedAt: sql`now()` })
-          .where(eq(table.id, id));
+        await writeTools(tx, refreshed);
       });
       this.#byId.set(id, refreshed);
       await takeEffect?.();
@@ -246,23 +273,22 @@ export class Catalogue {
     return inactive;
   }
 
+  /** Whether a further write would have to wait. */
+  get isWriting(): boolean {
+    return this.#writes > 0;
+  }
+
   /** Resolves when no write is under way. */
   async settled(): Promise<void> {
     await this.#writing;
   }
 
   #exclusively<T>(write: () => Promise<T>): Promise<T> {
-    const running = this.#writing.then(write);
+    this.#writes++;
+    const running = this.#writing.then(write).finally(() => this.#writes--);
     this.#writing = running.catch(() => {});
     return running;
   }
-}
-
-/** A registry says nothing of tools: those that were listed at the same address stay. */
-function withKnownTools(server: Server, old: Server | undefined): Server {
-  if (old?.remoteUrl !== server.remoteUrl) return server;
-  const { tools, toolsListedAt } = old;
-  return { ...server, tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
 }
 
 const LEFT_OUT = 'tool left out of the catalogue';

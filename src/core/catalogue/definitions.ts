@@ -67,18 +67,25 @@ const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions'
 /** Members that hold data, which must stay as they are. */
 const DATA = new Set(['default', 'const', 'enum', 'examples']);
 
-/** A schema with its texts cleaned; the depth was checked before. */
+/** A schema with its texts cleaned, itself where there is nothing to clean; the depth was checked before. */
 function cleanSchema(value: unknown, named = false): unknown {
-  if (Array.isArray(value)) return value.map(member => cleanSchema(member));
+  if (Array.isArray(value)) {
+    const members = value.map(member => cleanSchema(member));
+    return members.every((member, at) => member === value[at]) ? (value as unknown) : members;
+  }
   if (typeof value !== 'object' || value === null) return value;
-  const members = Object.entries(value).map(([key, member]: [string, unknown]) => {
-    if (named) return [key, cleanSchema(member)];
-    if (DATA.has(key)) return [key, member];
-    if ((key === 'description' || key === 'title') && typeof member === 'string')
-      return [key, cleanText(member)];
-    return [key, cleanSchema(member, NAMED.has(key))];
-  });
-  return Object.fromEntries(members) as unknown;
+  const members = Object.entries(value).map(
+    ([key, member]: [string, unknown]) => [key, cleanMember(key, member, named)] as const,
+  );
+  const isClean = members.every(([key, member]) => member === (value as Record<string, unknown>)[key]);
+  return isClean ? value : Object.fromEntries(members);
+}
+
+function cleanMember(key: string, member: unknown, named: boolean): unknown {
+  if (named) return cleanSchema(member);
+  if (DATA.has(key)) return member;
+  if ((key === 'description' || key === 'title') && typeof member === 'string') return cleanText(member);
+  return cleanSchema(member, NAMED.has(key));
 }
 
 interface ReadDefinitions {

@@ -1,16 +1,22 @@
 import { setImmediate } from 'node:timers/promises';
-import { inArray, sql, type SQLWrapper } from 'drizzle-orm';
+import { isDeepStrictEqual } from 'node:util';
+import { asc, eq, gt, inArray, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
-import { excluded, servers as table } from '../schema.ts';
+import { slices, type Pause } from '../../infra/slices.ts';
+import { excluded, servers as table, serverToolParts as parts } from '../schema.ts';
 import { cleanText } from '../text.ts';
 import { cleanTool } from './definitions.ts';
-import type { Entry, Origin, RegistryMark, Server } from './entry.ts';
+import type { CataloguedTool, Entry, Origin, RegistryMark, Server, Tool } from './entry.ts';
 
-/** Rows a statement names at most, and what it writes at most but for a single row: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
-const BATCH_ROWS = 100;
+/** Rows a statement names at most, and what it writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
+const BATCH_ROWS = 50;
 const BATCH_CHARS = 50_000;
+/** JSON of the tools in one value but for a single tool: a row of 1 MB held the event loop for 50 ms. */
+const PART_CHARS = 30_000;
+const PAGE_ROWS = 200;
 
-const VALUES = {
+/** In an upsert of rows: the new values, whatever stood there. */
+const OVERWRITE = {
   name: excluded('name'),
   description: excluded('description'),
   remoteUrl: excluded('remote_url'),
@@ -24,61 +30,105 @@ const VALUES = {
   origin: excluded('origin'),
   registry: excluded('registry'),
   active: excluded('active'),
+  updatedAt: sql`now()`,
 };
 
-const listOf = (parts: readonly SQLWrapper[]) => sql.join(parts as SQLWrapper[], sql`, `);
-const stored = listOf(Object.keys(VALUES).map(name => sql`${table[name as keyof typeof VALUES]}`));
-
-/** In an upsert of rows: the new values, whatever stood there. Whoever asks what has changed since is told of changes alone. */
-const OVERWRITE = {
-  ...VALUES,
-  updatedAt: sql`case when (${stored}) is distinct from (${listOf(Object.values(VALUES))}) then now() else ${table.updatedAt} end`,
-};
+/** Rows that are as they were are not written again: nothing takes the old versions away from the embedded database. */
+const IS_OTHER = (() => {
+  const { updatedAt: _always, ...columns } = OVERWRITE;
+  const stored = Object.keys(columns).map(name => sql`${table[name as keyof typeof columns]}`);
+  return sql`(${sql.join(stored, sql`, `)}) is distinct from (${sql.join(Object.values(columns), sql`, `)})`;
+})();
 
 export const INACTIVE = { active: false, updatedAt: sql`now()` };
 
 /**
  * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose
  * names cannot be are left out.
+ * @param known the catalogued server of that id: what is as it was is that object, in memory once
  */
-export function toServer(
+export async function toServer(
   entry: Entry,
   origin: Origin,
-  registry?: RegistryMark,
-): { server: Server; leftOut: string[] } {
-  const tools = new Map((entry.tools ?? []).map(tool => [tool.name, cleanTool(tool)]));
-  const server: Server = {
-    id: entry.id,
-    name: cleanText(entry.name) || entry.id,
-    description: cleanText(entry.description),
-    remoteUrl: entry.remote_url,
-    ...(entry.transport === undefined ? {} : { transport: entry.transport }),
-    auth: entry.auth ?? { kind: 'unknown' },
-    ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
-    ...(entry.repository === undefined ? {} : { repository: entry.repository }),
-    categories: entry.categories ?? [],
-    tools: [...tools.values()].filter(tool => tool !== undefined),
+  {
+    known,
+    registry,
+    pause = slices(),
+  }: { known?: Server | undefined; registry?: RegistryMark | undefined; pause?: Pause } = {},
+): Promise<{ server: Server; leftOut: string[] }> {
+  const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
+  const tools = new Map<string, CataloguedTool | undefined>();
+  for (const tool of entry.tools ?? []) {
+    const same = knownTools.get(tool.name);
+    tools.set(tool.name, same && isAsItCame(same, tool) ? same : cleanTool(tool));
+    await pause();
+  }
+  const bare = withTools(
+    entry,
     origin,
-    ...(registry === undefined ? {} : { registry }),
-    active: true,
-  };
+    [...tools.values()].filter(tool => tool !== undefined),
+  );
+  const server = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
   return {
-    server,
+    server: known && isDeepStrictEqual(known, server) ? known : server,
     leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
   };
 }
 
-const toRow = (server: Server) => ({
+/** A registry says nothing of tools: those that were listed at the same address stay. */
+function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
+  if (known?.remoteUrl !== remoteUrl) return {};
+  const { tools, toolsListedAt } = known;
+  return { tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
+}
+
+const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[]): Server => ({
+  id: entry.id,
+  name: cleanText(entry.name) || entry.id,
+  description: cleanText(entry.description),
+  remoteUrl: entry.remote_url,
+  ...(entry.transport === undefined ? {} : { transport: entry.transport }),
+  auth: entry.auth ?? { kind: 'unknown' },
+  ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
+  ...(entry.repository === undefined ? {} : { repository: entry.repository }),
+  categories: entry.categories ?? [],
+  tools,
+  origin,
+  active: true,
+});
+
+/** The entry over the texts and schemas of the catalogued server that it describes anew, so that they are in memory once. */
+export function sharing(entry: Entry, known: Server | undefined): Entry {
+  if (!known || !entry.tools) return entry;
+  const knownTools = new Map(known.tools.map(tool => [tool.name, tool]));
+  const tools = entry.tools.map(tool => {
+    const same = knownTools.get(tool.name);
+    if (!same || !isAsItCame(same, tool)) return tool;
+    return { name: same.name, description: same.description, input_schema: same.input_schema };
+  });
+  return { ...entry, tools };
+}
+
+/** Whether cleaning the tool of an entry would give the catalogued one again. What is suspicious may have been cleaned away. */
+const isAsItCame = (known: CataloguedTool, tool: Tool): boolean =>
+  known.suspicious === undefined &&
+  known.live === undefined &&
+  known.description === tool.description &&
+  isDeepStrictEqual(known.input_schema, tool.input_schema);
+
+/** @param tools as JSON, as many of them as go into the row */
+const toRow = (server: Server, tools: string) => ({
   ...server,
   transport: server.transport ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
   registry: server.registry ?? null,
+  tools: sql`${tools}::jsonb`,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });
 
 /** Rows of a version that did not clean texts are cleaned here, and the rules of today apply to all. */
-export function fromRow(row: typeof table.$inferSelect): Server {
+function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedTool[]): Server {
   const {
     transport,
     homepage,
@@ -93,7 +143,7 @@ export function fromRow(row: typeof table.$inferSelect): Server {
     ...rest,
     name: cleanText(rest.name),
     description: cleanText(rest.description),
-    tools: rest.tools.flatMap(tool => cleanTool(tool) ?? []),
+    tools: [...rest.tools, ...moreTools].flatMap(tool => cleanTool(tool) ?? []),
     ...(transport === null ? {} : { transport }),
     ...(homepage === null ? {} : { homepage }),
     ...(repository === null ? {} : { repository }),
@@ -102,13 +152,79 @@ export function fromRow(row: typeof table.$inferSelect): Server {
   };
 }
 
-type Transaction = Pick<Database, 'insert' | 'update'>;
+/** Every stored server, of one moment; the event loop has its turn between pages of them. */
+export function readServers(db: Database): Promise<Server[]> {
+  return db.transaction(
+    async tx => {
+      const servers: Server[] = [];
+      for (let last: string | undefined; ;) {
+        const page = await tx
+          .select()
+          .from(table)
+          .where(last === undefined ? undefined : gt(table.id, last))
+          .orderBy(asc(table.id))
+          .limit(PAGE_ROWS);
+        const ids = page.map(row => row.id);
+        const more = await tx
+          .select()
+          .from(parts)
+          .where(inArray(parts.serverId, ids))
+          .orderBy(asc(parts.serverId), asc(parts.part));
+        const moreOf = Map.groupBy(more, ({ serverId }) => serverId);
+        for (const row of page)
+          servers.push(fromRow(row, moreOf.get(row.id)?.flatMap(({ tools }) => tools) ?? []));
+        last = ids.at(-1);
+        if (last === undefined || page.length < PAGE_ROWS) return servers;
+        await setImmediate();
+      }
+    },
+    { isolationLevel: 'repeatable read', accessMode: 'read only' },
+  );
+}
 
-/** Writes every server over what is stored under its id; the event loop has its turn between statements. */
-export async function writeServers(tx: Transaction, servers: readonly Server[]): Promise<void> {
-  for (const batch of batchesOf(servers)) {
-    await tx.insert(table).values(batch.map(toRow)).onConflictDoUpdate({ target: table.id, set: OVERWRITE });
+type Transaction = Pick<Database, 'insert' | 'update' | 'delete'>;
+
+/**
+ * Writes every server over what is stored under its id; the event loop has its turn between statements.
+ * @param signal ends it there, with its reason
+ */
+export async function writeServers(
+  tx: Transaction,
+  servers: readonly Server[],
+  signal?: AbortSignal,
+): Promise<void> {
+  for await (const batch of batchesOf(servers, slices(signal))) {
+    signal?.throwIfAborted();
+    const rows = batch.map(({ server, first }) => toRow(server, first));
+    await tx
+      .insert(table)
+      .values(rows)
+      .onConflictDoUpdate({ target: table.id, set: OVERWRITE, setWhere: IS_OTHER });
     await setImmediate();
+    await writeParts(tx, batch);
+  }
+}
+
+/** Writes a server's tools, and when they were listed, over those that are stored. */
+export async function writeTools(tx: Transaction, server: Server): Promise<void> {
+  const stored = await storedOf(server, slices());
+  const { tools, toolsListedAt } = toRow(server, stored.first);
+  await tx
+    .update(table)
+    .set({ tools, toolsListedAt, updatedAt: sql`now()` })
+    .where(eq(table.id, server.id));
+  await setImmediate();
+  await writeParts(tx, [stored]);
+}
+
+async function writeParts(tx: Transaction, batch: readonly Stored[]): Promise<void> {
+  const ids = batch.map(({ server }) => server.id);
+  await tx.delete(parts).where(inArray(parts.serverId, ids));
+  for (const { server, others } of batch) {
+    for (const [at, tools] of others.entries()) {
+      await tx.insert(parts).values({ serverId: server.id, part: at + 1, tools: sql`${tools}::jsonb` });
+      await setImmediate();
+    }
   }
 }
 
@@ -123,18 +239,45 @@ export async function retireServers(tx: Transaction, ids: readonly string[], ori
   }
 }
 
-function* batchesOf(servers: readonly Server[]): Generator<Server[]> {
-  let batch: Server[] = [];
+/** A server with the JSON of its tools: what goes into its row, and the parts beyond that. */
+interface Stored {
+  readonly server: Server;
+  readonly first: string;
+  readonly others: readonly string[];
+}
+
+async function* batchesOf(servers: readonly Server[], pause: Pause): AsyncGenerator<Stored[]> {
+  let batch: Stored[] = [];
   let chars = 0;
   for (const server of servers) {
-    const own = JSON.stringify(server.tools).length;
+    const stored = await storedOf(server, pause);
+    const own = stored.first.length + server.description.length;
     if (batch.length > 0 && (batch.length === BATCH_ROWS || chars + own > BATCH_CHARS)) {
       yield batch;
       batch = [];
       chars = 0;
     }
-    batch.push(server);
+    batch.push(stored);
     chars += own;
   }
   if (batch.length > 0) yield batch;
+}
+
+async function storedOf(server: Server, pause: Pause): Promise<Stored> {
+  const arrays: string[] = [];
+  let texts: string[] = [];
+  let chars = 0;
+  for (const tool of server.tools) {
+    const text = JSON.stringify(tool);
+    if (texts.length > 0 && chars + text.length > PART_CHARS) {
+      arrays.push(`[${texts.join(',')}]`);
+      texts = [];
+      chars = 0;
+    }
+    texts.push(text);
+    chars += text.length;
+    await pause();
+  }
+  const [first = `[${texts.join(',')}]`, ...others] = arrays;
+  return { server, first, others: arrays.length === 0 ? [] : [...others, `[${texts.join(',')}]`] };
 }

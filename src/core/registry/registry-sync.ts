@@ -37,6 +37,8 @@ export interface SyncOptions {
   /** Also when much would become inactive. */
   readonly force?: boolean;
   readonly onProgress?: OnProgress;
+  /** Ends it, with everything as it was, until it is committed. */
+  readonly signal?: AbortSignal;
 }
 
 export interface SyncReport {
@@ -112,12 +114,15 @@ export class RegistrySync {
     return row ? (stateSchema.safeParse(JSON.parse(row.value)).data ?? {}) : {};
   }
 
-  async #sync(source: string, { full, force = false, onProgress }: SyncOptions): Promise<SyncReport> {
+  async #sync(
+    source: string,
+    { full, force = false, onProgress, signal = this.#closing.signal }: SyncOptions,
+  ): Promise<SyncReport> {
     const { catalogue, log, clock } = this.#parts;
     const before = await this.state(source);
     const since = full ? undefined : before.highWater;
     const startedAtMs = clock.now();
-    const collected = await this.#collect(source, since);
+    const collected = await this.#collect(source, since, signal);
     const mode = since === undefined ? 'full' : 'incremental';
     const { entries, marks, ended, kept } = collected;
     const report = { registry: source, mode, ...collected.counts } as const;
@@ -125,6 +130,7 @@ export class RegistrySync {
     try {
       change = await catalogue.put(entries, {
         origin: 'registry',
+        signal,
         replace: mode === 'full',
         keep: kept,
         registry: { source, marks, ended, approve: force ? () => {} : this.#approve },
@@ -146,7 +152,7 @@ export class RegistrySync {
     return { ...report, ...done };
   }
 
-  async #collect(source: string, since: string | undefined): Promise<Collected> {
+  async #collect(source: string, since: string | undefined, signal: AbortSignal): Promise<Collected> {
     const { catalogue, keys, limits, allowHttp } = this.#parts;
     const pause = slices();
     const collected = new Collected(id => catalogue.get(id)?.registry?.name);
@@ -155,7 +161,7 @@ export class RegistrySync {
     const options = {
       fetch: this.#outbound.fetch,
       key: keys.get(source),
-      signal: this.#closing.signal,
+      signal: AbortSignal.any([this.#closing.signal, signal]),
       ...(limits === undefined ? {} : { limits }),
     };
     for await (const page of pagesOf({ source, updatedSince }, options)) {

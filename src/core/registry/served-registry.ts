@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
 import { storageProblem } from '../catalogue/read-entries.ts';
-import { servers as table } from '../schema.ts';
+import { servers as table, serverToolParts as parts } from '../schema.ts';
 import { OFFICIAL, OWN, SERVER_SCHEMA } from './registry-documents.ts';
 
 /** The standard's bound on descriptions; the whole of ours goes beside it. */
@@ -43,7 +43,7 @@ const COLUMNS = {
   active: table.active,
   createdAt: table.createdAt,
   updatedAt: table.updatedAt,
-  toolCount: sql<number>`jsonb_array_length(${table.tools})`,
+  toolCount: sql<number>`(jsonb_array_length(${table.tools}) + (select coalesce(sum(jsonb_array_length(${parts.tools})), 0) from ${parts} where ${parts.serverId} = ${table.id}))::int`,
 };
 interface Row extends Pick<typeof table.$inferSelect, Exclude<keyof typeof COLUMNS, 'toolCount'>> {
   readonly toolCount: number;

@@ -11,10 +11,15 @@ export interface Bm25Parameters {
 
 interface Term {
   readonly text: string;
-  /** Sorted by row; only the first `size` are in use. */
+  /** The posting of a term that never had another: two in three, and an array costs ten times as much. */
+  only: number;
+  /** Sorted by row; only the first `size` are in use. `NONE` while `only` holds. */
   postings: Uint32Array;
   size: number;
 }
+
+const NONE = new Uint32Array(0);
+const FIRST_ROOM = 4;
 
 /**
  * An inverted index scored by BM25 (Robertson & Zaragoza 2009, with the idf that is never negative). The idf is given as a
@@ -51,13 +56,10 @@ export class Bm25 {
     }
     const counts = new Map<string, number>();
     for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1);
-    const held: Term[] = [];
-    for (const [text, count] of counts) {
-      const term = this.#terms.get(text) ?? { text, postings: new Uint32Array(1), size: 0 };
-      this.#terms.set(text, term);
-      insert(term, row * (MAX_COUNT + 1) + Math.min(count, MAX_COUNT));
-      held.push(term);
-    }
+    // By `map`, which makes an array of just this length: one that grows has room for half as many again.
+    const held = [...counts].map(([text, count]) =>
+      this.#hold(text, row * (MAX_COUNT + 1) + Math.min(count, MAX_COUNT)),
+    );
     this.#termsOf[row] = held;
     if (row >= this.#lengths.length) this.#lengths = grown(this.#lengths, row + 1);
     this.#lengths[row] = terms.length;
@@ -65,15 +67,29 @@ export class Bm25 {
     this.#size++;
   }
 
+  #hold(text: string, posting: number): Term {
+    const known = this.#terms.get(text);
+    if (known) {
+      insert(known, posting);
+      return known;
+    }
+    const term: Term = { text, only: posting, postings: NONE, size: 1 };
+    this.#terms.set(text, term);
+    return term;
+  }
+
   /** Does nothing when there is no such document. */
   remove(row: number): void {
     const held = this.#termsOf[row];
     if (!held) return;
     for (const term of held) {
+      if (term.size === 1) {
+        this.#terms.delete(term.text);
+        continue;
+      }
       const at = lowerBound(term, row * (MAX_COUNT + 1));
       term.postings.copyWithin(at, at + 1, term.size);
       term.size--;
-      if (term.size === 0) this.#terms.delete(term.text);
     }
     this.#termsOf[row] = undefined;
     this.#totalLength -= this.#lengths[row] ?? 0;
@@ -90,8 +106,9 @@ export class Bm25 {
       const term = this.#terms.get(text);
       if (!term) continue;
       const idf = this.#idf(term.size) / this.#idf(1);
+      const { only, postings } = term;
       for (let at = 0; at < term.size; at++) {
-        const posting = term.postings[at] ?? 0;
+        const posting = postings[at] ?? only;
         const row = posting >>> COUNT_BITS;
         const count = posting & MAX_COUNT;
         const length = this.#lengths[row] ?? 0;
@@ -108,7 +125,10 @@ export class Bm25 {
 }
 
 function insert(term: Term, posting: number): void {
-  if (term.size === term.postings.length) term.postings = grown(term.postings, term.size + 1);
+  if (term.postings.length === 0) {
+    term.postings = new Uint32Array(FIRST_ROOM);
+    term.postings[0] = term.only;
+  } else if (term.size === term.postings.length) term.postings = grown(term.postings, term.size + 1);
   const at = lowerBound(term, posting);
   term.postings.copyWithin(at + 1, at, term.size);
   term.postings[at] = posting;

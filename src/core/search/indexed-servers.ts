@@ -20,7 +20,7 @@ export interface IndexedDocuments {
   readonly whole: readonly string[];
   readonly parts: readonly (readonly string[])[];
   /** One a part, or where they are: not all have to be in memory. */
-  vectors: readonly QuantizedVector[] | VectorSource;
+  readonly vectors: readonly QuantizedVector[] | VectorSource;
 }
 
 interface IndexedServer {
@@ -29,6 +29,13 @@ interface IndexedServer {
   readonly slot: number;
   readonly source: VectorSource | undefined;
   /** Rows of its parts: its own text first, then one a tool. */
+  readonly rows: readonly number[];
+}
+
+/** A server's rows that no query sees: not yet, or no more. */
+export interface HiddenServer {
+  readonly id: string;
+  readonly source: VectorSource | undefined;
   readonly rows: readonly number[];
 }
 
@@ -70,35 +77,54 @@ export class IndexedServers {
   }
 
   /** Adds a server or puts it in the place of its old self, without a pause. */
-  put({ id, whole, parts, vectors }: IndexedDocuments): void {
-    this.remove(id);
-    const source = 'key' in vectors ? vectors : undefined;
-    const slot = this.#freeSlots.pop() ?? this.#bySlot.length;
+  put(documents: IndexedDocuments): void {
+    this.remove(documents.id);
+    this.show(this.stage(documents));
+  }
+
+  remove(id: string): void {
+    const hidden = this.hide(id);
+    if (hidden) this.clear(hidden);
+  }
+
+  /** Takes a server in without showing it: its words count in the statistics of words only. */
+  stage({ id, whole, parts, vectors }: IndexedDocuments): HiddenServer {
     const rows = parts.map((terms, at) => {
       const row = this.#freeRows.pop() ?? this.#rows++;
-      this.#setSlot(row, slot);
+      this.#setSlot(row, NO_SLOT);
       if (!('key' in vectors)) (this.#vectors ?? missing()).set(row, vectors[at] ?? missing());
       this.#parts.add(row, terms);
       return row;
     });
     this.#whole.add(rows[0] ?? missing(), whole);
+    return { id, source: 'key' in vectors ? vectors : undefined, rows };
+  }
+
+  /** Shows a staged server, whose old self must be hidden: thousands of servers take a few milliseconds. */
+  show({ id, source, rows }: HiddenServer): void {
+    const slot = this.#freeSlots.pop() ?? this.#bySlot.length;
+    for (const row of rows) this.#setSlot(row, slot);
     const server = { id, slot, source, rows };
     this.#bySlot[slot] = server;
     this.#servers.set(id, server);
   }
 
-  remove(id: string): void {
+  /** Shows a server no longer, as quickly. @returns what is to be cleared, if there was such a server */
+  hide(id: string): HiddenServer | undefined {
     const server = this.#servers.get(id);
-    if (!server) return;
-    this.#whole.remove(server.rows[0] ?? missing());
-    for (const row of server.rows) {
-      this.#parts.remove(row);
-      this.#setSlot(row, NO_SLOT);
-    }
-    this.#freeRows.push(...server.rows);
+    if (!server) return undefined;
+    for (const row of server.rows) this.#setSlot(row, NO_SLOT);
     this.#bySlot[server.slot] = undefined;
     this.#freeSlots.push(server.slot);
     this.#servers.delete(id);
+    return server;
+  }
+
+  /** Forgets a hidden server. */
+  clear({ rows }: HiddenServer): void {
+    this.#whole.remove(rows[0] ?? missing());
+    for (const row of rows) this.#parts.remove(row);
+    this.#freeRows.push(...rows);
   }
 
   /** In how many parts a term stands. */

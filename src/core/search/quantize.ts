@@ -53,9 +53,15 @@ export function encodeVector({ values, scale }: QuantizedVector): Uint8Array<Arr
  * @throws RangeError when the bytes cannot be an encoded vector
  */
 export function decodeVector(bytes: Uint8Array): QuantizedVector {
+  const { values, scale } = viewVector(bytes);
+  return { values: values.slice(), scale };
+}
+
+/** The same over the bytes themselves. */
+export function viewVector(bytes: Uint8Array): QuantizedVector {
   const dimensions = bytes.length - SCALE_BYTES;
   if (dimensions < 1) throw new RangeError(`${bytes.length} bytes are too few for a vector`);
   const scale = new DataView(bytes.buffer, bytes.byteOffset).getFloat32(dimensions, true);
   if (!Number.isFinite(scale) || scale < 0) throw new RangeError(`${scale} is not the scale of a vector`);
-  return { values: new Int8Array(bytes.subarray(0, dimensions)), scale };
+  return { values: new Int8Array(bytes.buffer, bytes.byteOffset, dimensions), scale };
 }

@@ -13,6 +13,16 @@ export interface RankingWeights {
 /** Tuned on the tune sets of bench/, never on anything else. */
 export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6 };
 
+/**
+ * The cosine of a server with a query, made comparable: the best of many texts is high by chance, so a server with many tools would
+ * stand before one that is known by its description alone. The best of n draws grows like √ln n.
+ * @param texts whose best cosine it is, at least 1
+ * @param spread of an embedder's cosines, see `Tuning`
+ */
+export function lessChance(cosine: number, texts: number, spread: number): number {
+  return cosine - spread * Math.sqrt(Math.log(texts));
+}
+
 export interface RankedServer {
   readonly serverId: string;
   /** 0 to 1. */

@@ -1,4 +1,4 @@
-import { slices } from '../../infra/slices.ts';
+import { slices, type Pause } from '../../infra/slices.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
@@ -7,8 +7,9 @@ import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach } from './best-candidates.ts';
 import { documentsOf } from './documents.ts';
 import type { Embedder } from './embedder.ts';
-import { IndexedCatalogue } from './indexed-catalogue.ts';
+import { IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
+import type { QuantizedVector } from './quantize.ts';
 import { QueryVectors } from './query-vectors.ts';
 import type { Findings, SearchIndex } from './search-index.ts';
 import { sentencesOf, tokenize } from './text.ts';
@@ -68,10 +69,15 @@ class EmbeddedIndex implements SearchIndex {
   }
 
   async prepare(
-    { upserted, removed }: CatalogueChange,
+    { upserted, removed, whole }: CatalogueChange,
     onProgress?: OnProgress,
+    signal?: AbortSignal,
   ): Promise<() => Promise<void>> {
-    return this.#servers.prepare(removed, await this.#documentsOf(upserted, onProgress));
+    const isAnew = whole !== undefined && partsOf(upserted) * 2 > partsOf(whole);
+    const manner = whole ? (isAnew ? 'anew' : 'at once') : 'one by one';
+    const servers = isAnew ? whole : upserted;
+    const indexables = await this.#indexablesOf(servers, onProgress, signal);
+    return this.#servers.prepare({ removed, upserted: indexables, manner }, signal);
   }
 
   async find(query: string): Promise<Findings> {
@@ -86,27 +92,40 @@ class EmbeddedIndex implements SearchIndex {
     return this.#servers.settled();
   }
 
-  async #documentsOf(servers: readonly Server[], onProgress?: OnProgress): Promise<IndexedDocuments[]> {
-    const pause = slices();
+  async #indexablesOf(
+    servers: readonly Server[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<Indexable[]> {
+    const pause = slices(signal);
     const texts: string[] = [];
-    const documents: IndexedDocuments[] = [];
     for (const server of servers) {
-      const { whole, parts } = documentsOf(server);
-      for (const part of parts) texts.push(part.prose);
-      const tokenized: string[][] = [];
-      for (const part of parts) {
-        tokenized.push(tokenize(part.keywords));
-        await pause();
-      }
-      documents.push({ id: server.id, whole: tokenize(whole), parts: tokenized, vectors: [] });
+      for (const { prose } of documentsOf(server).parts) texts.push(prose);
       await pause();
     }
-    const vectors = await this.#cache.vectorsOf(texts, onProgress);
+    const vectors = await this.#cache.vectorsOf(texts, onProgress, signal);
     let at = 0;
-    for (const one of documents) {
-      one.vectors = vectors.slice(at, at + one.parts.length);
-      at += one.parts.length;
-    }
-    return documents;
+    return servers.map(server => {
+      const own = vectors.slice(at, (at += 1 + server.tools.length));
+      return { id: server.id, documents: turn => indexedDocuments(server, own, turn) };
+    });
   }
+}
+
+/** How many documents the servers have: each its own and one a tool. */
+const partsOf = (servers: readonly Server[]): number =>
+  servers.reduce((sum, { tools }) => sum + 1 + tools.length, 0);
+
+async function indexedDocuments(
+  server: Server,
+  vectors: readonly QuantizedVector[],
+  pause: Pause,
+): Promise<IndexedDocuments> {
+  const { whole, parts } = documentsOf(server);
+  const tokenized: string[][] = [];
+  for (const { keywords } of parts) {
+    tokenized.push(tokenize(keywords));
+    await pause();
+  }
+  return { id: server.id, whole: tokenize(whole), parts: tokenized, vectors };
 }

@@ -7,7 +7,7 @@ import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach, CANDIDATES_BY_EACH } from './best-candidates.ts';
 import { documentsOf } from './documents.ts';
 import type { Embedder } from './embedder.ts';
-import { IndexedCatalogue } from './indexed-catalogue.ts';
+import { IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
 import { documentsFor, hashOf, type EngineContent } from './meilisearch/engine-document.ts';
 import { Engine, type EngineAddress, type EngineQuery } from './meilisearch/engine.ts';
@@ -99,22 +99,26 @@ class MeilisearchIndex implements SearchIndex {
   }
 
   async prepare(
-    { upserted, removed }: CatalogueChange,
+    { upserted, removed, whole }: CatalogueChange,
     onProgress?: OnProgress,
+    signal?: AbortSignal,
   ): Promise<() => Promise<void>> {
-    const pause = slices();
+    const pause = slices(signal);
     const planned: Planned[] = [];
-    const documents: IndexedDocuments[] = [];
-    const vectors = await this.#vectors.made(upserted.map(sourceOf), onProgress);
-    for (const [at, server] of upserted.entries()) {
+    const documents: Indexable[] = [];
+    const servers = whole ?? upserted;
+    const vectors = await this.#vectors.made(servers.map(sourceOf), onProgress, signal);
+    for (const [at, server] of servers.entries()) {
       const { terms, content } = read(server);
       const source = sourceOf(server);
       const stand = documentsFor(content, vectors[at] ?? []);
       planned.push({ server, source, content: () => read(server).content, ...stand });
-      documents.push({ id: server.id, ...terms, vectors: source });
+      const ready: IndexedDocuments = { id: server.id, ...terms, vectors: source };
+      documents.push({ id: server.id, documents: () => Promise.resolve(ready) });
       await pause();
     }
-    const takeEffect = await this.#servers.prepare(removed, documents);
+    const manner = whole ? 'anew' : 'one by one';
+    const takeEffect = await this.#servers.prepare({ removed, upserted: documents, manner }, signal);
     const tellEngine = await this.#replica.prepare(planned, removed);
     return async () => {
       // First, as from now on a replaced catalogue is not what the engine holds.

@@ -45,9 +45,14 @@ export interface SearchIndex {
   readonly degraded: string | undefined;
   /**
    * Makes a change ready, vectors and all; after a rejection the index is as it was. The step it resolves with puts the change
-   * into effect: at once where it touches every server, else server by server.
+   * into effect: at once where the change is one of the whole or touches every server, else server by server.
+   * @param signal ends the preparation, with its reason; when it aborts after that, the change will not take effect
    */
-  prepare(change: CatalogueChange, onProgress?: OnProgress): Promise<() => Promise<void>>;
+  prepare(
+    change: CatalogueChange,
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<() => Promise<void>>;
   find(query: string): Promise<Findings>;
   close(): Promise<void>;
 }

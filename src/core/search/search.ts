@@ -16,7 +16,7 @@ import type { ClaimedCall } from '../outcomes.ts';
 import { isAnswerable, namesIn } from './answerability.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
-import { fuse, type RankedServer } from './ranking.ts';
+import { fuse, lessChance, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
@@ -116,8 +116,12 @@ export function createSearch(parts: SearchParts): Search {
     limit: number,
     maxTools: number | undefined,
   ): Promise<readonly RankedServer[]> {
-    const { candidates, vectors } = await index.find(query);
+    const { candidates: found, vectors } = await index.find(query);
     const tuning = tuningOf(index.embedderId);
+    const candidates = found.map(one => ({
+      ...one,
+      semantic: lessChance(one.semantic, one.tools.length + 1, tuning?.spread ?? 0),
+    }));
     if (!isAnswerable({ candidates, vectors }, tuning?.answerability)) {
       const isNamed = namesIn(query);
       if (!candidates.some(({ serverId }) => isNamed(catalogue.get(serverId)?.name ?? ''))) return [];

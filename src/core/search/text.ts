@@ -3,8 +3,8 @@ import { stemmer } from 'stemmer';
 /** Longer runs are encoded data, not words. */
 const MAX_TERM_LENGTH = 64;
 
-/** In UTF-16 units: below it are greetings and splinters such as "e.g.". */
-const MIN_SENTENCE_LENGTH = 12;
+/** In UTF-16 units, without the mark at the end: below it are greetings and splinters such as "e.g.". */
+const MIN_SENTENCE_LENGTH = 11;
 /** A bound on work. */
 const MAX_SENTENCES = 8;
 
@@ -54,17 +54,27 @@ export function tokenize(text: string): string[] {
 
 /**
  * The sentences of a request, to be embedded one by one: each often asks for something else, and one alone means more
- * clearly what it means than all together. Splinters are dropped; what is left over at the end is one sentence.
+ * clearly what it means than all together. Splinters are dropped; what is left over at the end is one sentence. None has
+ * the mark that ends it, or more than one space in a row: the same is asked for without, and the model's vector would not be the same.
  */
 export function sentencesOf(text: string): string[] {
   const sentences = text
     .split(/(?<=[.!?])\s+|(?<=[。！？])|\n+/u)
-    .map(sentence => sentence.trim())
+    .map(withoutEnd)
     .filter(sentence => sentence.length >= MIN_SENTENCE_LENGTH);
-  if (sentences.length < 2) return [text];
-  const rest = sentences.splice(MAX_SENTENCES - 1).join(' ');
+  if (sentences.length < 2) return [withoutEnd(text) || text];
+  const rest = sentences.splice(MAX_SENTENCES - 1).join('. ');
   return rest === '' ? sentences : [...sentences, rest];
 }
+
+const withoutEnd = (sentence: string): string => {
+  const words = sentence.trim().replaceAll(/\s+/g, ' ');
+  let end = words.length;
+  while (end > 0 && ENDS.has(words[end - 1] ?? '')) end--;
+  return words.slice(0, end);
+};
+
+const ENDS = new Set('.!?…。！？ ');
 
 /** `getUser_byID` as "get User by ID": what an embedding model, trained on prose, reads best. */
 export const splitIdentifier = (name: string): string =>

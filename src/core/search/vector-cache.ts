@@ -8,7 +8,7 @@ import { slices } from '../../infra/slices.ts';
 import type { OnProgress } from '../catalogue/catalogue.ts';
 import { embeddings as table } from '../schema.ts';
 import type { Embedder } from './embedder.ts';
-import { decodeVector, encodeVector, quantize, type QuantizedVector } from './quantize.ts';
+import { encodeVector, quantize, viewVector, type QuantizedVector } from './quantize.ts';
 import { readVectorFile, type VectorFile } from './vector-file.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
@@ -24,6 +24,18 @@ const BASE64 = {
   textHash: sql<string>`encode(${table.textHash}, 'base64')`,
   vector: sql<string>`encode(${table.vector}, 'base64')`,
 };
+
+/** A text without a vector, and where in the list it stands. */
+interface Missing {
+  readonly text: string;
+  readonly positions: number[];
+}
+
+function addTo(missing: Map<string, Missing>, key: string, one: Missing): void {
+  const known = missing.get(key);
+  if (known) for (const position of one.positions) known.positions.push(position);
+  else missing.set(key, one);
+}
 
 /** SHA-256 of a text: how its vector is found again. */
 export const textHash = (text: string): Buffer => createHash('sha256').update(text).digest();
@@ -54,67 +66,73 @@ export class VectorCache {
   /**
    * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
    * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
+   * @param signal ends it between two batches, with its reason
    */
-  async vectorsOf(texts: readonly string[], onProgress?: OnProgress): Promise<QuantizedVector[]> {
-    const { keys, vectors, missing } = await this.#found(texts);
-    await this.#embed(missing, vectors, onProgress);
-    return keys.map(key => vectors.get(key) ?? unreachable());
+  async vectorsOf(
+    texts: readonly string[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<QuantizedVector[]> {
+    const { vectors, missing } = await this.#found(texts, signal);
+    await this.#embed(missing, vectors, onProgress, signal);
+    return vectors;
   }
 
   /** The same of what has been embedded before; zeros for all else. */
   async keptVectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
-    const { keys, vectors } = await this.#found(texts);
+    return (await this.#found(texts)).vectors;
+  }
+
+  /** The vectors as far as they are known, zeros in the place of the others, which are missing. */
+  async #found(
+    texts: readonly string[],
+    signal?: AbortSignal,
+  ): Promise<{ vectors: QuantizedVector[]; missing: Map<string, Missing> }> {
     const none = quantize(new Float32Array(this.#parts.embedder.dimensions));
-    return keys.map(key => vectors.get(key) ?? none);
-  }
-
-  async #found(texts: readonly string[]) {
-    const pause = slices();
-    const vectors = new Map<string, QuantizedVector>();
-    const missing = new Map<string, string>();
-    const keys: string[] = [];
-    for (const text of texts) {
+    const pause = slices(signal);
+    const vectors: QuantizedVector[] = [];
+    const missing = new Map<string, Missing>();
+    // A few at a time: what is kept of each for longer than that would outlive the young generation.
+    let sought = new Map<string, Missing>();
+    for (const [position, text] of texts.entries()) {
       const hash = textHash(text);
-      const key = hash.toString('latin1');
-      keys.push(key);
-      await pause();
-      if (vectors.has(key) || missing.has(key)) continue;
       const shipped = this.#shipped?.find(hash);
-      if (shipped) vectors.set(key, shipped);
-      else missing.set(key, text);
+      vectors.push(shipped ?? none);
+      if (!shipped) addTo(sought, hash.toString('latin1'), { text, positions: [position] });
+      await pause();
+      if (sought.size < BATCH_ROWS && position + 1 < texts.length) continue;
+      await this.#fillIn(sought, vectors);
+      for (const [key, one] of sought) addTo(missing, key, one);
+      sought = new Map();
     }
-    for (const [key, vector] of await this.#stored([...missing.keys()])) {
-      vectors.set(key, vector);
-      missing.delete(key);
-    }
-    return { keys, vectors, missing };
+    return { vectors, missing };
   }
 
-  async #stored(keys: readonly string[]): Promise<Map<string, QuantizedVector>> {
+  /** Puts those that are stored into their places, and takes them from what is sought. */
+  async #fillIn(sought: Map<string, Missing>, vectors: QuantizedVector[]): Promise<void> {
+    if (sought.size === 0) return;
     const { db, embedder } = this.#parts;
-    const found = new Map<string, QuantizedVector>();
-    for (let at = 0; at < keys.length; at += BATCH_ROWS) {
-      const hashes = keys.slice(at, at + BATCH_ROWS).map(key => Buffer.from(key, 'latin1'));
-      const rows = await db
-        .select({ hash: BASE64.textHash, vector: BASE64.vector })
-        .from(table)
-        .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
-      for (const { hash, vector } of rows) {
-        found.set(
-          Buffer.from(hash, 'base64').toString('latin1'),
-          decodeVector(Buffer.from(vector, 'base64')),
-        );
-      }
-      // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
-      await setImmediate();
+    const hashes = Array.from(sought.keys(), key => Buffer.from(key, 'latin1'));
+    const rows = await db
+      .select({ hash: BASE64.textHash, vector: BASE64.vector })
+      .from(table)
+      .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
+    for (const row of rows) {
+      const key = Buffer.from(row.hash, 'base64').toString('latin1');
+      // Buffer allots many of them together: an allocation for each would scatter the process's memory.
+      const vector = viewVector(Buffer.from(row.vector, 'base64'));
+      for (const position of sought.get(key)?.positions ?? []) vectors[position] = vector;
+      sought.delete(key);
     }
-    return found;
+    // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
+    await setImmediate();
   }
 
   async #embed(
-    missing: ReadonlyMap<string, string>,
-    vectors: Map<string, QuantizedVector>,
+    missing: ReadonlyMap<string, Missing>,
+    vectors: QuantizedVector[],
     onProgress?: OnProgress,
+    signal?: AbortSignal,
   ): Promise<void> {
     const { embedder, log } = this.#parts;
     const entries = [...missing];
@@ -125,6 +143,7 @@ export class VectorCache {
     let done = 0;
     const embedNext = async () => {
       while (next < entries.length) {
+        signal?.throwIfAborted();
         const batch = entries.slice(next, (next += EMBED_BATCH));
         await this.#embedBatch(batch, vectors);
         const before = done;
@@ -144,15 +163,15 @@ export class VectorCache {
   }
 
   async #embedBatch(
-    batch: readonly (readonly [key: string, text: string])[],
-    vectors: Map<string, QuantizedVector>,
+    batch: readonly (readonly [key: string, missing: Missing])[],
+    vectors: QuantizedVector[],
   ): Promise<void> {
     const { db, embedder } = this.#parts;
-    const texts = batch.map(([, text]) => text);
+    const texts = batch.map(([, { text }]) => text);
     const embedded = (await embedder.embed(texts, 'index')).map(quantize);
-    const rows = batch.flatMap(([key], position) => {
-      const vector = embedded[position] ?? unreachable();
-      vectors.set(key, vector);
+    const rows = batch.flatMap(([key, { positions }], at) => {
+      const vector = embedded[at] ?? unreachable();
+      for (const position of positions) vectors[position] = vector;
       // Zeros stand for a vector that is not to be had for now.
       if (vector.scale === 0) return [];
       return [{ embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];

@@ -1,6 +1,5 @@
 import { Router } from 'express';
 import { z } from 'zod';
-import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import { warningsOf } from '../../core/catalogue/tool-warnings.ts';
@@ -11,7 +10,7 @@ import type { Log } from '../../infra/log.ts';
 import { clientSignal } from '../http.ts';
 import { parseInput } from '../input.ts';
 import { operator } from './operator.ts';
-import { answerWithProgress } from './progress.ts';
+import { answerWithProgress, type Telling } from './progress.ts';
 
 const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
 
@@ -32,18 +31,23 @@ const syncInput = z.object({
 export function catalogueRoutes(core: Core, allowHttp: boolean, log: Log): Router {
   const router = Router();
   router.post('/import', async (request, response) => {
-    const read = await readEntryStream(bounded(request), { allowHttp });
-    const replace = request.query['replace'] === 'true';
-    // Whoever asked may go: the import goes on.
-    await answerWithProgress(request, response, log, onProgress =>
-      importEntries(core, read, replace, onProgress),
+    const options = {
+      allowHttp,
+      replace: request.query['replace'] === 'true',
+      signal: clientSignal(response),
+    };
+    await answerWithProgress(request, response, log, telling =>
+      importFile(core, log, request, { ...options, ...telling }),
     );
   });
   router.post('/sync', async (request, response) => {
     const { url, full, force } = parseInput(syncInput, request.query, 'The query string');
-    await answerWithProgress(request, response, log, onProgress =>
-      core.registrySync.sync(url, { full: full === 'true', force: force === 'true', onProgress }),
-    );
+    const signal = clientSignal(response);
+    const options = { full: full === 'true', force: force === 'true', signal };
+    await answerWithProgress(request, response, log, ({ onProgress, onNotice }) => {
+      if (core.catalogue.isWriting) onNotice(WAITS);
+      return core.registrySync.sync(url, { ...options, onProgress }).catch(unlessGone(log, signal));
+    });
   });
   router.get('/:id', (request, response) => {
     const server = core.catalogue.get(request.params.id) ?? core.catalogue.require(request.params.id);
@@ -97,11 +101,54 @@ const shown = (server: Server) => ({
 /** Without the document itself, which `/v0.1/servers` has. */
 const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
+interface ImportOptions extends Telling {
+  readonly allowHttp: boolean;
+  readonly replace: boolean;
+  /** Aborts when the command has gone: the import ends with it, and changes nothing. */
+  readonly signal: AbortSignal;
+}
+
+const WAITS =
+  'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
+
+async function importFile(core: Core, log: Log, file: AsyncIterable<Buffer>, options: ImportOptions) {
+  const { allowHttp, signal, onNotice } = options;
+  let hasToWait = false;
+  const sayIfItWaits = () => {
+    if (!hasToWait && core.catalogue.isWriting) onNotice(WAITS);
+    hasToWait ||= core.catalogue.isWriting;
+  };
+  try {
+    sayIfItWaits();
+    const compact = (entry: Entry) => core.catalogue.sharing(entry);
+    const read = await readEntryStream(bounded(file), { allowHttp, compact });
+    sayIfItWaits();
+    return await importEntries(core, read, options);
+  } catch (error) {
+    return unlessGone(log, signal)(error);
+  }
+}
+
+/** What a command that has gone would be told is for nobody. @throws the error where it is another one */
+const unlessGone =
+  (log: Log, signal: AbortSignal) =>
+  (error: unknown): undefined => {
+    if (!signal.aborted || error !== signal.reason) throw error;
+    log.info(
+      'the command that asked for an import has gone: the import was ended, the catalogue is as it was',
+    );
+    return undefined;
+  };
+
 /**
  * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server
  * whose line is bad stays as it was, and a file without one good entry replaces nothing.
  */
-async function importEntries(core: Core, read: ReadEntries, replace: boolean, onProgress: OnProgress) {
+async function importEntries(
+  core: Core,
+  read: ReadEntries,
+  { replace, onProgress, signal }: Pick<ImportOptions, 'replace' | 'onProgress' | 'signal'>,
+) {
   const { entries, problems, unknownFields } = read;
   if (entries.length === 0 && problems.length === 0) {
     throw new SwitchboardError('invalid_request', 'The file holds no entry: nothing was changed.');
@@ -110,7 +157,7 @@ async function importEntries(core: Core, read: ReadEntries, replace: boolean, on
   const change =
     entries.length === 0
       ? undefined
-      : await core.catalogue.put(entries, { origin: 'operator', replace, keep, onProgress });
+      : await core.catalogue.put(entries, { origin: 'operator', replace, keep, onProgress, signal });
   return {
     imported: change?.upserted.length ?? 0,
     deactivated: change?.removed.length ?? 0,

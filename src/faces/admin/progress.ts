@@ -7,18 +7,25 @@ const NDJSON = 'application/x-ndjson';
 /** A line at most so often, but always one when a step is done. */
 const EVERY_MS = 100;
 
+/** What whoever waits for long work is told meanwhile. */
+export interface Telling {
+  readonly onProgress: OnProgress;
+  /** A sentence for people. */
+  readonly onNotice: (notice: string) => void;
+}
+
 /**
- * Answers with what long work gives: as JSON, or, for who accepts `application/x-ndjson`, as lines `{"progress": {done, of}}` and a
- * last one `{"result": …}` or `{"problem": …}`. The work does not end with the connection.
+ * Answers with what long work gives: as JSON, or, for who accepts `application/x-ndjson`, as lines `{"progress": {done, of}}` and
+ * `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`.
  */
 export async function answerWithProgress(
   request: Request,
   response: Response,
   log: Log,
-  work: (onProgress: OnProgress) => Promise<unknown>,
+  work: (telling: Telling) => Promise<unknown>,
 ): Promise<void> {
   if (request.headers.accept !== NDJSON) {
-    response.json(await work(() => {}));
+    response.json(await work({ onProgress: () => {}, onNotice: () => {} }));
     return;
   }
   response.setHeader('Content-Type', NDJSON);
@@ -28,14 +35,14 @@ export async function answerWithProgress(
     if (!response.destroyed) response.write(`${JSON.stringify(line)}\n`);
   };
   let toldAt = -Infinity;
+  const onProgress: OnProgress = progress => {
+    const now = performance.now();
+    if (now - toldAt < EVERY_MS && progress.done < progress.of) return;
+    toldAt = now;
+    tell({ progress });
+  };
   try {
-    const result = await work(progress => {
-      const now = performance.now();
-      if (now - toldAt < EVERY_MS && progress.done < progress.of) return;
-      toldAt = now;
-      tell({ progress });
-    });
-    tell({ result });
+    tell({ result: await work({ onProgress, onNotice: notice => tell({ notice }) }) });
   } catch (error) {
     tell({ problem: refusalOf(error, log).problem });
   }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { servers } from '../../../src/core/schema.ts';
@@ -21,6 +21,11 @@ const entry = (id: string, more: Partial<Entry> = {}): Entry => ({
   remote_url: `https://${id}.example/mcp`,
   ...more,
 });
+const tool = (name: string, description: string) => ({
+  name,
+  description,
+  input_schema: { type: 'object', properties: { x: { type: 'number', description: 'A number.' } } },
+});
 const activeIds = (one: Catalogue) => [...one.active()].map(server => server.id).sort();
 
 describe('put', () => {
@@ -42,8 +47,9 @@ describe('put', () => {
   });
 
   it('keeps the last of two tools with one name', async () => {
-    const tool = (description: string) => ({ name: 't', description, input_schema: {} });
-    await catalogue.put([entry('a', { tools: [tool('old'), tool('new')] })], { origin: 'operator' });
+    await catalogue.put([entry('a', { tools: [tool('t', 'old'), tool('t', 'new')] })], {
+      origin: 'operator',
+    });
     expect(catalogue.get('a')?.tools.map(one => one.description)).toEqual(['new']);
   });
 
@@ -107,20 +113,23 @@ describe('put', () => {
     ]);
   });
 
-  it('gives the index only what has changed, but all of a replacement, which is to be seen at once', async () => {
+  it('gives the index only what has changed, and names the whole of a replacement, which is to be seen at once', async () => {
     const prepared: string[][] = [];
+    const wholes: (string[] | undefined)[] = [];
     await catalogue.put([entry('a'), entry('b'), entry('c')], { origin: 'operator' });
-    await catalogue.attachIndex(({ upserted }) => {
+    await catalogue.attachIndex(({ upserted, whole }) => {
       prepared.push(upserted.map(server => server.id).sort());
+      wholes.push(whole?.map(server => server.id).sort());
       return Promise.resolve(() => Promise.resolve());
     });
     const again = [entry('a'), entry('b', { name: 'Renamed' }), entry('c')];
     const change = await catalogue.put(again, { origin: 'operator' });
     expect(change.upserted).toHaveLength(3);
-    await catalogue.put(again, { origin: 'operator', replace: true });
+    await catalogue.put([...again, entry('d')], { origin: 'operator', replace: true, keep: new Set(['e']) });
     await catalogue.deactivate('a');
     await catalogue.put(again, { origin: 'operator' });
-    expect(prepared).toEqual([['a', 'b', 'c'], ['b'], ['a', 'b', 'c'], [], ['a']]);
+    expect(prepared).toEqual([['a', 'b', 'c'], ['b'], ['d'], [], ['a']]);
+    expect(wholes).toEqual([undefined, undefined, ['a', 'b', 'c', 'd'], undefined, undefined]);
   });
 
   it('stores what it was given even where it knows no change: another process may have written since', async () => {
@@ -130,6 +139,53 @@ describe('put', () => {
     await catalogue.put([entry('a')], { origin: 'operator' });
     expect(activeIds(await Catalogue.load(database.db))).toEqual(['a']);
   });
+
+  it('does not take a definition that was cleaned for the clean one', async () => {
+    const described = (description: string) => entry('a', { tools: [tool('t', description)] });
+    await catalogue.put([described('Runs\u200b t.')], { origin: 'operator' });
+    expect(catalogue.get('a')?.tools[0]?.suspicious).toBeDefined();
+    await catalogue.put([described('Runs t.')], { origin: 'operator' });
+    expect(catalogue.get('a')?.tools[0]?.suspicious).toBeUndefined();
+  });
+
+  it.each(['while it is prepared', 'while it is written', 'while it waits for another write'])(
+    'changes nothing when it is ended %s',
+    async when => {
+      await catalogue.put([entry('a')], { origin: 'operator' });
+      const ending = new AbortController();
+      const { signal } = ending;
+      let takesEffect = false;
+      await catalogue.attachIndex(async (change, _onProgress, ended) => {
+        if (when === 'while it is prepared' && change.whole) ending.abort();
+        ended?.throwIfAborted();
+        return () => Promise.resolve(void (takesEffect ||= change.whole !== undefined));
+      });
+      const many = Array.from({ length: 250 }, (_, at) => entry(`s${at}`));
+      if (when === 'while it is written') {
+        // The second statement of the transaction finds it ended.
+        const { transaction } = database.db;
+        vi.spyOn(database.db, 'transaction').mockImplementationOnce((work, config) => {
+          queueMicrotask(() => ending.abort());
+          return transaction.call(database.db, work, config);
+        });
+      }
+      const ahead =
+        when === 'while it waits for another write'
+          ? catalogue.put([entry('b')], { origin: 'operator' })
+          : undefined;
+      const put = catalogue.put(many, { origin: 'operator', replace: true, signal });
+      if (ahead) {
+        expect(catalogue.isWriting).toBe(true);
+        ending.abort();
+      }
+      expect(await put.catch((error: unknown) => error)).toBe(signal.reason);
+      const left = ahead ? ['a', 'b'] : ['a'];
+      expect(takesEffect).toBe(false);
+      expect(activeIds(catalogue)).toEqual(left);
+      expect(activeIds(await Catalogue.load(database.db))).toEqual(left);
+      expect(catalogue.isWriting).toBe(false);
+    },
+  );
 
   it('leaves everything as it was when the index cannot take the change', async () => {
     await catalogue.put([entry('a')], { origin: 'operator' });

@@ -17,7 +17,7 @@ const LINE = JSON.stringify({
 });
 
 describe('two processes that start together on a new database', () => {
-  // A start has two reads and two writes, the first in a transaction: one pause before each, and one too late to matter.
+  // A start has two reads and two writes, those in the middle in transactions: one pause before each.
   it.each([1, 2, 3, 4])(
     'both have the catalogue, the second started whole before query %i of the first',
     async at => {

@@ -1,4 +1,5 @@
 import * as fc from 'fast-check';
+import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { describe, expect, it } from 'vitest';
 import { readEntries, readEntryStream } from '../../../src/core/catalogue/read-entries.ts';
 
@@ -94,5 +95,15 @@ describe('readEntryStream', () => {
         expect(await readEntryStream(stream(), { allowHttp: false })).toEqual(expected);
       }),
     );
+  });
+
+  it('keeps what the caller gives in the place of an entry', async () => {
+    async function* stream() {
+      yield Buffer.from(`${line({ id: 'one' })}\n${line({ id: 'two' })}\nbroken`);
+    }
+    const compact = (entry: Entry) => ({ ...entry, name: entry.id.toUpperCase() });
+    const { entries, problems } = await readEntryStream(stream(), { allowHttp: false, compact });
+    expect(entries.map(({ name }) => name)).toEqual(['ONE', 'TWO']);
+    expect(problems).toHaveLength(1);
   });
 });

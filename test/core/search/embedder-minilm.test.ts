@@ -96,8 +96,9 @@ describe('embed', () => {
     const shipped = readVectorFile(await readFile('catalogue/vectors.bin'));
     expect(shipped.embedderId).toBe(embedder.id);
     const { entries } = readEntries(await readFile('catalogue/servers.jsonl', 'utf8'), { allowHttp: false });
-    const servers = entries.filter((_, at) => at % 20 === 0).map(entry => toServer(entry, 'shipped').server);
-    const prose = servers.map(server => documentsOf(server).parts.at(-1)?.prose ?? '');
+    const sample = entries.filter((_, at) => at % 20 === 0);
+    const made = await Promise.all(sample.map(entry => toServer(entry, 'shipped')));
+    const prose = made.map(({ server }) => documentsOf(server).parts.at(-1)?.prose ?? '');
     const vectors = await embedder.embed(prose, 'index');
     for (const [at, text] of prose.entries()) {
       expect(quantize(vectors[at] ?? new Float32Array()), text).toEqual(shipped.find(textHash(text)));

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
-import { fuse } from '../../../src/core/search/ranking.ts';
+import { fuse, lessChance } from '../../../src/core/search/ranking.ts';
 import type { Candidate } from '../../../src/core/search/search-index.ts';
 import { MAX_USE_EFFECT } from '../../../src/core/search/use-prior.ts';
 
@@ -121,5 +121,16 @@ describe('fuse', () => {
     expect(fuse([at('b', 0, 1), at('a', 0, 2)], unused).map(({ serverId }) => serverId)).toEqual(['a', 'b']);
     expect(fuse([at('b', 0, 0)], unused)[0]?.finalScore).toBe(0);
     expect(fuse([], unused)).toEqual([]);
+  });
+});
+
+describe('lessChance', () => {
+  it('leaves the cosine of a single text, and takes more from the best of more texts', () => {
+    expect(lessChance(0.4, 1, 0.08)).toBe(0.4);
+    expect(lessChance(0.4, 20, 0)).toBe(0.4);
+    const by = [2, 5, 20, 200].map(texts => lessChance(0.4, texts, 0.08));
+    expect(by).toEqual(by.toSorted((a, b) => b - a));
+    // e ** 4 texts: the square root of the logarithm is 2.
+    expect(lessChance(0.4, Math.exp(4), 0.08)).toBeCloseTo(0.24, 10);
   });
 });

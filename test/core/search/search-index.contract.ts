@@ -171,6 +171,77 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       expect((await find(index, 'zebra')).every(id => id.startsWith('new'))).toBe(true);
     });
 
+    it('changes a part of the whole at once: no query sees a mixture, and the rest stays', async () => {
+      await using started = await start();
+      const { index } = started;
+      const kept = many(40, 'kept');
+      await update(index, { upserted: [...kept, ...many(20, 'old')] });
+      const fresh = many(20, 'new');
+      const removed = many(20, 'old').map(({ id }) => id);
+      let updating = true;
+      const changed = update(index, { upserted: fresh, removed, whole: [...kept, ...fresh] }).finally(() => {
+        updating = false;
+      });
+      const stillUpdating = () => updating;
+      while (stillUpdating()) {
+        await setImmediate();
+        const words = (await index.find('zebra')).candidates.map(({ serverId }) => serverId.slice(0, 3));
+        expect(words).toHaveLength(60);
+        expect(new Set(words).size).toBe(2);
+      }
+      await changed;
+      expect(await find(index, 'zebra old')).toEqual([...kept, ...fresh].map(({ id }) => id).sort());
+      expect(index.size).toBe(60);
+    });
+
+    it('gives the same evidence after changes of a part of the whole, one of which never took effect', async () => {
+      await using straight = await start();
+      await using detour = await start();
+      const rest = [
+        weather,
+        server('maps', 'Shows maps.', { route: 'The way to a city.', find: 'A place.' }),
+      ];
+      await update(straight.index, { upserted: [...rest, mail] });
+      await update(detour.index, { upserted: [...rest, server('old', 'Weather messages.', { a: 'x' })] });
+      const other = server('maps', 'Postage stamps for messages.');
+      await detour.index.prepare({ upserted: [other], removed: ['old'], whole: [weather, other] });
+      expect(await find(detour.index, 'stamps')).toEqual([]);
+      await update(detour.index, { upserted: [mail], removed: ['old'], whole: [...rest, mail] });
+      const query = 'send weather messages to a city';
+      expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
+    });
+
+    it('gives the same evidence after a change of a part of the whole that was ready, and then failed', async () => {
+      await using straight = await start();
+      await using detour = await start();
+      const rest = [weather, mail, server('maps', 'Shows maps.', { route: 'The way to a city.' })];
+      for (const { index } of [straight, detour]) await update(index, { upserted: rest });
+      const failing = new AbortController();
+      const other = server('maps', 'Postage stamps for messages.');
+      const change = { upserted: [other], removed: [], whole: [weather, mail, other] };
+      await detour.index.prepare(change, undefined, failing.signal);
+      failing.abort(new Error('the database is down'));
+      const query = 'send weather messages to a city';
+      expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
+    });
+
+    it('stays as it was when a change is ended on the way', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      const ending = new AbortController();
+      const fresh = server('new', 'A zebra.');
+      const preparing = index.prepare(
+        { upserted: [fresh], removed: ['mail'], whole: [weather, fresh] },
+        () => ending.abort(new Error('ended')),
+        ending.signal,
+      );
+      await expect(preparing).rejects.toThrow('ended');
+      expect(await find(index, 'zebra')).toEqual([]);
+      expect(await find(index, 'inbox')).toEqual(['mail']);
+      expect(index.size).toBe(2);
+    });
+
     it('answers by keyword while the embedder fails, and recovers', async () => {
       await using started = await start();
       const { index, control } = started;

@@ -65,16 +65,18 @@ describe('splitIdentifier', () => {
 
 describe('sentencesOf', () => {
   it.each([
-    ['Find a hotel in Rome.', ['Find a hotel in Rome.']],
-    ['Hi! Find a hotel in Rome.', ['Hi! Find a hotel in Rome.']],
+    ['Find a hotel in Rome.', ['Find a hotel in Rome']],
+    ['  Find  a hotel in Rome ?!', ['Find a hotel in Rome']],
+    ['???', ['???']],
+    ['Hi! Find a hotel in Rome.', ['Hi! Find a hotel in Rome']],
     [
       'Find a hotel in Rome. Then book a table near v1.2 of it!',
-      ['Find a hotel in Rome.', 'Then book a table near v1.2 of it!'],
+      ['Find a hotel in Rome', 'Then book a table near v1.2 of it'],
     ],
     ['first line of it\nsecond line of it', ['first line of it', 'second line of it']],
     [
       '東京の天気を教えてください。近くのレストランも探して。',
-      ['東京の天気を教えてください。', '近くのレストランも探して。'],
+      ['東京の天気を教えてください', '近くのレストランも探して'],
     ],
   ])('%j has %j', (text, sentences) => {
     expect(sentencesOf(text)).toEqual(sentences);
@@ -84,6 +86,6 @@ describe('sentencesOf', () => {
     const all = Array.from({ length: 20 }, (_, at) => `Sentence number ${at}.`);
     const sentences = sentencesOf(all.join(' '));
     expect(sentences).toHaveLength(8);
-    expect(sentences.join(' ')).toBe(all.join(' '));
+    expect(`${sentences.join('. ')}.`).toBe(all.join(' '));
   });
 });

@@ -37,11 +37,15 @@ export class PartVectors {
   }
 
   /** The same, with those that are nowhere yet made and kept first. */
-  async made(sources: readonly VectorSource[], onProgress?: OnProgress): Promise<Vectors[]> {
+  async made(
+    sources: readonly VectorSource[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<Vectors[]> {
     const isWhole = ({ key }: VectorSource) =>
       this.#recent.get(key)?.every(({ scale }) => scale > 0) ?? false;
     const lacking = sources.filter(source => !isWhole(source));
-    const read = await this.#read(lacking, texts => this.#cache.vectorsOf(texts, onProgress));
+    const read = await this.#read(lacking, texts => this.#cache.vectorsOf(texts, onProgress, signal));
     return sources.map(({ key }) => read.get(key) ?? this.#recent.get(key) ?? []);
   }
 
@@ -72,7 +76,10 @@ export class PartVectors {
     let at = 0;
     for (const [position, { key }] of sources.entries()) {
       const count = texts[position]?.length ?? 0;
-      const own = vectors.slice(at, at + count);
+      // In memory of their own: what is kept of a server must not keep others'.
+      const own = vectors
+        .slice(at, at + count)
+        .map(({ values, scale }) => ({ values: values.slice(), scale }));
       at += count;
       read.set(key, own);
       this.#recent.set(key, own);

@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
+import type { Entry } from '../../../src/core/catalogue/entry.ts';
+import { servers, serverToolParts } from '../../../src/core/schema.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { openPostgres } from '../../../src/infra/postgres.ts';
+import { createDatabase } from '../../support/postgres.ts';
+
+async function openOnPostgres(): Promise<OpenDatabase> {
+  const database = await createDatabase();
+  const { db, close } = await openPostgres(database.url);
+  return { db, close: () => close().then(() => database[Symbol.asyncDispose]()) };
+}
+
+const entry = (id: string, tools: Entry['tools'] = []): Entry => ({
+  id,
+  name: id.toUpperCase(),
+  description: `Does ${id}.`,
+  remote_url: `https://${id}.example/mcp`,
+  tools,
+});
+const tool = (name: string, description: string) => ({
+  name,
+  description,
+  input_schema: { type: 'object', properties: { x: { type: 'number', description: 'A number.' } } },
+});
+
+describe.each([
+  { driver: 'PGlite', open: () => openDatabase(), skipped: false },
+  { driver: 'Postgres', open: openOnPostgres, skipped: inject('postgresUrl') === undefined },
+])('what is stored on $driver', ({ open, skipped }) => {
+  describe.skipIf(skipped)('of servers and their tools', () => {
+    let database: OpenDatabase;
+    let catalogue: Catalogue;
+    beforeAll(async () => void (database = await open()));
+    afterAll(() => database.close());
+    beforeEach(async () => {
+      await database.db.delete(servers);
+      catalogue = await Catalogue.load(database.db);
+    });
+
+    it('keeps what an entry says again as the object it is, and its row as it is', async () => {
+      const tools = [tool('t', 'Runs t.'), tool('u', 'Runs u.')];
+      await catalogue.put([entry('a', tools), entry('b')], { origin: 'operator' });
+      const [a, b] = [catalogue.get('a'), catalogue.get('b')];
+      const rowsBefore = await database.db.select().from(servers).orderBy(servers.id);
+      const other = entry('b', [tool('t', 'Something else.')]);
+      await catalogue.put([entry('a', structuredClone(tools)), other], { origin: 'operator' });
+      expect(catalogue.get('a')).toBe(a);
+      expect(catalogue.get('b')).not.toBe(b);
+      const rows = await database.db.select().from(servers).orderBy(servers.id);
+      expect(rows[0]).toEqual(rowsBefore[0]);
+      expect(rows[1]?.updatedAt).not.toEqual(rowsBefore[1]?.updatedAt);
+    });
+
+    it('writes the tools of a large server in parts, and none of them when it has become small', async () => {
+      const large = Array.from({ length: 300 }, (_, at) => tool(`t${at}`, `Tool ${at}: ${'x'.repeat(900)}`));
+      const stored = () => Catalogue.load(database.db);
+      await catalogue.put([entry('a', large), entry('b')], { origin: 'operator' });
+      expect((await stored()).get('a')).toEqual(catalogue.get('a'));
+      expect((await stored()).get('a')?.tools).toEqual(large);
+      const values = await database.db.select().from(serverToolParts).orderBy(serverToolParts.part);
+      expect(values.length).toBeGreaterThan(5);
+      for (const { tools } of values) expect(JSON.stringify(tools).length).toBeLessThan(32_000);
+      await catalogue.put([entry('a', large.slice(0, 2))], { origin: 'operator' });
+      expect((await stored()).get('a')?.tools).toEqual(large.slice(0, 2));
+      expect(await database.db.select().from(serverToolParts)).toEqual([]);
+    });
+
+    it('writes the tools that a large server lists in parts as well', async () => {
+      await catalogue.put([entry('a', [tool('old', 'Old.')])], { origin: 'operator' });
+      const listed = Array.from({ length: 100 }, (_, at) => ({
+        name: `t${at}`,
+        description: `Tool ${at}: ${'x'.repeat(900)}`,
+        inputSchema: { type: 'object' },
+      }));
+      await catalogue.refreshTools(catalogue.require('a'), listed, 1_000);
+      expect(catalogue.get('a')?.tools).toHaveLength(100);
+      expect((await Catalogue.load(database.db)).get('a')).toEqual(catalogue.get('a'));
+    });
+
+    it('reads many pages of servers, all of them once', async () => {
+      const ids = Array.from({ length: 450 }, (_, at) => `s${at}`);
+      await catalogue.put(
+        ids.map(id => entry(id)),
+        { origin: 'operator' },
+      );
+      const stored = await Catalogue.load(database.db);
+      expect([...stored.active()].map(({ id }) => id).sort()).toEqual(ids.toSorted());
+    });
+  });
+});
