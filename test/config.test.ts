@@ -337,7 +337,7 @@ describe('registries', () => {
     ],
     [{ SWITCHBOARD_REGISTRY_ACCESS: 'open' }, /^SWITCHBOARD_REGISTRY_ACCESS: must be key or public/],
   ])('refuses %j', (env, message) => {
-    const { message: text } = refusal(env as unknown as Record<string, string>);
+    const { message: text } = refusal(env);
     expect(text).toMatch(message);
     expect(text).not.toMatch(/two words|u:p/);
   });
