@@ -154,7 +154,7 @@ interface AnswerabilitySets {
   readonly sets: readonly TuneSet[];
   /** Answerable requests as people type them, which tune. */
   readonly loose: TuneSet;
-  /** … and which do not. */
+  /** … and which do not: they are only measured. */
   readonly untuned: TuneSet;
   /** Requests that nothing can serve: the first half tunes. */
   readonly unanswerable: readonly TuneSet[];
@@ -191,6 +191,7 @@ function showAnswerability(
     !isAnswerable({ candidates: [{ semantic, keyword }], vectors: [vector] }, answerability);
   const share = (requests: readonly Request[]) =>
     `${((100 * requests.filter(refused).length) / requests.length).toFixed(1)} %`;
+  const ofStranger = share(requestsOf(untuned, answered(untuned)));
   console.log('\nAnswered with an empty list');
   console.table([
     ...[...sets, loose].map(set => ({
@@ -198,11 +199,7 @@ function showAnswerability(
       'as built': share(requestsOf(set, answered(set))),
       'as an unseen set': `${(100 * (answerable[set.name] ?? 0)).toFixed(1)} %`,
     })),
-    {
-      requests: untuned.name,
-      'as built': share(requestsOf(untuned, answered(untuned))),
-      'as an unseen set': share(requestsOf(untuned, answered(untuned))),
-    },
+    { requests: untuned.name, 'as built': ofStranger, 'as an unseen set': ofStranger },
     ...unanswerable.map(set => ({
       requests: set.name,
       'as built': share(requestsOf(set, set.queries)),

@@ -3,7 +3,7 @@ import { lessChance, WEIGHTS } from '../../src/core/search/ranking.ts';
 import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 
-/** See `lessChance`: where the mean quality of the sets is best. */
+/** See `lessChance`: the mean quality of the sets is flat from .06 to .12, and a tenth of a point from its best here (bench/RESULTS.md). */
 export const SPREAD = 0.08;
 
 /** What a batch of training asks of a set. */
@@ -149,11 +149,11 @@ export function bestParts(
       }
     }
   }
-  for (const [server, best] of cosine.entries()) {
-    cosine[server] = lessChance(best, (start[server + 1] ?? 0) - (start[server] ?? 0), spread);
-  }
-  return { cosine, sentence, row };
+  return { cosine: comparable(cosine, start, spread), sentence, row };
 }
+
+const comparable = (cosine: Float32Array, start: Uint32Array, spread: number): Float32Array =>
+  cosine.map((best, server) => lessChance(best, (start[server + 1] ?? 0) - (start[server] ?? 0), spread));
 
 /** By how much each server's cosine should fall (above 0) or rise, for those where it matters. */
 function pulls(query: TuneQuery, cosine: Float32Array, options: TrainingOptions): [number, number][] {

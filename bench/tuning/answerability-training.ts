@@ -13,7 +13,7 @@ export interface Request {
 }
 
 /** How much of the answerable requests may be turned away, as a share of them. */
-const TURNED_AWAY = 0.0095;
+const TURNED_AWAY = 0.012;
 const RIDGE = 0.03;
 
 interface Fitted {

@@ -16,7 +16,7 @@ interface Found {
 
 const NOTHING_FITS = `Nothing in the catalogue fits. Try one step at a time, as an action and its object, without names and figures of the case:
   npx switchboard search "create a calendar event"
-A server is always found by its own name.`;
+Or search for a server by its name.`;
 
 const search: Command = {
   args: ['QUERY'],

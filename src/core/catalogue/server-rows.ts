@@ -143,13 +143,22 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     ...rest,
     name: cleanText(rest.name),
     description: cleanText(rest.description),
-    tools: [...rest.tools, ...moreTools].flatMap(tool => cleanTool(tool) ?? []),
+    tools: [...rest.tools, ...stillMore(rest.tools, moreTools)].flatMap(tool => cleanTool(tool) ?? []),
     ...(transport === null ? {} : { transport }),
     ...(homepage === null ? {} : { homepage }),
     ...(repository === null ? {} : { repository }),
     ...(registry === null ? {} : { registry }),
     ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
+}
+
+/**
+ * A program from before the parts, as runs after a rollback, writes all tools into the row and leaves the parts as they are:
+ * a name that is in both says that the row is whole.
+ */
+function stillMore(inRow: readonly Tool[], inParts: readonly CataloguedTool[]): readonly CataloguedTool[] {
+  const names = new Set(inRow.map(({ name }) => name));
+  return inParts.some(({ name }) => names.has(name)) ? [] : inParts;
 }
 
 /** Every stored server, of one moment; the event loop has its turn between pages of them. */

@@ -20,15 +20,33 @@ interface RequestEvidence {
   readonly vectors: readonly Float32Array[];
 }
 
+/** How a query names a server: not at all, among other words, or with nothing else. */
+export type Naming = 'not' | 'among' | 'alone';
+
+/** The terms of a server's name in each of its spellings: as it stands, in small letters (waystation), without what is in brackets. */
+export function spellingsOf(serverName: string): readonly ReadonlySet<string>[] {
+  const short = serverName.replace(BRACKETED_END, '');
+  const spellings = new Set([serverName, serverName.toLowerCase(), short, short.toLowerCase()]);
+  return [...spellings].map(spelling => new Set(tokenize(spelling))).filter(({ size }) => size > 0);
+}
+
+const BRACKETED_END = /\s*\([^()]*\)\s*$/;
+
 /**
- * Tells of a server's name whether the query names it: the words of the name are all in it, and a third of its own words at
- * least. Who names a server wants it, whatever else the evidence says.
+ * Tells of a server's name, given as its spellings, how the query names it: the words of one are all in it, and a third of its
+ * own words at least. Who names a server wants it, whatever else the evidence says.
  */
-export function namesIn(query: string): (serverName: string) => boolean {
-  const asked = new Set(tokenize(query));
-  return serverName => {
-    const name = new Set(tokenize(serverName));
-    return name.size > 0 && name.size * 3 >= asked.size && [...name].every(term => asked.has(term));
+export function namesIn(query: string): (spellings: readonly ReadonlySet<string>[]) => Naming {
+  const asked = [query, query.toLowerCase()].map(text => new Set(tokenize(text)));
+  const naming = (name: ReadonlySet<string>): Naming => {
+    const all = asked.find(words => [...name].every(term => words.has(term)));
+    if (!all || name.size * 3 < all.size) return 'not';
+    return name.size === all.size ? 'alone' : 'among';
+  };
+  return spellings => {
+    const found = new Set(spellings.map(naming));
+    if (found.has('alone')) return 'alone';
+    return found.has('among') ? 'among' : 'not';
   };
 }
 

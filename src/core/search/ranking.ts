@@ -63,6 +63,18 @@ export function fuse(
     .sort((a, b) => b.finalScore - a.finalScore || compareText(a.serverId, b.serverId));
 }
 
+/** The ranking with the servers that are `first` before all others, as relevant as the best of those. */
+export function putFirst(
+  ranking: readonly RankedServer[],
+  first: (serverId: string) => boolean,
+): readonly RankedServer[] {
+  const best = ranking[0]?.finalScore ?? 0;
+  const chosen = ranking.filter(({ serverId }) => first(serverId));
+  if (chosen.length === 0) return ranking;
+  const others = ranking.filter(({ serverId }) => !first(serverId));
+  return [...chosen.map(server => Object.assign({}, server, { finalScore: best })), ...others];
+}
+
 type Evidence = Pick<Candidate, 'semantic' | 'keyword'>;
 
 /** Relevance 0 to 1 of a piece of evidence, relative to the best of its kind. */

@@ -13,10 +13,10 @@ import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
-import { isAnswerable, namesIn } from './answerability.ts';
+import { isAnswerable, namesIn, spellingsOf } from './answerability.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
-import { fuse, lessChance, type RankedServer } from './ranking.ts';
+import { fuse, lessChance, putFirst, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
@@ -108,6 +108,15 @@ export function createSearch(parts: SearchParts): Search {
     perf: clock,
   });
 
+  const spelled = new WeakMap<Server, ReturnType<typeof spellingsOf>>();
+  const spellings = (serverId: string) => {
+    const server = catalogue.get(serverId);
+    if (!server) return [];
+    const known = spelled.get(server) ?? spellingsOf(server.name);
+    spelled.set(server, known);
+    return known;
+  };
+
   /** What a ranking depends on apart from the query: of two equal states, two rankings are equal. */
   const state = () => [index.id, index.epoch, index.degraded ?? ''];
 
@@ -118,15 +127,19 @@ export function createSearch(parts: SearchParts): Search {
   ): Promise<readonly RankedServer[]> {
     const { candidates: found, vectors } = await index.find(query);
     const tuning = tuningOf(index.embedderId);
-    const candidates = found.map(one => ({
-      ...one,
-      semantic: lessChance(one.semantic, one.tools.length + 1, tuning?.spread ?? 0),
-    }));
-    if (!isAnswerable({ candidates, vectors }, tuning?.answerability)) {
-      const isNamed = namesIn(query);
-      if (!candidates.some(({ serverId }) => isNamed(catalogue.get(serverId)?.name ?? ''))) return [];
-    }
-    const ranking = fuse(candidates, use);
+    const candidates = found.map(({ serverId, semantic, keyword, tools }) => {
+      return {
+        serverId,
+        keyword,
+        tools,
+        semantic: lessChance(semantic, tools.length + 1, tuning?.spread ?? 0),
+      };
+    });
+    const naming = namesIn(query);
+    const named = new Map(candidates.map(({ serverId }) => [serverId, naming(spellings(serverId))]));
+    const isNamed = [...named.values()].some(how => how !== 'not');
+    if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
+    const ranking = putFirst(fuse(candidates, use), serverId => named.get(serverId) === 'alone');
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;

@@ -67,6 +67,15 @@ describe.each([
       expect(await database.db.select().from(serverToolParts)).toEqual([]);
     });
 
+    it('takes the row for the whole where a program from before the parts has written it', async () => {
+      const large = Array.from({ length: 100 }, (_, at) => tool(`t${at}`, `Tool ${at}: ${'x'.repeat(900)}`));
+      await catalogue.put([entry('a', large)], { origin: 'operator' });
+      const newer = large.slice(0, 90).map(({ name }) => tool(name, 'After the rollback.'));
+      await database.db.update(servers).set({ tools: newer });
+      expect(await database.db.select().from(serverToolParts)).not.toEqual([]);
+      expect((await Catalogue.load(database.db)).get('a')?.tools).toEqual(newer);
+    });
+
     it('writes the tools that a large server lists in parts as well', async () => {
       await catalogue.put([entry('a', [tool('old', 'Old.')])], { origin: 'operator' });
       const listed = Array.from({ length: 100 }, (_, at) => ({

@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { isAnswerable, namesIn, type Answerability } from '../../../src/core/search/answerability.ts';
+import {
+  isAnswerable,
+  namesIn,
+  spellingsOf,
+  type Answerability,
+} from '../../../src/core/search/answerability.ts';
 
 const table: Answerability = { bias: -1, semantic: 2, keyword: 0.1, request: [0, 1] };
 const found = (semantic: number, keyword: number) => ({ serverId: 's', semantic, keyword, tools: [] });
@@ -30,22 +35,21 @@ describe('isAnswerable', () => {
 
 describe('namesIn', () => {
   it.each([
-    ['Figma', 'figma'],
-    ['Raygun', 'Raygun errors'],
-    ['Google Maps', 'is there google maps?'],
-    ['Asana', 'crear tarea Asana'],
-    ['GoMarble', 'GoMarble'],
-  ])('%s is named by "%s"', (name, query) => {
-    expect(namesIn(query)(name)).toBe(true);
-  });
-
-  it.each([
-    ['Make', 'make it stop raining over my garden party until six'],
-    ['Google Maps', 'maps'],
-    ['Jam', 'open this jam jar, the lid wont budge'],
-    ['The', 'the'],
-    ['', 'anything'],
-  ])('%s is not named by "%s"', (name, query) => {
-    expect(namesIn(query)(name)).toBe(false);
+    ['Figma', 'figma', 'alone'],
+    ['Raygun', 'Raygun errors', 'among'],
+    ['Google Maps', 'is there google maps?', 'alone'],
+    ['Asana', 'crear tarea Asana', 'among'],
+    ['GoMarble', 'GoMarble', 'alone'],
+    ['WayStation', 'waystation', 'alone'],
+    ['WayStation', 'use waystation', 'among'],
+    ['DefiLlama (unofficial)', 'defillama', 'alone'],
+    ['Make', 'make it stop raining over my garden party until six', 'not'],
+    ['Google Maps', 'maps', 'not'],
+    ['Jam', 'open this jam jar, the lid wont budge', 'not'],
+    ['The', 'the', 'not'],
+    ['', 'anything', 'not'],
+    ['(beta)', 'anything', 'not'],
+  ])('%s in "%s": %s', (name, query, naming) => {
+    expect(namesIn(query)(spellingsOf(name))).toBe(naming);
   });
 });

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
-import { fuse, lessChance } from '../../../src/core/search/ranking.ts';
+import { fuse, lessChance, putFirst } from '../../../src/core/search/ranking.ts';
 import type { Candidate } from '../../../src/core/search/search-index.ts';
 import { MAX_USE_EFFECT } from '../../../src/core/search/use-prior.ts';
 
@@ -132,5 +132,19 @@ describe('lessChance', () => {
     expect(by).toEqual(by.toSorted((a, b) => b - a));
     // e ** 4 texts: the square root of the logarithm is 2.
     expect(lessChance(0.4, Math.exp(4), 0.08)).toBeCloseTo(0.24, 10);
+  });
+});
+
+describe('putFirst', () => {
+  it('puts the chosen before all others, as relevant as the best, and leaves the rest', () => {
+    const ranking = fuse([at('a', 0.9, 9), at('b', 0.5, 3), at('c', 0.2, 1)], unused);
+    const found = putFirst(ranking, serverId => serverId === 'c');
+    expect(found.map(({ serverId }) => serverId)).toEqual(['c', 'a', 'b']);
+    expect(found.map(({ finalScore }) => finalScore)).toEqual([
+      ranking[0]?.finalScore,
+      ranking[0]?.finalScore,
+      ranking[1]?.finalScore,
+    ]);
+    expect(putFirst(ranking, () => false)).toBe(ranking);
   });
 });

@@ -57,6 +57,14 @@ async function start() {
 const ids = (answer: { servers: readonly { id: string }[] }) => answer.servers.map(({ id }) => id);
 
 describe('search', () => {
+  it('finds a server asked for by its name first, in any case', async () => {
+    const { ask, catalogue } = await start();
+    const named = { ...entry('way', 'Zzz.'), name: 'MapsMail' };
+    await catalogue.put([named], { origin: 'operator' });
+    expect(ids(await ask('mapsmail'))[0]).toBe('way');
+    expect(ids(await ask('MapsMail'))[0]).toBe('way');
+  });
+
   it("answers in the contract's fields, the most relevant server and tool first", async () => {
     const { ask } = await start();
     const answer = await ask('forecast for a city');
