@@ -181,7 +181,16 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
-  const registrySync = new RegistrySync({ catalogue, db, log, clock, guard, allowHttp, ...config.registry });
+  const registrySync = new RegistrySync({
+    catalogue,
+    db,
+    hold: lock => database.hold(lock),
+    log,
+    clock,
+    guard,
+    allowHttp,
+    ...config.registry,
+  });
   opened.defer(() => registrySync.close());
   const schedule = new SyncSchedule({ sync: registrySync, clock, log, ...config.registry });
   opened.defer(() => schedule.stop());

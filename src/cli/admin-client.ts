@@ -17,6 +17,16 @@ export class CommandFailed extends Error {
   }
 }
 
+/** By Ctrl-C. */
+export class Interrupted extends CommandFailed {
+  constructor() {
+    super(
+      'Stopped. All of it is done or nothing: unless it had just come to its end, nothing was changed.',
+      'interrupted',
+    );
+  }
+}
+
 export interface AdminClient extends AsyncDisposable {
   /** Which database the commands work on while no server runs on the data folder; undefined: its server's. */
   readonly alone: 'new' | 'existing' | 'shared' | undefined;
@@ -27,14 +37,16 @@ export interface AdminClient extends AsyncDisposable {
     body?: { json: unknown } | { text: string },
   ): Promise<unknown>;
   /**
-   * Posts a text that is worked on for long, and hears how far it is. The work ends with this process.
-   * @throws CommandFailed like `request`, and when the server ends before it has answered.
+   * Posts a text that is worked on for long, and hears how far it is. The work ends with this process, or with Ctrl-C.
+   * @throws CommandFailed like `request`, and when the server ends before it has answered; Interrupted
    */
   work(path: string, text: string, heard: Hearing): Promise<unknown>;
 }
 
 interface Hearing {
   readonly onProgress: (progress: Progress) => void;
+  /** How many entries of a registry have been read. */
+  readonly onListed?: (entries: number) => void;
   /** A sentence for people. */
   readonly onNotice: (notice: string) => void;
 }
@@ -118,26 +130,40 @@ async function request(
 /** A line of an answer with progress (`faces/admin/progress.ts`). */
 interface Line {
   readonly progress?: Progress;
+  readonly listed?: number;
   readonly notice?: string;
   readonly result?: unknown;
   readonly problem?: unknown;
 }
 
-async function work(
+async function work(client: Client, path: string, text: string, hearing: Hearing): Promise<unknown> {
+  const stopping = new AbortController();
+  const stop = () => stopping.abort(new Interrupted());
+  // Once: a second Ctrl-C ends the process at once.
+  process.once('SIGINT', stop);
+  try {
+    return await answerTo(client, path, text, { ...hearing, signal: stopping.signal });
+  } finally {
+    process.off('SIGINT', stop);
+  }
+}
+
+async function answerTo(
   client: Client,
   path: string,
-  text: string,
-  { onProgress, onNotice }: Hearing,
+  body: string,
+  { onProgress, onListed, onNotice, signal }: Hearing & { readonly signal: AbortSignal },
 ): Promise<unknown> {
   const headers = { 'content-type': 'text/plain; charset=utf-8', accept: 'application/x-ndjson' };
-  const response = await client.request({ method: 'POST', path, body: text, headers }).catch(lost);
+  const response = await client.request({ method: 'POST', path, body, headers, signal }).catch(lost);
   if (response.statusCode >= 400) {
     throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);
   }
   try {
     for await (const line of createInterface({ input: response.body })) {
-      const { progress, notice, result, problem } = JSON.parse(line) as Line;
+      const { progress, listed, notice, result, problem } = JSON.parse(line) as Line;
       if (progress) onProgress(progress);
+      if (listed !== undefined) onListed?.(listed);
       if (notice !== undefined) onNotice(notice);
       if (problem !== undefined) throw refusal(problem, 'The server failed.');
       if (result !== undefined) return result;
@@ -150,6 +176,7 @@ async function work(
 }
 
 function lost(cause?: unknown): never {
+  if (cause instanceof Interrupted) throw cause;
   const why = cause instanceof Error ? ` (${cause.message})` : '';
   throw new CommandFailed(
     `The connection to the server was lost before it was done${why}. Run the command again: texts embedded so far are not embedded again.`,

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { fetch } from 'undici';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
-import { embeddingProgress } from './progress.ts';
+import { workProgress } from './progress.ts';
 import { catalogueSync } from './sync-command.ts';
 
 interface ImportReport {
@@ -22,7 +22,7 @@ const catalogueImport: Command = {
     const text = /^https?:\/\//.test(source) ? await download(source) : await readFile(source, 'utf8');
     io.complain('Importing; new texts are embedded, which takes a while for thousands of tools.');
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
-    const progress = embeddingProgress(io);
+    const progress = workProgress(io);
     const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
     const report = (await admin.work(path, text, heard).finally(progress.end)) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);

@@ -1,5 +1,5 @@
 import { UsageError, type Command } from './command.ts';
-import { embeddingProgress } from './progress.ts';
+import { workProgress } from './progress.ts';
 
 interface SyncReport {
   registry: string;
@@ -34,8 +34,12 @@ export const catalogueSync: Command = {
       force: String(force),
     });
     io.complain('Syncing; new texts are embedded, which takes a while for thousands of servers.');
-    const progress = embeddingProgress(io);
-    const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
+    const progress = workProgress(io);
+    const heard = {
+      onProgress: progress.show,
+      onListed: progress.listed,
+      onNotice: (notice: string) => io.complain(notice),
+    };
     const path = `/catalogue/sync?${String(query)}`;
     const report = (await admin.work(path, '', heard).finally(progress.end)) as SyncReport;
     for (const { name, reason } of report.problems.slice(0, MAX_SHOWN))

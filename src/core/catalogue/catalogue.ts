@@ -6,17 +6,10 @@ import { slices, type Pause } from '../../infra/slices.ts';
 import { servers as table } from '../schema.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
 import type { CataloguedTool, Entry, Origin, Server } from './entry.ts';
-import { compareDefinitions, forgetDefinitions } from './live-definitions.ts';
+import { compareDefinitions } from './live-definitions.ts';
 import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
-import {
-  INACTIVE,
-  readServers,
-  retireServers,
-  sharing,
-  toServer,
-  writeServers,
-  writeTools,
-} from './server-rows.ts';
+import { INACTIVE, readServers, sharing, toServer, writeTools } from './server-rows.ts';
+import { without, writeChange } from './write-change.ts';
 
 interface PutOptions {
   readonly origin: Origin;
@@ -144,11 +137,15 @@ export class Catalogue {
     const wanted = await this.#serversOf(entries, options, slices(signal));
     const left = withoutOthers(wanted, writer, this.#byId);
     const gone = endedBy(wanted, writer, this.active());
-    const moved = [...wanted.values()].filter(({ id, remoteUrl }) => {
+    const moved = [...wanted.values()].flatMap(({ id, remoteUrl }) => {
       const old = this.#byId.get(id);
-      return old && old.remoteUrl !== remoteUrl;
+      return old && old.remoteUrl !== remoteUrl ? id : [];
     });
-    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id), left };
+    let change: CatalogueChange = {
+      upserted: [...wanted.values()],
+      removed: gone.map(server => server.id),
+      left,
+    };
     // What is indexed as it is stays.
     const upserted = change.upserted.filter(
       server => !this.#isIndexed || this.#byId.get(server.id) !== server,
@@ -158,21 +155,16 @@ export class Catalogue {
     const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
     const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
     try {
-      await this.#db.transaction(async tx => {
-        await writeServers(tx, change.upserted, signal);
-        await forgetDefinitions(
-          tx,
-          moved.map(server => server.id),
-        );
-        await retireServers(tx, change.removed, origin);
-        signal?.throwIfAborted();
-      });
+      const stored = { ...change, origin, source: registry?.source, moved, signal };
+      change = without(await this.#db.transaction(tx => writeChange(tx, stored)), change);
     } catch (error) {
       failing.abort(error);
       throw error;
     }
-    for (const server of wanted.values()) this.#byId.set(server.id, server);
-    for (const server of gone) this.#byId.set(server.id, { ...server, active: false, origin });
+    for (const server of change.upserted) this.#byId.set(server.id, server);
+    const removed = new Set(change.removed);
+    for (const server of gone)
+      if (removed.has(server.id)) this.#byId.set(server.id, { ...server, active: false, origin });
     await takeEffect();
     return change;
   }

@@ -47,7 +47,8 @@ export interface Listing {
 
 /**
  * The `servers` of a registry's pages, one page after another.
- * @throws SwitchboardError `upstream_…` when the registry cannot be reached, answers wrongly or beyond the limits
+ * @throws SwitchboardError `upstream_…` when the registry cannot be reached, answers wrongly or beyond the limits; the
+ * signal's reason when that ended it
  */
 export async function* pagesOf(listing: Listing, options: ClientOptions): AsyncGenerator<unknown[]> {
   const limits = { ...CLIENT_LIMITS, ...options.limits };
@@ -91,10 +92,12 @@ async function pageAt(url: string, options: ClientOptions, limits: ClientLimits)
     try {
       return await ask(url, options);
     } catch (thrown) {
+      if (signal.aborted && !isTimeout(signal.reason)) throw signal.reason;
       const error = readable(thrown, signal);
       if (!error.retryable || attempt === TRIES || signal.aborted) throw error;
       const waitMs = Math.min((error.retryAfterSec ?? 2 ** attempt) * 1000, limits.maxWaitMs);
-      await wait(waitMs, signal);
+      // What ends the waiting ends the next try, too, and is told there.
+      await wait(waitMs, signal).catch(() => {});
     }
   }
 }

@@ -1,26 +1,24 @@
-import { eq } from 'drizzle-orm';
-import { z } from 'zod';
+import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
-import type { Database } from '../../infra/database.ts';
+import type { Database, OpenDatabase } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices } from '../../infra/slices.ts';
 import type { Catalogue, CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
-import type { Entry, RegistryMark } from '../catalogue/entry.ts';
 import type { ReadOptions } from '../catalogue/read-entries.ts';
 import { createGuardedFetch } from '../outbound/guarded-fetch.ts';
 import type { Guard } from '../outbound/guard.ts';
-import { settings } from '../schema.ts';
+import { Collected, laterOf } from './collected.ts';
 import { CLIENT_LIMITS, pagesOf, type ClientLimits } from './registry-client.ts';
-import { idFor, readItem, type Read } from './registry-entry.ts';
+import { readItem } from './registry-entry.ts';
+import { readState, writeState, type SyncState } from './sync-state.ts';
+import { SyncTurns } from './sync-turns.ts';
 
 /** What is asked for again of the time before the last sync: writes that were under way then, and clocks that differ. */
 const OVERLAP_MS = 600_000;
-/** Problems that a report names. */
-const MAX_PROBLEMS = 100;
-
 interface SyncParts extends ReadOptions {
   readonly catalogue: Catalogue;
   readonly db: Database;
+  readonly hold: OpenDatabase['hold'];
   readonly log: Log;
   readonly clock: Clock;
   readonly guard: Guard;
@@ -36,7 +34,11 @@ export interface SyncOptions {
   readonly full: boolean;
   /** Also when much would become inactive. */
   readonly force?: boolean;
+  /** Hears how many entries have been read. */
+  readonly onListed?: (entries: number) => void;
   readonly onProgress?: OnProgress;
+  /** Hears, once, that another sync is under way, here or in another process, which is waited for. */
+  readonly onWait?: () => void;
   /** Ends it, with everything as it was, until it is committed. */
   readonly signal?: AbortSignal;
 }
@@ -62,36 +64,29 @@ export interface SyncReport {
   readonly refused?: string;
 }
 
-const stateSchema = z.object({
-  /** The latest `updatedAt` that was seen, by the registry's clock. */
-  highWater: z.iso.datetime({ offset: true }).optional(),
-  fullAtMs: z.number().optional(),
-  syncedAtMs: z.number().optional(),
-});
-export type SyncState = z.output<typeof stateSchema>;
-
 class Shrunk extends Error {
   override readonly name = 'Shrunk';
 }
 
-/** Brings what registries list into the catalogue. Syncs run one after another. */
+/** Brings what registries list into the catalogue. Syncs run one after another, of all processes on the database. */
 export class RegistrySync {
   readonly #parts: SyncParts;
   readonly #outbound: ReturnType<typeof createGuardedFetch>;
   readonly #closing = new AbortController();
-  #running: Promise<unknown> = Promise.resolve();
+  readonly #turns: SyncTurns;
 
   constructor(parts: SyncParts) {
     this.#parts = parts;
+    this.#turns = new SyncTurns(parts.hold);
     this.#outbound = createGuardedFetch(
       parts.guard,
       parts.limits?.maxPageBytes ?? CLIENT_LIMITS.maxPageBytes,
     );
   }
 
-  /** Ends the reading of a listing. A write that is under way is the catalogue's. */
+  /** Ends what is under way, unless it is being committed. */
   async close(): Promise<void> {
-    this.#closing.abort();
+    this.#closing.abort(new SwitchboardError('unavailable', 'Switchboard is stopping. Nothing was changed.'));
     await this.#outbound.close();
   }
 
@@ -100,29 +95,36 @@ export class RegistrySync {
    * @param source see `registryUrl`
    * @throws SwitchboardError `upstream_…` when the registry fails
    */
-  sync(source: string, options: SyncOptions): Promise<SyncReport> {
-    const running = this.#running.then(() => this.#sync(source, options));
-    this.#running = running.catch(() => {});
-    return running;
+  sync(source: string, { onWait = () => {}, signal, ...options }: SyncOptions): Promise<SyncReport> {
+    const ended = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
+    return this.#turns.take(ended, onWait, held => this.#sync(source, { ...options, signal: held }));
   }
 
-  async state(source: string): Promise<SyncState> {
-    const [row] = await this.#parts.db
-      .select()
-      .from(settings)
-      .where(eq(settings.key, keyOf(source)));
-    return row ? (stateSchema.safeParse(JSON.parse(row.value)).data ?? {}) : {};
+  /**
+   * Asks for what has changed, or everything, unless another process is at a sync or this registry has been synced with since
+   * then: undefined.
+   * @param sinceMs on the clock
+   */
+  syncUnlessSynced(source: string, sinceMs: number, full: boolean): Promise<SyncReport | undefined> {
+    return this.#turns.takeIfFree(this.#closing.signal, async signal => {
+      const { syncedAtMs = -Infinity } = await this.state(source);
+      return syncedAtMs > sinceMs ? undefined : this.#sync(source, { full, signal });
+    });
+  }
+
+  state(source: string): Promise<SyncState> {
+    return readState(this.#parts.db, source);
   }
 
   async #sync(
     source: string,
-    { full, force = false, onProgress, signal = this.#closing.signal }: SyncOptions,
+    { full, force = false, onListed, onProgress, signal }: Turn,
   ): Promise<SyncReport> {
-    const { catalogue, log, clock } = this.#parts;
+    const { catalogue, db, log, clock } = this.#parts;
     const before = await this.state(source);
     const since = full ? undefined : before.highWater;
     const startedAtMs = clock.now();
-    const collected = await this.#collect(source, since, signal);
+    const collected = await this.#collect({ source, since, signal, onListed });
     const mode = since === undefined ? 'full' : 'incremental';
     const { entries, marks, ended, kept } = collected;
     const report = { registry: source, mode, ...collected.counts } as const;
@@ -141,7 +143,7 @@ export class RegistrySync {
       log.warn({ registry: source, reason: error.message }, 'registry sync refused');
       return { ...report, synced: 0, deactivated: 0, left: 0, refused: error.message };
     }
-    await this.#remember(source, {
+    await writeState(db, source, {
       highWater: notAfter(laterOf(before.highWater, collected.highWater), startedAtMs),
       fullAtMs: mode === 'full' ? startedAtMs : before.fullAtMs,
       syncedAtMs: startedAtMs,
@@ -152,7 +154,7 @@ export class RegistrySync {
     return { ...report, ...done };
   }
 
-  async #collect(source: string, since: string | undefined, signal: AbortSignal): Promise<Collected> {
+  async #collect({ source, since, signal, onListed }: Collecting): Promise<Collected> {
     const { catalogue, keys, limits, allowHttp } = this.#parts;
     const pause = slices();
     const collected = new Collected(id => catalogue.get(id)?.registry?.name);
@@ -161,7 +163,7 @@ export class RegistrySync {
     const options = {
       fetch: this.#outbound.fetch,
       key: keys.get(source),
-      signal: AbortSignal.any([this.#closing.signal, signal]),
+      signal,
       ...(limits === undefined ? {} : { limits }),
     };
     for await (const page of pagesOf({ source, updatedSince }, options)) {
@@ -169,6 +171,7 @@ export class RegistrySync {
         collected.add(readItem(item, source, { allowHttp }));
         await pause();
       }
+      onListed?.(collected.counts.received);
     }
     return collected;
   }
@@ -180,84 +183,18 @@ export class RegistrySync {
       `${ending} of the ${of} servers that came from this registry would become inactive, more than ${maxShrinkPercent} %: nothing was changed. If that is right, run switchboard catalogue sync with --force.`,
     );
   };
-
-  async #remember(source: string, state: { [Key in keyof SyncState]: SyncState[Key] | undefined }) {
-    const value = JSON.stringify(state);
-    await this.#parts.db
-      .insert(settings)
-      .values({ key: keyOf(source), value })
-      .onConflictDoUpdate({ target: settings.key, set: { value } });
-  }
 }
 
-const keyOf = (source: string): string => `registry_sync ${source}`;
+type Turn = Omit<SyncOptions, 'onWait'> & { readonly signal: AbortSignal };
 
-const laterOf = (one: string | undefined, other: string | undefined): string | undefined => {
-  if (one === undefined || other === undefined) return one ?? other;
-  return Date.parse(one) > Date.parse(other) ? one : other;
-};
+interface Collecting {
+  readonly source: string;
+  /** RFC 3339. */
+  readonly since: string | undefined;
+  readonly signal: AbortSignal;
+  readonly onListed: SyncOptions['onListed'];
+}
 
 /** A registry whose clock is wrong must not keep its own changes from being asked for. */
 const notAfter = (time: string | undefined, nowMs: number): string | undefined =>
   time !== undefined && Date.parse(time) > nowMs ? new Date(nowMs).toISOString() : time;
-
-/** A listing, as far as it has been read. Of a name that comes twice the last holds. */
-class Collected {
-  readonly marks = new Map<string, RegistryMark>();
-  readonly ended = new Set<string>();
-  /** Ids whose entry is bad: what is known of them stays. */
-  readonly kept = new Set<string>();
-  readonly counts = {
-    received: 0,
-    skipped: { deleted: 0, no_remote: 0, needs_configuration: 0 },
-    problems: [] as { name?: string; reason: string }[],
-    bad: 0,
-  };
-  highWater: string | undefined;
-  readonly #entries = new Map<string, Entry>();
-  readonly #nameOf: (id: string) => string | undefined;
-
-  /** @param nameOf which registry's name the catalogue has under an id */
-  constructor(nameOf: (id: string) => string | undefined) {
-    this.#nameOf = nameOf;
-  }
-
-  get entries(): Entry[] {
-    return [...this.#entries.values()];
-  }
-
-  add(read: Read): void {
-    this.counts.received++;
-    if ('updatedAt' in read) this.highWater = laterOf(this.highWater, read.updatedAt);
-    if (read.kind === 'bad') this.#addProblem(read);
-    if (read.kind === 'ended') {
-      this.counts.skipped[read.why]++;
-      const id = this.#idOf(read.name);
-      this.#forget(id);
-      this.ended.add(id);
-    }
-    if (read.kind === 'server') {
-      const id = this.#idOf(read.name);
-      this.#forget(id);
-      this.#entries.set(id, { ...read.entry.entry, id });
-      this.marks.set(id, read.entry.mark);
-    }
-  }
-
-  #addProblem({ name, reason }: { name?: string; reason: string }): void {
-    this.counts.bad++;
-    if (name !== undefined) this.kept.add(this.#idOf(name));
-    if (this.counts.problems.length < MAX_PROBLEMS)
-      this.counts.problems.push({ ...(name === undefined ? {} : { name }), reason });
-  }
-
-  #forget(id: string): void {
-    this.#entries.delete(id);
-    this.marks.delete(id);
-    this.ended.delete(id);
-  }
-
-  #idOf(name: string): string {
-    return idFor(name, id => this.marks.get(id)?.name ?? this.#nameOf(id));
-  }
-}

@@ -15,7 +15,10 @@ interface ScheduleParts {
   readonly log: Log;
 }
 
-/** Syncs with every registry each time `everyMs` have passed, also while nothing ran; a failure waits as long as a success. */
+/**
+ * Syncs with every registry each time `everyMs` have passed, also while nothing ran; a failure waits as long as a success.
+ * Processes on one database share the syncs: nobody repeats what another did less than half of `everyMs` ago.
+ */
 export class SyncSchedule {
   readonly #parts: ScheduleParts;
   readonly #triedAtMs = new Map<string, number>();
@@ -59,7 +62,9 @@ export class SyncSchedule {
       const lastMs = Math.max(syncedAtMs ?? -Infinity, this.#triedAtMs.get(source) ?? -Infinity);
       if (now - lastMs < everyMs) return;
       this.#triedAtMs.set(source, now);
-      await sync.sync(source, { full: now - (fullAtMs ?? -Infinity) >= FULL_EVERY_MS });
+      const full = now - (fullAtMs ?? -Infinity) >= FULL_EVERY_MS;
+      const report = await sync.syncUnlessSynced(source, now - everyMs / 2, full);
+      if (!report) this.#triedAtMs.delete(source);
     } catch (error) {
       if (!this.#isStopped) log.warn({ registry: source, err: error }, 'registry sync failed');
     }

@@ -44,9 +44,10 @@ export function catalogueRoutes(core: Core, allowHttp: boolean, log: Log): Route
     const { url, full, force } = parseInput(syncInput, request.query, 'The query string');
     const signal = clientSignal(response);
     const options = { full: full === 'true', force: force === 'true', signal };
-    await answerWithProgress(request, response, log, ({ onProgress, onNotice }) => {
+    await answerWithProgress(request, response, log, ({ onListed, onProgress, onNotice }) => {
       if (core.catalogue.isWriting) onNotice(WAITS);
-      return core.registrySync.sync(url, { ...options, onProgress }).catch(unlessGone(log, signal));
+      const telling = { onListed, onProgress, onWait: () => onNotice(OTHER_SYNC) };
+      return core.registrySync.sync(url, { ...options, ...telling }).catch(unlessGone(log, signal));
     });
   });
   router.get('/:id', (request, response) => {
@@ -111,6 +112,9 @@ interface ImportOptions extends Telling {
 const WAITS =
   'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
 
+const OTHER_SYNC =
+  'Another sync is under way, here or in another process on this database: this one begins when it has ended.';
+
 async function importFile(core: Core, log: Log, file: AsyncIterable<Buffer>, options: ImportOptions) {
   const { allowHttp, signal, onNotice } = options;
   let hasToWait = false;
@@ -135,7 +139,7 @@ const unlessGone =
   (error: unknown): undefined => {
     if (!signal.aborted || error !== signal.reason) throw error;
     log.info(
-      'the command that asked for an import has gone: the import was ended, the catalogue is as it was',
+      'the command that asked for a change of the catalogue has gone: the change was ended, the catalogue is as it was',
     );
     return undefined;
   };

@@ -10,13 +10,15 @@ const EVERY_MS = 100;
 /** What whoever waits for long work is told meanwhile. */
 export interface Telling {
   readonly onProgress: OnProgress;
+  /** How many entries of a registry have been read. */
+  readonly onListed: (entries: number) => void;
   /** A sentence for people. */
   readonly onNotice: (notice: string) => void;
 }
 
 /**
- * Answers with what long work gives: as JSON, or, for who accepts `application/x-ndjson`, as lines `{"progress": {done, of}}` and
- * `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`.
+ * Answers with what long work gives: as JSON, or, for who accepts `application/x-ndjson`, as lines `{"progress": {done, of}}`,
+ * `{"listed": …}` and `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`.
  */
 export async function answerWithProgress(
   request: Request,
@@ -25,7 +27,7 @@ export async function answerWithProgress(
   work: (telling: Telling) => Promise<unknown>,
 ): Promise<void> {
   if (request.headers.accept !== NDJSON) {
-    response.json(await work({ onProgress: () => {}, onNotice: () => {} }));
+    response.json(await work({ onProgress: () => {}, onListed: () => {}, onNotice: () => {} }));
     return;
   }
   response.setHeader('Content-Type', NDJSON);
@@ -35,14 +37,16 @@ export async function answerWithProgress(
     if (!response.destroyed) response.write(`${JSON.stringify(line)}\n`);
   };
   let toldAt = -Infinity;
-  const onProgress: OnProgress = progress => {
+  const tellNowAndThen = (line: object, isLast: boolean) => {
     const now = performance.now();
-    if (now - toldAt < EVERY_MS && progress.done < progress.of) return;
+    if (now - toldAt < EVERY_MS && !isLast) return;
     toldAt = now;
-    tell({ progress });
+    tell(line);
   };
+  const onProgress: OnProgress = progress => tellNowAndThen({ progress }, progress.done === progress.of);
+  const onListed = (listed: number) => tellNowAndThen({ listed }, false);
   try {
-    tell({ result: await work({ onProgress, onNotice: notice => tell({ notice }) }) });
+    tell({ result: await work({ onProgress, onListed, onNotice: notice => tell({ notice }) }) });
   } catch (error) {
     tell({ problem: refusalOf(error, log).problem });
   }
