@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './config-embedding.ts';
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
+import { readRegistry, registryEnvironment, type RegistryConfig } from './config-registry.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
 import { inWords } from './infra/zod-issues.ts';
 
@@ -46,6 +47,7 @@ export interface Config {
     readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
   };
   readonly identity: IdentityConfig;
+  readonly registry: RegistryConfig;
   /** Absent: the local model embeds. */
   readonly embedding: EmbeddingConfig | undefined;
 }
@@ -101,6 +103,7 @@ const environmentSchema = z.object({
   NODE_ENV: z.string().optional(),
   ...identityEnvironment,
   ...embeddingEnvironment,
+  ...registryEnvironment,
 });
 type Settings = z.output<typeof environmentSchema>;
 
@@ -142,6 +145,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       allowHttp: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true',
     }),
     embedding: readEmbedding(settings),
+    registry: readRegistry(settings),
   };
 }
 

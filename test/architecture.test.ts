@@ -47,6 +47,10 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
+  [
+    /^core\/registry\//,
+    [/^core\/(registry|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
+  ],
   [/^core\/outbound\//, [/^core\/outbound\//, /^errors\.ts$/]],
   [/^core\/catalogue\//, [/^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
   [
@@ -64,7 +68,12 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
   [/^config-error\.ts$/, []],
   [
     /^config/,
-    [/^config-[\w-]+\.ts$/, /^core\/identity\/provider-settings\.ts$/, /^infra\/(log|zod-issues)\.ts$/],
+    [
+      /^config-[\w-]+\.ts$/,
+      /^core\/identity\/provider-settings\.ts$/,
+      /^core\/registry\/registry-url\.ts$/,
+      /^infra\/(log|zod-issues)\.ts$/,
+    ],
   ],
   [/^infra\//, [/^infra\//]],
   [/^errors\.ts$/, []],

@@ -5,6 +5,8 @@ import type { AuditTrail } from './identity/audit-trail.ts';
 import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { Proxy } from './proxy/proxy.ts';
+import type { RegistrySync } from './registry/registry-sync.ts';
+import type { ServedRegistry } from './registry/served-registry.ts';
 import type { Search } from './search/search.ts';
 
 interface Readiness {
@@ -24,6 +26,8 @@ export interface Core {
   readonly identity: Identity;
   readonly search: Search;
   readonly proxy: Proxy;
+  readonly registrySync: RegistrySync;
+  readonly registry: ServedRegistry;
   readonly metrics: Metrics;
   /** Settles when every entry of the initial catalogue is searchable. */
   readonly indexed: Promise<void>;

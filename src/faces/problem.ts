@@ -29,8 +29,14 @@ const oauthErrorOf = ({ code }: SwitchboardError) => {
   return oauth === undefined ? {} : { error: oauth };
 };
 
-export function sendProblem(response: ServerResponse, error: SwitchboardError, requestId: string): void {
-  send(response, error, { ...problemOf(error, requestId), detail: detailOf(error) });
+/** @param members what clients of one API look for besides */
+export function sendProblem(
+  response: ServerResponse,
+  error: SwitchboardError,
+  requestId: string,
+  members: Readonly<Record<string, unknown>> = {},
+): void {
+  send(response, error, { ...problemOf(error, requestId), detail: detailOf(error), ...members });
 }
 
 /** Over HTTP itself, a call that took too long can be given more time. */

@@ -8,15 +8,17 @@ const EVERY_MS = 100;
 /** What whoever waits for long work is told meanwhile. */
 export interface Telling {
   readonly onProgress: OnProgress;
+  /** How many entries of a registry have been read. */
+  readonly onListed: (entries: number) => void;
   /** A sentence for people. */
   readonly onNotice: (notice: string) => void;
 }
 
-export const SILENT: Telling = { onProgress: () => {}, onNotice: () => {} };
+export const SILENT: Telling = { onProgress: () => {}, onListed: () => {}, onNotice: () => {} };
 
 /**
- * Answers with what long work gives, for who accepts `application/x-ndjson`: lines `{"progress": {done, of}}` and
- * `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`. The head is written already.
+ * Answers with what long work gives, for who accepts `application/x-ndjson`: lines `{"progress": {done, of}}`, `{"listed": …}` and
+ * `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`.
  * @param problemOf how the face words what the work threw
  */
 export async function answerInLines(
@@ -30,14 +32,16 @@ export async function answerInLines(
     if (!response.destroyed) response.write(`${JSON.stringify(line)}\n`);
   };
   let toldAt = -Infinity;
-  const onProgress: OnProgress = progress => {
+  const tellNowAndThen = (line: object, isLast: boolean) => {
     const now = performance.now();
-    if (now - toldAt < EVERY_MS && progress.done < progress.of) return;
+    if (now - toldAt < EVERY_MS && !isLast) return;
     toldAt = now;
-    tell({ progress });
+    tell(line);
   };
+  const onProgress: OnProgress = progress => tellNowAndThen({ progress }, progress.done === progress.of);
+  const onListed = (listed: number) => tellNowAndThen({ listed }, false);
   try {
-    tell({ result: await work({ onProgress, onNotice: notice => tell({ notice }) }) });
+    tell({ result: await work({ onProgress, onListed, onNotice: notice => tell({ notice }) }) });
   } catch (error) {
     tell({ problem: problemOf(error) });
   }

@@ -41,6 +41,7 @@ const OPERATIONS = [
   ['GET', '/tenants/local'],
   ['POST', '/tenants/local'],
   ['POST', '/catalogue/import'],
+  ['POST', '/catalogue/sync'],
   ['GET', '/catalogue/filler'],
   ['POST', '/catalogue/filler/tools'],
   ['POST', '/catalogue/filler/deactivate'],

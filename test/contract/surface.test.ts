@@ -25,8 +25,12 @@ describe('open pages', () => {
     const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
     expect(json.openapi).toBe('3.1.0');
     expect(Object.keys(json.paths).sort()).toEqual([
+      '/v0.1/servers',
+      '/v0.1/servers/{server_name}/versions',
+      '/v0.1/servers/{server_name}/versions/{version}',
       '/v1/admin/audit',
       '/v1/admin/catalogue/import',
+      '/v1/admin/catalogue/sync',
       '/v1/admin/catalogue/{id}',
       '/v1/admin/catalogue/{id}/deactivate',
       '/v1/admin/catalogue/{id}/tools',

@@ -25,6 +25,7 @@ type AuditEvent =
   | 'key_revoked'
   | 'tenant_changed'
   | 'catalogue_imported'
+  | 'catalogue_synced'
   | 'server_deactivated'
   | 'server_tools_read';
 

@@ -1,4 +1,5 @@
 import express, { Router, type Request, type Response } from 'express';
+import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import type { Log } from '../../infra/log.ts';
 import { clientSignal } from '../http.ts';
@@ -17,7 +18,7 @@ export function operationRoutes(core: Core, json: ReturnType<typeof express.json
     const handler = (request: Request, response: Response) =>
       stream
         ? answerStreamed(core, log, { one, stream }, request, response)
-        : answer(core, one, request, response);
+        : answer(core, log, one, request, response);
     router[one.method](one.path, ...(one.bodySchema ? [json] : []), handler);
   }
   return router;
@@ -26,12 +27,20 @@ export function operationRoutes(core: Core, json: ReturnType<typeof express.json
 const queryOf = ({ querySchema }: Operation, request: Request) =>
   querySchema && parseInput(querySchema, request.query, 'The query string');
 
-async function answer(core: Core, one: Operation, request: Request, response: Response): Promise<void> {
+async function answer(
+  core: Core,
+  log: Log,
+  one: Operation,
+  request: Request,
+  response: Response,
+): Promise<void> {
   const body: unknown = one.bodySchema && parseInput(one.bodySchema, request.body);
   const params = request.params as Record<string, string>;
-  response.json(
-    await one.run(core, operator(clientSignal(response)), { body, params, query: queryOf(one, request) }),
-  );
+  const query = queryOf(one, request);
+  const caller = operator(clientSignal(response));
+  const work = (telling: Telling) => one.run(core, caller, { body, params, query, telling });
+  if (one.isLong === true) await answerLong(log, caller, work, request, response);
+  else response.json(await work(SILENT));
 }
 
 async function answerStreamed(
@@ -43,20 +52,31 @@ async function answerStreamed(
 ): Promise<void> {
   const query = queryOf(one, request);
   requireType(stream, request.headers['content-type']);
-  const signal = clientSignal(response);
-  const read = await stream.read(core, operator(signal), request, query);
-  const work = (telling: Telling) =>
-    read(telling).catch((error: unknown) => {
+  const caller = operator(clientSignal(response));
+  const work = await stream.read(core, caller, request, query);
+  await answerLong(log, caller, work, request, response);
+}
+
+/** As lines of progress where these are accepted. */
+async function answerLong(
+  log: Log,
+  { signal }: Caller,
+  work: (telling: Telling) => Promise<unknown>,
+  request: Request,
+  response: Response,
+): Promise<void> {
+  const unlessGone = (telling: Telling) =>
+    work(telling).catch((error: unknown) => {
       if (!signal.aborted || error !== signal.reason) throw error;
       log.info(
-        'the command that asked for an import has gone: the import was ended, the catalogue is as it was',
+        'the command that asked for a change of the catalogue has gone: the change was ended, the catalogue is as it was',
       );
       return undefined;
     });
   if (request.headers.accept !== NDJSON) {
-    response.json(await work(SILENT));
+    response.json(await unlessGone(SILENT));
     return;
   }
   response.setHeader('Content-Type', NDJSON);
-  await answerInLines(response, work, thrown => refusalOf(thrown, log).problem);
+  await answerInLines(response, unlessGone, thrown => refusalOf(thrown, log).problem);
 }

@@ -7,6 +7,7 @@ import type { Core } from '../../core/core.ts';
 import { errorCodes, SwitchboardError } from '../../errors.ts';
 import type { Telling } from '../progress.ts';
 import { operation, type Operation } from './operation.ts';
+import { syncCatalogue, WAITS } from './sync.ts';
 
 const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
 const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
@@ -55,9 +56,6 @@ const importCatalogue: Operation = {
   },
   run: () => Promise.reject(new Error('an import reads its body itself')),
 };
-
-const WAITS =
-  'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
 
 async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let bytes = 0;
@@ -135,7 +133,11 @@ const serverInfo = z
     tools_source: z.enum(['catalogue', 'live']).describe('live: as the server itself listed them.'),
     tools_listed_at: z.iso.datetime().optional(),
     active: z.boolean(),
-    origin: z.enum(['shipped', 'operator']),
+    origin: z.enum(['shipped', 'operator', 'registry']),
+    registry: z
+      .looseObject({ source: z.string(), name: z.string(), version: z.string() })
+      .optional()
+      .describe("Where a registry's entry came from."),
   })
   .describe('The entry as a catalogue file has it, and what has become of it.');
 
@@ -153,7 +155,11 @@ const shown = (server: Server) => ({
     : { tools_listed_at: new Date(server.toolsListedAt).toISOString() }),
   active: server.active,
   origin: server.origin,
+  ...(server.registry === undefined ? {} : { registry: registryOf(server.registry) }),
 });
+
+/** Without the document itself, which `/v0.1/servers` has. */
+const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
 const show = operation({
   method: 'get',
@@ -201,4 +207,10 @@ const deactivate = operation({
   },
 });
 
-export const catalogueOperations: readonly Operation[] = [importCatalogue, show, learnTools, deactivate];
+export const catalogueOperations: readonly Operation[] = [
+  importCatalogue,
+  syncCatalogue,
+  show,
+  learnTools,
+  deactivate,
+];

@@ -10,6 +10,8 @@ export interface OperationInput<Body, Query> {
   readonly body: Body;
   readonly params: Readonly<Record<string, string>>;
   readonly query: Query;
+  /** What whoever waits for long work is told meanwhile. */
+  readonly telling: Telling;
 }
 
 interface OperationBase {
@@ -24,6 +26,8 @@ interface OperationBase {
   readonly responseSchema: z.ZodType;
   readonly bodySchema?: z.ZodType;
   readonly querySchema?: z.ZodObject;
+  /** It may take long: who accepts `application/x-ndjson` hears how far it is, in lines. */
+  readonly isLong?: true;
 }
 
 /** One of the operator's operations, the same on the control socket and under `/v1/admin`. */

@@ -5,6 +5,7 @@ import type { Caller, Scope } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import type { ErrorCode } from '../../errors.ts';
 import type { StreamedOperation } from '../operations/operation.ts';
+import type { Telling } from '../progress.ts';
 
 export const KIB = 1024;
 export const MIB = 1024 * KIB;
@@ -14,7 +15,7 @@ interface EndpointBase {
   /** In Express's form, such as `/v1/identity/sessions/:session_id`. */
   readonly path: string;
   readonly operationId: string;
-  readonly tag: 'Search' | 'Proxy' | 'Identity' | 'Admin';
+  readonly tag: 'Search' | 'Proxy' | 'Identity' | 'Registry' | 'Admin';
   readonly summary: string;
   readonly description: string;
   readonly scope: Scope;
@@ -31,6 +32,8 @@ interface EndpointBase {
   readonly querySchema?: z.ZodObject;
   /** The body is read by the endpoint itself, as it comes. */
   readonly stream?: StreamedOperation;
+  /** It may take long: who accepts `application/x-ndjson` hears how far it is, in lines. */
+  readonly isLong?: true;
   /** The answer's own shape of an error is a JSON-RPC response as well (`POST /v1/mcp/call`). */
   readonly jsonRpc?: true;
 }
@@ -42,9 +45,11 @@ export interface RequestParts {
   readonly idempotencyKey: string | undefined;
   /** When it arrived, by the core's clock. */
   readonly arrivedMs: number;
+  /** What whoever waits for long work is told meanwhile. */
+  readonly telling: Telling;
 }
 
-/** One endpoint of `/v1`: what the router runs and what the OpenAPI document says, in one place. */
+/** One endpoint of `/v1` or `/v0.1`: what the router runs and what the OpenAPI document says, in one place. */
 export interface Endpoint extends EndpointBase {
   readonly bodySchema: z.ZodType | undefined;
   readonly run: (core: Core, caller: Caller, body: unknown, parts: RequestParts) => Promise<unknown>;

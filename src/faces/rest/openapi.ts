@@ -68,7 +68,7 @@ const problemSchema = z.looseObject({
   expires_at: ofConnection(z.iso.datetime(), 'when the session expires.'),
 });
 
-/** The OpenAPI 3.1 document of `/v1`, made from the very schemas that check the requests. */
+/** The OpenAPI 3.1 document of `/v1` and `/v0.1`, made from the very schemas that check the requests. */
 export function openApiDocument(options: { version: string; publicUrl: string | undefined }): Json {
   const paths: Record<string, Json> = {};
   for (const one of endpoints) {
@@ -89,6 +89,7 @@ export function openApiDocument(options: { version: string; publicUrl: string | 
       { name: 'Search', description: 'Find servers and tools.' },
       { name: 'Proxy', description: 'Call the servers found.' },
       { name: 'Identity', description: 'Act for an end user.' },
+      { name: 'Registry', description: 'The catalogue, for IDEs and other registries.' },
       { name: 'Admin', description: 'Administer: for keys with the scope admin.' },
     ],
     paths,

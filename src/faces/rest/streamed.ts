@@ -7,7 +7,7 @@ import { decodedBody, letGoBy } from '../body.ts';
 import { addHeaders, localsOf, sendJson, writeHead } from '../http.ts';
 import { requireType, type StreamedOperation } from '../operations/operation.ts';
 import { errorOf, problemOf } from '../problem.ts';
-import { answerInLines, NDJSON, SILENT } from '../progress.ts';
+import { answerInLines, NDJSON, SILENT, type Telling } from '../progress.ts';
 
 interface Streamed {
   readonly stream: StreamedOperation;
@@ -35,13 +35,7 @@ export function streamedAnswers(core: Core, log: Log) {
         sendJson(response, 200, await work(SILENT));
         return;
       }
-      writeHead(response, 200, { 'Content-Type': NDJSON });
-      const { requestId } = localsOf(response);
-      await answerInLines(response, work, thrown => {
-        const error = errorOf(thrown);
-        if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
-        return problemOf(error, requestId);
-      });
+      await sendLines(response, work, log);
     } catch (error) {
       await letGoBy(request);
       if (!response.headersSent) addHeaders(response, { Connection: 'close' });
@@ -50,6 +44,23 @@ export function streamedAnswers(core: Core, log: Log) {
       if (isOurs) isBusy = false;
     }
   };
+}
+
+/** Answers with lines of progress and the result, or the problem, in the last one. */
+export async function sendLines(
+  response: ServerResponse,
+  work: (telling: Telling) => Promise<unknown>,
+  log: Log,
+): Promise<void> {
+  writeHead(response, 200, { 'Content-Type': NDJSON });
+  const { requestId } = localsOf(response);
+  await answerInLines(response, work, thrown => {
+    const error = errorOf(thrown);
+    // Who has gone has ended the work, and hears nothing of it.
+    if (error.code === 'internal' && !response.destroyed)
+      log.error({ err: thrown, requestId }, 'request failed');
+    return problemOf(error, requestId);
+  });
 }
 
 const busy = () =>

@@ -13,8 +13,8 @@ function adminEndpoint({ stream, ...one }: Operation): Endpoint {
     maxBodyBytes: MIB,
     errors: [...one.errors, 'rate_limited'],
     bodySchema: one.bodySchema,
-    run: (core, caller, body, { params, query }) =>
-      one.run(core, asOperator(caller), { body, params, query }),
+    run: (core, caller, body, { params, query, telling }) =>
+      one.run(core, asOperator(caller), { body, params, query, telling }),
   };
   if (!stream) return endpoint;
   const { types, read } = stream;
