@@ -73,13 +73,32 @@ describe('a full sync', () => {
     expect(await show('x.y_a')).toMatchObject({ active: true });
   });
 
-  it('keeps what is deprecated, marked as such', async () => {
-    registry.entries = [listed('x.y/old', { status: 'deprecated', statusMessage: 'Use x.y/new.' })];
+  it('keeps what is deprecated, marked as such, and below what fits as well', async () => {
+    const description = 'Tide tables of harbours.';
+    const tides = (name: string, more = {}) => listed(name, { description, title: 'Tides', ...more });
+    const statusMessage = `Use x.y/new. ${'Please. '.repeat(30)}`;
+    registry.entries = [tides('x.y/a-old', { status: 'deprecated', statusMessage }), tides('x.y/new')];
     await sync();
-    expect(await show('x.y_old')).toMatchObject({
+    expect(await show('x.y_a-old')).toMatchObject({
       active: true,
-      registry: { status: 'deprecated', statusMessage: 'Use x.y/new.' },
+      registry: { status: 'deprecated', statusMessage: statusMessage.trim() },
     });
+    const { servers } = (await sb.post('/v1/search', { query: 'tide tables of harbours' })).json;
+    const [first, second] = servers;
+    expect([first.id, second.id]).toEqual(['x.y_new', 'x.y_a-old']);
+    expect(first).not.toHaveProperty('deprecated');
+    expect(second).toMatchObject({ deprecated: true, status_message: statusMessage.trim() });
+    expect(second.final_score).toBeCloseTo(first.final_score * 0.8);
+    const params = { name: 'search_servers', arguments: { query: 'tide tables of harbours' } };
+    const accept = { accept: 'application/json, text/event-stream' };
+    const answer = await sb.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, accept);
+    expect(answer.text).toMatch(/deprecated.{1,5}:true,.{0,3}status_message.{1,7}Use x\.y\/new\./);
+
+    // Not deprecated any more: no trace is left.
+    registry.entries = [tides('x.y/a-old'), tides('x.y/new')];
+    await sync();
+    const after = (await sb.post('/v1/search', { query: 'tide tables of harbours' })).json.servers;
+    expect(after.map(({ id }: { id: string }) => id)).toEqual(['x.y_a-old', 'x.y_new']);
   });
 
   it('is refused where too much would become inactive, unless it is forced', async () => {

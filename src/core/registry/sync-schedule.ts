@@ -64,7 +64,9 @@ export class SyncSchedule {
       this.#triedAtMs.set(source, now);
       const full = now - (fullAtMs ?? -Infinity) >= FULL_EVERY_MS;
       const report = await sync.syncUnlessSynced(source, now - everyMs / 2, full);
-      if (!report) this.#triedAtMs.delete(source);
+      if (report) return;
+      this.#triedAtMs.delete(source);
+      log.info({ registry: source }, 'registry sync left to another process');
     } catch (error) {
       if (!this.#isStopped) log.warn({ registry: source, err: error }, 'registry sync failed');
     }

@@ -48,11 +48,11 @@ describe("a registry's change", () => {
     expect(change.removed).toEqual([]);
     expect([...(change.left ?? [])].sort()).toEqual(['ended', 'new', 'rewritten']);
     const stored = await Catalogue.load(database.db);
-    expect([...stored.active()].map(({ id, name, origin }) => [id, name, origin]).sort()).toEqual([
-      ['ended', 'Mine', 'operator'],
-      ['new', 'Mine', 'operator'],
-      ['own', 'New', 'registry'],
-      ['rewritten', 'Mine', 'operator'],
+    expect([...stored.active()].map(({ id, name, origin }) => `${id}: ${name}, ${origin}`).sort()).toEqual([
+      'ended: Mine, operator',
+      'new: Mine, operator',
+      'own: New, registry',
+      'rewritten: Mine, operator',
     ]);
   });
 });
