@@ -18,7 +18,7 @@ import { Called } from './called.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
 import { onceIndexed } from './once-indexed.ts';
-import { fuse, lessChance, putFirst, type RankedServer } from './ranking.ts';
+import { fuse, lessChance, putFirst, putLower, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
@@ -58,6 +58,10 @@ interface FoundServer {
   readonly tools: readonly FoundTool[];
   readonly scores: { readonly semantic: number; readonly popularity: number };
   readonly final_score: number;
+  /** Its registry says that it should no longer be used; absent: no. */
+  readonly deprecated?: true;
+  /** What the registry says to that: text of others. */
+  readonly status_message?: string;
 }
 
 interface SearchAnswer {
@@ -149,7 +153,8 @@ export function createSearch(parts: SearchParts): Search {
     }
     const isNamed = [...named.values()].some(how => how !== 'not');
     if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
-    const ranking = putFirst(fuse(candidates, use), serverId => named.get(serverId) === 'alone');
+    const fitting = putLower(fuse(candidates, use), serverId => isDeprecated(catalogue.get(serverId)));
+    const ranking = putFirst(fitting, serverId => named.get(serverId) === 'alone');
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
@@ -244,7 +249,18 @@ const render = (
     .map(tool => renderTool(tool, nowMs)),
   scores: { semantic: ranked.semantic, popularity: ranked.popularity },
   final_score: ranked.finalScore,
+  ...deprecationOf(server.registry),
 });
+
+const isDeprecated = (server: Server | undefined): boolean => server?.registry?.status === 'deprecated';
+
+const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated' | 'status_message'> => {
+  if (mark?.status !== 'deprecated') return {};
+  return {
+    deprecated: true,
+    ...(mark.statusMessage === undefined ? {} : { status_message: mark.statusMessage }),
+  };
+};
 
 function renderTool(tool: CataloguedTool, nowMs: number): FoundTool {
   const { name, description, input_schema } = tool;
