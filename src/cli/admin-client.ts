@@ -18,7 +18,7 @@ export class CommandFailed extends Error {
 }
 
 /** By Ctrl-C. */
-export class Interrupted extends CommandFailed {
+class Interrupted extends CommandFailed {
   constructor() {
     super(
       'Stopped. All of it is done or nothing: unless it had just come to its end, nothing was changed.',
