@@ -143,6 +143,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const search = createSearch({
     catalogue,
     index,
+    indexed: () => indexed,
     db,
     log,
     clock,
