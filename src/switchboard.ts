@@ -90,7 +90,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
-  const { db } = database;
+  const { db, hold } = database;
   const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
@@ -182,18 +182,9 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
-  const registrySync = new RegistrySync({
-    catalogue,
-    db,
-    hold: lock => database.hold(lock),
-    log,
-    clock,
-    guard,
-    allowHttp,
-    ...config.registry,
-  });
-  opened.defer(() => registrySync.close());
-  const schedule = new SyncSchedule({ sync: registrySync, clock, log, ...config.registry });
+  const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...config.registry });
+  opened.defer(() => sync.close());
+  const schedule = new SyncSchedule({ sync, clock, log, ...config.registry });
   opened.defer(() => schedule.stop());
   const core: Core = {
     apiKeys,
@@ -202,7 +193,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     catalogue,
     search,
     proxy,
-    registrySync,
+    registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
     indexed,
