@@ -12,7 +12,7 @@ export { ConfigError } from './config-error.ts';
 export type { Kek } from './config-identity.ts';
 
 /** The classes of endpoints that have a rate limit of their own, per API key. */
-const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
+const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke', 'admin'] as const;
 export type RateClass = (typeof RATE_CLASSES)[number];
 
 interface RateLimit {
@@ -58,6 +58,7 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
   refresh: { calls: 600, seconds: 60 },
   sessions: { calls: 120, seconds: 60 },
   revoke: { calls: 60, seconds: 60 },
+  admin: { calls: 120, seconds: 60 },
 };
 
 /** Settings of parts that are not built yet: setting one must not be ignored in silence. */

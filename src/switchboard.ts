@@ -12,6 +12,7 @@ import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
+import { AuditTrail } from './core/identity/audit-trail.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { KeyFileError } from './core/identity/key-file.ts';
 import { WrongKeys } from './core/identity/vault-canary.ts';
@@ -91,7 +92,8 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
   const { db, hold } = database;
-  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
+  const shared = config.databaseUrl !== undefined;
+  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
 
@@ -120,7 +122,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
-  const usage = await Usage.load({ db, clock, log, shared: config.databaseUrl !== undefined });
+  const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());
 
   const metrics = new Metrics();
@@ -188,6 +190,8 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => schedule.stop());
   const core: Core = {
     apiKeys,
+    audit: new AuditTrail(db, log),
+    allowHttp,
     identity,
     rateLimits: new RateLimits(config.access.rateLimits),
     catalogue,
@@ -200,7 +204,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
   };
 
-  control.serve(createAdminApp({ core, log, allowHttp }));
+  control.serve(createAdminApp({ core, log }));
   let firstKey: string | undefined;
   if (options.listen !== false) {
     const app = createApp({

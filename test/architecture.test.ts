@@ -9,11 +9,22 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
   [/^switchboard\.ts$/, [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^config\.ts$/]],
   [
     /^faces\/rest\//,
-    [/^faces\/rest\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/],
+    [
+      /^faces\/(rest|operations)\//,
+      /^faces\/[\w-]+\.ts$/,
+      /^core\//,
+      /^infra\//,
+      /^errors\.ts$/,
+      /^config\.ts$/,
+    ],
   ],
+  [/^faces\/operations\//, [/^faces\/operations\//, /^faces\/progress\.ts$/, /^core\//, /^errors\.ts$/]],
   [/^faces\/mcp\//, [/^faces\/mcp\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
   [/^faces\/pages\//, [/^faces\/pages\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^errors\.ts$/]],
-  [/^faces\/admin\//, [/^faces\/admin\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
+  [
+    /^faces\/admin\//,
+    [/^faces\/(admin|operations)\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/],
+  ],
   [/^faces\/(web-)?app\.ts$/, [/^faces\//, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
   [/^faces\//, [/^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
   [/^core\/core\.ts$/, [/^core\//, /^infra\/metrics\.ts$/]],
@@ -46,7 +57,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
     /^core\/access\//,
     [
       /^core\/access\//,
-      /^core\/identity\/users\.ts$/,
+      /^core\/identity\/(users|audit)\.ts$/,
       /^core\/[\w-]+\.ts$/,
       /^infra\//,
       /^errors\.ts$/,

@@ -27,20 +27,18 @@ class Interrupted extends CommandFailed {
   }
 }
 
+type Body = { readonly json: unknown } | { readonly text: string };
+
 export interface AdminClient extends AsyncDisposable {
   /** Which database the commands work on while no server runs on the data folder; undefined: its server's. */
   readonly alone: 'new' | 'existing' | 'shared' | undefined;
   /** @throws CommandFailed with the server's detail when it answers with an error. */
-  request(
-    method: 'GET' | 'POST',
-    path: string,
-    body?: { json: unknown } | { text: string },
-  ): Promise<unknown>;
+  request(method: 'GET' | 'POST', path: string, body?: Body): Promise<unknown>;
   /**
-   * Posts a text that is worked on for long, and hears how far it is. The work ends with this process, or with Ctrl-C.
+   * Posts what is worked on for long, and hears how far it is. The work ends with this process, or with Ctrl-C.
    * @throws CommandFailed like `request`, and when the server ends before it has answered; Interrupted
    */
-  work(path: string, text: string, heard: Hearing): Promise<unknown>;
+  work(path: string, body: Body, heard: Hearing): Promise<unknown>;
 }
 
 interface Hearing {
@@ -92,7 +90,7 @@ export async function connectAdmin(
   return {
     alone,
     request: (method, path, body) => request(client, method, path, body),
-    work: (path, text, heard) => work(client, path, text, heard),
+    work: (path, body, heard) => work(client, path, body, heard),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
@@ -109,25 +107,24 @@ const nothingThere = ({ dataDir }: Config) =>
     `There is no database in ${dataDir}, and no server is running on it: nothing to read. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) as your server has it.`,
   );
 
-async function request(
-  client: Client,
-  method: 'GET' | 'POST',
-  path: string,
-  body?: { json: unknown } | { text: string },
-) {
-  const content = body === undefined ? undefined : 'json' in body ? JSON.stringify(body.json) : body.text;
-  const type = body !== undefined && 'json' in body ? 'application/json' : 'text/plain; charset=utf-8';
+async function request(client: Client, method: 'GET' | 'POST', path: string, body?: Body) {
+  const content = body && contentOf(body);
   const response = await client.request({
     method,
     path,
-    ...(content === undefined ? {} : { body: content, headers: { 'content-type': type } }),
+    ...(content === undefined ? {} : { body: content.body, headers: { 'content-type': content.type } }),
   });
   const answer: unknown = await response.body.json();
   if (response.statusCode < 400) return answer;
   throw refusal(answer, `The server answered ${response.statusCode}.`);
 }
 
-/** A line of an answer with progress (`faces/admin/progress.ts`). */
+const contentOf = (body: Body): { body: string; type: string } =>
+  'json' in body
+    ? { body: JSON.stringify(body.json), type: 'application/json' }
+    : { body: body.text, type: 'text/plain; charset=utf-8' };
+
+/** A line of an answer with progress (`faces/progress.ts`). */
 interface Line {
   readonly progress?: Progress;
   readonly listed?: number;
@@ -136,13 +133,13 @@ interface Line {
   readonly problem?: unknown;
 }
 
-async function work(client: Client, path: string, text: string, hearing: Hearing): Promise<unknown> {
+async function work(client: Client, path: string, body: Body, hearing: Hearing): Promise<unknown> {
   const stopping = new AbortController();
   const stop = () => stopping.abort(new Interrupted());
   // Once: a second Ctrl-C ends the process at once.
   process.once('SIGINT', stop);
   try {
-    return await answerTo(client, path, text, { ...hearing, signal: stopping.signal });
+    return await answerTo(client, path, body, { ...hearing, signal: stopping.signal });
   } finally {
     process.off('SIGINT', stop);
   }
@@ -151,10 +148,11 @@ async function work(client: Client, path: string, text: string, hearing: Hearing
 async function answerTo(
   client: Client,
   path: string,
-  body: string,
+  sent: Body,
   { onProgress, onListed, onNotice, signal }: Hearing & { readonly signal: AbortSignal },
 ): Promise<unknown> {
-  const headers = { 'content-type': 'text/plain; charset=utf-8', accept: 'application/x-ndjson' };
+  const { body, type } = contentOf(sent);
+  const headers = { 'content-type': type, accept: 'application/x-ndjson' };
   const response = await client.request({ method: 'POST', path, body, headers, signal }).catch(lost);
   if (response.statusCode >= 400) {
     throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);

@@ -24,7 +24,7 @@ const catalogueImport: Command = {
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
     const progress = workProgress(io);
     const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
-    const report = (await admin.work(path, text, heard).finally(progress.end)) as ImportReport;
+    const report = (await admin.work(path, { text }, heard).finally(progress.end)) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);
     if (report.unknown_fields.length > 0)
       io.complain(`ignored unknown fields: ${report.unknown_fields.join(', ')}`);
@@ -58,7 +58,11 @@ const catalogueAdd: Command = {
   async run({ admin, io, args: [id = '', url = ''], options }) {
     const entry = entryFrom(await entryOf(admin, id), id, url, options);
     const heard = { onProgress: () => {}, onNotice: (notice: string) => io.complain(notice) };
-    const report = (await admin.work('/catalogue/import', JSON.stringify(entry), heard)) as ImportReport;
+    const report = (await admin.work(
+      '/catalogue/import',
+      { text: JSON.stringify(entry) },
+      heard,
+    )) as ImportReport;
     const [problem] = report.problems;
     if (problem) throw new UsageError(problem.reason);
     const { warnings } = report;

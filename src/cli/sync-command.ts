@@ -28,11 +28,7 @@ export const catalogueSync: Command = {
   async run({ admin, io, args: [url = ''], options }) {
     if (!/^https?:\/\//.test(url)) throw new UsageError(`${url} must be an http(s) URL`);
     const force = options['force'] === true;
-    const query = new URLSearchParams({
-      url,
-      full: String(force || options['full'] === true),
-      force: String(force),
-    });
+    const json = { url, full: options['full'] === true, force };
     io.complain('Syncing; new texts are embedded, which takes a while for thousands of servers.');
     const progress = workProgress(io);
     const heard = {
@@ -40,8 +36,8 @@ export const catalogueSync: Command = {
       onListed: progress.listed,
       onNotice: (notice: string) => io.complain(notice),
     };
-    const path = `/catalogue/sync?${String(query)}`;
-    const report = (await admin.work(path, '', heard).finally(progress.end)) as SyncReport;
+    const work = admin.work('/catalogue/sync', { json }, heard);
+    const report = (await work.finally(progress.end)) as SyncReport;
     for (const { name, reason } of report.problems.slice(0, MAX_SHOWN))
       io.complain(`${name ?? 'an entry'}: ${reason}`);
     return { json: report, text: textOf(report), failed: report.refused !== undefined };

@@ -1,6 +1,7 @@
 import type { Metrics } from '../infra/metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
+import type { AuditTrail } from './identity/audit-trail.ts';
 import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { Proxy } from './proxy/proxy.ts';
@@ -17,6 +18,9 @@ interface Readiness {
 /** What the faces call. */
 export interface Core {
   readonly apiKeys: ApiKeys;
+  readonly audit: AuditTrail;
+  /** Whether servers of the catalogue may have `http:` addresses. */
+  readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;
   readonly catalogue: Catalogue;
   readonly identity: Identity;

@@ -87,6 +87,11 @@ export const apiKeys = pgTable(
     expiresAt: instant('expires_at'),
     revokedAt: instant('revoked_at'),
     lastUsedAt: instant('last_used_at'),
+    /** What may be used in a calendar month (UTC); null: no limit. */
+    monthlyCalls: integer('monthly_calls'),
+    monthlySearches: integer('monthly_searches'),
+    /** Of a key that came by rotation: the first one of its line, under which the use of them all is counted. */
+    countedAs: text('counted_as'),
   },
   table => [
     index('api_keys_tenant').on(table.tenantId),
@@ -97,6 +102,21 @@ export const apiKeys = pgTable(
       foreignColumns: [users.tenantId, users.id],
     }).onDelete('cascade'),
     check('api_keys_user_epoch', sql`(${table.userId} is null) = (${table.userEpoch} is null)`),
+  ],
+);
+
+/** What a key, with those that followed it by rotation, has used on a day (UTC). The key of the environment is no row of `api_keys`. */
+export const keyUse = pgTable(
+  'key_use',
+  {
+    keyId: text('key_id').notNull(),
+    day: date().notNull(),
+    calls: integer().notNull().default(0),
+    searches: integer().notNull().default(0),
+  },
+  table => [
+    primaryKey({ columns: [table.keyId, table.day] }),
+    index('key_use_day').on(table.day, table.keyId),
   ],
 );
 

@@ -1,8 +1,9 @@
 import type { ServerResponse } from 'node:http';
+import { QuotaExceeded } from '../core/access/key-use.ts';
 import { RateLimited } from '../core/access/rate-limits.ts';
 import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { isDatabaseUnavailable } from '../infra/database.ts';
-import { addHeaders, rateLimitHeaders, sendJson, sendText, TIMEOUT_HEADER } from './http.ts';
+import { addHeaders, quotaHeaders, rateLimitHeaders, sendJson, sendText, TIMEOUT_HEADER } from './http.ts';
 
 export type RpcId = string | number | null;
 
@@ -105,6 +106,7 @@ function send(
   status = error.status,
 ): void {
   if (error instanceof RateLimited) addHeaders(response, rateLimitHeaders(error.state));
+  if (error instanceof QuotaExceeded) addHeaders(response, quotaHeaders(error.state));
   // RFC 6750 §3: which token was wrong, next to the API key that was right.
   if (error.status === 401 && errorKind(error.code).oauth !== undefined)
     addHeaders(response, { 'WWW-Authenticate': `Bearer error="${errorKind(error.code).oauth}"` });

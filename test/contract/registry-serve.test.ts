@@ -37,7 +37,7 @@ beforeAll(async () => {
       remotes: [{ type: 'sse', url: 'https://impostor.example/' }],
     }),
   ]);
-  await sb.admin.request('POST', `/catalogue/sync?url=${encodeURIComponent(registry.url)}`);
+  await sb.admin.request('POST', '/catalogue/sync', { url: registry.url });
   await sb.admin.request('POST', '/catalogue/beta/deactivate');
 });
 afterAll(() => sb[Symbol.asyncDispose]());

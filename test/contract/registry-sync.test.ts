@@ -14,11 +14,8 @@ afterEach(async () => {
   await registry[Symbol.asyncDispose]();
 });
 
-const sync = async (more: Record<string, string> = {}) =>
-  sb.admin.request(
-    'POST',
-    `/catalogue/sync?${String(new URLSearchParams({ url: registry.url, full: 'true', ...more }))}`,
-  );
+const sync = async (more: object = {}) =>
+  sb.admin.request('POST', '/catalogue/sync', { url: registry.url, full: true, ...more });
 const show = async (id: string) => (await sb.admin.request('GET', `/catalogue/${id}`)).json;
 const callStatus = async (id: string) => (await sb.post('/v1/mcp/tools/list', { server_id: id })).status;
 const found = async (query: string) =>
@@ -117,7 +114,7 @@ describe('a full sync', () => {
       );
       expect(await show('x.y_d')).toMatchObject({ active: true });
     }
-    expect((await sync({ force: 'true' })).json).toMatchObject({ deactivated: 4 });
+    expect((await sync({ force: true })).json).toMatchObject({ deactivated: 4 });
     expect(await show('x.y_d')).toMatchObject({ active: false, origin: 'registry' });
   });
 
@@ -266,7 +263,7 @@ describe('an incremental sync', () => {
     registry.entries = ['a', 'b', 'c', 'd', 'e'].map(letter =>
       listed(`x.y/${letter}`, { updatedAt: '2026-02-01T12:00:00Z' }),
     );
-    const incremental = { full: 'false' };
+    const incremental = { full: false };
     expect((await sync(incremental)).json).toMatchObject({ mode: 'full', synced: 5 });
     registry.entries.splice(0, 2, listed('x.y/a', { status: 'deleted', updatedAt: '2026-02-02T00:00:00Z' }));
     registry.entries.push(listed('x.y/new', { updatedAt: '2026-02-03T00:00:00+02:00' }));
@@ -287,14 +284,14 @@ describe('an incremental sync', () => {
     registry.entries = ['a', 'b'].map(letter => listed(`x.y/${letter}`));
     await sync();
     registry.entries = [listed('x.y/a', { status: 'deleted' })];
-    expect((await sync({ full: 'false' })).json.refused).toMatch(/^1 of the 2 servers/);
+    expect((await sync({ full: false })).json.refused).toMatch(/^1 of the 2 servers/);
   });
 
   it('is not led astray by a registry whose clock is ahead', async () => {
     registry.entries = [listed('x.y/a', { updatedAt: '2999-01-01T00:00:00Z' })];
     await sync();
     registry.requests.length = 0;
-    await sync({ full: 'false' });
+    await sync({ full: false });
     const since = registry.requests[0]?.url.searchParams.get('updated_since') ?? '';
     expect(Date.parse(since)).toBeLessThan(Date.now());
   });

@@ -1,4 +1,5 @@
 import type { Endpoint } from '../endpoint.ts';
+import { adminEndpoints } from './admin.ts';
 import { identityEndpoints } from './identity.ts';
 import { mcpCall } from './mcp-call.ts';
 import { registryEndpoints } from './registry.ts';
@@ -16,4 +17,5 @@ export const endpoints: readonly Endpoint[] = [
   toolsList,
   ...identityEndpoints,
   ...registryEndpoints,
+  ...adminEndpoints,
 ];

@@ -109,8 +109,9 @@ export const search = endpoint({
     'ask for one step at a time, as an action and its object ("create a calendar event"), or name the server.',
   scope: 'search',
   rateClass: 'search',
+  use: 'searches',
   maxBodyBytes: MIB,
-  errors: ['rate_limited', 'internal', 'unavailable'],
+  errors: ['rate_limited', 'quota_exceeded', 'internal', 'unavailable'],
   bodySchema: searchBody,
   responseSchema: searchAnswer,
   handle: (core, caller, { query, limit, max_tools }) =>

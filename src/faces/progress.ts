@@ -1,9 +1,7 @@
-import type { Request, Response } from 'express';
-import type { OnProgress } from '../../core/catalogue/catalogue.ts';
-import type { Log } from '../../infra/log.ts';
-import { refusalOf } from './refusal.ts';
+import type { ServerResponse } from 'node:http';
+import type { OnProgress } from '../core/catalogue/catalogue.ts';
 
-const NDJSON = 'application/x-ndjson';
+export const NDJSON = 'application/x-ndjson';
 /** A line at most so often, but always one when a step is done. */
 const EVERY_MS = 100;
 
@@ -16,21 +14,18 @@ export interface Telling {
   readonly onNotice: (notice: string) => void;
 }
 
+export const SILENT: Telling = { onProgress: () => {}, onListed: () => {}, onNotice: () => {} };
+
 /**
- * Answers with what long work gives: as JSON, or, for who accepts `application/x-ndjson`, as lines `{"progress": {done, of}}`,
- * `{"listed": …}` and `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`.
+ * Answers with what long work gives, for who accepts `application/x-ndjson`: lines `{"progress": {done, of}}`, `{"listed": …}` and
+ * `{"notice": …}` and a last one `{"result": …}` or `{"problem": …}`.
+ * @param problemOf how the face words what the work threw
  */
-export async function answerWithProgress(
-  request: Request,
-  response: Response,
-  log: Log,
+export async function answerInLines(
+  response: ServerResponse,
   work: (telling: Telling) => Promise<unknown>,
+  problemOf: (thrown: unknown) => unknown,
 ): Promise<void> {
-  if (request.headers.accept !== NDJSON) {
-    response.json(await work({ onProgress: () => {}, onListed: () => {}, onNotice: () => {} }));
-    return;
-  }
-  response.setHeader('Content-Type', NDJSON);
   response.flushHeaders();
   const tell = (line: object) => {
     // What is not read waits in memory, but these are few and short.
@@ -48,7 +43,7 @@ export async function answerWithProgress(
   try {
     tell({ result: await work({ onProgress, onListed, onNotice: notice => tell({ notice }) }) });
   } catch (error) {
-    tell({ problem: refusalOf(error, log).problem });
+    tell({ problem: problemOf(error) });
   }
   response.end();
 }
