@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -39,7 +40,7 @@ const failure = (promise: Promise<unknown>) =>
 describe.each([
   { driver: 'PGlite', open: () => openDatabase(), skipped: false },
   { driver: 'Postgres', open: openOnPostgres, skipped: withoutPostgres },
-])('$driver', ({ open, skipped }) => {
+])('$driver', ({ driver, open, skipped }) => {
   describe.skipIf(skipped)('a lock', () => {
     it('is had by one at a time, each lock for itself, and by the next when it is free', async () => {
       await using opened = new AsyncDisposableStack();
@@ -53,6 +54,25 @@ describe.each([
       await first?.[Symbol.asyncDispose]();
       await using second = await database.hold(1);
       expect(second).toBeDefined();
+    });
+  });
+
+  describe.skipIf(skipped || driver === 'PGlite')('a lock on a server', () => {
+    it('is lost with its connection, and whoever held it hears of that', async () => {
+      await using opened = new AsyncDisposableStack();
+      const database = await open();
+      opened.defer(() => database.close());
+      await using hold = await database.hold(1);
+      const lost = once(hold?.lost ?? new AbortController().signal, 'abort');
+      await rows(
+        database.db,
+        sql`select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'
+        and database = (select oid from pg_database where datname = current_database())`,
+      );
+      await lost;
+      expect(isDatabaseUnavailable(hold?.lost.reason)).toBe(true);
+      await using next = await database.hold(1);
+      expect(next).toBeDefined();
     });
   });
 
