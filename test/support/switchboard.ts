@@ -129,7 +129,7 @@ const withDefaults = (line: CatalogueLine) => ({
 export async function exchange(url: string, init: RequestInit): Promise<Answer> {
   const response = await fetch(url, init);
   const text = await response.text();
-  const isJson = /json/.test(response.headers.get('content-type') ?? '');
+  const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '');
   return {
     status: response.status,
     headers: response.headers,
