@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm';
-import { rows, type Database } from '../database.ts';
+import { isDatabaseUnavailable, type Database } from '../database.ts';
 import { headerSchema, ImportRefused, rowsIn, type Header } from './format.ts';
 import { linesOf } from './lines.ts';
 import { countOf, nameOf, settleSession, tablesOf, type Table } from './tables.ts';
@@ -52,12 +52,7 @@ export async function readDump<Approved>(
     requireSameTables(dump, tables);
     // Before the lock too: on a database in use it would only hold others up.
     await requireEmpty(tx, tables);
-    await tx.execute(
-      sql`lock table ${sql.join(
-        tables.map(({ name }) => nameOf(name)),
-        sql`, `,
-      )} in access exclusive mode`,
-    );
+    await lock(tx, tables);
     await requireEmpty(tx, tables);
     await fill(tx, dump, tables);
     for (const { name, value, used } of dump.header.sequences)
@@ -94,6 +89,24 @@ function requireSameTables({ file, header }: Dump, tables: readonly Table[]): vo
     );
 }
 
+async function lock(tx: Database, tables: readonly Table[]): Promise<void> {
+  const names = tables.map(({ name }) => nameOf(name));
+  try {
+    await tx.execute(sql`lock table ${sql.join(names, sql`, `)} in access exclusive mode`);
+  } catch (error) {
+    throw new ImportRefused(
+      `The database is in use by others (${reasonOf(error)}): nothing was imported. Stop the servers on it first.`,
+      { cause: error },
+    );
+  }
+}
+
+/** The database's own words: those of the statement that failed would hold the rows. */
+function reasonOf(error: unknown): string {
+  const { cause } = error as Error;
+  return cause instanceof Error ? cause.message : 'it was refused';
+}
+
 async function requireEmpty(tx: Database, tables: readonly Table[]): Promise<void> {
   const full: string[] = [];
   for (const { name } of tables) {
@@ -124,7 +137,7 @@ async function fill(tx: Database, { file, header, lines }: Dump, tables: readonl
   for (const { name, rows: count } of header.tables) {
     await expect({ table: name });
     const shape = shapes.get(name);
-    if (shape) await insertAll(tx, shape, count, next);
+    if (shape) await insertAll(tx, shape, count, { file, next });
   }
   await expect({ end: rowsIn(header) });
   // To the end of the file, where its checksum is.
@@ -136,7 +149,7 @@ async function insertAll(
   tx: Database,
   table: Table,
   count: number,
-  next: () => Promise<string>,
+  { file, next }: { readonly file: string; readonly next: () => Promise<string> },
 ): Promise<void> {
   let batch: string[] = [];
   let characters = 0;
@@ -145,20 +158,31 @@ async function insertAll(
     batch.push(line);
     characters += line.length;
     if (at < count && batch.length < ROWS_AT_A_TIME && characters < CHARACTERS_AT_A_TIME) continue;
-    await insert(tx, table, batch);
+    await insert(tx, table, batch, file);
     batch = [];
     characters = 0;
   }
 }
 
 /** The database itself reads the lines, and each value's text as the column's type. */
-async function insert(tx: Database, { name, columns }: Table, lines: readonly string[]): Promise<void> {
+async function insert(
+  tx: Database,
+  { name, columns }: Table,
+  lines: readonly string[],
+  file: string,
+): Promise<void> {
   const targets = columns.map(column => sql.identifier(column.name));
   const values = columns.map((column, at) => sql`(line->>${sql.raw(String(at))})::${sql.raw(column.type)}`);
   const json = `[${lines.join(',')}]`;
-  await rows(
-    tx,
-    sql`insert into ${nameOf(name)} (${sql.join(targets, sql`, `)}) overriding system value
-        select ${sql.join(values, sql`, `)} from json_array_elements(${json}::json) line`,
-  );
+  const statement = sql`insert into ${nameOf(name)} (${sql.join(targets, sql`, `)}) overriding system value
+    select ${sql.join(values, sql`, `)} from json_array_elements(${json}::json) line`;
+  try {
+    await tx.execute(statement);
+  } catch (error) {
+    if (isDatabaseUnavailable(error)) throw error;
+    throw new ImportRefused(
+      `${file} is damaged: rows of ${name} are not as they must be (${reasonOf(error)}). Nothing was imported.`,
+      { cause: error },
+    );
+  }
 }
