@@ -127,7 +127,7 @@ function usage(): string {
     '',
     table([['  serve', 'serve REST and MCP (the default)'], ...rows]),
     '',
-    'Every command takes --json and --help. Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR; those that only read make no database there.',
+    'Every command takes --json and --help. Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR; those that only read make no database there. While one is, migrate, export and import work on a Postgres only.',
     'Settings are environment variables; the README lists them.',
   ].join('\n');
 }

@@ -27,10 +27,7 @@ const exportAll: DatabaseCommand = {
       io.complain(
         `${done.others} connections of other processes are open to this database: what they write from now on is not in the file. To move, stop the servers first.`,
       );
-    if (done.vaultKey !== undefined)
-      io.complain(
-        `The key of the vault, ${done.vaultKey}, is not in the file: take it along from ${done.keptIn}, as SWITCHBOARD_KEKS.`,
-      );
+    if (done.vaultKey !== undefined) io.complain(keyAdvice(done.vaultKey, done.keptIn));
     return { json: reportOf(done), text: `Exported ${amountOf(done)} to ${file}.` };
   },
 };
@@ -46,6 +43,13 @@ const importAll: DatabaseCommand = {
     return { json: reportOf(done), text: `Imported ${amountOf(done)} from ${file}.${key}` };
   },
 };
+
+const keyAdvice = (id: string, keptIn: string) =>
+  `The key of the vault, ${id}, is not in the file: ${
+    keptIn === 'SWITCHBOARD_KEKS'
+      ? 'where it goes to needs the same SWITCHBOARD_KEKS.'
+      : `take it along from ${keptIn}, as SWITCHBOARD_KEKS.`
+  }`;
 
 const amountOf = ({ header, rows }: Transferred) => `${header.tables.length} tables with ${rows} rows`;
 

@@ -44,17 +44,19 @@ export async function migrationState(query: Query): Promise<MigrationState> {
   };
 }
 
-/** Nobody else may migrate meanwhile. */
+/**
+ * Nobody else may migrate meanwhile.
+ * @throws Error for a database of another line of versions: one that lacks a migration older than one that it has
+ */
 export async function migrated(query: Query, migrate: () => Promise<void>): Promise<Migrated> {
   const before = await migrationState(query);
   await migrate();
   const after = before.missing.length === 0 ? before : await migrationState(query);
-  const left = new Set(after.missing);
-  return {
-    applied: before.missing.filter(tag => !left.has(tag)),
-    latest: after.latest,
-    unknown: after.unknown,
-  };
+  if (after.missing.length > 0)
+    throw new Error(
+      `The database has later migrations, but lacks ${after.missing.join(', ')}: another line of versions has changed it. Use that, or a new database.`,
+    );
+  return { applied: before.missing, latest: after.latest, unknown: after.unknown };
 }
 
 async function appliedAt(query: Query): Promise<number[]> {
