@@ -82,23 +82,23 @@ export async function importDatabase(config: Config, file: string): Promise<Tran
     throw new ImportRefused(
       `${file} was exported at ${header.migration} (version ${header.version}), and this version's database is at ${latest}: nothing was imported. Use the same version for both.`,
     );
+  const keys = { config: config.identity, dataDir: config.dataDir, log: createLog(config.logLevel) };
   const vaultKey = await readDump(db, dump, tx =>
-    requireKeys({
-      db: tx,
-      config: config.identity,
-      dataDir: config.dataDir,
-      log: createLog(config.logLevel),
+    requireKeys({ db: tx, ...keys }).catch(async (error: unknown) => {
+      throw isAboutKeys(error) ? withoutKey(config, file, await keyIdOfCanary(tx), error) : error;
     }),
-  ).catch(withoutKey(config, file));
+  );
   return { file, header, rows: rowsIn(header), vaultKey, keptIn: keySource(config), others: 0 };
 }
 
-const withoutKey = (config: Config, file: string) => (error: unknown) => {
-  if (!(error instanceof WrongKeys || error instanceof KeyFileError)) throw error;
-  throw new ConfigError(
-    `SWITCHBOARD_KEKS: the key of the vault in ${file} is missing or different here (${keySource(config)}): ${error.message}. Nothing was imported. Take the key along: it is SWITCHBOARD_KEKS where the file comes from, or else the text of vault.key in its data folder.`,
+const isAboutKeys = (error: unknown) => error instanceof WrongKeys || error instanceof KeyFileError;
+
+function withoutKey(config: Config, file: string, keyId: string, error: unknown): ConfigError {
+  const detail = error instanceof KeyFileError ? ` (${error.message})` : '';
+  return new ConfigError(
+    `SWITCHBOARD_KEKS: the vault in ${file} was sealed with a key ${JSON.stringify(keyId)} that is not the one in ${keySource(config)}${detail}. Nothing was imported. Take the key along: it is SWITCHBOARD_KEKS where the file comes from, or else the text of vault.key in its data folder.`,
   );
-};
+}
 
 const keySource = ({ identity, dataDir }: Config) =>
   identity.keks === undefined ? `${dataDir}/vault.key` : 'SWITCHBOARD_KEKS';

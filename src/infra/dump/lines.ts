@@ -30,13 +30,14 @@ export async function* linesOf(file: string): AsyncGenerator<string> {
   } catch (error) {
     throw new ImportRefused(explain(file, error), { cause: error });
   }
-  if (begun.length > 0) throw new ImportRefused(`${file} is cut short: its last line has no end.`);
+  if (begun.length > 0)
+    throw new ImportRefused(`${file} is cut short: its last line has no end. Nothing was imported.`);
 }
 
 function explain(file: string, error: unknown): string {
   const { code = '', message } = error as NodeJS.ErrnoException;
   if (message === 'incorrect header check')
     return `${file} is no file that \`switchboard export\` wrote (for a catalogue, use \`catalogue import\`).`;
-  if (code.startsWith('Z_')) return `${file} is damaged or cut short (${message}).`;
+  if (code.startsWith('Z_')) return `${file} is damaged or cut short (${message}). Nothing was imported.`;
   return `${file} cannot be read: ${message}`;
 }
