@@ -5,6 +5,7 @@ import { databaseEnvironment, readPostgresLimits } from './config-database.ts';
 import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './config-embedding.ts';
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
+import { readRegistry, registryEnvironment, type RegistryConfig } from './config-registry.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
 import type { PostgresLimits } from './infra/postgres-limits.ts';
 import { inWords } from './infra/zod-issues.ts';
@@ -13,7 +14,7 @@ export { ConfigError } from './config-error.ts';
 export type { Kek } from './config-identity.ts';
 
 /** The classes of endpoints that have a rate limit of their own, per API key. */
-const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
+const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke', 'admin'] as const;
 export type RateClass = (typeof RATE_CLASSES)[number];
 
 interface RateLimit {
@@ -50,6 +51,7 @@ export interface Config {
     readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
   };
   readonly identity: IdentityConfig;
+  readonly registry: RegistryConfig;
   /** Absent: the local model embeds. */
   readonly embedding: EmbeddingConfig | undefined;
 }
@@ -60,6 +62,7 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
   refresh: { calls: 600, seconds: 60 },
   sessions: { calls: 120, seconds: 60 },
   revoke: { calls: 60, seconds: 60 },
+  admin: { calls: 120, seconds: 60 },
 };
 
 /** Settings of parts that are not built yet: setting one must not be ignored in silence. */
@@ -101,6 +104,7 @@ const environmentSchema = z.object({
   ...databaseEnvironment,
   ...identityEnvironment,
   ...embeddingEnvironment,
+  ...registryEnvironment,
 });
 type Settings = z.output<typeof environmentSchema>;
 
@@ -143,6 +147,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       allowHttp: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true',
     }),
     embedding: readEmbedding(settings),
+    registry: readRegistry(settings),
   };
 }
 

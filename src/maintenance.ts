@@ -8,6 +8,7 @@ import { ImportRefused, rowsIn, type Header } from './infra/dump/format.ts';
 import { openDump, readDump } from './infra/dump/read.ts';
 import { writeDump } from './infra/dump/write.ts';
 import { listenExclusively, SocketInUse } from './infra/exclusive-socket.ts';
+import { closeServer } from './infra/late-server.ts';
 import { createLog } from './infra/log.ts';
 import { migrationState, type Migrated } from './infra/migrations.ts';
 import { packageVersion } from './infra/package-version.ts';
@@ -138,9 +139,6 @@ async function holdDataDir({ dataDir }: Config, why: string): Promise<AsyncDispo
     );
   }
   return {
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      await new Promise(resolve => server.close(resolve));
-    },
+    [Symbol.asyncDispose]: () => closeServer(server),
   };
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -10,9 +10,13 @@ import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
+import { AuditTrail } from './core/identity/audit-trail.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
+import { RegistrySync } from './core/registry/registry-sync.ts';
+import { ServedRegistry } from './core/registry/served-registry.ts';
+import { SyncSchedule } from './core/registry/sync-schedule.ts';
 import type { Embedder } from './core/search/embedder.ts';
 import { openSearchIndex } from './core/search/open-index.ts';
 import type { EmbeddingLimits } from './core/search/openai/limits.ts';
@@ -23,6 +27,7 @@ import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
 import type { OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
+import { closeServer, lateServer } from './infra/late-server.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
@@ -80,8 +85,9 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
-  const { db } = database;
-  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
+  const { db, hold } = database;
+  const shared = config.databaseUrl !== undefined;
+  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
 
@@ -110,7 +116,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
-  const usage = await Usage.load({ db, clock, log, shared: config.databaseUrl !== undefined });
+  const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());
 
   const metrics = new Metrics();
@@ -131,6 +137,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const search = createSearch({
     catalogue,
     index,
+    indexed: () => indexed,
     db,
     log,
     clock,
@@ -171,24 +178,33 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
+  const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...config.registry });
+  opened.defer(() => sync.close());
+  const schedule = new SyncSchedule({ sync, clock, log, ...config.registry });
+  opened.defer(() => schedule.stop());
   const core: Core = {
     apiKeys,
+    audit: new AuditTrail(db, log),
+    allowHttp,
     identity,
     rateLimits: new RateLimits(config.access.rateLimits),
     catalogue,
     search,
     proxy,
+    registrySync: sync,
+    registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
     indexed,
     readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
   };
 
-  control.serve(createAdminApp({ core, log, allowHttp }));
+  control.serve(createAdminApp({ core, log }));
   let firstKey: string | undefined;
   if (options.listen !== false) {
     const app = createApp({
       core,
       config: config.http,
+      isRegistryPublic: config.registry.isPublic,
       log,
       clock,
       version,
@@ -199,6 +215,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     opened.defer(() => proxy.endIdle());
     url = await listen(server, config.http);
     identity.start();
+    void indexed.then(
+      () => schedule.start(),
+      () => {},
+    );
     // Last of all: a start that fails must not use up the one time the key is shown.
     if (config.access.apiKey === undefined) firstKey = await apiKeys.createFirst();
   }
@@ -220,14 +240,6 @@ const rethrow =
     throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
   };
 
-/** A server that can listen (and so hold the lock) before there is anything to serve. */
-function lateServer(): { server: Server; serve(listener: RequestListener): void } {
-  let open: (listener: RequestListener) => void = () => {};
-  const listener = new Promise<RequestListener>(resolve => (open = resolve));
-  const server = createServer((request, response) => void listener.then(serve => serve(request, response)));
-  return { server, serve: open };
-}
-
 async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
@@ -239,18 +251,4 @@ async function listen(server: Server, { host, port }: Config['http']): Promise<s
   });
   const { port: bound } = server.address() as AddressInfo;
   return `http://${host.includes(':') ? `[${host}]` : host}:${bound}`;
-}
-
-/** How long requests under way may take to end before they are cut off. */
-const DRAIN_MS = 10_000;
-
-/** Takes no new connection, lets what is under way end, then cuts off what is left. */
-async function closeServer(server: Server): Promise<void> {
-  if (!server.listening) return;
-  const cutOff = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
-  await new Promise<void>(resolve => {
-    server.close(() => resolve());
-    server.closeIdleConnections();
-  });
-  clearTimeout(cutOff);
 }

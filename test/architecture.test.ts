@@ -13,11 +13,22 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
   [/^(storage|maintenance)\.ts$/, [/^core\/identity\//, /^infra\//, /^(config|storage)\.ts$/]],
   [
     /^faces\/rest\//,
-    [/^faces\/rest\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/],
+    [
+      /^faces\/(rest|operations)\//,
+      /^faces\/[\w-]+\.ts$/,
+      /^core\//,
+      /^infra\//,
+      /^errors\.ts$/,
+      /^config\.ts$/,
+    ],
   ],
+  [/^faces\/operations\//, [/^faces\/operations\//, /^faces\/progress\.ts$/, /^core\//, /^errors\.ts$/]],
   [/^faces\/mcp\//, [/^faces\/mcp\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
   [/^faces\/pages\//, [/^faces\/pages\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^errors\.ts$/]],
-  [/^faces\/admin\//, [/^faces\/admin\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
+  [
+    /^faces\/admin\//,
+    [/^faces\/(admin|operations)\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/],
+  ],
   [/^faces\/(web-)?app\.ts$/, [/^faces\//, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
   [/^faces\//, [/^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
   [/^core\/core\.ts$/, [/^core\//, /^infra\/metrics\.ts$/]],
@@ -40,13 +51,17 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
+  [
+    /^core\/registry\//,
+    [/^core\/(registry|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
+  ],
   [/^core\/outbound\//, [/^core\/outbound\//, /^errors\.ts$/]],
   [/^core\/catalogue\//, [/^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
   [
     /^core\/access\//,
     [
       /^core\/access\//,
-      /^core\/identity\/users\.ts$/,
+      /^core\/identity\/(users|audit)\.ts$/,
       /^core\/[\w-]+\.ts$/,
       /^infra\//,
       /^errors\.ts$/,
@@ -60,6 +75,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
     [
       /^config-[\w-]+\.ts$/,
       /^core\/identity\/provider-settings\.ts$/,
+      /^core\/registry\/registry-url\.ts$/,
       /^infra\/(log|postgres-limits|zod-issues)\.ts$/,
     ],
   ],

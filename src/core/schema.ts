@@ -15,7 +15,7 @@ import {
   timestamp,
   unique,
 } from 'drizzle-orm/pg-core';
-import type { AuthSpec, CataloguedTool, Transport } from './catalogue/entry.ts';
+import type { AuthSpec, CataloguedTool, Origin, RegistryMark, Transport } from './catalogue/entry.ts';
 import type { Scope, SignInMode } from './caller.ts';
 import type { OutcomeSource, SearchOutcome } from './outcomes.ts';
 
@@ -87,6 +87,11 @@ export const apiKeys = pgTable(
     expiresAt: instant('expires_at'),
     revokedAt: instant('revoked_at'),
     lastUsedAt: instant('last_used_at'),
+    /** What may be used in a calendar month (UTC); null: no limit. */
+    monthlyCalls: integer('monthly_calls'),
+    monthlySearches: integer('monthly_searches'),
+    /** Of a key that came by rotation: the first one of its line, under which the use of them all is counted. */
+    countedAs: text('counted_as'),
   },
   table => [
     index('api_keys_tenant').on(table.tenantId),
@@ -100,26 +105,47 @@ export const apiKeys = pgTable(
   ],
 );
 
-export const servers = pgTable('servers', {
-  id: text().primaryKey(),
-  name: text().notNull(),
-  description: text().notNull(),
-  remoteUrl: text('remote_url').notNull(),
-  transport: text().$type<Transport>(),
-  auth: jsonb().notNull().$type<AuthSpec>(),
-  homepage: text(),
-  repository: text(),
-  categories: jsonb().notNull().$type<readonly string[]>(),
-  /** The first of its tools; the others are in `server_tool_parts`. */
-  tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
-  /** When the tools were last read from the server itself; null: they are those of its entry. */
-  toolsListedAt: instant('tools_listed_at'),
-  /** Who put it here: an upgrade rewrites `shipped` rows and leaves `operator` rows alone. */
-  origin: text().notNull().$type<'shipped' | 'operator'>(),
-  active: boolean().notNull(),
-  createdAt: createdAt(),
-  updatedAt: instant('updated_at').notNull().defaultNow(),
-});
+/** What a key, with those that followed it by rotation, has used on a day (UTC). The key of the environment is no row of `api_keys`. */
+export const keyUse = pgTable(
+  'key_use',
+  {
+    keyId: text('key_id').notNull(),
+    day: date().notNull(),
+    calls: integer().notNull().default(0),
+    searches: integer().notNull().default(0),
+  },
+  table => [
+    primaryKey({ columns: [table.keyId, table.day] }),
+    index('key_use_day').on(table.day, table.keyId),
+  ],
+);
+
+export const servers = pgTable(
+  'servers',
+  {
+    id: text().primaryKey(),
+    name: text().notNull(),
+    description: text().notNull(),
+    remoteUrl: text('remote_url').notNull(),
+    transport: text().$type<Transport>(),
+    auth: jsonb().notNull().$type<AuthSpec>(),
+    homepage: text(),
+    repository: text(),
+    categories: jsonb().notNull().$type<readonly string[]>(),
+    /** The first of its tools; the others are in `server_tool_parts`. */
+    tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
+    /** When the tools were last read from the server itself; null: they are those of its entry. */
+    toolsListedAt: instant('tools_listed_at'),
+    /** Who put it here: an upgrade rewrites `shipped` rows, a sync those of its registry; both leave `operator` rows alone. */
+    origin: text().notNull().$type<Origin>(),
+    /** Where a registry's entry came from; kept when the operator makes it inactive. */
+    registry: jsonb().$type<RegistryMark>(),
+    active: boolean().notNull(),
+    createdAt: createdAt(),
+    updatedAt: instant('updated_at').notNull().defaultNow(),
+  },
+  table => [index('servers_registry_name').on(sql`(${table.registry} ->> 'name')`)],
+);
 
 /**
  * The tools of a server beyond those in its row, some at a time, in the order of `part` (1, 2, …): the embedded database writes

@@ -14,12 +14,24 @@ export type Database = PgDatabase<PgQueryResultHKT>;
 
 export interface OpenDatabase {
   readonly db: Database;
+  /**
+   * Takes a lock that one at a time may have, of all processes on the database; undefined while another has it.
+   * @param lock always the same number for the same thing
+   * @throws NoConnection
+   */
+  readonly hold: (lock: number) => Promise<Hold | undefined>;
   close(): Promise<void>;
 }
 
 /** As it was opened. */
 export interface MigratedDatabase extends OpenDatabase {
   readonly migrated: Migrated;
+}
+
+/** A lock until it is disposed of; it is free, too, once whoever has it is dead. */
+export interface Hold extends AsyncDisposable {
+  /** Aborts when the lock is lost: another may have it then. */
+  readonly lost: AbortSignal;
 }
 
 /** One process uses the database, over the system's page cache: the usual 128 MB of buffers would only be a second copy. */
@@ -42,7 +54,18 @@ export async function openDatabase(dataDir?: string): Promise<MigratedDatabase> 
     statement => rows(db, statement),
     () => migrate(db, { migrationsFolder: MIGRATIONS }),
   );
-  return { db, migrated: report, close: () => client.close() };
+  return { db, migrated: report, hold: heldHere(), close: () => client.close() };
+}
+
+/** The embedded database has one process. */
+function heldHere(): OpenDatabase['hold'] {
+  const held = new Set<number>();
+  return lock => {
+    if (held.has(lock)) return Promise.resolve(undefined);
+    held.add(lock);
+    const free = () => Promise.resolve(void held.delete(lock));
+    return Promise.resolve({ lost: new AbortController().signal, [Symbol.asyncDispose]: free });
+  };
 }
 
 const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');

@@ -2,7 +2,14 @@ import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { Client, Pool, types, type ClientConfig, type PoolClient } from 'pg';
-import { NoConnection, rows, type Database, type MigratedDatabase, type OpenDatabase } from './database.ts';
+import {
+  NoConnection,
+  rows,
+  type Database,
+  type Hold,
+  type MigratedDatabase,
+  type OpenDatabase,
+} from './database.ts';
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
 import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from './postgres-limits.ts';
 
@@ -13,7 +20,7 @@ const IDLE_TIMEOUT_MS = 60_000;
 
 const APPLICATION_NAME = 'switchboard';
 
-/** Any number, but always the same: advisory locks belong to a database, and Switchboard takes no other. */
+/** Any number, but always the same, and no other lock's (`hold`): advisory locks belong to a database. */
 const MIGRATION_LOCK = 0x5b_0a_4d;
 
 /** The database could not be connected to at the start. The message says why in one line, without the password. */
@@ -54,7 +61,26 @@ function openPool(url: string, limits: PostgresLimits): OpenDatabase {
   // A connection that is lost tells its query; without these listeners it would also end the process.
   pool.on('error', () => {});
   pool.on('connect', client => client.on('error', () => {}));
-  return { db: drizzle(pool), close: () => pool.end() };
+  return { db: drizzle(pool), hold: lock => hold(url, limits, lock), close: () => pool.end() };
+}
+
+/** On a connection of its own, since the lock lives as long as its session. */
+async function hold(url: string, limits: PostgresLimits, lock: number): Promise<Hold | undefined> {
+  const client = new Client(connection(url, limits));
+  const losing = new AbortController();
+  const lose = (cause?: Error) =>
+    losing.abort(new NoConnection('the connection with the lock was lost', { cause }));
+  client.on('error', lose).on('end', lose);
+  try {
+    await client.connect();
+    const tried = await client.query<{ held: boolean }>('select pg_try_advisory_lock($1) as held', [lock]);
+    if (tried.rows[0]?.held) return { lost: losing.signal, [Symbol.asyncDispose]: () => client.end() };
+  } catch (cause) {
+    await client.end().catch(() => {});
+    throw new NoConnection('no connection to the database', { cause });
+  }
+  await client.end();
+  return undefined;
 }
 
 /** How many connections other processes of Switchboard have to this database, as far as this role may see them. */

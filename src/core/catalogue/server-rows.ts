@@ -6,7 +6,7 @@ import { slices, type Pause } from '../../infra/slices.ts';
 import { excluded, servers as table, serverToolParts as parts } from '../schema.ts';
 import { cleanText } from '../text.ts';
 import { cleanTool } from './definitions.ts';
-import type { CataloguedTool, Entry, Server, Tool } from './entry.ts';
+import type { CataloguedTool, Entry, Origin, RegistryMark, Server, Tool } from './entry.ts';
 
 /** Rows a statement names at most, and what it writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 50;
@@ -28,6 +28,7 @@ const OVERWRITE = {
   tools: excluded('tools'),
   toolsListedAt: excluded('tools_listed_at'),
   origin: excluded('origin'),
+  registry: excluded('registry'),
   active: excluded('active'),
   updatedAt: sql`now()`,
 };
@@ -48,8 +49,12 @@ export const INACTIVE = { active: false, updatedAt: sql`now()` };
  */
 export async function toServer(
   entry: Entry,
-  origin: Server['origin'],
-  { known, pause = slices() }: { known?: Server | undefined; pause?: Pause } = {},
+  origin: Origin,
+  {
+    known,
+    registry,
+    pause = slices(),
+  }: { known?: Server | undefined; registry?: RegistryMark | undefined; pause?: Pause } = {},
 ): Promise<{ server: Server; leftOut: string[] }> {
   const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
   const tools = new Map<string, CataloguedTool | undefined>();
@@ -58,18 +63,26 @@ export async function toServer(
     tools.set(tool.name, same && isAsItCame(same, tool) ? same : cleanTool(tool));
     await pause();
   }
-  const server = withTools(
+  const bare = withTools(
     entry,
     origin,
     [...tools.values()].filter(tool => tool !== undefined),
   );
+  const server = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
   return {
     server: known && isDeepStrictEqual(known, server) ? known : server,
     leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
   };
 }
 
-const withTools = (entry: Entry, origin: Server['origin'], tools: readonly CataloguedTool[]): Server => ({
+/** A registry says nothing of tools: those that were listed at the same address stay. */
+function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
+  if (known?.remoteUrl !== remoteUrl) return {};
+  const { tools, toolsListedAt } = known;
+  return { tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
+}
+
+const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[]): Server => ({
   id: entry.id,
   name: cleanText(entry.name) || entry.id,
   description: cleanText(entry.description),
@@ -109,6 +122,7 @@ const toRow = (server: Server, tools: string) => ({
   transport: server.transport ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
+  registry: server.registry ?? null,
   tools: sql`${tools}::jsonb`,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });
@@ -120,6 +134,7 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     homepage,
     repository,
     toolsListedAt,
+    registry,
     createdAt: _created,
     updatedAt: _updated,
     ...rest
@@ -132,6 +147,7 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     ...(transport === null ? {} : { transport }),
     ...(homepage === null ? {} : { homepage }),
     ...(repository === null ? {} : { repository }),
+    ...(registry === null ? {} : { registry }),
     ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
 }
@@ -222,11 +238,7 @@ async function writeParts(tx: Transaction, batch: readonly Stored[]): Promise<vo
 }
 
 /** Makes servers inactive, and their rows that origin's. */
-export async function retireServers(
-  tx: Transaction,
-  ids: readonly string[],
-  origin: Server['origin'],
-): Promise<void> {
+export async function retireServers(tx: Transaction, ids: readonly string[], origin: Origin): Promise<void> {
   for (let at = 0; at < ids.length; at += BATCH_ROWS) {
     await tx
       .update(table)
