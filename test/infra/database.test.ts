@@ -15,7 +15,8 @@ import {
   type Database,
   type OpenDatabase,
 } from '../../src/infra/database.ts';
-import { openPostgres } from '../../src/infra/postgres.ts';
+import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from '../../src/infra/postgres-limits.ts';
+import { connectPostgres, openPostgres } from '../../src/infra/postgres.ts';
 import { startSwitchboard } from '../../src/switchboard.ts';
 import { createDatabase, POSTGRES_PASSWORD, startPostgres, type TestDatabase } from '../support/postgres.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
@@ -224,7 +225,7 @@ describe.skipIf(withoutPostgres)('openPostgres', () => {
   });
 
   it('runs no more statements at a time than it may', async () => {
-    const { db, close } = await openPostgres(database.url, { maxConnections: 2 });
+    const { db, close } = await openPostgres(database.url, { poolSize: 2 });
     const pids = await Promise.all(
       Array.from({ length: 12 }, () => rows(db, sql`select pg_backend_pid() pid, pg_sleep(0.01)`)),
     );
@@ -232,15 +233,40 @@ describe.skipIf(withoutPostgres)('openPostgres', () => {
     await close();
   });
 
-  it('keeps its own session settings: UTC, a time-out for statements, its name', async () => {
-    const { db, close } = await openPostgres(database.url);
-    expect(
-      await rows(
+  it('keeps its own session settings: UTC, time-outs, its name', async () => {
+    const settingsOf = async (limits: Partial<PostgresLimits>) => {
+      const { db, close } = await openPostgres(database.url, limits);
+      const found = await rows(
         db,
-        sql`select current_setting('TimeZone') zone, current_setting('statement_timeout') timeout,
-          current_setting('application_name') name`,
-      ),
-    ).toEqual([{ zone: 'UTC', timeout: '15s', name: 'switchboard' }]);
+        sql`select current_setting('TimeZone') zone, current_setting('statement_timeout') statement,
+          current_setting('idle_in_transaction_session_timeout') idle, current_setting('application_name') name`,
+      );
+      await close();
+      return found;
+    };
+    expect(await settingsOf({})).toEqual([
+      { zone: 'UTC', statement: '15s', idle: '1min', name: 'switchboard' },
+    ]);
+    expect(await settingsOf({ statementTimeoutMs: 700, idleInTransactionTimeoutMs: 0 })).toMatchObject([
+      { statement: '700ms', idle: '0' },
+    ]);
+  });
+
+  it('loses no connection to a transaction that the server ended because nothing happened in it', async () => {
+    const { db, close } = await openPostgres(database.url, { poolSize: 1, idleInTransactionTimeoutMs: 50 });
+    const idle = db.transaction(async tx => {
+      const [row] = await rows<{ pid: number }>(tx, sql`select pg_backend_pid() pid`);
+      const watcher = await connectPostgres(database.url, DEFAULT_POSTGRES_LIMITS);
+      const ended = () =>
+        rows(watcher.db, sql`select 1 from pg_stat_activity where pid = ${row?.pid ?? 0}`).then(
+          ({ length }) => length === 0,
+        );
+      while (!(await ended()));
+      await watcher.close();
+      await rows(tx, sql`select 1`);
+    });
+    expect(await failure(idle)).toBeInstanceOf(Error);
+    expect(await rows(db, sql`select 1 one`)).toEqual([{ one: 1 }]);
     await close();
   });
 });
