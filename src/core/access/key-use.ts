@@ -50,7 +50,7 @@ export class QuotaExceeded extends SwitchboardError {
   constructor(state: QuotaState, resetsAt: string) {
     super(
       'quota_exceeded',
-      `This key has used its ${state.limit} ${state.use} of this month. The next ones are from ${resetsAt} on; an operator can raise the quota.`,
+      `This key's monthly quota of ${state.use} (${state.limit}) is used up. It begins anew at ${resetsAt}; an operator can raise it.`,
       {
         retryAfterSec: state.resetSec,
         members: { quota: { use: state.use, limit: state.limit, resets_at: resetsAt } },
