@@ -89,6 +89,16 @@ describe('a key with a monthly quota', () => {
     expect((await sb.post('/mcp/v2', rpc('tools/list'), headers)).status).toBe(429);
   });
 
+  it('counts each message of a batch, or refuses the batch [quota.faces]', async () => {
+    const key = await newKey({ calls: 4 });
+    const batch = Array.from({ length: 3 }, (_, id) => ({ jsonrpc: '2.0', id, method: 'tools/list' }));
+    const send = () => sb.post('/mcp/v2', batch, { 'x-api-key': key.key });
+    expect(quotaOf(await send())).toMatch(/;r=1;/);
+    expect((await send()).status).toBe(429);
+    expect(await usedBy(key)).toEqual({ calls: 3, searches: 0 });
+    expect((await listTools(key)).status).toBe(200);
+  });
+
   it('keeps quota and count through a rotation, and has another as soon as it is set [quota.change]', async () => {
     const key = await newKey({ searches: 1 });
     await search(key);
