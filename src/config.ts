@@ -1,11 +1,13 @@
 import { isIP } from 'node:net';
 import path from 'node:path';
 import { z } from 'zod';
+import { databaseEnvironment, readPostgresLimits } from './config-database.ts';
 import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './config-embedding.ts';
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
 import { readRegistry, registryEnvironment, type RegistryConfig } from './config-registry.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
+import type { PostgresLimits } from './infra/postgres-limits.ts';
 import { inWords } from './infra/zod-issues.ts';
 
 export { ConfigError } from './config-error.ts';
@@ -35,6 +37,8 @@ export interface Config {
   readonly dataDir: string;
   /** Postgres to use in place of the embedded database. It holds a password: it must reach no log and no error. */
   readonly databaseUrl: string | undefined;
+  /** Of that Postgres. */
+  readonly databaseLimits: PostgresLimits;
   readonly logLevel: LogLevel;
   readonly catalogueFile: string | undefined;
   /** The search engine to use in place of the embedded index. */
@@ -73,10 +77,6 @@ const environmentSchema = z.object({
     .default(8080),
   HOST: z.string().min(1).default('127.0.0.1'),
   PUBLIC_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
-  DATABASE_URL: z
-    .url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// or postgresql:// URL' })
-    .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
-    .optional(),
   MEILISEARCH_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
     .refine(
@@ -101,6 +101,7 @@ const environmentSchema = z.object({
   SWITCHBOARD_TRUST_PROXY: z.string().min(1).optional(),
   SWITCHBOARD_ALLOWED_HOSTS: z.string().min(1).optional(),
   NODE_ENV: z.string().optional(),
+  ...databaseEnvironment,
   ...identityEnvironment,
   ...embeddingEnvironment,
   ...registryEnvironment,
@@ -134,6 +135,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     },
     dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
     databaseUrl: settings.DATABASE_URL,
+    databaseLimits: readPostgresLimits(settings),
     logLevel: settings.LOG_LEVEL,
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
     meilisearch: meilisearch(settings),

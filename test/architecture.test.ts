@@ -5,8 +5,12 @@ import { describe, expect, it } from 'vitest';
 /** Who may import whom inside src (the first row that matches the importing file counts). */
 const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
   [/^main\.ts$/, [/^cli\//, /^config\.ts$/, /^infra\//]],
-  [/^cli\//, [/^cli\//, /^switchboard\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/]],
-  [/^switchboard\.ts$/, [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^config\.ts$/]],
+  [
+    /^cli\//,
+    [/^cli\//, /^(switchboard|storage|maintenance)\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/],
+  ],
+  [/^switchboard\.ts$/, [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^(config|storage)\.ts$/]],
+  [/^(storage|maintenance)\.ts$/, [/^core\/identity\//, /^infra\//, /^(config|storage)\.ts$/]],
   [
     /^faces\/rest\//,
     [
@@ -72,7 +76,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config-[\w-]+\.ts$/,
       /^core\/identity\/provider-settings\.ts$/,
       /^core\/registry\/registry-url\.ts$/,
-      /^infra\/(log|zod-issues)\.ts$/,
+      /^infra\/(log|postgres-limits|zod-issues)\.ts$/,
     ],
   ],
   [/^infra\//, [/^infra\//]],
@@ -90,7 +94,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   ajv: /^core\/proxy\/arguments\.ts$/,
   jose: /^core\/identity\//,
   'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
-  'drizzle-orm': /^(core\/|infra\/(database|postgres)\.ts$)/,
+  'drizzle-orm': /^(core\/|infra\/(database|postgres|migrations)\.ts$|infra\/dump\/)/,
   pg: /^infra\/postgres\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,
   'prom-client': /^infra\/metrics\.ts$/,

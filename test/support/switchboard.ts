@@ -9,7 +9,8 @@ import { createNgramEmbedder } from '../../src/core/search/embedder-ngrams.ts';
 import type { Clock } from '../../src/infra/clock.ts';
 import { openDatabase } from '../../src/infra/database.ts';
 import { createLog } from '../../src/infra/log.ts';
-import { controlSocketOf, startSwitchboard, type StartOptions } from '../../src/switchboard.ts';
+import { controlSocketOf } from '../../src/storage.ts';
+import { startSwitchboard, type StartOptions } from '../../src/switchboard.ts';
 import { connectAdminSocket, type AdminSocket } from './admin-socket.ts';
 
 export interface CatalogueLine {
