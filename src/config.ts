@@ -34,6 +34,8 @@ export interface Config {
   readonly dataDir: string;
   /** Postgres to use in place of the embedded database. It holds a password: it must reach no log and no error. */
   readonly databaseUrl: string | undefined;
+  /** Redis that counts rate limits for all processes. It holds a password, too. */
+  readonly redisUrl: string | undefined;
   readonly logLevel: LogLevel;
   readonly catalogueFile: string | undefined;
   /** The search engine to use in place of the embedded index. */
@@ -58,9 +60,6 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
   revoke: { calls: 60, seconds: 60 },
 };
 
-/** Settings of parts that are not built yet: setting one must not be ignored in silence. */
-const NOT_YET = ['REDIS_URL'];
-
 const environmentSchema = z.object({
   PORT: z
     .string()
@@ -73,6 +72,14 @@ const environmentSchema = z.object({
   DATABASE_URL: z
     .url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// or postgresql:// URL' })
     .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
+    .optional(),
+  REDIS_URL: z
+    .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
+    .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
+    .refine(
+      url => !URL.canParse(url) || /^(\/\d*)?$/.test(new URL(url).pathname),
+      'must end with the host, or with / and the number of the database',
+    )
     .optional(),
   MEILISEARCH_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
@@ -111,11 +118,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const present = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ''),
   );
-  const early = NOT_YET.find(name => name in present);
-  if (early)
-    throw new ConfigError(
-      `${early}: this version cannot use it yet (see the README's limits). Unset it to start.`,
-    );
   const parsed = environmentSchema.safeParse(present);
   if (!parsed.success) throw new ConfigError(inWords(parsed.error.issues.slice(0, 1)));
   const settings = parsed.data;
@@ -130,6 +132,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     },
     dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
     databaseUrl: settings.DATABASE_URL,
+    redisUrl: settings.REDIS_URL,
     logLevel: settings.LOG_LEVEL,
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
     meilisearch: meilisearch(settings),

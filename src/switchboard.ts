@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { mkdir, stat } from 'node:fs/promises';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
 import path from 'node:path';
@@ -27,10 +27,12 @@ import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
 import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
+import { closeServer, lateServer } from './infra/http-servers.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
 import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
+import { Redis } from './infra/redis.ts';
 
 const HTTP_LIMITS = {
   /** Room for a token that is far too long, which is then refused as such. */
@@ -177,16 +179,21 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
+  const rateLimits = await openRateLimits(config, log, opened);
+  metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
   const core: Core = {
     apiKeys,
     identity,
-    rateLimits: new RateLimits(config.access.rateLimits),
+    rateLimits,
     catalogue,
     search,
     proxy,
     metrics,
     indexed,
-    readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
+    readiness: () => ({
+      ready,
+      degraded: [index.degraded, rateLimits.degraded].filter(one => one !== undefined),
+    }),
   };
 
   control.serve(createAdminApp({ core, log, allowHttp }));
@@ -220,6 +227,17 @@ async function openConfigured({ databaseUrl, dataDir }: Config): Promise<OpenDat
     if (!(error instanceof DatabaseUnreachable)) throw error;
     throw new ConfigError(`DATABASE_URL: cannot connect: ${error.message}`);
   }
+}
+
+async function openRateLimits(
+  { access, redisUrl: url }: Config,
+  log: Log,
+  opened: AsyncDisposableStack,
+): Promise<RateLimits> {
+  if (url === undefined || access.rateLimits === 'off') return new RateLimits(access.rateLimits);
+  const redis = await Redis.open({ url, log });
+  opened.defer(() => redis.close());
+  return new RateLimits(access.rateLimits, redis);
 }
 
 /** Of the one process that may use a data folder, and of its restarts. */
@@ -261,14 +279,6 @@ async function makeDataDir(folder: string): Promise<void> {
   }
 }
 
-/** A server that can listen (and so hold the lock) before there is anything to serve. */
-function lateServer(): { server: Server; serve(listener: RequestListener): void } {
-  let open: (listener: RequestListener) => void = () => {};
-  const listener = new Promise<RequestListener>(resolve => (open = resolve));
-  const server = createServer((request, response) => void listener.then(serve => serve(request, response)));
-  return { server, serve: open };
-}
-
 async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
@@ -280,18 +290,4 @@ async function listen(server: Server, { host, port }: Config['http']): Promise<s
   });
   const { port: bound } = server.address() as AddressInfo;
   return `http://${host.includes(':') ? `[${host}]` : host}:${bound}`;
-}
-
-/** How long requests under way may take to end before they are cut off. */
-const DRAIN_MS = 10_000;
-
-/** Takes no new connection, lets what is under way end, then cuts off what is left. */
-async function closeServer(server: Server): Promise<void> {
-  if (!server.listening) return;
-  const cutOff = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
-  await new Promise<void>(resolve => {
-    server.close(() => resolve());
-    server.closeIdleConnections();
-  });
-  clearTimeout(cutOff);
 }

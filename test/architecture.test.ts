@@ -72,6 +72,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
   'drizzle-orm': /^(core\/|infra\/(database|postgres)\.ts$)/,
   pg: /^infra\/postgres\.ts$/,
+  '@redis/client': /^infra\/redis\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,
   'prom-client': /^infra\/metrics\.ts$/,
   pino: /^infra\/log\.ts$/,
