@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
+import { followCatalogue } from './core/catalogue/following.ts';
 import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
@@ -115,6 +116,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     file: config.catalogueFile,
     // A command run while no server is must not swap the catalogue that a server was started with.
     onlyFirst: options.listen === false,
+    shared: config.databaseUrl !== undefined,
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
@@ -179,6 +181,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
+  if (config.databaseUrl !== undefined) opened.use(followCatalogue(catalogue, config.databaseUrl, log));
   const rateLimits = await openRateLimits(config, log, opened);
   metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
   const core: Core = {

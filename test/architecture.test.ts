@@ -71,7 +71,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   jose: /^core\/identity\//,
   'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
   'drizzle-orm': /^(core\/|infra\/(database|postgres)\.ts$)/,
-  pg: /^infra\/postgres\.ts$/,
+  pg: /^infra\/(postgres|listen)\.ts$/,
   '@redis/client': /^infra\/redis\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,
   'prom-client': /^infra\/metrics\.ts$/,

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm';
 import {
+  bigint,
   boolean,
   check,
   customType,
@@ -100,26 +101,32 @@ export const apiKeys = pgTable(
   ],
 );
 
-export const servers = pgTable('servers', {
-  id: text().primaryKey(),
-  name: text().notNull(),
-  description: text().notNull(),
-  remoteUrl: text('remote_url').notNull(),
-  transport: text().$type<Transport>(),
-  auth: jsonb().notNull().$type<AuthSpec>(),
-  homepage: text(),
-  repository: text(),
-  categories: jsonb().notNull().$type<readonly string[]>(),
-  /** The first of its tools; the others are in `server_tool_parts`. */
-  tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
-  /** When the tools were last read from the server itself; null: they are those of its entry. */
-  toolsListedAt: instant('tools_listed_at'),
-  /** Who put it here: an upgrade rewrites `shipped` rows and leaves `operator` rows alone. */
-  origin: text().notNull().$type<'shipped' | 'operator'>(),
-  active: boolean().notNull(),
-  createdAt: createdAt(),
-  updatedAt: instant('updated_at').notNull().defaultNow(),
-});
+export const servers = pgTable(
+  'servers',
+  {
+    id: text().primaryKey(),
+    name: text().notNull(),
+    description: text().notNull(),
+    remoteUrl: text('remote_url').notNull(),
+    transport: text().$type<Transport>(),
+    auth: jsonb().notNull().$type<AuthSpec>(),
+    homepage: text(),
+    repository: text(),
+    categories: jsonb().notNull().$type<readonly string[]>(),
+    /** The first of its tools; the others are in `server_tool_parts`. */
+    tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
+    /** When the tools were last read from the server itself; null: they are those of its entry. */
+    toolsListedAt: instant('tools_listed_at'),
+    /** Who put it here: an upgrade rewrites `shipped` rows and leaves `operator` rows alone. */
+    origin: text().notNull().$type<'shipped' | 'operator'>(),
+    active: boolean().notNull(),
+    /** The number of the transaction that wrote it or its parts last; set by a trigger (`drizzle/`), whoever writes. */
+    revision: bigint({ mode: 'number' }).notNull().default(0),
+    createdAt: createdAt(),
+    updatedAt: instant('updated_at').notNull().defaultNow(),
+  },
+  table => [index('servers_revision').on(table.revision)],
+);
 
 /**
  * The tools of a server beyond those in its row, some at a time, in the order of `part` (1, 2, …): the embedded database writes

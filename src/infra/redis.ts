@@ -24,7 +24,7 @@ const connect = (url: string, connectTimeout: number) =>
 type Client = ReturnType<typeof connect>;
 
 /** Redis cannot be asked just now. The message holds neither the address nor the password. */
-export class RedisUnavailable extends Error {
+class RedisUnavailable extends Error {
   override readonly name = 'RedisUnavailable';
 }
 

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { asc, eq, gt, inArray, sql } from 'drizzle-orm';
+import { and, asc, eq, gt, gte, inArray, lt, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import { slices, type Pause } from '../../infra/slices.ts';
 import { excluded, servers as table, serverToolParts as parts } from '../schema.ts';
@@ -122,6 +122,7 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     toolsListedAt,
     createdAt: _created,
     updatedAt: _updated,
+    revision: _revision,
     ...rest
   } = row;
   return {
@@ -145,8 +146,18 @@ function stillMore(inRow: readonly Tool[], inParts: readonly CataloguedTool[]): 
   return inParts.some(({ name }) => names.has(name)) ? [] : inParts;
 }
 
-/** Every stored server, of one moment; the event loop has its turn between pages of them. */
-export function readServers(db: Database): Promise<Server[]> {
+/** Transactions by their numbers: `from`, and all up to but not `before`. */
+interface Transactions {
+  readonly from: number;
+  readonly before: number;
+}
+
+/**
+ * Every stored server, or those that one of the transactions has written, of one moment; the event loop has its turn between
+ * pages of them.
+ */
+export function readServers(db: Database, written?: Transactions): Promise<Server[]> {
+  const isWritten = written && and(gte(table.revision, written.from), lt(table.revision, written.before));
   return db.transaction(
     async tx => {
       const servers: Server[] = [];
@@ -154,7 +165,7 @@ export function readServers(db: Database): Promise<Server[]> {
         const page = await tx
           .select()
           .from(table)
-          .where(last === undefined ? undefined : gt(table.id, last))
+          .where(and(isWritten, last === undefined ? undefined : gt(table.id, last)))
           .orderBy(asc(table.id))
           .limit(PAGE_ROWS);
         const ids = page.map(row => row.id);
