@@ -72,8 +72,8 @@ class Statements {
 /** A database of its own on the server of the URL. */
 async function openOnServer(url: string): Promise<OpenDatabase> {
   const database = await createDatabaseOn(url);
-  const { db, close } = await openPostgres(database.url);
-  return { db, close: () => close().then(() => database[Symbol.asyncDispose]()) };
+  const opened = await openPostgres(database.url);
+  return { ...opened, close: () => opened.close().then(() => database[Symbol.asyncDispose]()) };
 }
 
 async function connect(sb: RunningSwitchboard, user: string): Promise<Tokens> {
@@ -168,14 +168,14 @@ async function measure(name: string, database: OpenDatabase, sizes: Sizes) {
   };
 }
 
-const startSwitchboard = (idp: IdentityProvider, origin: string, { db }: OpenDatabase) =>
+const startSwitchboard = (idp: IdentityProvider, origin: string, database: OpenDatabase) =>
   startTestSwitchboard({
     catalogue: [
       { id: 'open', remote_url: `${origin}/mcp` },
       { id: 'acting', remote_url: `${origin}/mcp`, auth: { kind: 'user_oauth', provider: 'local' } },
     ],
     // Closed by us, after Switchboard.
-    database: () => Promise.resolve({ db, close: () => Promise.resolve() }),
+    database: () => Promise.resolve({ ...database, close: () => Promise.resolve() }),
     env: {
       LOG_LEVEL: 'warn',
       SWITCHBOARD_RATE_LIMIT: 'off',

@@ -25,11 +25,10 @@ import { serve, temporaryFolder } from '../test/support/program.ts';
 import { printFacts } from './command-line.ts';
 import { mean, ndcg, recall } from './measures.ts';
 import { readQueries, readText, type Query } from './query-sets.ts';
+import { TOOLS_OF_A_SERVER } from './tuning/quality.ts';
 import { percentile } from './processes.ts';
 
 const LIMIT = 10;
-/** Of each server found, this many tools count, as an agent would be shown them. */
-const TOOLS_OF_A_SERVER = 3;
 const START_TIMEOUT_MS = 30 * 60_000;
 
 const answerSchema = z.object({

@@ -19,7 +19,15 @@ import { randomFrom, shuffled } from './random.ts';
 import { SPREAD, trainAdapter } from './tuning/adapter-training.ts';
 import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
 import { isotonicTable } from './tuning/isotonic.ts';
-import { cosinesOf, firstTen, qualityOf, referenceQuality } from './tuning/quality.ts';
+import {
+  cosinesOf,
+  firstTen,
+  qualityOf,
+  referenceQuality,
+  referenceToolQuality,
+  toolQualityOf,
+  type ToolQuality,
+} from './tuning/quality.ts';
 import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
 
 const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
@@ -125,6 +133,7 @@ function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
     split.map(({ set, halves: [queries] }) => ({ set, queries })),
     dimensions,
   );
+  const tools: Record<string, unknown>[] = [];
   const table = split.map(({ set, halves: [, unseen] }) => {
     const others = sets.filter(other => other !== set);
     const elsewhere = trainAdapter(
@@ -134,6 +143,16 @@ function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
     const all = answered(set);
     const plain = qualityOf(set, unseen, undefined);
     const without = qualityOf(set, all, undefined);
+    if (all.some(query => query.tools)) {
+      tools.push({
+        set: set.name,
+        reference: shown(referenceToolQuality(set, all)),
+        'without adapter': shown(toolQualityOf(set, all, undefined)),
+        'unseen catalogue': shown(toolQualityOf(set, all, elsewhere)),
+        'unseen half: reference': shown(referenceToolQuality(set, unseen)),
+        'unseen queries of seen catalogues': shown(toolQualityOf(set, unseen, half)),
+      });
+    }
     return {
       set: set.name,
       reference: referenceQuality(set, all).toFixed(3),
@@ -143,7 +162,11 @@ function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
     };
   });
   console.table(table);
+  console.log('\nTools, three of a server: nDCG@10 and recall@1');
+  console.table(tools);
 }
+
+const shown = ({ ndcg, recall1 }: ToolQuality) => `${ndcg.toFixed(3)} ${recall1.toFixed(3)}`;
 
 /** The half that tunes, then the half that tests. */
 function parted<Item>(items: readonly Item[]): [readonly Item[], readonly Item[]] {

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './config-embedding.ts';
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
+import { readRegistry, registryEnvironment, type RegistryConfig } from './config-registry.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
 import { inWords } from './infra/zod-issues.ts';
 
@@ -11,7 +12,7 @@ export { ConfigError } from './config-error.ts';
 export type { Kek } from './config-identity.ts';
 
 /** The classes of endpoints that have a rate limit of their own, per API key. */
-const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke'] as const;
+const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke', 'admin'] as const;
 export type RateClass = (typeof RATE_CLASSES)[number];
 
 interface RateLimit {
@@ -48,6 +49,7 @@ export interface Config {
     readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
   };
   readonly identity: IdentityConfig;
+  readonly registry: RegistryConfig;
   /** Absent: the local model embeds. */
   readonly embedding: EmbeddingConfig | undefined;
 }
@@ -58,6 +60,7 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
   refresh: { calls: 600, seconds: 60 },
   sessions: { calls: 120, seconds: 60 },
   revoke: { calls: 60, seconds: 60 },
+  admin: { calls: 120, seconds: 60 },
 };
 
 const environmentSchema = z.object({
@@ -107,6 +110,7 @@ const environmentSchema = z.object({
   NODE_ENV: z.string().optional(),
   ...identityEnvironment,
   ...embeddingEnvironment,
+  ...registryEnvironment,
 });
 type Settings = z.output<typeof environmentSchema>;
 
@@ -144,6 +148,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       allowHttp: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true',
     }),
     embedding: readEmbedding(settings),
+    registry: readRegistry(settings),
   };
 }
 

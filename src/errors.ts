@@ -54,6 +54,7 @@ const KINDS = {
   payload_too_large: { status: 413, rpc: -32600, title: 'Request body too large' },
   unsupported_media_type: { status: 415, rpc: -32600, title: 'Unsupported media type' },
   rate_limited: { status: 429, rpc: -32000, title: 'Rate limit exceeded', retryable: true },
+  quota_exceeded: { status: 429, rpc: -32000, title: 'Monthly quota used up' },
   internal: { status: 500, rpc: -32603, title: 'Internal server error' },
   unavailable: { status: 503, rpc: -32000, title: 'Temporarily unavailable', retryable: true },
   provider_not_configured: { status: 503, rpc: -32000, title: 'Identity provider not configured' },

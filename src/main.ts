@@ -12,7 +12,10 @@ const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', sho
 /** On the wrong data folder a command works as well as on the right one. */
 const ADVICE = 'For a server on another folder, set SWITCHBOARD_DATA_DIR as it has it.';
 
-/** Runs one command. Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
+/** What shells say of a program that Ctrl-C ended. */
+const INTERRUPTED = 130;
+
+/** Runs one command. Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 130 Ctrl-C. */
 async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
     return await dispatch(argv, io);
@@ -24,6 +27,7 @@ async function main(argv: readonly string[], io: Io): Promise<number> {
         ? JSON.stringify({ error: { code, detail: message } })
         : `switchboard: ${message}`,
     );
+    if (code === 'interrupted') return INTERRUPTED;
     return code === 'invalid_request' || code === 'invalid_settings' ? 2 : 1;
   }
 }

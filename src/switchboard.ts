@@ -1,7 +1,5 @@
 import { createHash } from 'node:crypto';
 import { mkdir, stat } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,11 +11,15 @@ import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
+import { AuditTrail } from './core/identity/audit-trail.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { KeyFileError } from './core/identity/key-file.ts';
 import { WrongKeys } from './core/identity/vault-canary.ts';
 import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
+import { RegistrySync } from './core/registry/registry-sync.ts';
+import { ServedRegistry } from './core/registry/served-registry.ts';
+import { SyncSchedule } from './core/registry/sync-schedule.ts';
 import type { Embedder } from './core/search/embedder.ts';
 import { openSearchIndex } from './core/search/open-index.ts';
 import type { EmbeddingLimits } from './core/search/openai/limits.ts';
@@ -28,21 +30,12 @@ import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
 import { openDatabase, type OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
-import { closeServer, lateServer } from './infra/http-servers.ts';
+import { closeServer, lateServer } from './infra/late-server.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
 import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
-import { Redis } from './infra/redis.ts';
-
-const HTTP_LIMITS = {
-  /** Room for a token that is far too long, which is then refused as such. */
-  maxHeaderSize: 128 * 1024,
-  /** Whoever sends more slowly than this is cut off. */
-  headersTimeout: 10_000,
-  requestTimeout: 60_000,
-  connectionsCheckingInterval: 2_000,
-};
+import { createPublicServer, listen } from './public-server.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
@@ -90,7 +83,8 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
   const { db } = database;
-  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey });
+  const shared = config.databaseUrl !== undefined;
+  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
 
@@ -120,7 +114,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
-  const usage = await Usage.load({ db, clock, log, shared: config.databaseUrl !== undefined });
+  const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());
 
   const metrics = new Metrics();
@@ -141,6 +135,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const search = createSearch({
     catalogue,
     index,
+    indexed: () => indexed,
     db,
     log,
     clock,
@@ -182,15 +177,32 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
   if (config.databaseUrl !== undefined) opened.use(followCatalogue(catalogue, config.databaseUrl, log));
-  const rateLimits = await openRateLimits(config, log, opened);
-  metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
+  const rateLimits = await RateLimits.open(config.access.rateLimits, config.redisUrl, { log, metrics });
+  opened.defer(() => rateLimits.close());
+  const registrySync = new RegistrySync({
+    catalogue,
+    db,
+    hold: lock => database.hold(lock),
+    log,
+    clock,
+    guard,
+    allowHttp,
+    ...config.registry,
+  });
+  opened.defer(() => registrySync.close());
+  const schedule = new SyncSchedule({ sync: registrySync, clock, log, ...config.registry });
+  opened.defer(() => schedule.stop());
   const core: Core = {
     apiKeys,
+    audit: new AuditTrail(db, log),
+    allowHttp,
     identity,
     rateLimits,
     catalogue,
     search,
     proxy,
+    registrySync,
+    registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
     indexed,
     readiness: () => ({
@@ -199,22 +211,27 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     }),
   };
 
-  control.serve(createAdminApp({ core, log, allowHttp }));
+  control.serve(createAdminApp({ core, log }));
   let firstKey: string | undefined;
   if (options.listen !== false) {
     const app = createApp({
       core,
       config: config.http,
+      isRegistryPublic: config.registry.isPublic,
       log,
       clock,
       version,
       limits: options.faceLimits,
     });
-    const server = createServer({ ...HTTP_LIMITS }, app);
+    const server = createPublicServer(app);
     opened.defer(() => closeServer(server));
     opened.defer(() => proxy.endIdle());
     url = await listen(server, config.http);
     identity.start();
+    void indexed.then(
+      () => schedule.start(),
+      () => {},
+    );
     // Last of all: a start that fails must not use up the one time the key is shown.
     if (config.access.apiKey === undefined) firstKey = await apiKeys.createFirst();
   }
@@ -230,17 +247,6 @@ async function openConfigured({ databaseUrl, dataDir }: Config): Promise<OpenDat
     if (!(error instanceof DatabaseUnreachable)) throw error;
     throw new ConfigError(`DATABASE_URL: cannot connect: ${error.message}`);
   }
-}
-
-async function openRateLimits(
-  { access, redisUrl: url }: Config,
-  log: Log,
-  opened: AsyncDisposableStack,
-): Promise<RateLimits> {
-  if (url === undefined || access.rateLimits === 'off') return new RateLimits(access.rateLimits);
-  const redis = await Redis.open({ url, log });
-  opened.defer(() => redis.close());
-  return new RateLimits(access.rateLimits, redis);
 }
 
 /** Of the one process that may use a data folder, and of its restarts. */
@@ -280,17 +286,4 @@ async function makeDataDir(folder: string): Promise<void> {
     const reason = WHY_NO_FOLDER[String(code)] ?? String(code);
     throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
   }
-}
-
-async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      const { code } = error;
-      if (code === 'EADDRINUSE') reject(new ConfigError(`PORT: ${port} is in use on ${host}`));
-      else reject(new ConfigError(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
-    });
-    server.listen(port, host, resolve);
-  });
-  const { port: bound } = server.address() as AddressInfo;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${bound}`;
 }

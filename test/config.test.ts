@@ -300,3 +300,50 @@ describe('the reuse of refresh tokens', () => {
     expect(refusal(env as Record<string, string>).message).toMatch(message);
   });
 });
+
+describe('registries', () => {
+  it('are none by default, and those who read ours need a key', () => {
+    expect(readConfig({}).registry).toEqual({
+      sources: [],
+      keys: new Map(),
+      everyMs: 3_600_000,
+      maxShrinkPercent: 20,
+      isPublic: false,
+    });
+  });
+
+  it('go by their address, however it was written', () => {
+    const { registry } = readConfig({
+      SWITCHBOARD_REGISTRIES: 'https://a.example/, https://b.example/v0.1/servers,https://a.example',
+      SWITCHBOARD_REGISTRY_KEYS: '{"https://b.example/":"secret"}',
+      SWITCHBOARD_SYNC_EVERY: '5',
+      SWITCHBOARD_SYNC_MAX_SHRINK: '0',
+      SWITCHBOARD_REGISTRY_ACCESS: 'public',
+    });
+    expect(registry).toEqual({
+      sources: ['https://a.example', 'https://b.example'],
+      keys: new Map([['https://b.example', 'secret']]),
+      everyMs: 300_000,
+      maxShrinkPercent: 0,
+      isPublic: true,
+    });
+  });
+
+  it.each([
+    [{ SWITCHBOARD_REGISTRIES: 'a.example' }, /^SWITCHBOARD_REGISTRIES: an address must be an http\(s\) URL/],
+    [{ SWITCHBOARD_REGISTRIES: 'https://a.example,' }, /^SWITCHBOARD_REGISTRIES: /],
+    [{ SWITCHBOARD_REGISTRIES: 'https://u:p@a.example' }, /must not hold a user or password/],
+    [{ SWITCHBOARD_REGISTRY_KEYS: '{broken' }, /^SWITCHBOARD_REGISTRY_KEYS: must be a JSON object/],
+    [{ SWITCHBOARD_REGISTRY_KEYS: '{"https://a.example":"two words"}' }, /^SWITCHBOARD_REGISTRY_KEYS: must/],
+    [{ SWITCHBOARD_SYNC_EVERY: '4' }, /^SWITCHBOARD_SYNC_EVERY: must be minutes from 5 to 10080/],
+    [
+      { SWITCHBOARD_SYNC_MAX_SHRINK: '101' },
+      /^SWITCHBOARD_SYNC_MAX_SHRINK: must be a percentage from 0 to 100/,
+    ],
+    [{ SWITCHBOARD_REGISTRY_ACCESS: 'open' }, /^SWITCHBOARD_REGISTRY_ACCESS: must be key or public/],
+  ])('refuses %j', (env, message) => {
+    const { message: text } = refusal(env);
+    expect(text).toMatch(message);
+    expect(text).not.toMatch(/two words|u:p/);
+  });
+});

@@ -114,6 +114,28 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'identity.vault': { promise: 'provider tokens are stored encrypted and never returned' },
   'identity.needs-key': { promise: 'the identity endpoints need the API key too' },
 
+  'admin.scope': {
+    promise:
+      'what an operator does on the control socket can be done under /v1/admin with a key of the scope admin, which does nothing else',
+  },
+  'admin.browsers': { promise: 'no page of another origin reaches /v1/admin' },
+  'admin.same': { promise: 'wrong input is refused in the same words on the control socket and /v1/admin' },
+  'admin.keys': { promise: 'keys are made, changed, rotated and revoked; a key is shown once' },
+  'admin.tenants': { promise: 'tenants are listed, shown and changed' },
+  'admin.catalogue': {
+    promise: 'a catalogue is imported as it comes; servers are shown and deactivated',
+  },
+  'admin.audit': { promise: 'every change is in the audit log with the key that made it' },
+  'admin.pages': { promise: 'usage and audit are given in pages' },
+  'quota.refused': {
+    promise: 'a key past its monthly quota is 429 with the quota, when it begins anew and Retry-After',
+  },
+  'quota.headers': { promise: 'what is left of a quota is in RateLimit and RateLimit-Policy' },
+  'quota.faces': { promise: 'both faces, and the pass-through, count into one quota' },
+  'quota.durable': { promise: 'a kill loses at most the last second of what was counted' },
+  'quota.shared': { promise: 'processes on one database share a count within seconds' },
+  'quota.change': { promise: 'a quota is set at creation, changed later and kept by a rotation' },
+
   'versioning.path': { promise: 'every endpoint sits under /v1' },
 };
 

@@ -13,8 +13,8 @@ export interface Request {
 }
 
 /** How much of the answerable requests may be turned away, as a share of them. */
-const TURNED_AWAY = 0.012;
-const RIDGE = 0.03;
+const TURNED_AWAY = 0.022;
+const RIDGE = 0.015;
 
 interface Fitted {
   readonly answerability: Answerability;

@@ -6,7 +6,7 @@ import type { QuantizedVector } from '../../src/core/search/quantize.ts';
 import { sentencesOf, tokenize } from '../../src/core/search/text.ts';
 import type { VectorCache } from '../../src/core/search/vector-cache.ts';
 import { VectorStore } from '../../src/core/search/vector-store.ts';
-import { readQueries, readText } from '../query-sets.ts';
+import { readQueries, readText, type Query } from '../query-sets.ts';
 
 const BM25 = { k1: 1.2, b: 0.75 };
 
@@ -19,6 +19,8 @@ export interface TuneQuery {
   readonly reference: { readonly sentence: Float32Array; readonly keyword: Float32Array };
   /** Servers that answer it; none for a request that nothing can serve. */
   readonly relevant: ReadonlySet<number>;
+  /** Where the tools that answer it are known: their rows, and the keyword evidence by row. */
+  readonly tools?: { readonly relevant: ReadonlySet<number>; readonly keyword: Float32Array };
 }
 
 /** A catalogue and queries with known answers, with the evidence that the product would have. */
@@ -67,8 +69,14 @@ export async function readTuneSet({
     start[server + 1] = row;
   }
   const known = new Map(entries.map(({ id }, server) => [id, server]));
+  const rowOf = ({ server: id, tool }: Query['relevant_tools'][number]) => {
+    const server = known.get(id) ?? -1;
+    const at = entries[server]?.tools?.findIndex(({ name: its }) => its === tool) ?? -1;
+    return at < 0 ? [] : [(start[server] ?? 0) + 1 + at];
+  };
+  const termsOf = (query: string) => [...new Set(tokenize(query))];
   const keywordOf = (query: string, ofServer: Bm25, skipped: 0 | 1) => {
-    const terms = [...new Set(tokenize(query))];
+    const terms = termsOf(query);
     const keyword = ofServer.scores(terms);
     const byPart = parts.scores(terms);
     for (let server = 0; server < documents.length; server++) {
@@ -91,16 +99,20 @@ export async function readTuneSet({
     start,
     store,
     vectors,
-    queries: texts.map(({ query, relevant_servers }, at) => {
+    queries: texts.map(({ query, relevant_servers, relevant_tools }, at) => {
       const count = sentences[at]?.length ?? 0;
       const mine = embedded.slice(next, next + count);
       next += count;
       const relevant = relevant_servers.flatMap(id => known.get(id) ?? []);
+      const tools = relevant_tools.flatMap(rowOf);
       return {
         sentences: mine,
         keyword: keywordOf(query, whole, 0),
         reference: { sentence: asOne[at] ?? missing(), keyword: keywordOf(query, own, 1) },
         relevant: new Set(relevant),
+        ...(tools.length === 0
+          ? {}
+          : { tools: { relevant: new Set(tools), keyword: parts.scores(termsOf(query)) } }),
       };
     }),
   };

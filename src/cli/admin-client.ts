@@ -17,24 +17,34 @@ export class CommandFailed extends Error {
   }
 }
 
+/** By Ctrl-C. */
+class Interrupted extends CommandFailed {
+  constructor() {
+    super(
+      'Stopped. All of it is done or nothing: unless it had just come to its end, nothing was changed.',
+      'interrupted',
+    );
+  }
+}
+
+type Body = { readonly json: unknown } | { readonly text: string };
+
 export interface AdminClient extends AsyncDisposable {
   /** Which database the commands work on while no server runs on the data folder; undefined: its server's. */
   readonly alone: 'new' | 'existing' | 'shared' | undefined;
   /** @throws CommandFailed with the server's detail when it answers with an error. */
-  request(
-    method: 'GET' | 'POST',
-    path: string,
-    body?: { json: unknown } | { text: string },
-  ): Promise<unknown>;
+  request(method: 'GET' | 'POST', path: string, body?: Body): Promise<unknown>;
   /**
-   * Posts a text that is worked on for long, and hears how far it is. The work ends with this process.
-   * @throws CommandFailed like `request`, and when the server ends before it has answered.
+   * Posts what is worked on for long, and hears how far it is. The work ends with this process, or with Ctrl-C.
+   * @throws CommandFailed like `request`, and when the server ends before it has answered; Interrupted
    */
-  work(path: string, text: string, heard: Hearing): Promise<unknown>;
+  work(path: string, body: Body, heard: Hearing): Promise<unknown>;
 }
 
 interface Hearing {
   readonly onProgress: (progress: Progress) => void;
+  /** How many entries of a registry have been read. */
+  readonly onListed?: (entries: number) => void;
   /** A sentence for people. */
   readonly onNotice: (notice: string) => void;
 }
@@ -80,7 +90,7 @@ export async function connectAdmin(
   return {
     alone,
     request: (method, path, body) => request(client, method, path, body),
-    work: (path, text, heard) => work(client, path, text, heard),
+    work: (path, body, heard) => work(client, path, body, heard),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
@@ -97,47 +107,61 @@ const nothingThere = ({ dataDir }: Config) =>
     `There is no database in ${dataDir}, and no server is running on it: nothing to read. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) as your server has it.`,
   );
 
-async function request(
-  client: Client,
-  method: 'GET' | 'POST',
-  path: string,
-  body?: { json: unknown } | { text: string },
-) {
-  const content = body === undefined ? undefined : 'json' in body ? JSON.stringify(body.json) : body.text;
-  const type = body !== undefined && 'json' in body ? 'application/json' : 'text/plain; charset=utf-8';
+async function request(client: Client, method: 'GET' | 'POST', path: string, body?: Body) {
+  const content = body && contentOf(body);
   const response = await client.request({
     method,
     path,
-    ...(content === undefined ? {} : { body: content, headers: { 'content-type': type } }),
+    ...(content === undefined ? {} : { body: content.body, headers: { 'content-type': content.type } }),
   });
   const answer: unknown = await response.body.json();
   if (response.statusCode < 400) return answer;
   throw refusal(answer, `The server answered ${response.statusCode}.`);
 }
 
-/** A line of an answer with progress (`faces/admin/progress.ts`). */
+const contentOf = (body: Body): { body: string; type: string } =>
+  'json' in body
+    ? { body: JSON.stringify(body.json), type: 'application/json' }
+    : { body: body.text, type: 'text/plain; charset=utf-8' };
+
+/** A line of an answer with progress (`faces/progress.ts`). */
 interface Line {
   readonly progress?: Progress;
+  readonly listed?: number;
   readonly notice?: string;
   readonly result?: unknown;
   readonly problem?: unknown;
 }
 
-async function work(
+async function work(client: Client, path: string, body: Body, hearing: Hearing): Promise<unknown> {
+  const stopping = new AbortController();
+  const stop = () => stopping.abort(new Interrupted());
+  // Once: a second Ctrl-C ends the process at once.
+  process.once('SIGINT', stop);
+  try {
+    return await answerTo(client, path, body, { ...hearing, signal: stopping.signal });
+  } finally {
+    process.off('SIGINT', stop);
+  }
+}
+
+async function answerTo(
   client: Client,
   path: string,
-  text: string,
-  { onProgress, onNotice }: Hearing,
+  sent: Body,
+  { onProgress, onListed, onNotice, signal }: Hearing & { readonly signal: AbortSignal },
 ): Promise<unknown> {
-  const headers = { 'content-type': 'text/plain; charset=utf-8', accept: 'application/x-ndjson' };
-  const response = await client.request({ method: 'POST', path, body: text, headers }).catch(lost);
+  const { body, type } = contentOf(sent);
+  const headers = { 'content-type': type, accept: 'application/x-ndjson' };
+  const response = await client.request({ method: 'POST', path, body, headers, signal }).catch(lost);
   if (response.statusCode >= 400) {
     throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);
   }
   try {
     for await (const line of createInterface({ input: response.body })) {
-      const { progress, notice, result, problem } = JSON.parse(line) as Line;
+      const { progress, listed, notice, result, problem } = JSON.parse(line) as Line;
       if (progress) onProgress(progress);
+      if (listed !== undefined) onListed?.(listed);
       if (notice !== undefined) onNotice(notice);
       if (problem !== undefined) throw refusal(problem, 'The server failed.');
       if (result !== undefined) return result;
@@ -150,6 +174,7 @@ async function work(
 }
 
 function lost(cause?: unknown): never {
+  if (cause instanceof Interrupted) throw cause;
   const why = cause instanceof Error ? ` (${cause.message})` : '';
   throw new CommandFailed(
     `The connection to the server was lost before it was done${why}. Run the command again: texts embedded so far are not embedded again.`,

@@ -2,7 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { fetch } from 'undici';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
-import { embeddingProgress } from './progress.ts';
+import { workProgress } from './progress.ts';
+import { catalogueSync } from './sync-command.ts';
 
 interface ImportReport {
   imported: number;
@@ -21,9 +22,9 @@ const catalogueImport: Command = {
     const text = /^https?:\/\//.test(source) ? await download(source) : await readFile(source, 'utf8');
     io.complain('Importing; new texts are embedded, which takes a while for thousands of tools.');
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
-    const progress = embeddingProgress(io);
+    const progress = workProgress(io);
     const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
-    const report = (await admin.work(path, text, heard).finally(progress.end)) as ImportReport;
+    const report = (await admin.work(path, { text }, heard).finally(progress.end)) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);
     if (report.unknown_fields.length > 0)
       io.complain(`ignored unknown fields: ${report.unknown_fields.join(', ')}`);
@@ -57,7 +58,11 @@ const catalogueAdd: Command = {
   async run({ admin, io, args: [id = '', url = ''], options }) {
     const entry = entryFrom(await entryOf(admin, id), id, url, options);
     const heard = { onProgress: () => {}, onNotice: (notice: string) => io.complain(notice) };
-    const report = (await admin.work('/catalogue/import', JSON.stringify(entry), heard)) as ImportReport;
+    const report = (await admin.work(
+      '/catalogue/import',
+      { text: JSON.stringify(entry) },
+      heard,
+    )) as ImportReport;
     const [problem] = report.problems;
     if (problem) throw new UsageError(problem.reason);
     const { warnings } = report;
@@ -165,6 +170,7 @@ async function download(url: string): Promise<string> {
 export const catalogueCommands = {
   'catalogue import': catalogueImport,
   'catalogue add': catalogueAdd,
+  'catalogue sync': catalogueSync,
   'catalogue deactivate': catalogueDeactivate,
   'catalogue show': catalogueShow,
 };

@@ -10,6 +10,7 @@ interface Found {
     name: string;
     description: string;
     final_score: number;
+    deprecated?: true;
     tools: { name: string }[];
   }[];
 }
@@ -28,12 +29,12 @@ const search: Command = {
       throw new UsageError('--limit must be a whole number from 1 to 50');
     const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }) };
     const found = (await admin.request('POST', '/search', { json })) as Found;
-    const blocks = found.servers.map(({ id, name, description, final_score, tools }) => {
+    const blocks = found.servers.map(({ id, name, description, final_score, deprecated, tools }) => {
       const best = tools
         .slice(0, 3)
         .map(tool => tool.name)
         .join(', ');
-      return `${final_score.toFixed(3)}  ${id} (${name})\n       ${description}${best === '' ? '' : `\n       tools: ${best}`}`;
+      return `${final_score.toFixed(3)}  ${id} (${name})${deprecated ? ', deprecated' : ''}\n       ${description}${best === '' ? '' : `\n       tools: ${best}`}`;
     });
     return { json: found, text: blocks.length > 0 ? blocks.join('\n') : NOTHING_FITS };
   },

@@ -8,10 +8,22 @@ interface KeyInfo {
   readonly tenant: string;
   readonly user: string | null;
   readonly scopes: readonly string[];
+  readonly monthly_quota: Counts<number | null>;
+  readonly used_this_month: Counts<number>;
   readonly created_at: string;
   readonly expires_at: string | null;
   readonly revoked_at: string | null;
 }
+
+interface Counts<Count> {
+  readonly calls: Count;
+  readonly searches: Count;
+}
+
+const QUOTA_OPTIONS = {
+  calls: { type: 'string', help: 'proxied calls a calendar month (UTC), or none for no limit' },
+  searches: { type: 'string', help: 'searches a calendar month (UTC), or none for no limit' },
+} as const;
 
 const create: Command = {
   args: [],
@@ -24,6 +36,7 @@ const create: Command = {
     expires: { type: 'string', help: 'ISO 8601 time after which it is refused' },
     tenant: { type: 'string', help: 'who owns it; made when it is new (default: local)' },
     user: { type: 'string', help: "act for this one user of the tenant's, without an identity token" },
+    ...QUOTA_OPTIONS,
   },
   help: 'make an API key; it is shown once',
   changes: true,
@@ -34,6 +47,7 @@ const create: Command = {
       expires_at: options['expires'],
       tenant: options['tenant'],
       user_id: options['user'],
+      monthly_quota: quota(options),
     };
     const created = (await admin.request('POST', '/keys', { json })) as KeyInfo & { key: string };
     return { json: created, text: `API key (shown once): ${created.key}` };
@@ -42,7 +56,7 @@ const create: Command = {
 
 const list: Command = {
   args: [],
-  help: 'list the API keys',
+  help: 'list the API keys, with what they have used this month',
   async run({ admin }) {
     const answer = (await admin.request('GET', '/keys')) as { keys: KeyInfo[] };
     const rows = answer.keys.map(key => [
@@ -52,12 +66,45 @@ const list: Command = {
       key.scopes.join(','),
       key.created_at,
       key.user ?? '-',
+      used(key, 'calls'),
+      used(key, 'searches'),
       key.name,
     ]);
-    const head = ['ID', 'STATE', 'TENANT', 'SCOPES', 'CREATED', 'USER', 'NAME'];
+    const head = ['ID', 'STATE', 'TENANT', 'SCOPES', 'CREATED', 'USER', 'CALLS', 'SEARCHES', 'NAME'];
     return { json: answer, text: table([head, ...rows]) };
   },
 };
+
+/** `12/100`, or `12` without a limit. */
+const used = ({ used_this_month, monthly_quota }: KeyInfo, name: keyof Counts<unknown>) =>
+  `${used_this_month[name]}${monthly_quota[name] === null ? '' : `/${monthly_quota[name]}`}`;
+
+const set: Command = {
+  args: ['ID'],
+  options: { name: { type: 'string', help: 'what the key is for' }, ...QUOTA_OPTIONS },
+  help: 'change the name or the monthly quota of an API key; what is not given stays',
+  changes: true,
+  async run({ admin, args: [id = ''], options }) {
+    const json = { name: options['name'], monthly_quota: quota(options) };
+    const path = `/keys/${encodeURIComponent(id)}`;
+    const key = (await admin.request('POST', path, { json })) as KeyInfo;
+    const { calls, searches } = key.monthly_quota;
+    const text = `${id} (${key.name}): ${calls ?? 'any number of'} calls and ${searches ?? 'any number of'} searches a month.`;
+    return { json: key, text };
+  },
+};
+
+/** @throws UsageError for what is neither a number nor `none`. */
+function quota(options: Readonly<Record<string, unknown>>): Partial<Counts<number | null>> {
+  const given = (['calls', 'searches'] as const).filter(name => options[name] !== undefined);
+  return Object.fromEntries(given.map(name => [name, limit(name, options[name])]));
+}
+
+function limit(name: string, value: unknown): number | null {
+  if (value === 'none') return null;
+  if (/^[1-9]\d{0,9}$/.test(String(value))) return Number(value);
+  throw new UsageError(`--${name} must be a whole number from 1 on, or none`);
+}
 
 const stateOf = ({ revoked_at, expires_at }: KeyInfo) => {
   if (revoked_at !== null) return 'revoked';
@@ -140,6 +187,7 @@ const rotateSigning: Command = {
 export const keyCommands = {
   'keys create': create,
   'keys list': list,
+  'keys set': set,
   'keys rotate': rotate,
   'keys revoke': revoke,
   'keys rewrap': rewrap,

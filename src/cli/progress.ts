@@ -4,18 +4,32 @@ import type { Io } from './io.ts';
 const BAR_CELLS = 30;
 /** Lines in the place of a bar: one for each such share. */
 const LINE_SHARE = 0.05;
+/** The same where it is not known how many there are. */
+const LINE_ENTRIES = 1_000;
 
 export interface ProgressDisplay {
+  /** How many entries of a listing have been read. */
+  readonly listed: (entries: number) => void;
+  /** How far the embedding of texts is. */
   readonly show: (progress: Progress) => void;
   /** Takes the bar away. */
   readonly end: () => void;
 }
 
-/** How far the embedding of texts is: a bar on a terminal, a line now and then elsewhere. @param nowMs for the rate and the time left */
-export function embeddingProgress(io: Io, nowMs: () => number = () => performance.now()): ProgressDisplay {
+/** How far long work is: a count or a bar on a terminal, a line now and then elsewhere. @param nowMs for the rate and the time left */
+export function workProgress(io: Io, nowMs: () => number = () => performance.now()): ProgressDisplay {
   let first: { readonly atMs: number; readonly done: number } | undefined;
   let lines = 0;
+  let nextListed = 0;
   return {
+    listed: entries => {
+      const text = `${entries} entries read`;
+      if (io.status) io.status(text);
+      else if (entries >= nextListed) {
+        io.complain(text);
+        nextListed = entries + LINE_ENTRIES;
+      }
+    },
     show: progress => {
       first ??= { atMs: nowMs(), done: progress.done };
       const text = describe(progress, (progress.done - first.done) / ((nowMs() - first.atMs) / 1000));

@@ -1,9 +1,12 @@
 import type { Metrics } from '../infra/metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
+import type { AuditTrail } from './identity/audit-trail.ts';
 import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { Proxy } from './proxy/proxy.ts';
+import type { RegistrySync } from './registry/registry-sync.ts';
+import type { ServedRegistry } from './registry/served-registry.ts';
 import type { Search } from './search/search.ts';
 
 interface Readiness {
@@ -15,11 +18,16 @@ interface Readiness {
 /** What the faces call. */
 export interface Core {
   readonly apiKeys: ApiKeys;
+  readonly audit: AuditTrail;
+  /** Whether servers of the catalogue may have `http:` addresses. */
+  readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;
   readonly catalogue: Catalogue;
   readonly identity: Identity;
   readonly search: Search;
   readonly proxy: Proxy;
+  readonly registrySync: RegistrySync;
+  readonly registry: ServedRegistry;
   readonly metrics: Metrics;
   /** Settles when every entry of the initial catalogue is searchable. */
   readonly indexed: Promise<void>;

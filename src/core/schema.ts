@@ -16,7 +16,7 @@ import {
   timestamp,
   unique,
 } from 'drizzle-orm/pg-core';
-import type { AuthSpec, CataloguedTool, Transport } from './catalogue/entry.ts';
+import type { AuthSpec, CataloguedTool, Origin, RegistryMark, Transport } from './catalogue/entry.ts';
 import type { Scope, SignInMode } from './caller.ts';
 import type { OutcomeSource, SearchOutcome } from './outcomes.ts';
 
@@ -88,6 +88,11 @@ export const apiKeys = pgTable(
     expiresAt: instant('expires_at'),
     revokedAt: instant('revoked_at'),
     lastUsedAt: instant('last_used_at'),
+    /** What may be used in a calendar month (UTC); null: no limit. */
+    monthlyCalls: integer('monthly_calls'),
+    monthlySearches: integer('monthly_searches'),
+    /** Of a key that came by rotation: the first one of its line, under which the use of them all is counted. */
+    countedAs: text('counted_as'),
   },
   table => [
     index('api_keys_tenant').on(table.tenantId),
@@ -98,6 +103,21 @@ export const apiKeys = pgTable(
       foreignColumns: [users.tenantId, users.id],
     }).onDelete('cascade'),
     check('api_keys_user_epoch', sql`(${table.userId} is null) = (${table.userEpoch} is null)`),
+  ],
+);
+
+/** What a key, with those that followed it by rotation, has used on a day (UTC). The key of the environment is no row of `api_keys`. */
+export const keyUse = pgTable(
+  'key_use',
+  {
+    keyId: text('key_id').notNull(),
+    day: date().notNull(),
+    calls: integer().notNull().default(0),
+    searches: integer().notNull().default(0),
+  },
+  table => [
+    primaryKey({ columns: [table.keyId, table.day] }),
+    index('key_use_day').on(table.day, table.keyId),
   ],
 );
 
@@ -117,15 +137,20 @@ export const servers = pgTable(
     tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
     /** When the tools were last read from the server itself; null: they are those of its entry. */
     toolsListedAt: instant('tools_listed_at'),
-    /** Who put it here: an upgrade rewrites `shipped` rows and leaves `operator` rows alone. */
-    origin: text().notNull().$type<'shipped' | 'operator'>(),
+    /** Who put it here: an upgrade rewrites `shipped` rows, a sync those of its registry; both leave `operator` rows alone. */
+    origin: text().notNull().$type<Origin>(),
+    /** Where a registry's entry came from; kept when the operator makes it inactive. */
+    registry: jsonb().$type<RegistryMark>(),
     active: boolean().notNull(),
     /** The number of the transaction that wrote it or its parts last; set by a trigger (`drizzle/`), whoever writes. */
     revision: bigint({ mode: 'number' }).notNull().default(0),
     createdAt: createdAt(),
     updatedAt: instant('updated_at').notNull().defaultNow(),
   },
-  table => [index('servers_revision').on(table.revision)],
+  table => [
+    index('servers_registry_name').on(sql`(${table.registry} ->> 'name')`),
+    index('servers_revision').on(table.revision),
+  ],
 );
 
 /**

@@ -9,9 +9,9 @@ import { addHeaders } from './http.ts';
 import { CONNECTION_LIMITS, inTurn, type ConnectionLimits } from './in-turn.ts';
 import { isPassThrough, passThroughFace } from './mcp/pass-through.ts';
 import { isPagePath } from './pages/router.ts';
-import { sendMcpError, sendProblem, sendRpcError } from './problem.ts';
+import { sendMcpError, sendRpcError } from './problem.ts';
 import { pathOf, requestStarter } from './request.ts';
-import { isRpcPath, restHandler } from './rest/router.ts';
+import { isRegistryPath, isRpcPath, restHandler, sendRestProblem } from './rest/router.ts';
 import { createWebApp } from './web-app.ts';
 
 export type FaceLimits = HeldLimits & ConnectionLimits;
@@ -22,12 +22,14 @@ interface AppOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly version: string;
+  /** Whether the registry's part is served without a key. */
+  readonly isRegistryPublic?: boolean;
   /** For tests. */
   readonly limits?: Partial<FaceLimits> | undefined;
 }
 
 /**
- * All that comes in. `/v1` and `/mcp/{server_id}` are served on node:http itself: Express and its middleware were among the
+ * All that comes in. `/v1`, `/v0.1` and `/mcp/{server_id}` are served on node:http itself: Express and its middleware were among the
  * largest costs of a proxied call (bench/RESULTS.md). Everything else goes to Express.
  */
 export function createApp(options: AppOptions): RequestListener {
@@ -37,14 +39,14 @@ export function createApp(options: AppOptions): RequestListener {
   const limits = { ...defaultHeldLimits(), ...CONNECTION_LIMITS, ...options.limits };
   const held = { bodies: new HeldBytes(limits), answers: new HeldBytes(limits) };
   const web = createWebApp({ ...options, refusalOf, held });
-  const rest = restHandler(core, log, held);
+  const rest = restHandler(core, log, held, options.isRegistryPublic ?? false);
   const passThrough = passThroughFace(core, log, held);
   return inTurn((request, response) => {
     request.url = originForm(request.url ?? '/');
     const { requestId } = start(request, response);
     const path = pathOf(request);
     const isPassed = isPassThrough(path);
-    if (!isPassed && !path.startsWith('/v1/')) {
+    if (!isPassed && !path.startsWith('/v1/') && !isRegistryPath(path)) {
       response.setHeader('X-Request-Id', requestId);
       web(request, response);
       return;
@@ -54,7 +56,7 @@ export function createApp(options: AppOptions): RequestListener {
     if (!refusal) void (isPassed ? passThrough : rest)(request, response, path);
     else if (isPassed) sendMcpError(response, refusal, null);
     else if (isRpcPath(path)) sendRpcError(response, refusal, requestId, null);
-    else sendProblem(response, refusal, requestId);
+    else sendRestProblem(response, refusal, requestId, path);
   }, limits);
 }
 

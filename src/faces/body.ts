@@ -50,7 +50,7 @@ export async function readBody(
 ): Promise<Buffer> {
   try {
     if (Number(request.headers['content-length'] ?? 0) > room.maxBytes) throw tooLarge(room.maxBytes);
-    return await collect(request, response, decoded(request), room);
+    return await collect(request, response, decodedBody(request), room);
   } catch (error) {
     await letGoBy(request);
     addHeaders(response, { Connection: 'close' });
@@ -66,7 +66,7 @@ const LINGER_BYTES = 16 * 1024 * 1024;
  * Lets the rest of a refused body go by for a moment: a client that is still sending when its connection is closed mostly
  * finds it broken, and never sees the answer.
  */
-async function letGoBy(request: IncomingMessage): Promise<void> {
+export async function letGoBy(request: IncomingMessage): Promise<void> {
   if (request.readableEnded || request.destroyed) return;
   const { promise: enough, resolve } = Promise.withResolvers<void>();
   let bytes = 0;
@@ -145,7 +145,7 @@ const DECODERS: Readonly<Record<string, () => NodeJS.ReadWriteStream & Readable>
 };
 
 /** The request itself, or what its Content-Encoding (RFC 9110 §8.4) decodes to. */
-function decoded(request: IncomingMessage): Readable {
+export function decodedBody(request: IncomingMessage): Readable {
   const encoding = request.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
   if (encoding === 'identity' || encoding === '') return request;
   const decoder = DECODERS[encoding]?.();

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Principal } from '../core/access/api-keys.ts';
+import type { QuotaState } from '../core/access/key-use.ts';
 import type { RateLimitState } from '../core/access/rate-limits.ts';
 import type { Caller } from '../core/caller.ts';
 import { SwitchboardError } from '../errors.ts';
@@ -99,5 +100,19 @@ export function rateLimitHeaders(state: RateLimitState): Record<string, string> 
   return {
     'RateLimit-Policy': `"${state.class}";q=${state.calls};w=${state.windowSec}`,
     RateLimit: `"${state.class}";r=${state.remaining};t=${state.resetSec}`,
+  };
+}
+
+/** The same of a monthly quota: a field line of its own beside the rate limit's, which make one list (RFC 9110 §5.3). */
+export function quotaHeaders({
+  use,
+  limit,
+  remaining,
+  monthSec,
+  resetSec,
+}: QuotaState): Record<string, string> {
+  return {
+    'RateLimit-Policy': `"${use}-per-month";q=${limit};w=${monthSec}`,
+    RateLimit: `"${use}-per-month";r=${remaining};t=${resetSec}`,
   };
 }

@@ -1,8 +1,9 @@
 import type { ServerResponse } from 'node:http';
+import { QuotaExceeded } from '../core/access/key-use.ts';
 import { RateLimited } from '../core/access/rate-limits.ts';
 import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { isDatabaseUnavailable } from '../infra/database.ts';
-import { addHeaders, rateLimitHeaders, sendJson, sendText, TIMEOUT_HEADER } from './http.ts';
+import { addHeaders, quotaHeaders, rateLimitHeaders, sendJson, sendText, TIMEOUT_HEADER } from './http.ts';
 
 export type RpcId = string | number | null;
 
@@ -28,8 +29,14 @@ const oauthErrorOf = ({ code }: SwitchboardError) => {
   return oauth === undefined ? {} : { error: oauth };
 };
 
-export function sendProblem(response: ServerResponse, error: SwitchboardError, requestId: string): void {
-  send(response, error, { ...problemOf(error, requestId), detail: detailOf(error) });
+/** @param members what clients of one API look for besides */
+export function sendProblem(
+  response: ServerResponse,
+  error: SwitchboardError,
+  requestId: string,
+  members: Readonly<Record<string, unknown>> = {},
+): void {
+  send(response, error, { ...problemOf(error, requestId), detail: detailOf(error), ...members });
 }
 
 /** Over HTTP itself, a call that took too long can be given more time. */
@@ -99,6 +106,7 @@ function send(
   status = error.status,
 ): void {
   if (error instanceof RateLimited) addHeaders(response, rateLimitHeaders(error.state));
+  if (error instanceof QuotaExceeded) addHeaders(response, quotaHeaders(error.state));
   // RFC 6750 §3: which token was wrong, next to the API key that was right.
   if (error.status === 401 && errorKind(error.code).oauth !== undefined)
     addHeaders(response, { 'WWW-Authenticate': `Bearer error="${errorKind(error.code).oauth}"` });

@@ -14,7 +14,19 @@ export type Database = PgDatabase<PgQueryResultHKT>;
 
 export interface OpenDatabase {
   readonly db: Database;
+  /**
+   * Takes a lock that one at a time may have, of all processes on the database; undefined while another has it.
+   * @param lock always the same number for the same thing
+   * @throws NoConnection
+   */
+  hold(lock: number): Promise<Hold | undefined>;
   close(): Promise<void>;
+}
+
+/** A lock until it is disposed of; it is free, too, once whoever has it is dead. */
+export interface Hold extends AsyncDisposable {
+  /** Aborts when the lock is lost: another may have it then. */
+  readonly lost: AbortSignal;
 }
 
 /** One process uses the database, over the system's page cache: the usual 128 MB of buffers would only be a second copy. */
@@ -36,7 +48,18 @@ export async function openDatabase(dataDir?: string): Promise<OpenDatabase> {
   });
   const db = drizzle(client);
   await migrate(db, { migrationsFolder: MIGRATIONS });
-  return { db, close: () => client.close() };
+  return { db, hold: heldHere(), close: () => client.close() };
+}
+
+/** The embedded database has one process. */
+function heldHere(): OpenDatabase['hold'] {
+  const held = new Set<number>();
+  return lock => {
+    if (held.has(lock)) return Promise.resolve(undefined);
+    held.add(lock);
+    const free = () => Promise.resolve(void held.delete(lock));
+    return Promise.resolve({ lost: new AbortController().signal, [Symbol.asyncDispose]: free });
+  };
 }
 
 const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');

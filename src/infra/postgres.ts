@@ -1,7 +1,7 @@
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { Client, Pool, types, type ClientConfig, type PoolClient } from 'pg';
-import { MIGRATIONS, NoConnection, type OpenDatabase } from './database.ts';
+import { MIGRATIONS, NoConnection, type Hold, type OpenDatabase } from './database.ts';
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 15_000;
@@ -38,7 +38,26 @@ export async function openPostgres(
   // A connection that is lost tells its query; without these listeners it would also end the process.
   pool.on('error', () => {});
   pool.on('connect', client => client.on('error', () => {}));
-  return { db: drizzle(pool), close: () => pool.end() };
+  return { db: drizzle(pool), hold: lock => hold(url, lock), close: () => pool.end() };
+}
+
+/** On a connection of its own, since the lock lives as long as its session. */
+async function hold(url: string, lock: number): Promise<Hold | undefined> {
+  const client = new Client(connection(url));
+  const losing = new AbortController();
+  const lose = (cause?: Error) =>
+    losing.abort(new NoConnection('the connection with the lock was lost', { cause }));
+  client.on('error', lose).on('end', lose);
+  try {
+    await client.connect();
+    const { rows } = await client.query<{ held: boolean }>('select pg_try_advisory_lock($1) as held', [lock]);
+    if (rows[0]?.held) return { lost: losing.signal, [Symbol.asyncDispose]: () => client.end() };
+  } catch (cause) {
+    await client.end().catch(() => {});
+    throw new NoConnection('no connection to the database', { cause });
+  }
+  await client.end();
+  return undefined;
 }
 
 type Connected = (

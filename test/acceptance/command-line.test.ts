@@ -48,8 +48,9 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     if (server) expect(created.stderr).toBe('');
     else expect(created.stderr).toContain(`${alone}a new database was created there. `);
     if (server) expect((await withKey(server.url, key)).status).toBe(200);
+    const searches = server ? 1 : 0;
     expect((await run(['keys', 'list'], env)).stdout).toMatch(
-      new RegExp(`${id} +active +local +search .* - +ide`),
+      new RegExp(`${id} +active +local +search .* - +0 +${searches} +ide`),
     );
     const revoked = await run(['keys', 'revoke', id], env);
     expect(revoked.stdout).toBe(`Revoked ${id}.\n`);
@@ -123,7 +124,7 @@ describe.each(['with a running server', 'without one'] as const)('identity %s', 
     const made = await json('keys', 'create', '--tenant', 'acme', '--user', user, '--name', 'ide');
     expect(made).toMatchObject({ tenant: 'acme', user, scopes: ['search', 'proxy'] });
     // What an end user is called must not reach the terminal as a command to it.
-    expect(await text('keys', 'list')).toMatch(/ active +acme +search,proxy .* Bob \?\? +ide$/m);
+    expect(await text('keys', 'list')).toMatch(/ active +acme +search,proxy .* Bob \?\? +0 +0 +ide$/m);
 
     const rotated = await json('keys', 'rotate', made.id, '--overlap', '0s');
     expect(rotated).toMatchObject({ tenant: 'acme', user: made.user, scopes: made.scopes, name: 'ide' });

@@ -1,20 +1,20 @@
 import { describe, expect, it } from 'vitest';
-import { embeddingProgress } from '../../src/cli/progress.ts';
+import { workProgress } from '../../src/cli/progress.ts';
 
 function display({ terminal }: { terminal: boolean }) {
   const shown: string[] = [];
   let now = 0;
   const keep = (text: string) => void shown.push(text);
   const io = { print: keep, complain: keep, status: terminal ? keep : undefined };
-  const progress = embeddingProgress(io, () => now);
+  const progress = workProgress(io, () => now);
   const show = (done: number, of: number, afterMs: number) => {
     now += afterMs;
     progress.show({ done, of });
   };
-  return { shown, show, end: progress.end };
+  return { shown, show, listed: progress.listed, end: progress.end };
 }
 
-describe('embeddingProgress', () => {
+describe('workProgress', () => {
   it('draws a bar with the rate and the time left on a terminal, and takes it away', () => {
     const { shown, show, end } = display({ terminal: true });
     show(0, 1200, 0);
@@ -37,6 +37,16 @@ describe('embeddingProgress', () => {
     expect(shown[0]).toBe('0 of 10000 texts embedded');
     expect(shown[1]).toBe('500 of 10000 texts embedded, 100 a second, 2 min left');
     expect(shown[20]).toBe('10000 of 10000 texts embedded');
+  });
+
+  it('counts what is read of a listing whose length nobody knows: in place on a terminal, a line a thousand elsewhere', () => {
+    const terminal = display({ terminal: true });
+    terminal.listed(100);
+    terminal.listed(200);
+    expect(terminal.shown).toEqual(['100 entries read', '200 entries read']);
+    const file = display({ terminal: false });
+    for (let entries = 100; entries <= 2_500; entries += 100) file.listed(entries);
+    expect(file.shown).toEqual(['100 entries read', '1100 entries read', '2100 entries read']);
   });
 
   it('takes the rate from what was embedded since it began to look', () => {

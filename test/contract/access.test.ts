@@ -20,6 +20,9 @@ const ENDPOINTS = [
   ['POST', '/v1/identity/revoke'],
   ['GET', '/v1/identity/connections'],
   ['POST', '/v1/identity/manage'],
+  ['GET', '/v0.1/servers'],
+  ['GET', '/v0.1/servers/a%2Fb/versions'],
+  ['GET', '/v0.1/servers/a%2Fb/versions/latest'],
 ] as const;
 
 const asMethod = (method: 'GET' | 'POST', path: string, headers: Record<string, string>) =>

@@ -26,22 +26,22 @@ function* badBodies({ properties = {} }: Schema): Generator {
 describe('no answer speaks the words of the validator [errors.own-words]', () => {
   it('on the endpoints of the OpenAPI document', async () => {
     const { json } = await sb.get('/openapi.json');
-    const refused = new Set<string>();
     for (const [path, methods] of Object.entries<Record<string, any>>(json.paths)) {
       for (const [method, operation] of Object.entries(methods)) {
-        const schema = operation.requestBody?.content['application/json'].schema as Schema | undefined;
+        // A catalogue file is text: `admin.test.ts` sends bad ones.
+        const schema: Schema | undefined = operation.requestBody?.content['application/json']?.schema;
+        let isRefused = false;
         const bodies = schema ? [...badBodies(schema)] : [undefined];
         for (const body of bodies) {
           const answer = schema ? await sb.post(path, body) : await sb.get(`${path}?unknown=1`);
-          if (answer.status === 400) refused.add(`${method} ${path}`);
+          isRefused ||= answer.status === 400;
           expect(answer.text, `${path} ${JSON.stringify(body)?.slice(0, 200)}`).not.toMatch(ZODS_WORDS);
           expect(answer.text.length).toBeLessThan(5_000);
           expect(answer.status, `${path} ${JSON.stringify(body)?.slice(0, 200)}`).not.toBe(500);
         }
+        if (schema) expect(isRefused, `${method} ${path}`).toBe(true);
       }
     }
-    // A session's id in the path may be anything.
-    expect(refused.size).toBe(Object.keys(json.paths).length - 1);
   });
 
   it.each([

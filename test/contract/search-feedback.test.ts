@@ -19,7 +19,7 @@ beforeAll(async () => {
   [database, v1, hostile] = await Promise.all([openDatabase(), startV1Server(), startHostile()]);
   sb = await startTestSwitchboard({
     // Looked into beside the running program.
-    database: () => Promise.resolve({ db: database.db, close: () => Promise.resolve() }),
+    database: () => Promise.resolve({ ...database, close: () => Promise.resolve() }),
     catalogue: [
       { id: 'v1', description: 'Echo a message.', remote_url: v1.url },
       { id: 'known', description: 'Fold a letter.', remote_url: 'https://known.example/mcp', tools: LETTERS },

@@ -25,6 +25,22 @@ describe('open pages', () => {
     const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
     expect(json.openapi).toBe('3.1.0');
     expect(Object.keys(json.paths).sort()).toEqual([
+      '/v0.1/servers',
+      '/v0.1/servers/{server_name}/versions',
+      '/v0.1/servers/{server_name}/versions/{version}',
+      '/v1/admin/audit',
+      '/v1/admin/catalogue/import',
+      '/v1/admin/catalogue/sync',
+      '/v1/admin/catalogue/{id}',
+      '/v1/admin/catalogue/{id}/deactivate',
+      '/v1/admin/catalogue/{id}/tools',
+      '/v1/admin/keys',
+      '/v1/admin/keys/{id}',
+      '/v1/admin/keys/{id}/revoke',
+      '/v1/admin/keys/{id}/rotate',
+      '/v1/admin/tenants',
+      '/v1/admin/tenants/{id}',
+      '/v1/admin/usage',
       '/v1/identity/connections',
       '/v1/identity/manage',
       '/v1/identity/refresh',

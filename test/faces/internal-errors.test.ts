@@ -21,6 +21,7 @@ async function startBroken() {
   const core = {
     apiKeys: {
       authenticate: () => Promise.resolve({ tenantId: 'local', keyId: 'k', scopes: new Set(SCOPES) }),
+      use: { spend: () => Promise.resolve(undefined) },
     },
     rateLimits: {
       spend: () => Promise.resolve(undefined),

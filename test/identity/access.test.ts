@@ -31,11 +31,11 @@ afterAll(async () => {
 });
 
 /** Another process on the same database, as far as one can be had here: it shares nothing else. */
-const startOn = ({ db }: OpenDatabase, env: Record<string, string> = {}) =>
+const startOn = (storage: OpenDatabase, env: Record<string, string> = {}) =>
   startTestSwitchboard({
     clock,
     env: { SWITCHBOARD_KEKS: KEKS, ...env },
-    database: () => Promise.resolve({ db, close: () => Promise.resolve() }),
+    database: () => Promise.resolve({ ...storage, close: () => Promise.resolve() }),
   });
 
 const newKey = async (more: object = {}, at = sb) => {

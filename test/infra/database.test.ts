@@ -23,8 +23,8 @@ const withoutPostgres = inject('postgresUrl') === undefined;
 
 async function openOnPostgres(): Promise<OpenDatabase> {
   const database = await createDatabase();
-  const { db, close } = await openPostgres(database.url);
-  return { db, close: () => close().then(() => database[Symbol.asyncDispose]()) };
+  const opened = await openPostgres(database.url);
+  return { ...opened, close: () => opened.close().then(() => database[Symbol.asyncDispose]()) };
 }
 
 /** What is encrypted in one database must have one key, whatever the data folder. */
@@ -40,6 +40,22 @@ describe.each([
   { driver: 'PGlite', open: () => openDatabase(), skipped: false },
   { driver: 'Postgres', open: openOnPostgres, skipped: withoutPostgres },
 ])('$driver', ({ open, skipped }) => {
+  describe.skipIf(skipped)('a lock', () => {
+    it('is had by one at a time, each lock for itself, and by the next when it is free', async () => {
+      await using opened = new AsyncDisposableStack();
+      const database = await open();
+      opened.defer(() => database.close());
+      const first = await database.hold(1);
+      expect(first?.lost.aborted).toBe(false);
+      expect(await database.hold(1)).toBeUndefined();
+      await using other = await database.hold(2);
+      expect(other).toBeDefined();
+      await first?.[Symbol.asyncDispose]();
+      await using second = await database.hold(1);
+      expect(second).toBeDefined();
+    });
+  });
+
   describe.skipIf(skipped)('gives back what was written', () => {
     let database: OpenDatabase;
     let db: Database;

@@ -95,7 +95,7 @@ export async function startIdentity(options: StartIdentity = {}): Promise<Identi
       proxyLimits: { toolRefreshIntervalMs: Infinity, ...options.proxyLimits },
       clock,
       // Closed by us, after Switchboard: tests look into it.
-      database: () => Promise.resolve({ db: storage.db, close: () => Promise.resolve() }),
+      database: () => Promise.resolve({ ...storage, close: () => Promise.resolve() }),
       env: { ...environmentFor(idp, options), ...options.env },
     }),
   );
@@ -239,8 +239,12 @@ function timeOf(db: Database, clock: TestClock) {
 async function openStorage(kind: DatabaseKind): Promise<OpenDatabase & { url: string | undefined }> {
   if (kind === 'pglite') return { ...(await openDatabase()), url: undefined };
   const database = await createDatabase();
-  const { db, close } = await openPostgres(database.url);
-  return { db, url: database.url, close: () => close().then(() => database[Symbol.asyncDispose]()) };
+  const opened = await openPostgres(database.url);
+  return {
+    ...opened,
+    url: database.url,
+    close: () => opened.close().then(() => database[Symbol.asyncDispose]()),
+  };
 }
 
 async function createOtherTenant(db: Database): Promise<string> {

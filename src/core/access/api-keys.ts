@@ -1,22 +1,34 @@
-import { and, desc, eq, isNull, sql } from 'drizzle-orm';
+import { and, desc, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { SCOPES, type Scope, type Subject } from '../caller.ts';
+import { Audit, type Actor } from '../identity/audit.ts';
 import { ensureUser, lockUser, requireUserId, type User } from '../identity/users.ts';
 import { apiKeys, users } from '../schema.ts';
 import { generateApiKey, hashApiKey, idOfApiKey, sameHash } from './api-key.ts';
+import {
+  info,
+  NO_LIMIT,
+  quotaColumns,
+  quotaMeta,
+  quotaOf,
+  scopesFor,
+  type ApiKeyInfo,
+  type NewApiKey,
+  type NewKeyInput,
+  type NewKeyRow,
+  type QuotaChange,
+} from './key-info.ts';
 import { KeyRows, type KeyRow } from './key-rows.ts';
+import { KeyUse, type Quota, type UseCount } from './key-use.ts';
 import { ensureTenant, LOCAL_TENANT, Tenants } from './tenants.ts';
 
 /** The id under which the key of `SWITCHBOARD_API_KEY` appears in logs and limits. */
 const ENVIRONMENT_KEY = 'environment';
 const LAST_USED_EVERY_MS = 60_000;
-const DEFAULT_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity'];
-/** All that a key that acts for one user may have: the others act for any user, or for none. */
-const USER_SCOPES: readonly Scope[] = ['search', 'proxy'];
 
 /** Who holds a key. */
 export interface Principal {
@@ -25,6 +37,10 @@ export interface Principal {
   readonly scopes: ReadonlySet<Scope>;
   /** The one end user that a key bound to a user acts for. */
   readonly subject?: Subject;
+  /** What the key may use in a month; absent: no limit. */
+  readonly quota?: Quota;
+  /** For a key that came by rotation: the one under which its use is counted. */
+  readonly countedAs?: string;
 }
 
 const ENVIRONMENT_PRINCIPAL: Principal = {
@@ -33,27 +49,21 @@ const ENVIRONMENT_PRINCIPAL: Principal = {
   scopes: new Set(SCOPES),
 };
 
-/** A key as an operator sees it: never the secret. */
-export interface ApiKeyInfo {
-  readonly id: string;
-  readonly name: string;
-  readonly tenant: string;
-  /** The caller's own id of the one user it acts for. */
-  readonly user: string | null;
-  readonly scopes: readonly Scope[];
-  readonly created_at: string;
-  readonly expires_at: string | null;
-  readonly revoked_at: string | null;
-  readonly last_used_at: string | null;
+interface ApiKeysOptions {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly environmentKey: string | undefined;
+  /** Whether other processes work on the same database. */
+  readonly shared?: boolean;
 }
 
-/** With the key itself, which is seen here and never again. */
-export interface NewApiKey extends ApiKeyInfo {
-  readonly key: string;
-}
-
+/** Each change is recorded in the audit log, with who made it; without an actor it is Switchboard itself. */
 export class ApiKeys {
   readonly tenants: Tenants;
+  /** What is counted against the keys' quotas. */
+  readonly use: KeyUse;
+  readonly #audit: Audit;
   readonly #db: Database;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -62,14 +72,15 @@ export class ApiKeys {
   readonly #writes = new Set<Promise<void>>();
   readonly #touchedAt = new LRUCache<string, number>({ max: 10_000 });
 
-  constructor(options: { db: Database; clock: Clock; log: Log; environmentKey: string | undefined }) {
-    this.tenants = new Tenants(options.db);
-    this.#db = options.db;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#environmentHash =
-      options.environmentKey === undefined ? undefined : hashApiKey(options.environmentKey);
-    this.#rows = new KeyRows(options.db, options.clock);
+  constructor({ db, clock, log, environmentKey, shared = false }: ApiKeysOptions) {
+    this.#audit = new Audit(log);
+    this.tenants = new Tenants(db, this.#audit);
+    this.use = new KeyUse({ db, clock, log, shared });
+    this.#db = db;
+    this.#clock = clock;
+    this.#log = log;
+    this.#environmentHash = environmentKey === undefined ? undefined : hashApiKey(environmentKey);
+    this.#rows = new KeyRows(db, clock);
   }
 
   /** The tenant that the first start's key and the environment's key belong to. */
@@ -90,32 +101,33 @@ export class ApiKeys {
     const row = await this.#rows.find(id, isGuarded);
     if (!row || !sameHash(hash, row.hash) || !this.#isLive(row)) throw unauthorized();
     this.#touch(row.id);
-    return { tenantId: row.tenantId, keyId: row.id, scopes: new Set(row.scopes), ...subjectOf(row) };
+    return {
+      tenantId: row.tenantId,
+      keyId: row.id,
+      scopes: new Set(row.scopes),
+      ...subjectOf(row),
+      ...quotaOf(row),
+    };
   }
 
   /**
    * A new key; its tenant, and the user it acts for, are made when they are new.
    * @throws SwitchboardError `invalid_request`: a user id of a wrong form, or a scope that acts for others.
    */
-  async create(input: {
-    readonly name: string;
-    /** Default `local`. */
-    readonly tenantId?: string | undefined;
-    /** The caller's own id of the one user whom the key acts for. */
-    readonly userId?: string | undefined;
-    /** Default search, proxy, and identity unless the key acts for one user. */
-    readonly scopes?: readonly Scope[] | undefined;
-    readonly expiresAt?: Date | undefined;
-  }): Promise<NewApiKey> {
+  async create(input: NewKeyInput, actor: Partial<Actor> = {}): Promise<NewApiKey> {
     const { name, tenantId = LOCAL_TENANT, userId } = input;
     const externalId = userId === undefined ? undefined : requireUserId(userId);
-    const { scopes = externalId === undefined ? DEFAULT_SCOPES : USER_SCOPES } = input;
-    if (externalId !== undefined) requireUserScopes(scopes);
+    const scopes = scopesFor(input.scopes, { tenantId, isUsers: externalId !== undefined });
     const created = await this.#db.transaction(async tx => {
       await ensureTenant(tx, tenantId);
       const user = externalId === undefined ? undefined : await ensureUser(tx, tenantId, externalId);
       const expiresAt = input.expiresAt ?? null;
-      return this.#insert(tx, { name, tenantId, scopes: [...scopes], expiresAt, ...ownerOf(user) });
+      const quota = { ...NO_LIMIT, ...quotaColumns(input.quota) };
+      const values = { name, tenantId, scopes: [...scopes], expiresAt, countedAs: null, ...quota };
+      const key = await this.#insert(tx, { ...values, ...ownerOf(user) });
+      const meta = { key: key.id, scopes: scopes.join(','), for_user: user !== undefined };
+      await this.#audit.record(tx, actor, { event: 'key_created', outcome: 'ok', tenantId, meta });
+      return key;
     });
     this.#rows.changed(created.id);
     return created;
@@ -128,9 +140,43 @@ export class ApiKeys {
     return (await this.create({ name: 'first start', scopes: SCOPES })).key;
   }
 
-  async list(): Promise<ApiKeyInfo[]> {
+  /** The newest first, with what has been used of the quotas. */
+  async list(): Promise<(ApiKeyInfo & { readonly used_this_month: UseCount })[]> {
     const found = await this.#select(this.#db).orderBy(desc(apiKeys.createdAt), apiKeys.id);
-    return found.map(({ row, user }) => info(row, user));
+    const used = await this.use.thisMonth();
+    const usedBy = ({ countedAs, id }: KeyRow) => used.get(countedAs ?? id) ?? { calls: 0, searches: 0 };
+    return found.map(({ row, user }) => Object.assign(info(row, user), { used_this_month: usedBy(row) }));
+  }
+
+  /**
+   * What is left out stays as it is. The quota is that of the whole line of rotations.
+   * @throws SwitchboardError `key_not_found`.
+   */
+  async change(
+    id: string,
+    { name, quota }: { readonly name?: string | undefined; readonly quota?: QuotaChange | undefined },
+    actor: Partial<Actor> = {},
+  ): Promise<ApiKeyInfo> {
+    const columns = quotaColumns(quota);
+    const { changed, after } = await this.#db.transaction(async tx => {
+      const { row: before, user: seen } = await this.#require(tx, id);
+      if (name === undefined && Object.keys(columns).length === 0)
+        return { changed: [], after: info(before, seen) };
+      const first = before.countedAs ?? id;
+      if (name !== undefined) await tx.update(apiKeys).set({ name }).where(eq(apiKeys.id, id));
+      const isOfLine = or(eq(apiKeys.id, first), eq(apiKeys.countedAs, first));
+      const line =
+        Object.keys(columns).length === 0
+          ? []
+          : await tx.update(apiKeys).set(columns).where(isOfLine).returning({ id: apiKeys.id });
+      const { row, user } = await this.#require(tx, id);
+      const meta = { key: id, ...(name === undefined ? {} : { renamed: true }), ...quotaMeta(columns) };
+      const { tenantId } = row;
+      await this.#audit.record(tx, actor, { event: 'key_changed', outcome: 'ok', tenantId, meta });
+      return { changed: [id, ...line.map(one => one.id)], after: info(row, user) };
+    });
+    for (const one of changed) this.#rows.changed(one);
+    return after;
   }
 
   /**
@@ -138,7 +184,11 @@ export class ApiKeys {
    * for longer than it would have.
    * @throws SwitchboardError `key_not_found`, or `invalid_request` for a key that is over already.
    */
-  async rotate(id: string, overlapMs: number): Promise<NewApiKey & { readonly replaces: ApiKeyInfo }> {
+  async rotate(
+    id: string,
+    overlapMs: number,
+    actor: Partial<Actor> = {},
+  ): Promise<NewApiKey & { readonly replaces: ApiKeyInfo }> {
     const rotated = await this.#db.transaction(async tx => {
       const { row: seen } = await this.#require(tx, id);
       // The user first, as every transaction on what a user has: a revocation meanwhile must see the new key.
@@ -152,9 +202,11 @@ export class ApiKeys {
         .update(apiKeys)
         .set({ expiresAt: new Date(end) })
         .where(eq(apiKeys.id, id));
-      const { name, tenantId, scopes, userId, userEpoch, expiresAt } = row;
-      const created = await this.#insert(tx, { name, tenantId, scopes, userId, userEpoch, expiresAt });
+      const created = await this.#insert(tx, { ...row, countedAs: row.countedAs ?? id });
       const old = await this.#require(tx, id);
+      const meta = { key: id, by: created.id, overlap_sec: Math.round(overlapMs / 1000) };
+      const { tenantId } = row;
+      await this.#audit.record(tx, actor, { event: 'key_rotated', outcome: 'ok', tenantId, meta });
       return { ...created, replaces: info(old.row, old.user) };
     });
     this.#rows.changed(id);
@@ -162,19 +214,26 @@ export class ApiKeys {
   }
 
   /** Ends a key at once in this process. Revoking twice keeps the first time. @throws SwitchboardError `key_not_found`. */
-  async revoke(id: string): Promise<ApiKeyInfo> {
-    await this.#db
-      .update(apiKeys)
-      .set({ revokedAt: sql`now()` })
-      .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)));
+  async revoke(id: string, actor: Partial<Actor> = {}): Promise<ApiKeyInfo> {
+    const { row, user } = await this.#db.transaction(async tx => {
+      const [ended] = await tx
+        .update(apiKeys)
+        .set({ revokedAt: sql`now()` })
+        .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
+        .returning({ tenantId: apiKeys.tenantId });
+      if (ended) {
+        const meta = { key: id };
+        await this.#audit.record(tx, actor, { event: 'key_revoked', outcome: 'ok', ...ended, meta });
+      }
+      return this.#require(tx, id);
+    });
     this.#rows.changed(id);
-    const { row, user } = await this.#require(this.#db, id);
     return info(row, user);
   }
 
   /** Waits for what is still being written. */
   async close(): Promise<void> {
-    await Promise.all(this.#writes);
+    await Promise.all([...this.#writes, this.use.close()]);
   }
 
   #select(db: Database) {
@@ -192,10 +251,14 @@ export class ApiKeys {
 
   async #insert(
     tx: Database,
-    values: Pick<KeyRow, 'name' | 'tenantId' | 'scopes' | 'userId' | 'userEpoch' | 'expiresAt'>,
+    { name, tenantId, scopes, userId, userEpoch, expiresAt, countedAs, ...quota }: NewKeyRow,
   ): Promise<NewApiKey> {
     const { id, key, hash } = generateApiKey();
-    await tx.insert(apiKeys).values({ ...values, id, hash });
+    const { monthlyCalls, monthlySearches } = quota;
+    const owner = { tenantId, userId, userEpoch };
+    await tx
+      .insert(apiKeys)
+      .values({ id, hash, name, scopes, expiresAt, countedAs, monthlyCalls, monthlySearches, ...owner });
     const { row, user } = await this.#require(tx, id);
     return { ...info(row, user), key };
   }
@@ -225,31 +288,10 @@ const unauthorized = () =>
     'Send a valid API key in the header X-API-Key. `switchboard keys create` makes one.',
   );
 
-function requireUserScopes(scopes: readonly Scope[]): void {
-  const wrong = scopes.find(scope => !USER_SCOPES.includes(scope));
-  if (wrong === undefined) return;
-  throw new SwitchboardError(
-    'invalid_request',
-    `scopes: a key that acts for one user can have ${USER_SCOPES.join(' and ')}, not ${wrong}: it must not act for others`,
-  );
-}
+const subjectOf = ({ userId, userEpoch }: KeyRow): { subject?: Subject } =>
+  userId === null || userEpoch === null ? {} : { subject: { userId, epoch: userEpoch } };
 
 const ownerOf = (user: User | undefined) => ({
   userId: user?.id ?? null,
   userEpoch: user?.tokenEpoch ?? null,
-});
-
-const subjectOf = ({ userId, userEpoch }: KeyRow): { subject?: Subject } =>
-  userId === null || userEpoch === null ? {} : { subject: { userId, epoch: userEpoch } };
-
-const info = (row: KeyRow, user: string | null): ApiKeyInfo => ({
-  id: row.id,
-  name: row.name,
-  tenant: row.tenantId,
-  user,
-  scopes: row.scopes,
-  created_at: row.createdAt.toISOString(),
-  expires_at: row.expiresAt?.toISOString() ?? null,
-  revoked_at: row.revokedAt?.toISOString() ?? null,
-  last_used_at: row.lastUsedAt?.toISOString() ?? null,
 });

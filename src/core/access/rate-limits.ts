@@ -2,7 +2,9 @@ import { isIPv6 } from 'node:net';
 import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import type { Config, RateClass } from '../../config.ts';
 import { SwitchboardError } from '../../errors.ts';
-import type { Redis } from '../../infra/redis.ts';
+import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
+import { Redis } from '../../infra/redis.ts';
 
 /** How a limit stands after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {
@@ -77,6 +79,22 @@ export class RateLimits {
     this.#buckets = new Map(
       buckets.map(([name, { points, duration }]) => [name, createLimiter(name, points, duration, redis)]),
     );
+  }
+
+  /** With a connection of its own to Redis, if an address is given; Redis need not be there yet. */
+  static async open(
+    limits: Config['access']['rateLimits'],
+    redisUrl: string | undefined,
+    { log, metrics }: { log: Log; metrics: Metrics },
+  ): Promise<RateLimits> {
+    if (redisUrl === undefined || limits === 'off') return new RateLimits(limits);
+    const rateLimits = new RateLimits(limits, await Redis.open({ url: redisUrl, log }));
+    metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
+    return rateLimits;
+  }
+
+  async close(): Promise<void> {
+    await this.#redis?.close();
   }
 
   /** Why limits are not shared although they should be; undefined when all is well. */

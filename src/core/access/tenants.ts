@@ -1,7 +1,8 @@
-import { eq } from 'drizzle-orm';
+import { asc, eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../infra/database.ts';
 import type { SignInMode } from '../caller.ts';
+import type { Actor, Audit } from '../identity/audit.ts';
 import { tenants } from '../schema.ts';
 
 /** The tenant of who names none. */
@@ -32,9 +33,16 @@ export interface TenantChange {
 /** Who owns keys, users and sessions, and what its end users see of it. */
 export class Tenants {
   readonly #db: Database;
+  readonly #audit: Audit;
 
-  constructor(db: Database) {
+  constructor(db: Database, audit: Audit) {
     this.#db = db;
+    this.#audit = audit;
+  }
+
+  /** By id. */
+  async list(): Promise<TenantInfo[]> {
+    return (await this.#db.select().from(tenants).orderBy(asc(tenants.id))).map(info);
   }
 
   /** @throws SwitchboardError `invalid_request` when there is none of that id. */
@@ -48,16 +56,24 @@ export class Tenants {
    * What is not given stays as it was.
    * @throws SwitchboardError `invalid_request`, also for a tenant that does not exist: a slip of the pen makes none.
    */
-  async change(id: string, { name, mode, returnUrls }: TenantChange): Promise<TenantInfo> {
+  async change(
+    id: string,
+    { name, mode, returnUrls }: TenantChange,
+    actor: Partial<Actor> = {},
+  ): Promise<TenantInfo> {
     const changes = {
       ...(name === undefined ? {} : { name: name === '' ? null : name }),
       ...(mode === undefined ? {} : { signInMode: mode }),
       ...(returnUrls === undefined ? {} : { returnUrls: [...new Set(returnUrls.map(requireReturnUrl))] }),
     };
     if (Object.keys(changes).length === 0) return this.get(id);
-    const [row] = await this.#db.update(tenants).set(changes).where(eq(tenants.id, id)).returning();
-    if (!row) throw unknownTenant(id);
-    return info(row);
+    return this.#db.transaction(async tx => {
+      const [row] = await tx.update(tenants).set(changes).where(eq(tenants.id, id)).returning();
+      if (!row) throw unknownTenant(id);
+      const meta = { changed: Object.keys(changes).join(',') };
+      await this.#audit.record(tx, actor, { event: 'tenant_changed', outcome: 'ok', tenantId: id, meta });
+      return info(row);
+    });
   }
 }
 

@@ -4,27 +4,23 @@ import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices, type Pause } from '../../infra/slices.ts';
 import { servers as table } from '../schema.ts';
-import { readDefinitions, type Definition } from './definitions.ts';
-import type { Entry, Server } from './entry.ts';
-import { compareDefinitions, forgetDefinitions } from './live-definitions.ts';
-import {
-  INACTIVE,
-  readServers,
-  retireServers,
-  sharing,
-  toServer,
-  writeServers,
-  writeTools,
-} from './server-rows.ts';
 import { reportSuspicious, sameTexts } from './compared-tools.ts';
+import { readDefinitions, type Definition } from './definitions.ts';
+import type { Entry, Origin, Server } from './entry.ts';
+import { compareDefinitions } from './live-definitions.ts';
+import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
+import { readServers } from './read-servers.ts';
+import { INACTIVE, sharing, toServer, writeTools } from './server-rows.ts';
 import { Unseen } from './unseen.ts';
+import { without, writeChange } from './write-change.ts';
 
-type Origin = Server['origin'];
 interface PutOptions {
   readonly origin: Origin;
   readonly replace?: boolean;
   /** Not made inactive by a replacement although they are not among the entries. */
   readonly keep?: ReadonlySet<string>;
+  /** With the origin `registry`, and only then. */
+  readonly registry?: FromRegistry;
   readonly onProgress?: OnProgress;
   /** Ends it, with its reason and everything as it was, until it is committed. */
   readonly signal?: AbortSignal;
@@ -36,6 +32,8 @@ export interface CatalogueChange {
   readonly removed: readonly string[];
   /** Every server that is active after it, where all of it is to be seen at once. */
   readonly whole?: readonly Server[];
+  /** Ids whose entries were left out, since they belong to somebody else (`precedence.ts`). */
+  readonly left?: readonly string[];
 }
 
 /** Hears how many of the texts that had to be embedded are. */
@@ -135,26 +133,27 @@ export class Catalogue {
    * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every
    * active server of the same reach that is not among them becomes inactive: `operator` replaces the whole catalogue,
    * `shipped` only what was shipped. What an operator's replacement ends is the operator's from then on: an upgrade does
-   * not bring it back. A shipped entry never overwrites an operator's.
+   * not bring it back. A shipped entry never overwrites an operator's, and a registry's none but its own.
    */
   put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     return this.#exclusively(() => this.#put(entries, options));
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const { origin, replace = false, keep, onProgress, signal } = options;
-    const wanted = await this.#serversOf(entries, origin, slices(signal));
-    if (origin === 'shipped') {
-      for (const id of wanted.keys()) if (this.#byId.get(id)?.origin === 'operator') wanted.delete(id);
-    }
-    const isGone = (old: Server) =>
-      !wanted.has(old.id) && !keep?.has(old.id) && (origin === 'operator' || old.origin === 'shipped');
-    const gone = replace ? [...this.active()].filter(isGone) : [];
-    const moved = [...wanted.values()].filter(({ id, remoteUrl }) => {
+    const { origin, replace = false, keep, registry, onProgress, signal } = options;
+    const writer = { origin, replace, keep, registry };
+    const wanted = await this.#serversOf(entries, options, slices(signal));
+    const left = withoutOthers(wanted, writer, this.#byId);
+    const gone = endedBy(wanted, writer, this.active());
+    const moved = [...wanted.values()].flatMap(({ id, remoteUrl }) => {
       const old = this.#byId.get(id);
-      return old && old.remoteUrl !== remoteUrl;
+      return old && old.remoteUrl !== remoteUrl ? id : [];
     });
-    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id) };
+    let change: CatalogueChange = {
+      upserted: [...wanted.values()],
+      removed: gone.map(server => server.id),
+      left,
+    };
     // What is indexed as it is stays.
     const upserted = change.upserted.filter(
       server => !this.#isIndexed || this.#byId.get(server.id) !== server,
@@ -164,21 +163,16 @@ export class Catalogue {
     const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
     const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
     try {
-      await this.#db.transaction(async tx => {
-        await writeServers(tx, change.upserted, signal);
-        await forgetDefinitions(
-          tx,
-          moved.map(server => server.id),
-        );
-        await retireServers(tx, change.removed, origin);
-        signal?.throwIfAborted();
-      });
+      const stored = { ...change, origin, source: registry?.source, moved, signal };
+      change = without(await this.#db.transaction(tx => writeChange(tx, stored)), change);
     } catch (error) {
       failing.abort(error);
       throw error;
     }
-    for (const server of wanted.values()) this.#byId.set(server.id, server);
-    for (const server of gone) this.#byId.set(server.id, { ...server, active: false, origin });
+    for (const server of change.upserted) this.#byId.set(server.id, server);
+    const removed = new Set(change.removed);
+    for (const server of gone)
+      if (removed.has(server.id)) this.#byId.set(server.id, { ...server, active: false, origin });
     await takeEffect();
     return change;
   }
@@ -189,11 +183,19 @@ export class Catalogue {
     return [...staying, ...wanted.values()];
   }
 
-  async #serversOf(entries: readonly Entry[], origin: Origin, pause: Pause): Promise<Map<string, Server>> {
+  async #serversOf(
+    entries: readonly Entry[],
+    { origin, registry: from }: PutOptions,
+    pause: Pause,
+  ): Promise<Map<string, Server>> {
     const wanted = new Map<string, Server>();
     for (const entry of entries) {
       await pause();
-      const { server, leftOut } = await toServer(entry, origin, { known: this.#byId.get(entry.id), pause });
+      const { server, leftOut } = await toServer(entry, origin, {
+        known: this.#byId.get(entry.id),
+        registry: from?.marks.get(entry.id),
+        pause,
+      });
       for (const tool of leftOut)
         this.#log?.warn({ serverId: server.id, tool, reason: 'invisible characters in its name' }, LEFT_OUT);
       reportSuspicious(this.#log, server, this.#byId.get(server.id));
@@ -273,18 +275,14 @@ export class Catalogue {
    * is read then has all that was written here, too, so that the last one to write a server is right everywhere.
    */
   catchUp(): Promise<void> {
-    return this.#inTurn(() => this.#takeOver());
-  }
-
-  async #takeOver(): Promise<void> {
-    await this.#unseen?.takeOver(this.#byId, this.#prepare);
+    return this.#inTurn(async () => this.#unseen?.takeOver(this.#byId, this.#prepare));
   }
 
   #exclusively<T>(write: () => Promise<T>): Promise<T> {
     this.#writes++;
     const upToDate = async () => {
       // What keeps others' changes from being taken over is no reason to refuse one made here.
-      await this.#takeOver().catch(() => {});
+      await this.#unseen?.takeOver(this.#byId, this.#prepare).catch(() => {});
       return write();
     };
     return this.#inTurn(upToDate).finally(() => this.#writes--);

@@ -97,6 +97,23 @@ interface LiveMark {
   readonly changedAt?: number;
 }
 
+export type Origin = 'shipped' | 'operator' | 'registry';
+
+/** What a registry said of a server. */
+export interface RegistryMark {
+  /** The registry's address, as `registryUrl` writes it. */
+  readonly source: string;
+  /** What the registry calls it, such as `com.example/notes`. */
+  readonly name: string;
+  readonly version: string;
+  readonly status: 'active' | 'deprecated';
+  readonly statusMessage?: string;
+  /** RFC 3339, by the registry's clock. */
+  readonly publishedAt?: string;
+  /** Its `server.json`. */
+  readonly document: Readonly<Record<string, unknown>>;
+}
+
 /** A catalogued remote MCP server, as the core knows it. */
 export interface Server {
   readonly id: string;
@@ -112,7 +129,8 @@ export interface Server {
   readonly tools: readonly CataloguedTool[];
   /** When the tools were last read from the server itself, in milliseconds; absent: they are those of its entry. */
   readonly toolsListedAt?: number;
-  readonly origin: 'shipped' | 'operator';
+  readonly origin: Origin;
+  readonly registry?: RegistryMark;
   readonly active: boolean;
 }
 

@@ -110,6 +110,7 @@ const KNOWN_FIELDS = new Set([
   ...Object.keys(entrySchema.shape),
   'active',
   'origin',
+  'registry',
   'tools_source',
   'tools_listed_at',
 ]);
@@ -146,6 +147,12 @@ function idOf(value: unknown): { id?: string } {
 }
 
 const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
+
+/** What keeps an entry, wherever it comes from, out of the catalogue; undefined where nothing does. */
+export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
+  const parsed = entrySchema.safeParse(value);
+  return parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error);
+}
 
 function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
   const url = new URL(address);

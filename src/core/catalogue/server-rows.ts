@@ -1,19 +1,18 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { and, asc, eq, gt, gte, inArray, lt, sql } from 'drizzle-orm';
+import { eq, inArray, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import { slices, type Pause } from '../../infra/slices.ts';
 import { excluded, servers as table, serverToolParts as parts } from '../schema.ts';
 import { cleanText } from '../text.ts';
 import { cleanTool } from './definitions.ts';
-import type { CataloguedTool, Entry, Server, Tool } from './entry.ts';
+import type { CataloguedTool, Entry, Origin, RegistryMark, Server, Tool } from './entry.ts';
 
 /** Rows a statement names at most, and what it writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 50;
 const BATCH_CHARS = 50_000;
 /** JSON of the tools in one value but for a single tool: a row of 1 MB held the event loop for 50 ms. */
 const PART_CHARS = 30_000;
-const PAGE_ROWS = 200;
 
 /** In an upsert of rows: the new values, whatever stood there. */
 const OVERWRITE = {
@@ -28,6 +27,7 @@ const OVERWRITE = {
   tools: excluded('tools'),
   toolsListedAt: excluded('tools_listed_at'),
   origin: excluded('origin'),
+  registry: excluded('registry'),
   active: excluded('active'),
   updatedAt: sql`now()`,
 };
@@ -48,8 +48,12 @@ export const INACTIVE = { active: false, updatedAt: sql`now()` };
  */
 export async function toServer(
   entry: Entry,
-  origin: Server['origin'],
-  { known, pause = slices() }: { known?: Server | undefined; pause?: Pause } = {},
+  origin: Origin,
+  {
+    known,
+    registry,
+    pause = slices(),
+  }: { known?: Server | undefined; registry?: RegistryMark | undefined; pause?: Pause } = {},
 ): Promise<{ server: Server; leftOut: string[] }> {
   const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
   const tools = new Map<string, CataloguedTool | undefined>();
@@ -58,18 +62,26 @@ export async function toServer(
     tools.set(tool.name, same && isAsItCame(same, tool) ? same : cleanTool(tool));
     await pause();
   }
-  const server = withTools(
+  const bare = withTools(
     entry,
     origin,
     [...tools.values()].filter(tool => tool !== undefined),
   );
+  const server = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
   return {
     server: known && isDeepStrictEqual(known, server) ? known : server,
     leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
   };
 }
 
-const withTools = (entry: Entry, origin: Server['origin'], tools: readonly CataloguedTool[]): Server => ({
+/** A registry says nothing of tools: those that were listed at the same address stay. */
+function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
+  if (known?.remoteUrl !== remoteUrl) return {};
+  const { tools, toolsListedAt } = known;
+  return { tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
+}
+
+const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[]): Server => ({
   id: entry.id,
   name: cleanText(entry.name) || entry.id,
   description: cleanText(entry.description),
@@ -109,82 +121,10 @@ const toRow = (server: Server, tools: string) => ({
   transport: server.transport ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
+  registry: server.registry ?? null,
   tools: sql`${tools}::jsonb`,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });
-
-/** Rows of a version that did not clean texts are cleaned here, and the rules of today apply to all. */
-function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedTool[]): Server {
-  const {
-    transport,
-    homepage,
-    repository,
-    toolsListedAt,
-    createdAt: _created,
-    updatedAt: _updated,
-    revision: _revision,
-    ...rest
-  } = row;
-  return {
-    ...rest,
-    name: cleanText(rest.name),
-    description: cleanText(rest.description),
-    tools: [...rest.tools, ...stillMore(rest.tools, moreTools)].flatMap(tool => cleanTool(tool) ?? []),
-    ...(transport === null ? {} : { transport }),
-    ...(homepage === null ? {} : { homepage }),
-    ...(repository === null ? {} : { repository }),
-    ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
-  };
-}
-
-/**
- * A program from before the parts, as runs after a rollback, writes all tools into the row and leaves the parts as they are:
- * a name that is in both says that the row is whole.
- */
-function stillMore(inRow: readonly Tool[], inParts: readonly CataloguedTool[]): readonly CataloguedTool[] {
-  const names = new Set(inRow.map(({ name }) => name));
-  return inParts.some(({ name }) => names.has(name)) ? [] : inParts;
-}
-
-/** Transactions by their numbers: `from`, and all up to but not `before`. */
-interface Transactions {
-  readonly from: number;
-  readonly before: number;
-}
-
-/**
- * Every stored server, or those that one of the transactions has written, of one moment; the event loop has its turn between
- * pages of them.
- */
-export function readServers(db: Database, written?: Transactions): Promise<Server[]> {
-  const isWritten = written && and(gte(table.revision, written.from), lt(table.revision, written.before));
-  return db.transaction(
-    async tx => {
-      const servers: Server[] = [];
-      for (let last: string | undefined; ;) {
-        const page = await tx
-          .select()
-          .from(table)
-          .where(and(isWritten, last === undefined ? undefined : gt(table.id, last)))
-          .orderBy(asc(table.id))
-          .limit(PAGE_ROWS);
-        const ids = page.map(row => row.id);
-        const more = await tx
-          .select()
-          .from(parts)
-          .where(inArray(parts.serverId, ids))
-          .orderBy(asc(parts.serverId), asc(parts.part));
-        const moreOf = Map.groupBy(more, ({ serverId }) => serverId);
-        for (const row of page)
-          servers.push(fromRow(row, moreOf.get(row.id)?.flatMap(({ tools }) => tools) ?? []));
-        last = ids.at(-1);
-        if (last === undefined || page.length < PAGE_ROWS) return servers;
-        await setImmediate();
-      }
-    },
-    { isolationLevel: 'repeatable read', accessMode: 'read only' },
-  );
-}
 
 type Transaction = Pick<Database, 'insert' | 'update' | 'delete'>;
 
@@ -233,11 +173,7 @@ async function writeParts(tx: Transaction, batch: readonly Stored[]): Promise<vo
 }
 
 /** Makes servers inactive, and their rows that origin's. */
-export async function retireServers(
-  tx: Transaction,
-  ids: readonly string[],
-  origin: Server['origin'],
-): Promise<void> {
+export async function retireServers(tx: Transaction, ids: readonly string[], origin: Origin): Promise<void> {
   for (let at = 0; at < ids.length; at += BATCH_ROWS) {
     await tx
       .update(table)

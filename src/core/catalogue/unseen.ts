@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import { rows, type Database } from '../../infra/database.ts';
 import type { CatalogueChange, PrepareChange } from './catalogue.ts';
 import type { Server } from './entry.ts';
-import { readServers } from './server-rows.ts';
+import { readServers } from './read-servers.ts';
 
 /**
  * What other processes may have written since one last looked. A row carries the number of the transaction that wrote it, and

@@ -18,7 +18,16 @@ type AuditEvent =
   | 'user_revoked'
   | 'provider_revocation'
   | 'manage_link_created'
-  | 'manage_link_opened';
+  | 'manage_link_opened'
+  | 'key_created'
+  | 'key_changed'
+  | 'key_rotated'
+  | 'key_revoked'
+  | 'tenant_changed'
+  | 'catalogue_imported'
+  | 'catalogue_synced'
+  | 'server_deactivated'
+  | 'server_tools_read';
 
 /** Who caused it. The pages of an end user have no API key. */
 export interface Actor extends Pick<Caller, 'requestId'> {
@@ -27,7 +36,7 @@ export interface Actor extends Pick<Caller, 'requestId'> {
   readonly ip?: string;
 }
 
-interface Entry {
+export interface AuditEntry {
   readonly event: AuditEvent;
   readonly outcome: 'ok' | 'refused' | 'failed';
   readonly tenantId?: string;
@@ -49,12 +58,12 @@ export class Audit {
   async record(
     db: Database,
     actor: Partial<Actor>,
-    { event, outcome, tenantId, userId, meta }: Entry,
+    { event, outcome, tenantId, userId, meta }: AuditEntry,
   ): Promise<void> {
     const tenant = tenantId ?? actor.tenantId;
     const { requestId } = actor;
     const level = outcome === 'ok' ? 'info' : 'warn';
-    this.#log[level]({ event, outcome, tenantId: tenant, userId, requestId, ...meta }, 'identity event');
+    this.#log[level]({ event, outcome, tenantId: tenant, userId, requestId, ...meta }, 'audit event');
     await db.insert(auditLog).values({
       event,
       outcome,

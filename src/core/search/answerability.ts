@@ -25,12 +25,13 @@ export type Naming = 'not' | 'among' | 'alone';
 
 /** The terms of a server's name in each of its spellings: as it stands, in small letters (waystation), without what is in brackets. */
 export function spellingsOf(serverName: string): readonly ReadonlySet<string>[] {
-  const short = serverName.replace(BRACKETED_END, '');
+  const short = withoutBrackets(serverName);
   const spellings = new Set([serverName, serverName.toLowerCase(), short, short.toLowerCase()]);
   return [...spellings].map(spelling => new Set(tokenize(spelling))).filter(({ size }) => size > 0);
 }
 
-const BRACKETED_END = /\s*\([^()]*\)\s*$/;
+/** A name less what stands in brackets at its end. */
+export const withoutBrackets = (name: string): string => name.replace(/\s*\([^()]*\)\s*$/, '');
 
 /**
  * Tells of a server's name, given as its spellings, how the query names it: the words of one are all in it, and a third of its

@@ -60,7 +60,25 @@ export function fuse(
         toolOrder: orderOf(candidate.tools, toolRelevance),
       };
     })
-    .sort((a, b) => b.finalScore - a.finalScore || compareText(a.serverId, b.serverId));
+    .sort(byScore);
+}
+
+/** What is deprecated counts for so much: what may take its place comes first, where it fits nearly as well. */
+const DEPRECATED_SHARE = 0.8;
+
+/** The ranking with the scores of deprecated servers lowered. */
+export function putLower(
+  ranking: readonly RankedServer[],
+  isDeprecated: (serverId: string) => boolean,
+): readonly RankedServer[] {
+  if (!ranking.some(({ serverId }) => isDeprecated(serverId))) return ranking;
+  return ranking
+    .map(server =>
+      isDeprecated(server.serverId)
+        ? { ...server, finalScore: server.finalScore * DEPRECATED_SHARE }
+        : server,
+    )
+    .sort(byScore);
 }
 
 /** The ranking with the servers that are `first` before all others, as relevant as the best of those. */
@@ -99,5 +117,8 @@ function orderOf(tools: readonly ToolEvidence[], relevance: (evidence: Evidence)
 
 /** NaN counts as 0. */
 const clamp = (value: number): number => Math.min(1, Math.max(0, value || 0));
+
+const byScore = (a: RankedServer, b: RankedServer): number =>
+  b.finalScore - a.finalScore || compareText(a.serverId, b.serverId);
 
 const compareText = (a: string, b: string): number => (a < b ? -1 : Number(a > b));

@@ -25,7 +25,7 @@ import { VectorCache } from './vector-cache.ts';
 const MAX_QUERY_TERMS = 10;
 /** About 120,000 vectors of 384 dimensions. */
 const VECTOR_BYTES = 64 * 1024 * 1024;
-const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000, checkMs: 5 * 60_000 };
+const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000, checkMs: 5 * 60_000, countMs: 5_000 };
 
 export interface MeilisearchAddress extends EngineAddress {
   /** Of this installation's process, the same after a restart. */

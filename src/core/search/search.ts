@@ -14,9 +14,11 @@ import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
 import { isAnswerable, namesIn, spellingsOf } from './answerability.ts';
+import { Called } from './called.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
-import { fuse, lessChance, putFirst, type RankedServer } from './ranking.ts';
+import { onceIndexed } from './once-indexed.ts';
+import { fuse, lessChance, putFirst, putLower, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
@@ -56,6 +58,10 @@ interface FoundServer {
   readonly tools: readonly FoundTool[];
   readonly scores: { readonly semantic: number; readonly popularity: number };
   readonly final_score: number;
+  /** Its registry says that it should no longer be used; absent: no. */
+  readonly deprecated?: true;
+  /** What the registry says to that: text of others. */
+  readonly status_message?: string;
 }
 
 interface SearchAnswer {
@@ -83,6 +89,8 @@ export interface Search {
 interface SearchParts {
   readonly catalogue: Catalogue;
   readonly index: SearchIndex;
+  /** Resolves once the index holds the catalogue; absent: it does. */
+  readonly indexed?: () => Promise<unknown>;
   readonly db: Database;
   readonly log: Log;
   readonly clock: Clock;
@@ -99,6 +107,7 @@ export function createSearch(parts: SearchParts): Search {
   const queryLog = new QueryLog({ db, clock, log });
   const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
   const slots = new FairSlots(RANKINGS_PER_TENANT, MAX_WAITING, tooManyWait);
+  const untilIndexed = onceIndexed(parts.indexed ?? (() => Promise.resolve()));
   const computing = new SingleFlight<readonly RankedServer[]>();
   const cache = new LRUCache<string, readonly RankedServer[]>({
     maxSize: CACHE_MAX_POSITIONS,
@@ -108,6 +117,7 @@ export function createSearch(parts: SearchParts): Search {
     perf: clock,
   });
 
+  const called = new Called(catalogue);
   const spelled = new WeakMap<Server, ReturnType<typeof spellingsOf>>();
   const spellings = (serverId: string) => {
     const server = catalogue.get(serverId);
@@ -137,9 +147,14 @@ export function createSearch(parts: SearchParts): Search {
     });
     const naming = namesIn(query);
     const named = new Map(candidates.map(({ serverId }) => [serverId, naming(spellings(serverId))]));
+    for (const serverId of called.idsFor(query, index.epoch)) {
+      if (!named.has(serverId)) candidates.push({ serverId, keyword: 0, semantic: 0, tools: [] });
+      named.set(serverId, 'alone');
+    }
     const isNamed = [...named.values()].some(how => how !== 'not');
     if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
-    const ranking = putFirst(fuse(candidates, use), serverId => named.get(serverId) === 'alone');
+    const fitting = putLower(fuse(candidates, use), serverId => isDeprecated(catalogue.get(serverId)));
+    const ranking = putFirst(fitting, serverId => named.get(serverId) === 'alone');
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
@@ -163,6 +178,7 @@ export function createSearch(parts: SearchParts): Search {
     tenantId: string,
     input: SearchInput,
   ): Promise<{ ranking: readonly RankedServer[]; cacheHit: boolean }> {
+    await untilIndexed();
     const query = input.query.normalize('NFC').trim();
     const limit = input.limit ?? DEFAULT_LIMIT;
     const before = state();
@@ -233,7 +249,18 @@ const render = (
     .map(tool => renderTool(tool, nowMs)),
   scores: { semantic: ranked.semantic, popularity: ranked.popularity },
   final_score: ranked.finalScore,
+  ...deprecationOf(server.registry),
 });
+
+const isDeprecated = (server: Server | undefined): boolean => server?.registry?.status === 'deprecated';
+
+const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated' | 'status_message'> => {
+  if (mark?.status !== 'deprecated') return {};
+  return {
+    deprecated: true,
+    ...(mark.statusMessage === undefined ? {} : { status_message: mark.statusMessage }),
+  };
+};
 
 function renderTool(tool: CataloguedTool, nowMs: number): FoundTool {
   const { name, description, input_schema } = tool;

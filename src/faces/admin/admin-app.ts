@@ -4,16 +4,15 @@ import type { Core } from '../../core/core.ts';
 import type { Log } from '../../infra/log.ts';
 import { clientSignal } from '../http.ts';
 import { jsonObject, parseInput, queryText, searchLimit } from '../input.ts';
-import { catalogueRoutes } from './catalogue-routes.ts';
 import { identityRoutes } from './identity-routes.ts';
 import { keyRoutes } from './key-routes.ts';
+import { operationRoutes } from './operation-routes.ts';
 import { operator } from './operator.ts';
 import { refusalOf } from './refusal.ts';
 
 interface AdminOptions {
   readonly core: Core;
   readonly log: Log;
-  readonly allowHttp: boolean;
 }
 
 const searchInput = z.strictObject({ query: queryText, limit: searchLimit });
@@ -24,12 +23,12 @@ const callInput = z.strictObject({
 });
 
 /** What the control socket serves: the operator's commands. Reaching the socket (0600) is the authentication. */
-export function createAdminApp({ core, log, allowHttp }: AdminOptions): Express {
+export function createAdminApp({ core, log }: AdminOptions): Express {
   const app = express();
   app.disable('x-powered-by');
   const json = express.json({ limit: '4mb' });
+  app.use(operationRoutes(core, json, log));
   app.use(keyRoutes(core, json));
-  app.use('/catalogue', catalogueRoutes(core, allowHttp, log));
   app.use(identityRoutes(core, json));
 
   app.post('/search', json, async (request, response) => {

@@ -47,7 +47,7 @@ export function mcpRouter(core: Core, log: Log, version: string, { bodies, answe
       const principal = await authenticate(core, { ...presented(request), ip: request.ip });
       localsOf(response).principal = principal;
       await core.rateLimits.requireUnspent('unclassed', principal.keyId);
-      const spending = new Spending(core.rateLimits, principal.keyId);
+      const spending = new Spending(core, principal);
       try {
         const timeoutMs = requestedTimeoutMs(request);
         const message = await readMessage(request, response, {

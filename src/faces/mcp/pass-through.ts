@@ -14,6 +14,7 @@ import {
   addHeaders,
   clientSignal,
   localsOf,
+  quotaHeaders,
   rateLimitHeaders,
   requestedTimeoutMs,
   toCaller,
@@ -50,6 +51,10 @@ export function passThroughFace(core: Core, log: Log, { bodies }: Held) {
       const timeoutMs = requestedTimeoutMs(request);
       const room = { maxBytes: MAX_BODY_BYTES, bodies, keyId: principal.keyId };
       if (method === 'POST') body = await readBody(request, response, room);
+      if (method === 'POST') {
+        const quota = await core.apiKeys.use.spend(principal, 'calls');
+        if (quota) addHeaders(response, quotaHeaders(quota));
+      }
       const caller = {
         ...toCaller(principal, { requestId, ip, timeoutMs, signal: clientSignal(response) }),
         // As at `/mcp`: the link goes through an agent.

@@ -7,6 +7,7 @@ const MAX_CHARACTERS = 7_000;
 const TOOLS_PER_SERVER = 5;
 const MAX_DESCRIPTION = 400;
 const MAX_NAME = 80;
+const MAX_STATUS_MESSAGE = 100;
 /** Ids, names, scores and the JSON around them. */
 const WITHOUT_DESCRIPTION = 300;
 
@@ -29,6 +30,10 @@ export async function searchServers(
       name: shorten(server.name, MAX_NAME),
       description: shorten(server.description, maxDescription(servers)),
       final_score: server.final_score,
+      ...(server.deprecated === undefined ? {} : { deprecated: server.deprecated }),
+      ...(server.status_message === undefined
+        ? {}
+        : { status_message: shorten(server.status_message, MAX_STATUS_MESSAGE) }),
       tools: [],
       more_tools: server.tools.length,
     })),

@@ -1,3 +1,4 @@
+import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
 
 /**
@@ -5,25 +6,26 @@ import type { Core } from '../../core/core.ts';
  * class. Which of them, only the SDK can say at last: it refuses some calls before their tool hears of them.
  */
 export class Spending {
-  readonly #limits: Core['rateLimits'];
-  readonly #keyId: string;
+  readonly #core: Core;
+  readonly #principal: Principal;
   #isSpent = false;
 
-  constructor(limits: Core['rateLimits'], keyId: string) {
-    this.#limits = limits;
-    this.#keyId = keyId;
+  constructor(core: Core, principal: Principal) {
+    this.#core = core;
+    this.#principal = principal;
   }
 
-  /** @throws SwitchboardError `rate_limited`. */
+  /** @throws SwitchboardError `rate_limited`, `quota_exceeded`. */
   async onTool(rateClass: 'search' | 'proxy'): Promise<void> {
     this.#isSpent = true;
-    await this.#limits.spend(this.#keyId, rateClass);
+    await this.#core.rateLimits.spend(this.#principal.keyId, rateClass);
+    await this.#core.apiKeys.use.spend(this.#principal, rateClass === 'search' ? 'searches' : 'calls');
   }
 
   /** Nothing where something has been spent. @throws SwitchboardError `rate_limited`. */
   async onNoTool(): Promise<void> {
     if (this.#isSpent) return;
     this.#isSpent = true;
-    await this.#limits.take('unclassed', this.#keyId);
+    await this.#core.rateLimits.take('unclassed', this.#principal.keyId);
   }
 }

@@ -56,6 +56,8 @@ const searchServersOutput = z.object({
       name: z.string(),
       description: z.string(),
       final_score: z.number(),
+      deprecated: z.literal(true).optional().describe('Its registry says it should no longer be used.'),
+      status_message: z.string().optional().describe("The registry's words on that."),
       tools: z.array(
         z.object({
           name: z.string(),

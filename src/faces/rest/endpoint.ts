@@ -1,8 +1,11 @@
 import type { z } from 'zod';
 import type { RateClass } from '../../config.ts';
+import type { Use } from '../../core/access/key-use.ts';
 import type { Caller, Scope } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import type { ErrorCode } from '../../errors.ts';
+import type { StreamedOperation } from '../operations/operation.ts';
+import type { Telling } from '../progress.ts';
 
 export const KIB = 1024;
 export const MIB = 1024 * KIB;
@@ -12,11 +15,13 @@ interface EndpointBase {
   /** In Express's form, such as `/v1/identity/sessions/:session_id`. */
   readonly path: string;
   readonly operationId: string;
-  readonly tag: 'Search' | 'Proxy' | 'Identity';
+  readonly tag: 'Search' | 'Proxy' | 'Identity' | 'Registry' | 'Admin';
   readonly summary: string;
   readonly description: string;
   readonly scope: Scope;
   readonly rateClass?: RateClass;
+  /** What a request counts as against the key's monthly quota, once it is known to be well formed. */
+  readonly use?: Use;
   readonly maxBodyBytes: number;
   /** What the endpoint can answer besides 200, next to what every endpoint can. */
   readonly errors: readonly ErrorCode[];
@@ -25,6 +30,10 @@ interface EndpointBase {
   readonly idempotent?: true;
   /** Parameters of the query string. */
   readonly querySchema?: z.ZodObject;
+  /** The body is read by the endpoint itself, as it comes. */
+  readonly stream?: StreamedOperation;
+  /** It may take long: who accepts `application/x-ndjson` hears how far it is, in lines. */
+  readonly isLong?: true;
   /** The answer's own shape of an error is a JSON-RPC response as well (`POST /v1/mcp/call`). */
   readonly jsonRpc?: true;
 }
@@ -32,13 +41,15 @@ interface EndpointBase {
 /** What of a request is not its body. */
 export interface RequestParts {
   readonly params: Readonly<Record<string, string>>;
-  readonly query: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, unknown>>;
   readonly idempotencyKey: string | undefined;
   /** When it arrived, by the core's clock. */
   readonly arrivedMs: number;
+  /** What whoever waits for long work is told meanwhile. */
+  readonly telling: Telling;
 }
 
-/** One endpoint of `/v1`: what the router runs and what the OpenAPI document says, in one place. */
+/** One endpoint of `/v1` or `/v0.1`: what the router runs and what the OpenAPI document says, in one place. */
 export interface Endpoint extends EndpointBase {
   readonly bodySchema: z.ZodType | undefined;
   readonly run: (core: Core, caller: Caller, body: unknown, parts: RequestParts) => Promise<unknown>;

@@ -56,6 +56,10 @@ const problemSchema = z.looseObject({
     .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])
     .optional()
     .describe('The error code of OAuth 2.0; on POST /v1/mcp/call the JSON-RPC error object.'),
+  quota: z
+    .looseObject({ use: z.string(), limit: z.int(), resets_at: z.iso.datetime() })
+    .optional()
+    .describe('With quota_exceeded: what the month has, and when the next one begins.'),
   provider: ofConnection(z.string(), 'the identity provider.'),
   reason: ofConnection(z.enum(['not_connected', 'needs_reauth', 'missing_scopes']), 'why.'),
   missing_scopes: ofConnection(z.array(z.string()), 'the scopes the connection lacks.'),
@@ -64,7 +68,7 @@ const problemSchema = z.looseObject({
   expires_at: ofConnection(z.iso.datetime(), 'when the session expires.'),
 });
 
-/** The OpenAPI 3.1 document of `/v1`, made from the very schemas that check the requests. */
+/** The OpenAPI 3.1 document of `/v1` and `/v0.1`, made from the very schemas that check the requests. */
 export function openApiDocument(options: { version: string; publicUrl: string | undefined }): Json {
   const paths: Record<string, Json> = {};
   for (const one of endpoints) {
@@ -85,6 +89,8 @@ export function openApiDocument(options: { version: string; publicUrl: string | 
       { name: 'Search', description: 'Find servers and tools.' },
       { name: 'Proxy', description: 'Call the servers found.' },
       { name: 'Identity', description: 'Act for an end user.' },
+      { name: 'Registry', description: 'The catalogue, for IDEs and other registries.' },
+      { name: 'Admin', description: 'Administer: for keys with the scope admin.' },
     ],
     paths,
     components: {
@@ -111,6 +117,12 @@ function operation(one: Endpoint): Json {
     description: one.description,
     ...(one.tag === 'Proxy' && { security: [{ apiKey: [] }, { apiKey: [], identityToken: [] }] }),
     ...parametersOf(one),
+    ...(one.stream && {
+      requestBody: {
+        required: true,
+        content: Object.fromEntries(one.stream.types.map(type => [type, { schema: { type: 'string' } }])),
+      },
+    }),
     ...(one.bodySchema && {
       requestBody: {
         required: true,

@@ -6,13 +6,14 @@ import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
-import { authenticate, bearerOf } from '../authentication.ts';
+import { authenticate, bearerOf, presented } from '../authentication.ts';
 import { readJsonBody } from '../body.ts';
 import type { Held } from '../held-bytes.ts';
 import {
   addHeaders,
   clientSignal,
   localsOf,
+  quotaHeaders,
   rateLimitHeaders,
   requestedTimeoutMs,
   sendText,
@@ -21,50 +22,100 @@ import {
 } from '../http.ts';
 import { idempotencyKey, parseInput } from '../input.ts';
 import { errorOf, rpcIdOf, sendProblem, sendRpcError, type RpcId } from '../problem.ts';
+import { NDJSON, SILENT, type Telling } from '../progress.ts';
 import { countAnswer } from '../unread.ts';
 import type { Endpoint } from './endpoint.ts';
 import { findRoute } from './routes.ts';
+import { sendLines, streamedAnswers } from './streamed.ts';
 
 /** The one path whose errors are JSON-RPC responses as well, also for those who come with no key or another method. */
 export const isRpcPath = (path: string): boolean => path === '/v1/mcp/call';
 
-/** All of `/v1`. Authentication comes before routing: without a key nobody learns which paths exist. */
-export function restHandler(core: Core, log: Log, { bodies, answers }: Held) {
+/** The registry API, whose clients send a key as a Bearer token, or none where it is public. */
+export const isRegistryPath = (path: string): boolean => path.startsWith('/v0.1/');
+
+/** Problem details; to clients of the registry API they are its own error object, too. */
+export function sendRestProblem(
+  response: ServerResponse,
+  error: SwitchboardError,
+  requestId: string,
+  path: string,
+): void {
+  sendProblem(response, error, requestId, isRegistryPath(path) ? { error: error.detail } : {});
+}
+
+/** Whose answers hold secrets, or are for nobody else to see. */
+const NOT_STORED: ReadonlySet<Endpoint['tag']> = new Set(['Identity', 'Admin']);
+
+/** All of `/v1` and `/v0.1`. Authentication comes before routing: without a key nobody learns which paths exist. */
+export function restHandler(core: Core, log: Log, { bodies, answers }: Held, isRegistryPublic: boolean) {
+  const answerStreamed = streamedAnswers(core, log);
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     const rpc: { id: RpcId } = { id: null };
     try {
-      const principal = await authenticated(core, request, response);
+      const isOpen = isRegistryPublic && isRegistryPath(path);
+      const principal = await authenticated(core, request, response, { path, isOpen });
       const { endpoint, params, allowed } = findRoute(request.method ?? '', path);
       if (!endpoint) {
         await core.rateLimits.take('unclassed', principal.keyId);
         throw noEndpoint(request, response, path, allowed);
       }
-      if (endpoint.tag === 'Identity') addHeaders(response, { 'Cache-Control': 'no-store' });
+      if (NOT_STORED.has(endpoint.tag)) addHeaders(response, { 'Cache-Control': 'no-store' });
       const caller = await admit(core, endpoint, principal, request, response);
+      if (endpoint.stream) {
+        const query = queryOf(endpoint, request);
+        return await answerStreamed({ stream: endpoint.stream, caller, query }, request, response);
+      }
       const room = { maxBytes: endpoint.maxBodyBytes, bodies, keyId: principal.keyId };
       const body = endpoint.bodySchema && (await readJsonBody(request, response, room));
       rpc.id = rpcIdOf(body, 1);
-      const answer = await run(core, endpoint, caller, body, { params, request, response });
+      const work = await prepare(core, endpoint, caller, body, { params, principal, request, response });
+      if (endpoint.isLong === true && request.headers.accept === NDJSON)
+        return await sendLines(response, work, log);
+      const answer = await work(SILENT);
       const text = JSON.stringify(answer);
       countAnswer(answers, response, principal.keyId, text);
       sendText(response, 200, 'application/json', text);
     } catch (thrown) {
-      if (response.destroyed || response.headersSent) return;
-      const { requestId } = localsOf(response);
-      const error = errorOf(thrown);
-      if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
-      if (isRpcPath(path)) sendRpcError(response, error, requestId, rpc.id);
-      else sendProblem(response, error, requestId);
+      refuse(response, thrown, { log, path, rpcId: rpc.id });
     }
   };
 }
 
-async function authenticated(core: Core, request: IncomingMessage, response: ServerResponse) {
+function refuse(
+  response: ServerResponse,
+  thrown: unknown,
+  { log, path, rpcId }: { log: Log; path: string; rpcId: RpcId },
+): void {
+  if (response.destroyed || response.headersSent) return;
+  const { requestId } = localsOf(response);
+  const error = errorOf(thrown);
+  if (error.code === 'internal') log.error({ err: thrown, requestId }, 'request failed');
+  if (isRpcPath(path)) sendRpcError(response, error, requestId, rpcId);
+  else sendRestProblem(response, error, requestId, path);
+}
+
+async function authenticated(
+  core: Core,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { path, isOpen }: { path: string; isOpen: boolean },
+) {
   const locals = localsOf(response);
-  const key = singleHeader(request, 'x-api-key');
-  locals.principal = await authenticate(core, { key, token: bearerOf(request), ip: locals.ip });
+  const { key, token } = isRegistryPath(path)
+    ? presented(request)
+    : { key: singleHeader(request, 'x-api-key'), token: bearerOf(request) };
+  if (isOpen && key === undefined) return anyone(locals.ip);
+  locals.principal = await authenticate(core, { key, token, ip: locals.ip });
   return locals.principal;
 }
+
+/** Who comes without a key where none is needed; the budget is the address's. */
+const anyone = (ip = 'unknown'): Principal => ({
+  tenantId: '',
+  keyId: `ip ${ip}`,
+  scopes: new Set(['search']),
+});
 
 function noEndpoint(
   { method }: IncomingMessage,
@@ -103,36 +154,45 @@ async function admit(
   return caller;
 }
 
-function run(
+/** Checks what has come, and gives the work that is left. */
+async function prepare(
   core: Core,
   one: Endpoint,
   caller: Caller,
   body: unknown,
   {
     params,
+    principal,
     request,
     response,
   }: {
     params: Readonly<Record<string, string>>;
+    principal: Principal;
     request: IncomingMessage;
     response: ServerResponse;
   },
-): Promise<unknown> {
+): Promise<(telling: Telling) => Promise<unknown>> {
   const input = one.bodySchema && parseInput(one.bodySchema, body);
-  const query =
-    one.querySchema && parseInput(one.querySchema, parseQuery(queryOf(request)), 'The query string');
-  return one.run(core, caller, input, {
+  const query = queryOf(one, request);
+  if (one.use !== undefined) {
+    const state = await core.apiKeys.use.spend(principal, one.use);
+    if (state) addHeaders(response, quotaHeaders(state));
+  }
+  const parts = {
     params,
-    query: (query ?? {}) as Record<string, string>,
+    query: query ?? {},
     idempotencyKey:
       one.idempotent === true
         ? parseInput(idempotencyKey, request.headers['idempotency-key'], 'The header Idempotency-Key')
         : undefined,
     arrivedMs: localsOf(response).arrivedMs,
-  });
+  };
+  return telling => one.run(core, caller, input, { ...parts, telling });
 }
 
-const queryOf = ({ url = '' }: IncomingMessage): string => {
+/** @throws SwitchboardError `invalid_request`. */
+function queryOf({ querySchema }: Endpoint, { url = '' }: IncomingMessage) {
   const at = url.indexOf('?');
-  return at < 0 ? '' : url.slice(at + 1);
-};
+  const text = at < 0 ? '' : url.slice(at + 1);
+  return querySchema && parseInput(querySchema, parseQuery(text), 'The query string');
+}

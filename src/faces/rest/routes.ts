@@ -6,7 +6,7 @@ export interface Route {
   /** Absent: nothing here takes this method. */
   readonly endpoint: Endpoint | undefined;
   readonly params: Readonly<Record<string, string>>;
-  /** The methods that the path takes; empty for a path that does not exist. */
+  /** Where there is no endpoint, the methods that the path takes; empty for a path that does not exist. */
   readonly allowed: readonly string[];
 }
 
@@ -20,29 +20,29 @@ const patterns = [...byPath.keys()].filter(path => path.includes(':')).map(path 
  * @throws SwitchboardError `invalid_request` for a parameter that is no percent-encoded UTF-8.
  */
 export function findRoute(method: string, path: string): Route {
-  const exact = byPath.get(path);
-  if (exact && !path.includes(':')) return routeOf(method, exact, {});
+  const exact = path.includes(':') ? [] : (byPath.get(path) ?? []);
+  const named = exact.find(one => isOf(one, method));
+  if (named) return { endpoint: named, params: {}, allowed: [] };
   const segments = path.split('/');
   const pattern = patterns.find(
     names =>
       names.length === segments.length &&
       names.every((name, at) => (name.startsWith(':') ? segments[at] !== '' : name === segments[at])),
   );
-  if (!pattern) return { endpoint: undefined, params: {}, allowed: [] };
-  const params = pattern.flatMap((name, at) =>
+  // A server may be called `import`: what the path itself does not take may be for the entry of that id.
+  const atPattern = pattern ? (byPath.get(pattern.join('/')) ?? []) : [];
+  const params = (pattern ?? []).flatMap((name, at) =>
     name.startsWith(':') ? [[name.slice(1), decode(segments[at] ?? '')] as const] : [],
   );
-  return routeOf(method, byPath.get(pattern.join('/')) ?? [], Object.fromEntries(params));
-}
-
-function routeOf(method: string, atPath: readonly Endpoint[], params: Route['params']): Route {
-  const wanted = method === 'HEAD' ? 'get' : method.toLowerCase();
   return {
-    endpoint: atPath.find(one => one.method === wanted),
-    params,
-    allowed: atPath.map(one => one.method.toUpperCase()),
+    endpoint: atPattern.find(one => isOf(one, method)),
+    params: Object.fromEntries(params),
+    allowed: [...exact, ...atPattern].map(one => one.method.toUpperCase()),
   };
 }
+
+const isOf = (one: Endpoint, method: string) =>
+  one.method === (method === 'HEAD' ? 'get' : method.toLowerCase());
 
 function decode(segment: string): string {
   try {

@@ -1,12 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ensureTenant, Tenants } from '../../../src/core/access/tenants.ts';
+import { Audit } from '../../../src/core/identity/audit.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { createLog } from '../../../src/infra/log.ts';
 
 let database: OpenDatabase;
 let tenants: Tenants;
 beforeAll(async () => {
   database = await openDatabase();
-  tenants = new Tenants(database.db);
+  tenants = new Tenants(database.db, new Audit(createLog('silent')));
   await ensureTenant(database.db, 'acme');
 });
 afterAll(() => database.close());

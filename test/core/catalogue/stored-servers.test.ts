@@ -8,8 +8,8 @@ import { createDatabase } from '../../support/postgres.ts';
 
 async function openOnPostgres(): Promise<OpenDatabase> {
   const database = await createDatabase();
-  const { db, close } = await openPostgres(database.url);
-  return { db, close: () => close().then(() => database[Symbol.asyncDispose]()) };
+  const opened = await openPostgres(database.url);
+  return { ...opened, close: () => opened.close().then(() => database[Symbol.asyncDispose]()) };
 }
 
 const entry = (id: string, tools: Entry['tools'] = []): Entry => ({

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
-import { fuse, lessChance, putFirst } from '../../../src/core/search/ranking.ts';
+import { fuse, lessChance, putFirst, putLower } from '../../../src/core/search/ranking.ts';
 import type { Candidate } from '../../../src/core/search/search-index.ts';
 import { MAX_USE_EFFECT } from '../../../src/core/search/use-prior.ts';
 
@@ -146,5 +146,25 @@ describe('putFirst', () => {
       ranking[1]?.finalScore,
     ]);
     expect(putFirst(ranking, () => false)).toBe(ranking);
+  });
+});
+
+describe('putLower', () => {
+  it('keeps every server, in falling order, and lowers none but the deprecated', () => {
+    fc.assert(
+      fc.property(candidates, fc.nat(20), (found, length) => {
+        const ranking = fuse(found, unused);
+        const old = new Set(found.map(({ serverId }) => serverId).slice(0, length));
+        const lowered = putLower(ranking, id => old.has(id));
+        const before = new Map(ranking.map(server => [server.serverId, server.finalScore]));
+        expect(lowered.map(({ serverId }) => serverId).toSorted()).toEqual([...before.keys()].toSorted());
+        let previous = 1;
+        for (const { serverId, finalScore } of lowered) {
+          expect(finalScore).toBeCloseTo((before.get(serverId) ?? 0) * (old.has(serverId) ? 0.8 : 1));
+          expect(finalScore).toBeLessThanOrEqual(previous);
+          previous = finalScore;
+        }
+      }),
+    );
   });
 });

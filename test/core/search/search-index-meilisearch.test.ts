@@ -17,7 +17,13 @@ const CATALOGUE = ['a', 'b', 'c', 'd', 'e', 'f'].map(id =>
   server(id, `Zebra ${id}.`, { feed: `Feeds ${id}.` }),
 );
 
-async function start({ owner = 'tests', apiKey = API_KEY, engineUp = true, checkMs = 600_000 } = {}) {
+async function start({
+  owner = 'tests',
+  apiKey = API_KEY,
+  engineUp = true,
+  checkMs = 600_000,
+  countMs = 600_000,
+} = {}) {
   const double = await startMeilisearchDouble({ apiKey: API_KEY });
   if (!engineUp) await double.stop();
   const control = controlledEmbedder();
@@ -33,7 +39,7 @@ async function start({ owner = 'tests', apiKey = API_KEY, engineUp = true, check
       db: database.db,
       log,
       clock,
-      retry: { firstMs: 5, lastMs: 20, checkMs },
+      retry: { firstMs: 5, lastMs: 20, checkMs, countMs },
     });
   const index = await open();
   const opened = [index];
@@ -261,12 +267,26 @@ describe('without Meilisearch', () => {
     expect(started.documents()).toHaveLength(6);
   });
 
-  it('that lost a part of it unnoticed, the part is there again after the next look', async () => {
+  it.each([{ checkMs: 20 }, { countMs: 20 }])(
+    'that lost a part of it unnoticed, the part is there again after the next look: %o',
+    async times => {
+      await using started = await start(times);
+      await update(started.index, { upserted: CATALOGUE });
+      for (const [, { documents }] of liveOf(started.double)) documents.delete('cP0');
+      await vi.waitFor(() => expect(started.documents()).toContain('cP0'), { timeout: 20_000, interval: 5 });
+      await recovered(started.index);
+    },
+  );
+
+  it('that was given documents by others, in a form of theirs, they are deleted with the next look', async () => {
     await using started = await start({ checkMs: 20 });
     await update(started.index, { upserted: CATALOGUE });
-    for (const [, { documents }] of liveOf(started.double)) documents.delete('cP0');
-    await vi.waitFor(() => expect(started.documents()).toContain('cP0'), { timeout: 20_000, interval: 5 });
-    expect(started.index.degraded).toBeUndefined();
+    const theirs = [{ id: 'theirs', hash: 5 }, { id: 7 }] as const;
+    for (const [, { documents }] of liveOf(started.double))
+      for (const document of theirs) documents.set(String(document.id), document as never);
+    await vi.waitFor(() => expect(started.documents()).toHaveLength(6), { timeout: 20_000, interval: 5 });
+    expect(await find(started.index, 'zebra')).toHaveLength(6);
+    await recovered(started.index);
   });
 
   it('that lost its data, the index is built again', async () => {

@@ -105,7 +105,7 @@ describe.skipIf(!real?.kill)('a Meilisearch that is killed', () => {
     if (!real?.kill || !real.restart) throw new Error('not ours to kill');
     const { context } = surroundings();
     const { url, apiKey } = real;
-    const retry = { firstMs: 50, lastMs: 200, checkMs: 600_000 };
+    const retry = { firstMs: 50, lastMs: 200, checkMs: 600_000, countMs: 600_000 };
     const index = await createMeilisearchIndex({
       ...context,
       url,

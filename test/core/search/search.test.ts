@@ -57,6 +57,44 @@ async function start() {
 const ids = (answer: { servers: readonly { id: string }[] }) => answer.servers.map(({ id }) => id);
 
 describe('search', () => {
+  it('answers once the catalogue is in the index, not with an empty list before', async () => {
+    const { db } = database;
+    const catalogue = await Catalogue.load(db);
+    await catalogue.put(entries, { origin: 'operator' });
+    const { embedder } = controlledEmbedder();
+    const clock = settableClock();
+    const index = await createEmbeddedIndex({ embedder, db, log: silent, clock });
+    const { promise: indexed, resolve } = Promise.withResolvers<void>();
+    const search = createSearch({
+      catalogue,
+      index,
+      indexed: () => indexed,
+      db,
+      log: silent,
+      clock,
+      use: () => UNUSED,
+    });
+    searches.push(search);
+    const answer = search.search(caller, { query: 'weather' });
+    await catalogue.attachIndex(change => index.prepare(change));
+    resolve();
+    expect(ids(await answer)[0]).toBe('weather');
+  });
+
+  it('finds a server by its id, and by a name that a hundred others bear among their words', async () => {
+    const { ask, catalogue } = await start();
+    const crowd = Array.from({ length: 250 }, (_, at) =>
+      entry(`crowd-${at}`, 'Word by word, word for word.'),
+    );
+    const lost = { ...entry('io.lost_42', 'Zzz.', { zzz: 'Zzz.' }), name: 'Word (beta)' };
+    await catalogue.put([...crowd, lost], { origin: 'operator' });
+    for (const query of ['io.lost_42', 'IO.Lost_42', 'word', 'Word (beta)'])
+      expect(ids(await ask(query))[0]).toBe('io.lost_42');
+    expect((await ask('word', { limit: 1 })).servers[0]?.tools.map(({ name }) => name)).toEqual(['zzz']);
+    await catalogue.deactivate('io.lost_42');
+    expect(ids(await ask('io.lost_42'))).not.toContain('io.lost_42');
+  });
+
   it('finds a server asked for by its name first, in any case', async () => {
     const { ask, catalogue } = await start();
     const named = { ...entry('way', 'Zzz.'), name: 'MapsMail' };

@@ -48,7 +48,10 @@ const hitsSchema = z.object({
   results: z.array(z.object({ hits: z.array(z.object({ server: z.string() })) })),
 });
 const documentsSchema = z.object({
-  results: z.array(z.object({ id: z.string(), hash: z.string() })),
+  // What others wrote may have any id, and no hash: such a document is listed too, so that it can be deleted.
+  results: z.array(
+    z.object({ id: z.union([z.string(), z.number()]).transform(String), hash: z.string().catch('') }),
+  ),
   total: z.int().nonnegative(),
 });
 const indexesSchema = z.object({
@@ -99,6 +102,16 @@ export class Engine {
       for (const { id, hash } of results) hashes.set(id, hash);
       if (results.length === 0 || offset + PAGE >= total) return hashes;
     }
+  }
+
+  /** How many documents the index has; 0 when there is none. */
+  async documentCount(indexUid: string): Promise<number> {
+    const page = this.#client
+      .index(indexUid)
+      .getDocuments({ fields: ['id'], limit: 1 })
+      .catch(absent);
+    const answer = await asked(page, z.object({ total: z.int().nonnegative() }).optional());
+    return answer?.total ?? 0;
   }
 
   /** Indexes this key may see. */

@@ -93,6 +93,12 @@ export class LiveIndex {
     return this.#carefully(() => this.#swapIn(built));
   }
 
+  /** Whether the engine has at least as many documents as it was given: more may be another replica's, for a change to come. */
+  async isComplete(): Promise<boolean> {
+    const held = this.#held?.size ?? 0;
+    return (await this.#parts.engine.documentCount(this.uid)) >= held;
+  }
+
   /** What the engine holds is not known any more. */
   forget(): void {
     this.#held = undefined;

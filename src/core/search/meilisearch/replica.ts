@@ -11,6 +11,8 @@ export interface RetryTimes {
   readonly lastMs: number;
   /** Between two looks at what the engine holds while it answers: others may write to it, or restore it to what it was. */
   readonly checkMs: number;
+  /** … and between two looks at how many documents it has. */
+  readonly countMs: number;
 }
 
 interface ReplicaParts {
@@ -41,13 +43,17 @@ export class Replica {
   #isDue = false;
   /** Before the next try: longer each time, until a search works again. */
   #pauseMs: number;
-  readonly #checking: NodeJS.Timeout;
+  readonly #checking: readonly NodeJS.Timeout[];
   readonly #closed = new AbortController();
 
   constructor(parts: ReplicaParts) {
     this.#parts = parts;
     this.#pauseMs = parts.retry.firstMs;
-    this.#checking = setInterval(() => this.#check(), parts.retry.checkMs).unref();
+    const { checkMs, countMs } = parts.retry;
+    this.#checking = [
+      setInterval(() => this.#check(), checkMs).unref(),
+      setInterval(() => void this.#count(), countMs).unref(),
+    ];
   }
 
   /** Why the engine is not asked at the moment, in a few words; undefined when it is. */
@@ -111,7 +117,7 @@ export class Replica {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#checking);
+    for (const timer of this.#checking) clearInterval(timer);
     this.#closed.abort();
     this.#parts.engine.close();
     await this.#loop;
@@ -128,6 +134,19 @@ export class Replica {
   #check(): void {
     if (this.trouble !== undefined || this.#loop) return;
     this.#parts.live.forget();
+    this.#converge();
+  }
+
+  /** Documents that others deleted are missed here; until they are back, the engine is not asked. */
+  async #count(): Promise<void> {
+    if (this.trouble !== undefined || this.#loop) return;
+    const { live, log } = this.#parts;
+    // One that cannot be asked shows in a search, or in the next look.
+    const isComplete = await this.#exclusively(() => live.isComplete()).catch(() => true);
+    if (isComplete || this.trouble !== undefined) return;
+    log.warn('Meilisearch has lost documents: it is given them again');
+    this.#isCurrent = false;
+    live.forget();
     this.#converge();
   }
 

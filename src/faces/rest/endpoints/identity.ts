@@ -181,7 +181,7 @@ const listConnections = endpoint({
   querySchema: z.strictObject({ user_id: userId }),
   responseSchema: z.object({ connections: z.array(connection) }),
   handle: async (core, caller, _body, { query }) => ({
-    connections: await core.identity.connections.list(caller.tenantId, query['user_id'] ?? ''),
+    connections: await core.identity.connections.list(caller.tenantId, String(query['user_id'])),
   }),
 });
 

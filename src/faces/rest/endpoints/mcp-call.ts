@@ -27,6 +27,7 @@ export const mcpCall = endpoint({
     'JSON-RPC error at once.',
   scope: 'proxy',
   rateClass: 'proxy',
+  use: 'calls',
   maxBodyBytes: 4 * MIB,
   errors: ['invalid_params', ...SERVER_ERRORS],
   jsonRpc: true,

@@ -15,6 +15,7 @@ export const SERVER_ERRORS = [
   'server_not_found',
   'server_inactive',
   'rate_limited',
+  'quota_exceeded',
   'provider_not_configured',
   'unavailable',
 ] as const;

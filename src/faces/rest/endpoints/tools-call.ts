@@ -13,6 +13,7 @@ export const toolsCall = endpoint({
     'Runs a tool and returns its result. A tool that reports its own failure is a 200 with isError true.',
   scope: 'proxy',
   rateClass: 'proxy',
+  use: 'calls',
   maxBodyBytes: 4 * MIB,
   errors: ['invalid_params', ...SERVER_ERRORS, ...UPSTREAM_ERRORS],
   bodySchema: z.strictObject({

@@ -12,6 +12,7 @@ export const toolsList = endpoint({
   description: 'Asks the server itself, following its pages to the end.',
   scope: 'proxy',
   rateClass: 'proxy',
+  use: 'calls',
   maxBodyBytes: 4 * MIB,
   errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS.filter(code => code !== 'upstream_input_required')],
   bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),

@@ -1,0 +1,156 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { KeyUse, QuotaExceeded } from '../../../src/core/access/key-use.ts';
+import { keyUse } from '../../../src/core/schema.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { createLog } from '../../../src/infra/log.ts';
+import { settableClock } from '../search/support.ts';
+
+const START = Date.parse('2026-11-21T12:00:00Z');
+let database: OpenDatabase;
+let clock: ReturnType<typeof settableClock>;
+const opened: KeyUse[] = [];
+
+beforeAll(async () => void (database = await openDatabase()));
+beforeEach(() => void (clock = settableClock(START)));
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map(one => one.close()));
+  await database.db.delete(keyUse);
+});
+afterAll(() => database.close());
+
+function open(shared = false): KeyUse {
+  const use = new KeyUse({ db: database.db, clock, log: createLog('silent'), shared });
+  opened.push(use);
+  return use;
+}
+const key = (quota: object, keyId = 'k') => ({ keyId, quota });
+const refusal = (spent: Promise<unknown>) =>
+  spent.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+
+describe('a monthly quota', () => {
+  it('lets exactly so many pass, also of many at once, and says when the next month begins', async () => {
+    const use = open();
+    const spent = await Promise.allSettled(
+      Array.from({ length: 30 }, () => use.spend(key({ calls: 10 }), 'calls')),
+    );
+    expect(spent.filter(({ status }) => status === 'fulfilled')).toHaveLength(10);
+    const error = (await refusal(use.spend(key({ calls: 10 }), 'calls'))) as QuotaExceeded;
+    expect(error).toBeInstanceOf(QuotaExceeded);
+    const resetSec = (Date.parse('2026-12-01T00:00:00Z') - START) / 1000;
+    expect(error).toMatchObject({
+      code: 'quota_exceeded',
+      retryAfterSec: resetSec,
+      state: { use: 'calls', limit: 10, remaining: 0, monthSec: 30 * 86_400, resetSec },
+      members: { quota: { use: 'calls', limit: 10, resets_at: '2026-12-01T00:00:00.000Z' } },
+    });
+    expect(await use.thisMonth()).toEqual(new Map([['k', { calls: 10, searches: 0 }]]));
+  });
+
+  it('is one for calls and another for searches, and none for who has none', async () => {
+    const use = open();
+    await use.spend(key({ searches: 1 }), 'searches');
+    expect(await refusal(use.spend(key({ searches: 1 }), 'searches'))).toBeInstanceOf(QuotaExceeded);
+    for (let call = 0; call < 3; call++)
+      expect(await use.spend(key({ searches: 1 }), 'calls')).toBeUndefined();
+    expect(await use.thisMonth()).toEqual(new Map([['k', { calls: 3, searches: 1 }]]));
+  });
+
+  it('begins anew with the month, and knows what was used before it was set', async () => {
+    const use = open();
+    for (let call = 0; call < 3; call++) await use.spend({ keyId: 'k' }, 'calls');
+    expect(await refusal(use.spend(key({ calls: 3 }), 'calls'))).toBeInstanceOf(QuotaExceeded);
+    expect(await use.spend(key({ calls: 4 }), 'calls')).toMatchObject({ remaining: 0 });
+    clock.time = Date.parse('2026-12-01T00:00:00Z');
+    expect(await use.spend(key({ calls: 4 }), 'calls')).toMatchObject({
+      remaining: 3,
+      monthSec: 31 * 86_400,
+    });
+  });
+
+  it('counts a key that came by rotation under the first of its line', async () => {
+    const use = open();
+    await use.spend({ keyId: 'first', quota: { calls: 2 } }, 'calls');
+    await use.spend({ keyId: 'second', countedAs: 'first', quota: { calls: 2 } }, 'calls');
+    expect(await refusal(use.spend({ keyId: 'first', quota: { calls: 2 } }, 'calls'))).toBeInstanceOf(
+      QuotaExceeded,
+    );
+  });
+
+  it('[quota.durable] is known to the next process as soon as it is written, without a close', async () => {
+    const killed = open();
+    for (let call = 0; call < 5; call++) await killed.spend(key({ calls: 6 }), 'calls');
+    await killed.flush();
+    expect(await open().spend(key({ calls: 6 }), 'calls')).toMatchObject({ remaining: 0 });
+  });
+
+  it('[quota.shared] of processes on one database is passed by no more than what they count in two seconds', async () => {
+    const [a, b] = [open(true), open(true)];
+    const limited = key({ calls: 10 });
+    await Promise.all([a.spend(limited, 'calls'), b.spend(limited, 'calls')]);
+    for (let call = 0; call < 7; call++) await a.spend(limited, 'calls');
+    await a.flush();
+    // Known to the other one only now.
+    clock.time += 2_000;
+    expect(await b.spend(limited, 'calls')).toMatchObject({ remaining: 0 });
+    expect(await refusal(b.spend(limited, 'calls'))).toBeInstanceOf(QuotaExceeded);
+    await b.flush();
+    clock.time += 2_000;
+    expect(await refusal(a.spend(limited, 'calls'))).toBeInstanceOf(QuotaExceeded);
+    expect((await a.thisMonth()).get('k')).toEqual({ calls: 10, searches: 0 });
+  });
+
+  it('[quota.shared] counts nothing twice while counts are written and read in turn', async () => {
+    const [a, b] = [open(true), open(true)];
+    for (let round = 0; round < 10; round++) {
+      await Promise.all([
+        ...Array.from({ length: 5 }, () => a.spend(key({ calls: 1_000 }), 'calls')),
+        ...Array.from({ length: 5 }, () => b.spend(key({ calls: 1_000 }), 'calls')),
+        a.flush(),
+      ]);
+      clock.time += 2_500;
+    }
+    await b.flush();
+    clock.time += 2_500;
+    expect(await a.spend(key({ calls: 1_000 }), 'calls')).toMatchObject({ remaining: 899 });
+  });
+});
+
+describe('the record of use', () => {
+  it('is given by day in pages, each row once', async () => {
+    const use = open();
+    for (let day = 0; day < 3; day++) {
+      for (const keyId of ['a', 'B', 'c']) await use.spend({ keyId }, 'searches');
+      clock.time += 86_400_000;
+    }
+    const seen: string[] = [];
+    let after: { day: string; keyId: string } | undefined;
+    for (let more = true; more;) {
+      const { records, hasMore } = await use.list({ limit: 2, after });
+      seen.push(...records.map(({ day, key_id }) => `${day} ${key_id}`));
+      const last = records.at(-1);
+      after = last && { day: last.day, keyId: last.key_id };
+      more = hasMore;
+    }
+    expect(seen).toEqual(
+      ['2026-11-23', '2026-11-22', '2026-11-21'].flatMap(day => ['B', 'a', 'c'].map(id => `${day} ${id}`)),
+    );
+    const one = await use.list({ limit: 10, keyId: 'a', from: '2026-11-22', to: '2026-11-22' });
+    expect(one.records).toEqual([
+      { day: '2026-11-22', key_id: 'a', name: null, tenant: null, calls: 0, searches: 1 },
+    ]);
+  });
+
+  it('is deleted after 400 days', async () => {
+    const use = open();
+    await use.spend({ keyId: 'k' }, 'calls');
+    await use.flush();
+    clock.time += 399 * 86_400_000;
+    expect(await use.purge()).toBe(0);
+    clock.time += 2 * 86_400_000;
+    expect(await use.purge()).toBe(1);
+    expect(await database.db.select().from(keyUse)).toEqual([]);
+  });
+});
