@@ -8,7 +8,7 @@ const LOOK_EVERY_MS = 5_000;
 interface FollowingOptions {
   readonly catalogue: Pick<Catalogue, 'catchUp'>;
   readonly log: Log;
-  readonly lookEveryMs?: number;
+  readonly lookEveryMs: number;
 }
 
 /** Has the catalogue catch up with other processes' changes: when told of one, and now and then. One at a time. */
@@ -21,7 +21,7 @@ export class Following {
   #hasFailed = false;
   #running: Promise<void> | undefined;
 
-  constructor({ catalogue, log, lookEveryMs = LOOK_EVERY_MS }: FollowingOptions) {
+  constructor({ catalogue, log, lookEveryMs }: FollowingOptions) {
     this.#catalogue = catalogue;
     this.#log = log;
     this.#looking = setInterval(() => this.look(), lookEveryMs).unref();
@@ -62,8 +62,9 @@ export function followCatalogue(
   catalogue: Pick<Catalogue, 'catchUp'>,
   url: string,
   log: Log,
+  lookEveryMs = LOOK_EVERY_MS,
 ): AsyncDisposable {
-  const following = new Following({ catalogue, log });
+  const following = new Following({ catalogue, log, lookEveryMs });
   const listening = new Listening({ url, channel: CHANNEL, log, onNotice: () => following.look() });
   return {
     async [Symbol.asyncDispose]() {

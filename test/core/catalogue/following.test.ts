@@ -20,6 +20,9 @@ const entry = (id: string, description = `Does ${id}.`, tools: Entry['tools'] = 
 });
 const tool = (name: string, description: string) => ({ name, description, input_schema: { type: 'object' } });
 
+/** The longest time of a timer: so what is seen was told. */
+const NEVER = 2 ** 31 - 1;
+
 /** A catalogue as one process has it, over connections of its own, and what its index was told. */
 interface Replica extends AsyncDisposable {
   readonly catalogue: Catalogue;
@@ -50,7 +53,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     const lines: string[] = [];
     const log = createLog('info', { write: (line: string) => void lines.push(JSON.parse(line).msg) });
     const catalogue = await Catalogue.load(own.db, undefined, { shared: true });
-    if (isTold) opened.use(followCatalogue(catalogue, database.url, log));
+    if (isTold) opened.use(followCatalogue(catalogue, database.url, log, NEVER));
     const one: Replica = {
       catalogue,
       database: own,
