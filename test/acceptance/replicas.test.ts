@@ -106,7 +106,7 @@ describe.skipIf(inject('postgresUrl') === undefined || !inject('hasRedis'))(
         NAMES.map(name => [name, { search: 0, call: 0, refresh: 0 }]),
       ) as Record<Name, Record<Kind, number>>;
       const sum = (kind: Kind) => NAMES.reduce((total, name) => total + answered[name][kind], 0);
-      let isOn = true;
+      const load = { isOn: true };
       let sent = 0;
 
       const once: Record<Kind, (loop: number) => Promise<void>> = {
@@ -134,7 +134,7 @@ describe.skipIf(inject('postgresUrl') === undefined || !inject('hasRedis'))(
       const loops = () =>
         KINDS.flatMap(kind =>
           Array.from({ length: LOOPS }, async (_, loop) => {
-            while (isOn && failures.length === 0)
+            while (load.isOn && failures.length === 0)
               await once[kind](loop).catch((error: unknown) => failures.push(`${kind}: ${String(error)}`));
           }),
         );
@@ -161,7 +161,7 @@ describe.skipIf(inject('postgresUrl') === undefined || !inject('hasRedis'))(
       await more('a', 'c');
       await restart('b');
       await more('b');
-      isOn = false;
+      load.isOn = false;
       await Promise.all(running);
       expect(failures).toEqual([]);
       await eventually(
@@ -173,7 +173,7 @@ describe.skipIf(inject('postgresUrl') === undefined || !inject('hasRedis'))(
       expect(installation.upstream.inbox.count('tools/call') - received).toBe(sum('call'));
 
       const written = structuredClone(answered.c);
-      isOn = true;
+      load.isOn = true;
       running = loops();
       await more('a', 'b', 'c');
       await targets.c.process.stop('SIGKILL');
@@ -190,7 +190,7 @@ describe.skipIf(inject('postgresUrl') === undefined || !inject('hasRedis'))(
       for (const process of all())
         await eventually('Redis is used again', async () => (await degraded(process)).length === 0);
       await more('a', 'b', 'c');
-      isOn = false;
+      load.isOn = false;
       await Promise.all(running);
       expect(failures).toEqual([]);
 
