@@ -82,7 +82,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
-  const { db } = database;
+  const { db, hold } = database;
   const shared = config.databaseUrl !== undefined;
   const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
@@ -179,18 +179,9 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   if (config.databaseUrl !== undefined) opened.use(followCatalogue(catalogue, config.databaseUrl, log));
   const rateLimits = await RateLimits.open(config.access.rateLimits, config.redisUrl, { log, metrics });
   opened.defer(() => rateLimits.close());
-  const registrySync = new RegistrySync({
-    catalogue,
-    db,
-    hold: lock => database.hold(lock),
-    log,
-    clock,
-    guard,
-    allowHttp,
-    ...config.registry,
-  });
-  opened.defer(() => registrySync.close());
-  const schedule = new SyncSchedule({ sync: registrySync, clock, log, ...config.registry });
+  const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...config.registry });
+  opened.defer(() => sync.close());
+  const schedule = new SyncSchedule({ sync, clock, log, ...config.registry });
   opened.defer(() => schedule.stop());
   const core: Core = {
     apiKeys,
@@ -201,7 +192,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     catalogue,
     search,
     proxy,
-    registrySync,
+    registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
     indexed,

@@ -16,7 +16,7 @@ const json = (file: string) => JSON.parse(text(file));
 /** The names that src/config*.ts read. */
 const settings = new Set(
   globSync('src/config*.ts').flatMap(file =>
-    [...text(file).matchAll(/^ {2}([A-Z][A-Z0-9_]+): z/gm)].map(([, name]) => name),
+    [...text(file).matchAll(/^ {2}([A-Z][A-Z0-9_]+): [a-z]/gm)].map(([, name]) => name),
   ),
 );
 const assignments = (file: string) =>

@@ -20,7 +20,7 @@ export interface TuneQuery {
   /** Servers that answer it; none for a request that nothing can serve. */
   readonly relevant: ReadonlySet<number>;
   /** Where the tools that answer it are known: their rows, and the keyword evidence by row. */
-  readonly tools?: { readonly relevant: ReadonlySet<number>; readonly keyword: Float32Array };
+  readonly tools: { readonly relevant: ReadonlySet<number>; readonly keyword: Float32Array } | undefined;
 }
 
 /** A catalogue and queries with known answers, with the evidence that the product would have. */
@@ -110,9 +110,10 @@ export async function readTuneSet({
         keyword: keywordOf(query, whole, 0),
         reference: { sentence: asOne[at] ?? missing(), keyword: keywordOf(query, own, 1) },
         relevant: new Set(relevant),
-        ...(tools.length === 0
-          ? {}
-          : { tools: { relevant: new Set(tools), keyword: parts.scores(termsOf(query)) } }),
+        tools:
+          tools.length === 0
+            ? undefined
+            : { relevant: new Set(tools), keyword: parts.scores(termsOf(query)) },
       };
     }),
   };

@@ -19,7 +19,7 @@ export interface OpenDatabase {
    * @param lock always the same number for the same thing
    * @throws NoConnection
    */
-  hold(lock: number): Promise<Hold | undefined>;
+  readonly hold: (lock: number) => Promise<Hold | undefined>;
   close(): Promise<void>;
 }
 

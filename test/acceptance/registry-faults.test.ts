@@ -1,8 +1,9 @@
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, inject, it } from 'vitest';
 import { createDatabase } from '../support/postgres.ts';
 import { begin, run, serve, temporaryFolder, type Program } from '../support/program.ts';
+import { eventually } from '../support/processes.ts';
 import { listed, sendJson, startRegistry, type RegistryServer } from '../support/registry.ts';
 
 const KEY = 'a-key-for-tests-of-at-least-32-characters';
@@ -35,29 +36,34 @@ async function workspace(databaseUrl?: string) {
     SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
     ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }),
   });
+  const own = path.join(folder.path, 'own.jsonl');
+  await writeFile(own, mine('x.y_own'));
   const all = opened.move();
-  return { registry, env, [Symbol.asyncDispose]: () => all.disposeAsync() };
+  const logs = (name: string) => path.join(folder.path, `${name}.log`);
+  return { registry, own, env, logs, [Symbol.asyncDispose]: () => all.disposeAsync() };
 }
-type Env = Record<string, string>;
 
-const show = async (id: string, env: Env) => {
-  const { code, stdout } = await run(['catalogue', 'show', id, '--json'], env);
-  return code === 0 ? (JSON.parse(stdout) as { name: string; active: boolean; origin: string }) : undefined;
-};
+const headers = { 'x-api-key': KEY, 'content-type': 'application/json' };
 
-/** What was there before the sync that failed, and nothing of it. */
-async function expectAsBefore(env: Env) {
-  expect(await show('x.y_before', env)).toMatchObject({ active: true, origin: 'registry' });
-  expect(await show('x.y_own', env)).toMatchObject({ name: 'Mine', origin: 'operator' });
-  expect(await show('x.y_s0', env)).toBeUndefined();
-  const { stdout } = await run(['search', 'register of ships', '--json'], env);
-  expect(stdout).not.toContain('x.y_s');
+/** The names of the active servers, and what a search finds. */
+async function contents({ url }: Program) {
+  const listing = await fetch(`${url}/v0.1/servers?limit=100`, { headers });
+  const { servers } = (await listing.json()) as { servers: { server: { name: string; title?: string } }[] };
+  const body = JSON.stringify({ query: 'register of ships' });
+  const search = await fetch(`${url}/v1/search`, { method: 'POST', headers, body });
+  return {
+    names: servers.map(({ server }) => server.title ?? server.name),
+    found: /"id":"x\.y_s\d/.test(await search.text()),
+  };
 }
+
+/** What there was before the sync that failed, and nothing of it. */
+const BEFORE = { names: ['x.y/before', 'Mine'], found: false };
 
 const status = async ({ url }: Program, id: string) => {
   const response = await fetch(`${url}/v1/mcp/tools/list`, {
     method: 'POST',
-    headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
+    headers,
     body: JSON.stringify({ server_id: id }),
   });
   return response.status;
@@ -70,8 +76,15 @@ function holdThirdPage(registry: RegistryServer): Promise<void> {
   return promise;
 }
 
+/** The operator's own entry, and a first sync. */
+async function prepare({ registry, own, env }: Awaited<ReturnType<typeof workspace>>) {
+  expect((await run(['catalogue', 'import', own], env())).code).toBe(0);
+  const first = await run(sync(registry), env());
+  expect(first.stdout).toMatch(/^1 servers synced \(full, 2 entries listed\), 1 left alone/);
+}
+
 const SERVERS = 240;
-const HALF = new RegExp(`^1\\d\\d of ${SERVERS + 1} texts embedded`, 'm');
+const HALF = new RegExp(`^1\\d\\d of ${SERVERS} texts embedded`, 'm');
 const sync = (registry: RegistryServer) => ['catalogue', 'sync', registry.url, '--full'];
 
 const STORES = [
@@ -88,7 +101,7 @@ describe.each(STORES)('catalogue sync on $store, cut short', ({ skipped, open })
       const { registry } = space;
       const env = space.env();
       await using server = await serve(env);
-      expect((await run(sync(registry), env)).code).toBe(0);
+      await prepare(space);
 
       registry.entries = [...registry.entries, ...many(SERVERS)];
       const held = holdThirdPage(registry);
@@ -99,18 +112,21 @@ describe.each(STORES)('catalogue sync on $store, cut short', ({ skipped, open })
       expect(cut.code).toBe(130);
       expect(cut.stderr).toMatch(/^\d entries read$/m);
       expect(cut.stderr).toMatch(/^switchboard: Stopped\. .* nothing was changed\.$/m);
-      await expectAsBefore(env);
+      expect(await contents(server)).toEqual(BEFORE);
 
       registry.fault = undefined;
       await using embedding = begin(sync(registry), env);
       await embedding.complaint(HALF);
       embedding.kill('SIGINT');
       expect((await embedding.finished).code).toBe(130);
-      await expectAsBefore(env);
+      expect(await contents(server)).toEqual(BEFORE);
 
       const whole = await run(sync(registry), env);
       expect(whole.stdout).toMatch(new RegExp(`^${SERVERS + 1} servers synced .* 1 left alone`));
-      expect(await show('x.y_own', env)).toMatchObject({ name: 'Mine' });
+      expect(await contents(server)).toEqual({
+        names: expect.arrayContaining(['x.y/before', 'Mine', 'x.y/s0']),
+        found: true,
+      });
       expect(await server.stop()).toBe(0);
     },
   );
@@ -123,7 +139,7 @@ describe.each(STORES)('catalogue sync on $store, cut short', ({ skipped, open })
       const { registry } = space;
       const env = space.env();
       await using server = await serve(env);
-      expect((await run(sync(registry), env)).code).toBe(0);
+      await prepare(space);
       registry.entries = [...registry.entries, ...many(SERVERS), listed('x.y/before', { status: 'deleted' })];
       await using syncing = begin([...sync(registry), '--force'], env);
       await syncing.complaint(HALF);
@@ -134,10 +150,10 @@ describe.each(STORES)('catalogue sync on $store, cut short', ({ skipped, open })
       });
       await using again = await serve(env);
       await again.ready();
-      await expectAsBefore(env);
+      expect(await contents(again)).toEqual(BEFORE);
       expect((await run([...sync(registry), '--force'], env)).code).toBe(0);
       expect(await status(again, 'x.y_before')).toBe(410);
-      expect(await show('x.y_s0', env)).toMatchObject({ active: true });
+      expect(await contents(again)).toMatchObject({ found: true });
     },
   );
 });
@@ -147,8 +163,8 @@ describe('catalogue sync with a registry that fails', () => {
     await using space = await workspace();
     const { registry } = space;
     const env = space.env();
-    await using _server = await serve(env);
-    expect((await run(sync(registry), env)).code).toBe(0);
+    await using server = await serve(env);
+    await prepare(space);
     registry.entries = [...registry.entries, ...many(10)];
     const onThird =
       (answer: (response: Parameters<typeof sendJson>[0]) => void): RegistryServer['fault'] =>
@@ -174,12 +190,12 @@ describe('catalogue sync with a registry that fails', () => {
       expect(stderr).toMatch(what);
       expect(stderr).toContain('Nothing was changed.');
     }
-    await expectAsBefore(env);
+    expect(await contents(server)).toEqual(BEFORE);
     registry.fault = undefined;
     registry.entries = [];
     const shrunk = await run(sync(registry), env);
     expect(shrunk).toMatchObject({ code: 1, stdout: expect.stringMatching(/^Refused: 1 of the 1 servers/) });
-    await expectAsBefore(env);
+    expect(await contents(server)).toEqual(BEFORE);
   });
 });
 
@@ -205,15 +221,35 @@ describe.skipIf(inject('postgresUrl') === undefined)('two processes on one Postg
     expect((await first.finished).code).toBe(1);
     expect((await second.finished).stdout).toMatch(/^5 servers synced \(full, 6 entries listed\)/);
     expect(registry.requests.length).toBe(asked + 3);
+  });
 
+  it('share the syncs of the schedule', async () => {
+    await using database = await createDatabase();
+    await using space = await workspace(database.url);
+    const { registry, env, logs } = space;
+    const held = holdThirdPage(registry);
+    registry.entries = [...registry.entries, ...many(4)];
+    const scheduled = (name: string) => ({
+      ...env(name),
+      SWITCHBOARD_REGISTRIES: registry.url,
+      LOG_LEVEL: 'info',
+    });
+    await using one = await serve(scheduled('one'));
+    await held;
+    await using two = await serve(scheduled('two'), logs('two'));
+    await eventually('the second leaves it to the first', async () =>
+      (await readFile(logs('two'), 'utf8')).includes('registry sync left to another process'),
+    );
+    expect(registry.requests).toHaveLength(3);
     await two.stop();
-    registry.requests.length = 0;
-    const scheduled = (name: string) => ({ ...space.env(name), SWITCHBOARD_REGISTRIES: registry.url });
+    registry.fault = undefined;
+    await one.stop('SIGKILL');
+    // Nobody has synced: whoever comes next does.
     await using three = await serve(scheduled('three'));
-    await using four = await serve(scheduled('four'));
-    await Promise.all([three.ready(), four.ready()]);
-    expect([await three.stop(), await four.stop()]).toEqual([0, 0]);
-    // It was synced with just before.
-    expect(registry.requests).toEqual([]);
+    await eventually('it has been synced', async () => (await contents(three)).names.includes('x.y/s0'));
+    await using four = await serve(scheduled('four'), logs('four'));
+    await four.ready();
+    expect(await four.stop()).toBe(0);
+    expect(registry.requests).toHaveLength(6);
   });
 });

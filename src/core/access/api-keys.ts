@@ -22,7 +22,7 @@ import {
   type NewKeyRow,
   type QuotaChange,
 } from './key-info.ts';
-import { KeyRows, type KeyRow } from './key-rows.ts';
+import { KeyRows, lockLine, type KeyRow } from './key-rows.ts';
 import { KeyUse, type Quota, type UseCount } from './key-use.ts';
 import { ensureTenant, LOCAL_TENANT, Tenants } from './tenants.ts';
 
@@ -160,6 +160,7 @@ export class ApiKeys {
     const columns = quotaColumns(quota);
     const { changed, after } = await this.#db.transaction(async tx => {
       const { row: before, user: seen } = await this.#require(tx, id);
+      await lockLine(tx, before);
       if (name === undefined && Object.keys(columns).length === 0)
         return { changed: [], after: info(before, seen) };
       const first = before.countedAs ?? id;
@@ -193,7 +194,7 @@ export class ApiKeys {
       const { row: seen } = await this.#require(tx, id);
       // The user first, as every transaction on what a user has: a revocation meanwhile must see the new key.
       if (seen.userId !== null) await lockUser(tx, seen.tenantId, seen.userId);
-      await tx.select().from(apiKeys).where(eq(apiKeys.id, id)).for('update');
+      await lockLine(tx, seen);
       const { row } = await this.#require(tx, id);
       if (!this.#isLive(row))
         throw new SwitchboardError('invalid_request', `The API key ${id} is over. Make a new one instead.`);

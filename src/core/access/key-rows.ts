@@ -66,3 +66,10 @@ export class KeyRows {
     });
   }
 }
+
+/** A quota is that of a whole line of rotations: nobody else may lengthen the line, or change it, until the transaction's end. */
+export async function lockLine(tx: Database, { id, countedAs }: KeyRow): Promise<void> {
+  // Its first key before any other, so that nobody waits for whoever waits for them.
+  for (const one of [countedAs ?? id, id])
+    await tx.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, one)).for('update');
+}

@@ -15,6 +15,8 @@ const DAY_MS = 86_400_000;
 const KEPT_DAYS = 400;
 /** How long a process may go on with what it knows of others' counts. */
 const FRESH_MS = 2_000;
+/** From this age on they are read again while calls go on: of a key in steady use no call waits for that. */
+const AHEAD_MS = 1_000;
 
 /** What is counted: proxied calls, and searches. */
 export type Use = 'calls' | 'searches';
@@ -174,18 +176,27 @@ export class KeyUse {
   async #freshly(keyId: string): Promise<Known> {
     const { clock, shared } = this.#parts;
     const found = this.#current(keyId);
-    if (found && (!shared || monotonicMs(clock) - found.readAtMs < FRESH_MS)) return found;
-    try {
-      // Not under way for another key: it may have begun before this one was asked for.
-      await this.#reading.run(keyId, () => this.#refresh(keyId));
-    } catch (error) {
-      if (!found) throw error;
-      this.#parts.log.warn({ err: error }, 'use of a key not read, will try again');
-      found.readAtMs = monotonicMs(clock);
+    const ageMs = found ? monotonicMs(clock) - found.readAtMs : Infinity;
+    if (found && (!shared || ageMs < AHEAD_MS)) return found;
+    const reading = this.#reading.run(keyId, () => this.#readAgain(keyId));
+    if (found && ageMs < FRESH_MS) {
+      // At the turn of the month nothing is known: who then asks reads by itself.
+      reading.catch(() => {});
       return found;
     }
-    const fresh = this.#current(keyId);
-    return fresh ?? this.#freshly(keyId);
+    await reading;
+    return this.#current(keyId) ?? this.#freshly(keyId);
+  }
+
+  async #readAgain(keyId: string): Promise<void> {
+    try {
+      await this.#refresh(keyId);
+    } catch (error) {
+      const found = this.#current(keyId);
+      if (!found) throw error;
+      this.#parts.log.warn({ err: error }, 'use of a key not read, will try again');
+      found.readAtMs = monotonicMs(this.#parts.clock);
+    }
   }
 
   #current(keyId: string): Known | undefined {

@@ -102,6 +102,19 @@ describe('a monthly quota', () => {
     expect((await a.thisMonth()).get('k')).toEqual({ calls: 10, searches: 0 });
   });
 
+  it('[quota.shared] is read again ahead of time: of a key in steady use no call waits for the database', async () => {
+    const [a, b] = [open(true), open(true)];
+    const limited = key({ calls: 10 });
+    await a.spend(limited, 'calls');
+    for (let call = 0; call < 3; call++) await b.spend(limited, 'calls');
+    await b.flush();
+    clock.time += 1_000;
+    // Answered by what was known before.
+    expect(await a.spend(limited, 'calls')).toMatchObject({ remaining: 8 });
+    await a.flush();
+    expect(await a.spend(limited, 'calls')).toMatchObject({ remaining: 4 });
+  });
+
   it('[quota.shared] counts nothing twice while counts are written and read in turn', async () => {
     const [a, b] = [open(true), open(true)];
     for (let round = 0; round < 10; round++) {

@@ -22,16 +22,18 @@ afterEach(() => registry[Symbol.asyncDispose]());
 
 async function read({
   allowPrivateNetwork = true,
+  pageMs,
+  signal = new AbortController().signal,
   ...limits
-}: Partial<ClientLimits> & { allowPrivateNetwork?: boolean } = {}) {
+}: Partial<ClientLimits> & { allowPrivateNetwork?: boolean; pageMs?: number; signal?: AbortSignal } = {}) {
   const guard = new Guard({ allowPrivateNetwork, connectTimeoutMs: 2_000 });
-  const { fetch, close } = createGuardedFetch(guard, MAX_PAGE_BYTES);
+  const { fetch, close } = createGuardedFetch(guard, MAX_PAGE_BYTES, pageMs);
   const items: unknown[] = [];
   try {
     const options = {
       fetch,
       key: 'a-key',
-      signal: new AbortController().signal,
+      signal,
       limits,
       wait: (ms: number) => Promise.resolve(void waits.push(ms)),
     };
@@ -159,6 +161,27 @@ describe('a listing fails at once', () => {
   it('when it takes longer than a whole listing may', async () => {
     registry.fault = () => {};
     await failsWith('upstream_timeout', /did not answer in time/, { totalMs: 50 });
+  });
+
+  it('when a page begins and does not end, and is asked for no more than three times', async () => {
+    registry.fault = response => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.write('{"servers":[');
+    };
+    await failsWith('upstream_timeout', /did not answer in time/, { pageMs: 50 });
+    expect(registry.requests.length).toBeLessThanOrEqual(3);
+  });
+
+  it('with the reason of whoever ends it, while a page or a next try is waited for', async () => {
+    const gone = new Error('gone');
+    for (const fault of [() => {}, answer(503, {}, { 'retry-after': '7' })]) {
+      const ending = new AbortController();
+      registry.fault = (...request) => {
+        fault(...request);
+        ending.abort(gone);
+      };
+      await expect(read({ signal: ending.signal })).rejects.toBe(gone);
+    }
   });
 
   it('at an address that is not public', async () => {

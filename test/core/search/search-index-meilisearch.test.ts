@@ -283,7 +283,7 @@ describe('without Meilisearch', () => {
     await update(started.index, { upserted: CATALOGUE });
     const theirs = [{ id: 'theirs', hash: 5 }, { id: 7 }] as const;
     for (const [, { documents }] of liveOf(started.double))
-      for (const document of theirs) documents.set(String(document.id), document as never);
+      for (const document of theirs) documents.set(String(document.id), document);
     await vi.waitFor(() => expect(started.documents()).toHaveLength(6), { timeout: 20_000, interval: 5 });
     expect(await find(started.index, 'zebra')).toHaveLength(6);
     await recovered(started.index);
