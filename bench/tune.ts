@@ -166,7 +166,9 @@ function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
   console.table(tools);
 }
 
-const shown = ({ ndcg, recall1 }: ToolQuality) => `${ndcg.toFixed(3)} ${recall1.toFixed(3)}`;
+function shown({ ndcg, recall1 }: ToolQuality): string {
+  return `${ndcg.toFixed(3)} ${recall1.toFixed(3)}`;
+}
 
 /** The half that tunes, then the half that tests. */
 function parted<Item>(items: readonly Item[]): [readonly Item[], readonly Item[]] {

@@ -1,11 +1,13 @@
 import { isIP } from 'node:net';
 import path from 'node:path';
 import { z } from 'zod';
+import { databaseEnvironment, readPostgresLimits } from './config-database.ts';
 import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './config-embedding.ts';
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
 import { readRegistry, registryEnvironment, type RegistryConfig } from './config-registry.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
+import type { PostgresLimits } from './infra/postgres-limits.ts';
 import { inWords } from './infra/zod-issues.ts';
 
 export { ConfigError } from './config-error.ts';
@@ -35,6 +37,8 @@ export interface Config {
   readonly dataDir: string;
   /** Postgres to use in place of the embedded database. It holds a password: it must reach no log and no error. */
   readonly databaseUrl: string | undefined;
+  /** Of that Postgres. */
+  readonly databaseLimits: PostgresLimits;
   /** Redis that counts rate limits for all processes. It holds a password, too. */
   readonly redisUrl: string | undefined;
   readonly logLevel: LogLevel;
@@ -72,10 +76,6 @@ const environmentSchema = z.object({
     .default(8080),
   HOST: z.string().min(1).default('127.0.0.1'),
   PUBLIC_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
-  DATABASE_URL: z
-    .url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// or postgresql:// URL' })
-    .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
-    .optional(),
   REDIS_URL: z
     .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
     .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
@@ -108,6 +108,7 @@ const environmentSchema = z.object({
   SWITCHBOARD_TRUST_PROXY: z.string().min(1).optional(),
   SWITCHBOARD_ALLOWED_HOSTS: z.string().min(1).optional(),
   NODE_ENV: z.string().optional(),
+  ...databaseEnvironment,
   ...identityEnvironment,
   ...embeddingEnvironment,
   ...registryEnvironment,
@@ -136,6 +137,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     },
     dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
     databaseUrl: settings.DATABASE_URL,
+    databaseLimits: readPostgresLimits(settings),
     redisUrl: settings.REDIS_URL,
     logLevel: settings.LOG_LEVEL,
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { CommandFailed, connectAdmin } from './cli/admin-client.ts';
-import { UsageError, type Command, type Invocation } from './cli/command.ts';
+import { UsageError, type Command, type DatabaseCommand, type Invocation } from './cli/command.ts';
 import { commands } from './cli/commands.ts';
 import { processIo, table, type Io } from './cli/io.ts';
 import { serve } from './cli/serve.ts';
@@ -60,7 +60,12 @@ async function dispatch(argv: readonly string[], io: Io): Promise<number> {
   return serve(readConfig(), io);
 }
 
-async function run(name: string, command: Command, argv: readonly string[], io: Io): Promise<number> {
+async function run(
+  name: string,
+  command: Command | DatabaseCommand,
+  argv: readonly string[],
+  io: Io,
+): Promise<number> {
   const { args, options } = parse(argv, command);
   if (options['help'] === true) {
     io.print(usageOf(name, command));
@@ -70,17 +75,23 @@ async function run(name: string, command: Command, argv: readonly string[], io: 
   if (args.length < required || args.length > command.args.length)
     throw new UsageError(`usage: ${usageOf(name, command)}`);
   const config = readConfig();
+  const print = (answer: { json: unknown; text: string }) =>
+    io.print(options['json'] === true ? JSON.stringify(answer.json) : answer.text);
+  if ('on' in command) {
+    print(await command.run({ config, io, args, options }));
+    return 0;
+  }
   await using admin = await connectAdmin(config, { mayCreate: command.changes === true });
   const tell = (what: string) => io.complain(`No server is running on ${config.dataDir}: ${what}`);
   if (admin.alone === 'new') tell(`a new database was created there. ${ADVICE}`);
   const { json, text, failed = false } = await command.run({ admin, io, args, options });
-  io.print(options['json'] === true ? JSON.stringify(json) : text);
+  print({ json, text });
   if (command.changes && admin.alone === 'existing') tell(`changed the data there. ${ADVICE}`);
   if (command.changes && admin.alone === 'shared') tell('changed the database of DATABASE_URL.');
   return failed ? 1 : 0;
 }
 
-function parse(argv: readonly string[], command: Command) {
+function parse(argv: readonly string[], command: Command | DatabaseCommand) {
   const own = Object.fromEntries(
     Object.entries(command.options ?? {}).map(([name, { type, multiple = false }]) => [
       name,
@@ -102,7 +113,7 @@ function parse(argv: readonly string[], command: Command) {
 /** An optional argument in brackets. */
 const shown = (arg: string) => (arg.endsWith('?') ? `[${arg.slice(0, -1)}]` : arg);
 
-const usageOf = (name: string, command: Command) =>
+const usageOf = (name: string, command: Command | DatabaseCommand) =>
   [
     `switchboard ${[name, ...command.args.map(shown)].join(' ')}: ${command.help}`,
     ...Object.entries(command.options ?? {}).map(
@@ -120,7 +131,7 @@ function usage(): string {
     '',
     table([['  serve', 'serve REST and MCP (the default)'], ...rows]),
     '',
-    'Every command takes --json and --help. Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR; those that only read make no database there.',
+    'Every command takes --json and --help. Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR; those that only read make no database there. While one is, migrate, export and import work on a Postgres only.',
     'Settings are environment variables; the README lists them.',
   ].join('\n');
 }

@@ -1,7 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdir, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
@@ -13,8 +11,6 @@ import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
 import { AuditTrail } from './core/identity/audit-trail.ts';
 import { createIdentity } from './core/identity/identity.ts';
-import { KeyFileError } from './core/identity/key-file.ts';
-import { WrongKeys } from './core/identity/vault-canary.ts';
 import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { RegistrySync } from './core/registry/registry-sync.ts';
@@ -28,18 +24,16 @@ import { VectorPruning } from './core/search/vector-pruning.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
 import { systemClock, type Clock } from './infra/clock.ts';
-import { openDatabase, type OpenDatabase } from './infra/database.ts';
+import type { OpenDatabase } from './infra/database.ts';
 import { listenExclusively } from './infra/exclusive-socket.ts';
 import { closeServer, lateServer } from './infra/late-server.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
-import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
 import { createPublicServer, listen } from './public-server.ts';
+import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './storage.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
-
-export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
 
 export interface StartOptions {
   /** False: only the control socket, for a command run while no server is. */
@@ -230,16 +224,6 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
 }
 
-async function openConfigured({ databaseUrl, dataDir }: Config): Promise<OpenDatabase> {
-  if (databaseUrl === undefined) return openDatabase(dataDir);
-  try {
-    return await openPostgres(databaseUrl);
-  } catch (error) {
-    if (!(error instanceof DatabaseUnreachable)) throw error;
-    throw new ConfigError(`DATABASE_URL: cannot connect: ${error.message}`);
-  }
-}
-
 /** Of the one process that may use a data folder, and of its restarts. */
 const processId = ({ dataDir }: Config): string =>
   createHash('sha256')
@@ -247,34 +231,9 @@ const processId = ({ dataDir }: Config): string =>
     .digest('hex')
     .slice(0, 12);
 
-const explainKeys = (config: Config) => (error: unknown) => {
-  const source = config.identity.keks === undefined ? `vault.key in ${config.dataDir}` : 'SWITCHBOARD_KEKS';
-  if (error instanceof WrongKeys) throw new ConfigError(`${source}: ${error.message}`);
-  if (error instanceof KeyFileError) throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${error.message}`);
-  throw error;
-};
-
 const rethrow =
   (config: Config) =>
   (error: unknown): never => {
     if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;
     throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
   };
-
-const WHY_NO_FOLDER: Readonly<Record<string, string>> = {
-  ENOENT: 'its parent folder does not exist',
-  EEXIST: 'it is a file',
-  ENOTDIR: 'its parent is a file',
-};
-
-/** Not recursive: a mistyped path is refused instead of created. (And Node never ends a recursive mkdir below /proc.) */
-async function makeDataDir(folder: string): Promise<void> {
-  try {
-    await mkdir(folder, { mode: 0o700 });
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
-    const reason = WHY_NO_FOLDER[String(code)] ?? String(code);
-    throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
-  }
-}

@@ -5,8 +5,15 @@ import { describe, expect, it } from 'vitest';
 /** Who may import whom inside src (the first row that matches the importing file counts). */
 const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
   [/^main\.ts$/, [/^cli\//, /^config\.ts$/, /^infra\//]],
-  [/^cli\//, [/^cli\//, /^switchboard\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/]],
-  [/^switchboard\.ts$/, [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^(config|public-server)\.ts$/]],
+  [
+    /^cli\//,
+    [/^cli\//, /^(switchboard|storage|maintenance)\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/],
+  ],
+  [
+    /^switchboard\.ts$/,
+    [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^(config|storage|public-server)\.ts$/],
+  ],
+  [/^(storage|maintenance)\.ts$/, [/^core\/identity\//, /^infra\//, /^(config|storage)\.ts$/]],
   [
     /^faces\/rest\//,
     [
@@ -73,7 +80,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config-[\w-]+\.ts$/,
       /^core\/identity\/provider-settings\.ts$/,
       /^core\/registry\/registry-url\.ts$/,
-      /^infra\/(log|zod-issues)\.ts$/,
+      /^infra\/(log|postgres-limits|zod-issues)\.ts$/,
     ],
   ],
   [/^infra\//, [/^infra\//]],
@@ -91,9 +98,8 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   ajv: /^core\/proxy\/arguments\.ts$/,
   jose: /^core\/identity\//,
   'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
-  'drizzle-orm': /^(core\/|infra\/(database|postgres)\.ts$)/,
-  pg: /^infra\/(postgres|listen)\.ts$/,
-  '@redis/client': /^infra\/redis\.ts$/,
+  'drizzle-orm': /^(core\/|infra\/(database|postgres|migrations)\.ts$|infra\/dump\/)/,
+  pg: /^infra\/postgres\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,
   'prom-client': /^infra\/metrics\.ts$/,
   pino: /^infra\/log\.ts$/,

@@ -5,6 +5,11 @@ import { ConfigError, readConfig } from '../src/config.ts';
 import { temporaryFolder } from './support/program.ts';
 import { ZODS_WORDS } from './support/zods-words.ts';
 
+const postgres = {
+  DATABASE_URL: 'postgres://db/x',
+  SWITCHBOARD_KEKS: `k1:${Buffer.alloc(32, 1).toString('base64')}`,
+};
+
 describe('readConfig', () => {
   it('needs nothing: the defaults serve on loopback', () => {
     const config = readConfig({});
@@ -35,6 +40,12 @@ describe('readConfig', () => {
     [{ SWITCHBOARD_RATE_LIMIT: 'lunch=1/60' }, /"lunch=1\/60" must be/],
     [{ SWITCHBOARD_TRUST_PROXY: 'true' }, /would trust anyone/],
     [{ HOST: '0.0.0.0' }, /set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS/],
+    [{ DATABASE_POOL_SIZE: '5' }, /^DATABASE_POOL_SIZE: must be set together with DATABASE_URL/],
+    [{ ...postgres, DATABASE_POOL_SIZE: '0' }, /^DATABASE_POOL_SIZE: must be a whole number from 1 to 1000$/],
+    [
+      { ...postgres, DATABASE_STATEMENT_TIMEOUT_MS: '15s' },
+      /^DATABASE_STATEMENT_TIMEOUT_MS: must be a whole number from 0/,
+    ],
     [{ DATABASE_URL: 'mysql://db/x' }, /^DATABASE_URL: must be a postgres:\/\/ or postgresql:\/\/ URL/],
     [{ MEILISEARCH_URL: 'search:7700' }, /^MEILISEARCH_URL: must be an http\(s\) URL/],
     [{ MEILISEARCH_URL: 'http://:key@search:7700' }, /^MEILISEARCH_URL: must not hold a user or password/],
@@ -298,6 +309,30 @@ describe('the reuse of refresh tokens', () => {
     ],
   ])('refuses %j', (env, message) => {
     expect(refusal(env as Record<string, string>).message).toMatch(message);
+  });
+});
+
+describe('the limits of a Postgres', () => {
+  it('are documented defaults, or what is set', () => {
+    expect(readConfig(postgres).databaseLimits).toEqual({
+      poolSize: 10,
+      connectTimeoutMs: 5_000,
+      statementTimeoutMs: 15_000,
+      idleInTransactionTimeoutMs: 60_000,
+    });
+    const set = readConfig({
+      ...postgres,
+      DATABASE_POOL_SIZE: '3',
+      DATABASE_CONNECT_TIMEOUT_MS: '1000',
+      DATABASE_STATEMENT_TIMEOUT_MS: '0',
+      DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS: '2000',
+    });
+    expect(set.databaseLimits).toEqual({
+      poolSize: 3,
+      connectTimeoutMs: 1_000,
+      statementTimeoutMs: 0,
+      idleInTransactionTimeoutMs: 2_000,
+    });
   });
 });
 

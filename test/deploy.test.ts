@@ -216,7 +216,7 @@ describe('docs/production.md', () => {
   it('names only settings that there are', () => {
     const known = new Set([...settings, ...Object.keys(assignments('.env.example'))]);
     const named = text('docs/production.md').match(
-      /\b(SWITCHBOARD|MEILI\w*|POSTGRES|GOOGLE|OPENAI)_[A-Z_]+\b/g,
+      /\b(SWITCHBOARD|DATABASE|MEILI\w*|POSTGRES|GOOGLE|OPENAI)_[A-Z_]+\b/g,
     );
     for (const name of named ?? []) expect(known).toContain(name);
   });

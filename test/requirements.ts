@@ -120,10 +120,13 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   },
   'admin.browsers': { promise: 'no page of another origin reaches /v1/admin' },
   'admin.same': { promise: 'wrong input is refused in the same words on the control socket and /v1/admin' },
+  'admin.input': {
+    promise: 'no wrong path, method, field, size or character under /v1/admin is more than a refusal',
+  },
   'admin.keys': { promise: 'keys are made, changed, rotated and revoked; a key is shown once' },
   'admin.tenants': { promise: 'tenants are listed, shown and changed' },
   'admin.catalogue': {
-    promise: 'a catalogue is imported as it comes; servers are shown and deactivated',
+    promise: 'a catalogue is imported as it comes, or synced; servers are shown and deactivated',
   },
   'admin.audit': { promise: 'every change is in the audit log with the key that made it' },
   'admin.pages': { promise: 'usage and audit are given in pages' },

@@ -3,7 +3,8 @@ import { Client } from 'undici';
 import type { Config } from '../config.ts';
 import { hasDatabase } from '../infra/database.ts';
 import { SocketInUse, isAnswered } from '../infra/exclusive-socket.ts';
-import { controlSocketOf, startSwitchboard } from '../switchboard.ts';
+import { controlSocketOf } from '../storage.ts';
+import { startSwitchboard } from '../switchboard.ts';
 
 /** What the server refused, in its own words. */
 export class CommandFailed extends Error {

@@ -1,6 +1,7 @@
 import { CommandFailed } from './admin-client.ts';
 import { catalogueCommands } from './catalogue-commands.ts';
-import { UsageError, type Command } from './command.ts';
+import { UsageError, type Command, type DatabaseCommand } from './command.ts';
+import { databaseCommands } from './database-commands.ts';
 import { identityCommands } from './identity-commands.ts';
 import { keyCommands } from './key-commands.ts';
 
@@ -65,10 +66,11 @@ function withoutUser(error: unknown, server: string): unknown {
   );
 }
 
-export const commands: Readonly<Record<string, Command>> = {
+export const commands: Readonly<Record<string, Command | DatabaseCommand>> = {
   ...keyCommands,
   ...identityCommands,
   ...catalogueCommands,
+  ...databaseCommands,
   search,
   call,
 };

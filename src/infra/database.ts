@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, rename } from 'node:fs/promises';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { PGlite } from '@electric-sql/pglite';
 import { DrizzleQueryError, type SQL } from 'drizzle-orm';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
+import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
 
 /** Drizzle over the embedded PGlite or over Postgres (`postgres.ts`): callers see only what both have. */
 export type Database = PgDatabase<PgQueryResultHKT>;
@@ -23,6 +23,11 @@ export interface OpenDatabase {
   close(): Promise<void>;
 }
 
+/** As it was opened. */
+export interface MigratedDatabase extends OpenDatabase {
+  readonly migrated: Migrated;
+}
+
 /** A lock until it is disposed of; it is free, too, once whoever has it is dead. */
 export interface Hold extends AsyncDisposable {
   /** Aborts when the lock is lost: another may have it then. */
@@ -32,14 +37,12 @@ export interface Hold extends AsyncDisposable {
 /** One process uses the database, over the system's page cache: the usual 128 MB of buffers would only be a second copy. */
 const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
 
-export const MIGRATIONS = fileURLToPath(new URL('../../drizzle', import.meta.url));
-
 /**
  * Opens (and at first creates) the embedded Postgres in `dataDir/pglite` and applies the migrations.
  * The caller must hold the data folder's lock: PGlite has none of its own, and two processes corrupt a folder.
  * Pass no folder for a database in memory, for tests.
  */
-export async function openDatabase(dataDir?: string): Promise<OpenDatabase> {
+export async function openDatabase(dataDir?: string): Promise<MigratedDatabase> {
   const folder = dataDir === undefined ? undefined : folderIn(dataDir);
   if (folder !== undefined && !existsSync(folder)) await initialise(folder);
   const client = await PGlite.create({
@@ -47,8 +50,11 @@ export async function openDatabase(dataDir?: string): Promise<OpenDatabase> {
     startParams: START,
   });
   const db = drizzle(client);
-  await migrate(db, { migrationsFolder: MIGRATIONS });
-  return { db, hold: heldHere(), close: () => client.close() };
+  const report = await migrated(
+    statement => rows(db, statement),
+    () => migrate(db, { migrationsFolder: MIGRATIONS }),
+  );
+  return { db, migrated: report, hold: heldHere(), close: () => client.close() };
 }
 
 /** The embedded database has one process. */

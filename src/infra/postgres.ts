@@ -1,16 +1,26 @@
+import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { Client, Pool, types, type ClientConfig, type PoolClient } from 'pg';
-import { MIGRATIONS, NoConnection, type Hold, type OpenDatabase } from './database.ts';
+import {
+  NoConnection,
+  rows,
+  type Database,
+  type Hold,
+  type MigratedDatabase,
+  type OpenDatabase,
+} from './database.ts';
+import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
+import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from './postgres-limits.ts';
 
-const CONNECT_TIMEOUT_MS = 5_000;
-const STATEMENT_TIMEOUT_MS = 15_000;
 /** How long a start waits for another process that is applying the migrations, or for the tables these change. */
 const MIGRATION_LOCK_TIMEOUT_MS = 60_000;
 /** Well below the idle time-outs of firewalls and balancers, which forget a connection without telling either side. */
 const IDLE_TIMEOUT_MS = 60_000;
 
-/** Any number, but always the same: advisory locks belong to a database, and Switchboard takes no other. */
+const APPLICATION_NAME = 'switchboard';
+
+/** Any number, but always the same, and no other lock's (`hold`): advisory locks belong to a database. */
 const MIGRATION_LOCK = 0x5b_0a_4d;
 
 /** The database could not be connected to at the start. The message says why in one line, without the password. */
@@ -26,38 +36,61 @@ export class DatabaseUnreachable extends Error {
  */
 export async function openPostgres(
   url: string,
-  { maxConnections = 10 }: { maxConnections?: number } = {},
-): Promise<OpenDatabase> {
-  await applyMigrations(url);
+  given: Partial<PostgresLimits> = {},
+): Promise<MigratedDatabase> {
+  const limits = { ...DEFAULT_POSTGRES_LIMITS, ...given };
+  const report = await migratePostgres(url, limits);
+  return { ...openPool(url, limits), migrated: report };
+}
+
+/** As `openPostgres`, but leaves the tables as they are. @throws DatabaseUnreachable */
+export async function connectPostgres(url: string, limits: PostgresLimits): Promise<OpenDatabase> {
+  await using probe = await connect(url, limits);
+  await probe.client.query('select 1');
+  return openPool(url, limits);
+}
+
+function openPool(url: string, limits: PostgresLimits): OpenDatabase {
   const pool = new ReportingPool({
-    ...connection(url),
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    max: maxConnections,
+    ...connection(url, limits),
+    statement_timeout: limits.statementTimeoutMs,
+    idle_in_transaction_session_timeout: limits.idleInTransactionTimeoutMs,
+    max: limits.poolSize,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
   });
   // A connection that is lost tells its query; without these listeners it would also end the process.
   pool.on('error', () => {});
   pool.on('connect', client => client.on('error', () => {}));
-  return { db: drizzle(pool), hold: lock => hold(url, lock), close: () => pool.end() };
+  return { db: drizzle(pool), hold: lock => hold(url, limits, lock), close: () => pool.end() };
 }
 
 /** On a connection of its own, since the lock lives as long as its session. */
-async function hold(url: string, lock: number): Promise<Hold | undefined> {
-  const client = new Client(connection(url));
+async function hold(url: string, limits: PostgresLimits, lock: number): Promise<Hold | undefined> {
+  const client = new Client(connection(url, limits));
   const losing = new AbortController();
   const lose = (cause?: Error) =>
     losing.abort(new NoConnection('the connection with the lock was lost', { cause }));
   client.on('error', lose).on('end', lose);
   try {
     await client.connect();
-    const { rows } = await client.query<{ held: boolean }>('select pg_try_advisory_lock($1) as held', [lock]);
-    if (rows[0]?.held) return { lost: losing.signal, [Symbol.asyncDispose]: () => client.end() };
+    const tried = await client.query<{ held: boolean }>('select pg_try_advisory_lock($1) as held', [lock]);
+    if (tried.rows[0]?.held) return { lost: losing.signal, [Symbol.asyncDispose]: () => client.end() };
   } catch (cause) {
     await client.end().catch(() => {});
     throw new NoConnection('no connection to the database', { cause });
   }
   await client.end();
   return undefined;
+}
+
+/** How many connections other processes of Switchboard have to this database, as far as this role may see them. */
+export async function otherSessions(db: Database): Promise<number> {
+  const [row] = await rows<{ count: number }>(
+    db,
+    sql`select count(*) from pg_stat_activity
+        where datname = current_database() and application_name = ${APPLICATION_NAME} and pid <> pg_backend_pid()`,
+  );
+  return row?.count ?? 0;
 }
 
 type Connected = (
@@ -95,9 +128,33 @@ function releasedIfFirstFails(client: PoolClient): PoolClient {
   return client;
 }
 
-/** On one connection, because the lock lives as long as its session. */
-async function applyMigrations(url: string): Promise<void> {
-  const client = new Client({ ...connection(url), lock_timeout: MIGRATION_LOCK_TIMEOUT_MS });
+/**
+ * Applies the migrations that are missing, on one connection, because the lock lives as long as its session. Servers of this
+ * or an older version may run meanwhile.
+ * @throws DatabaseUnreachable
+ */
+export async function migratePostgres(
+  url: string,
+  limits: PostgresLimits = DEFAULT_POSTGRES_LIMITS,
+): Promise<Migrated> {
+  await using connected = await connect(url, limits);
+  const { client } = connected;
+  // A role's own time-out is for its usual statements.
+  await client.query(`set statement_timeout = 0; set lock_timeout = ${MIGRATION_LOCK_TIMEOUT_MS}`);
+  await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
+  const db = drizzle(client);
+  return await migrated(
+    statement => rows(db, statement),
+    () => migrate(db, { migrationsFolder: MIGRATIONS }),
+  );
+}
+
+/** One connection, outside of any pool. */
+async function connect(
+  url: string,
+  limits: PostgresLimits,
+): Promise<AsyncDisposable & { readonly client: Client }> {
+  const client = new Client(connection(url, limits));
   client.on('error', () => {});
   try {
     await client.connect();
@@ -106,18 +163,13 @@ async function applyMigrations(url: string): Promise<void> {
     const { message, code } = error as NodeJS.ErrnoException;
     throw new DatabaseUnreachable(message || (code ?? 'unknown reason'), { cause: error });
   }
-  try {
-    await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
-    await migrate(drizzle(client), { migrationsFolder: MIGRATIONS });
-  } finally {
-    await client.end();
-  }
+  return { client, [Symbol.asyncDispose]: () => client.end() };
 }
 
-const connection = (url: string): ClientConfig => ({
+const connection = (url: string, { connectTimeoutMs }: PostgresLimits): ClientConfig => ({
   connectionString: url,
-  connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-  application_name: 'switchboard',
+  connectionTimeoutMillis: connectTimeoutMs,
+  application_name: APPLICATION_NAME,
   keepAlive: true,
   keepAliveInitialDelayMillis: 10_000,
   // In UTC, as PGlite is: else `current_date` and the text of timestamps depended on the server's settings.

@@ -100,7 +100,7 @@ describe.each(STORES)('catalogue sync on $store, cut short', ({ skipped, open })
       await using space = await workspace(database?.url);
       const { registry } = space;
       const env = space.env();
-      await using server = await serve(env);
+      await using server = await serve(env, space.logs('server'));
       await prepare(space);
 
       registry.entries = [...registry.entries, ...many(SERVERS)];
@@ -128,6 +128,7 @@ describe.each(STORES)('catalogue sync on $store, cut short', ({ skipped, open })
         found: true,
       });
       expect(await server.stop()).toBe(0);
+      expect(await readFile(space.logs('server'), 'utf8')).not.toContain('operator command failed');
     },
   );
 

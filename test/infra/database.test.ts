@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,7 +15,8 @@ import {
   type Database,
   type OpenDatabase,
 } from '../../src/infra/database.ts';
-import { openPostgres } from '../../src/infra/postgres.ts';
+import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from '../../src/infra/postgres-limits.ts';
+import { connectPostgres, openPostgres } from '../../src/infra/postgres.ts';
 import { startSwitchboard } from '../../src/switchboard.ts';
 import { createDatabase, POSTGRES_PASSWORD, startPostgres, type TestDatabase } from '../support/postgres.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
@@ -39,7 +41,7 @@ const failure = (promise: Promise<unknown>) =>
 describe.each([
   { driver: 'PGlite', open: () => openDatabase(), skipped: false },
   { driver: 'Postgres', open: openOnPostgres, skipped: withoutPostgres },
-])('$driver', ({ open, skipped }) => {
+])('$driver', ({ driver, open, skipped }) => {
   describe.skipIf(skipped)('a lock', () => {
     it('is had by one at a time, each lock for itself, and by the next when it is free', async () => {
       await using opened = new AsyncDisposableStack();
@@ -53,6 +55,25 @@ describe.each([
       await first?.[Symbol.asyncDispose]();
       await using second = await database.hold(1);
       expect(second).toBeDefined();
+    });
+  });
+
+  describe.skipIf(skipped || driver === 'PGlite')('a lock on a server', () => {
+    it('is lost with its connection, and whoever held it hears of that', async () => {
+      await using opened = new AsyncDisposableStack();
+      const database = await open();
+      opened.defer(() => database.close());
+      await using hold = await database.hold(1);
+      const lost = once(hold?.lost ?? new AbortController().signal, 'abort');
+      await rows(
+        database.db,
+        sql`select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'
+        and database = (select oid from pg_database where datname = current_database())`,
+      );
+      await lost;
+      expect(isDatabaseUnavailable(hold?.lost.reason)).toBe(true);
+      await using next = await database.hold(1);
+      expect(next).toBeDefined();
     });
   });
 
@@ -204,7 +225,7 @@ describe.skipIf(withoutPostgres)('openPostgres', () => {
   });
 
   it('runs no more statements at a time than it may', async () => {
-    const { db, close } = await openPostgres(database.url, { maxConnections: 2 });
+    const { db, close } = await openPostgres(database.url, { poolSize: 2 });
     const pids = await Promise.all(
       Array.from({ length: 12 }, () => rows(db, sql`select pg_backend_pid() pid, pg_sleep(0.01)`)),
     );
@@ -212,15 +233,40 @@ describe.skipIf(withoutPostgres)('openPostgres', () => {
     await close();
   });
 
-  it('keeps its own session settings: UTC, a time-out for statements, its name', async () => {
-    const { db, close } = await openPostgres(database.url);
-    expect(
-      await rows(
+  it('keeps its own session settings: UTC, time-outs, its name', async () => {
+    const settingsOf = async (limits: Partial<PostgresLimits>) => {
+      const { db, close } = await openPostgres(database.url, limits);
+      const found = await rows(
         db,
-        sql`select current_setting('TimeZone') zone, current_setting('statement_timeout') timeout,
-          current_setting('application_name') name`,
-      ),
-    ).toEqual([{ zone: 'UTC', timeout: '15s', name: 'switchboard' }]);
+        sql`select current_setting('TimeZone') zone, current_setting('statement_timeout') statement,
+          current_setting('idle_in_transaction_session_timeout') idle, current_setting('application_name') name`,
+      );
+      await close();
+      return found;
+    };
+    expect(await settingsOf({})).toEqual([
+      { zone: 'UTC', statement: '15s', idle: '1min', name: 'switchboard' },
+    ]);
+    expect(await settingsOf({ statementTimeoutMs: 700, idleInTransactionTimeoutMs: 0 })).toMatchObject([
+      { statement: '700ms', idle: '0' },
+    ]);
+  });
+
+  it('loses no connection to a transaction that the server ended because nothing happened in it', async () => {
+    const { db, close } = await openPostgres(database.url, { poolSize: 1, idleInTransactionTimeoutMs: 50 });
+    const idle = db.transaction(async tx => {
+      const [row] = await rows<{ pid: number }>(tx, sql`select pg_backend_pid() pid`);
+      const watcher = await connectPostgres(database.url, DEFAULT_POSTGRES_LIMITS);
+      const ended = () =>
+        rows(watcher.db, sql`select 1 from pg_stat_activity where pid = ${row?.pid ?? 0}`).then(
+          ({ length }) => length === 0,
+        );
+      while (!(await ended()));
+      await watcher.close();
+      await rows(tx, sql`select 1`);
+    });
+    expect(await failure(idle)).toBeInstanceOf(Error);
+    expect(await rows(db, sql`select 1 one`)).toEqual([{ one: 1 }]);
     await close();
   });
 });

@@ -55,8 +55,13 @@ export interface Installation extends AsyncDisposable {
   readonly upstream: V2Server;
   /** Where the embedded database is, or would be. */
   readonly dataDir: string;
-  /** The same name again is the same data folder: a restart. On an embedded database there is one. */
-  start(name?: string): Promise<Process>;
+  /**
+   * The same name again is the same data folder: a restart. On an embedded database there is one.
+   * @param env settings in place of those of the others
+   */
+  start(name?: string, env?: Readonly<Record<string, string>>): Promise<Process>;
+  /** A command with the settings of a process of that name, whether or not it runs. */
+  command(args: readonly string[], name?: string, env?: Readonly<Record<string, string>>): Promise<Finished>;
   /** Statements on the database; on an embedded one while no process runs. Resolves with the last one's rows. */
   sql(statements: string): Promise<Record<string, unknown>[]>;
   /** A new browser signs in; resolves with the callback URL, not fetched. */
@@ -111,8 +116,10 @@ export async function install({
     authorize,
     sql: statements =>
       databaseUrl === undefined ? onEmbedded(folderOf('a'), statements) : onPostgres(databaseUrl, statements),
-    async start(name = 'a') {
-      const own = { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name) };
+    command: (args, name = 'a', more = {}) =>
+      run(args, { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name), ...more }),
+    async start(name = 'a', more = {}) {
+      const own = { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name), ...more };
       const program = processes.use(await serve(own, logFile));
       return { ...program, ...actions(program, key, authorize), command: (...args) => run(args, own) };
     },
@@ -197,7 +204,7 @@ async function request(url: string, init: RequestInit = {}): Promise<Reply> {
   return { status, headers, text, json: isJson ? JSON.parse(text) : undefined };
 }
 
-async function onPostgres(url: string, statements: string): Promise<Record<string, unknown>[]> {
+export async function onPostgres(url: string, statements: string): Promise<Record<string, unknown>[]> {
   const client = new Client({ connectionString: url });
   await client.connect();
   try {
@@ -209,7 +216,7 @@ async function onPostgres(url: string, statements: string): Promise<Record<strin
   }
 }
 
-async function onEmbedded(dataDir: string, statements: string): Promise<Record<string, unknown>[]> {
+export async function onEmbedded(dataDir: string, statements: string): Promise<Record<string, unknown>[]> {
   const client = await PGlite.create(path.join(dataDir, 'pglite'));
   try {
     return (await client.exec(statements)).at(-1)?.rows ?? [];

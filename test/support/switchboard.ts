@@ -9,7 +9,8 @@ import { createNgramEmbedder } from '../../src/core/search/embedder-ngrams.ts';
 import type { Clock } from '../../src/infra/clock.ts';
 import { openDatabase } from '../../src/infra/database.ts';
 import { createLog } from '../../src/infra/log.ts';
-import { controlSocketOf, startSwitchboard, type StartOptions } from '../../src/switchboard.ts';
+import { controlSocketOf } from '../../src/storage.ts';
+import { startSwitchboard, type StartOptions } from '../../src/switchboard.ts';
 import { connectAdminSocket, type AdminSocket } from './admin-socket.ts';
 
 export interface CatalogueLine {
@@ -129,7 +130,7 @@ const withDefaults = (line: CatalogueLine) => ({
 export async function exchange(url: string, init: RequestInit): Promise<Answer> {
   const response = await fetch(url, init);
   const text = await response.text();
-  const isJson = /json/.test(response.headers.get('content-type') ?? '');
+  const isJson = /[/+]json/.test(response.headers.get('content-type') ?? '');
   return {
     status: response.status,
     headers: response.headers,

@@ -86,7 +86,7 @@ export async function ensureTenant(db: Database, id: string): Promise<void> {
 function requireReturnUrl(text: string): string {
   const refuse = (why: string) => new SwitchboardError('invalid_request', `return_urls: ${text} ${why}`);
   const url = URL.parse(text);
-  if (!url || text.length > MAX_URL_CHARS || !/^https?:\/\/[^\\\s]+$/.test(text))
+  if (!url || text.length > MAX_URL_CHARS || !/^https?:\/\/[^\\\s\p{Cc}\p{Cs}]+$/u.test(text))
     throw refuse('must be an absolute URL');
   if (url.protocol !== 'https:' && !LOOPBACK.has(url.hostname))
     throw refuse('must be https (http only on loopback)');

@@ -9,8 +9,8 @@ import { Audit } from './audit.ts';
 import { Connections } from './connections.ts';
 import { Credentials } from './credentials.ts';
 import { IdentityTokens } from './identity-token.ts';
-import { keyFromFile } from './key-file.ts';
 import { Manage } from './manage.ts';
+import { openVault } from './open-vault.ts';
 import { Outbox } from './outbox.ts';
 import { Provider } from './provider.ts';
 import { Providers } from './providers.ts';
@@ -20,10 +20,7 @@ import { Revocations } from './revocations.ts';
 import { Sessions } from './sessions.ts';
 import { SignIns } from './sign-in.ts';
 import { SigningKeys } from './signing-keys.ts';
-import { checkKeys, isSealed, WrongKeys } from './vault-canary.ts';
 import { requireUnused, rewrap } from './vault-keys.ts';
-import { dropSealed } from './vault-reset.ts';
-import { Vault } from './vault.ts';
 
 /** An answer of a provider; its key set is the largest. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
@@ -58,25 +55,6 @@ interface IdentityOptions {
   readonly dataDir: string;
   readonly guard: Guard;
   readonly publicUrl: () => string;
-}
-
-/** With the keys of this database; where they are lost and the operator says so, with new ones and without what they sealed. */
-async function openVault({ db, log, config, dataDir }: IdentityOptions) {
-  const mayLose = config.mayLoseStoredTokens;
-  const keks = config.keks ?? [await keyFromFile(dataDir, log, mayLose || !(await isSealed(db)))];
-  const vault = await Vault.create(keks);
-  try {
-    await checkKeys(db, vault);
-  } catch (error) {
-    if (!mayLose || !(error instanceof WrongKeys)) throw error;
-    log.warn(
-      { err: error },
-      'the old vault key is lost: what it sealed is dropped, and users must sign in again',
-    );
-    await dropSealed(db, vault);
-    await checkKeys(db, vault);
-  }
-  return { vault, keks };
 }
 
 /** @throws WrongKeys, KeyFileError: starting with other keys than those that sealed the database is refused. */

@@ -5,7 +5,18 @@ export const tenantId = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z, 0-9, "_", "-"');
 
-export const time = z.iso.datetime({ offset: true });
+/** What neither the database can hold nor anybody sees, or what turns other text around, is no part of a name. */
+export const visibleLine = (schema: z.ZodString) =>
+  schema.regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters');
+
+const FIRST_MS = 0;
+const LAST_MS = Date.UTC(9999, 11, 31);
+const isInReach = (text: string) => Date.parse(text) >= FIRST_MS && Date.parse(text) <= LAST_MS;
+const REACH = 'must be from 1970 to 9999';
+
+export const time = z.iso.datetime({ offset: true }).refine(isInReach, REACH);
+/** UTC. */
+export const day = z.iso.date().refine(isInReach, REACH);
 const nullableTime = z.iso.datetime().nullable();
 
 const monthlyLimit = z

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { SCOPES } from '../../core/caller.ts';
-import { counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time } from './fields.ts';
+import { counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time, visibleLine } from './fields.ts';
 import { operation, type Operation } from './operation.ts';
 
 const MAX_OVERLAP_SEC = 366 * 24 * 3600;
 
-const name = z.string().min(1).max(200).describe('What the key is for.');
+const name = visibleLine(z.string().min(1).max(200)).describe('What the key is for.');
 
 const list = operation({
   method: 'get',

@@ -66,10 +66,15 @@ export function operation<Body extends z.ZodType = z.ZodUndefined, Query extends
   return {
     ...rest,
     // Both faces have parsed them with these very schemas.
-    run: (core, caller, input) =>
-      handle(core, caller, input as OperationInput<z.output<Body>, z.output<Query>>),
+    run: async (core, caller, input) => {
+      if (Object.values(input.params).some(one => one.includes('\0'))) throw noId();
+      return handle(core, caller, input as OperationInput<z.output<Body>, z.output<Query>>);
+    },
   };
 }
+
+const noId = () =>
+  new SwitchboardError('invalid_request', 'The path holds a NUL character, which no id has.');
 
 /**
  * Who may administer: the scope is over the whole installation, so it counts with keys of the operator's own tenant alone.

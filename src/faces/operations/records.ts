@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import { SwitchboardError } from '../../errors.ts';
-import { nextCursor, page, tenantId, time } from './fields.ts';
+import { day, nextCursor, page, tenantId, time } from './fields.ts';
 import { operation, type Operation } from './operation.ts';
 
 const ofTenant = tenantId.optional().describe('Only of this tenant.');
-const ofKey = z.string().max(100).optional();
+const ofKey = z
+  .string()
+  .regex(/^[\w-]{1,100}$/, 'must be the id of a key')
+  .optional();
 
 const usage = operation({
   method: 'get',
@@ -16,8 +19,8 @@ const usage = operation({
     'other processes have counted within the last second may be missing.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
-    from: z.iso.date().optional().describe('The first day, such as 2026-11-01.'),
-    to: z.iso.date().optional().describe('The last day.'),
+    from: day.optional().describe('The first day, such as 2026-11-01.'),
+    to: day.optional().describe('The last day.'),
     key_id: ofKey.describe('Only of this key.'),
     tenant: ofTenant,
     ...page,
@@ -51,9 +54,9 @@ const usage = operation({
 });
 
 function usagePlace(cursor: string): { day: string; keyId: string } {
-  const [, day = '', keyId = ''] = /^(\d{4}-\d{2}-\d{2})~([\w-]{1,100})$/.exec(cursor) ?? [];
-  if (!z.iso.date().safeParse(day).success) throw wrongCursor();
-  return { day, keyId };
+  const [, date = '', keyId = ''] = /^(\d{4}-\d{2}-\d{2})~([\w-]{1,100})$/.exec(cursor) ?? [];
+  if (!day.safeParse(date).success) throw wrongCursor();
+  return { day: date, keyId };
 }
 
 const audit = operation({
@@ -67,7 +70,11 @@ const audit = operation({
   querySchema: z.strictObject({
     tenant: ofTenant,
     key_id: ofKey.describe('Only what this key did.'),
-    event: z.string().max(100).optional().describe('Only this kind, such as key_created.'),
+    event: z
+      .string()
+      .regex(/^[a-z_]{1,100}$/, 'must be the name of an event')
+      .optional()
+      .describe('Only this kind, such as key_created.'),
     from: time.optional().describe('From this time on.'),
     to: time.optional().describe('Before this time.'),
     ...page,

@@ -8,14 +8,17 @@ export const WAITS =
 const OTHER_SYNC =
   'Another sync is under way, here or in another process on this database: this one begins when it has ended.';
 
-const registry = z.string().transform((address, context) => {
-  try {
-    return registryUrl(address);
-  } catch (error) {
-    context.addIssue(error instanceof Error ? error.message : String(error));
-    return z.NEVER;
-  }
-});
+const registry = z
+  .string()
+  .max(2048)
+  .transform((address, context) => {
+    try {
+      return registryUrl(address);
+    } catch (error) {
+      context.addIssue(error instanceof Error ? error.message : String(error));
+      return z.NEVER;
+    }
+  });
 
 export const syncCatalogue = operation({
   method: 'post',

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { SIGN_IN_MODES } from '../../core/caller.ts';
+import { visibleLine } from './fields.ts';
 import { operation, type Operation } from './operation.ts';
 
 const tenantInfo = z.object({
@@ -40,13 +41,7 @@ const change = operation({
   description: 'What is left out stays as it is. A tenant is made with its first key, not here.',
   errors: [],
   bodySchema: z.strictObject({
-    name: z
-      .string()
-      .max(100)
-      // It stands on pages: what is not seen there, or turns other text around, is no part of a name.
-      .regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters')
-      .optional()
-      .describe("'' takes it away."),
+    name: visibleLine(z.string().max(100)).optional().describe("'' takes it away."),
     mode: z.enum(SIGN_IN_MODES).optional(),
     return_urls: z.array(z.string()).max(100).optional().describe('All of them.'),
   }),

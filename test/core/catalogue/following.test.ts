@@ -48,7 +48,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
 
   async function replica({ isTold = true } = {}): Promise<Replica> {
     const opened = new AsyncDisposableStack();
-    const own = await openPostgres(database.url, { maxConnections: 2 });
+    const own = await openPostgres(database.url, { poolSize: 2 });
     opened.defer(() => own.close());
     const lines: string[] = [];
     const log = createLog('info', { write: (line: string) => void lines.push(JSON.parse(line).msg) });

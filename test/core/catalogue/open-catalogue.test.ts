@@ -5,7 +5,8 @@ import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
 import { describe, expect, it } from 'vitest';
 import { openCatalogue } from '../../../src/core/catalogue/shipped.ts';
-import { MIGRATIONS, type Database } from '../../../src/infra/database.ts';
+import type { Database } from '../../../src/infra/database.ts';
+import { MIGRATIONS } from '../../../src/infra/migrations.ts';
 import { createLog } from '../../../src/infra/log.ts';
 import { temporaryFolder } from '../../support/program.ts';
 

@@ -1,0 +1,65 @@
+import { exportDatabase, importDatabase, migrateDatabase, type Transferred } from '../maintenance.ts';
+import type { DatabaseCommand } from './command.ts';
+
+const migrate: DatabaseCommand = {
+  on: 'database',
+  args: [],
+  help: 'apply the migrations that the database lacks, as a start would, and end',
+  async run({ config }) {
+    const { applied, latest, unknown } = await migrateDatabase(config);
+    const done =
+      applied.length === 0
+        ? `Up to date, at ${latest}: nothing to apply.`
+        : `Applied ${applied.join(', ')}: up to date.`;
+    const newer =
+      unknown === 0 ? '' : ` A later version has applied ${unknown} more, which this one leaves alone.`;
+    return { json: { applied, latest, unknown }, text: `${done}${newer}` };
+  },
+};
+
+const exportAll: DatabaseCommand = {
+  on: 'database',
+  args: ['FILE'],
+  help: 'write the whole database to a file, to move it: all but the key of the vault',
+  async run({ config, io, args: [file = ''] }) {
+    const done = await exportDatabase(config, file);
+    if (done.others > 0)
+      io.complain(
+        `${done.others} connections of other processes are open to this database: what they write from now on is not in the file. To move, stop the servers first.`,
+      );
+    if (done.vaultKey !== undefined) io.complain(keyAdvice(done.vaultKey, done.keptIn));
+    return { json: reportOf(done), text: `Exported ${amountOf(done)} to ${file}.` };
+  },
+};
+
+const importAll: DatabaseCommand = {
+  on: 'database',
+  args: ['FILE'],
+  help: 'fill a new database from a file that export wrote, all or nothing (for servers: catalogue import)',
+  async run({ config, args: [file = ''] }) {
+    const done = await importDatabase(config, file);
+    const key =
+      done.vaultKey === undefined ? '' : ` The key ${done.vaultKey} of ${done.keptIn} opens its vault.`;
+    return { json: reportOf(done), text: `Imported ${amountOf(done)} from ${file}.${key}` };
+  },
+};
+
+const keyAdvice = (id: string, keptIn: string) =>
+  `The key of the vault, ${id}, is not in the file: ${
+    keptIn === 'SWITCHBOARD_KEKS'
+      ? 'where it goes to needs the same SWITCHBOARD_KEKS.'
+      : `take it along from ${keptIn}, as SWITCHBOARD_KEKS.`
+  }`;
+
+const amountOf = ({ header, rows }: Transferred) => `${header.tables.length} tables with ${rows} rows`;
+
+const reportOf = ({ file, header, rows, vaultKey }: Transferred) => ({
+  file,
+  version: header.version,
+  migration: header.migration,
+  rows,
+  tables: Object.fromEntries(header.tables.map(table => [table.name, table.rows])),
+  vault_key: vaultKey ?? null,
+});
+
+export const databaseCommands = { migrate, export: exportAll, import: importAll };

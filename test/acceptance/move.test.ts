@@ -1,0 +1,132 @@
+import { randomBytes } from 'node:crypto';
+import { readFile, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { describe, expect, inject, it } from 'vitest';
+import { createDatabase } from '../support/postgres.ts';
+import { install, onEmbedded, onPostgres } from '../support/processes.ts';
+
+/** Every row of every table as text, sorted, by table; `sql` resolves with the last statement's rows. */
+async function contentOf(
+  sql: (statements: string) => Promise<Record<string, unknown>[]>,
+): Promise<Record<string, string[]>> {
+  const tables = await sql(
+    `select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`,
+  );
+  const content: Record<string, string[]> = {};
+  for (const { relname } of tables) {
+    const table = String(relname);
+    const found = await sql(`set timezone = 'UTC'; select t::text as row from ${table} t`);
+    content[table] = found.map(({ row }) => String(row)).sort();
+  }
+  return content;
+}
+
+const countsOf = (content: Record<string, string[]>) =>
+  Object.fromEntries(Object.entries(content).map(([table, found]) => [table, found.length]));
+
+describe.skipIf(inject('postgresUrl') === undefined)('a move', () => {
+  it(
+    'from the embedded database to Postgres and back loses no key, no token and no count',
+    { timeout: 600_000 },
+    async () => {
+      // As on a trial: the vault's key is the data folder's own file.
+      await using installation = await install({ env: { SWITCHBOARD_KEKS: '' } });
+      await using database = await createDatabase();
+      const before = await installation.start();
+      const tokens = await before.connect('alice');
+      const spare = await before.connect('bob');
+      expect((await before.callTool(tokens)).status).toBe(200);
+      const { query_log_id } = (await before.post('/v1/search', { query: 'read my mail' })).json.metadata;
+      const verdict = { query_log_id, server_id: 'mail', outcome: 'helpful' };
+      expect((await before.post('/v1/search/feedback', verdict)).status).toBeLessThan(300);
+      const { key } = JSON.parse((await before.command('keys', 'create', '--json')).stdout);
+
+      const file = path.join(installation.dataDir, '..', 'moved.gz');
+      const refused = await installation.command(['export', file]);
+      expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('Stop it first.')]);
+      await before.stop();
+      const exported = await installation.command(['export', file, '--json']);
+      expect(exported.code, exported.stderr).toBe(0);
+      const keyFile = path.join(installation.dataDir, 'vault.key');
+      expect(exported.stderr).toBe(
+        `The key of the vault, k1, is not in the file: take it along from ${keyFile}, as SWITCHBOARD_KEKS.\n`,
+      );
+      expect((await stat(file)).mode & 0o777).toBe(0o600);
+      const source = await contentOf(statements => onEmbedded(installation.dataDir, statements));
+      for (const table of [
+        'api_keys',
+        'refresh_tokens',
+        'connections',
+        'signing_keys',
+        'server_usage',
+        'query_log',
+      ])
+        expect([table, source[table]?.length]).not.toEqual([table, 0]);
+      expect(JSON.parse(exported.stdout)).toMatchObject({ tables: countsOf(source), vault_key: 'k1' });
+
+      const wrong = `k1:${randomBytes(32).toString('base64')}`;
+      const unopened = await installation.command(['import', file], 'b', {
+        DATABASE_URL: database.url,
+        SWITCHBOARD_KEKS: wrong,
+      });
+      expect(unopened.code).toBe(2);
+      expect(unopened.stderr).toMatch(
+        /^switchboard: SWITCHBOARD_KEKS: .* Nothing was imported\. Take the key along/,
+      );
+      const onServer = (statements: string) => onPostgres(database.url, statements);
+      expect(Object.values(countsOf(await contentOf(onServer)))).toEqual(Object.keys(source).map(() => 0));
+
+      const there = {
+        DATABASE_URL: database.url,
+        SWITCHBOARD_KEKS: (await readFile(keyFile, 'utf8')).trim(),
+      };
+      const imported = await installation.command(['import', file, '--json'], 'b', there);
+      expect([imported.code, imported.stderr]).toEqual([0, '']);
+      expect(JSON.parse(imported.stdout)).toEqual(JSON.parse(exported.stdout));
+      expect(await contentOf(onServer)).toEqual(source);
+
+      const after = await installation.start('b', there);
+      await after.ready();
+      const search = await after.post('/v1/search', { query: 'read my mail' }, { 'x-api-key': key });
+      expect(search.status).toBe(200);
+      // The identity token, the user's refresh token and the provider's tokens of before.
+      expect((await after.callTool(tokens)).json).toMatchObject({
+        result: { content: [{ text: 'Echo: hi' }] },
+      });
+      const refreshed = await after.refresh(tokens.refresh_token);
+      expect(refreshed.status, refreshed.text).toBe(200);
+      expect((await after.callTool(refreshed.json)).status).toBe(200);
+      // The audit log goes on with numbers of its own.
+      await after.connect('carol');
+      expect((await contentOf(onServer))['audit_log']?.length).toBeGreaterThan(
+        source['audit_log']?.length ?? 0,
+      );
+      const again = await installation.command(['import', file], 'c', there);
+      expect(again.code).toBe(1);
+      expect(again.stderr).toMatch(
+        /^switchboard: The database is not empty \(rows of .*nothing was imported/,
+      );
+      const back = path.join(installation.dataDir, '..', 'back.gz');
+      const beside = await installation.command(['export', back], 'd', there);
+      expect([beside.code, beside.stderr]).toEqual([
+        0,
+        expect.stringMatching(/^\d+ connections of other processes/),
+      ]);
+      await after.stop();
+
+      // Over the file of before: what was written meanwhile is in it.
+      const final = await installation.command(['export', back, '--json'], 'd', there);
+      expect([final.code, final.stderr.split('\n').length]).toEqual([0, 2]);
+      const home = { SWITCHBOARD_KEKS: there.SWITCHBOARD_KEKS };
+      expect((await installation.command(['import', back], 'e', home)).code).toBe(0);
+      const embedded = path.join(installation.dataDir, '..', 'e');
+      expect(await contentOf(statements => onEmbedded(embedded, statements))).toEqual(
+        await contentOf(onServer),
+      );
+      const returned = await installation.start('e', home);
+      expect((await returned.refresh(refreshed.json.refresh_token)).status).toBe(200);
+      expect((await returned.refresh(spare.refresh_token)).status).toBe(200);
+      await returned.stop();
+    },
+  );
+});
