@@ -99,7 +99,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   jose: /^core\/identity\//,
   'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
   'drizzle-orm': /^(core\/|infra\/(database|postgres|migrations)\.ts$|infra\/dump\/)/,
-  pg: /^infra\/postgres\.ts$/,
+  pg: /^infra\/(postgres|listen)\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,
   'prom-client': /^infra\/metrics\.ts$/,
   pino: /^infra\/log\.ts$/,
