@@ -1,8 +1,8 @@
-import { createInterface } from 'node:readline';
 import { Client } from 'undici';
 import type { Config } from '../config.ts';
 import { hasDatabase } from '../infra/database.ts';
 import { SocketInUse, isAnswered } from '../infra/exclusive-socket.ts';
+import { linesOf } from '../infra/lines.ts';
 import { controlSocketOf } from '../storage.ts';
 import { startSwitchboard } from '../switchboard.ts';
 
@@ -159,7 +159,7 @@ async function answerTo(
     throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);
   }
   try {
-    for await (const line of createInterface({ input: response.body })) {
+    for await (const line of linesOf(response.body)) {
       const { progress, listed, notice, result, problem } = JSON.parse(line) as Line;
       if (progress) onProgress(progress);
       if (listed !== undefined) onListed?.(listed);

@@ -19,7 +19,7 @@ const catalogueImport: Command = {
   help: 'add or rewrite servers from JSON Lines; done once they are searchable',
   changes: true,
   async run({ admin, io, args: [source = ''], options }) {
-    const text = /^https?:\/\//.test(source) ? await download(source) : await readFile(source, 'utf8');
+    const text = /^https?:\/\//.test(source) ? await download(source) : await contentOf(source);
     io.complain('Importing; new texts are embedded, which takes a while for thousands of tools.');
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
     const progress = workProgress(io);
@@ -153,6 +153,21 @@ const catalogueShow: Command = {
     return { json, text: JSON.stringify(json, null, 2) };
   },
 };
+
+const UNREADABLE: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  EISDIR: 'it is a folder',
+  EACCES: 'this user may not read it',
+};
+
+async function contentOf(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException;
+    throw new CommandFailed(`${file} could not be read: ${UNREADABLE[code] ?? message}.`);
+  }
+}
 
 async function download(url: string): Promise<string> {
   try {

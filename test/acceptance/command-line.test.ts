@@ -85,6 +85,9 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
       active: false,
     });
 
+    const absent = await run(['catalogue', 'import', 'absent.jsonl'], env);
+    expect(absent.stderr).toContain('absent.jsonl could not be read: there is no such file.\n');
+
     const only = await space.file('only.jsonl', line('rivers'));
     expect((await run(['catalogue', 'import', only, '--replace'], env)).stdout).toBe(
       '1 servers imported, 3 made inactive.\n',

@@ -47,7 +47,7 @@ describe('a key with a monthly quota', () => {
       title: 'Monthly quota used up',
       quota: { use: 'searches', limit: 2, resets_at: expect.stringMatching(/-01T00:00:00\.000Z$/) },
     });
-    expect(refused.json.detail).toContain('has used its 2 searches of this month');
+    expect(refused.json.detail).toContain('monthly quota of searches (2) is used up');
     const secondsLeft = (Date.parse(refused.json.quota.resets_at) - Date.now()) / 1000;
     expect(Math.abs(Number(refused.headers.get('retry-after')) - secondsLeft)).toBeLessThan(120);
     expect(quotaOf(refused)).toMatch(/^"searches-per-month";r=0;t=\d+$/);
@@ -87,6 +87,16 @@ describe('a key with a monthly quota', () => {
     const onMcp = await client.call('call_remote_tool', remote);
     expect(JSON.stringify(onMcp)).toContain('quota_exceeded');
     expect((await sb.post('/mcp/v2', rpc('tools/list'), headers)).status).toBe(429);
+  });
+
+  it('counts each message of a batch, or refuses the batch [quota.faces]', async () => {
+    const key = await newKey({ calls: 4 });
+    const batch = Array.from({ length: 3 }, (_, id) => ({ jsonrpc: '2.0', id, method: 'tools/list' }));
+    const send = () => sb.post('/mcp/v2', batch, { 'x-api-key': key.key });
+    expect(quotaOf(await send())).toMatch(/;r=1;/);
+    expect((await send()).status).toBe(429);
+    expect(await usedBy(key)).toEqual({ calls: 3, searches: 0 });
+    expect((await listTools(key)).status).toBe(200);
   });
 
   it('keeps quota and count through a rotation, and has another as soon as it is set [quota.change]', async () => {

@@ -50,7 +50,7 @@ export class QuotaExceeded extends SwitchboardError {
   constructor(state: QuotaState, resetsAt: string) {
     super(
       'quota_exceeded',
-      `This key has used its ${state.limit} ${state.use} of this month. The next ones are from ${resetsAt} on; an operator can raise the quota.`,
+      `This key's monthly quota of ${state.use} (${state.limit}) is used up. It begins anew at ${resetsAt}; an operator can raise it.`,
       {
         retryAfterSec: state.resetSec,
         members: { quota: { use: state.use, limit: state.limit, resets_at: resetsAt } },
@@ -112,13 +112,17 @@ export class KeyUse {
   }
 
   /**
-   * Counts one use. Undefined for a key without a quota on it.
-   * @throws QuotaExceeded when the month's are used up; this is not counted.
+   * Counts one use, or several that came as one. Undefined for a key without a quota on it.
+   * @throws QuotaExceeded when fewer are left in the month; then none is counted.
    */
-  async spend({ keyId, countedAs = keyId, quota }: Counted, use: Use): Promise<QuotaState | undefined> {
+  async spend(
+    { keyId, countedAs = keyId, quota }: Counted,
+    use: Use,
+    times = 1,
+  ): Promise<QuotaState | undefined> {
     const limit = quota?.[use];
     if (limit === undefined) {
-      this.#count(countedAs, use);
+      this.#count(countedAs, use, times);
       return undefined;
     }
     const known = await this.#freshly(countedAs);
@@ -132,9 +136,9 @@ export class KeyUse {
       resetSec: Math.max(1, Math.ceil((month.endMs - now) / 1000)),
     });
     const used = known.stored[use] + known.unwritten[use];
-    if (used >= limit) throw new QuotaExceeded(state(used), new Date(month.endMs).toISOString());
-    this.#count(countedAs, use);
-    return state(used + 1);
+    if (used + times > limit) throw new QuotaExceeded(state(used), new Date(month.endMs).toISOString());
+    this.#count(countedAs, use, times);
+    return state(used + times);
   }
 
   /** What has been used since the month began; of keys that have used nothing there is no entry. */
@@ -164,12 +168,12 @@ export class KeyUse {
     return this.#pending.close();
   }
 
-  #count(keyId: string, use: Use): void {
+  #count(keyId: string, use: Use, times: number): void {
     const now = this.#parts.clock.now();
-    const one = { ...NONE, [use]: 1 };
+    const more = { ...NONE, [use]: times };
     const known = this.#known.get(keyId);
-    if (known && now < known.month.endMs) known.unwritten = sumOf(known.unwritten, one);
-    this.#pending.put({ keyId, day: dayOf(now), ...one });
+    if (known && now < known.month.endMs) known.unwritten = sumOf(known.unwritten, more);
+    this.#pending.put({ keyId, day: dayOf(now), ...more });
   }
 
   /** What is known of a key with a quota, read again where it is too old. A database that is down leaves it as it was. */

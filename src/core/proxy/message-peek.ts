@@ -1,6 +1,8 @@
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
+const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
+const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d];
 
 /**
  * The top-level member `method` of a JSON-RPC message, found without parsing the rest: clients write it among the first. Undefined
@@ -10,8 +12,8 @@ export function methodOf(body: Buffer): string | undefined {
   let depth = 0;
   for (let at = 0; at < body.length; at++) {
     const byte = body[at];
-    if (byte === 0x7b || byte === 0x5b) depth++;
-    else if (byte === 0x7d || byte === 0x5d) depth--;
+    if (byte === OPEN_OBJECT || byte === OPEN_LIST) depth++;
+    else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) depth--;
     if (byte !== QUOTE) continue;
     const end = endOfString(body, at);
     if (end === -1) return undefined;
@@ -22,6 +24,26 @@ export function methodOf(body: Buffer): string | undefined {
     if (body[colon] === COLON) return stringAt(body, skipSpace(body, colon + 1));
   }
   return undefined;
+}
+
+/** How many messages came as one: a batch (revision 2025-03-26) holds several. At least 1, for what is no message, too. */
+export function messagesIn(body: Buffer): number {
+  // A byte order mark is no JSON, but many readers leave it out.
+  const start = body.subarray(0, 3).equals(BYTE_ORDER_MARK) ? 3 : 0;
+  if (body[skipSpace(body, start)] !== OPEN_LIST) return 1;
+  let depth = 0;
+  let messages = 0;
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at];
+    if (byte === QUOTE) {
+      const end = endOfString(body, at);
+      if (end === -1) break;
+      at = end;
+    } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
+      if (++depth === 2) messages++;
+    } else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) depth--;
+  }
+  return Math.max(1, messages);
 }
 
 /** Where the closing quote of the string stands that begins here; -1 when there is none. */

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { requireScope } from '../../core/access/authorise.ts';
 import type { Principal } from '../../core/access/api-keys.ts';
 import type { Core } from '../../core/core.ts';
+import { messagesIn } from '../../core/proxy/message-peek.ts';
 import { passThroughStatus } from '../../core/proxy/pass-through-failures.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
 import type { Sink } from '../../core/proxy/stream.ts';
@@ -50,9 +51,9 @@ export function passThroughFace(core: Core, log: Log, { bodies }: Held) {
       if (state) addHeaders(response, rateLimitHeaders(state));
       const timeoutMs = requestedTimeoutMs(request);
       const room = { maxBytes: MAX_BODY_BYTES, bodies, keyId: principal.keyId };
-      if (method === 'POST') body = await readBody(request, response, room);
       if (method === 'POST') {
-        const quota = await core.apiKeys.use.spend(principal, 'calls');
+        body = await readBody(request, response, room);
+        const quota = await core.apiKeys.use.spend(principal, 'calls', messagesIn(body));
         if (quota) addHeaders(response, quotaHeaders(quota));
       }
       const caller = {

@@ -7,7 +7,7 @@ import type { Core } from '../../core/core.ts';
 import { errorCodes, SwitchboardError } from '../../errors.ts';
 import type { Telling } from '../progress.ts';
 import { operation, type Operation } from './operation.ts';
-import { syncCatalogue, WAITS } from './sync.ts';
+import { syncCatalogue, waitsFor } from './sync.ts';
 
 const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
 const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
@@ -46,7 +46,8 @@ const importCatalogue: Operation = {
         compact: entry => core.catalogue.sharing(entry),
       });
       return telling => {
-        if (core.catalogue.isWriting) telling.onNotice(WAITS);
+        const waits = waitsFor(core);
+        if (waits !== undefined) telling.onNotice(waits);
         return importEntries(core, caller, read, {
           replace: replace === 'true',
           onProgress: telling.onProgress,

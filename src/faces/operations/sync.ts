@@ -1,9 +1,15 @@
 import { z } from 'zod';
+import type { Core } from '../../core/core.ts';
 import { registryUrl } from '../../core/registry/registry-url.ts';
 import { operation } from './operation.ts';
 
-export const WAITS =
-  'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
+/** What a change of the catalogue has to wait for; undefined: for nothing. */
+export function waitsFor({ catalogue, readiness }: Core): string | undefined {
+  if (!catalogue.isWriting) return undefined;
+  return readiness().ready
+    ? 'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.'
+    : 'The catalogue is being read into the search index: this begins when that has ended.';
+}
 
 const OTHER_SYNC =
   'Another sync is under way, here or in another process on this database: this one begins when it has ended.';
@@ -71,7 +77,8 @@ export const syncCatalogue = operation({
   }),
   handle: async (core, caller, { body: { url, full, force }, telling }) => {
     const { onListed, onProgress, onNotice } = telling;
-    if (core.catalogue.isWriting) onNotice(WAITS);
+    const waits = waitsFor(core);
+    if (waits !== undefined) onNotice(waits);
     const report = await core.registrySync.sync(url, {
       full: full || force,
       force,

@@ -1,7 +1,7 @@
 import { sql } from 'drizzle-orm';
 import { isDatabaseUnavailable, type Database } from '../database.ts';
 import { headerSchema, ImportRefused, rowsIn, type Header } from './format.ts';
-import { linesOf } from './lines.ts';
+import { fileLines } from './lines.ts';
 import { countOf, nameOf, settleSession, tablesOf, type Table } from './tables.ts';
 
 /** What is sent to the database in one statement at most. */
@@ -18,7 +18,7 @@ export interface Dump {
 
 /** @throws ImportRefused for a file that is none, or one of another form. */
 export async function openDump(file: string): Promise<Dump> {
-  const lines = linesOf(file);
+  const lines = fileLines(file);
   const first = await lines.next();
   const parsed = headerSchema.safeParse(parse(first.done === true ? '' : first.value));
   if (parsed.success) return { file, header: parsed.data, lines };

@@ -70,6 +70,13 @@ describe('a monthly quota', () => {
     });
   });
 
+  it('counts several that came as one, or none of them', async () => {
+    const use = open();
+    expect(await use.spend(key({ calls: 5 }), 'calls', 3)).toMatchObject({ remaining: 2 });
+    expect(await refusal(use.spend(key({ calls: 5 }), 'calls', 3))).toBeInstanceOf(QuotaExceeded);
+    expect(await use.spend(key({ calls: 5 }), 'calls', 2)).toMatchObject({ remaining: 0 });
+  });
+
   it('counts a key that came by rotation under the first of its line', async () => {
     const use = open();
     await use.spend({ keyId: 'first', quota: { calls: 2 } }, 'calls');

@@ -1,5 +1,21 @@
 import { describe, expect, it } from 'vitest';
-import { methodOf } from '../../../src/core/proxy/message-peek.ts';
+import { messagesIn, methodOf } from '../../../src/core/proxy/message-peek.ts';
+
+describe('the messages of a batch are counted', () => {
+  it.each([
+    ['{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":[{},{}]}}', 1],
+    ['[{"method":"a","params":{"x":[{},[]]}},{"method":"b"}]', 2],
+    [' \n[ {"x":"}{[\\"{"} , {}, {} ]', 3],
+    ['\uFEFF[{},{}]', 2],
+    ['[[{},{}],{}]', 2],
+    ['[]', 1],
+    ['[1,2]', 1],
+    ['[{"unclosed', 1],
+    ['', 1],
+  ])('%s', (body, messages) => {
+    expect(messagesIn(Buffer.from(body))).toBe(messages);
+  });
+});
 
 describe('the method of a message is read', () => {
   it.each([
