@@ -39,6 +39,8 @@ export interface Config {
   readonly databaseUrl: string | undefined;
   /** Of that Postgres. */
   readonly databaseLimits: PostgresLimits;
+  /** Redis that counts rate limits for all processes. It holds a password, too. */
+  readonly redisUrl: string | undefined;
   readonly logLevel: LogLevel;
   readonly catalogueFile: string | undefined;
   /** The search engine to use in place of the embedded index. */
@@ -65,9 +67,6 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
   admin: { calls: 120, seconds: 60 },
 };
 
-/** Settings of parts that are not built yet: setting one must not be ignored in silence. */
-const NOT_YET = ['REDIS_URL'];
-
 const environmentSchema = z.object({
   PORT: z
     .string()
@@ -77,6 +76,14 @@ const environmentSchema = z.object({
     .default(8080),
   HOST: z.string().min(1).default('127.0.0.1'),
   PUBLIC_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  REDIS_URL: z
+    .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
+    .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
+    .refine(
+      url => !URL.canParse(url) || /^(\/\d*)?$/.test(new URL(url).pathname),
+      'must end with the host, or with / and the number of the database',
+    )
+    .optional(),
   MEILISEARCH_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
     .refine(
@@ -116,11 +123,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const present = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ''),
   );
-  const early = NOT_YET.find(name => name in present);
-  if (early)
-    throw new ConfigError(
-      `${early}: this version cannot use it yet (see the README's limits). Unset it to start.`,
-    );
   const parsed = environmentSchema.safeParse(present);
   if (!parsed.success) throw new ConfigError(inWords(parsed.error.issues.slice(0, 1)));
   const settings = parsed.data;
@@ -136,6 +138,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
     databaseUrl: settings.DATABASE_URL,
     databaseLimits: readPostgresLimits(settings),
+    redisUrl: settings.REDIS_URL,
     logLevel: settings.LOG_LEVEL,
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
     meilisearch: meilisearch(settings),

@@ -1,11 +1,10 @@
 import { createHash } from 'node:crypto';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
+import { followCatalogue } from './core/catalogue/following.ts';
 import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
@@ -31,16 +30,8 @@ import { closeServer, lateServer } from './infra/late-server.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
+import { createPublicServer, listen } from './public-server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './storage.ts';
-
-const HTTP_LIMITS = {
-  /** Room for a token that is far too long, which is then refused as such. */
-  maxHeaderSize: 128 * 1024,
-  /** Whoever sends more slowly than this is cut off. */
-  headersTimeout: 10_000,
-  requestTimeout: 60_000,
-  connectionsCheckingInterval: 2_000,
-};
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
@@ -113,6 +104,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     file: config.catalogueFile,
     // A command run while no server is must not swap the catalogue that a server was started with.
     onlyFirst: options.listen === false,
+    shared: config.databaseUrl !== undefined,
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
@@ -178,6 +170,9 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
+  if (config.databaseUrl !== undefined) opened.use(followCatalogue(catalogue, config.databaseUrl, log));
+  const rateLimits = await RateLimits.open(config.access.rateLimits, config.redisUrl, { log, metrics });
+  opened.defer(() => rateLimits.close());
   const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...config.registry });
   opened.defer(() => sync.close());
   const schedule = new SyncSchedule({ sync, clock, log, ...config.registry });
@@ -187,7 +182,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     audit: new AuditTrail(db, log),
     allowHttp,
     identity,
-    rateLimits: new RateLimits(config.access.rateLimits),
+    rateLimits,
     catalogue,
     search,
     proxy,
@@ -195,7 +190,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
     indexed,
-    readiness: () => ({ ready, degraded: index.degraded === undefined ? [] : [index.degraded] }),
+    readiness: () => ({
+      ready,
+      degraded: [index.degraded, rateLimits.degraded].filter(one => one !== undefined),
+    }),
   };
 
   control.serve(createAdminApp({ core, log }));
@@ -210,7 +208,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
       version,
       limits: options.faceLimits,
     });
-    const server = createServer({ ...HTTP_LIMITS }, app);
+    const server = createPublicServer(app);
     opened.defer(() => closeServer(server));
     opened.defer(() => proxy.endIdle());
     url = await listen(server, config.http);
@@ -239,16 +237,3 @@ const rethrow =
     if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;
     throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
   };
-
-async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      const { code } = error;
-      if (code === 'EADDRINUSE') reject(new ConfigError(`PORT: ${port} is in use on ${host}`));
-      else reject(new ConfigError(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
-    });
-    server.listen(port, host, resolve);
-  });
-  const { port: bound } = server.address() as AddressInfo;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${bound}`;
-}

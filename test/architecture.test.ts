@@ -9,7 +9,10 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
     /^cli\//,
     [/^cli\//, /^(switchboard|storage|maintenance)\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/],
   ],
-  [/^switchboard\.ts$/, [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^(config|storage)\.ts$/]],
+  [
+    /^switchboard\.ts$/,
+    [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^(config|storage|public-server)\.ts$/],
+  ],
   [/^(storage|maintenance)\.ts$/, [/^core\/identity\//, /^infra\//, /^(config|storage)\.ts$/]],
   [
     /^faces\/rest\//,
@@ -69,6 +72,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
     ],
   ],
   [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//]],
+  [/^public-server\.ts$/, [/^config\.ts$/]],
   [/^config-error\.ts$/, []],
   [
     /^config/,
@@ -95,7 +99,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   jose: /^core\/identity\//,
   'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
   'drizzle-orm': /^(core\/|infra\/(database|postgres|migrations)\.ts$|infra\/dump\/)/,
-  pg: /^infra\/postgres\.ts$/,
+  pg: /^infra\/(postgres|listen)\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,
   'prom-client': /^infra\/metrics\.ts$/,
   pino: /^infra\/log\.ts$/,

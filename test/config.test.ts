@@ -58,7 +58,12 @@ describe('readConfig', () => {
     [{ OPENAI_BASE_URL: 'ftp://x' }, /^OPENAI_BASE_URL: must be an http\(s\) URL/],
     [{ OPENAI_BASE_URL: 'https://me:secret@x/v1' }, /^OPENAI_BASE_URL: must hold no user or password/],
     [{ OPENAI_API_KEY: 'sk-two words' }, /^OPENAI_API_KEY: must be visible ASCII without spaces$/],
-    [{ REDIS_URL: 'redis://x' }, /^REDIS_URL: this version cannot use it yet/],
+    [{ REDIS_URL: 'http://x' }, 'REDIS_URL: must be a redis:// or rediss:// URL'],
+    [{ REDIS_URL: 'redis://:100%@x' }, 'REDIS_URL: must write a % that is not an escape as %25'],
+    [
+      { REDIS_URL: 'redis://x/zero' },
+      'REDIS_URL: must end with the host, or with / and the number of the database',
+    ],
   ])('refuses %j in one line that names the variable', (env, message) => {
     expect(() => readConfig(env)).toThrow(message);
   });

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm';
 import {
+  bigint,
   boolean,
   check,
   customType,
@@ -141,10 +142,15 @@ export const servers = pgTable(
     /** Where a registry's entry came from; kept when the operator makes it inactive. */
     registry: jsonb().$type<RegistryMark>(),
     active: boolean().notNull(),
+    /** The number of the transaction that wrote it or its parts last; set by a trigger (`drizzle/`), whoever writes. */
+    revision: bigint({ mode: 'number' }).notNull().default(0),
     createdAt: createdAt(),
     updatedAt: instant('updated_at').notNull().defaultNow(),
   },
-  table => [index('servers_registry_name').on(sql`(${table.registry} ->> 'name')`)],
+  table => [
+    index('servers_registry_name').on(sql`(${table.registry} ->> 'name')`),
+    index('servers_revision').on(table.revision),
+  ],
 );
 
 /**

@@ -14,6 +14,8 @@ const DRAIN_MS = 10_000;
 /** Takes no new connection, lets what is under way end, then cuts off what is left. */
 export async function closeServer(server: Server): Promise<void> {
   if (!server.listening) return;
+  // A client that keeps its connection busy goes elsewhere; else it were served until it is cut off, in the midst of a call.
+  server.prependListener('request', (_request, response) => (response.shouldKeepAlive = false));
   const cutOff = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
   await new Promise<void>(resolve => {
     server.close(() => resolve());

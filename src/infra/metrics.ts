@@ -8,7 +8,7 @@ const EMBEDDING_BUCKETS = [0.05, 0.1, 0.2, 0.4, 0.7, 1, 2.5, 5, 10, 30];
 export type EmbeddingLane = 'query' | 'bulk' | 'trial';
 
 /** The parts of the program whose failure leaves it running, only worse. */
-export type DegradablePart = 'embedder' | 'index';
+export type DegradablePart = 'embedder' | 'index' | 'rate_limits';
 
 /**
  * What operators count and draw, in one place. Labels have a handful of values each, all written here or in a closed list of

@@ -121,7 +121,7 @@ async function untilReady(stderr: Readable): Promise<void> {
 }
 
 /** Below the ports that `listen(0)` gives away, so that a stopped server finds its own port free again. */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const port = randomInt(20_000, 32_000);
   const probe = createServer().listen(port, '127.0.0.1');
   try {

@@ -21,7 +21,7 @@ const SERVER = 'mail';
 
 type Headers = Readonly<Record<string, string>>;
 
-interface Reply {
+export interface Reply {
   readonly status: number;
   readonly headers: globalThis.Headers;
   readonly text: string;

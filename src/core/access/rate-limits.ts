@@ -1,7 +1,10 @@
 import { isIPv6 } from 'node:net';
-import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
+import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import type { Config, RateClass } from '../../config.ts';
 import { SwitchboardError } from '../../errors.ts';
+import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
+import { Redis } from '../../infra/redis.ts';
 
 /** How a limit stands after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {
@@ -50,30 +53,54 @@ const BUCKETS = {
 } as const;
 export type Bucket = keyof typeof BUCKETS;
 
+type Limiter = RateLimiterMemory | RateLimiterRedis;
+
+/** Before every name in Redis, which others may use too. */
+const REDIS_PREFIX = 'switchboard:limit:';
+
 /**
- * One fixed window per key and class of endpoint, in memory. Both faces spend the same budget: they share this object.
+ * One fixed window per key and class of endpoint. Both faces spend the same budget: they share this object; processes with
+ * one Redis share it too. While Redis does not answer, each counts in its own memory, from nothing: no call fails for it.
  */
 export class RateLimits {
-  readonly #limiters: ReadonlyMap<RateClass, RateLimiterMemory>;
-  readonly #buckets: ReadonlyMap<Bucket, RateLimiterMemory> | undefined;
+  readonly #redis: Redis | undefined;
+  readonly #limiters: ReadonlyMap<RateClass, Limiter>;
+  readonly #buckets: ReadonlyMap<Bucket, Limiter> | undefined;
 
-  constructor(limits: Config['access']['rateLimits']) {
+  constructor(limits: Config['access']['rateLimits'], redis?: Redis) {
+    this.#redis = redis;
     const entries =
       limits === 'off' ? [] : (Object.entries(limits) as [RateClass, { calls: number; seconds: number }][]);
     this.#limiters = new Map(
-      entries.map(([name, { calls, seconds }]) => [
-        name,
-        new RateLimiterMemory({ points: calls, duration: seconds, keyPrefix: name }),
-      ]),
+      entries.map(([name, { calls, seconds }]) => [name, createLimiter(name, calls, seconds, redis)]),
     );
     if (limits === 'off') return;
     const buckets = Object.entries(BUCKETS) as [Bucket, (typeof BUCKETS)[Bucket]][];
     this.#buckets = new Map(
-      buckets.map(([name, { points, duration }]) => [
-        name,
-        new RateLimiterMemory({ points, duration, keyPrefix: name }),
-      ]),
+      buckets.map(([name, { points, duration }]) => [name, createLimiter(name, points, duration, redis)]),
     );
+  }
+
+  /** With a connection of its own to Redis, if an address is given; Redis need not be there yet. */
+  static async open(
+    limits: Config['access']['rateLimits'],
+    redisUrl: string | undefined,
+    { log, metrics }: { log: Log; metrics: Metrics },
+  ): Promise<RateLimits> {
+    if (redisUrl === undefined || limits === 'off') return new RateLimits(limits);
+    const rateLimits = new RateLimits(limits, await Redis.open({ url: redisUrl, log }));
+    metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
+    return rateLimits;
+  }
+
+  async close(): Promise<void> {
+    await this.#redis?.close();
+  }
+
+  /** Why limits are not shared although they should be; undefined when all is well. */
+  get degraded(): string | undefined {
+    const trouble = this.#redis?.trouble;
+    return trouble === undefined ? undefined : `${trouble}: rate limits are counted by each process alone`;
   }
 
   /**
@@ -128,14 +155,36 @@ export function networkOf(address: string): string {
   return `${groups.slice(0, 4).join(':')}::/64`;
 }
 
-const stateOf = (
-  limiter: RateLimiterMemory,
-  rateClass: RateClass,
-  answer: RateLimiterRes,
-): RateLimitState => ({
+const stateOf = (limiter: Limiter, rateClass: RateClass, answer: RateLimiterRes): RateLimitState => ({
   class: rateClass,
   calls: limiter.points,
   windowSec: limiter.duration,
   remaining: Math.max(0, answer.remainingPoints),
   resetSec: Math.max(1, Math.ceil(answer.msBeforeNext / 1000)),
+});
+
+function createLimiter(name: string, points: number, duration: number, redis: Redis | undefined): Limiter {
+  const inMemory = new RateLimiterMemory({ points, duration, keyPrefix: name });
+  if (!redis) return inMemory;
+  return new RateLimiterRedis({
+    points,
+    duration,
+    keyPrefix: REDIS_PREFIX + name,
+    storeClient: commandsOf(redis),
+    useRedisPackage: true,
+    insuranceLimiter: inMemory,
+  });
+}
+
+/** What the limiter uses of a client. */
+const commandsOf = (redis: Redis) => ({
+  eval: (script: string, options: { keys: string[]; arguments: string[] }) =>
+    redis.run(client => client.eval(script, options)),
+  multi: () => ({
+    get: (key: string) => ({
+      pTTL: () => ({
+        exec: () => redis.run(client => client.multi().get(key).pTTL(key).execAsPipeline()),
+      }),
+    }),
+  }),
 });

@@ -4,11 +4,14 @@ import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices, type Pause } from '../../infra/slices.ts';
 import { servers as table } from '../schema.ts';
+import { reportSuspicious, sameTexts } from './compared-tools.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
-import type { CataloguedTool, Entry, Origin, Server } from './entry.ts';
+import type { Entry, Origin, Server } from './entry.ts';
 import { compareDefinitions } from './live-definitions.ts';
 import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
-import { INACTIVE, readServers, sharing, toServer, writeTools } from './server-rows.ts';
+import { readServers } from './read-servers.ts';
+import { INACTIVE, sharing, toServer, writeTools } from './server-rows.ts';
+import { Unseen } from './unseen.ts';
 import { without, writeChange } from './write-change.ts';
 
 interface PutOptions {
@@ -40,7 +43,7 @@ export type OnProgress = (progress: { readonly done: number; readonly of: number
  * Makes a change ready (which may take minutes, and may fail) and resolves with the step that puts it into effect, which
  * is quick. Nothing is seen of a change before that step.
  */
-type PrepareChange = (
+export type PrepareChange = (
   change: CatalogueChange,
   onProgress?: OnProgress,
   signal?: AbortSignal,
@@ -62,13 +65,18 @@ export class Catalogue {
   /** Whether the search index holds every active server as it is here. */
   #isIndexed = false;
 
-  private constructor(db: Database, log: Log | undefined) {
+  /** What other processes write; undefined where there are none. */
+  readonly #unseen: Unseen | undefined;
+
+  private constructor(db: Database, log: Log | undefined, unseen: Unseen | undefined) {
     this.#db = db;
     this.#log = log;
+    this.#unseen = unseen;
   }
 
-  static async load(db: Database, log?: Log): Promise<Catalogue> {
-    const catalogue = new Catalogue(db, log);
+  /** @param shared whether other processes write to the same database (see `catchUp`) */
+  static async load(db: Database, log?: Log, { shared = false } = {}): Promise<Catalogue> {
+    const catalogue = new Catalogue(db, log, shared ? await Unseen.fromNow(db) : undefined);
     for (const server of await readServers(db)) catalogue.#byId.set(server.id, server);
     return catalogue;
   }
@@ -190,23 +198,10 @@ export class Catalogue {
       });
       for (const tool of leftOut)
         this.#log?.warn({ serverId: server.id, tool, reason: 'invisible characters in its name' }, LEFT_OUT);
-      this.#reportSuspicious(server);
+      reportSuspicious(this.#log, server, this.#byId.get(server.id));
       wanted.set(entry.id, server);
     }
     return wanted;
-  }
-
-  /** Once a definition: what stood there before was reported then. */
-  #reportSuspicious({ id, tools }: Pick<Server, 'id' | 'tools'>): void {
-    const before = new Map(this.#byId.get(id)?.tools.map(tool => [tool.name, tool]));
-    for (const tool of tools) {
-      const old = before.get(tool.name);
-      if (tool.suspicious && !(old && sameText(old, tool)))
-        this.#log?.warn(
-          { serverId: id, tool: tool.name, rules: tool.suspicious },
-          'suspicious tool definition',
-        );
-    }
   }
 
   /**
@@ -231,11 +226,11 @@ export class Catalogue {
         nowMs,
       });
       const { tools } = comparison;
-      this.#reportSuspicious({ id, tools });
+      reportSuspicious(this.#log, { id, tools }, server);
       const refreshed: Server = { ...server, tools, toolsListedAt: nowMs };
-      const isSame =
-        tools.length === server.tools.length && tools.every((tool, at) => sameText(tool, server.tools[at]));
-      const takeEffect = isSame ? undefined : await this.#prepare({ upserted: [refreshed], removed: [] });
+      const takeEffect = sameTexts(tools, server.tools)
+        ? undefined
+        : await this.#prepare({ upserted: [refreshed], removed: [] });
       await this.#db.transaction(async tx => {
         await comparison.write(tx);
         await writeTools(tx, refreshed);
@@ -275,18 +270,29 @@ export class Catalogue {
     await this.#writing;
   }
 
+  /**
+   * Brings what other processes have written since into memory and into the index. Between two writes, never during one: what
+   * is read then has all that was written here, too, so that the last one to write a server is right everywhere.
+   */
+  catchUp(): Promise<void> {
+    return this.#inTurn(async () => this.#unseen?.takeOver(this.#byId, this.#prepare));
+  }
+
   #exclusively<T>(write: () => Promise<T>): Promise<T> {
     this.#writes++;
-    const running = this.#writing.then(write).finally(() => this.#writes--);
+    const upToDate = async () => {
+      // What keeps others' changes from being taken over is no reason to refuse one made here.
+      await this.#unseen?.takeOver(this.#byId, this.#prepare).catch(() => {});
+      return write();
+    };
+    return this.#inTurn(upToDate).finally(() => this.#writes--);
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const running = this.#writing.then(work);
     this.#writing = running.catch(() => {});
     return running;
   }
 }
 
 const LEFT_OUT = 'tool left out of the catalogue';
-
-/** Whether two definitions are the same to search and to whoever reads them. */
-const sameText = (a: CataloguedTool, b: CataloguedTool | undefined): boolean =>
-  a.name === b?.name &&
-  a.description === b.description &&
-  JSON.stringify(a.input_schema) === JSON.stringify(b.input_schema);

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { asc, eq, gt, inArray, sql } from 'drizzle-orm';
+import { eq, inArray, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import { slices, type Pause } from '../../infra/slices.ts';
 import { excluded, servers as table, serverToolParts as parts } from '../schema.ts';
@@ -13,7 +13,6 @@ const BATCH_ROWS = 50;
 const BATCH_CHARS = 50_000;
 /** JSON of the tools in one value but for a single tool: a row of 1 MB held the event loop for 50 ms. */
 const PART_CHARS = 30_000;
-const PAGE_ROWS = 200;
 
 /** In an upsert of rows: the new values, whatever stood there. */
 const OVERWRITE = {
@@ -126,70 +125,6 @@ const toRow = (server: Server, tools: string) => ({
   tools: sql`${tools}::jsonb`,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });
-
-/** Rows of a version that did not clean texts are cleaned here, and the rules of today apply to all. */
-function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedTool[]): Server {
-  const {
-    transport,
-    homepage,
-    repository,
-    toolsListedAt,
-    registry,
-    createdAt: _created,
-    updatedAt: _updated,
-    ...rest
-  } = row;
-  return {
-    ...rest,
-    name: cleanText(rest.name),
-    description: cleanText(rest.description),
-    tools: [...rest.tools, ...stillMore(rest.tools, moreTools)].flatMap(tool => cleanTool(tool) ?? []),
-    ...(transport === null ? {} : { transport }),
-    ...(homepage === null ? {} : { homepage }),
-    ...(repository === null ? {} : { repository }),
-    ...(registry === null ? {} : { registry }),
-    ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
-  };
-}
-
-/**
- * A program from before the parts, as runs after a rollback, writes all tools into the row and leaves the parts as they are:
- * a name that is in both says that the row is whole.
- */
-function stillMore(inRow: readonly Tool[], inParts: readonly CataloguedTool[]): readonly CataloguedTool[] {
-  const names = new Set(inRow.map(({ name }) => name));
-  return inParts.some(({ name }) => names.has(name)) ? [] : inParts;
-}
-
-/** Every stored server, of one moment; the event loop has its turn between pages of them. */
-export function readServers(db: Database): Promise<Server[]> {
-  return db.transaction(
-    async tx => {
-      const servers: Server[] = [];
-      for (let last: string | undefined; ;) {
-        const page = await tx
-          .select()
-          .from(table)
-          .where(last === undefined ? undefined : gt(table.id, last))
-          .orderBy(asc(table.id))
-          .limit(PAGE_ROWS);
-        const ids = page.map(row => row.id);
-        const more = await tx
-          .select()
-          .from(parts)
-          .where(inArray(parts.serverId, ids))
-          .orderBy(asc(parts.serverId), asc(parts.part));
-        const moreOf = Map.groupBy(more, ({ serverId }) => serverId);
-        for (const row of page)
-          servers.push(fromRow(row, moreOf.get(row.id)?.flatMap(({ tools }) => tools) ?? []));
-        last = ids.at(-1);
-        if (last === undefined || page.length < PAGE_ROWS) return servers;
-        await setImmediate();
-      }
-    },
-    { isolationLevel: 'repeatable read', accessMode: 'read only' },
-  );
-}
 
 type Transaction = Pick<Database, 'insert' | 'update' | 'delete'>;
 

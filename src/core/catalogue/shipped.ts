@@ -25,6 +25,8 @@ interface CatalogueSource extends ReadOptions {
   readonly file: string | undefined;
   /** True: an installation that has loaded one keeps it, whatever `file` says. */
   readonly onlyFirst: boolean;
+  /** Whether other processes write to the same database. */
+  readonly shared: boolean;
 }
 
 /**
@@ -34,10 +36,10 @@ interface CatalogueSource extends ReadOptions {
  * @throws CatalogueUnusable when the file cannot be read or has no usable line.
  */
 export async function openCatalogue(source: CatalogueSource): Promise<Catalogue> {
-  const { db, log, onlyFirst } = source;
+  const { db, log, onlyFirst, shared } = source;
   // Before the rows: whoever finds the mark of another process then also finds all that was written before it.
   const [known] = await db.select().from(settings).where(eq(settings.key, FINGERPRINT));
-  const catalogue = await Catalogue.load(db, log);
+  const catalogue = await Catalogue.load(db, log, { shared });
   if (!(known && onlyFirst)) await bringIn(catalogue, source, known?.value);
   return catalogue;
 }

@@ -28,7 +28,14 @@ describe('two processes that start together on a new database', () => {
       const file = path.join(folder.path, 'catalogue.jsonl');
       await writeFile(file, LINE);
       const start = (db: Database) =>
-        openCatalogue({ db, log: createLog('silent'), file, allowHttp: false, onlyFirst: false });
+        openCatalogue({
+          db,
+          log: createLog('silent'),
+          file,
+          allowHttp: false,
+          onlyFirst: false,
+          shared: false,
+        });
 
       let second: Awaited<ReturnType<typeof start>> | undefined;
       let queries = 0;

@@ -1,0 +1,25 @@
+import type { Log } from '../../infra/log.ts';
+import type { CataloguedTool, Server } from './entry.ts';
+
+/** Logs what is suspicious, once a definition: what stood there before was reported then. */
+export function reportSuspicious(
+  log: Log | undefined,
+  { id, tools }: Pick<Server, 'id' | 'tools'>,
+  before: Pick<Server, 'tools'> | undefined,
+): void {
+  const known = new Map(before?.tools.map(tool => [tool.name, tool]));
+  for (const tool of tools) {
+    const old = known.get(tool.name);
+    if (tool.suspicious && !(old && sameText(old, tool)))
+      log?.warn({ serverId: id, tool: tool.name, rules: tool.suspicious }, 'suspicious tool definition');
+  }
+}
+
+/** Whether two lists of definitions are the same to search and to whoever reads them. */
+export const sameTexts = (a: readonly CataloguedTool[], b: readonly CataloguedTool[]): boolean =>
+  a.length === b.length && a.every((tool, at) => sameText(tool, b[at]));
+
+const sameText = (a: CataloguedTool, b: CataloguedTool | undefined): boolean =>
+  a.name === b?.name &&
+  a.description === b.description &&
+  JSON.stringify(a.input_schema) === JSON.stringify(b.input_schema);

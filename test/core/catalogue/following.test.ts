@@ -1,0 +1,216 @@
+import { isDeepStrictEqual } from 'node:util';
+import { sql } from 'drizzle-orm';
+import { Client } from 'pg';
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { Catalogue, type CatalogueChange } from '../../../src/core/catalogue/catalogue.ts';
+import type { Entry } from '../../../src/core/catalogue/entry.ts';
+import { Following, followCatalogue } from '../../../src/core/catalogue/following.ts';
+import type { OpenDatabase } from '../../../src/infra/database.ts';
+import { createLog } from '../../../src/infra/log.ts';
+import { openPostgres } from '../../../src/infra/postgres.ts';
+import { createDatabase, type TestDatabase } from '../../support/postgres.ts';
+import { eventually } from '../../support/processes.ts';
+
+const entry = (id: string, description = `Does ${id}.`, tools: Entry['tools'] = []): Entry => ({
+  id,
+  name: id.toUpperCase(),
+  description,
+  remote_url: `https://${id}.example/mcp`,
+  tools,
+});
+const tool = (name: string, description: string) => ({ name, description, input_schema: { type: 'object' } });
+
+/** The longest time of a timer: so what is seen was told. */
+const NEVER = 2 ** 31 - 1;
+
+/** A catalogue as one process has it, over connections of its own, and what its index was told. */
+interface Replica extends AsyncDisposable {
+  readonly catalogue: Catalogue;
+  readonly database: OpenDatabase;
+  readonly told: CatalogueChange[];
+  readonly lines: string[];
+  /** What the index waits for before it is ready with a change. */
+  gate: Promise<unknown>;
+}
+
+describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres', () => {
+  let stack: AsyncDisposableStack;
+  let database: TestDatabase;
+  let a: Replica;
+  let b: Replica;
+  beforeEach(async () => {
+    stack = new AsyncDisposableStack();
+    database = stack.use(await createDatabase());
+    a = stack.use(await replica());
+    b = stack.use(await replica());
+  });
+  afterEach(() => stack.disposeAsync());
+
+  async function replica({ isTold = true } = {}): Promise<Replica> {
+    const opened = new AsyncDisposableStack();
+    const own = await openPostgres(database.url, { poolSize: 2 });
+    opened.defer(() => own.close());
+    const lines: string[] = [];
+    const log = createLog('info', { write: (line: string) => void lines.push(JSON.parse(line).msg) });
+    const catalogue = await Catalogue.load(own.db, undefined, { shared: true });
+    if (isTold) opened.use(followCatalogue(catalogue, database.url, log, NEVER));
+    const one: Replica = {
+      catalogue,
+      database: own,
+      told: [],
+      lines,
+      gate: Promise.resolve(),
+      [Symbol.asyncDispose]: () => opened.disposeAsync(),
+    };
+    await catalogue.attachIndex(async change => {
+      await one.gate;
+      return () => Promise.resolve(void one.told.push(change));
+    });
+    one.told.length = 0;
+    return one;
+  }
+
+  const activeIn = ({ catalogue }: Replica) => [...catalogue.active()].map(({ id }) => id).sort();
+  const serversIn = ({ catalogue }: Replica) =>
+    Object.fromEntries(Array.from(catalogue.active(), one => [one.id, one]));
+  const isSame = () => isDeepStrictEqual(serversIn(a), serversIn(b));
+  const put = (one: Replica, entries: readonly Entry[], replace = false) =>
+    one.catalogue.put(entries, { origin: 'operator', replace });
+
+  it('one sees what another puts, lists, deactivates and replaces, and its index is told of no more than that', async () => {
+    await put(a, [entry('mail', 'Mail.', [tool('send', 'Sends.')]), entry('maps')]);
+    await eventually('both have both', () => activeIn(b).length === 2);
+    expect(b.catalogue.get('mail')).toEqual(a.catalogue.get('mail'));
+
+    await a.catalogue.refreshTools(
+      a.catalogue.require('mail'),
+      [{ name: 'send', description: 'Sends a mail.', inputSchema: { type: 'object' } }],
+      1_000,
+    );
+    await eventually('the tools are there', () => b.catalogue.get('mail')?.toolsListedAt === 1_000);
+    expect(b.catalogue.get('mail')).toEqual(a.catalogue.get('mail'));
+
+    await b.catalogue.deactivate('maps');
+    await eventually('it is gone', () => activeIn(a).length === 1);
+    expect(() => a.catalogue.require('maps')).toThrow(/no longer active/);
+
+    await put(a, [entry('docs')], true);
+    await eventually('it is replaced', () => activeIn(b).join() === 'docs');
+    const seen = b.told.map(({ upserted, removed, whole }) => [
+      upserted.map(({ id }) => id).sort(),
+      removed,
+      whole?.map(({ id }) => id),
+    ]);
+    expect(seen).toEqual([
+      [['mail', 'maps'], [], undefined],
+      [['mail'], [], undefined],
+      [[], ['maps'], undefined],
+      // Seen at once, as where it was made.
+      [['docs'], ['mail'], ['docs']],
+    ]);
+  });
+
+  it('what was written here is not taken over again, nor is what was rewritten as it was', async () => {
+    const large = Array.from({ length: 80 }, (_, at) => tool(`t${at}`, 'x'.repeat(900)));
+    await put(a, [entry('large', 'Large.', large), entry('mail')]);
+    await eventually('the other has it', () => activeIn(b).length === 2);
+    expect(b.catalogue.get('large')).toEqual(a.catalogue.get('large'));
+    await put(a, [entry('large', 'Large.', structuredClone(large)), entry('mail')]);
+    await Promise.all([a.catalogue.catchUp(), b.catalogue.catchUp()]);
+    expect([a.told.length, b.told.length]).toEqual([2, 1]);
+
+    // Only a later part of its tools differs: the row itself stays as it is.
+    const other = large.with(79, tool('t79', 'Something else.'));
+    await put(a, [entry('large', 'Large.', other)]);
+    await eventually(
+      'the tool is there',
+      () => b.catalogue.get('large')?.tools[79]?.description === 'Something else.',
+    );
+  });
+
+  it('a change that is committed after a later one is not missed', async () => {
+    const slow = new Client({ connectionString: database.url });
+    await slow.connect();
+    try {
+      await put(a, [entry('mail'), entry('maps')]);
+      await eventually('the other has both', () => activeIn(b).length === 2);
+      await slow.query('begin');
+      await slow.query(`update servers set name = 'Slow' where id = 'mail'`);
+      await put(a, [entry('docs')]);
+      await eventually('the later one is seen', () => activeIn(b).length === 3);
+      expect(b.catalogue.get('mail')?.name).toBe('MAIL');
+      await slow.query('commit');
+      await eventually('the earlier one is seen', () => b.catalogue.get('mail')?.name === 'Slow');
+    } finally {
+      await slow.end();
+    }
+  });
+
+  it('after its connection was lost it listens again, and has what was changed meanwhile', async () => {
+    const listening = () =>
+      a.database.db.execute(
+        sql`select pid from pg_stat_activity where application_name = 'switchboard-listen' and datname = current_database() and query like 'listen%'`,
+      ) as unknown as Promise<{ rows: { pid: number }[] }>;
+    await eventually('both listen', async () => (await listening()).rows.length === 2);
+    const before = new Set((await listening()).rows.map(({ pid }) => pid));
+    await a.database.db.execute(
+      sql`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'switchboard-listen' and datname = current_database()`,
+    );
+    await put(a, [entry('mail')]);
+    await eventually('it is seen', () => activeIn(b).length === 1);
+    await eventually('both listen again', async () => {
+      const { rows } = await listening();
+      return rows.length === 2 && rows.every(({ pid }) => !before.has(pid));
+    });
+    await eventually('and say so', () => b.lines.length === 2);
+    expect(b.lines).toEqual([
+      'changes by other processes are not heard of: they are looked for every few seconds',
+      'changes by other processes are heard of again',
+    ]);
+    await put(a, [entry('maps')]);
+    await eventually('it is seen', () => activeIn(b).length === 2);
+  });
+
+  it('one that is told nothing looks for itself now and then', async () => {
+    await using deaf = await replica({ isTold: false });
+    const { catalogue } = deaf;
+    const following = new Following({ catalogue, log: createLog('silent'), lookEveryMs: 10 });
+    try {
+      await put(a, [entry('mail')]);
+      await eventually('it is seen', () => activeIn(deaf).length === 1);
+    } finally {
+      await following.close();
+    }
+  });
+
+  it('the last to write a server is right everywhere, whoever was told first', async () => {
+    await put(a, [entry('mail')]);
+    await eventually('both have it', () => activeIn(b).length === 1);
+    const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+    b.gate = gate;
+    // Under way at `b`, with what it knew before, while `a` writes and is done.
+    const late = put(b, [entry('mail', 'By b.'), entry('docs')], true);
+    const deactivated = b.catalogue.deactivate('docs');
+    await eventually('it is under way', () => b.catalogue.isWriting);
+    await put(a, [entry('mail', 'By a.'), entry('maps')]);
+    expect(b.catalogue.get('mail')?.description).toBe('Does mail.');
+    open();
+    await Promise.all([late, deactivated]);
+    await eventually('both have the same', () => isSame() && activeIn(a).join() === 'mail,maps');
+    expect(a.catalogue.get('mail')?.description).toBe('By b.');
+    expect(() => a.catalogue.require('docs')).toThrow(/no longer active/);
+  });
+
+  it('what cannot be prepared is tried again, and keeps no change made here from being made', async () => {
+    const failing = Promise.reject(new Error('no vectors'));
+    failing.catch(() => {});
+    b.gate = failing;
+    await put(a, [entry('mail')]);
+    await eventually('it was tried', () => b.lines.length === 1);
+    expect(activeIn(b)).toEqual([]);
+    b.gate = Promise.resolve();
+    await put(b, [entry('maps')]);
+    expect(activeIn(b)).toEqual(['mail', 'maps']);
+    await eventually('both have the same', isSame);
+  });
+});
