@@ -4,9 +4,9 @@ import { registryUrl } from '../../core/registry/registry-url.ts';
 import { operation } from './operation.ts';
 
 /** What a change of the catalogue has to wait for; undefined: for nothing. */
-export function waitsFor({ catalogue, readiness }: Core): string | undefined {
-  if (!catalogue.isWriting) return undefined;
-  return readiness().ready
+export function waitsFor(core: Core): string | undefined {
+  if (!core.catalogue.isWriting) return undefined;
+  return core.readiness().ready
     ? 'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.'
     : 'The catalogue is being read into the search index: this begins when that has ended.';
 }
