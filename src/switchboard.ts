@@ -77,8 +77,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
   const { db, hold } = database;
+  const metrics = new Metrics();
+  if (database.pool) metrics.watch('switchboard_database_pool', database.pool);
   const shared = config.databaseUrl !== undefined;
-  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey, shared });
+  const apiKeys = new ApiKeys({ db, clock, log, metrics, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
 
@@ -88,6 +90,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const identity = await createIdentity({
     db,
     log,
+    metrics,
     clock,
     config: config.identity,
     dataDir: config.dataDir,
@@ -111,7 +114,6 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());
 
-  const metrics = new Metrics();
   const open = await openSearchIndex({
     db,
     log,
@@ -146,6 +148,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     guard,
     log,
     clock,
+    metrics,
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
@@ -179,7 +182,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => schedule.stop());
   const core: Core = {
     apiKeys,
-    audit: new AuditTrail(db, log),
+    audit: new AuditTrail(db, log, metrics),
     allowHttp,
     identity,
     rateLimits,
@@ -199,6 +202,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   control.serve(createAdminApp({ core, log }));
   let firstKey: string | undefined;
   if (options.listen !== false) {
+    metrics.watchProcess();
     const app = createApp({
       core,
       config: config.http,
