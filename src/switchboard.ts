@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
@@ -158,7 +159,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   const pruning = new VectorPruning({ db, log, index, catalogue });
   opened.defer(() => pruning.close());
-  let ready = false;
+  let starting: 'starting' | 'ready' = 'starting';
   let stopping = false;
   opened.defer(() => {
     stopping = true;
@@ -167,7 +168,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const indexed = catalogue
     .attachIndex((...change) => index.prepare(...change))
     .then(() => {
-      ready = true;
+      starting = 'ready';
       log.info({ servers: index.size, embedder: index.embedderId }, 'ready');
     });
   indexed.catch((error: unknown) => {
@@ -194,7 +195,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     metrics,
     indexed,
     readiness: () => ({
-      ready,
+      status: stopping ? 'stopping' : starting,
       degraded: [index.degraded, rateLimits.degraded].filter(one => one !== undefined),
     }),
   };
@@ -223,6 +224,13 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     );
     // Last of all: a start that fails must not use up the one time the key is shown.
     if (config.access.apiKey === undefined) firstKey = await apiKeys.createFirst();
+    // The first thing at the end: who asks hears of it while everything is still served.
+    opened.defer(async () => {
+      stopping = true;
+      if (config.http.drainMs === 0) return;
+      log.info({ drainMs: config.http.drainMs }, 'draining');
+      await delay(config.http.drainMs);
+    });
   }
   const running = opened.move();
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };

@@ -34,7 +34,7 @@ async function startBroken() {
     search: { search: fail },
     catalogue: {},
     indexed: Promise.resolve(),
-    readiness: () => ({ ready: true, degraded: [] }),
+    readiness: () => ({ status: 'ready', degraded: [] }),
     metrics: new Metrics(),
   } as unknown as Core;
   const server = createServer(

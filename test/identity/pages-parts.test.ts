@@ -61,7 +61,7 @@ async function startFailing(error: Error) {
       signingKeys: { jwks: fail },
     },
     rateLimits: { take: () => Promise.resolve() },
-    readiness: () => ({ ready: true, degraded: [] }),
+    readiness: () => ({ status: 'ready', degraded: [] }),
     metrics: new Metrics(),
   } as unknown as Core;
   const app = createApp({
