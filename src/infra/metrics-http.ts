@@ -41,7 +41,7 @@ export class HttpMetrics {
     const key = route ?? OTHER;
     const verb = method !== undefined && METHODS.has(method) ? method : OTHER;
     let byMethod = this.#byRoute.get(key);
-    if (!byMethod) this.#byRoute.set(key, (byMethod = new Map()));
+    if (!byMethod) this.#byRoute.set(key, (byMethod = new Map<string, (Observer | undefined)[]>()));
     let byStatus = byMethod.get(verb);
     if (!byStatus) byMethod.set(verb, (byStatus = []));
     const at = status === undefined ? 0 : Math.min(5, Math.floor(status / 100));
