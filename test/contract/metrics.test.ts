@@ -63,6 +63,22 @@ describe('/metrics', () => {
     expect(sumOf(samples, CALL, { kind: 'list' })).toBe(2);
   });
 
+  it('counts what its client no longer waited for as aborted, with the call that it made', async () => {
+    const client = new AbortController();
+    const called = upstream.inbox.count('tools/call');
+    const left = fetch(`${sb.url}/v1/mcp/tools/call`, {
+      method: 'POST',
+      headers: { 'x-api-key': sb.key, 'content-type': 'application/json' },
+      body: JSON.stringify({ server_id: 'up', name: 'wait', arguments: {} }),
+      signal: client.signal,
+    });
+    await vi.waitFor(() => expect(upstream.inbox.count('tools/call')).toBe(called + 1), { timeout: 5_000 });
+    client.abort();
+    await expect(left).rejects.toThrow();
+    await counted(HTTP, { route: '/v1/mcp/tools/call', status: 'aborted' }, 1);
+    await counted(CALL, { kind: 'call', outcome: 'aborted' }, 1);
+  });
+
   it('shows servers that calls are held back from', async () => {
     const open = async () => sumOf(await scrape(sb.url), 'switchboard_upstream_circuits', { state: 'open' });
     expect(await open()).toBe(0);
