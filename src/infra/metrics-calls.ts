@@ -4,8 +4,7 @@ import { Histogram, type Registry } from 'prom-client';
 const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 /** A call made for its caller, a listing of tools, or a POST of a client that speaks with the server itself. */
-export const CALL_KINDS = ['call', 'list', 'pass'] as const;
-export type CallKind = (typeof CALL_KINDS)[number];
+export type CallKind = 'call' | 'list' | 'pass';
 
 type Observer = Histogram.Internal<string>;
 
