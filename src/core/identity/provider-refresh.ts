@@ -89,7 +89,7 @@ export class ProviderRefresh {
     }
     const fresh = { accessToken: grant.accessToken, refreshToken: grant.refreshToken ?? old.refreshToken };
     const stored = await this.#store(row, leaseId, fresh, grant);
-    const isOurs = stored?.version === row.version + 1;
+    const isOurs = stored?.accessToken === fresh.accessToken;
     this.#context.metrics?.events.providerRefreshed(isOurs ? 'ok' : 'overtaken');
     if (stored) return stored;
     this.#context.outbox.kick();
