@@ -39,7 +39,7 @@ describe('requests of every kind, to every operation of /openapi.json [errors.do
       });
       await fc.assert(each, { seed: SEED, numRuns: RUNS });
       expect(findings.list().join('\n\n')).toBe('');
-      expect(findings.statuses.get('valid 200') ?? 0, 'valid requests that succeeded').toBeGreaterThan(0);
+      expect(findings.succeeded, 'requests that succeeded').toBeGreaterThan(0);
     },
   );
 });
@@ -59,7 +59,7 @@ describe('JSON-RPC messages of every kind to /mcp', () => {
     });
     await fc.assert(each, { seed: SEED, numRuns: 4 * RUNS });
     expect(findings.list().join('\n\n')).toBe('');
-    expect(findings.statuses.get('valid 200') ?? 0).toBeGreaterThan(0);
+    expect(findings.succeeded).toBeGreaterThan(0);
   });
 });
 

@@ -1,16 +1,13 @@
 import type { FuzzAnswer, FuzzRequest } from './send.ts';
 
-/** What was found, each problem once with the smallest request that shows it; and how the answers went. */
+/** What was found, each problem once with the smallest request that shows it. */
 export class Findings {
   readonly #found = new Map<string, { readonly shown: string; readonly size: number }>();
-  /** How many answers had this status, by family: `valid 200`. */
-  readonly statuses = new Map<string, number>();
-  sent = 0;
+  /** How many answers were a 200: without one the operation itself was never reached. */
+  succeeded = 0;
 
   add(name: string, request: FuzzRequest, answer: FuzzAnswer, problems: readonly string[]): void {
-    this.sent++;
-    const status = `${request.family} ${answer.status}`;
-    this.statuses.set(status, (this.statuses.get(status) ?? 0) + 1);
+    if (answer.status === 200) this.succeeded++;
     for (const problem of problems) {
       const key = `${name}: ${problem}`;
       const shown = JSON.stringify({ ...request, body: request.body?.toString() });

@@ -129,7 +129,6 @@ async function knownTo(
     tool: ['echo', 'none'],
     user_id: ['ada', 'bob', 'eve'],
     provider: ['local', 'none'],
-    mode: ['direct', 'page'],
     session_id: [await signedIn('ada'), pending.json.session_id],
     refresh_token: [redeemed.json.refresh_token],
     resource: ['https://one.invalid/mcp'],
