@@ -33,6 +33,8 @@ export interface Config {
     readonly allowedHosts: readonly string[];
     /** Express's `trust proxy`: how many proxies stand in front, or their addresses. */
     readonly trustProxy: number | string | false;
+    /** How long a process that is told to stop serves on while `/readyz` says that it stops: what balancers need to notice. */
+    readonly drainMs: number;
   };
   readonly dataDir: string;
   /** Postgres to use in place of the embedded database. It holds a password: it must reach no log and no error. */
@@ -107,6 +109,11 @@ const environmentSchema = z.object({
   SWITCHBOARD_ALLOW_PRIVATE_NETWORK: z.enum(['true', 'false'], 'must be true or false').default('false'),
   SWITCHBOARD_TRUST_PROXY: z.string().min(1).optional(),
   SWITCHBOARD_ALLOWED_HOSTS: z.string().min(1).optional(),
+  SWITCHBOARD_DRAIN_MS: z
+    .string()
+    .regex(/^([0-9]{1,5}|[12][0-9]{5}|300000)$/, 'must be a whole number of milliseconds from 0 to 300000')
+    .transform(Number)
+    .default(0),
   NODE_ENV: z.string().optional(),
   ...databaseEnvironment,
   ...identityEnvironment,
@@ -134,6 +141,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       publicUrl,
       allowedHosts: allowedHosts(settings.SWITCHBOARD_ALLOWED_HOSTS, settings.HOST, publicUrl),
       trustProxy: trustProxy(settings.SWITCHBOARD_TRUST_PROXY),
+      drainMs: settings.SWITCHBOARD_DRAIN_MS,
     },
     dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
     databaseUrl: settings.DATABASE_URL,

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
@@ -77,8 +78,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
   const { db, hold } = database;
+  const metrics = new Metrics();
+  if (database.pool) metrics.watch('switchboard_database_pool', database.pool);
   const shared = config.databaseUrl !== undefined;
-  const apiKeys = new ApiKeys({ db, clock, log, environmentKey: config.access.apiKey, shared });
+  const apiKeys = new ApiKeys({ db, clock, log, metrics, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
 
@@ -88,6 +91,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const identity = await createIdentity({
     db,
     log,
+    metrics,
     clock,
     config: config.identity,
     dataDir: config.dataDir,
@@ -111,7 +115,6 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());
 
-  const metrics = new Metrics();
   const open = await openSearchIndex({
     db,
     log,
@@ -146,6 +149,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     guard,
     log,
     clock,
+    metrics,
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
@@ -155,7 +159,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   const pruning = new VectorPruning({ db, log, index, catalogue });
   opened.defer(() => pruning.close());
-  let ready = false;
+  let starting: 'starting' | 'ready' = 'starting';
   let stopping = false;
   opened.defer(() => {
     stopping = true;
@@ -164,7 +168,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const indexed = catalogue
     .attachIndex((...change) => index.prepare(...change))
     .then(() => {
-      ready = true;
+      starting = 'ready';
       log.info({ servers: index.size, embedder: index.embedderId }, 'ready');
     });
   indexed.catch((error: unknown) => {
@@ -179,7 +183,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => schedule.stop());
   const core: Core = {
     apiKeys,
-    audit: new AuditTrail(db, log),
+    audit: new AuditTrail(db, log, metrics),
     allowHttp,
     identity,
     rateLimits,
@@ -191,7 +195,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     metrics,
     indexed,
     readiness: () => ({
-      ready,
+      status: stopping ? 'stopping' : starting,
       degraded: [index.degraded, rateLimits.degraded].filter(one => one !== undefined),
     }),
   };
@@ -199,6 +203,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   control.serve(createAdminApp({ core, log }));
   let firstKey: string | undefined;
   if (options.listen !== false) {
+    metrics.watchProcess();
     const app = createApp({
       core,
       config: config.http,
@@ -219,6 +224,13 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     );
     // Last of all: a start that fails must not use up the one time the key is shown.
     if (config.access.apiKey === undefined) firstKey = await apiKeys.createFirst();
+    // The first thing at the end: who asks hears of it while everything is still served.
+    opened.defer(async () => {
+      stopping = true;
+      if (config.http.drainMs === 0) return;
+      log.info({ drainMs: config.http.drainMs }, 'draining');
+      await delay(config.http.drainMs);
+    });
   }
   const running = opened.move();
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };

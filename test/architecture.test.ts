@@ -101,7 +101,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   'drizzle-orm': /^(core\/|infra\/(database|postgres|migrations)\.ts$|infra\/dump\/)/,
   pg: /^infra\/(postgres|listen)\.ts$/,
   '@electric-sql/pglite': /^infra\/database\.ts$/,
-  'prom-client': /^infra\/metrics\.ts$/,
+  'prom-client': /^infra\/metrics(-\w+)?\.ts$/,
   pino: /^infra\/log\.ts$/,
   'rate-limiter-flexible': /^core\/access\/rate-limits\.ts$/,
   meilisearch: /^core\/search\/meilisearch\//,

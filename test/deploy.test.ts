@@ -171,6 +171,22 @@ describe('fly.toml', () => {
   });
 });
 
+/** Has each metric that comes only with its first event. */
+function showAll(metrics: Metrics): void {
+  metrics.watchProcess();
+  metrics.http.answered('/v1/search', 'POST', 500, 1);
+  metrics.calls.ended('call', 'ok', 1);
+  metrics.events.rateLimited('search');
+  metrics.events.audited('key_created', 'ok');
+  metrics.events.tokensAsked('session', 'ok');
+  metrics.events.providerRefreshed('ok');
+  metrics.watch('switchboard_upstream_sessions', () => ({ busy: 0, idle: 0 }));
+  metrics.watch('switchboard_upstream_circuits', () => ({ open: 0, closed: 0 }));
+  metrics.watch('switchboard_upstream_slots', () => ({ busy: 0, waiting: 0 }));
+  metrics.watch('switchboard_search_slots', () => ({ busy: 0, waiting: 0 }));
+  metrics.watch('switchboard_database_pool', () => ({ busy: 0, idle: 0, waiting: 0 }));
+}
+
 describe('the Grafana dashboard', () => {
   const dashboard = json('grafana/switchboard.json');
   const panels: any[] = dashboard.panels;
@@ -185,6 +201,7 @@ describe('the Grafana dashboard', () => {
     }
     metrics.embeddingRequested({ lane: 'query', outcome: 'ok', tookMs: 1 });
     metrics.embedded({ lane: 'bulk', texts: 1, tokens: 1 });
+    showAll(metrics);
     const printed = await metrics.text();
     // What Prometheus adds by itself.
     const names = new Set(['up', ...[...printed.matchAll(/^(\w+)\{?/gm)].map(([, name]) => name)]);
@@ -213,6 +230,20 @@ describe('the Grafana dashboard', () => {
 });
 
 describe('docs/production.md', () => {
+  it('has each metric of ours in its table, names no other, and alerts on what there is', async () => {
+    const metrics = new Metrics();
+    showAll(metrics);
+    const printed = await metrics.text();
+    const own = [...printed.matchAll(/^# TYPE (switchboard_\w+)/gm)].map(([, name]) => name);
+    const [, section = ''] = /^## Watching it\n([\s\S]*?)^## /m.exec(text('docs/production.md')) ?? [];
+    const named = section.match(/\bswitchboard_[a-z_]+\b/g) ?? [];
+    const metricOf = (name: string) => name.replace(/_seconds_(count|sum|bucket)$/, '_seconds');
+    expect(new Set(named.map(metricOf))).toEqual(new Set(own));
+    const [, rules = ''] = /```yaml\n(groups:[\s\S]*?)```/.exec(section) ?? [];
+    const names = parseYaml(rules).groups[0].rules.map(({ alert }: any) => alert);
+    expect(new Set(names).size).toBe(names.length);
+  });
+
   it('names only settings that there are', () => {
     const known = new Set([...settings, ...Object.keys(assignments('.env.example'))]);
     const named = text('docs/production.md').match(

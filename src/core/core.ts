@@ -10,7 +10,8 @@ import type { ServedRegistry } from './registry/served-registry.ts';
 import type { Search } from './search/search.ts';
 
 interface Readiness {
-  readonly ready: boolean;
+  /** `stopping`: it still serves, and should get no more requests. */
+  readonly status: 'starting' | 'ready' | 'stopping';
   /** What works worse than it should, each in a few words. */
   readonly degraded: readonly string[];
 }

@@ -31,6 +31,16 @@ export class FairSlots {
     this.#tooManyWait = tooManyWait;
   }
 
+  /** All that hold a slot, and all that wait for one. */
+  get use(): { busy: number; waiting: number } {
+    const use = { busy: 0, waiting: 0 };
+    for (const { busy, waiting } of this.#origins.values()) {
+      use.busy += busy;
+      use.waiting += waiting;
+    }
+    return use;
+  }
+
   /**
    * Resolves with the function that gives the slot back (once; further calls do nothing), or rejects with the signal's
    * reason. @throws `tooManyWait` when too many wait already.

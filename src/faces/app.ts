@@ -34,7 +34,12 @@ interface AppOptions {
  */
 export function createApp(options: AppOptions): RequestListener {
   const { core, config, log, clock } = options;
-  const start = requestStarter({ trustProxy: config.trustProxy, log, clock });
+  const start = requestStarter({
+    trustProxy: config.trustProxy,
+    log,
+    clock,
+    metrics: core.metrics.http,
+  });
   const refusalOf = hostGuard(config.allowedHosts, isPagePath);
   const limits = { ...defaultHeldLimits(), ...CONNECTION_LIMITS, ...options.limits };
   const held = { bodies: new HeldBytes(limits), answers: new HeldBytes(limits) };

@@ -15,6 +15,8 @@ export interface RequestLocals {
   /** Names and values in turn: what goes out with the answer, whichever it will be (`addHeaders`). */
   headers: string[];
   principal?: Principal;
+  /** The path of its endpoint as the code has it, with names for what differs; absent: none was found or looked for. */
+  route?: string;
 }
 
 export const localsOf = (response: ServerResponse): RequestLocals =>

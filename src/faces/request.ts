@@ -4,6 +4,7 @@ import type { Config } from '../config.ts';
 import { newId } from '../infra/ids.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
+import type { HttpMetrics } from '../infra/metrics-http.ts';
 import { localsOf, type RequestLocals } from './http.ts';
 
 const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
@@ -12,10 +13,11 @@ interface Options {
   readonly trustProxy: Config['http']['trustProxy'];
   readonly log: Log;
   readonly clock: Clock;
+  readonly metrics: HttpMetrics;
 }
 
-/** Gives a request its id and address, and writes one line when it ends: no header, query or body. */
-export function requestStarter({ trustProxy, log, clock }: Options) {
+/** Gives a request its id and address, counts it and writes one line when it ends: no header, query or body. */
+export function requestStarter({ trustProxy, log, clock, metrics }: Options) {
   const addressOf = addressReader(trustProxy);
   // Nothing in these lines is a secret; looking for some costs more than writing them.
   const lines = log.child({}, { redact: [] });
@@ -29,10 +31,19 @@ export function requestStarter({ trustProxy, log, clock }: Options) {
     Object.assign(response, { locals });
     const startedAt = performance.now();
     const path = pathOf(request);
-    response.once('close', () => logEnd(lines, request, response, path, startedAt));
+    response.once('close', () => {
+      const durationMs = performance.now() - startedAt;
+      const status = response.writableFinished ? response.statusCode : undefined;
+      metrics.answered(routeOf(request, locals), request.method, status, durationMs / 1000);
+      logEnd(lines, request, response, { path, durationMs });
+    });
     return locals;
   };
 }
+
+/** Express notes the route it has found, with its path as the code has it. */
+const routeOf = (request: IncomingMessage & { route?: { path?: string } }, { route }: RequestLocals) =>
+  route ?? request.route?.path;
 
 /** The path of a request's target, without the query. */
 export function pathOf({ url = '/' }: IncomingMessage): string {
@@ -54,8 +65,7 @@ function logEnd(
   lines: Log,
   { method }: IncomingMessage,
   response: ServerResponse,
-  path: string,
-  startedAt: number,
+  { path, durationMs }: { path: string; durationMs: number },
 ): void {
   const { requestId, principal } = localsOf(response);
   // Probes come every few seconds and say nothing.
@@ -67,7 +77,7 @@ function logEnd(
       method,
       path: withoutSecrets(path).slice(0, 200),
       status: response.statusCode,
-      durationMs: Math.round((performance.now() - startedAt) * 10) / 10,
+      durationMs: Math.round(durationMs * 10) / 10,
       ...(principal === undefined ? {} : { tenantId: principal.tenantId, keyId: principal.keyId }),
       ...(response.writableFinished ? {} : { aborted: true }),
     },

@@ -37,8 +37,8 @@ export function createWebApp({ core, config, log, version, refusalOf, held }: We
   app.set('trust proxy', config.trustProxy);
   app.get('/healthz', (_request, response) => void response.json({ status: 'ok' }));
   app.get('/readyz', (_request, response) => {
-    const { ready, degraded } = core.readiness();
-    response.status(ready ? 200 : 503).json({ status: ready ? 'ready' : 'starting', degraded });
+    const { status, degraded } = core.readiness();
+    response.status(status === 'ready' ? 200 : 503).json({ status, degraded });
   });
   app.get('/metrics', async (_request, response) => {
     const text = await core.metrics.text();

@@ -20,6 +20,8 @@ export interface OpenDatabase {
    * @throws NoConnection
    */
   readonly hold: (lock: number) => Promise<Hold | undefined>;
+  /** How its connections stand; absent where it has none. */
+  readonly pool?: () => { busy: number; idle: number; waiting: number };
   close(): Promise<void>;
 }
 

@@ -1,4 +1,8 @@
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { CallMetrics } from './metrics-calls.ts';
+import { EventMetrics } from './metrics-events.ts';
+import { watch, type GaugeName, type Standing } from './metrics-gauges.ts';
+import { HttpMetrics } from './metrics-http.ts';
 
 /** Seconds: an answer from the cache takes a few thousandths, one that waits for an embedding API up to one. */
 const SEARCH_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1, 2.5];
@@ -10,6 +14,16 @@ export type EmbeddingLane = 'query' | 'bulk' | 'trial';
 /** The parts of the program whose failure leaves it running, only worse. */
 export type DegradablePart = 'embedder' | 'index' | 'rate_limits';
 
+/** Of the process: CPU, memory, event loop, garbage collection. One for all, as its observers cannot be taken away again. */
+let ofProcess: Registry | undefined;
+
+function processRegistry(): Registry {
+  if (ofProcess) return ofProcess;
+  ofProcess = new Registry();
+  collectDefaultMetrics({ register: ofProcess });
+  return ofProcess;
+}
+
 /**
  * What operators count and draw, in one place. Labels have a handful of values each, all written here or in a closed list of
  * the code: never a name, an id or a text from outside.
@@ -17,6 +31,10 @@ export type DegradablePart = 'embedder' | 'index' | 'rate_limits';
 export class Metrics {
   readonly #registry = new Registry();
   readonly #degraded = new Map<DegradablePart, () => boolean>();
+  #process: Registry | undefined;
+  readonly http = new HttpMetrics(this.#registry);
+  readonly calls = new CallMetrics(this.#registry);
+  readonly events = new EventMetrics(this.#registry);
 
   readonly #searches = new Histogram({
     name: 'switchboard_search_duration_seconds',
@@ -103,12 +121,23 @@ export class Metrics {
     this.#degraded.set(part, isDegraded);
   }
 
+  /** Has each scrape ask how something stands. Once for each. */
+  watch<Name extends GaugeName>(name: Name, read: () => Standing<Name>): void {
+    watch(this.#registry, name, read);
+  }
+
+  /** From now on what the process uses is measured and shown, too: for a server, not for a command. */
+  watchProcess(): void {
+    this.#process = processRegistry();
+  }
+
   get contentType(): string {
     return this.#registry.contentType;
   }
 
   /** All of it in Prometheus's text format. */
-  text(): Promise<string> {
-    return this.#registry.metrics();
+  async text(): Promise<string> {
+    const [own, process = ''] = await Promise.all([this.#registry.metrics(), this.#process?.metrics()]);
+    return own + process;
   }
 }

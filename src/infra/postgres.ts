@@ -61,7 +61,16 @@ function openPool(url: string, limits: PostgresLimits): OpenDatabase {
   // A connection that is lost tells its query; without these listeners it would also end the process.
   pool.on('error', () => {});
   pool.on('connect', client => client.on('error', () => {}));
-  return { db: drizzle(pool), hold: lock => hold(url, limits, lock), close: () => pool.end() };
+  return {
+    db: drizzle(pool),
+    hold: lock => hold(url, limits, lock),
+    pool: () => ({
+      busy: pool.totalCount - pool.idleCount,
+      idle: pool.idleCount,
+      waiting: pool.waitingCount,
+    }),
+    close: () => pool.end(),
+  };
 }
 
 /** On a connection of its own, since the lock lives as long as its session. */

@@ -15,7 +15,9 @@ async function contentOf(
   const content: Record<string, string[]> = {};
   for (const { relname } of tables) {
     const table = String(relname);
-    const found = await sql(`set timezone = 'UTC'; select (to_jsonb(t) - 'revision')::text as row from ${table} t`);
+    const found = await sql(
+      `set timezone = 'UTC'; select (to_jsonb(t) - 'revision')::text as row from ${table} t`,
+    );
     content[table] = found.map(({ row }) => String(row)).sort();
   }
   return content;

@@ -8,6 +8,7 @@ import type { Core } from '../../src/core/core.ts';
 import { createApp } from '../../src/faces/app.ts';
 import { systemClock } from '../../src/infra/clock.ts';
 import { createLog } from '../../src/infra/log.ts';
+import { Metrics } from '../../src/infra/metrics.ts';
 import { exchange } from '../support/switchboard.ts';
 
 /** The faces over a core that breaks in a way nobody foresaw: real ones do not do so on command. */
@@ -33,7 +34,8 @@ async function startBroken() {
     search: { search: fail },
     catalogue: {},
     indexed: Promise.resolve(),
-    readiness: () => ({ ready: true, degraded: [] }),
+    readiness: () => ({ status: 'ready', degraded: [] }),
+    metrics: new Metrics(),
   } as unknown as Core;
   const server = createServer(
     createApp({ core, config: readConfig({}).http, log, clock: systemClock, version: '0' }),

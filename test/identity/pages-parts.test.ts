@@ -9,6 +9,7 @@ import { isFormToken, formToken } from '../../src/faces/pages/cookies.ts';
 import { html, Html, named, type Content } from '../../src/faces/pages/html.ts';
 import { systemClock } from '../../src/infra/clock.ts';
 import { createLog } from '../../src/infra/log.ts';
+import { Metrics } from '../../src/infra/metrics.ts';
 import { startIdentity } from '../support/identity.ts';
 import { UserAgent } from '../support/user-agent.ts';
 
@@ -60,7 +61,8 @@ async function startFailing(error: Error) {
       signingKeys: { jwks: fail },
     },
     rateLimits: { take: () => Promise.resolve() },
-    readiness: () => ({ ready: true, degraded: [] }),
+    readiness: () => ({ status: 'ready', degraded: [] }),
+    metrics: new Metrics(),
   } as unknown as Core;
   const app = createApp({
     core,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../support/identity.ts';
+import { scrape, sumOf } from '../support/scrape.ts';
 import { actingForUsers, startAuthorised, type AuthorisedServer } from '../support/upstreams/authorised.ts';
 
 const ECHOED = { content: [{ type: 'text', text: 'Echo: hello' }], isError: false };
@@ -53,6 +54,10 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       const answers = await Promise.all(Array.from({ length: 50 }, () => tool(headers)));
       for (const answer of answers) expect(answer.json).toMatchObject(ECHOED);
       expect(refreshes()).toBe(from.refreshes + 1);
+      const samples = await scrape(sb.url);
+      expect(sumOf(samples, 'switchboard_provider_token_refreshes_total', { outcome: 'ok' })).toBe(1);
+      const asked = { grant: 'session', outcome: 'ok' };
+      expect(sumOf(samples, 'switchboard_identity_token_requests_total', asked)).toBe(1);
       expect(lastAuthorization(legacy)).not.toBe(old);
       expect(legacy.inbox.count('initialize')).toBe(from.initialize);
     });

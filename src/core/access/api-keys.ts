@@ -5,6 +5,7 @@ import { quoted } from '../text.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
 import { SCOPES, type Scope, type Subject } from '../caller.ts';
 import { Audit, type Actor } from '../identity/audit.ts';
 import { ensureUser, lockUser, requireUserId, type User } from '../identity/users.ts';
@@ -54,6 +55,7 @@ interface ApiKeysOptions {
   readonly db: Database;
   readonly clock: Clock;
   readonly log: Log;
+  readonly metrics?: Metrics;
   readonly environmentKey: string | undefined;
   /** Whether other processes work on the same database. */
   readonly shared?: boolean;
@@ -73,10 +75,10 @@ export class ApiKeys {
   readonly #writes = new Set<Promise<void>>();
   readonly #touchedAt = new LRUCache<string, number>({ max: 10_000 });
 
-  constructor({ db, clock, log, environmentKey, shared = false }: ApiKeysOptions) {
-    this.#audit = new Audit(log);
+  constructor({ db, clock, log, metrics, environmentKey, shared = false }: ApiKeysOptions) {
+    this.#audit = new Audit(log, metrics);
     this.tenants = new Tenants(db, this.#audit);
-    this.use = new KeyUse({ db, clock, log, shared });
+    this.use = new KeyUse({ db, clock, log, metrics, shared });
     this.#db = db;
     this.#clock = clock;
     this.#log = log;

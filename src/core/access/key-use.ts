@@ -3,6 +3,7 @@ import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import { purgeWhere } from '../purge.ts';
 import { excluded, keyUse } from '../schema.ts';
@@ -80,6 +81,7 @@ interface KeyUseParts {
   readonly db: Database;
   readonly clock: Clock;
   readonly log: Log;
+  readonly metrics?: Metrics | undefined;
   /** Whether other processes count into the same database. */
   readonly shared: boolean;
 }
@@ -136,7 +138,10 @@ export class KeyUse {
       resetSec: Math.max(1, Math.ceil((month.endMs - now) / 1000)),
     });
     const used = known.stored[use] + known.unwritten[use];
-    if (used + times > limit) throw new QuotaExceeded(state(used), new Date(month.endMs).toISOString());
+    if (used + times > limit) {
+      this.#parts.metrics?.events.rateLimited(`${use}-per-month`);
+      throw new QuotaExceeded(state(used), new Date(month.endMs).toISOString());
+    }
     this.#count(countedAs, use, times);
     return state(used + times);
   }

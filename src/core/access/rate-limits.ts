@@ -66,9 +66,11 @@ export class RateLimits {
   readonly #redis: Redis | undefined;
   readonly #limiters: ReadonlyMap<RateClass, Limiter>;
   readonly #buckets: ReadonlyMap<Bucket, Limiter> | undefined;
+  readonly #metrics: Metrics | undefined;
 
-  constructor(limits: Config['access']['rateLimits'], redis?: Redis) {
+  constructor(limits: Config['access']['rateLimits'], redis?: Redis, metrics?: Metrics) {
     this.#redis = redis;
+    this.#metrics = metrics;
     const entries =
       limits === 'off' ? [] : (Object.entries(limits) as [RateClass, { calls: number; seconds: number }][]);
     this.#limiters = new Map(
@@ -87,8 +89,8 @@ export class RateLimits {
     redisUrl: string | undefined,
     { log, metrics }: { log: Log; metrics: Metrics },
   ): Promise<RateLimits> {
-    if (redisUrl === undefined || limits === 'off') return new RateLimits(limits);
-    const rateLimits = new RateLimits(limits, await Redis.open({ url: redisUrl, log }));
+    if (redisUrl === undefined || limits === 'off') return new RateLimits(limits, undefined, metrics);
+    const rateLimits = new RateLimits(limits, await Redis.open({ url: redisUrl, log }), metrics);
     metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
     return rateLimits;
   }
@@ -112,6 +114,7 @@ export class RateLimits {
       await this.#buckets?.get(bucket)?.consume(networkOf(key));
     } catch (thrown) {
       if (!(thrown instanceof RateLimiterRes)) throw thrown;
+      this.#metrics?.events.rateLimited(bucket);
       const retryAfterSec = Math.max(1, Math.ceil(thrown.msBeforeNext / 1000));
       throw new SwitchboardError('rate_limited', `${BUCKETS[bucket].text} Try again in ${retryAfterSec} s.`, {
         retryAfterSec,
@@ -137,8 +140,9 @@ export class RateLimits {
     try {
       return stateOf(limiter, rateClass, await limiter.consume(keyId));
     } catch (thrown) {
-      if (thrown instanceof RateLimiterRes) throw new RateLimited(stateOf(limiter, rateClass, thrown));
-      throw thrown;
+      if (!(thrown instanceof RateLimiterRes)) throw thrown;
+      this.#metrics?.events.rateLimited(rateClass);
+      throw new RateLimited(stateOf(limiter, rateClass, thrown));
     }
   }
 }

@@ -1,6 +1,7 @@
 import { and, desc, eq, gte, lt, type SQL } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
 import { Audit, type Actor, type AuditEntry } from './audit.ts';
 import { auditLog } from './schema.ts';
 
@@ -37,9 +38,9 @@ export class AuditTrail {
   readonly #db: Database;
   readonly #audit: Audit;
 
-  constructor(db: Database, log: Log) {
+  constructor(db: Database, log: Log, metrics?: Metrics) {
     this.#db = db;
-    this.#audit = new Audit(log);
+    this.#audit = new Audit(log, metrics);
   }
 
   /** What has been done already: its entry stands in no transaction with it. */

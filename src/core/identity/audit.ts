@@ -1,5 +1,6 @@
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
 import type { Caller } from '../caller.ts';
 import { auditLog } from './schema.ts';
 
@@ -46,12 +47,14 @@ export interface AuditEntry {
   readonly meta?: Readonly<Record<string, string | number | boolean>>;
 }
 
-/** The append-only audit log: a row and a log line for each event. */
+/** The append-only audit log: a row, a log line and a count for each event. */
 export class Audit {
   readonly #log: Log;
+  readonly #metrics: Metrics | undefined;
 
-  constructor(log: Log) {
+  constructor(log: Log, metrics?: Metrics) {
     this.#log = log;
+    this.#metrics = metrics;
   }
 
   /** Within the transaction of what it records, so that neither stands without the other. */
@@ -64,6 +67,7 @@ export class Audit {
     const { requestId } = actor;
     const level = outcome === 'ok' ? 'info' : 'warn';
     this.#log[level]({ event, outcome, tenantId: tenant, userId, requestId, ...meta }, 'audit event');
+    this.#metrics?.events.audited(event, outcome);
     await db.insert(auditLog).values({
       event,
       outcome,

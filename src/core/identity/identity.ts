@@ -2,6 +2,7 @@ import type { Config } from '../../config.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
 import type { Guard } from '../outbound/guard.ts';
 import { createGuardedFetch } from '../outbound/guarded-fetch.ts';
 import { Sealing } from '../sealing.ts';
@@ -50,6 +51,7 @@ export interface Identity {
 interface IdentityOptions {
   readonly db: Database;
   readonly log: Log;
+  readonly metrics?: Metrics;
   readonly clock: Clock;
   readonly config: Config['identity'];
   readonly dataDir: string;
@@ -59,7 +61,7 @@ interface IdentityOptions {
 
 /** @throws WrongKeys, KeyFileError: starting with other keys than those that sealed the database is refused. */
 export async function createIdentity(options: IdentityOptions): Promise<Identity> {
-  const { db, log, clock, config, guard, publicUrl } = options;
+  const { db, log, metrics, clock, config, guard, publicUrl } = options;
   const { vault, keks } = await openVault(options);
   const signingKeys = new SigningKeys({ db, vault, clock });
   await signingKeys.prepare();
@@ -76,9 +78,9 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
         ],
   );
   const providers = new Providers(config.providers, new Map(configured));
-  const audit = new Audit(log);
+  const audit = new Audit(log, metrics);
   const outbox = new Outbox({ db, vault, providers, audit, log });
-  const context = { db, vault, audit, outbox, clock, log, providers, publicUrl };
+  const context = { db, vault, audit, outbox, clock, log, metrics, providers, publicUrl };
 
   const tokens = new IdentityTokens({ keys: signingKeys, clock, publicUrl });
   const sessions = new Sessions(context);

@@ -78,15 +78,19 @@ export class ProviderRefresh {
       grant = await provider.refresh(old.refreshToken, row);
     } catch (error) {
       if (error instanceof ProviderError && error.reason === 'invalid_grant') {
+        this.#context.metrics?.events.providerRefreshed('ended');
         await this.#end(row, leaseId, 'invalid_grant');
         throw new NeedsReauth();
       }
+      this.#context.metrics?.events.providerRefreshed('failed');
       this.#context.log.warn({ err: error, provider: name }, 'a provider did not refresh a token');
       await this.#cool(row.id, leaseId);
       return fallBack(row.valid, old);
     }
     const fresh = { accessToken: grant.accessToken, refreshToken: grant.refreshToken ?? old.refreshToken };
     const stored = await this.#store(row, leaseId, fresh, grant);
+    const isOurs = stored?.version === row.version + 1;
+    this.#context.metrics?.events.providerRefreshed(isOurs ? 'ok' : 'overtaken');
     if (stored) return stored;
     this.#context.outbox.kick();
     throw new NeedsReauth();

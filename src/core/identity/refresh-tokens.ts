@@ -71,6 +71,7 @@ export class RefreshTokens {
       if (won) return this.#issueFirst(tx, caller, won, { sign, idempotencyKey });
       return this.#redeemedBefore(tx, own, idempotencyKey);
     });
+    this.#count('session', outcome);
     if (outcome === 'pending') {
       throw new SwitchboardError(
         'authorization_pending',
@@ -121,9 +122,14 @@ export class RefreshTokens {
       }
       return set;
     });
+    this.#count('refresh_token', outcome);
     // Thrown only now: what a reuse ends must stay ended, and throwing inside would have rolled it back.
     if (typeof outcome === 'string') throw invalidGrant();
     return outcome;
+  }
+
+  #count(grant: 'session' | 'refresh_token', outcome: Outcome): void {
+    this.#context.metrics?.events.tokensAsked(grant, typeof outcome === 'string' ? outcome : 'ok');
   }
 
   async #issueFirst(

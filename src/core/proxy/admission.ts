@@ -62,6 +62,18 @@ export class Admission {
     this.#log = log;
   }
 
+  /** Calls under way, and those that wait for their turn. */
+  get slots(): { busy: number; waiting: number } {
+    return this.#slots.use;
+  }
+
+  /** How many servers, or servers for one tenant, are not called for now, and how many more something is held against. */
+  get circuits(): { open: number; closed: number } {
+    let open = 0;
+    for (const circuit of this.#circuits.values()) if (circuit.isOpen) open++;
+    return { open, closed: this.#circuits.size - open };
+  }
+
   /** One call as `enter` describes it. */
   async run<T>(server: Asked, caller: Applicant, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
     using pass = await this.enter(server, caller, signal);

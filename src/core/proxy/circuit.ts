@@ -35,6 +35,10 @@ export class Circuit {
     return this.#lastFailure;
   }
 
+  get isOpen(): boolean {
+    return this.#openMs > 0;
+  }
+
   /** How long no call may go. */
   waitMs(nowMs: number): number {
     if (this.#openMs === 0) return 0;

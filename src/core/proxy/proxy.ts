@@ -1,6 +1,7 @@
-import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import { SwitchboardError, toSwitchboardError, type ErrorCode } from '../../errors.ts';
 import { systemClock, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Metrics } from '../../infra/metrics.ts';
 import type { Caller } from '../caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
@@ -49,6 +50,7 @@ export interface ProxyOptions extends Reports {
   readonly guard: Guard;
   readonly log: Log;
   readonly clock?: Clock;
+  readonly metrics?: Metrics;
   /** Told of every listing of a server's tools that is the same for everybody. Must not throw. */
   readonly onSharedTools?: (server: Server, tools: readonly ListedTool[]) => void;
   readonly limits?: Partial<ProxyLimits>;
@@ -107,7 +109,7 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
 ];
 
 export function createProxy(options: ProxyOptions): Proxy {
-  const { catalogue, credentials, sealing, log } = options;
+  const { catalogue, credentials, sealing, log, metrics } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const clock = options.clock ?? systemClock;
   const wire = new Wire(options.guard, limits);
@@ -116,6 +118,9 @@ export function createProxy(options: ProxyOptions): Proxy {
   const upstreams = new Upstreams(wire, limits, clock, log, definitions);
   const admission = new Admission(limits, clock, log);
   const passThrough = new PassThrough({ credentials, sealing, admission, wire, upstreams, limits, clock });
+  metrics?.watch('switchboard_upstream_slots', () => admission.slots);
+  metrics?.watch('switchboard_upstream_circuits', () => admission.circuits);
+  metrics?.watch('switchboard_upstream_sessions', () => upstreams.sessionUse);
   let closing: Promise<void> | undefined;
   let progressTokens = 0;
 
@@ -136,13 +141,22 @@ export function createProxy(options: ProxyOptions): Proxy {
     const { serverId } = use;
     const server = catalogue.require(serverId);
     const { tenantId } = caller;
+    const startedAt = performance.now();
+    const ended = (outcome: ErrorCode | 'ok' | 'aborted') =>
+      use.kind && metrics?.calls.ended(use.kind, outcome, performance.now() - startedAt);
     try {
       const result = await work(server);
-      report(options, tenantId, use, use.judge?.(result), use.judge ? 'inconclusive' : 'listed');
+      const ok = use.judge?.(result);
+      ended(ok === false ? 'upstream_error' : 'ok');
+      report(options, tenantId, use, ok, use.judge ? 'inconclusive' : 'listed');
       return result;
     } catch (thrown) {
-      if (thrown instanceof CallerAbortError) throw thrown;
+      if (thrown instanceof CallerAbortError) {
+        ended('aborted');
+        throw thrown;
+      }
       const error = withAccessAdvice(toSwitchboardError(thrown), server.auth);
+      ended(error.code);
       const fields = {
         serverId,
         tenantId,
@@ -180,7 +194,7 @@ export function createProxy(options: ProxyOptions): Proxy {
     async call(caller, { method, params, ...target }) {
       refuse(method);
       const judge = isUse(method) ? judgeReply : undefined;
-      const use = { ...target, tool: toolNamed(method, params), judge };
+      const use = { ...target, kind: 'call' as const, tool: toolNamed(method, params), judge };
       const { answer } = await run(caller, use, ask => ask(method, params));
       return answer;
     },
@@ -204,11 +218,12 @@ export function createProxy(options: ProxyOptions): Proxy {
           refresh: () => definitions.refreshSoon(ask.view, () => listAnew(caller, ask.view.server)),
           budget,
         });
-      return run(caller, { serverId, queryLogId, tool: call.name, judge: judgeResult }, work);
+      const use = { serverId, queryLogId, kind: 'call' as const, tool: call.name, judge: judgeResult };
+      return run(caller, use, work);
     }) as Proxy['callTool'],
 
     listTools(caller, target) {
-      return run(caller, target, async ask => {
+      return run(caller, { ...target, kind: 'list' }, async ask => {
         const { view } = ask;
         const tools = definitions.keep(view, await listTools(ask));
         return {
@@ -220,7 +235,8 @@ export function createProxy(options: ProxyOptions): Proxy {
     async passThrough(caller, request, sink) {
       const method = request.body && methodOf(request.body);
       const judge = isPassedUse(method) ? judgeStatus : undefined;
-      await track(caller, { serverId: request.serverId, judge, isPassed: true }, server =>
+      const kind = request.method === 'POST' && method !== 'subscriptions/listen' ? 'pass' : undefined;
+      await track(caller, { serverId: request.serverId, kind, judge, isPassed: true }, server =>
         passThrough.run(caller, { server, request, method }, sink),
       );
     },

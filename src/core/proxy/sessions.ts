@@ -90,6 +90,12 @@ export class Sessions {
     return this.#store.size;
   }
 
+  /** Sessions that calls use at present, and the others. */
+  get use(): { busy: number; idle: number } {
+    const busy = this.#store.values().filter(({ calls }) => calls > 0).length;
+    return { busy, idle: this.size - busy };
+  }
+
   /**
    * Takes part in the owner's session, opening it first where there is none. Give it back with `leave`.
    * @throws NoHandshake, NoEventStream when the server turns out not to be of this era.

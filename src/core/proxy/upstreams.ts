@@ -121,6 +121,10 @@ export class Upstreams {
     this.#sessions.endIdle();
   }
 
+  get sessionUse(): { busy: number; idle: number } {
+    return this.#sessions.use;
+  }
+
   get sessionCount(): number {
     return this.#sessions.size;
   }

@@ -1,3 +1,4 @@
+import type { CallKind } from '../../infra/metrics-calls.ts';
 import type { CallOutcome, ClaimedCall } from '../outcomes.ts';
 
 /** What a call is for. */
@@ -10,6 +11,8 @@ export interface Target {
 /** One piece of work on a server, as it is counted. */
 export interface Use<T> extends Target {
   readonly tool?: string | undefined;
+  /** As what its end is counted; absent: it is not, since it stays open for as long as its client likes. */
+  readonly kind?: CallKind | undefined;
   /** Whether the client speaks with the server itself. */
   readonly isPassed?: true;
   /** What a result says of the server. Absent: the work only looks at what it offers, which is no use of it. */

@@ -110,6 +110,7 @@ export function createSearch(parts: SearchParts): Search {
   const queryLog = new QueryLog({ db, clock, log });
   const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
   const slots = new FairSlots(RANKINGS_PER_TENANT, MAX_WAITING, tooManyWait);
+  metrics?.watch('switchboard_search_slots', () => slots.use);
   const untilIndexed = onceIndexed(parts.indexed ?? (() => Promise.resolve()));
   const computing = new SingleFlight<readonly RankedServer[]>();
   const cache = new LRUCache<string, readonly RankedServer[]>({

@@ -41,11 +41,13 @@ export function mcpRouter(core: Core, log: Log, version: string, { bodies, answe
   const node = toNodeHandler({ fetch: givingSessionIds(handler.fetch) });
   const router = Router({ caseSensitive: true });
   router.all('/', async (request: Request, response: Response) => {
-    const { requestId } = localsOf(response);
+    const locals = localsOf(response);
+    const { requestId } = locals;
+    locals.route = '/mcp';
     let rpcId: RpcId = null;
     try {
       const principal = await authenticate(core, { ...presented(request), ip: request.ip });
-      localsOf(response).principal = principal;
+      locals.principal = principal;
       await core.rateLimits.requireUnspent('unclassed', principal.keyId);
       const spending = new Spending(core, principal);
       try {

@@ -41,6 +41,7 @@ export function passThroughFace(core: Core, log: Log, { bodies }: Held) {
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     let body: Buffer | undefined;
     const locals = localsOf(response);
+    locals.route = '/mcp/:server_id';
     try {
       const { requestId, ip } = locals;
       const authentic = () => authenticate(core, { ...presented(request), ip });

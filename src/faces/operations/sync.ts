@@ -6,9 +6,9 @@ import { operation } from './operation.ts';
 /** What a change of the catalogue has to wait for; undefined: for nothing. */
 export function waitsFor(core: Core): string | undefined {
   if (!core.catalogue.isWriting) return undefined;
-  return core.readiness().ready
-    ? 'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.'
-    : 'The catalogue is being read into the search index: this begins when that has ended.';
+  return core.readiness().status === 'starting'
+    ? 'The catalogue is being read into the search index: this begins when that has ended.'
+    : 'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
 }
 
 const OTHER_SYNC =

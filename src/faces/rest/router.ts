@@ -57,7 +57,8 @@ export function restHandler(core: Core, log: Log, { bodies, answers }: Held, isR
       const isOpen = isRegistryPublic && isRegistryPath(path);
       const principal = await authenticated(core, request, response, { path, isOpen });
       const { endpoint, params, allowed } = findRoute(request.method ?? '', path);
-      if (!endpoint) {
+      if (endpoint) localsOf(response).route = endpoint.path;
+      else {
         await core.rateLimits.take('unclassed', principal.keyId);
         throw noEndpoint(request, response, path, allowed);
       }

@@ -1,0 +1,34 @@
+import { expect, it } from 'vitest';
+import { serve, temporaryFolder } from '../support/program.ts';
+import { eventually } from '../support/processes.ts';
+
+const KEY = 'a-key-for-tests-of-at-least-32-characters';
+/** Long enough that no test sees its end. */
+const FOR_EVER_MS = '300000';
+
+it('told to stop, it says so at /readyz and serves on, new connections too; a second signal ends it', async () => {
+  await using folder = temporaryFolder();
+  await using program = await serve({
+    SWITCHBOARD_DATA_DIR: folder.path,
+    SWITCHBOARD_API_KEY: KEY,
+    SWITCHBOARD_DRAIN_MS: FOR_EVER_MS,
+  });
+  await program.ready();
+  process.kill(program.pid, 'SIGTERM');
+  // Each on a connection of its own.
+  const headers = { connection: 'close', 'x-api-key': KEY, 'content-type': 'application/json' };
+  const readiness = () => fetch(`${program.url}/readyz`, { headers });
+  await eventually('it is not ready any more', async () => (await readiness()).status === 503);
+  expect(await (await readiness()).json()).toMatchObject({ status: 'stopping' });
+  expect((await fetch(`${program.url}/healthz`, { headers })).status).toBe(200);
+  const body = JSON.stringify({ query: 'track issues', limit: 1 });
+  const found = await fetch(`${program.url}/v1/search`, { method: 'POST', headers, body });
+  expect(found.status).toBe(200);
+  expect(await program.stop()).toBeNull();
+});
+
+it('ends by itself when the time is over', async () => {
+  await using folder = temporaryFolder();
+  await using program = await serve({ SWITCHBOARD_DATA_DIR: folder.path, SWITCHBOARD_DRAIN_MS: '50' });
+  expect(await program.stop('SIGTERM')).toBe(0);
+});
