@@ -12,10 +12,11 @@ import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/read-entries.ts';
 import { UNUSED } from '../src/core/catalogue/use-tally.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
-import { fuse } from '../src/core/search/ranking.ts';
+import { fuse, lessChance } from '../src/core/search/ranking.ts';
 import { createEmbeddedIndex } from '../src/core/search/search-index-embedded.ts';
 import { createMeilisearchIndex } from '../src/core/search/search-index-meilisearch.ts';
 import type { Candidate, SearchIndex } from '../src/core/search/search-index.ts';
+import { tuningOf } from '../src/core/search/tuning.ts';
 import { systemClock } from '../src/infra/clock.ts';
 import { openDatabase } from '../src/infra/database.ts';
 import { createLog } from '../src/infra/log.ts';
@@ -34,8 +35,14 @@ const bySemantic = (candidates: readonly Candidate[]) =>
     .slice(0, DEPTH)
     .map(({ serverId }) => serverId);
 
-const ranked = (candidates: readonly Candidate[]) =>
-  fuse(candidates, () => UNUSED)
+/** As the search use case ranks them, names apart. */
+const ranked = (candidates: readonly Candidate[], spread: number) =>
+  fuse(
+    candidates.map(one =>
+      Object.assign({}, one, { semantic: lessChance(one.semantic, one.tools.length + 1, spread) }),
+    ),
+    () => UNUSED,
+  )
     .slice(0, DEPTH)
     .map(({ serverId }) => serverId);
 
@@ -47,6 +54,7 @@ async function timed<T>(work: () => Promise<T>, latencies: number[]): Promise<T>
 }
 
 async function compare(embedded: SearchIndex, engine: SearchIndex, queries: readonly Query[]) {
+  const spread = tuningOf(embedded.embedderId)?.spread ?? 0;
   const latencies = { embedded: [] as number[], meilisearch: [] as number[] };
   const rows: Record<
     'semanticOrder' | 'sameRanking' | 'overlap' | 'embeddedRecall' | 'meilisearchRecall',
@@ -56,7 +64,7 @@ async function compare(embedded: SearchIndex, engine: SearchIndex, queries: read
     const ours = (await timed(() => embedded.find(query), latencies.embedded)).candidates;
     const theirs = (await timed(() => engine.find(query), latencies.meilisearch)).candidates;
     if (engine.degraded !== undefined) throw new Error(`the comparison is void: ${engine.degraded}`);
-    const [ourTop, theirTop] = [ranked(ours), ranked(theirs)];
+    const [ourTop, theirTop] = [ranked(ours, spread), ranked(theirs, spread)];
     const relevant = new Set(relevant_servers);
     rows.push({
       semanticOrder: Number(String(bySemantic(ours)) === String(bySemantic(theirs))),

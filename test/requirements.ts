@@ -81,6 +81,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'errors.own-words': {
     promise: 'what is wrong with an input is said in our own words: where, what was expected, what was found',
   },
+  'errors.documented': {
+    promise: 'whatever is sent, the answer is one that /openapi.json names for the operation, and no 500',
+  },
+  'errors.short': { promise: 'an error does not send back all that came' },
   'errors.no-html': { promise: 'every body is JSON' },
 
   'identity.sessions.create': {

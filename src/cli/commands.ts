@@ -16,7 +16,7 @@ interface Found {
   }[];
 }
 
-const NOTHING_FITS = `Nothing in the catalogue fits. Try one step at a time, as an action and its object, without names and figures of the case:
+const NOTHING_FITS = `Nothing in the catalogue fits. Try one step at a time in English, as an action and its object, without the people, places and figures of the case:
   npx switchboard search "create a calendar event"
 Or search for a server by its name.`;
 

@@ -31,3 +31,10 @@ export const isPlain = (name: string): boolean => !NOT_PLAIN.test(name);
 
 /** The same with a full stop, unless it ends in one or its like. */
 export const asSentence = (text: string): string => (/[.?!…:]$/.test(text) ? text : `${text}.`);
+
+/** Longer than any id is. */
+const MAX_QUOTED = 300;
+
+/** What a caller sent, in quotation marks within an error: as it is, or its start. */
+export const quoted = (text: string): string =>
+  JSON.stringify(text.length <= MAX_QUOTED ? text : `${text.slice(0, MAX_QUOTED)}…`);

@@ -3,6 +3,7 @@ import helmet from 'helmet';
 import type { Config } from '../config.ts';
 import type { Core } from '../core/core.ts';
 import { JWKS_MAX_AGE_SEC } from '../core/identity/signing-keys.ts';
+import { sanitise } from '../core/text.ts';
 import { SwitchboardError } from '../errors.ts';
 import type { Log } from '../infra/log.ts';
 import type { Held } from './held-bytes.ts';
@@ -70,7 +71,7 @@ export function createWebApp({ core, config, log, version, refusalOf, held }: We
   app.use((request: Request) => {
     throw new SwitchboardError(
       'route_not_found',
-      `There is no ${request.path} here. /docs lists what there is.`,
+      `There is no ${sanitise(request.path)} here. /docs lists what there is.`,
     );
   });
   app.use(renderError(log));

@@ -120,6 +120,19 @@ describe('open pages', () => {
     expect(text.split(row('Authorization', 'header, optional'))).toHaveLength(1 + 3);
   });
 
+  it('/openapi.json names what a path, a token and an answer in lines can add [errors.documented]', async () => {
+    const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
+    const long: string[] = [];
+    for (const [path, methods] of Object.entries<any>(json.paths)) {
+      for (const { operationId, responses } of Object.values<any>(methods)) {
+        expect(responses['401'].description, path).toContain('`identity_token_invalid`');
+        if (path.includes('{')) expect(responses['400']?.description, path).toContain('`invalid_request`');
+        if (responses['200'].content['application/x-ndjson']) long.push(operationId);
+      }
+    }
+    expect(long).toEqual(['importCatalogue', 'syncCatalogue']);
+  });
+
   it("/docs shows an error's members", async () => {
     const { text } = await sb.get('/docs', { 'x-api-key': '' });
     for (const member of ['request_id', 'retryable', 'required_capabilities'])
@@ -178,6 +191,19 @@ describe('errors', () => {
       expect((await post('/mcp/none', ping)).json.error.data.reason).toBe('server_not_found');
     },
   );
+
+  it.each([
+    '/x/',
+    '/v1/x/',
+    '/v0.1/servers/',
+    '/v0.1/servers/a/versions/',
+    '/v1/identity/sessions/',
+    '/v1/identity/sessions/%',
+  ])('%s… is quoted from its start alone [errors.short]', async path => {
+    const { status, text } = await sb.get(path + 'x'.repeat(6_000));
+    expect(status).toBeGreaterThanOrEqual(400);
+    expect(text.length).toBeLessThan(1_500);
+  });
 
   it('405 names what is allowed', async () => {
     expect((await sb.get('/v1/search')).headers.get('allow')).toBe('POST');

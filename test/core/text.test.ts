@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { cleanText, isPlain, sanitise } from '../../src/core/text.ts';
+import { cleanText, isPlain, quoted, sanitise } from '../../src/core/text.ts';
 
 describe('sanitise', () => {
   it.each([
@@ -42,4 +42,11 @@ describe('isPlain', () => {
     '%j is not',
     name => expect(isPlain(name)).toBe(false),
   );
+});
+
+describe('quoted', () => {
+  it('is the text as JSON has it, or its start: an error does not send back all that came [errors.short]', () => {
+    expect(quoted('a "b"\n')).toBe(String.raw`"a \"b\"\n"`);
+    expect(quoted('x'.repeat(16_000))).toHaveLength(303);
+  });
 });

@@ -1,6 +1,7 @@
 import { and, desc, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
+import { quoted } from '../text.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
@@ -248,7 +249,7 @@ export class ApiKeys {
 
   async #require(db: Database, id: string): Promise<{ row: KeyRow; user: string | null }> {
     const [found] = await this.#select(db).where(eq(apiKeys.id, id));
-    if (!found) throw new SwitchboardError('key_not_found', `No API key has the id ${JSON.stringify(id)}.`);
+    if (!found) throw new SwitchboardError('key_not_found', `No API key has the id ${quoted(id)}.`);
     return found;
   }
 

@@ -1,5 +1,6 @@
 import { asc, eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
+import { quoted } from '../text.ts';
 import type { Database } from '../../infra/database.ts';
 import type { SignInMode } from '../caller.ts';
 import type { Actor, Audit } from '../identity/audit.ts';
@@ -98,7 +99,7 @@ function requireReturnUrl(text: string): string {
 const unknownTenant = (id: string) =>
   new SwitchboardError(
     'invalid_request',
-    `No tenant has the id ${JSON.stringify(id)}. \`switchboard keys create --tenant\` makes one.`,
+    `No tenant has the id ${quoted(id)}. \`switchboard keys create --tenant\` makes one.`,
   );
 
 const info = (row: typeof tenants.$inferSelect): TenantInfo => ({

@@ -1,5 +1,6 @@
 import { eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
+import { quoted } from '../text.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices, type Pause } from '../../infra/slices.ts';
@@ -106,7 +107,7 @@ export class Catalogue {
     if (!server) {
       throw new SwitchboardError(
         'server_not_found',
-        `No server has the id ${JSON.stringify(id)}. A search finds ids.`,
+        `No server has the id ${quoted(id)}. A search finds ids.`,
       );
     }
     if (!server.active)

@@ -1,6 +1,7 @@
 import { and, asc, eq, gt, gte, or, sql, type SQL } from 'drizzle-orm';
 import { isIP } from 'node:net';
 import { SwitchboardError } from '../../errors.ts';
+import { quoted } from '../text.ts';
 import type { Database } from '../../infra/database.ts';
 import { storageProblem } from '../catalogue/read-entries.ts';
 import { servers as table, serverToolParts as parts } from '../schema.ts';
@@ -111,10 +112,10 @@ export class ServedRegistry {
       1,
     );
     if (row) return this.#shown(row);
-    const which = version === undefined ? '' : ` in the version ${JSON.stringify(version)}`;
+    const which = version === undefined ? '' : ` in the version ${quoted(version)}`;
     throw new SwitchboardError(
       'server_not_found',
-      `No server is named ${JSON.stringify(name)}${which}. GET /v0.1/servers lists those there are.`,
+      `No server is named ${quoted(name)}${which}. GET /v0.1/servers lists those there are.`,
     );
   }
 

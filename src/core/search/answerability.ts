@@ -35,8 +35,7 @@ export const withoutBrackets = (name: string): string => name.replace(/\s*\([^()
 
 /**
  * Tells of a server's name, given as its spellings, how the query names it: the words of one are all in it, and a third of its
- * own words at least. Who names a server wants it, whatever else the evidence says.
- */
+ * own words at least. Who names a server wants it, whatever else the evidence says. */
 export function namesIn(query: string): (spellings: readonly ReadonlySet<string>[]) => Naming {
   const asked = [query, query.toLowerCase()].map(text => new Set(tokenize(text)));
   const naming = (name: ReadonlySet<string>): Naming => {
@@ -49,6 +48,26 @@ export function namesIn(query: string): (spellings: readonly ReadonlySet<string>
     if (found.has('alone')) return 'alone';
     return found.has('among') ? 'among' : 'not';
   };
+}
+
+/** A letter or digit of a script that puts spaces between words. */
+const IN_WORD =
+  /[[\p{L}\p{N}]--[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]]/v;
+const ENDS_SENTENCE = /(?:^|[.!?…。！？\n])\s*$/u;
+
+/**
+ * Whether a request of any length and language has a server's name as it is written, with a capital letter, elsewhere than where
+ * a sentence begins: there every word has one.
+ */
+export function mentions(query: string, serverName: string): boolean {
+  const name = withoutBrackets(serverName);
+  if (name.length < 3 || !/\p{Lu}/u.test(name)) return false;
+  for (let at = query.indexOf(name); at >= 0; at = query.indexOf(name, at + 1)) {
+    const before = query.slice(0, at);
+    const isWhole = !IN_WORD.test(before.slice(-1)) && !IN_WORD.test(query.charAt(at + name.length));
+    if (isWhole && !ENDS_SENTENCE.test(before)) return true;
+  }
+  return false;
 }
 
 /** True where a good candidate is likely, or where nobody can tell: without vectors, and without a table for the embedder. */

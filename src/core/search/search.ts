@@ -13,7 +13,7 @@ import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
-import { isAnswerable, namesIn, spellingsOf } from './answerability.ts';
+import { isAnswerable, mentions, namesIn, spellingsOf } from './answerability.ts';
 import { Called } from './called.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
@@ -31,8 +31,11 @@ const CACHE_TTL_MS = 60_000;
  */
 const RANKINGS_PER_TENANT = 8;
 const MAX_WAITING = 500;
-/** The cache is bounded by what its entries hold: servers and positions of tools, 8 bytes or so each. */
-const CACHE_MAX_POSITIONS = 1_000_000;
+const CACHE_MAX_BYTES = 16 * 1024 * 1024;
+
+/** About what an entry takes, its key included: an empty ranking of a long query is not nothing. */
+const bytesOf = (ranking: readonly RankedServer[], key: string): number =>
+  ranking.reduce((sum, { toolOrder }) => sum + 120 + 8 * toolOrder.length, 200 + 2 * key.length);
 
 interface SearchInput {
   readonly query: string;
@@ -111,8 +114,8 @@ export function createSearch(parts: SearchParts): Search {
   const untilIndexed = onceIndexed(parts.indexed ?? (() => Promise.resolve()));
   const computing = new SingleFlight<readonly RankedServer[]>();
   const cache = new LRUCache<string, readonly RankedServer[]>({
-    maxSize: CACHE_MAX_POSITIONS,
-    sizeCalculation: ranking => ranking.reduce((sum, { toolOrder }) => sum + 1 + toolOrder.length, 1),
+    maxSize: CACHE_MAX_BYTES,
+    sizeCalculation: bytesOf,
     ttl: CACHE_TTL_MS,
     ttlResolution: 0,
     perf: clock,
@@ -152,10 +155,14 @@ export function createSearch(parts: SearchParts): Search {
       if (!named.has(serverId)) candidates.push({ serverId, keyword: 0, semantic: 0, tools: [] });
       named.set(serverId, 'alone');
     }
-    const isNamed = [...named.values()].some(how => how !== 'not');
+    const isNamed =
+      [...named.values()].some(how => how !== 'not') ||
+      candidates.some(({ serverId }) => mentions(query, catalogue.get(serverId)?.name ?? ''));
     if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
     const fitting = putLower(fuse(candidates, use), serverId => isDeprecated(catalogue.get(serverId)));
-    const ranking = putFirst(fitting, serverId => named.get(serverId) === 'alone');
+    const byName = putFirst(fitting, serverId => named.get(serverId) === 'alone');
+    // Ids are given out once, names are whatever anyone calls a server.
+    const ranking = putFirst(byName, serverId => serverId === query.toLowerCase());
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
@@ -186,7 +193,8 @@ export function createSearch(parts: SearchParts): Search {
     const key = JSON.stringify([query, limit, input.maxTools, before]);
     const known = cache.get(key);
     if (known) return { ranking: known, cacheHit: true };
-    const ranking = await computing.run(key, async () => {
+    // Each tenant in its own turn: a queue of one must not keep another waiting that asks for the same.
+    const ranking = await computing.run(JSON.stringify([tenantId, key]), async () => {
       const computed = await rankInTurn(tenantId, query, limit, input.maxTools);
       // The state may have changed meanwhile (an import, an embedder that failed): such a ranking serves once.
       if (String(state()) === String(before)) cache.set(key, computed);

@@ -12,7 +12,7 @@ const MAX_STATUS_MESSAGE = 100;
 const WITHOUT_DESCRIPTION = 300;
 
 const NOTHING_FITS =
-  'No server of the catalogue fits. If a service could do it, search again for one step at a time, as an action and its object ("create a calendar event"), without names and figures of this case. Otherwise answer without a server; do not call one that was not found.';
+  'No server of the catalogue fits. If a service could do it, search again in English for one step at a time, as an action and its object ("create a calendar event"), without the people, places and figures of this case, or by the name of a service. Otherwise answer without a server; do not call one that was not found.';
 
 /**
  * The REST search, cut to what an agent's context can bear: every server first, then tools in rounds (the best tool of

@@ -11,6 +11,7 @@ import { requireScope } from '../../core/access/authorise.ts';
 import type { Principal } from '../../core/access/api-keys.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
+import { quoted } from '../../core/text.ts';
 import type { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { parseInput } from '../input.ts';
@@ -92,7 +93,7 @@ export function createFaceServer(options: FaceOptions): Server {
       );
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,
-      `Unknown tool ${JSON.stringify(name)}. The tools here are search_servers and call_remote_tool; call_remote_tool calls the others.`,
+      `Unknown tool ${quoted(name)}. The tools here are search_servers and call_remote_tool; call_remote_tool calls the others.`,
     );
   });
   return server;

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { DEFAULT_LIMITS } from '../../core/proxy/limits.ts';
 import { errorCodes, errorKind, type ErrorCode } from '../../errors.ts';
 import { TIMEOUT_HEADER } from '../http.ts';
+import { NDJSON } from '../progress.ts';
 import type { Endpoint } from './endpoint.ts';
 import { endpoints } from './endpoints/index.ts';
 
@@ -10,11 +11,14 @@ type Json = Record<string, unknown>;
 /** What every endpoint can answer, whatever it does. */
 const EVERYWHERE: readonly ErrorCode[] = [
   'unauthorized',
+  'identity_token_invalid',
   'insufficient_scope',
   'host_not_allowed',
   'internal',
   'unavailable',
 ];
+/** A path can hold what cannot be decoded, or a NUL. */
+const WITH_PARAMETERS: readonly ErrorCode[] = ['invalid_request'];
 const WITH_BODY: readonly ErrorCode[] = [
   'invalid_json',
   'invalid_request',
@@ -109,7 +113,12 @@ export function openApiDocument(options: { version: string; publicUrl: string | 
 }
 
 function operation(one: Endpoint): Json {
-  const errors = [...EVERYWHERE, ...(one.bodySchema ? WITH_BODY : []), ...one.errors];
+  const errors = [
+    ...EVERYWHERE,
+    ...(one.path.includes(':') ? WITH_PARAMETERS : []),
+    ...(one.bodySchema ? WITH_BODY : []),
+    ...one.errors,
+  ];
   return {
     operationId: one.operationId,
     tags: [one.tag],
@@ -132,7 +141,10 @@ function operation(one: Endpoint): Json {
     responses: {
       200: {
         description: 'Done.',
-        content: { 'application/json': { schema: jsonSchema(one.responseSchema, 'output') } },
+        content: {
+          'application/json': { schema: jsonSchema(one.responseSchema, 'output') },
+          ...((one.isLong === true || one.stream) && { [NDJSON]: { schema: LINES } }),
+        },
       },
       ...errorResponses(errors),
     },
@@ -192,6 +204,12 @@ function errorResponses(codes: readonly ErrorCode[]): Json {
   ]);
   return Object.fromEntries(entries) as Json;
 }
+
+/** Of long work, for who accepts them. */
+const LINES: Json = {
+  type: 'string',
+  description: 'A JSON object a line; the last one has result or problem.',
+};
 
 const header = (description: string) => ({ description, schema: { type: 'string' } });
 const RATE_LIMIT_HEADERS = {

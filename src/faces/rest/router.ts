@@ -4,6 +4,7 @@ import { requireScope } from '../../core/access/authorise.ts';
 import type { Principal } from '../../core/access/api-keys.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
+import { sanitise } from '../../core/text.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
 import { authenticate, bearerOf, presented } from '../authentication.ts';
@@ -126,7 +127,10 @@ function noEndpoint(
 ): SwitchboardError {
   const methods = allowed.join(', ');
   if (methods === '')
-    return new SwitchboardError('route_not_found', `There is no ${path}. /openapi.json lists what there is.`);
+    return new SwitchboardError(
+      'route_not_found',
+      `There is no ${sanitise(path)}. /openapi.json lists what there is.`,
+    );
   addHeaders(response, { Allow: methods });
   return new SwitchboardError('method_not_allowed', `${method} is not possible here. Use ${methods}.`);
 }

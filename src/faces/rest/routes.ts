@@ -1,3 +1,4 @@
+import { sanitise } from '../../core/text.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Endpoint } from './endpoint.ts';
 import { endpoints } from './endpoints/index.ts';
@@ -48,8 +49,12 @@ function decode(segment: string): string {
   try {
     return decodeURIComponent(segment);
   } catch (cause) {
-    throw new SwitchboardError('invalid_request', `The path holds ${segment}, which cannot be decoded.`, {
-      cause,
-    });
+    throw new SwitchboardError(
+      'invalid_request',
+      `The path holds ${sanitise(segment)}, which cannot be decoded.`,
+      {
+        cause,
+      },
+    );
   }
 }

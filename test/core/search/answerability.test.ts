@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   isAnswerable,
+  mentions,
   namesIn,
   spellingsOf,
   type Answerability,
@@ -51,5 +52,29 @@ describe('namesIn', () => {
     ['(beta)', 'anything', 'not'],
   ])('%s in "%s": %s', (name, query, naming) => {
     expect(namesIn(query)(spellingsOf(name))).toBe(naming);
+  });
+});
+
+describe('mentions', () => {
+  it.each([
+    ['crear una tarea en Asana', 'Asana'],
+    ['wie viele Fehler hat Sentry heute', 'Sentry (beta)'],
+    ['今日Sentryを見て', 'Sentry'],
+    ['no, put it into "Google Drive"', 'Google Drive'],
+  ])('knows a name as it is written: %s', (query, name) => {
+    expect(mentions(query, name)).toBe(true);
+  });
+
+  it.each([
+    ['Make it snow', 'Make'],
+    ['Enough. Make it snow', 'Make'],
+    ['we make it snow', 'Make'],
+    ['the Makers of snow', 'Make'],
+    ['iMake snow', 'Make'],
+    ['do we have X', 'X'],
+    ['reddit and more', 'reddit'],
+    ['what is this', ''],
+  ])('does not take a word for a name: %s', (query, name) => {
+    expect(mentions(query, name)).toBe(false);
   });
 });

@@ -95,6 +95,18 @@ describe('search', () => {
     expect(ids(await ask('io.lost_42'))).not.toContain('io.lost_42');
   });
 
+  it('puts the server of an id before one that is named so', async () => {
+    const { ask, catalogue } = await start();
+    await catalogue.put([{ ...entry('a-plant', 'Waters plants.'), name: 'Maps' }], { origin: 'operator' });
+    expect(ids(await ask('MAPS')).slice(0, 2)).toEqual(['maps', 'a-plant']);
+  });
+
+  it('finds a server by its name as it is written, in a request of any language', async () => {
+    const { ask, catalogue } = await start();
+    await catalogue.put([{ ...entry('qx', 'Zzz.'), name: 'Quixo' }], { origin: 'operator' });
+    expect(ids(await ask('wie viele Fehler hat denn heute schon wieder Quixo'))[0]).toBe('qx');
+  });
+
   it('finds a server asked for by its name first, in any case', async () => {
     const { ask, catalogue } = await start();
     const named = { ...entry('way', 'Zzz.'), name: 'MapsMail' };

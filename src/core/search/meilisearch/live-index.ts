@@ -93,10 +93,10 @@ export class LiveIndex {
     return this.#carefully(() => this.#swapIn(built));
   }
 
-  /** Whether the engine has at least as many documents as it was given: more may be another replica's, for a change to come. */
-  async isComplete(): Promise<boolean> {
-    const held = this.#held?.size ?? 0;
-    return (await this.#parts.engine.documentCount(this.uid)) >= held;
+  /** How many documents the engine has more than it was given: below 0, it has lost some; above, others may be adding theirs. */
+  async excess(): Promise<number> {
+    const held = this.#held?.size;
+    return held === undefined ? 0 : (await this.#parts.engine.documentCount(this.uid)) - held;
   }
 
   /** What the engine holds is not known any more. */

@@ -3,6 +3,8 @@ import type { Log } from '../../../infra/log.ts';
 import { EngineError, EngineRefused, KeyRefused, type Engine, type EngineQuery } from './engine.ts';
 import type { Built, LiveIndex, Planned } from './live-index.ts';
 
+/** Documents too many that another process is adding become more, or are its own and ours soon: those that stay as they are, nobody is adding. */
+const COUNTS_OF_LEFTOVERS = 6;
 /** How long a change in effect waits for the engine to be done with it. */
 const SETTLE_MS = 2_000;
 
@@ -44,6 +46,9 @@ export class Replica {
   /** Before the next try: longer each time, until a search works again. */
   #pauseMs: number;
   readonly #checking: readonly NodeJS.Timeout[];
+  /** At the last count, and how many counts in a row it has been the same. */
+  #excess = 0;
+  #countsOfExcess = 0;
   readonly #closed = new AbortController();
 
   constructor(parts: ReplicaParts) {
@@ -137,14 +142,19 @@ export class Replica {
     this.#converge();
   }
 
-  /** Documents that others deleted are missed here; until they are back, the engine is not asked. */
+  /** Documents that others deleted are missed here, and those that others left there found; then the engine is given its own again. */
   async #count(): Promise<void> {
     if (this.trouble !== undefined || this.#loop) return;
     const { live, log } = this.#parts;
-    // One that cannot be asked shows in a search, or in the next look.
-    const isComplete = await this.#exclusively(() => live.isComplete()).catch(() => true);
-    if (isComplete || this.trouble !== undefined) return;
-    log.warn('Meilisearch has lost documents: it is given them again');
+    // An engine that cannot be asked shows in a search, or in the next look.
+    const excess = await this.#exclusively(() => live.excess()).catch(() => 0);
+    this.#countsOfExcess = excess > 0 && excess === this.#excess ? this.#countsOfExcess + 1 : 0;
+    this.#excess = excess;
+    const isLeftOver = this.#countsOfExcess >= COUNTS_OF_LEFTOVERS;
+    if ((excess >= 0 && !isLeftOver) || this.trouble !== undefined) return;
+    log.warn(
+      `Meilisearch has ${isLeftOver ? 'documents of nobody' : 'lost documents'}: its own are compared`,
+    );
     this.#isCurrent = false;
     live.forget();
     this.#converge();

@@ -1,0 +1,150 @@
+import { startIdentity } from '../identity.ts';
+import { listed, startRegistry } from '../registry.ts';
+import type { CatalogueLine, RunningSwitchboard } from '../switchboard.ts';
+import { startV2Server } from '../upstreams/v2.ts';
+import type { OpenApi, Operation } from './document.ts';
+import type { Keys } from './odd-requests.ts';
+import type { FuzzRequest } from './send.ts';
+import type { Known } from './values.ts';
+
+export interface Fuzzed extends AsyncDisposable {
+  readonly url: string;
+  readonly document: OpenApi;
+  readonly known: Known;
+  /** Those of `/mcp`. */
+  readonly keys: Keys;
+  keysFor(operation: Operation): Keys;
+  readonly post: RunningSwitchboard['post'];
+  /** The request, at a key that is still good where it names the one there is to change, rotate and revoke. */
+  aimed(request: FuzzRequest): FuzzRequest;
+  /** Undoes what a success of this operation has changed that later requests need. */
+  restore(operationId: string): Promise<void>;
+  /** Lines of the log of level 50 and above. */
+  errorsLogged(): string[];
+}
+
+/** Stands for the key of the moment in paths. */
+const VICTIM = 'victim';
+const RETURN_URL = 'https://app.invalid/back';
+const REFUSED = 'http://127.0.0.1:1';
+
+/**
+ * A whole Switchboard with something to succeed at: a tool server, one that is down, one that is no longer active, a registry, an identity
+ * provider with a user who has signed in. No rate limit: it would answer most of the requests.
+ */
+export async function startFuzzed(): Promise<Fuzzed> {
+  await using opened = new AsyncDisposableStack();
+  const upstream = opened.use(await startV2Server({ legacy: 'stateless' }));
+  const registry = opened.use(await startRegistry([listed('com.example/tides'), listed('com.example/bees')]));
+  const server = (id: string, remote_url: string): CatalogueLine => ({
+    id,
+    name: id,
+    description: `Echoes messages: ${id}.`,
+    remote_url,
+  });
+  const catalogue = [
+    server('echo', upstream.url),
+    server('dead', `${REFUSED}/mcp`),
+    server('doomed', upstream.url),
+    server('gone', upstream.url),
+  ];
+  const sb = opened.use(
+    await startIdentity({ catalogue, env: { SWITCHBOARD_RATE_LIMIT: 'off', LOG_LEVEL: 'warn' } }),
+  );
+  const onSocket = async (path: string, body?: unknown) => (await sb.admin.request('POST', path, body)).json;
+  const createKey = (scopes: string[]): Promise<{ id: string; key: string }> =>
+    onSocket('/keys', { name: 'test', scopes });
+  const restoreCatalogue = async () => {
+    await onSocket('/catalogue/import', catalogue.map(line => JSON.stringify(line)).join('\n'));
+    await onSocket('/catalogue/gone/deactivate');
+  };
+  await restoreCatalogue();
+  await onSocket('/tenants/local', { return_urls: [RETURN_URL] });
+  const everything = await createKey(['search', 'proxy', 'identity']);
+  const admin = await createKey(['admin']);
+  const revoked = await createKey(['search', 'proxy', 'identity']);
+  await onSocket(`/keys/${revoked.id}/revoke`);
+  let victim = await createKey(['search']);
+  const keys: Keys = { right: everything.key, otherScope: admin.key, revoked: revoked.key };
+  const { json: document } = await sb.get('/openapi.json');
+  const known = await knownTo(sb, { registry: registry.url, key: everything });
+  const stack = opened.move();
+  return {
+    url: sb.url,
+    document,
+    known,
+    post: sb.post,
+    keys,
+    keysFor: ({ path }) =>
+      path.startsWith('/v1/admin/') ? { ...keys, right: admin.key, otherScope: everything.key } : keys,
+    aimed: request => ({
+      ...request,
+      target: request.target.replace(`/keys/${VICTIM}`, `/keys/${victim.id}`),
+    }),
+    restore: async operationId => {
+      if (/Catalogue$|^deactivateServer$/.test(operationId)) await restoreCatalogue();
+      if (/^(rotate|revoke)Key$/.test(operationId)) victim = await createKey(['search']);
+    },
+    errorsLogged: () =>
+      sb
+        .logged()
+        .split('\n')
+        .filter(line => line !== '' && JSON.parse(line).level >= 50),
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+async function knownTo(
+  sb: Awaited<ReturnType<typeof startIdentity>>,
+  { registry, key }: { registry: string; key: { id: string; key: string } },
+): Promise<Known> {
+  const headers = { 'x-api-key': key.key };
+  const search = await sb.post('/v1/search', { query: 'echo a message' }, headers);
+  const signedIn = async (userId: string): Promise<string> => {
+    const { json } = await sb.createSession(userId, {}, headers);
+    await sb.signIn(json.auth_url, { login: userId });
+    return json.session_id;
+  };
+  const pending = await sb.createSession('bob', {}, headers);
+  const redeemed = await sb.token(await signedIn('eve'), headers);
+  const servers = await sb.get('/v0.1/servers', headers);
+  const inAnHour = new Date(Date.now() + 3_600_000).toISOString();
+  return {
+    tool_name: ['echo', 'echo', 'fail', 'region', 'none'],
+    query: ['echo a message', 'send mail'],
+    server_id: ['echo', 'echo', 'dead', 'gone', 'missing'],
+    name: ['echo', 'region', 'fail', 'none'],
+    arguments: [{ message: 'hi' }, {}, { region: 'eu' }],
+    method: [
+      'tools/list',
+      'tools/call',
+      'ping',
+      'server/discover',
+      'initialize',
+      'notifications/cancelled',
+      'x',
+    ],
+    params: [{ name: 'echo', arguments: { message: 'hi' } }, {}, { _meta: {} }, { cursor: 'x' }],
+    query_log_id: [search.json.metadata.query_log_id, 'qry_none'],
+    tool: ['echo', 'none'],
+    user_id: ['ada', 'bob', 'eve'],
+    provider: ['local', 'none'],
+    session_id: [await signedIn('ada'), pending.json.session_id],
+    refresh_token: [redeemed.json.refresh_token],
+    resource: ['https://one.invalid/mcp'],
+    'scopes[]': ['openid', 'email'],
+    return_url: [RETURN_URL],
+    login_hint: ['ada'],
+    url: [registry, registry, `${registry}/none`, 'https://user:pw@one.invalid', 'ftp://one.invalid'],
+    tenant: ['local', 'none'],
+    expires_at: [inAnHour, '2001-01-01T00:00:00Z'],
+    cursor: ['1', '2026-11-21~x'],
+    key_id: [key.id, 'none'],
+    event: ['key_created', 'none'],
+    server_name: [...servers.json.servers.map((one: any) => one.server.name), 'com.example/none'],
+    version: ['latest', servers.json.servers[0].server.version, '1.0.0'],
+    'id of keys': [VICTIM, 'none'],
+    'id of tenants': ['local', 'none'],
+    'id of catalogue': ['echo', 'doomed', 'dead', 'gone', 'missing'],
+  };
+}
