@@ -267,7 +267,9 @@ describe('GET /metrics', () => {
     expect(text).toContain('switchboard_embedding_query_cache_total{cache="miss"} 2');
     expect(text).toMatch(/^switchboard_embedding_tokens_total\{lane="query"\} [1-9]/m);
     expect(text).not.toMatch(/rain|local|sk-/);
-    const labels = new Set(Array.from(text.matchAll(/[{,](\w+)="/g), ([, name]) => name));
+    const own =
+      text.match(/^switchboard_(search_duration|search_empty|embedding|degraded).*/gm)?.join('\n') ?? '';
+    const labels = new Set(Array.from(own.matchAll(/[{,](\w+)="/g), ([, name]) => name));
     expect(labels).toEqual(new Set(['cache', 'lane', 'le', 'outcome', 'part']));
   });
 });
