@@ -55,17 +55,21 @@ const IN_WORD =
   /[[\p{L}\p{N}]--[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]]/v;
 const ENDS_SENTENCE = /(?:^|[.!?…。！？\n])\s*$/u;
 
+/** With a colon, or in another script. */
+const GOES_ON_OTHERWISE = /^\s*[:：]|^[^\p{L}]*(?!\p{Script=Latin})\p{L}/u;
+
 /**
  * Whether a request of any length and language has a server's name as it is written, with a capital letter, elsewhere than where
- * a sentence begins: there every word has one.
+ * a sentence begins: there every word has one, unless the sentence goes on in another script.
  */
 export function mentions(query: string, serverName: string): boolean {
   const name = withoutBrackets(serverName);
   if (name.length < 3 || !/\p{Lu}/u.test(name)) return false;
   for (let at = query.indexOf(name); at >= 0; at = query.indexOf(name, at + 1)) {
     const before = query.slice(0, at);
-    const isWhole = !IN_WORD.test(before.slice(-1)) && !IN_WORD.test(query.charAt(at + name.length));
-    if (isWhole && !ENDS_SENTENCE.test(before)) return true;
+    const after = query.slice(at + name.length);
+    const isWhole = !IN_WORD.test(before.slice(-1)) && !IN_WORD.test(after.charAt(0));
+    if (isWhole && (!ENDS_SENTENCE.test(before) || GOES_ON_OTHERWISE.test(after))) return true;
   }
   return false;
 }

@@ -1,5 +1,6 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { withoutBrackets } from './answerability.ts';
+import { putFirst, type RankedServer } from './ranking.ts';
 
 /**
  * Finds servers by what they are called, among all of the catalogue: common words make a server no candidate by its name alone,
@@ -24,6 +25,20 @@ export class Called {
     const called = query.toLowerCase();
     const id = this.#catalogue.get(called)?.active ? [called] : [];
     return [...new Set([...id, ...(this.#byName.get(called) ?? [])])];
+  }
+
+  /**
+   * The ranking with the servers before all others whose id the query is, then those of that very name, then those it names in
+   * another spelling. (Ids are given out once; names are whatever anyone calls a server.)
+   */
+  first(
+    ranking: readonly RankedServer[],
+    query: string,
+    isNamed: (serverId: string) => boolean,
+  ): readonly RankedServer[] {
+    const called = query.toLowerCase();
+    const isCalled = (serverId: string) => this.#catalogue.get(serverId)?.name.toLowerCase() === called;
+    return putFirst(putFirst(putFirst(ranking, isNamed), isCalled), serverId => serverId === called);
   }
 
   #read(): void {

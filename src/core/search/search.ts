@@ -18,7 +18,7 @@ import { Called } from './called.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
 import { onceIndexed } from './once-indexed.ts';
-import { fuse, lessChance, putFirst, putLower, type RankedServer } from './ranking.ts';
+import { fuse, lessChance, putLower, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
@@ -160,9 +160,7 @@ export function createSearch(parts: SearchParts): Search {
       candidates.some(({ serverId }) => mentions(query, catalogue.get(serverId)?.name ?? ''));
     if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
     const fitting = putLower(fuse(candidates, use), serverId => isDeprecated(catalogue.get(serverId)));
-    const byName = putFirst(fitting, serverId => named.get(serverId) === 'alone');
-    // Ids are given out once, names are whatever anyone calls a server.
-    const ranking = putFirst(byName, serverId => serverId === query.toLowerCase());
+    const ranking = called.first(fitting, query, serverId => named.get(serverId) === 'alone');
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;

@@ -61,6 +61,9 @@ describe('mentions', () => {
     ['wie viele Fehler hat Sentry heute', 'Sentry (beta)'],
     ['今日Sentryを見て', 'Sentry'],
     ['no, put it into "Google Drive"', 'Google Drive'],
+    ['Render にデプロイする', 'Render'],
+    ['Stripeで検索', 'Stripe'],
+    ['Render: deploy this', 'Render'],
   ])('knows a name as it is written: %s', (query, name) => {
     expect(mentions(query, name)).toBe(true);
   });

@@ -95,10 +95,16 @@ describe('search', () => {
     expect(ids(await ask('io.lost_42'))).not.toContain('io.lost_42');
   });
 
-  it('puts the server of an id before one that is named so', async () => {
+  it('puts the server of an id before one that is named so, and a whole name before one less what is in brackets', async () => {
     const { ask, catalogue } = await start();
     await catalogue.put([{ ...entry('a-plant', 'Waters plants.'), name: 'Maps' }], { origin: 'operator' });
     expect(ids(await ask('MAPS')).slice(0, 2)).toEqual(['maps', 'a-plant']);
+    const twins = [
+      { ...entry('official', 'Zzz.'), name: 'Quixo' },
+      { ...entry('other', 'Quixo quixo: all of Quixo.', { quixo: 'Quixo.' }), name: 'Quixo (community)' },
+    ];
+    await catalogue.put(twins, { origin: 'operator' });
+    expect(ids(await ask('quixo')).slice(0, 2)).toEqual(['official', 'other']);
   });
 
   it('finds a server by its name as it is written, in a request of any language', async () => {
