@@ -13,7 +13,7 @@ import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
-import { isAnswerable, mentions, namesIn, spellingsOf } from './answerability.ts';
+import { isAnswerable, mentionsIn, namesIn, spellingsOf } from './answerability.ts';
 import { Called } from './called.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import { QueryLog } from './query-log.ts';
@@ -131,6 +131,11 @@ export function createSearch(parts: SearchParts): Search {
     return known;
   };
 
+  const isMentioned = (query: string, candidates: readonly { readonly serverId: string }[]): boolean => {
+    const names = new Set(candidates.map(({ serverId }) => catalogue.get(serverId)?.name ?? ''));
+    return [...names].some(mentionsIn(query));
+  };
+
   /** What a ranking depends on apart from the query: of two equal states, two rankings are equal. */
   const state = () => [index.id, index.epoch, index.degraded ?? ''];
 
@@ -155,9 +160,7 @@ export function createSearch(parts: SearchParts): Search {
       if (!named.has(serverId)) candidates.push({ serverId, keyword: 0, semantic: 0, tools: [] });
       named.set(serverId, 'alone');
     }
-    const isNamed =
-      [...named.values()].some(how => how !== 'not') ||
-      candidates.some(({ serverId }) => mentions(query, catalogue.get(serverId)?.name ?? ''));
+    const isNamed = [...named.values()].some(how => how !== 'not') || isMentioned(query, candidates);
     if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
     const fitting = putLower(fuse(candidates, use), serverId => isDeprecated(catalogue.get(serverId)));
     const ranking = called.first(fitting, query, serverId => named.get(serverId) === 'alone');
