@@ -68,6 +68,12 @@ describe.skipIf(OLDER === undefined || inject('postgresUrl') === undefined)('an 
         console.log(stdout.trim());
       });
       await step('a upgraded', () => replace(a, 'newer'));
+    const { origin } = new URL(installation.upstream.url);
+    expect((await b.process.command('catalogue', 'add', 'maps', `${origin}/maps`)).code).toBe(0);
+    await eventually('the newer process knows what the older one adds', async () => {
+      const call = { server_id: 'maps', method: 'tools/list' };
+      return (await a.process.post('/v1/mcp/call', call)).status !== 404;
+    });
       await step('b upgraded', () => replace(b, 'newer'));
       await step('a back', () => replace(a, 'older'));
       await step('b back', () => replace(b, 'older'));
