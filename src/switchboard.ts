@@ -108,7 +108,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     file: config.catalogueFile,
     // A command run while no server is must not swap the catalogue that a server was started with.
     onlyFirst: options.listen === false,
-    shared: config.databaseUrl !== undefined,
+    shared,
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());

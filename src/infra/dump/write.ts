@@ -36,7 +36,7 @@ export async function writeDump<Seen>(
         const tables = await tablesOf(tx);
         const header = await headerOf(tx, tables, about);
         await pipeline(
-          Readable.from(linesOf(tx, header, tables)),
+          Readable.from(dumpLines(tx, header, tables)),
           createGzip(),
           handle.createWriteStream({ flush: true }),
         );
@@ -70,7 +70,7 @@ async function headerOf(
   };
 }
 
-async function* linesOf(tx: Database, header: Header, tables: readonly Table[]): AsyncGenerator<string> {
+async function* dumpLines(tx: Database, header: Header, tables: readonly Table[]): AsyncGenerator<string> {
   yield `${JSON.stringify(header)}\n`;
   for (const table of tables) {
     yield `${JSON.stringify({ table: table.name })}\n`;
