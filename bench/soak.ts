@@ -48,7 +48,8 @@ async function soak(signal: AbortSignal) {
 
   const startedAt = performance.now();
   const clock = () => performance.now() - startedAt;
-  using sampler = new Sampler(installation.replicas, clock);
+  const ownProcessor = process.cpuUsage();
+  const sampler = new Sampler(installation.replicas, clock);
   const faults: Fault[] = [];
   const processorShare = await watchProcessors();
   const seconds = minutes * 60;
@@ -57,11 +58,14 @@ async function soak(signal: AbortSignal) {
   const [operations] = await Promise.all([
     new Load(installation, balancer, families).run(rate, seconds, clock, either),
     injectFaults(installation, { seconds, clock, faults }, { signal: either, say }),
-  ]).catch((error: unknown) => {
-    broken.abort();
-    throw error;
-  });
-  const processors_in_use = await processorShare();
+  ])
+    .catch((error: unknown) => {
+      broken.abort();
+      throw error;
+    })
+    .finally(() => sampler[Symbol.dispose]());
+  const { user, system } = process.cpuUsage(ownProcessor);
+  const machine_processors_in_use = await processorShare();
   const seen: Seen = { operations, faults, samples: sampler.samples, scrapes: sampler.scrapes };
 
   const families_still_good = await families.stillGood();
@@ -70,7 +74,8 @@ async function soak(signal: AbortSignal) {
   const exitCodes = await Promise.all(installation.replicas.map(replica => replica.stop('SIGTERM')));
   return {
     seen,
-    processors_in_use,
+    machine_processors_in_use,
+    bench_processor_s: (user + system) / 1e6,
     sent_elsewhere: balancer.retried,
     tokens: { users, families_still_good, ...families.counts },
     exitCodes,
@@ -88,6 +93,14 @@ const shown = (one: Operation) => ({
   detail: one.detail,
 });
 
+const rounded = (row: object) =>
+  Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [
+      name,
+      typeof value === 'number' ? Number(value.toFixed(3)) : value,
+    ]),
+  );
+
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort());
 const result = await soak(interrupted.signal);
@@ -98,7 +111,8 @@ const facts = {
   minutes,
   operations_a_second: rate,
   operations: seen.operations.length,
-  processors_in_use: rest.processors_in_use,
+  machine_processors_in_use: rest.machine_processors_in_use,
+  bench_processor_s: rest.bench_processor_s,
   failed: seen.operations.filter(({ failure }) => failure !== undefined).length,
   could_have_succeeded: wrong.length,
   share_that_could_have_succeeded: wrong.length / withoutExplained,
@@ -123,7 +137,7 @@ await writeFile(
 if (values.json) console.log(JSON.stringify(report));
 else {
   printFacts(facts);
-  for (const table of [report.by_kind, report.by_fault, report.by_life]) console.table(table);
+  for (const table of [report.by_kind, report.by_fault, report.by_life]) console.table(table.map(rounded));
   console.dir({ ...report.accounts, tokens: report.tokens, log_lines: report.log_lines }, { depth: null });
   console.dir(report.could_have_succeeded, { depth: null });
   console.log(`plotted: ${values.out}`);

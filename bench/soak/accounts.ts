@@ -84,11 +84,18 @@ export async function readLogs({ replicas }: Installation): Promise<Readonly<Rec
   return counts;
 }
 
+/** Of pino. */
 const ERROR_LEVEL = 50;
+
+interface Line {
+  readonly level: number;
+  readonly msg: string;
+  readonly err?: { readonly message: string };
+}
 
 function messageOf(line: string): string {
   if (!line.startsWith('{')) return `not JSON: ${line.slice(0, 200)}`;
-  const { level, msg } = JSON.parse(line) as { level: number | string; msg: string };
-  const isError = typeof level === 'number' ? level >= ERROR_LEVEL : ['error', 'fatal'].includes(level);
-  return `${isError ? 'error' : 'warning'}: ${msg}`;
+  const { level, msg, err } = JSON.parse(line) as Line;
+  if (level < ERROR_LEVEL) return `warning: ${msg}`;
+  return `error: ${msg}${err === undefined ? '' : ` (${err.message})`}`;
 }

@@ -11,7 +11,7 @@ const GRACE_MS = 5_000;
 /** An upstream that was down is tried again after a time that doubles from 5 s on (README, "When a server fails"). */
 const CIRCUIT_GRACE_MS = 30_000;
 
-type Touched = Pick<Operation, 'kind' | 'server' | 'failure'>;
+type Touched = Pick<Operation, 'kind' | 'server' | 'failure' | 'life'>;
 
 interface FaultKind {
   readonly name: string;
@@ -112,7 +112,7 @@ export const KILLED: Name = 'b';
 const REPLICA_KILLED: FaultKind = {
   name: 'replica killed',
   // What it was doing; its port refuses at once, and the balancer goes on.
-  explains: among('ECONNRESET', 'EPIPE'),
+  explains: operation => operation.life?.name === KILLED && among('ECONNRESET', 'EPIPE')(operation),
   graceMs: 0,
   async inject({ replicas }, awayMs, signal) {
     const replica = replicas.find(({ name }) => name === KILLED);
