@@ -84,6 +84,8 @@ export async function readLogs({ replicas }: Installation): Promise<Readonly<Rec
   return counts;
 }
 
+/** Of an error's message. */
+const SHOWN_CHARS = 160;
 /** Of pino. */
 const ERROR_LEVEL = 50;
 
@@ -97,5 +99,5 @@ function messageOf(line: string): string {
   if (!line.startsWith('{')) return `not JSON: ${line.slice(0, 200)}`;
   const { level, msg, err } = JSON.parse(line) as Line;
   if (level < ERROR_LEVEL) return `warning: ${msg}`;
-  return `error: ${msg}${err === undefined ? '' : ` (${err.message})`}`;
+  return `error: ${msg}${err === undefined ? '' : ` (${err.message.slice(0, SHOWN_CHARS)})`}`;
 }

@@ -83,8 +83,10 @@ const UPSTREAM_DOWN: FaultKind = {
 
 const UPSTREAM_HANGS: FaultKind = {
   name: 'upstream hangs',
+  // When it wakes it finds connections idle for too long, and cuts them with the calls that came on them meanwhile.
   explains: operation =>
-    ofFailing(operation) && among('client_timeout', 'upstream_timeout', 'upstream_unavailable')(operation),
+    ofFailing(operation) &&
+    among('client_timeout', 'upstream_timeout', 'upstream_unreachable', 'upstream_unavailable')(operation),
   graceMs: CIRCUIT_GRACE_MS,
   async inject({ failing }, awayMs, signal) {
     failing.pause();
@@ -153,9 +155,9 @@ export async function injectFaults(
   }
 }
 
-/** The fault that explains why an operation failed, if any was there while it was under way. */
+/** The last fault that explains why an operation failed, if any was there while it was under way. */
 export const explanationOf = (faults: readonly Fault[], operation: Operation): Fault | undefined =>
-  faults.find(
+  faults.findLast(
     fault =>
       operation.endedMs >= fault.startMs &&
       operation.dueMs <= fault.endMs + fault.graceMs &&

@@ -13,7 +13,7 @@ export interface Seen {
 }
 
 /** Fewer marks than this say nothing of growth. */
-const MIN_MARKS = 20;
+const MIN_MARKS = 10;
 
 export const tookMs = ({ dueMs, endedMs }: Operation): number => endedMs - dueMs;
 
