@@ -5,12 +5,13 @@
  * behind a balancer (soak/balancer.ts). Operations are due by a fixed schedule, `--rate` a second (soak/load.ts), and what
  * one took counts from when it was due: a stall counts for all that were due in it. Meanwhile the parts fail, one after another
  * (soak/faults.ts). A failed operation "could have succeeded" unless a fault that it met, or met moments before, is documented to fail it so.
- * Writes a plot; exit code 1 when more than one in a thousand of those operations failed, a user's tokens were lost, or a replica died by itself.
+ * Writes a plot; exit code 1 when more than one in a thousand of those operations failed, a user's tokens were lost, a replica died by itself, or
+ * more searches and calls were not counted than a killed process may take with it.
  */
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { printFacts } from './command-line.ts';
-import { readLogs, settle } from './soak/accounts.ts';
+import { isMoreMissing, readLogs, settle } from './soak/accounts.ts';
 import { Balancer } from './soak/balancer.ts';
 import { Families } from './soak/families.ts';
 import { injectFaults, type Fault } from './soak/faults.ts';
@@ -146,5 +147,6 @@ const isGood =
   facts.share_that_could_have_succeeded <= BUDGET &&
   rest.tokens.families_lost === 0 &&
   rest.tokens.families_still_good === rest.tokens.users &&
-  rest.exitCodes.every(code => code === 0);
+  rest.exitCodes.every(code => code === 0) &&
+  !isMoreMissing(rest.accounts);
 if (!isGood) process.exitCode = 1;

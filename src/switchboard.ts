@@ -74,6 +74,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const control = lateServer();
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
+  if (options.listen !== false) log.info({ version, dataDir: config.dataDir }, 'starting');
 
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());

@@ -3,14 +3,14 @@ import { KILLED, type Fault } from './faults.ts';
 import type { Installation } from './installation.ts';
 import type { Operation } from './load.ts';
 
-/** What a process writes once a second, so that a kill loses that much (docs/production.md, "Several processes"). */
-const WRITTEN_BEHIND_MS = 1_000;
+/** Counts are written once a second, so that a kill loses that much (docs/production.md, "Several processes"), and a write under way. */
+const WRITTEN_BEHIND_MS = 1_250;
 
 /** Of one kind of count: what callers were answered, what is in the database. */
 interface Account {
   readonly answered: number;
   readonly counted: number;
-  /** Answered by the killed replica in its last second: so many may be missing. */
+  /** Answered by the killed replica just before its end: so many may be missing. */
   readonly may_be_missing: number;
 }
 
@@ -71,6 +71,12 @@ export async function settle(
     audit: Object.fromEntries(audit.map(({ event, events }) => [String(event), Number(events)])),
   };
 }
+
+/** Whether more is missing than a kill explains. */
+export const isMoreMissing = ({ audit, calls_at_steady_upstream, ...accounts }: Accounts): boolean =>
+  Object.values(accounts).some(
+    ({ answered, counted, may_be_missing }) => answered - counted > may_be_missing,
+  );
 
 /** Lines of the replicas' logs by level and message, and how often each was written. */
 export async function readLogs({ replicas }: Installation): Promise<Readonly<Record<string, number>>> {
