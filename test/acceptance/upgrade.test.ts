@@ -44,8 +44,8 @@ describe.skipIf(OLDER === undefined || inject('postgresUrl') === undefined)('an 
       const keysWork = async () => {
         for (const maker of [a, b]) {
           const made = await maker.process.command('keys', 'create', '--json');
-        expect([maker.name, made.code, made.stderr]).toEqual([maker.name, 0, '']);
-        const { key } = JSON.parse(made.stdout);
+          expect([maker.name, made.code, made.stderr]).toEqual([maker.name, 0, '']);
+          const { key } = JSON.parse(made.stdout);
           for (const { process } of [a, b]) {
             const found = await process.post('/v1/search', { query: 'mail' }, { 'x-api-key': key });
             expect([maker.name, found.status]).toEqual([maker.name, 200]);
@@ -68,12 +68,12 @@ describe.skipIf(OLDER === undefined || inject('postgresUrl') === undefined)('an 
         console.log(stdout.trim());
       });
       await step('a upgraded', () => replace(a, 'newer'));
-    const { origin } = new URL(installation.upstream.url);
-    expect((await b.process.command('catalogue', 'add', 'maps', `${origin}/maps`)).code).toBe(0);
-    await eventually('the newer process knows what the older one adds', async () => {
-      const call = { server_id: 'maps', method: 'tools/list' };
-      return (await a.process.post('/v1/mcp/call', call)).status !== 404;
-    });
+      const { origin } = new URL(installation.upstream.url);
+      expect((await b.process.command('catalogue', 'add', 'maps', `${origin}/maps`)).code).toBe(0);
+      await eventually('the newer process knows what the older one adds', async () => {
+        const call = { server_id: 'maps', method: 'tools/list' };
+        return (await a.process.post('/v1/mcp/call', call)).status !== 404;
+      });
       await step('b upgraded', () => replace(b, 'newer'));
       await step('a back', () => replace(a, 'older'));
       await step('b back', () => replace(b, 'older'));

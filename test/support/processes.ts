@@ -119,7 +119,7 @@ export async function install({
       databaseUrl === undefined ? onEmbedded(folderOf('a'), statements) : onPostgres(databaseUrl, statements),
     command: (args, name = 'a', more = {}) =>
       run(args, { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name), ...more }),
-    async start(name = 'a', more = {}, version = undefined) {
+    async start(name = 'a', more = {}, version) {
       const own = { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name), ...more };
       const program = processes.use(await serve(own, logFile, version));
       return {

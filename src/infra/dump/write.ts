@@ -38,7 +38,7 @@ export async function writeDump<Seen>(
         const tables = await tablesOf(tx);
         const header = await headerOf(tx, tables, about);
         await pipeline(
-          Readable.from(linesOf(tx, header, tables, onRows)),
+          Readable.from(dumpLines(tx, header, tables, onRows)),
           createGzip(),
           handle.createWriteStream({ flush: true }),
         );
@@ -72,7 +72,7 @@ async function headerOf(
   };
 }
 
-async function* linesOf(
+async function* dumpLines(
   tx: Database,
   header: Header,
   tables: readonly Table[],
