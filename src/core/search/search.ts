@@ -5,6 +5,7 @@ import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
+import { traced } from '../../infra/tracing.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Caller } from '../caller.ts';
 import { FairSlots } from '../fair-slots.ts';
@@ -120,7 +121,6 @@ export function createSearch(parts: SearchParts): Search {
     ttlResolution: 0,
     perf: clock,
   });
-
   const called = new Called(catalogue);
   const spelled = new WeakMap<Server, ReturnType<typeof spellingsOf>>();
   const spellings = (serverId: string) => {
@@ -177,7 +177,7 @@ export function createSearch(parts: SearchParts): Search {
   ): Promise<readonly RankedServer[]> {
     const release = await slots.take('search', tenantId, new AbortController().signal);
     try {
-      return await rank(...question);
+      return await traced('rank', () => rank(...question));
     } finally {
       release();
     }

@@ -1,0 +1,136 @@
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
+import type { TracingSettings } from './infra/tracing.ts';
+
+/** OpenTelemetry's own names ("Environment Variable Specification"). The SDK reads the rest of them: see `openTracing`. */
+const NAMES = [
+  'OTEL_SDK_DISABLED',
+  'OTEL_TRACES_EXPORTER',
+  'OTEL_EXPORTER_OTLP_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_PROTOCOL',
+  'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL',
+  'OTEL_EXPORTER_OTLP_CERTIFICATE',
+  'OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE',
+  'OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE',
+  'OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE',
+  'OTEL_EXPORTER_OTLP_CLIENT_KEY',
+  'OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY',
+  'OTEL_TRACES_SAMPLER',
+  'OTEL_TRACES_SAMPLER_ARG',
+  'OTEL_BSP_SCHEDULE_DELAY',
+  'OTEL_BSP_EXPORT_TIMEOUT',
+  'OTEL_BSP_MAX_QUEUE_SIZE',
+  'OTEL_BSP_MAX_EXPORT_BATCH_SIZE',
+] as const;
+type Name = (typeof NAMES)[number];
+
+/** Set for a whole machine, they may be meant for other programs: they are looked at only where tracing is on. */
+export const tracingEnvironment = Object.fromEntries(
+  NAMES.map(name => [name, z.string().optional()]),
+) as Record<Name, z.ZodOptional<z.ZodString>>;
+type Settings = Readonly<Partial<Record<Name, string | undefined>>>;
+
+const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const;
+
+/** Of `OTEL_TRACES_SAMPLER`: the share of traces it takes, undefined where `OTEL_TRACES_SAMPLER_ARG` says it. */
+const RATIOS: Readonly<Record<string, number | undefined>> = {
+  always_on: 1,
+  always_off: 0,
+  traceidratio: undefined,
+};
+const PARENT_BASED = 'parentbased_';
+
+/**
+ * Undefined: no tracing, as no address of a collector is set, or it is switched off.
+ * @throws ConfigError for what cannot be done as it is asked.
+ */
+export function readTracing(settings: Settings): TracingSettings | undefined {
+  const isDisabled = settings.OTEL_SDK_DISABLED?.toLowerCase() === 'true';
+  const endpoint = ENDPOINTS.find(name => settings[name] !== undefined);
+  if (isDisabled || settings.OTEL_TRACES_EXPORTER === 'none' || endpoint === undefined) return undefined;
+  requireWay(settings, endpoint);
+  return {
+    sampler: sampler(settings),
+    batch: batch(settings),
+    tls: {
+      ca: fileOf(settings, 'CERTIFICATE'),
+      cert: fileOf(settings, 'CLIENT_CERTIFICATE'),
+      key: fileOf(settings, 'CLIENT_KEY'),
+    },
+  };
+}
+
+/** Of the ways there are to a collector, the one that the packages are here for. */
+function requireWay(settings: Settings, endpoint: (typeof ENDPOINTS)[number]): void {
+  const { OTEL_TRACES_EXPORTER: exporter = 'otlp' } = settings;
+  if (exporter !== 'otlp')
+    throw new ConfigError(
+      `OTEL_TRACES_EXPORTER: "${exporter}" is not supported; leave it out, or set otlp or none`,
+    );
+  const url = URL.parse(settings[endpoint] ?? '');
+  if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
+    throw new ConfigError(`${endpoint}: must be an http(s) URL, such as http://127.0.0.1:4318`);
+  const names = ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'] as const;
+  const name = names.find(one => settings[one] !== undefined);
+  if (name === undefined || settings[name] === 'http/protobuf') return;
+  throw new ConfigError(
+    `${name}: traces are sent by http/protobuf only, not by "${settings[name]}"; collectors take it on port 4318`,
+  );
+}
+
+function sampler(settings: Settings): TracingSettings['sampler'] {
+  const name = settings.OTEL_TRACES_SAMPLER ?? 'parentbased_always_on';
+  const parentBased = name.startsWith(PARENT_BASED);
+  const own = parentBased ? name.slice(PARENT_BASED.length) : name;
+  if (!Object.hasOwn(RATIOS, own)) {
+    const names = Object.keys(RATIOS).flatMap(one => [one, PARENT_BASED + one]);
+    throw new ConfigError(`OTEL_TRACES_SAMPLER: must be one of ${names.join(', ')}`);
+  }
+  const text = settings.OTEL_TRACES_SAMPLER_ARG ?? '1';
+  const ratio = RATIOS[own] ?? (/^(\d|\d?\.\d+)$/.test(text) ? Number(text) : NaN);
+  if (!(ratio <= 1)) throw new ConfigError('OTEL_TRACES_SAMPLER_ARG: must be a number from 0 to 1');
+  return { parentBased, ratio };
+}
+
+function batch(settings: Settings): TracingSettings['batch'] {
+  const maxQueueSize = whole(settings, 'OTEL_BSP_MAX_QUEUE_SIZE', 1);
+  const maxExportBatchSize = whole(settings, 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 1);
+  // Where one is not set, the specification's own value stands.
+  if ((maxExportBatchSize ?? 512) > (maxQueueSize ?? 2_048))
+    throw new ConfigError('OTEL_BSP_MAX_EXPORT_BATCH_SIZE: must not be larger than OTEL_BSP_MAX_QUEUE_SIZE');
+  return {
+    scheduledDelayMillis: whole(settings, 'OTEL_BSP_SCHEDULE_DELAY', 0),
+    exportTimeoutMillis: whole(settings, 'OTEL_BSP_EXPORT_TIMEOUT', 1),
+    maxQueueSize,
+    maxExportBatchSize,
+  };
+}
+
+function whole(
+  settings: Settings,
+  name: Extract<Name, `OTEL_BSP_${string}`>,
+  smallest: number,
+): number | undefined {
+  const text = settings[name];
+  if (text === undefined) return undefined;
+  if (/^\d{1,9}$/.test(text) && Number(text) >= smallest) return Number(text);
+  throw new ConfigError(`${name}: must be a whole number from ${smallest} to 999999999`);
+}
+
+/** What is set for traces alone goes before what is set for all signals. */
+function fileOf(
+  settings: Settings,
+  what: 'CERTIFICATE' | 'CLIENT_CERTIFICATE' | 'CLIENT_KEY',
+): string | undefined {
+  const names = [`OTEL_EXPORTER_OTLP_TRACES_${what}`, `OTEL_EXPORTER_OTLP_${what}`] as const;
+  const name = names.find(one => settings[one] !== undefined);
+  if (name === undefined) return undefined;
+  try {
+    return readFileSync(settings[name] ?? '', 'utf8');
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
+    throw new ConfigError(`${name}: must be the path of a file in PEM form that can be read (${code})`);
+  }
+}
