@@ -3,34 +3,33 @@ import { z } from 'zod';
 import { ConfigError } from './config-error.ts';
 import type { TracingSettings } from './infra/tracing.ts';
 
-/** OpenTelemetry's own names ("Environment Variable Specification"). The SDK reads the rest of them: see `openTracing`. */
-const NAMES = [
-  'OTEL_SDK_DISABLED',
-  'OTEL_TRACES_EXPORTER',
-  'OTEL_EXPORTER_OTLP_ENDPOINT',
-  'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
-  'OTEL_EXPORTER_OTLP_PROTOCOL',
-  'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL',
-  'OTEL_EXPORTER_OTLP_CERTIFICATE',
-  'OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE',
-  'OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE',
-  'OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE',
-  'OTEL_EXPORTER_OTLP_CLIENT_KEY',
-  'OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY',
-  'OTEL_TRACES_SAMPLER',
-  'OTEL_TRACES_SAMPLER_ARG',
-  'OTEL_BSP_SCHEDULE_DELAY',
-  'OTEL_BSP_EXPORT_TIMEOUT',
-  'OTEL_BSP_MAX_QUEUE_SIZE',
-  'OTEL_BSP_MAX_EXPORT_BATCH_SIZE',
-] as const;
-type Name = (typeof NAMES)[number];
+const text = z.string().optional();
 
-/** Set for a whole machine, they may be meant for other programs: they are looked at only where tracing is on. */
-export const tracingEnvironment = Object.fromEntries(
-  NAMES.map(name => [name, z.string().optional()]),
-) as Record<Name, z.ZodOptional<z.ZodString>>;
-type Settings = Readonly<Partial<Record<Name, string | undefined>>>;
+/**
+ * OpenTelemetry's own names ("Environment Variable Specification"). Set for a whole machine, they may be meant for other programs:
+ * they are looked at only where tracing is on. The SDK reads the rest of them: see `openTracing`.
+ */
+export const tracingEnvironment = {
+  OTEL_SDK_DISABLED: text,
+  OTEL_TRACES_EXPORTER: text,
+  OTEL_EXPORTER_OTLP_ENDPOINT: text,
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text,
+  OTEL_EXPORTER_OTLP_PROTOCOL: text,
+  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: text,
+  OTEL_EXPORTER_OTLP_CERTIFICATE: text,
+  OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: text,
+  OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: text,
+  OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE: text,
+  OTEL_EXPORTER_OTLP_CLIENT_KEY: text,
+  OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY: text,
+  OTEL_TRACES_SAMPLER: text,
+  OTEL_TRACES_SAMPLER_ARG: text,
+  OTEL_BSP_SCHEDULE_DELAY: text,
+  OTEL_BSP_EXPORT_TIMEOUT: text,
+  OTEL_BSP_MAX_QUEUE_SIZE: text,
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: text,
+};
+type Settings = z.output<z.ZodObject<typeof tracingEnvironment>>;
 
 const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const;
 
@@ -88,8 +87,8 @@ function sampler(settings: Settings): TracingSettings['sampler'] {
     const names = Object.keys(RATIOS).flatMap(one => [one, PARENT_BASED + one]);
     throw new ConfigError(`OTEL_TRACES_SAMPLER: must be one of ${names.join(', ')}`);
   }
-  const text = settings.OTEL_TRACES_SAMPLER_ARG ?? '1';
-  const ratio = RATIOS[own] ?? (/^(\d|\d?\.\d+)$/.test(text) ? Number(text) : NaN);
+  const share = settings.OTEL_TRACES_SAMPLER_ARG ?? '1';
+  const ratio = RATIOS[own] ?? (/^(\d|\d?\.\d+)$/.test(share) ? Number(share) : NaN);
   if (!(ratio <= 1)) throw new ConfigError('OTEL_TRACES_SAMPLER_ARG: must be a number from 0 to 1');
   return { parentBased, ratio };
 }
@@ -110,12 +109,12 @@ function batch(settings: Settings): TracingSettings['batch'] {
 
 function whole(
   settings: Settings,
-  name: Extract<Name, `OTEL_BSP_${string}`>,
+  name: Extract<keyof Settings, `OTEL_BSP_${string}`>,
   smallest: number,
 ): number | undefined {
-  const text = settings[name];
-  if (text === undefined) return undefined;
-  if (/^\d{1,9}$/.test(text) && Number(text) >= smallest) return Number(text);
+  const value = settings[name];
+  if (value === undefined) return undefined;
+  if (/^\d{1,9}$/.test(value) && Number(value) >= smallest) return Number(value);
   throw new ConfigError(`${name}: must be a whole number from ${smallest} to 999999999`);
 }
 
