@@ -14,6 +14,7 @@ import { countedAnswer } from '../unread.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { givingSessionIds } from './elicitation.ts';
 import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
+import { shortErrors } from './short-errors.ts';
 import { spanOf } from './span.ts';
 import { Spending } from './spending.ts';
 
@@ -40,7 +41,7 @@ export function mcpRouter(core: Core, log: Log, version: string, { bodies, answe
     },
     { onerror: error => log.debug({ err: error }, 'mcp request refused') },
   );
-  const node = toNodeHandler({ fetch: givingSessionIds(handler.fetch) });
+  const node = toNodeHandler({ fetch: shortErrors(givingSessionIds(handler.fetch)) });
   const router = Router({ caseSensitive: true });
   router.all('/', async (request: Request, response: Response) => {
     const locals = localsOf(response);

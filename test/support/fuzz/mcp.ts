@@ -181,9 +181,8 @@ const ofRpcError = ({ code, message, data }: any): string[] =>
   faults(
     [!Number.isInteger(code) || code === INTERNAL_ERROR, `error code ${code}`],
     [typeof message !== 'string' || message === '', 'an error without message'],
-    // The SDK's own quote versions and names as they came.
     [
-      data?.origin === 'switchboard' && message.length > MAX_ERROR_CHARS,
+      JSON.stringify([message, data]).length > MAX_ERROR_CHARS,
       `an error of over ${MAX_ERROR_CHARS} characters`,
     ],
   );
