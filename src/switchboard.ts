@@ -76,6 +76,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const control = lateServer();
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
+  if (options.listen !== false) log.info({ version, dataDir: config.dataDir }, 'starting');
 
   const tracing = options.listen === false ? undefined : await startTracing(config, { version, log, clock });
   opened.defer(() => tracing?.close());
@@ -112,7 +113,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     file: config.catalogueFile,
     // A command run while no server is must not swap the catalogue that a server was started with.
     onlyFirst: options.listen === false,
-    shared: config.databaseUrl !== undefined,
+    shared,
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());

@@ -71,7 +71,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
-  [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//]],
+  [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
   [/^public-server\.ts$/, [/^config\.ts$/]],
   [/^config-error\.ts$/, []],
   [

@@ -49,6 +49,13 @@ describe('workProgress', () => {
     expect(file.shown).toEqual(['100 entries read', '1100 entries read', '2100 entries read']);
   });
 
+  it('says what is counted', () => {
+    const shown: string[] = [];
+    const io = { print: () => {}, complain: () => {}, status: (text: string) => void shown.push(text) };
+    workProgress(io, () => 0, 'rows written').show({ done: 1, of: 2 });
+    expect(shown).toEqual(['[###############---------------] 1 of 2 rows written']);
+  });
+
   it('takes the rate from what was embedded since it began to look', () => {
     const { shown, show } = display({ terminal: true });
     show(1_000, 2_000, 0);

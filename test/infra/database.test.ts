@@ -18,7 +18,8 @@ import {
 import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from '../../src/infra/postgres-limits.ts';
 import { connectPostgres, openPostgres } from '../../src/infra/postgres.ts';
 import { startSwitchboard } from '../../src/switchboard.ts';
-import { createDatabase, POSTGRES_PASSWORD, startPostgres, type TestDatabase } from '../support/postgres.ts';
+import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres-server.ts';
+import { createDatabase, type TestDatabase } from '../support/postgres.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
 
 const withoutPostgres = inject('postgresUrl') === undefined;
@@ -346,6 +347,11 @@ describe.skipIf(withoutPostgres)('Switchboard on Postgres', () => {
       'the password is wrong',
       (url: URL) => (url.password = 'wrong'),
       /cannot connect: password authentication/,
+    ],
+    [
+      'a file it names is missing',
+      (url: URL) => (url.search = '?sslmode=verify-full&sslrootcert=/none/ca.crt'),
+      /cannot connect: ENOENT.*\/none\/ca\.crt/,
     ],
     ['there is no such database', (url: URL) => (url.pathname = '/none'), /cannot connect: database "none"/],
   ])('does not start when %s, and says so in one line without the password', async (_why, spoil, message) => {

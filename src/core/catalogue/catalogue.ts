@@ -1,19 +1,17 @@
-import { eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { quoted } from '../text.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices, type Pause } from '../../infra/slices.ts';
-import { servers as table } from '../schema.ts';
 import { reportSuspicious, sameTexts } from './compared-tools.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
 import type { Entry, Origin, Server } from './entry.ts';
 import { compareDefinitions } from './live-definitions.ts';
 import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
 import { readServers } from './read-servers.ts';
-import { INACTIVE, sharing, toServer, writeTools } from './server-rows.ts';
+import { retireServers, sharing, toServer, writeTools } from './server-rows.ts';
 import { Unseen } from './unseen.ts';
-import { without, writeChange } from './write-change.ts';
+import { writeChange, type Alongside } from './write-change.ts';
 
 interface PutOptions {
   readonly origin: Origin;
@@ -22,6 +20,7 @@ interface PutOptions {
   readonly keep?: ReadonlySet<string>;
   /** With the origin `registry`, and only then. */
   readonly registry?: FromRegistry;
+  readonly alongside?: Alongside;
   readonly onProgress?: OnProgress;
   /** Ends it, with its reason and everything as it was, until it is committed. */
   readonly signal?: AbortSignal;
@@ -65,7 +64,6 @@ export class Catalogue {
   #writes = 0;
   /** Whether the search index holds every active server as it is here. */
   #isIndexed = false;
-
   /** What other processes write; undefined where there are none. */
   readonly #unseen: Unseen | undefined;
 
@@ -141,7 +139,7 @@ export class Catalogue {
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const { origin, replace = false, keep, registry, onProgress, signal } = options;
+    const { origin, replace = false, keep, registry, alongside, onProgress, signal } = options;
     const writer = { origin, replace, keep, registry };
     const wanted = await this.#serversOf(entries, options, slices(signal));
     const left = withoutOthers(wanted, writer, this.#byId);
@@ -164,8 +162,8 @@ export class Catalogue {
     const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
     const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
     try {
-      const stored = { ...change, origin, source: registry?.source, moved, signal };
-      change = without(await this.#db.transaction(tx => writeChange(tx, stored)), change);
+      const stored = { ...change, origin, source: registry?.source, moved, alongside, signal };
+      change = await this.#db.transaction(tx => writeChange(tx, stored));
     } catch (error) {
       failing.abort(error);
       throw error;
@@ -215,6 +213,7 @@ export class Catalogue {
     { id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>,
     definitions: readonly Definition[],
     nowMs: number,
+    alongside?: Alongside,
   ): Promise<void> {
     return this.#exclusively(async () => {
       const server = this.#byId.get(id);
@@ -235,6 +234,7 @@ export class Catalogue {
       await this.#db.transaction(async tx => {
         await comparison.write(tx);
         await writeTools(tx, refreshed);
+        await alongside?.(tx, { upserted: [refreshed], removed: [] });
       });
       this.#byId.set(id, refreshed);
       await takeEffect?.();
@@ -244,17 +244,18 @@ export class Catalogue {
   /**
    * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does
    * not bring it back. @throws SwitchboardError `server_not_found`. */
-  deactivate(id: string): Promise<Server> {
-    return this.#exclusively(() => this.#deactivate(id));
+  deactivate(id: string, alongside?: Alongside): Promise<Server> {
+    return this.#exclusively(() => this.#deactivate(id, alongside));
   }
 
-  async #deactivate(id: string): Promise<Server> {
+  async #deactivate(id: string, alongside?: Alongside): Promise<Server> {
     const server = this.#byId.get(id) ?? this.require(id);
-    const takeEffect = await this.#prepare({ upserted: [], removed: [id] });
-    await this.#db
-      .update(table)
-      .set({ ...INACTIVE, origin: 'operator' })
-      .where(eq(table.id, id));
+    const change = { upserted: [], removed: [id] };
+    const takeEffect = await this.#prepare(change);
+    await this.#db.transaction(async tx => {
+      await retireServers(tx, [id], 'operator');
+      await alongside?.(tx, change);
+    });
     const inactive: Server = { ...server, active: false, origin: 'operator' };
     this.#byId.set(id, inactive);
     await takeEffect();

@@ -39,7 +39,7 @@ const IS_OTHER = (() => {
   return sql`(${sql.join(stored, sql`, `)}) is distinct from (${sql.join(Object.values(columns), sql`, `)})`;
 })();
 
-export const INACTIVE = { active: false, updatedAt: sql`now()` };
+const INACTIVE = { active: false, updatedAt: sql`now()` };
 
 /**
  * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose

@@ -1,4 +1,4 @@
-import { SwitchboardError, toSwitchboardError, type ErrorCode } from '../../errors.ts';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { systemClock, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
@@ -8,6 +8,7 @@ import type { Server } from '../catalogue/entry.ts';
 import { warnedTools } from '../catalogue/tool-warnings.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Guard } from '../outbound/guard.ts';
+import { toFailure } from '../failure.ts';
 import type { Sealing } from '../sealing.ts';
 import { withAccessAdvice } from './access-advice.ts';
 import { Admission, NotAdmitted } from './admission.ts';
@@ -156,7 +157,7 @@ export function createProxy(options: ProxyOptions): Proxy {
         ended('aborted');
         throw thrown;
       }
-      const error = withAccessAdvice(toSwitchboardError(thrown), server.auth);
+      const error = withAccessAdvice(toFailure(thrown), server.auth);
       ended(error.code);
       const fields = {
         serverId,

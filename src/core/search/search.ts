@@ -5,7 +5,6 @@ import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
-import { traced } from '../../infra/tracing.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Caller } from '../caller.ts';
 import { FairSlots } from '../fair-slots.ts';
@@ -121,6 +120,7 @@ export function createSearch(parts: SearchParts): Search {
     ttlResolution: 0,
     perf: clock,
   });
+
   const called = new Called(catalogue);
   const spelled = new WeakMap<Server, ReturnType<typeof spellingsOf>>();
   const spellings = (serverId: string) => {
@@ -160,8 +160,9 @@ export function createSearch(parts: SearchParts): Search {
       if (!named.has(serverId)) candidates.push({ serverId, keyword: 0, semantic: 0, tools: [] });
       named.set(serverId, 'alone');
     }
-    const isNamed = [...named.values()].some(how => how !== 'not') || isMentioned(query, candidates);
-    if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
+    const isNamed = [...named.values()].some(how => how !== 'not');
+    const mayServe = isNamed || isAnswerable({ candidates, vectors }, tuning?.answerability);
+    if (!mayServe && !isMentioned(query, candidates)) return [];
     const fitting = putLower(fuse(candidates, use), serverId => isDeprecated(catalogue.get(serverId)));
     const ranking = called.first(fitting, query, serverId => named.get(serverId) === 'alone');
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
@@ -177,7 +178,7 @@ export function createSearch(parts: SearchParts): Search {
   ): Promise<readonly RankedServer[]> {
     const release = await slots.take('search', tenantId, new AbortController().signal);
     try {
-      return await traced('rank', () => rank(...question));
+      return await rank(...question);
     } finally {
       release();
     }
