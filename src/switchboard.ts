@@ -78,7 +78,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
   if (options.listen !== false) log.info({ version, dataDir: config.dataDir }, 'starting');
 
-  const tracing = options.listen === false ? undefined : await startTracing(config, { version, log, clock });
+  const tracing = await startTracing(config, options, { version, log, clock });
   opened.defer(() => tracing?.close());
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
@@ -245,9 +245,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 /** Where nothing is to be traced, no package of OpenTelemetry is even loaded. */
 async function startTracing(
   { tracing: settings }: Config,
+  { listen }: StartOptions,
   parts: { version: string; log: Log; clock: Clock },
 ): Promise<Tracing | undefined> {
-  if (!settings) return undefined;
+  if (!settings || listen === false) return undefined;
   const { openTracing } = await import('./infra/tracing-otel.ts');
   return openTracing({ settings, ...parts });
 }

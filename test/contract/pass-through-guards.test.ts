@@ -263,14 +263,14 @@ describe('what is refused here is a JSON-RPC error', () => {
       catalogue: [{ id: 'echo', remote_url: upstream.origin }],
       env: { SWITCHBOARD_RATE_LIMIT: 'proxy=10/600' },
     });
-    const send = (messages: number) =>
+    const batchOf = (messages: number) =>
       limited.post(
         '/mcp/echo',
         Array.from({ length: messages }, (_, id) => ({ ...rpc, id })),
       );
-    const first = await send(4);
+    const first = await batchOf(4);
     expect(first.headers.get('ratelimit')).toMatch(/^"proxy";r=6;t=\d+$/);
-    const over = await send(7);
+    const over = await batchOf(7);
     expect(over.status).toBe(429);
     refused(over.json, 'rate_limited');
     expect(over.headers.get('ratelimit')).toMatch(/^"proxy";r=0;t=\d+$/);

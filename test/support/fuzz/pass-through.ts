@@ -34,7 +34,7 @@ export function passThroughRequests(
 /** The server's own answers are passed on, whatever they say: of them only the form is looked at. */
 export function passThroughProblems({ right }: Keys) {
   return (request: FuzzRequest, { status, headers, text }: FuzzAnswer): string[] => {
-    const type = String(headers['content-type'] ?? '').replace(/;.*/, '');
+    const type = (headers['content-type'] ?? '').replace(/;.*/, '');
     const isHtml = /html/i.test(type) || /^\s*<(?!script>alert)/.test(text);
     const found = faults(
       // The SDK's servers answer so themselves, to arguments that nest too deep.
