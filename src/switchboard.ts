@@ -21,6 +21,7 @@ import type { Embedder } from './core/search/embedder.ts';
 import { openSearchIndex } from './core/search/open-index.ts';
 import type { EmbeddingLimits } from './core/search/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
+import { tracedSearch } from './core/search/traced-search.ts';
 import { VectorPruning } from './core/search/vector-pruning.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
@@ -31,6 +32,7 @@ import { closeServer, lateServer } from './infra/late-server.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
+import type { Tracing } from './infra/tracing.ts';
 import { createPublicServer, listen } from './public-server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './storage.ts';
 
@@ -76,6 +78,8 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
   if (options.listen !== false) log.info({ version, dataDir: config.dataDir }, 'starting');
 
+  const tracing = await startTracing(config, options, { version, log, clock });
+  opened.defer(() => tracing?.close());
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
   const { db, hold } = database;
@@ -189,7 +193,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     identity,
     rateLimits,
     catalogue,
-    search,
+    search: tracedSearch(search),
     proxy,
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
@@ -212,6 +216,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
       log,
       clock,
       version,
+      tracing,
       limits: options.faceLimits,
     });
     const server = createPublicServer(app);
@@ -235,6 +240,17 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }
   const running = opened.move();
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
+}
+
+/** Where nothing is to be traced, no package of OpenTelemetry is even loaded. */
+async function startTracing(
+  { tracing: settings }: Config,
+  { listen }: StartOptions,
+  parts: { version: string; log: Log; clock: Clock },
+): Promise<Tracing | undefined> {
+  if (!settings || listen === false) return undefined;
+  const { openTracing } = await import('./infra/tracing-otel.ts');
+  return openTracing({ settings, ...parts });
 }
 
 /** Of the one process that may use a data folder, and of its restarts. */

@@ -15,6 +15,7 @@ import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './ask.ts';
 import { CallerAbortError } from '../caller-abort.ts';
 import { Budget } from './budget.ts';
+import { noteReply, tracedCall } from './call-span.ts';
 import { CheckedCalls } from './checked-call.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
 import { stopping } from './failures.ts';
@@ -237,9 +238,16 @@ export function createProxy(options: ProxyOptions): Proxy {
       const method = request.body && methodOf(request.body);
       const judge = isPassedUse(method) ? judgeStatus : undefined;
       const kind = request.method === 'POST' && method !== 'subscriptions/listen' ? 'pass' : undefined;
-      await track(caller, { serverId: request.serverId, kind, judge, isPassed: true }, server =>
-        passThrough.run(caller, { server, request, method }, sink),
-      );
+      const pass = (server: Server) =>
+        tracedCall(
+          () => ({ server, method, httpMethod: request.method }),
+          async span => {
+            const status = await passThrough.run(caller, { server, request, method }, sink);
+            if (span) noteReply(span, { status });
+            return status;
+          },
+        );
+      await track(caller, { serverId: request.serverId, kind, judge, isPassed: true }, pass);
     },
 
     endIdle() {
