@@ -71,8 +71,9 @@ async function run(
     io.print(usageOf(name, command));
     return 0;
   }
-  const required = command.args.filter(arg => !arg.endsWith('?')).length;
-  if (args.length < required || args.length > command.args.length)
+  const required = command.args.filter(arg => !/[?*]$/.test(arg)).length;
+  const most = command.args.some(arg => arg.endsWith('*')) ? Infinity : command.args.length;
+  if (args.length < required || args.length > most)
     throw new UsageError(`usage: ${usageOf(name, command)}`);
   const config = readConfig();
   const print = (answer: { json: unknown; text: string }) =>
@@ -111,7 +112,7 @@ function parse(argv: readonly string[], command: Command | DatabaseCommand) {
 }
 
 /** An optional argument in brackets. */
-const shown = (arg: string) => (arg.endsWith('?') ? `[${arg.slice(0, -1)}]` : arg);
+const shown = (arg: string) => arg.replace(/^(.*)\?$/, '[$1]').replace(/^(.*)\*$/, '[$1…]');
 
 const usageOf = (name: string, command: Command | DatabaseCommand) =>
   [

@@ -10,14 +10,18 @@ const LINE_ENTRIES = 1_000;
 export interface ProgressDisplay {
   /** How many entries of a listing have been read. */
   readonly listed: (entries: number) => void;
-  /** How far the embedding of texts is. */
+  /** How far the work is that takes long. */
   readonly show: (progress: Progress) => void;
   /** Takes the bar away. */
   readonly end: () => void;
 }
 
-/** How far long work is: a count or a bar on a terminal, a line now and then elsewhere. @param nowMs for the rate and the time left */
-export function workProgress(io: Io, nowMs: () => number = () => performance.now()): ProgressDisplay {
+/** How far long work is: a count or a bar on a terminal, a line now and then elsewhere. @param what is counted, and nowMs for the rate and the time left */
+export function workProgress(
+  io: Io,
+  what = 'texts embedded',
+  nowMs: () => number = () => performance.now(),
+): ProgressDisplay {
   let first: { readonly atMs: number; readonly done: number } | undefined;
   let lines = 0;
   let nextListed = 0;
@@ -32,7 +36,7 @@ export function workProgress(io: Io, nowMs: () => number = () => performance.now
     },
     show: progress => {
       first ??= { atMs: nowMs(), done: progress.done };
-      const text = describe(progress, (progress.done - first.done) / ((nowMs() - first.atMs) / 1000));
+      const text = describe(what, progress, (progress.done - first.done) / ((nowMs() - first.atMs) / 1000));
       if (io.status) {
         io.status(`${bar(progress)} ${text}`);
         return;
@@ -46,9 +50,9 @@ export function workProgress(io: Io, nowMs: () => number = () => performance.now
   };
 }
 
-/** @param rate texts a second; not a number before there is one */
-function describe({ done, of }: Progress, rate: number): string {
-  const counts = `${done} of ${of} texts embedded`;
+/** @param rate of them a second; not a number before there is one */
+function describe(what: string, { done, of }: Progress, rate: number): string {
+  const counts = `${done} of ${of} ${what}`;
   if (!Number.isFinite(rate) || rate <= 0 || done === of) return counts;
   return `${counts}, ${rate.toFixed(0)} a second, ${duration((of - done) / rate)} left`;
 }

@@ -6,7 +6,7 @@ function display({ terminal }: { terminal: boolean }) {
   let now = 0;
   const keep = (text: string) => void shown.push(text);
   const io = { print: keep, complain: keep, status: terminal ? keep : undefined };
-  const progress = workProgress(io, () => now);
+  const progress = workProgress(io, undefined, () => now);
   const show = (done: number, of: number, afterMs: number) => {
     now += afterMs;
     progress.show({ done, of });

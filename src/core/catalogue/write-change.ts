@@ -1,6 +1,6 @@
 import { and, inArray, not, or, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
-import { servers as table } from '../schema.ts';
+import { serverHealth, servers as table } from '../schema.ts';
 import type { Origin, Server } from './entry.ts';
 import { forgetDefinitions } from './live-definitions.ts';
 import { retireServers, writeServers } from './server-rows.ts';
@@ -15,6 +15,8 @@ interface Change {
   readonly upserted: readonly Server[];
   /** Ids of those whose address is another than before. */
   readonly moved: readonly string[];
+  /** Ids of those that had been made inactive since they did not answer. */
+  readonly broughtBack: readonly string[];
   /** Ids. */
   readonly removed: readonly string[];
   readonly signal: AbortSignal | undefined;
@@ -26,7 +28,7 @@ interface Change {
  */
 export async function writeChange(
   tx: Database,
-  { origin, source, upserted, moved, removed, signal }: Change,
+  { origin, source, upserted, moved, broughtBack, removed, signal }: Change,
 ): Promise<ReadonlySet<string>> {
   const ids = [...upserted.map(({ id }) => id), ...removed];
   const left = source === undefined ? new Set<string>() : await ofOthers(tx, ids, source);
@@ -37,6 +39,7 @@ export async function writeChange(
     signal,
   );
   await forgetDefinitions(tx, moved.filter(isOwn));
+  await forgetFailures(tx, broughtBack.filter(isOwn));
   await retireServers(tx, removed.filter(isOwn), origin);
   signal?.throwIfAborted();
   return left;
@@ -54,6 +57,16 @@ export function without<Whole extends Pick<Change, 'upserted' | 'removed'> & { l
     removed: change.removed.filter(id => !left.has(id)),
     left: [...(change.left ?? []), ...left],
   };
+}
+
+/** Their visits count from the beginning again. */
+async function forgetFailures(tx: Database, ids: readonly string[]): Promise<void> {
+  for (let at = 0; at < ids.length; at += BATCH_ROWS) {
+    await tx
+      .update(serverHealth)
+      .set({ failures: 0, deadSince: null, writtenAt: sql`now()` })
+      .where(inArray(serverHealth.serverId, ids.slice(at, at + BATCH_ROWS)));
+  }
 }
 
 async function ofOthers(tx: Database, ids: readonly string[], source: string): Promise<Set<string>> {

@@ -48,6 +48,11 @@ export class AuditTrail {
     return this.#audit.record(this.#db, actor, entry);
   }
 
+  /** What Switchboard does by itself, in a transaction with it. */
+  recordOwn(tx: Database, entry: AuditEntry): Promise<void> {
+    return this.#audit.record(tx, {}, entry);
+  }
+
   /** The newest first. One more than the limit is read, to know whether there are more. */
   async list({ tenant, keyId, event, from, to, before, limit }: AuditFilter): Promise<{
     readonly records: readonly AuditRecord[];
