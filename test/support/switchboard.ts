@@ -46,6 +46,7 @@ interface StartTest {
   readonly env?: Record<string, string>;
   readonly clock?: Clock;
   readonly proxyLimits?: StartOptions['proxyLimits'];
+  readonly visitLimits?: StartOptions['visitLimits'];
   readonly faceLimits?: StartOptions['faceLimits'];
   readonly embeddingLimits?: StartOptions['embeddingLimits'];
   readonly embedder?: () => Promise<Embedder>;
@@ -63,6 +64,7 @@ export async function startTestSwitchboard({
   env = {},
   clock,
   proxyLimits,
+  visitLimits,
   faceLimits,
   embeddingLimits,
   embedder = () => Promise.resolve(createNgramEmbedder()),
@@ -89,6 +91,7 @@ export async function startTestSwitchboard({
     log,
     ...(clock === undefined ? {} : { clock }),
     ...(proxyLimits === undefined ? {} : { proxyLimits }),
+    ...(visitLimits === undefined ? {} : { visitLimits }),
     ...(faceLimits === undefined ? {} : { faceLimits }),
     ...(config.embedding ? {} : { embedder }),
     ...(embeddingLimits === undefined ? {} : { embeddingLimits }),

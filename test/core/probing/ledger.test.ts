@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest';
+import type { Health, HealthState } from '../../../src/core/catalogue/health.ts';
+import { after, isDeadForLong, isOwnOutage } from '../../../src/core/probing/ledger.ts';
+
+const DAY = 86_400_000;
+
+/** What is known after visits on the days 1, 2, … */
+const afterAll = (...states: HealthState[]) =>
+  states.reduce<Health | undefined>(
+    (before, state, at) => after(before, { state }, (at + 1) * DAY),
+    undefined,
+  );
+
+describe('what is known of a server', () => {
+  it('is that it is dead after the third failure in a row, of whichever kind, since then', () => {
+    expect(afterAll('ok', 'unreachable', 'not_mcp')).toEqual({
+      state: 'not_mcp',
+      checkedAtMs: 3 * DAY,
+      lastOkAtMs: DAY,
+      failures: 2,
+    });
+    expect(afterAll('ok', 'unreachable', 'not_mcp', 'unreachable', 'unreachable')).toEqual({
+      state: 'unreachable',
+      checkedAtMs: 5 * DAY,
+      lastOkAtMs: DAY,
+      failures: 4,
+      deadSinceMs: 4 * DAY,
+    });
+    expect(afterAll('not_mcp', 'not_mcp', 'not_mcp')).toMatchObject({ deadSinceMs: 3 * DAY });
+  });
+
+  it.each(['ok', 'needs_sign_in'] as const)('begins anew with %s', state => {
+    expect(afterAll('unreachable', 'unreachable', 'unreachable', state)).toEqual({
+      state,
+      checkedAtMs: 4 * DAY,
+      lastOkAtMs: 4 * DAY,
+      failures: 0,
+    });
+    expect(afterAll('unreachable', 'unreachable', state, 'unreachable')).toMatchObject({ failures: 1 });
+  });
+
+  it('has the latency of the last visit alone', () => {
+    const answered = after(undefined, { state: 'ok', latencyMs: 12 }, DAY);
+    expect(answered.latencyMs).toBe(12);
+    expect(after(answered, { state: 'unreachable' }, 2 * DAY)).not.toHaveProperty('latencyMs');
+  });
+});
+
+it('30 days dead are too long, a moment less is not', () => {
+  expect(isDeadForLong(DAY, 31 * DAY)).toBe(true);
+  expect(isDeadForLong(DAY, 31 * DAY - 1)).toBe(false);
+});
+
+it('our own network is at fault where more than half of at least ten fail together', () => {
+  expect(isOwnOutage({ wasAlive: 10, failed: 6 })).toBe(true);
+  expect(isOwnOutage({ wasAlive: 10, failed: 5 })).toBe(false);
+  expect(isOwnOutage({ wasAlive: 9, failed: 9 })).toBe(false);
+});
