@@ -50,7 +50,6 @@ export interface StartOptions {
   readonly database?: () => Promise<OpenDatabase>;
   /** Tests that would wait for a time-out. */
   readonly proxyLimits?: Partial<ProxyLimits>;
-  readonly visitLimits?: Partial<ProxyLimits>;
   readonly embeddingLimits?: Partial<EmbeddingLimits>;
   readonly faceLimits?: Partial<FaceLimits>;
 }
@@ -202,7 +201,6 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     metrics,
     guard,
     onTurned: (tx, turned) => audit.recordOwn(tx, entryOf(turned)),
-    limits: options.visitLimits,
   });
   opened.defer(() => probing.close());
   const probes = new ProbeSchedule({ probing, clock, log, everyMs: config.registry.probeEveryMs });

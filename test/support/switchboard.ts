@@ -46,7 +46,6 @@ interface StartTest {
   readonly env?: Record<string, string>;
   readonly clock?: Clock;
   readonly proxyLimits?: StartOptions['proxyLimits'];
-  readonly visitLimits?: StartOptions['visitLimits'];
   readonly faceLimits?: StartOptions['faceLimits'];
   readonly embeddingLimits?: StartOptions['embeddingLimits'];
   readonly embedder?: () => Promise<Embedder>;
@@ -64,7 +63,6 @@ export async function startTestSwitchboard({
   env = {},
   clock,
   proxyLimits,
-  visitLimits,
   faceLimits,
   embeddingLimits,
   embedder = () => Promise.resolve(createNgramEmbedder()),
@@ -91,7 +89,6 @@ export async function startTestSwitchboard({
     log,
     ...(clock === undefined ? {} : { clock }),
     ...(proxyLimits === undefined ? {} : { proxyLimits }),
-    ...(visitLimits === undefined ? {} : { visitLimits }),
     ...(faceLimits === undefined ? {} : { faceLimits }),
     ...(config.embedding ? {} : { embedder }),
     ...(embeddingLimits === undefined ? {} : { embeddingLimits }),

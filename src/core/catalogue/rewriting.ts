@@ -9,7 +9,7 @@ import { compareDefinitions } from './live-definitions.ts';
 import { INACTIVE, writeTools } from './server-rows.ts';
 
 /** One server put in the place of another of its id. */
-export interface Rewrite {
+interface Rewrite {
   readonly server: Server;
   /** Whether a search could tell the two apart. */
   readonly isFound: boolean;

@@ -1,9 +1,9 @@
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 
 /** So many failed visits in a row, and the server counts as dead. */
-export const DEAD_AFTER_FAILURES = 3;
+const DEAD_AFTER_FAILURES = 3;
 /** Dead for so long, and it becomes inactive. */
-export const INACTIVE_AFTER_MS = 30 * 86_400_000;
+const INACTIVE_AFTER_MS = 30 * 86_400_000;
 
 /** What is known of a server after a visit. @param before absent: there was none at this address */
 export function after(
@@ -28,20 +28,25 @@ export function after(
 export const isDeadForLong = (deadSinceMs: number, nowMs: number): boolean =>
   nowMs - deadSinceMs >= INACTIVE_AFTER_MS;
 
-/** Fewer servers that were alive say nothing of our own network … */
+/** Servers that were alive, and those of them that failed in this round. */
+export interface Losses {
+  readonly alive: number;
+  readonly failed: number;
+}
+
+/** Fewer servers say nothing of our own network … */
 const FEW = 10;
 /** … and of as many, no more than this share dies from one round to the next. */
 const BELIEVABLE_SHARE = 0.5;
 
 /**
- * Whether it is rather our own network that failed: most of the servers that were alive are not any more.
- * @param wasAlive visited servers that were alive before, or had never been visited
- * @param failed those of them that failed now
+ * Whether it is rather our own network that failed: most of the servers that were alive are not any more. Where few have been
+ * found alive yet, as in a first round, those that had never been visited are taken for alive, too.
  */
-export const isOwnOutage = ({
-  wasAlive,
-  failed,
-}: {
-  readonly wasAlive: number;
-  readonly failed: number;
-}): boolean => wasAlive >= FEW && failed > wasAlive * BELIEVABLE_SHARE;
+export function isOwnOutage(known: Losses, unvisited: Losses): boolean {
+  const { alive, failed } =
+    known.alive >= FEW
+      ? known
+      : { alive: known.alive + unvisited.alive, failed: known.failed + unvisited.failed };
+  return alive >= FEW && failed > alive * BELIEVABLE_SHARE;
+}

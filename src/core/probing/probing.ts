@@ -7,7 +7,6 @@ import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Guard } from '../outbound/guard.ts';
-import type { ProxyLimits } from '../proxy/limits.ts';
 import { LOCKS, Turns } from '../turns.ts';
 import { byHost } from './by-host.ts';
 import type { Verdict } from './classify.ts';
@@ -44,13 +43,12 @@ interface ProbingParts {
   readonly guard: Guard;
   /** Told in the transaction in which it happens. */
   readonly onTurned: (tx: Database, turned: Turned) => Promise<void>;
-  readonly limits?: Partial<ProxyLimits> | undefined;
 }
 
 export interface ProbeOptions {
   /** Absent: all that are active, or inactive since they do not answer. */
   readonly ids?: readonly string[] | undefined;
-  readonly onProgress?: OnProgress;
+  readonly onProgress?: OnProgress | undefined;
   /** Hears, once, that another round is under way, here or in another process, which is waited for. */
   readonly onWait?: () => void;
   /** Ends it. What was found alive until then is kept. */
@@ -73,7 +71,8 @@ export class Probing {
   readonly #closing = new AbortController();
   readonly #turns: Turns;
   #running: Promise<unknown> = Promise.resolve();
-  #doubted: string | undefined;
+  /** When a round began that says rather more of our own network than of servers. */
+  #doubtedAtMs: number | undefined;
 
   constructor(parts: ProbingParts) {
     this.#parts = parts;
@@ -90,7 +89,7 @@ export class Probing {
 
   /** What the last round here says of our own network; undefined: nothing bad. */
   get degraded(): string | undefined {
-    return this.#doubted;
+    return this.#doubtedAtMs === undefined ? undefined : DOUBTED;
   }
 
   /** Undefined: it has not been visited at its present address. */
@@ -109,7 +108,7 @@ export class Probing {
     return this.#settling(
       this.#turns.take(ended, onWait, held => {
         const servers = ids ? this.#named(ids) : [...this.#parts.catalogue.standing()];
-        return this.#round(servers, { signal: held, pauseMs: 0, onProgress });
+        return this.#round(servers, { signal: held, pauseMs: 0, onProgress, isWhole: !ids });
       }),
     );
   }
@@ -123,22 +122,22 @@ export class Probing {
     const { db, clock } = this.#parts;
     return this.#settling(
       this.#turns.takeIfFree(this.#closing.signal, async signal => {
-        if (((await this.probedAtMs()) ?? -Infinity) > sinceMs) {
-          this.#doubted = undefined;
-          return undefined;
-        }
+        if (((await this.probedAtMs()) ?? -Infinity) > sinceMs) return undefined;
         const startedAtMs = clock.now();
         const servers = this.#due(everyMs);
-        const report = await this.#round(servers, { signal, pauseMs: PAUSE_MS });
+        const report = await this.#round(servers, { signal, pauseMs: PAUSE_MS, isWhole: true });
         if (report.doubted === undefined) await writeProbedAt(db, startedAtMs);
         return report;
       }),
     );
   }
 
-  /** When the last whole round by schedule began, of any process. */
-  probedAtMs(): Promise<number | undefined> {
-    return readProbedAt(this.#parts.db);
+  /** When the last whole round by schedule began, of any process; one that went well takes back a doubt from before it. */
+  async probedAtMs(): Promise<number | undefined> {
+    const probedAtMs = await readProbedAt(this.#parts.db);
+    if (probedAtMs !== undefined && probedAtMs > (this.#doubtedAtMs ?? Infinity))
+      this.#doubtedAtMs = undefined;
+    return probedAtMs;
   }
 
   #settling<T>(work: Promise<T>): Promise<T> {
@@ -164,59 +163,70 @@ export class Probing {
     });
   }
 
-  async #round(
-    servers: readonly Server[],
-    {
-      signal,
-      pauseMs,
-      onProgress,
-    }: { signal: AbortSignal; pauseMs: number; onProgress?: OnProgress | undefined },
-  ): Promise<ProbeReport> {
-    const { board, clock, log, metrics } = this.#parts;
+  async #round(servers: readonly Server[], rounding: Rounding): Promise<ProbeReport> {
+    const { board, clock, log } = this.#parts;
     await board.catchUp();
-    const visits = new Visits(this.#parts);
+    const startedAtMs = clock.now();
     const round = new Round(board, clock);
+    const reactivated = await this.#visitAll(servers, round, rounding);
+    const isDoubted = round.isOwnOutage;
+    // Few servers, which somebody has named, say nothing of the network while all is well with them.
+    if (isDoubted || rounding.isWhole) this.#doubtedAtMs = isDoubted ? startedAtMs : undefined;
+    const deactivated = isDoubted ? 0 : await this.#believe(round.failing, rounding.signal);
+    if (isDoubted) log.warn(round.counts, DOUBTED);
+    const done = { visited: servers.length, ...round.counts, deactivated, reactivated };
+    log.info(done, 'servers probed');
+    const failing = round.failing.map(({ server: { id }, found, reason }) => {
+      return { id, status: found.health.state, reason };
+    });
+    return {
+      ...done,
+      failing: failing.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, MAX_NAMED),
+      ...(isDoubted ? { doubted: DOUBTED } : {}),
+    };
+  }
+
+  /** Resolves to how many servers have become active again. */
+  async #visitAll(
+    servers: readonly Server[],
+    round: Round,
+    { signal, pauseMs, onProgress }: Rounding,
+  ): Promise<number> {
+    const { metrics } = this.#parts;
+    const visits = new Visits(this.#parts);
+    const ended = endOf(signal);
     let reactivated = 0;
-    let visited = 0;
+    let done = 0;
     try {
       await byHost(servers, { atOnce: AT_ONCE, pauseMs, signal }, async server => {
         const visit = await visits.visit(server, signal);
         metrics.events.probed(visit.verdict);
         await round.add(server, visit);
-        if (await this.#comesBack(server, visit)) reactivated++;
-        await this.#takeTools(server, visit);
-        onProgress?.({ done: ++visited, of: servers.length });
+        // A write may wait for a long one, such as an import: that must not hold up a stop.
+        if (await Promise.race([this.#comesBack(server, visit), ended])) reactivated++;
+        await Promise.race([this.#takeTools(server, visit), ended]);
+        onProgress?.({ done: ++done, of: servers.length });
       });
     } finally {
       await visits.close();
       await round.write();
     }
-    this.#doubted = round.isOwnOutage ? DOUBTED : undefined;
-    const deactivated = this.#doubted === undefined ? await this.#believe(round.failing, signal) : 0;
-    if (this.#doubted !== undefined) log.warn({ visited, ...round.counts }, this.#doubted);
-    const done = { visited, ...round.counts, deactivated, reactivated };
-    log.info(done, 'servers probed');
-    return {
-      ...done,
-      failing: round.failing
-        .map(({ server: { id }, found, reason }) => ({ id, status: found.health.state, reason }))
-        .toSorted((a, b) => (a.id < b.id ? -1 : 1))
-        .slice(0, MAX_NAMED),
-      ...(this.#doubted === undefined ? {} : { doubted: this.#doubted }),
-    };
+    return reactivated;
   }
 
   /** Notes what failed. Resolves to how many servers have become inactive for it, each in a transaction of its own. */
   async #believe(failing: readonly Failing[], signal: AbortSignal): Promise<number> {
     const { catalogue, board, clock, onTurned } = this.#parts;
     await board.write(failing.map(({ found }) => found));
+    const ended = endOf(signal);
     let deactivated = 0;
     for (const { server, found } of failing) {
       signal.throwIfAborted();
       const { deadSinceMs } = found.health;
       if (deadSinceMs === undefined || !server.active || !isDeadForLong(deadSinceMs, clock.now())) continue;
       const turned = { id: server.id, deadSince: new Date(deadSinceMs).toISOString() };
-      if (await catalogue.setUnanswered(server, true, tx => onTurned(tx, turned))) deactivated++;
+      const turning = catalogue.setUnanswered(server, true, tx => onTurned(tx, turned));
+      if (await Promise.race([turning, ended])) deactivated++;
     }
     return deactivated;
   }
@@ -244,6 +254,25 @@ export class Probing {
       standing[server.unanswered ? 'inactive' : (this.healthOf(server)?.state ?? 'unvisited')]++;
     return standing;
   }
+}
+
+interface Rounding extends Pick<ProbeOptions, 'onProgress'> {
+  readonly signal: AbortSignal;
+  readonly pauseMs: number;
+  /** Of all servers that are due, not of some that somebody has named. */
+  readonly isWhole: boolean;
+}
+
+/** Rejects with the signal's reason as soon as it aborts. */
+function endOf(signal: AbortSignal): Promise<never> {
+  const ended = new Promise<never>((_resolve, reject) => {
+    const end = () => reject(signal.reason as Error);
+    if (signal.aborted) end();
+    else signal.addEventListener('abort', end, { once: true });
+  });
+  // Nobody may be waiting for it.
+  ended.catch(() => {});
+  return ended;
 }
 
 const DOUBTED =

@@ -1,5 +1,5 @@
 import type { Clock } from '../../infra/clock.ts';
-import { isAlive, type HealthState } from '../catalogue/health.ts';
+import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Verdict } from './classify.ts';
 import type { HealthBoard } from './health-board.ts';
@@ -22,8 +22,8 @@ export class Round {
   readonly #board: HealthBoard;
   readonly #clock: Clock;
   #unwritten: LocatedHealth[] = [];
-  #wasAlive = 0;
-  #newlyFailed = 0;
+  readonly #known = { alive: 0, failed: 0 };
+  readonly #unvisited = { alive: 0, failed: 0 };
   readonly failing: Failing[] = [];
   readonly counts: Record<Verdict, number> = {
     ok: 0,
@@ -51,7 +51,7 @@ export class Round {
         this.#clock.now(),
       ),
     };
-    this.#note(!before || isAlive(before.state), verdict);
+    this.#note(before, verdict);
     if (!isAlive(verdict)) {
       this.failing.push({ server, found, reason });
       return;
@@ -69,12 +69,13 @@ export class Round {
 
   /** Whether most of what was alive has failed at once: nothing of that is to be believed. */
   get isOwnOutage(): boolean {
-    return isOwnOutage({ wasAlive: this.#wasAlive, failed: this.#newlyFailed });
+    return isOwnOutage(this.#known, this.#unvisited);
   }
 
-  #note(wasAlive: boolean, state: HealthState): void {
-    if (!wasAlive) return;
-    this.#wasAlive++;
-    if (!isAlive(state)) this.#newlyFailed++;
+  #note(before: Health | undefined, state: HealthState): void {
+    if (before && !isAlive(before.state)) return;
+    const losses = before ? this.#known : this.#unvisited;
+    losses.alive++;
+    if (!isAlive(state)) losses.failed++;
   }
 }

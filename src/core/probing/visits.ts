@@ -12,7 +12,7 @@ import { Wire } from '../proxy/wire.ts';
 import { verdictOf, type Verdict } from './classify.ts';
 
 /** Those of calls, in a shorter time and with few connections. */
-export const VISIT_LIMITS: ProxyLimits = {
+const VISIT_LIMITS: ProxyLimits = {
   ...DEFAULT_LIMITS,
   totalTimeoutMs: 15_000,
   idleTimeoutMs: 15_000,

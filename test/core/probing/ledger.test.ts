@@ -51,8 +51,17 @@ it('30 days dead are too long, a moment less is not', () => {
   expect(isDeadForLong(DAY, 31 * DAY - 1)).toBe(false);
 });
 
-it('our own network is at fault where more than half of at least ten fail together', () => {
-  expect(isOwnOutage({ wasAlive: 10, failed: 6 })).toBe(true);
-  expect(isOwnOutage({ wasAlive: 10, failed: 5 })).toBe(false);
-  expect(isOwnOutage({ wasAlive: 9, failed: 9 })).toBe(false);
+describe('our own network is at fault', () => {
+  const none = { alive: 0, failed: 0 };
+
+  it('where more than half of at least ten that were alive fail together', () => {
+    expect(isOwnOutage({ alive: 10, failed: 6 }, none)).toBe(true);
+    expect(isOwnOutage({ alive: 10, failed: 5 }, none)).toBe(false);
+    expect(isOwnOutage({ alive: 9, failed: 9 }, none)).toBe(false);
+  });
+
+  it('perhaps, too, where most of those fail that had never been visited, unless enough were known', () => {
+    expect(isOwnOutage({ alive: 9, failed: 0 }, { alive: 11, failed: 11 })).toBe(true);
+    expect(isOwnOutage({ alive: 10, failed: 0 }, { alive: 90, failed: 90 })).toBe(false);
+  });
 });

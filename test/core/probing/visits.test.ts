@@ -163,7 +163,10 @@ describe('after the handshake', () => {
   ])('%s in the place of the tools says that a server is there: ok', async (_what, answer) => {
     await using server = await listen((request, response) => {
       void readBody(request).then(({ message }) => {
-        if (message.id === undefined) return void response.writeHead(202).end();
+        if (message.id === undefined) {
+          response.writeHead(202).end();
+          return;
+        }
         const handshake = { result: { protocolVersion: '2025-06-18', capabilities: {}, serverInfo: {} } };
         const unknown = { error: { code: -32_601, message: 'Method not found' } };
         const given = { initialize: handshake, 'tools/list': answer }[message.method ?? ''] ?? unknown;
