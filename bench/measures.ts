@@ -14,3 +14,17 @@ export function ndcg<Id>(found: readonly Id[], relevant: ReadonlySet<Id>): numbe
 /** Of what could be among the first `depth`, the share that is. */
 export const recall = <Id>(found: readonly Id[], relevant: ReadonlySet<Id>, depth: number): number =>
   found.slice(0, depth).filter(id => relevant.has(id)).length / Math.min(depth, relevant.size);
+
+/**
+ * Growth over the span of these values by least squares, as a share of their mean.
+ * @param at when each was taken, in any unit; without it they are evenly spaced
+ */
+export function growth(values: readonly number[], at: readonly number[] = [...values.keys()]): number {
+  const meanAt = mean(at);
+  const meanValue = mean(values);
+  const away = at.map(x => x - meanAt);
+  const covariance = values.reduce((sum, value, i) => sum + (away[i] ?? 0) * (value - meanValue), 0);
+  const variance = away.reduce((sum, distance) => sum + distance ** 2, 0);
+  const span = (at.at(-1) ?? 0) - (at[0] ?? 0);
+  return ((covariance / variance) * span) / meanValue;
+}

@@ -1,196 +1,136 @@
 /**
- * Whether the proxy keeps anything it should not: npm run bench:soak -- [--calls 20000] [--abandoned 2000] [--clients 32] [--json]
+ * How Switchboard bears steady load and faults: npm run bench:soak -- [--minutes 30] [--rate 30] [--out bench/soak.svg] [--json]
  *
- * The real program in front of four servers in a process of their own (stateless with JSON and with SSE answers, stateful
- * with sessions, and HTTP+SSE), called through all doors by many tenants and users; abandoned callers are spread
- * evenly among the calls and close their connection at a random moment. Memory is read at twenty marks, after a collection.
- * "Flat" means that the regression over the last half of the marks grows by less than 10 %.
+ * Three processes of the real program on a Postgres, a Redis, an identity provider and MCP servers of their own (soak/installation.ts),
+ * behind a balancer (soak/balancer.ts). Operations are due by a fixed schedule, `--rate` a second (soak/load.ts), and what
+ * one took counts from when it was due: a stall counts for all that were due in it. Meanwhile the parts fail, one after another
+ * (soak/faults.ts). A failed operation "could have succeeded" unless a fault that it met, or met moments before, is documented to fail it so.
+ * Writes a plot; exit code 1 when more than one in a thousand of those operations failed, a user's tokens were lost, or a replica died by itself.
  */
-import { readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
-import { printFacts, readSizes } from './command-line.ts';
-import { Poster, startProgram, startUpstream, type Switchboard } from './processes.ts';
+import { writeFile } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
+import { printFacts } from './command-line.ts';
+import { readLogs, settle } from './soak/accounts.ts';
+import { Balancer } from './soak/balancer.ts';
+import { Families } from './soak/families.ts';
+import { injectFaults, type Fault } from './soak/faults.ts';
+import { install } from './soak/installation.ts';
+import { Load, type Operation } from './soak/load.ts';
+import { plot } from './soak/plot.ts';
+import { byFault, byKind, byLife, countBy, inside, tookMs, unexplained, type Seen } from './soak/report.ts';
+import { Sampler, watchProcessors } from './soak/samples.ts';
 
-const TENANTS = 4;
-const USERS_PER_TENANT = 3;
-const MARKS = 20;
-const MIB = 2 ** 20;
+/** Of the operations that could have succeeded, the share that may fail. */
+const BUDGET = 0.001;
+/** Of failures that nothing explains, so many are shown whole. */
+const SHOWN = 20;
 
-interface Mark {
-  readonly calls: number;
-  readonly rssMib: number;
-  readonly heapMib: number;
-  /** TCP connections of the program, of either side. */
-  readonly sockets: number;
-}
+const { values } = parseArgs({
+  options: {
+    minutes: { type: 'string', default: '30' },
+    rate: { type: 'string', default: '30' },
+    out: { type: 'string', default: 'bench/soak.svg' },
+    json: { type: 'boolean', default: false },
+  },
+});
+const minutes = Number(values.minutes);
+const rate = Number(values.rate);
+if (!(minutes > 0 && rate > 0)) throw new Error('--minutes and --rate must be numbers above 0');
 
-/** Loaded into the program: at SIGUSR2 it collects and writes down what it holds. */
-const probe = (file: string) => `
-import { renameSync, writeFileSync } from 'node:fs';
-process.on('SIGUSR2', () => {
-  gc(); gc();
-  const { rss, heapUsed, arrayBuffers } = process.memoryUsage();
-  const sockets = process.getActiveResourcesInfo().filter(name => name === 'TCPSocketWrap').length;
-  const text = JSON.stringify({ rss, heap: heapUsed + arrayBuffers, sockets, at: Date.now() });
-  writeFileSync(${JSON.stringify(file)} + '.new', text);
-  renameSync(${JSON.stringify(file)} + '.new', ${JSON.stringify(file)});
-});`;
+const say = (what: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${what}`);
 
-async function readMark(switchboard: Switchboard, file: string, calls: number): Promise<Mark> {
-  const askedAt = Date.now();
-  process.kill(switchboard.program.pid, 'SIGUSR2');
-  for (let attempt = 0; attempt < 400; attempt++) {
-    const text = await readFile(file, 'utf8').catch(() => '{"at":0}');
-    const { rss, heap, sockets, at } = JSON.parse(text) as Record<'rss' | 'heap' | 'sockets' | 'at', number>;
-    if (at >= askedAt) return { calls, rssMib: rss / MIB, heapMib: heap / MIB, sockets };
-    await delay(25);
-  }
-  throw new Error('the program did not say what it holds');
-}
+async function soak(signal: AbortSignal) {
+  await using installation = await install();
+  say('installed: three replicas are ready');
+  using balancer = new Balancer(installation.replicas);
+  const families = await Families.start(installation, balancer);
+  say(`${families.size} users have signed in; the load begins`);
 
-/** Growth over the span of these marks by least squares, as a share of their mean. */
-function growth(values: readonly number[]): number {
-  const n = values.length;
-  const meanX = (n - 1) / 2;
-  const meanY = values.reduce((sum, value) => sum + value, 0) / n;
-  const covariance = values.reduce((sum, value, x) => sum + (x - meanX) * (value - meanY), 0);
-  const variance = values.reduce((sum, _value, x) => sum + (x - meanX) ** 2, 0);
-  return ((covariance / variance) * (n - 1)) / meanY;
-}
-
-/** The doors, in turn. */
-const DOORS: readonly ((
-  server: string,
-  name: string,
-  args: object,
-) => readonly [at: string, body: object])[] = [
-  (server_id, name, args) => ['/v1/mcp/tools/call', { server_id, name, arguments: args }],
-  (server_id, name, args) => [
-    '/v1/mcp/call',
-    { server_id, method: 'tools/call', params: { name, arguments: args }, id: 1 },
-  ],
-  server_id => ['/v1/mcp/tools/list', { server_id }],
-  (server_id, tool_name, args) => [
-    '/mcp',
-    {
-      jsonrpc: '2.0',
-      id: 1,
-      method: 'tools/call',
-      params: { name: 'call_remote_tool', arguments: { server_id, tool_name, arguments: args } },
-    },
-  ],
-];
-
-const turn = <T>(list: readonly T[], number: number): T => {
-  const item = list[Math.floor(number) % list.length];
-  if (item === undefined) throw new Error('an empty list has no turns');
-  return item;
-};
-
-const DEFAULTS = { calls: 20_000, abandoned: 2_000, clients: 32 };
-
-async function soak({ calls, abandoned, clients }: typeof DEFAULTS) {
-  await using upstream = await startUpstream();
-  const servers = ['json', 'sse', 'legacy', 'oldest'];
-  const file = path.join(tmpdir(), `soak-${process.pid}.json`);
-  await using switchboard = await startProgram(
-    Object.fromEntries(servers.map(id => [id, `${upstream.origin}/${id}`])),
-    {
-      NODE_OPTIONS: `--expose-gc --max-semi-space-size=16 --import=data:text/javascript,${encodeURIComponent(probe(file))}`,
-    },
-  );
-  const keys: string[] = [];
-  for (let tenant = 0; tenant < TENANTS; tenant++) {
-    for (let user = 0; user < USERS_PER_TENANT; user++)
-      keys.push(await switchboard.key(`tenant-${tenant}`, user === 0 ? undefined : `user-${user}`));
-  }
-
-  const poster = new Poster();
-  const total = calls + abandoned;
-  const abandonEvery = Math.round(total / Math.max(1, abandoned));
-  const done = { answered: 0, abandoned: 0, gone: 0, wrong: new Map<string, number>() };
-  const abandon = async (at: string, key: string, body: object) => {
-    const reply = await poster.post(at, key, body, { abandonAfterMs: Math.random() * 50 });
-    done.abandoned++;
-    if (!reply) done.gone++;
-  };
-  const call = async (at: string, key: string, body: object) => {
-    const reply = await poster.post(at, key, body);
-    done.answered++;
-    if (reply?.status === 200 && /"ok |"tools"/.test(reply.text)) return;
-    const what = `${reply?.status} ${reply?.text.slice(0, 200)} from ${at} for ${JSON.stringify(body)}`;
-    done.wrong.set(what, (done.wrong.get(what) ?? 0) + 1);
-  };
-  const one = (number: number) => {
-    const server = turn(servers, number);
-    const key = turn(keys, number / servers.length);
-    const door = turn(DOORS, number / servers.length / keys.length);
-    const isAbandoned = number % abandonEvery === 0;
-    const [at, body] = door(server, isAbandoned ? 'wait' : 'echo', isAbandoned ? { ms: 40 } : {});
-    const url = switchboard.program.url + at;
-    return isAbandoned ? abandon(url, key, body) : call(url, key, body);
-  };
-  const marks: Mark[] = [];
   const startedAt = performance.now();
-  let next = 0;
-  for (let mark = 1; mark <= MARKS; mark++) {
-    const until = Math.round((total * mark) / MARKS);
-    const client = async () => {
-      while (next < until) await one(next++);
-    };
-    await Promise.all(Array.from({ length: clients }, client));
-    marks.push(await readMark(switchboard, file, until));
-  }
-  const seconds = (performance.now() - startedAt) / 1_000;
-  poster.close();
-  // Idle connections to servers are closed after 4 s.
-  await delay(6_000);
-  const rest = await readMark(switchboard, file, total);
-  const open = await upstream.state();
-  const exitCode = await switchboard.program.stop();
-  const closed = await upstream.state();
-  const half = marks.slice(MARKS / 2);
-  const facts = {
-    calls: done.answered,
-    abandoned_callers: done.abandoned,
-    of_them_gone_before_the_answer: done.gone,
-    wrong_answers: [...done.wrong.values()].reduce((sum, count) => sum + count, 0),
-    calls_per_second: total / seconds,
-    upstream_saw_closed: open.abandoned,
-    rss_growth_last_half: growth(half.map(mark => mark.rssMib)),
-    heap_growth_last_half: growth(half.map(mark => mark.heapMib)),
-    heap_mib_at_half: half[0]?.heapMib,
-    heap_mib_at_rest: rest.heapMib,
-    rss_mib_at_half: half[0]?.rssMib,
-    rss_mib_at_rest: rest.rssMib,
-    program_sockets_at_rest: rest.sockets,
-    upstream_sockets_at_rest: open.openSockets,
-    owners_of_sessions: keys.length * 2,
-    sessions_made: open.sessions,
-    sessions_open_at_rest: open.openSessions,
-    sessions_open_after_stop: closed.openSessions,
-    exit_code: exitCode,
+  const clock = () => performance.now() - startedAt;
+  using sampler = new Sampler(installation.replicas, clock);
+  const faults: Fault[] = [];
+  const processorShare = await watchProcessors();
+  const seconds = minutes * 60;
+  const broken = new AbortController();
+  const either = AbortSignal.any([signal, broken.signal]);
+  const [operations] = await Promise.all([
+    new Load(installation, balancer, families).run(rate, seconds, clock, either),
+    injectFaults(installation, { seconds, clock, faults }, { signal: either, say }),
+  ]).catch((error: unknown) => {
+    broken.abort();
+    throw error;
+  });
+  const processors_in_use = await processorShare();
+  const seen: Seen = { operations, faults, samples: sampler.samples, scrapes: sampler.scrapes };
+
+  const families_still_good = await families.stillGood();
+  const users = families.size;
+  say('stopping');
+  const exitCodes = await Promise.all(installation.replicas.map(replica => replica.stop('SIGTERM')));
+  return {
+    seen,
+    processors_in_use,
+    sent_elsewhere: balancer.retried,
+    tokens: { users, families_still_good, ...families.counts },
+    exitCodes,
+    accounts: await settle(installation, operations, faults),
+    log_lines: await readLogs(installation),
   };
-  return { marks: [...marks, rest], wrong: [...done.wrong], facts };
 }
 
-const { sizes, json } = readSizes(DEFAULTS);
-const result = await soak(sizes);
-const { marks, wrong, facts } = result;
-const isFlat =
-  facts.rss_growth_last_half < 0.1 &&
-  facts.heap_growth_last_half < 0.1 &&
-  facts.sessions_open_after_stop === 0;
-if (json) console.log(JSON.stringify({ ...result, flat: isFlat }));
+const shown = (one: Operation) => ({
+  due_s: one.dueMs / 1_000,
+  took_ms: tookMs(one),
+  replica: one.life?.name,
+  server: one.server,
+  door: one.door,
+  detail: one.detail,
+});
+
+const interrupted = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort());
+const result = await soak(interrupted.signal);
+const { seen, ...rest } = result;
+const wrong = unexplained(seen);
+const withoutExplained = seen.operations.filter(({ failure }) => failure === undefined).length + wrong.length;
+const facts = {
+  minutes,
+  operations_a_second: rate,
+  operations: seen.operations.length,
+  processors_in_use: rest.processors_in_use,
+  failed: seen.operations.filter(({ failure }) => failure !== undefined).length,
+  could_have_succeeded: wrong.length,
+  share_that_could_have_succeeded: wrong.length / withoutExplained,
+  sent_elsewhere_by_balancer: JSON.stringify(rest.sent_elsewhere),
+  exit_codes_at_the_end: rest.exitCodes.join(', '),
+  ...inside(seen),
+};
+const report = {
+  facts,
+  by_kind: byKind(seen),
+  by_fault: byFault(seen),
+  by_life: byLife(seen),
+  tokens: rest.tokens,
+  accounts: rest.accounts,
+  log_lines: rest.log_lines,
+  could_have_succeeded: { failures: countBy(wrong), examples: wrong.slice(0, SHOWN).map(shown) },
+};
+await writeFile(
+  values.out,
+  plot(`bench:soak, ${minutes} minutes at ${rate} operations a second`, minutes, seen),
+);
+if (values.json) console.log(JSON.stringify(report));
 else {
-  for (const { calls, rssMib, heapMib, sockets } of marks)
-    console.log(
-      `${calls} calls: RSS ${rssMib.toFixed(1)} MiB, heap ${heapMib.toFixed(1)} MiB, ${sockets} sockets`,
-    );
-  for (const [what, count] of wrong) console.log(`${count} × ${what}`);
   printFacts(facts);
-  console.log(isFlat ? 'flat' : 'NOT flat');
+  for (const table of [report.by_kind, report.by_fault, report.by_life]) console.table(table);
+  console.dir({ ...report.accounts, tokens: report.tokens, log_lines: report.log_lines }, { depth: null });
+  console.dir(report.could_have_succeeded, { depth: null });
+  console.log(`plotted: ${values.out}`);
 }
-if (!isFlat || wrong.length > 0) process.exitCode = 1;
+const isGood =
+  facts.share_that_could_have_succeeded <= BUDGET &&
+  rest.tokens.families_lost === 0 &&
+  rest.tokens.families_still_good === rest.tokens.users &&
+  rest.exitCodes.every(code => code === 0);
+if (!isGood) process.exitCode = 1;

@@ -1,5 +1,5 @@
 /**
- * A small MCP server as a process of its own, for the measuring scripts: node bench/upstream.ts. Prints its origin, then
+ * A small MCP server as a process of its own, for the measuring scripts: node bench/upstream.ts [PORT]. Prints its origin, then
  * serves one server a path: `/json` and `/sse` (revision 2026-07-28), `/legacy` (2025-11-25 with sessions, SSE answers),
  * `/oldest` (HTTP+SSE, 2024-11-05), `/hang` (never answers a call), `/failing` (answers HTTP 500). The tool `wait` takes `ms`. `GET /state` tells what is open.
  */
@@ -134,7 +134,7 @@ server.on('connection', socket => {
   sockets.add(socket);
   socket.once('close', () => sockets.delete(socket));
 });
-server.listen(0, '127.0.0.1');
+server.listen(Number(process.argv[2] ?? 0), '127.0.0.1');
 await once(server, 'listening');
 console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 // Ends with its parent.

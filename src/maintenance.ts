@@ -4,7 +4,7 @@ import { requireKeys } from './core/identity/open-vault.ts';
 import { KeyFileError } from './core/identity/key-file.ts';
 import { isSealed, keyIdOfCanary, WrongKeys } from './core/identity/vault-canary.ts';
 import { hasDatabase, openDatabase, rows, type Database, type OpenDatabase } from './infra/database.ts';
-import { ImportRefused, rowsIn, type Header } from './infra/dump/format.ts';
+import { ImportRefused, rowsIn, type Header, type OnRows } from './infra/dump/format.ts';
 import { openDump, readDump } from './infra/dump/read.ts';
 import { writeDump } from './infra/dump/write.ts';
 import { listenExclusively, SocketInUse } from './infra/exclusive-socket.ts';
@@ -46,7 +46,7 @@ export interface Transferred {
  * Writes the whole database to a file, as of one moment. Of Postgres while servers run, as a dump; the embedded database
  * belongs to one process.
  */
-export async function exportDatabase(config: Config, file: string): Promise<Transferred> {
+export async function exportDatabase(config: Config, file: string, onRows?: OnRows): Promise<Transferred> {
   await using opened = new AsyncDisposableStack();
   if (config.databaseUrl === undefined) {
     if (!hasDatabase(config.dataDir))
@@ -60,15 +60,16 @@ export async function exportDatabase(config: Config, file: string): Promise<Tran
   const { db } = database;
   const { latest } = await requireCurrent(db);
   const about = { version: await packageVersion(), migration: latest };
-  const { header, seen } = await writeDump(db, file, about, async tx => ({
+  const look = async (tx: Database) => ({
     vaultKey: (await isSealed(tx)) ? await keyIdOfCanary(tx) : undefined,
     others: config.databaseUrl === undefined ? 0 : await otherSessions(tx),
-  }));
+  });
+  const { header, seen } = await writeDump(db, file, about, look, onRows);
   return { file, header, rows: rowsIn(header), keptIn: keySource(config), ...seen };
 }
 
 /** Fills a new database with all that such a file has, or leaves it empty. Refused without the vault's key. */
-export async function importDatabase(config: Config, file: string): Promise<Transferred> {
+export async function importDatabase(config: Config, file: string, onRows?: OnRows): Promise<Transferred> {
   const dump = await openDump(file);
   await using opened = new AsyncDisposableStack();
   opened.defer(async () => void (await dump.lines.return(undefined)));
@@ -84,11 +85,11 @@ export async function importDatabase(config: Config, file: string): Promise<Tran
       `${file} was exported at ${header.migration} (version ${header.version}), and this version's database is at ${latest}: nothing was imported. Use the same version for both.`,
     );
   const keys = { config: config.identity, dataDir: config.dataDir, log: createLog(config.logLevel) };
-  const vaultKey = await readDump(db, dump, tx =>
+  const approve = (tx: Database) =>
     requireKeys({ db: tx, ...keys }).catch(async (error: unknown) => {
       throw isAboutKeys(error) ? withoutKey(config, file, await keyIdOfCanary(tx), error) : error;
-    }),
-  );
+    });
+  const vaultKey = await readDump(db, dump, approve, onRows);
   return { file, header, rows: rowsIn(header), vaultKey, keptIn: keySource(config), others: 0 };
 }
 

@@ -78,6 +78,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const control = lateServer();
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
+  if (options.listen !== false) log.info({ version, dataDir: config.dataDir }, 'starting');
 
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
@@ -112,7 +113,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     file: config.catalogueFile,
     // A command run while no server is must not swap the catalogue that a server was started with.
     onlyFirst: options.listen === false,
-    shared: config.databaseUrl !== undefined,
+    shared,
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
@@ -200,7 +201,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     clock,
     metrics,
     guard,
-    onTurned: (tx, turned) => audit.recordOwn(tx, entryOf(turned)),
+    onTurned: (tx, turned) => audit.record({}, entryOf(turned), tx),
   });
   opened.defer(() => probing.close());
   const probes = new ProbeSchedule({ probing, clock, log, everyMs: config.registry.probeEveryMs });

@@ -1,5 +1,7 @@
 import { exportDatabase, importDatabase, migrateDatabase, type Transferred } from '../maintenance.ts';
 import type { DatabaseCommand } from './command.ts';
+import type { Io } from './io.ts';
+import { workProgress } from './progress.ts';
 
 const migrate: DatabaseCommand = {
   on: 'database',
@@ -22,7 +24,7 @@ const exportAll: DatabaseCommand = {
   args: ['FILE'],
   help: 'write the whole database to a file, to move it: all but the key of the vault',
   async run({ config, io, args: [file = ''] }) {
-    const done = await exportDatabase(config, file);
+    const done = await showing(io, 'rows written', onRows => exportDatabase(config, file, onRows));
     if (done.others > 0)
       io.complain(
         `${done.others} connections of other processes are open to this database: what they write from now on is not in the file. To move, stop the servers first.`,
@@ -36,13 +38,27 @@ const importAll: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
   help: 'fill a new database from a file that export wrote, all or nothing (for servers: catalogue import)',
-  async run({ config, args: [file = ''] }) {
-    const done = await importDatabase(config, file);
+  async run({ config, io, args: [file = ''] }) {
+    const done = await showing(io, 'rows stored', onRows => importDatabase(config, file, onRows));
     const key =
       done.vaultKey === undefined ? '' : ` The key ${done.vaultKey} of ${done.keptIn} opens its vault.`;
     return { json: reportOf(done), text: `Imported ${amountOf(done)} from ${file}.${key}` };
   },
 };
+
+/** A bar on a terminal, and nothing elsewhere: who waits for the end of a script reads its last line. */
+async function showing<T>(
+  io: Io,
+  what: string,
+  work: (onRows: ReturnType<typeof workProgress>['show'] | undefined) => Promise<T>,
+): Promise<T> {
+  const progress = workProgress(io, undefined, what);
+  try {
+    return await work(io.status && progress.show);
+  } finally {
+    progress.end();
+  }
+}
 
 const keyAdvice = (id: string, keptIn: string) =>
   `The key of the vault, ${id}, is not in the file: ${

@@ -10,17 +10,21 @@ const LINE_ENTRIES = 1_000;
 export interface ProgressDisplay {
   /** How many entries of a listing have been read. */
   readonly listed: (entries: number) => void;
-  /** How far the work is that takes long. */
+  /** How far what is counted is. */
   readonly show: (progress: Progress) => void;
   /** Takes the bar away. */
   readonly end: () => void;
 }
 
-/** How far long work is: a count or a bar on a terminal, a line now and then elsewhere. @param what is counted, and nowMs for the rate and the time left */
+/**
+ * How far long work is: a count or a bar on a terminal, a line now and then elsewhere.
+ * @param nowMs for the rate and the time left
+ * @param what is counted, and done
+ */
 export function workProgress(
   io: Io,
-  what = 'texts embedded',
   nowMs: () => number = () => performance.now(),
+  what = 'texts embedded',
 ): ProgressDisplay {
   let first: { readonly atMs: number; readonly done: number } | undefined;
   let lines = 0;
@@ -36,7 +40,8 @@ export function workProgress(
     },
     show: progress => {
       first ??= { atMs: nowMs(), done: progress.done };
-      const text = describe(what, progress, (progress.done - first.done) / ((nowMs() - first.atMs) / 1000));
+      const rate = (progress.done - first.done) / ((nowMs() - first.atMs) / 1000);
+      const text = describe(progress, rate, what);
       if (io.status) {
         io.status(`${bar(progress)} ${text}`);
         return;
@@ -50,8 +55,8 @@ export function workProgress(
   };
 }
 
-/** @param rate of them a second; not a number before there is one */
-function describe(what: string, { done, of }: Progress, rate: number): string {
+/** @param rate a second; not a number before there is one */
+function describe({ done, of }: Progress, rate: number, what: string): string {
   const counts = `${done} of ${of} ${what}`;
   if (!Number.isFinite(rate) || rate <= 0 || done === of) return counts;
   return `${counts}, ${rate.toFixed(0)} a second, ${duration((of - done) / rate)} left`;

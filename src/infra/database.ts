@@ -7,6 +7,7 @@ import { DrizzleQueryError, type SQL } from 'drizzle-orm';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
+import { asideOf } from './aside.ts';
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
 
 /** Drizzle over the embedded PGlite or over Postgres (`postgres.ts`): callers see only what both have. */
@@ -81,7 +82,7 @@ export const hasDatabase = (dataDir: string): boolean => existsSync(folderIn(dat
  * disturbs nobody.
  */
 async function initialise(target: string): Promise<void> {
-  const folder = `${target}.new-${process.pid}`;
+  const folder = await asideOf(target);
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const script = `import { PGlite } from '@electric-sql/pglite'; await (await PGlite.create(process.argv[1])).close();`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', script, folder], {

@@ -3,7 +3,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { createDatabase, startPostgres, type TestDatabase } from '../support/postgres.ts';
+import { startPostgres } from '../support/postgres-server.ts';
+import { createDatabase, type TestDatabase } from '../support/postgres.ts';
 import { run, serve, temporaryFolder } from '../support/program.ts';
 
 const TAGS = (

@@ -6,7 +6,7 @@ function display({ terminal }: { terminal: boolean }) {
   let now = 0;
   const keep = (text: string) => void shown.push(text);
   const io = { print: keep, complain: keep, status: terminal ? keep : undefined };
-  const progress = workProgress(io, undefined, () => now);
+  const progress = workProgress(io, () => now);
   const show = (done: number, of: number, afterMs: number) => {
     now += afterMs;
     progress.show({ done, of });
@@ -47,6 +47,13 @@ describe('workProgress', () => {
     const file = display({ terminal: false });
     for (let entries = 100; entries <= 2_500; entries += 100) file.listed(entries);
     expect(file.shown).toEqual(['100 entries read', '1100 entries read', '2100 entries read']);
+  });
+
+  it('says what is counted', () => {
+    const shown: string[] = [];
+    const io = { print: () => {}, complain: () => {}, status: (text: string) => void shown.push(text) };
+    workProgress(io, () => 0, 'rows written').show({ done: 1, of: 2 });
+    expect(shown).toEqual(['[###############---------------] 1 of 2 rows written']);
   });
 
   it('takes the rate from what was embedded since it began to look', () => {

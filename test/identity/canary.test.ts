@@ -6,7 +6,7 @@ import { sql } from 'drizzle-orm';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { rows, type Database } from '../../src/infra/database.ts';
 import { DATABASES, startIdentity, type DatabaseKind, type IdentityUnderTest } from '../support/identity.ts';
-import { findPostgres } from '../support/postgres.ts';
+import { findPostgres } from '../support/postgres-server.ts';
 import { refusedPort } from '../support/upstreams/http.ts';
 import { startV2Server } from '../support/upstreams/v2.ts';
 import { UserAgent } from '../support/user-agent.ts';

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { Client } from 'pg';
 import { describe, expect, inject, it } from 'vitest';
 import type { TokenSet } from '../support/identity.ts';
-import { startPostgres } from '../support/postgres.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import {
   eventually,
   install,

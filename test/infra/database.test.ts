@@ -18,7 +18,8 @@ import {
 import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from '../../src/infra/postgres-limits.ts';
 import { connectPostgres, openPostgres } from '../../src/infra/postgres.ts';
 import { startSwitchboard } from '../../src/switchboard.ts';
-import { createDatabase, POSTGRES_PASSWORD, startPostgres, type TestDatabase } from '../support/postgres.ts';
+import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres-server.ts';
+import { createDatabase, type TestDatabase } from '../support/postgres.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
 
 const withoutPostgres = inject('postgresUrl') === undefined;

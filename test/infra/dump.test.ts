@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -77,10 +78,14 @@ describe('an export and its import', () => {
       string,
     ];
     await makeEmbedded(from, fillOddly);
-    const exported = await exportDatabase(configOf(from), file);
+    const heard: { done: number; of: number }[] = [];
+    const exported = await exportDatabase(configOf(from), file, progress => void heard.push(progress));
     expect(exported).toMatchObject({ vaultKey: 'k1', keptIn: 'SWITCHBOARD_KEKS', others: 0 });
     expect(readdirSync(folder.path).sort()).toEqual(['all.gz', 'from']);
-    const imported = await importDatabase(configOf(to), file);
+    const whole = { done: exported.rows, of: exported.rows };
+    expect([heard.length > 5, heard.at(-1)]).toEqual([true, whole]);
+    const imported = await importDatabase(configOf(to), file, progress => void heard.push(progress));
+    expect(heard.at(-1)).toEqual(whole);
     expect([imported.rows, imported.header]).toEqual([exported.rows, exported.header]);
 
     const source = await openDatabase(from);
@@ -92,6 +97,20 @@ describe('an export and its import', () => {
     );
     expect(next).toEqual([{ id: '9007199254740994' }]);
     await Promise.all([source.close(), target.close()]);
+  });
+});
+
+describe('what a killed export left behind', () => {
+  it('is gone after the next one to that name, but not what another is still writing', async () => {
+    await using folder = temporaryFolder();
+    const from = path.join(folder.path, 'from');
+    await makeEmbedded(from, async () => {});
+    const { pid: dead } = spawnSync(process.execPath, ['--version']);
+    const others = [`all.gz.new-${process.ppid}`, 'all.gz.new-', 'all.gz.new-1x', `b.gz.new-${dead}`];
+    for (const name of [...others, `all.gz.new-${dead}`, `all.gz.new-${process.pid}`])
+      await writeFile(path.join(folder.path, name), 'half');
+    await exportDatabase(configOf(from), path.join(folder.path, 'all.gz'));
+    expect(readdirSync(folder.path).sort()).toEqual(['all.gz', 'from', ...others].sort());
   });
 });
 

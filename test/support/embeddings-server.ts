@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { closeNow } from './close-now.ts';
 
 export interface EmbeddingRequest {
   readonly path: string;
@@ -80,12 +81,7 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
     modelName: undefined,
     dimensions: 384,
     next: (wanted = () => true) => new Promise(resolve => waiting.push({ wanted, resolve })),
-    async [Symbol.asyncDispose]() {
-      const closed = once(http, 'close');
-      http.close();
-      http.closeAllConnections();
-      await closed;
-    },
+    [Symbol.asyncDispose]: () => closeNow(http),
   };
   return server;
 }

@@ -1,5 +1,5 @@
 import type { TestProject } from 'vitest/node';
-import { findPostgres, startPostgres } from './postgres.ts';
+import { findPostgres, startPostgres } from './postgres-server.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

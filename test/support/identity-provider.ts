@@ -10,6 +10,7 @@ import {
   type Hold,
   type When,
 } from './identity-provider-faults.ts';
+import { closeNow } from './close-now.ts';
 import { Front, type Hits } from './identity-provider-front.ts';
 import { ProviderStore } from './identity-provider-store.ts';
 
@@ -198,13 +199,6 @@ async function listenOn(server: Server, port: number): Promise<number> {
     server.listen(port, '127.0.0.1', resolve);
   });
   return (server.address() as AddressInfo).port;
-}
-
-/** Cuts every connection, also those of requests that still wait for an answer. */
-async function closeNow(server: Server): Promise<void> {
-  const closed = new Promise(resolve => server.close(resolve));
-  server.closeAllConnections();
-  await closed;
 }
 
 /** How a Switchboard is told of it, without a title and the origins that may get its tokens. */

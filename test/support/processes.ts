@@ -58,8 +58,9 @@ export interface Installation extends AsyncDisposable {
   /**
    * The same name again is the same data folder: a restart. On an embedded database there is one.
    * @param env settings in place of those of the others
+   * @param program that of another version
    */
-  start(name?: string, env?: Readonly<Record<string, string>>): Promise<Process>;
+  start(name?: string, env?: Readonly<Record<string, string>>, program?: string): Promise<Process>;
   /** A command with the settings of a process of that name, whether or not it runs. */
   command(args: readonly string[], name?: string, env?: Readonly<Record<string, string>>): Promise<Finished>;
   /** Statements on the database; on an embedded one while no process runs. Resolves with the last one's rows. */
@@ -118,10 +119,14 @@ export async function install({
       databaseUrl === undefined ? onEmbedded(folderOf('a'), statements) : onPostgres(databaseUrl, statements),
     command: (args, name = 'a', more = {}) =>
       run(args, { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name), ...more }),
-    async start(name = 'a', more = {}) {
+    async start(name = 'a', more = {}, version) {
       const own = { ...shared, SWITCHBOARD_DATA_DIR: folderOf(name), ...more };
-      const program = processes.use(await serve(own, logFile));
-      return { ...program, ...actions(program, key, authorize), command: (...args) => run(args, own) };
+      const program = processes.use(await serve(own, logFile, version));
+      return {
+        ...program,
+        ...actions(program, key, authorize),
+        command: (...args) => run(args, own, version),
+      };
     },
     [Symbol.asyncDispose]: () => installed.disposeAsync(),
   };

@@ -44,9 +44,9 @@ export function temporaryFolder(): AsyncDisposable & { readonly path: string } {
   return { path: folder, [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }) };
 }
 
-/** Runs one command to its end. */
-export async function run(args: readonly string[], env: Environment): Promise<Finished> {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+/** Runs one command to its end. @param program that of another version */
+export async function run(args: readonly string[], env: Environment, program = PROGRAM): Promise<Finished> {
+  const child = spawn(process.execPath, [program, ...args], {
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -94,9 +94,12 @@ export function begin(args: readonly string[], env: Environment): Running {
   };
 }
 
-/** Starts the server and waits for its `Listening on` line. Without a file for it, its log is kept in memory. */
-export async function serve(env: Environment, logFile?: string): Promise<Program> {
-  const child = spawn(process.execPath, [PROGRAM], {
+/**
+ * Starts the server and waits for its `Listening on` line. Without a file for it, its log is kept in memory.
+ * @param program that of another version
+ */
+export async function serve(env: Environment, logFile?: string, program = PROGRAM): Promise<Program> {
+  const child = spawn(process.execPath, [program], {
     env: environment({ PORT: '0', ...env }),
     stdio: ['ignore', 'pipe', logFile === undefined ? 'pipe' : openSync(logFile, 'w')],
   }) as ChildProcessByStdio<null, Readable, Readable | null>;

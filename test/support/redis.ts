@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { freePort } from './postgres.ts';
+import { freePort } from './postgres-server.ts';
 
 export const REDIS_PASSWORD = 'password-of-the-test-redis';
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { closeNow } from './close-now.ts';
 
 const OFFICIAL = 'io.modelcontextprotocol.registry/official';
 
@@ -57,12 +58,7 @@ export async function startRegistry(entries: unknown[] = []): Promise<RegistrySe
     entries,
     fault: undefined,
     requests: [],
-    async [Symbol.asyncDispose]() {
-      const closed = once(http, 'close');
-      http.close();
-      http.closeAllConnections();
-      await closed;
-    },
+    [Symbol.asyncDispose]: () => closeNow(http),
   };
   return registry;
 }

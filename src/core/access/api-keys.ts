@@ -8,16 +8,18 @@ import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
 import { SCOPES, type Scope, type Subject } from '../caller.ts';
 import { Audit, type Actor } from '../identity/audit.ts';
-import { ensureUser, lockUser, requireUserId, type User } from '../identity/users.ts';
+import { ensureUser, lockUser, requireUserId } from '../identity/users.ts';
 import { apiKeys, users } from '../schema.ts';
 import { generateApiKey, hashApiKey, idOfApiKey, sameHash } from './api-key.ts';
 import {
   info,
   NO_LIMIT,
+  ownerOf,
   quotaColumns,
   quotaMeta,
   quotaOf,
   scopesFor,
+  subjectOf,
   type ApiKeyInfo,
   type NewApiKey,
   type NewKeyInput,
@@ -291,11 +293,3 @@ const unauthorized = () =>
     'unauthorized',
     'Send a valid API key in the header X-API-Key. `switchboard keys create` makes one.',
   );
-
-const subjectOf = ({ userId, userEpoch }: KeyRow): { subject?: Subject } =>
-  userId === null || userEpoch === null ? {} : { subject: { userId, epoch: userEpoch } };
-
-const ownerOf = (user: User | undefined) => ({
-  userId: user?.id ?? null,
-  userEpoch: user?.tokenEpoch ?? null,
-});

@@ -1,5 +1,6 @@
 import { SwitchboardError } from '../../errors.ts';
-import type { Scope } from '../caller.ts';
+import type { Scope, Subject } from '../caller.ts';
+import type { User } from '../identity/users.ts';
 import type { KeyRow } from './key-rows.ts';
 import type { Quota } from './key-use.ts';
 import { LOCAL_TENANT } from './tenants.ts';
@@ -120,6 +121,16 @@ export function quotaOf({ monthlyCalls, monthlySearches, countedAs }: KeyRow): {
     ...(countedAs === null ? {} : { countedAs }),
   };
 }
+
+/** The one user whom a key acts for, as its requests name it. */
+export const subjectOf = ({ userId, userEpoch }: KeyRow): { subject?: Subject } =>
+  userId === null || userEpoch === null ? {} : { subject: { userId, epoch: userEpoch } };
+
+/** The columns that name that user. */
+export const ownerOf = (user: User | undefined) => ({
+  userId: user?.id ?? null,
+  userEpoch: user?.tokenEpoch ?? null,
+});
 
 export const info = (row: KeyRow, user: string | null): ApiKeyInfo => ({
   id: row.id,

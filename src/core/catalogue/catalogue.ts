@@ -18,7 +18,7 @@ import {
 import { sharing } from './server-rows.ts';
 import { serversOf } from './servers-of.ts';
 import { Unseen } from './unseen.ts';
-import { without, writeChange } from './write-change.ts';
+import { writeChange, type Alongside } from './write-change.ts';
 
 interface PutOptions {
   readonly origin: Origin;
@@ -27,6 +27,7 @@ interface PutOptions {
   readonly keep?: ReadonlySet<string>;
   /** With the origin `registry`, and only then. */
   readonly registry?: FromRegistry;
+  readonly alongside?: Alongside;
   readonly onProgress?: OnProgress;
   /** Ends it, with its reason and everything as it was, until it is committed. */
   readonly signal?: AbortSignal;
@@ -70,7 +71,6 @@ export class Catalogue {
   #writes = 0;
   /** Whether the search index holds every active server as it is here. */
   #isIndexed = false;
-
   /** What other processes write; undefined where there are none. */
   readonly #unseen: Unseen | undefined;
 
@@ -151,7 +151,7 @@ export class Catalogue {
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const { origin, replace = false, keep, registry, onProgress, signal } = options;
+    const { origin, replace = false, keep, registry, alongside, onProgress, signal } = options;
     const writer = { origin, replace, keep, registry };
     const writing = { origin, registry, pause: slices(signal) };
     const wanted = await serversOf(entries, writing, this.#byId, this.#log);
@@ -176,8 +176,9 @@ export class Catalogue {
     const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
     const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
     try {
-      const stored = { ...change, origin, source: registry?.source, moved, broughtBack, signal };
-      change = without(await this.#db.transaction(tx => writeChange(tx, stored)), change);
+      const source = registry?.source;
+      const stored = { ...change, origin, source, moved, broughtBack, alongside, signal };
+      change = await this.#db.transaction(tx => writeChange(tx, stored));
     } catch (error) {
       failing.abort(error);
       throw error;
@@ -206,34 +207,31 @@ export class Catalogue {
     server: Pick<Server, 'id' | 'remoteUrl'>,
     definitions: readonly Definition[],
     nowMs: number,
+    alongside?: Alongside,
   ): Promise<void> {
     const source = { definitions, nowMs, db: this.#db, log: this.#log };
-    await this.#rewrite(server.id, withToolsListed(server, source));
+    await this.#rewrite(server.id, withToolsListed(server, source), alongside);
   }
 
   /**
    * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does
    * not bring it back. @throws SwitchboardError `server_not_found`. */
-  async deactivate(id: string): Promise<Server> {
-    await this.#rewrite(
-      id,
-      deactivated(() => this.require(id)),
-    );
+  async deactivate(id: string, alongside?: Alongside): Promise<Server> {
+    await this.#rewrite(id, deactivated, alongside);
     return this.get(id) ?? this.require(id);
   }
 
   /**
    * Makes an active server inactive since it does not answer, or one that is inactive for that active again. Nothing happens where
    * it is neither, or elsewhere by now: what somebody else has ended stays so. Resolves to whether it was done.
-   * @param alongside is written in the same transaction
    */
   async setUnanswered(
     server: Pick<Server, 'id' | 'remoteUrl'>,
     unanswered: boolean,
-    alongside: (tx: Database) => Promise<void>,
+    alongside?: Alongside,
   ): Promise<boolean> {
     try {
-      return await this.#rewrite(server.id, answering(server, unanswered, alongside));
+      return await this.#rewrite(server.id, answering(server, unanswered), alongside);
     } catch (error) {
       if (error instanceof Overtaken) return false;
       throw error;
@@ -241,7 +239,7 @@ export class Catalogue {
   }
 
   /** Prepares, stores and then shows it. Resolves to whether there was anything to do. */
-  #rewrite(id: string, rewriting: Rewriting): Promise<boolean> {
+  #rewrite(id: string, rewriting: Rewriting, alongside?: Alongside): Promise<boolean> {
     return this.#exclusively(async () => {
       const rewrite = await rewriting(this.#byId.get(id));
       if (!rewrite) return false;
@@ -250,7 +248,10 @@ export class Catalogue {
       const failing = new AbortController();
       const takeEffect = isFound ? await this.#prepare(change, undefined, failing.signal) : undefined;
       try {
-        await this.#db.transaction(write);
+        await this.#db.transaction(async tx => {
+          await write(tx);
+          await alongside?.(tx, change);
+        });
       } catch (error) {
         failing.abort(error);
         throw error;

@@ -5,7 +5,7 @@ export type HealthState = (typeof HEALTH_STATES)[number];
 /** What probing knows of a server at its present address. Times in milliseconds since the epoch. */
 export interface Health {
   readonly state: HealthState;
-  /** Of the last visit that had an answer: from its first request to the list of tools. */
+  /** Of the last visit, from its first request to the list of tools; absent: it had no answer. */
   readonly latencyMs?: number;
   readonly checkedAtMs: number;
   /** When it was last alive; absent: never. */

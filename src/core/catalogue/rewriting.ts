@@ -6,7 +6,7 @@ import { reportSuspicious, sameTexts } from './compared-tools.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
 import type { Origin, Server } from './entry.ts';
 import { compareDefinitions } from './live-definitions.ts';
-import { INACTIVE, writeTools } from './server-rows.ts';
+import { retireServers, writeTools } from './server-rows.ts';
 
 /** One server put in the place of another of its id. */
 interface Rewrite {
@@ -28,19 +28,12 @@ export function withdrawn({ unanswered: _any, ...server }: Server, origin: Origi
   return { ...server, active: false, origin };
 }
 
-/** By the operator. @throws what `require` does for a server that is not known */
-export const deactivated =
-  (require: () => Server): Rewriting =>
-  known => {
-    const { id } = known ?? require();
-    const write = async (tx: Database) => {
-      await tx
-        .update(table)
-        .set({ ...INACTIVE, origin: 'operator' })
-        .where(eq(table.id, id));
-    };
-    return Promise.resolve({ server: withdrawn(known ?? require(), 'operator'), isFound: true, write });
-  };
+/** See `Catalogue.deactivate`. */
+export const deactivated: Rewriting = known => {
+  if (!known) return Promise.resolve(undefined);
+  const write = (tx: Database) => retireServers(tx, [known.id], 'operator');
+  return Promise.resolve({ server: withdrawn(known, 'operator'), isFound: true, write });
+};
 
 /** See `Catalogue.refreshTools`. */
 export const withToolsListed =
@@ -74,9 +67,9 @@ export class Overtaken extends Error {
   override readonly name = 'Overtaken';
 }
 
-/** See `Catalogue.setUnanswered`. @param alongside is written in the same transaction */
+/** See `Catalogue.setUnanswered`. */
 export const answering =
-  ({ remoteUrl }: Located, unanswered: boolean, alongside: (tx: Database) => Promise<void>): Rewriting =>
+  ({ remoteUrl }: Located, unanswered: boolean): Rewriting =>
   known => {
     const isMeant = known?.remoteUrl === remoteUrl && (unanswered ? known.active : known.unanswered === true);
     if (!isMeant) return Promise.resolve(undefined);
@@ -97,7 +90,6 @@ export const answering =
         )
         .returning({ id: table.id });
       if (written.length === 0) throw new Overtaken(`${server.id} was changed by another process`);
-      await alongside(tx);
     };
     return Promise.resolve({ server, isFound: true, write });
   };

@@ -41,7 +41,7 @@ const IS_OTHER = (() => {
 })();
 
 /** For good, as far as probing is concerned. */
-export const INACTIVE = { active: false, unanswered: false, updatedAt: sql`now()` };
+const INACTIVE = { active: false, unanswered: false, updatedAt: sql`now()` };
 
 /**
  * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose

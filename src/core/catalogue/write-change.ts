@@ -1,62 +1,52 @@
 import { and, inArray, not, or, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import { serverHealth, servers as table } from '../schema.ts';
-import type { Origin, Server } from './entry.ts';
+import type { CatalogueChange } from './catalogue.ts';
+import type { Origin } from './entry.ts';
 import { forgetDefinitions } from './live-definitions.ts';
 import { retireServers, writeServers } from './server-rows.ts';
 
 const BATCH_ROWS = 500;
 
+/** Writes what is to stand or fall with a change, such as who made it: within its transaction, with what was stored. */
+export type Alongside = (tx: Database, stored: CatalogueChange) => Promise<void>;
+
 /** A change of the catalogue as it is to be stored. */
-interface Change {
+interface Change extends CatalogueChange {
   readonly origin: Origin;
   /** Of a registry's change: see `registryUrl`. */
   readonly source: string | undefined;
-  readonly upserted: readonly Server[];
   /** Ids of those whose address is another than before. */
   readonly moved: readonly string[];
   /** Ids of those that had been made inactive since they did not answer. */
   readonly broughtBack: readonly string[];
-  /** Ids. */
-  readonly removed: readonly string[];
+  readonly alongside: Alongside | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
 /**
  * Stores a change. A registry's goes over its own rows alone, whatever this process believes: another one on the database may
- * have changed the catalogue. Resolves with the ids that were left alone for that.
+ * have changed the catalogue. Resolves with the change as it was stored: `left` has the ids, too, that were left alone for that.
  */
 export async function writeChange(
   tx: Database,
-  { origin, source, upserted, moved, broughtBack, removed, signal }: Change,
-): Promise<ReadonlySet<string>> {
-  const ids = [...upserted.map(({ id }) => id), ...removed];
-  const left = source === undefined ? new Set<string>() : await ofOthers(tx, ids, source);
-  const isOwn = (id: string) => !left.has(id);
-  await writeServers(
-    tx,
-    upserted.filter(({ id }) => isOwn(id)),
-    signal,
-  );
+  { origin, source, moved, broughtBack, alongside, signal, ...change }: Change,
+): Promise<CatalogueChange> {
+  const ids = [...change.upserted.map(({ id }) => id), ...change.removed];
+  const others = source === undefined ? new Set<string>() : await ofOthers(tx, ids, source);
+  const isOwn = (id: string) => !others.has(id);
+  const stored: CatalogueChange = {
+    upserted: change.upserted.filter(({ id }) => isOwn(id)),
+    removed: change.removed.filter(isOwn),
+    left: [...(change.left ?? []), ...others],
+  };
+  await writeServers(tx, stored.upserted, signal);
   await forgetDefinitions(tx, moved.filter(isOwn));
   await forgetFailures(tx, broughtBack.filter(isOwn));
-  await retireServers(tx, removed.filter(isOwn), origin);
+  await retireServers(tx, stored.removed, origin);
+  await alongside?.(tx, stored);
   signal?.throwIfAborted();
-  return left;
-}
-
-/** The change without what was left alone when it was stored. */
-export function without<Whole extends Pick<Change, 'upserted' | 'removed'> & { left?: readonly string[] }>(
-  left: ReadonlySet<string>,
-  change: Whole,
-): Whole {
-  if (left.size === 0) return change;
-  return {
-    ...change,
-    upserted: change.upserted.filter(({ id }) => !left.has(id)),
-    removed: change.removed.filter(id => !left.has(id)),
-    left: [...(change.left ?? []), ...left],
-  };
+  return stored;
 }
 
 /** Their visits count from the beginning again. */

@@ -43,14 +43,9 @@ export class AuditTrail {
     this.#audit = new Audit(log, metrics);
   }
 
-  /** What has been done already: its entry stands in no transaction with it. */
-  record(actor: Partial<Actor>, entry: AuditEntry): Promise<void> {
-    return this.#audit.record(this.#db, actor, entry);
-  }
-
-  /** What Switchboard does by itself, in a transaction with it. */
-  recordOwn(tx: Database, entry: AuditEntry): Promise<void> {
-    return this.#audit.record(tx, {}, entry);
+  /** @param tx that of what it records, so that neither stands without the other; of what changed nothing there is none */
+  record(actor: Partial<Actor>, entry: AuditEntry, tx = this.#db): Promise<void> {
+    return this.#audit.record(tx, actor, entry);
   }
 
   /** The newest first. One more than the limit is read, to know whether there are more. */

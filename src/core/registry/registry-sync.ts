@@ -39,6 +39,8 @@ export interface SyncOptions {
   readonly onProgress?: OnProgress;
   /** Hears, once, that another sync is under way, here or in another process, which is waited for. */
   readonly onWait?: () => void;
+  /** Writes what is to stand or fall with the sync, within its transaction; not called where it is refused. */
+  readonly alongside?: (tx: Database, done: SyncDone) => Promise<void>;
   /** Ends it, with everything as it was, until it is committed. */
   readonly signal?: AbortSignal;
 }
@@ -63,6 +65,8 @@ export interface SyncReport {
   /** Why nothing was changed, if so. */
   readonly refused?: string;
 }
+
+export type SyncDone = Pick<SyncReport, 'mode' | 'synced' | 'deactivated' | 'left'>;
 
 class Shrunk extends Error {
   override readonly name = 'Shrunk';
@@ -118,9 +122,9 @@ export class RegistrySync {
 
   async #sync(
     source: string,
-    { full, force = false, onListed, onProgress, signal }: Turn,
+    { full, force = false, onListed, onProgress, alongside, signal }: Turn,
   ): Promise<SyncReport> {
-    const { catalogue, db, log, clock } = this.#parts;
+    const { catalogue, log, clock } = this.#parts;
     const before = await this.state(source);
     const since = full ? undefined : before.highWater;
     const startedAtMs = clock.now();
@@ -136,6 +140,14 @@ export class RegistrySync {
         replace: mode === 'full',
         keep: kept,
         registry: { source, marks, ended, approve: force ? () => {} : this.#approve },
+        alongside: async (tx, stored) => {
+          await writeState(tx, source, {
+            highWater: notAfter(laterOf(before.highWater, collected.highWater), startedAtMs),
+            fullAtMs: mode === 'full' ? startedAtMs : before.fullAtMs,
+            syncedAtMs: startedAtMs,
+          });
+          await alongside?.(tx, { mode, ...amountsOf(stored) });
+        },
         ...(onProgress === undefined ? {} : { onProgress }),
       });
     } catch (error) {
@@ -143,13 +155,7 @@ export class RegistrySync {
       log.warn({ registry: source, reason: error.message }, 'registry sync refused');
       return { ...report, synced: 0, deactivated: 0, left: 0, refused: error.message };
     }
-    await writeState(db, source, {
-      highWater: notAfter(laterOf(before.highWater, collected.highWater), startedAtMs),
-      fullAtMs: mode === 'full' ? startedAtMs : before.fullAtMs,
-      syncedAtMs: startedAtMs,
-    });
-    const { upserted, removed, left = [] } = change;
-    const done = { synced: upserted.length, deactivated: removed.length, left: left.length };
+    const done = amountsOf(change);
     log.info({ registry: source, mode, received: report.received, ...done }, 'registry synced');
     return { ...report, ...done };
   }
@@ -184,6 +190,12 @@ export class RegistrySync {
     );
   };
 }
+
+const amountsOf = ({ upserted, removed, left = [] }: CatalogueChange) => ({
+  synced: upserted.length,
+  deactivated: removed.length,
+  left: left.length,
+});
 
 type Turn = Omit<SyncOptions, 'onWait'> & { readonly signal: AbortSignal };
 

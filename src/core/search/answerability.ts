@@ -35,7 +35,8 @@ export const withoutBrackets = (name: string): string => name.replace(/\s*\([^()
 
 /**
  * Tells of a server's name, given as its spellings, how the query names it: the words of one are all in it, and a third of its
- * own words at least. Who names a server wants it, whatever else the evidence says. */
+ * own words at least. Who names a server wants it, whatever else the evidence says.
+ */
 export function namesIn(query: string): (spellings: readonly ReadonlySet<string>[]) => Naming {
   const asked = [query, query.toLowerCase()].map(text => new Set(tokenize(text)));
   const naming = (name: ReadonlySet<string>): Naming => {

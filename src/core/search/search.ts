@@ -155,8 +155,9 @@ export function createSearch(parts: SearchParts): Search {
       if (!named.has(serverId)) candidates.push({ serverId, keyword: 0, semantic: 0, tools: [] });
       named.set(serverId, 'alone');
     }
-    const isNamed = [...named.values()].some(how => how !== 'not') || isMentioned(query, candidates);
-    if (!isNamed && !isAnswerable({ candidates, vectors }, tuning?.answerability)) return [];
+    const isNamed = [...named.values()].some(how => how !== 'not');
+    const mayServe = isNamed || isAnswerable({ candidates, vectors }, tuning?.answerability);
+    if (!mayServe && !isMentioned(query, candidates)) return [];
     const supported = putLower(
       fuse(candidates, use),
       serverId => isDeprecated(catalogue.get(serverId)),

@@ -102,15 +102,18 @@ async function importEntries(
           replace,
           keep,
           onProgress,
+          alongside: (tx, { upserted, removed }) => {
+            const counts = { imported: upserted.length, deactivated: removed.length };
+            const meta = { ...counts, bad_lines: problems.length, replace };
+            return core.audit.record(caller, { event: 'catalogue_imported', outcome: 'ok', meta }, tx);
+          },
           signal: caller.signal,
         });
-  const done = { imported: change?.upserted.length ?? 0, deactivated: change?.removed.length ?? 0 };
-  const meta = { ...done, bad_lines: problems.length, replace };
   // An entry that had been made inactive since it did not answer begins anew.
   if (change) await core.probing.catchUp();
-  if (change) await core.audit.record(caller, { event: 'catalogue_imported', outcome: 'ok', meta });
   return {
-    ...done,
+    imported: change?.upserted.length ?? 0,
+    deactivated: change?.removed.length ?? 0,
     problems,
     unknown_fields: unknownFields,
     warnings: entries.flatMap(entry => signInWarning(core, entry) ?? []),
@@ -218,11 +221,11 @@ const learnTools = operation({
   handle: async ({ catalogue, proxy, audit }, caller, { params: { id = '' } }) => {
     const server = catalogue.require(id);
     const { tools } = await proxy.listTools(caller, { serverId: id });
-    await catalogue.refreshTools(server, tools, Date.now());
-    const count = catalogue.require(id).tools.length;
-    const meta = { server: id, tools: count };
-    await audit.record(caller, { event: 'server_tools_read', outcome: 'ok', meta });
-    return { tools: count };
+    await catalogue.refreshTools(server, tools, Date.now(), (tx, { upserted: [refreshed] }) => {
+      const meta = { server: id, tools: refreshed?.tools.length ?? 0 };
+      return audit.record(caller, { event: 'server_tools_read', outcome: 'ok', meta }, tx);
+    });
+    return { tools: catalogue.require(id).tools.length };
   },
 });
 
@@ -235,8 +238,10 @@ const deactivate = operation({
   errors: ['server_not_found'],
   responseSchema: serverInfo,
   handle: async ({ catalogue, audit, probing }, caller, { params: { id = '' } }) => {
-    const server = await catalogue.deactivate(id);
-    await audit.record(caller, { event: 'server_deactivated', outcome: 'ok', meta: { server: id } });
+    const meta = { server: id };
+    const server = await catalogue.deactivate(id, tx =>
+      audit.record(caller, { event: 'server_deactivated', outcome: 'ok', meta }, tx),
+    );
     return shown(server, probing.healthOf(server));
   },
 });

@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import type { Core } from '../../core/core.ts';
+import type { AuditEntry } from '../../core/identity/audit.ts';
+import type { SyncDone } from '../../core/registry/registry-sync.ts';
 import { registryUrl } from '../../core/registry/registry-url.ts';
 import { operation } from './operation.ts';
 
@@ -79,18 +81,24 @@ export const syncCatalogue = operation({
     const { onListed, onProgress, onNotice } = telling;
     const waits = waitsFor(core);
     if (waits !== undefined) onNotice(waits);
+    const entryOf = (
+      outcome: 'ok' | 'refused',
+      { mode, synced, deactivated, left }: SyncDone,
+    ): AuditEntry => ({
+      event: 'catalogue_synced',
+      outcome,
+      meta: { registry: url, mode, synced, deactivated, left, force },
+    });
     const report = await core.registrySync.sync(url, {
       full: full || force,
       force,
       onListed,
       onProgress,
       onWait: () => onNotice(OTHER_SYNC),
+      alongside: (tx, done) => core.audit.record(caller, entryOf('ok', done), tx),
       signal: caller.signal,
     });
-    const { mode, synced, deactivated, left, refused } = report;
-    const meta = { registry: url, mode, synced, deactivated, left, force };
-    const outcome = refused === undefined ? 'ok' : 'refused';
-    await core.audit.record(caller, { event: 'catalogue_synced', outcome, meta });
+    if (report.refused !== undefined) await core.audit.record(caller, entryOf('refused', report));
     return report;
   },
 });

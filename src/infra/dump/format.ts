@@ -25,5 +25,8 @@ export const headerSchema = z.object({
 });
 export type Header = z.output<typeof headerSchema>;
 
+/** Hears how far an export or an import is. */
+export type OnRows = (progress: { readonly done: number; readonly of: number }) => void;
+
 export const rowsIn = ({ tables }: Pick<Header, 'tables'>): number =>
   tables.reduce((sum, { rows }) => sum + rows, 0);

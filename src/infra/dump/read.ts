@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm';
 import { isDatabaseUnavailable, type Database } from '../database.ts';
-import { headerSchema, ImportRefused, rowsIn, type Header } from './format.ts';
+import { headerSchema, ImportRefused, rowsIn, type Header, type OnRows } from './format.ts';
 import { fileLines } from './lines.ts';
 import { countOf, nameOf, settleSession, tablesOf, type Table } from './tables.ts';
 
@@ -39,12 +39,14 @@ function parse(line: string): unknown {
 /**
  * Fills the empty tables of a database from a dump, all or nothing; nobody else reads or writes them meanwhile.
  * @param approve looks at what has been read before it is kept; what it throws undoes all of it
+ * @param onRows hears how many rows are stored
  * @throws ImportRefused
  */
 export async function readDump<Approved>(
   db: Database,
   dump: Dump,
   approve: (tx: Database) => Promise<Approved>,
+  onRows: OnRows = () => {},
 ): Promise<Approved> {
   return db.transaction(async tx => {
     await settleSession(tx);
@@ -54,7 +56,7 @@ export async function readDump<Approved>(
     await requireEmpty(tx, tables);
     await lock(tx, tables);
     await requireEmpty(tx, tables);
-    await fill(tx, dump, tables);
+    await fill(tx, dump, tables, onRows);
     for (const { name, value, used } of dump.header.sequences)
       await tx.execute(
         sql`select setval(format('public.%I', ${name}::text)::regclass, ${value}::text::int8, ${used}::bool)`,
@@ -119,8 +121,16 @@ async function requireEmpty(tx: Database, tables: readonly Table[]): Promise<voi
     );
 }
 
-async function fill(tx: Database, { file, header, lines }: Dump, tables: readonly Table[]): Promise<void> {
+async function fill(
+  tx: Database,
+  { file, header, lines }: Dump,
+  tables: readonly Table[],
+  onRows: OnRows,
+): Promise<void> {
   const shapes = new Map(tables.map(table => [table.name, table]));
+  const of = rowsIn(header);
+  let done = 0;
+  const onStored = (count: number) => onRows({ done: (done += count), of });
   const next = async () => {
     const line = await lines.next();
     if (line.done === true)
@@ -137,19 +147,26 @@ async function fill(tx: Database, { file, header, lines }: Dump, tables: readonl
   for (const { name, rows: count } of header.tables) {
     await expect({ table: name });
     const shape = shapes.get(name);
-    if (shape) await insertAll(tx, shape, count, { file, next });
+    if (shape) await insertAll(tx, shape, count, { file, next, onStored });
   }
-  await expect({ end: rowsIn(header) });
+  await expect({ end: of });
   // To the end of the file, where its checksum is.
   if ((await lines.next()).done !== true)
     throw new ImportRefused(`${file} is damaged: it goes on after its end. Nothing was imported.`);
+}
+
+interface Source {
+  readonly file: string;
+  readonly next: () => Promise<string>;
+  /** Hears of so many more rows. */
+  readonly onStored: (count: number) => void;
 }
 
 async function insertAll(
   tx: Database,
   table: Table,
   count: number,
-  { file, next }: { readonly file: string; readonly next: () => Promise<string> },
+  { file, next, onStored }: Source,
 ): Promise<void> {
   let batch: string[] = [];
   let characters = 0;
@@ -159,6 +176,7 @@ async function insertAll(
     characters += line.length;
     if (at < count && batch.length < ROWS_AT_A_TIME && characters < CHARACTERS_AT_A_TIME) continue;
     await insert(tx, table, batch, file);
+    onStored(batch.length);
     batch = [];
     characters = 0;
   }

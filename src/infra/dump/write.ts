@@ -3,8 +3,9 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { sql } from 'drizzle-orm';
+import { asideOf } from '../aside.ts';
 import { rows, type Database } from '../database.ts';
-import { FORMAT, rowsIn, type Header } from './format.ts';
+import { FORMAT, rowsIn, type Header, type OnRows } from './format.ts';
 import { countOf, nameOf, sequencesOf, settleSession, tablesOf, type Table } from './tables.ts';
 
 /** So many rows are in memory at a time. */
@@ -14,15 +15,16 @@ const ROWS_AT_A_TIME = 200;
  * Writes every table of the database, as of one moment, to a file that only its owner can read. It is written aside and
  * takes its name when it is whole; a file of that name is replaced then.
  * @param look at the database as of that moment
+ * @param onRows hears how many rows are written
  */
 export async function writeDump<Seen>(
   db: Database,
   file: string,
   about: Pick<Header, 'version' | 'migration'>,
   look: (tx: Database) => Promise<Seen>,
+  onRows?: OnRows,
 ): Promise<{ readonly header: Header; readonly seen: Seen }> {
-  const aside = `${file}.new-${process.pid}`;
-  await rm(aside, { force: true });
+  const aside = await asideOf(file);
   const handle = await open(aside, 'wx', 0o600).catch((error: unknown) => {
     throw new Error(`${file} cannot be written: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,
@@ -36,7 +38,7 @@ export async function writeDump<Seen>(
         const tables = await tablesOf(tx);
         const header = await headerOf(tx, tables, about);
         await pipeline(
-          Readable.from(linesOf(tx, header, tables)),
+          Readable.from(dumpLines(tx, header, tables, onRows)),
           createGzip(),
           handle.createWriteStream({ flush: true }),
         );
@@ -70,16 +72,27 @@ async function headerOf(
   };
 }
 
-async function* linesOf(tx: Database, header: Header, tables: readonly Table[]): AsyncGenerator<string> {
+async function* dumpLines(
+  tx: Database,
+  header: Header,
+  tables: readonly Table[],
+  onRows: OnRows = () => {},
+): AsyncGenerator<string> {
+  const of = rowsIn(header);
+  let done = 0;
   yield `${JSON.stringify(header)}\n`;
   for (const table of tables) {
     yield `${JSON.stringify({ table: table.name })}\n`;
-    yield* rowsOf(tx, table);
+    for await (const lines of rowsOf(tx, table)) {
+      yield lines.join('');
+      done += lines.length;
+      onRows({ done, of });
+    }
   }
-  yield `${JSON.stringify({ end: rowsIn(header) })}\n`;
+  yield `${JSON.stringify({ end: of })}\n`;
 }
 
-async function* rowsOf(tx: Database, { name, columns }: Table): AsyncGenerator<string> {
+async function* rowsOf(tx: Database, { name, columns }: Table): AsyncGenerator<string[]> {
   const values = columns.map(column => sql`${sql.identifier(column.name)}::text`);
   await tx.execute(
     sql`declare dump_rows no scroll cursor for
@@ -91,7 +104,7 @@ async function* rowsOf(tx: Database, { name, columns }: Table): AsyncGenerator<s
       sql`fetch ${sql.raw(String(ROWS_AT_A_TIME))} from dump_rows`,
     );
     if (found.length === 0) break;
-    yield found.map(({ line }) => `${line}\n`).join('');
+    yield found.map(({ line }) => `${line}\n`);
   }
   await tx.execute(sql`close dump_rows`);
 }

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
+import { closeNow } from '../../support/close-now.ts';
 
 /**
  * The part of Meilisearch's HTTP API that the adapter uses, written from its API reference (v1.50): asynchronous tasks that
@@ -232,9 +233,7 @@ export async function startMeilisearchDouble({ apiKey }: { apiKey?: string } = {
   async function stop() {
     for (const response of hanging.splice(0)) response.destroy();
     if (!server.listening) return;
-    const closed = new Promise(resolve => server.close(resolve));
-    server.closeAllConnections();
-    await closed;
+    await closeNow(server);
     server = createServer((request, response) => void answer(request, response));
   }
   await start();

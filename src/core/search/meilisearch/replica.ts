@@ -3,7 +3,10 @@ import type { Log } from '../../../infra/log.ts';
 import { EngineError, EngineRefused, KeyRefused, type Engine, type EngineQuery } from './engine.ts';
 import type { Built, LiveIndex, Planned } from './live-index.ts';
 
-/** Documents too many that another process is adding become more, or are its own and ours soon: those that stay as they are, nobody is adding. */
+/**
+ * Counts in a row with the same number of documents too many after which they are taken for left over: while another process
+ * adds some, the number changes, and once it is done they are ours too.
+ */
 const COUNTS_OF_LEFTOVERS = 6;
 /** How long a change in effect waits for the engine to be done with it. */
 const SETTLE_MS = 2_000;
