@@ -36,7 +36,7 @@ import { closeServer, lateServer } from './infra/late-server.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
-import type { Tracing } from './infra/tracing.ts';
+import { startTracing } from './infra/tracing.ts';
 import { createPublicServer, listen } from './public-server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './storage.ts';
 
@@ -80,9 +80,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const control = lateServer();
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
-  if (options.listen !== false) log.info({ version, dataDir: config.dataDir }, 'starting');
+  const isServing = options.listen !== false;
+  if (isServing) log.info({ version, dataDir: config.dataDir }, 'starting');
 
-  const tracing = await startTracing(config, options, { version, log, clock });
+  const tracing = await startTracing(isServing ? config.tracing : undefined, { version, log, clock });
   opened.defer(() => tracing?.close());
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
@@ -116,7 +117,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     allowHttp,
     file: config.catalogueFile,
     // A command run while no server is must not swap the catalogue that a server was started with.
-    onlyFirst: options.listen === false,
+    onlyFirst: !isServing,
     shared,
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
@@ -164,7 +165,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
-    ...(options.proxyLimits === undefined ? {} : { limits: options.proxyLimits }),
+    limits: options.proxyLimits,
   });
   opened.defer(() => proxy.close());
 
@@ -232,7 +233,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   control.serve(createAdminApp({ core, log }));
   let firstKey: string | undefined;
-  if (options.listen !== false) {
+  if (isServing) {
     metrics.watchProcess();
     const app = createApp({
       core,
@@ -268,17 +269,6 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   }
   const running = opened.move();
   return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
-}
-
-/** Where nothing is to be traced, no package of OpenTelemetry is even loaded. */
-async function startTracing(
-  { tracing: settings }: Config,
-  { listen }: StartOptions,
-  parts: { version: string; log: Log; clock: Clock },
-): Promise<Tracing | undefined> {
-  if (!settings || listen === false) return undefined;
-  const { openTracing } = await import('./infra/tracing-otel.ts');
-  return openTracing({ settings, ...parts });
 }
 
 /** Of the one process that may use a data folder, and of its restarts. */

@@ -55,7 +55,7 @@ export interface ProxyOptions extends Reports {
   readonly metrics?: Metrics;
   /** Told of every listing of a server's tools that is the same for everybody. Must not throw. */
   readonly onSharedTools?: (server: Server, tools: readonly ListedTool[]) => void;
-  readonly limits?: Partial<ProxyLimits>;
+  readonly limits?: Partial<ProxyLimits> | undefined;
 }
 
 /**
