@@ -245,10 +245,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 /** Where nothing is to be traced, no package of OpenTelemetry is even loaded. */
 async function startTracing(
   { tracing: settings }: Config,
-  { listen }: StartOptions,
+  options: StartOptions,
   parts: { version: string; log: Log; clock: Clock },
 ): Promise<Tracing | undefined> {
-  if (!settings || listen === false) return undefined;
+  if (!settings || options.listen === false) return undefined;
   const { openTracing } = await import('./infra/tracing-otel.ts');
   return openTracing({ settings, ...parts });
 }
