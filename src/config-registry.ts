@@ -4,6 +4,7 @@ import { registryUrl } from './core/registry/registry-url.ts';
 
 const MIN_MINUTES = 5;
 const MAX_MINUTES = 10_080;
+const MAX_HOURS = 720;
 
 const wholeNumber = (min: number, max: number, what: string) =>
   z
@@ -17,6 +18,7 @@ export const registryEnvironment = {
   SWITCHBOARD_REGISTRY_KEYS: z.string().min(1).optional(),
   SWITCHBOARD_SYNC_EVERY: wholeNumber(MIN_MINUTES, MAX_MINUTES, 'minutes').default(60),
   SWITCHBOARD_SYNC_MAX_SHRINK: wholeNumber(0, 100, 'a percentage').default(20),
+  SWITCHBOARD_PROBE_EVERY: wholeNumber(0, MAX_HOURS, 'hours').default(0),
   SWITCHBOARD_REGISTRY_ACCESS: z.enum(['key', 'public'], 'must be key or public').default('key'),
 };
 type Settings = z.output<z.ZodObject<typeof registryEnvironment>>;
@@ -28,6 +30,8 @@ export interface RegistryConfig {
   readonly keys: ReadonlyMap<string, string>;
   readonly everyMs: number;
   readonly maxShrinkPercent: number;
+  /** How often the servers of the catalogue are visited; 0: never. */
+  readonly probeEveryMs: number;
   /** Whether `/v0.1/servers` is served to those without a key. */
   readonly isPublic: boolean;
 }
@@ -41,6 +45,7 @@ export function readRegistry(settings: Settings): RegistryConfig {
     keys: keysOf(settings.SWITCHBOARD_REGISTRY_KEYS),
     everyMs: settings.SWITCHBOARD_SYNC_EVERY * 60_000,
     maxShrinkPercent: settings.SWITCHBOARD_SYNC_MAX_SHRINK,
+    probeEveryMs: settings.SWITCHBOARD_PROBE_EVERY * 3_600_000,
     isPublic: settings.SWITCHBOARD_REGISTRY_ACCESS === 'public',
   };
 }

@@ -71,9 +71,7 @@ async function run(
     io.print(usageOf(name, command));
     return 0;
   }
-  const required = command.args.filter(arg => !arg.endsWith('?')).length;
-  if (args.length < required || args.length > command.args.length)
-    throw new UsageError(`usage: ${usageOf(name, command)}`);
+  if (!takes(command, args.length)) throw new UsageError(`usage: ${usageOf(name, command)}`);
   const config = readConfig();
   const print = (answer: { json: unknown; text: string }) =>
     io.print(options['json'] === true ? JSON.stringify(answer.json) : answer.text);
@@ -89,6 +87,12 @@ async function run(
   if (command.changes && admin.alone === 'existing') tell(`changed the data there. ${ADVICE}`);
   if (command.changes && admin.alone === 'shared') tell('changed the database of DATABASE_URL.');
   return failed ? 1 : 0;
+}
+
+function takes({ args }: Command | DatabaseCommand, count: number): boolean {
+  const isEndless = args.some(arg => arg.endsWith('*'));
+  const required = args.filter(arg => !/[?*]$/.test(arg)).length;
+  return count >= required && (isEndless || count <= args.length);
 }
 
 function parse(argv: readonly string[], command: Command | DatabaseCommand) {
@@ -111,7 +115,7 @@ function parse(argv: readonly string[], command: Command | DatabaseCommand) {
 }
 
 /** An optional argument in brackets. */
-const shown = (arg: string) => (arg.endsWith('?') ? `[${arg.slice(0, -1)}]` : arg);
+const shown = (arg: string) => arg.replace(/^(.*)\?$/, '[$1]').replace(/^(.*)\*$/, '[$1…]');
 
 const usageOf = (name: string, command: Command | DatabaseCommand) =>
   [

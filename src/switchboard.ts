@@ -11,9 +11,13 @@ import { ToolRefresh } from './core/catalogue/tool-refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
 import { AuditTrail } from './core/identity/audit-trail.ts';
+import type { AuditEntry } from './core/identity/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
+import { HealthBoard } from './core/probing/health-board.ts';
+import { ProbeSchedule } from './core/probing/probe-schedule.ts';
+import { Probing, type Turned } from './core/probing/probing.ts';
 import { RegistrySync } from './core/registry/registry-sync.ts';
 import { ServedRegistry } from './core/registry/served-registry.ts';
 import { SyncSchedule } from './core/registry/sync-schedule.ts';
@@ -134,6 +138,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   });
   opened.defer(() => open.close());
   const { index } = open;
+  const board = await HealthBoard.load(db);
   const search = createSearch({
     catalogue,
     index,
@@ -143,6 +148,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     clock,
     metrics,
     use: id => usage.signals(id),
+    health: server => board.of(server),
     onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
   });
   opened.defer(() => search.close());
@@ -179,29 +185,48 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   indexed.catch((error: unknown) => {
     if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
   });
-  if (config.databaseUrl !== undefined) opened.use(followCatalogue(catalogue, config.databaseUrl, log));
+  if (config.databaseUrl !== undefined) {
+    const catchUp = async () => void (await Promise.all([catalogue.catchUp(), board.catchUp()]));
+    opened.use(followCatalogue({ catchUp }, config.databaseUrl, log));
+  }
   const rateLimits = await RateLimits.open(config.access.rateLimits, config.redisUrl, { log, metrics });
   opened.defer(() => rateLimits.close());
   const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...config.registry });
   opened.defer(() => sync.close());
   const schedule = new SyncSchedule({ sync, clock, log, ...config.registry });
   opened.defer(() => schedule.stop());
+  const audit = new AuditTrail(db, log, metrics);
+  const probing = new Probing({
+    catalogue,
+    board,
+    db,
+    hold,
+    log,
+    clock,
+    metrics,
+    guard,
+    onTurned: (tx, turned) => audit.record({}, entryOf(turned), tx),
+  });
+  opened.defer(() => probing.close());
+  const probes = new ProbeSchedule({ probing, clock, log, everyMs: config.registry.probeEveryMs });
+  opened.defer(() => probes.stop());
   const core: Core = {
     apiKeys,
-    audit: new AuditTrail(db, log, metrics),
+    audit,
     allowHttp,
     identity,
     rateLimits,
     catalogue,
     search: tracedSearch(search),
     proxy,
+    probing,
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
     indexed,
     readiness: () => ({
       status: stopping ? 'stopping' : starting,
-      degraded: [index.degraded, rateLimits.degraded].filter(one => one !== undefined),
+      degraded: [index.degraded, rateLimits.degraded, probing.degraded].filter(one => one !== undefined),
     }),
   };
 
@@ -225,7 +250,10 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     url = await listen(server, config.http);
     identity.start();
     void indexed.then(
-      () => schedule.start(),
+      () => {
+        schedule.start();
+        probes.start();
+      },
       () => {},
     );
     // Last of all: a start that fails must not use up the one time the key is shown.
@@ -259,6 +287,12 @@ const processId = ({ dataDir }: Config): string =>
     .update(JSON.stringify([hostname(), dataDir]))
     .digest('hex')
     .slice(0, 12);
+
+/** What probing has done to a server by itself. */
+const entryOf = ({ id, deadSince }: Turned): AuditEntry =>
+  deadSince === undefined
+    ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
+    : { event: 'server_deactivated', outcome: 'ok', meta: { server: id, dead_since: deadSince } };
 
 const rethrow =
   (config: Config) =>

@@ -25,7 +25,10 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
-  [/^faces\/operations\//, [/^faces\/operations\//, /^faces\/progress\.ts$/, /^core\//, /^errors\.ts$/]],
+  [
+    /^faces\/operations\//,
+    [/^faces\/operations\//, /^faces\/(health|progress)\.ts$/, /^core\//, /^errors\.ts$/],
+  ],
   [/^faces\/mcp\//, [/^faces\/mcp\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
   [/^faces\/pages\//, [/^faces\/pages\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^errors\.ts$/]],
   [
@@ -58,6 +61,10 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
     /^core\/registry\//,
     [/^core\/(registry|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
   ],
+  [
+    /^core\/probing\//,
+    [/^core\/(probing|proxy|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
+  ],
   [/^core\/outbound\//, [/^core\/outbound\//, /^errors\.ts$/]],
   [/^core\/catalogue\//, [/^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
   [
@@ -71,7 +78,10 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
-  [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/entry\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
+  [
+    /^core\/[\w-]+\.ts$/,
+    [/^core\/catalogue\/(entry|health)\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
+  ],
   [/^public-server\.ts$/, [/^config\.ts$/]],
   [/^config-error\.ts$/, []],
   [

@@ -343,6 +343,7 @@ describe('registries', () => {
       keys: new Map(),
       everyMs: 3_600_000,
       maxShrinkPercent: 20,
+      probeEveryMs: 0,
       isPublic: false,
     });
   });
@@ -353,6 +354,7 @@ describe('registries', () => {
       SWITCHBOARD_REGISTRY_KEYS: '{"https://b.example/":"secret"}',
       SWITCHBOARD_SYNC_EVERY: '5',
       SWITCHBOARD_SYNC_MAX_SHRINK: '0',
+      SWITCHBOARD_PROBE_EVERY: '24',
       SWITCHBOARD_REGISTRY_ACCESS: 'public',
     });
     expect(registry).toEqual({
@@ -360,6 +362,7 @@ describe('registries', () => {
       keys: new Map([['https://b.example', 'secret']]),
       everyMs: 300_000,
       maxShrinkPercent: 0,
+      probeEveryMs: 86_400_000,
       isPublic: true,
     });
   });
@@ -375,6 +378,7 @@ describe('registries', () => {
       { SWITCHBOARD_SYNC_MAX_SHRINK: '101' },
       /^SWITCHBOARD_SYNC_MAX_SHRINK: must be a percentage from 0 to 100/,
     ],
+    [{ SWITCHBOARD_PROBE_EVERY: '721' }, /^SWITCHBOARD_PROBE_EVERY: must be hours from 0 to 720/],
     [{ SWITCHBOARD_REGISTRY_ACCESS: 'open' }, /^SWITCHBOARD_REGISTRY_ACCESS: must be key or public/],
   ])('refuses %j', (env, message) => {
     const { message: text } = refusal(env);

@@ -180,9 +180,18 @@ function showAll(metrics: Metrics): void {
   metrics.events.audited('key_created', 'ok');
   metrics.events.tokensAsked('session', 'ok');
   metrics.events.providerRefreshed('ok');
+  metrics.events.probed('ok');
   metrics.watch('switchboard_upstream_sessions', () => ({ busy: 0, idle: 0 }));
   metrics.watch('switchboard_upstream_circuits', () => ({ open: 0, closed: 0 }));
   metrics.watch('switchboard_upstream_slots', () => ({ busy: 0, waiting: 0 }));
+  metrics.watch('switchboard_servers', () => ({
+    ok: 0,
+    needs_sign_in: 0,
+    not_mcp: 0,
+    unreachable: 0,
+    unvisited: 0,
+    inactive: 0,
+  }));
   metrics.watch('switchboard_search_slots', () => ({ busy: 0, waiting: 0 }));
   metrics.watch('switchboard_database_pool', () => ({ busy: 0, idle: 0, waiting: 0 }));
 }

@@ -3,6 +3,7 @@ import { fetch } from 'undici';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
 import { workProgress } from './progress.ts';
+import { catalogueProbe } from './probe-command.ts';
 import { catalogueSync } from './sync-command.ts';
 
 interface ImportReport {
@@ -186,6 +187,7 @@ export const catalogueCommands = {
   'catalogue import': catalogueImport,
   'catalogue add': catalogueAdd,
   'catalogue sync': catalogueSync,
+  'catalogue probe': catalogueProbe,
   'catalogue deactivate': catalogueDeactivate,
   'catalogue show': catalogueShow,
 };

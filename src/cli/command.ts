@@ -22,7 +22,7 @@ interface Option {
 }
 
 interface Described {
-  /** Positional arguments by name; a trailing `?` marks one that may be absent. */
+  /** Positional arguments by name; a trailing `?` marks one that may be absent, `*` any number of them. */
   readonly args: readonly string[];
   readonly options?: Readonly<Record<string, Option>>;
   readonly help: string;

@@ -12,6 +12,7 @@ interface Found {
     description: string;
     final_score: number;
     deprecated?: true;
+    health?: { status: string };
     tools: { name: string }[];
   }[];
 }
@@ -30,12 +31,12 @@ const search: Command = {
       throw new UsageError('--limit must be a whole number from 1 to 50');
     const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }) };
     const found = (await admin.request('POST', '/search', { json })) as Found;
-    const blocks = found.servers.map(({ id, name, description, final_score, deprecated, tools }) => {
+    const blocks = found.servers.map(({ id, name, description, final_score, deprecated, health, tools }) => {
       const best = tools
         .slice(0, 3)
         .map(tool => tool.name)
         .join(', ');
-      return `${final_score.toFixed(3)}  ${id} (${name})${deprecated ? ', deprecated' : ''}\n       ${description}${best === '' ? '' : `\n       tools: ${best}`}`;
+      return `${final_score.toFixed(3)}  ${id} (${name})${deprecated ? ', deprecated' : ''}${health === undefined || health.status === 'ok' ? '' : `, ${health.status}`}\n       ${description}${best === '' ? '' : `\n       tools: ${best}`}`;
     });
     return { json: found, text: blocks.length > 0 ? blocks.join('\n') : NOTHING_FITS };
   },

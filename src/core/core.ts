@@ -4,6 +4,7 @@ import type { RateLimits } from './access/rate-limits.ts';
 import type { AuditTrail } from './identity/audit-trail.ts';
 import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
+import type { Probing } from './probing/probing.ts';
 import type { Proxy } from './proxy/proxy.ts';
 import type { RegistrySync } from './registry/registry-sync.ts';
 import type { ServedRegistry } from './registry/served-registry.ts';
@@ -27,6 +28,7 @@ export interface Core {
   readonly identity: Identity;
   readonly search: Search;
   readonly proxy: Proxy;
+  readonly probing: Probing;
   readonly registrySync: RegistrySync;
   readonly registry: ServedRegistry;
   readonly metrics: Metrics;

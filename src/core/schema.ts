@@ -17,6 +17,7 @@ import {
   unique,
 } from 'drizzle-orm/pg-core';
 import type { AuthSpec, CataloguedTool, Origin, RegistryMark, Transport } from './catalogue/entry.ts';
+import type { HealthState } from './catalogue/health.ts';
 import type { Scope, SignInMode } from './caller.ts';
 import type { OutcomeSource, SearchOutcome } from './outcomes.ts';
 
@@ -142,6 +143,8 @@ export const servers = pgTable(
     /** Where a registry's entry came from; kept when the operator makes it inactive. */
     registry: jsonb().$type<RegistryMark>(),
     active: boolean().notNull(),
+    /** Whether it is inactive since probing had no answer of it for too long; what others make inactive is not. */
+    unanswered: boolean().notNull().default(false),
     /** The number of the transaction that wrote it or its parts last; set by a trigger (`drizzle/`), whoever writes. */
     revision: bigint({ mode: 'number' }).notNull().default(0),
     createdAt: createdAt(),
@@ -167,6 +170,30 @@ export const serverToolParts = pgTable(
     tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
   },
   table => [primaryKey({ columns: [table.serverId, table.part] })],
+);
+
+/** What probing last found of a server (`catalogue/health.ts`). */
+export const serverHealth = pgTable(
+  'server_health',
+  {
+    serverId: text('server_id')
+      .primaryKey()
+      .references(() => servers.id, { onDelete: 'cascade' }),
+    /** What it is about: a server that has moved has not been visited. */
+    remoteUrl: text('remote_url').notNull(),
+    state: text().notNull().$type<HealthState>(),
+    latencyMs: integer('latency_ms'),
+    checkedAt: instant('checked_at').notNull(),
+    lastOkAt: instant('last_ok_at'),
+    failures: integer().notNull(),
+    deadSince: instant('dead_since'),
+    /** By the database's clock, the same for all processes. */
+    writtenAt: instant('written_at').notNull().defaultNow(),
+  },
+  table => [
+    index('server_health_written_at').on(table.writtenAt),
+    check('server_health_state', sql`${table.state} in ('ok', 'needs_sign_in', 'not_mcp', 'unreachable')`),
+  ],
 );
 
 /** The last definition of each tool that its server has listed itself: what the next one is compared with. */

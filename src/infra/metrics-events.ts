@@ -6,6 +6,7 @@ export class EventMetrics {
   readonly #audited: Counter;
   readonly #tokenSets: Counter;
   readonly #providerRefreshes: Counter;
+  readonly #probes: Counter;
 
   constructor(registry: Registry) {
     const counter = (name: string, help: string, labelNames: string[]) =>
@@ -30,6 +31,11 @@ export class EventMetrics {
       'Tokens that identity providers were asked to renew, by how it ended.',
       ['outcome'],
     );
+    this.#probes = counter(
+      'switchboard_probes_total',
+      'Visits of servers of the catalogue, by what they found (no_verdict: nothing, such as HTTP 429).',
+      ['outcome'],
+    );
   }
 
   /** @param limit a class of endpoint, another bound, or `calls-per-month` and the like */
@@ -49,5 +55,9 @@ export class EventMetrics {
   /** `ended`: only the user can mend it. `overtaken`: by a new sign-in or a revocation. `failed`: the provider's fault. */
   providerRefreshed(outcome: 'ok' | 'ended' | 'overtaken' | 'failed'): void {
     this.#providerRefreshes.inc({ outcome });
+  }
+
+  probed(outcome: 'ok' | 'needs_sign_in' | 'not_mcp' | 'unreachable' | 'no_verdict'): void {
+    this.#probes.inc({ outcome });
   }
 }

@@ -14,6 +14,10 @@ const GAUGES = {
     help: 'Calls to MCP servers that are under way (busy), or wait as too many to one origin are.',
     states: ['busy', 'waiting'],
   },
+  switchboard_servers: {
+    help: 'Servers of the catalogue by what the last visit found; unvisited: there was none yet; inactive: taken out for having no answer.',
+    states: ['ok', 'needs_sign_in', 'not_mcp', 'unreachable', 'unvisited', 'inactive'],
+  },
   switchboard_search_slots: {
     help: 'Searches whose ranking is computed (busy), or that wait as too many are.',
     states: ['busy', 'waiting'],

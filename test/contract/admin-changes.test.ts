@@ -78,6 +78,7 @@ describe('every change [admin.audit]', () => {
         () => post('/catalogue/sync', { url: registry.url }),
       ],
       ['server_tools_read', 'local', { server: 'v2' }, () => post('/catalogue/v2/tools')],
+      ['catalogue_probed', 'local', { visited: 1, ok: 1 }, () => post('/catalogue/probe', { ids: ['v2'] })],
       ['server_deactivated', 'local', { server: 'imported' }, () => post('/catalogue/imported/deactivate')],
     ];
     for (const [event, tenant, details, change] of changes) {

@@ -30,6 +30,7 @@ describe('open pages', () => {
       '/v0.1/servers/{server_name}/versions/{version}',
       '/v1/admin/audit',
       '/v1/admin/catalogue/import',
+      '/v1/admin/catalogue/probe',
       '/v1/admin/catalogue/sync',
       '/v1/admin/catalogue/{id}',
       '/v1/admin/catalogue/{id}/deactivate',
@@ -130,7 +131,7 @@ describe('open pages', () => {
         if (responses['200'].content['application/x-ndjson']) long.push(operationId);
       }
     }
-    expect(long).toEqual(['importCatalogue', 'syncCatalogue']);
+    expect(long).toEqual(['importCatalogue', 'syncCatalogue', 'probeCatalogue']);
   });
 
   it("/docs shows an error's members", async () => {

@@ -2,14 +2,21 @@ import { SwitchboardError } from '../../errors.ts';
 import { quoted } from '../text.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import { slices, type Pause } from '../../infra/slices.ts';
-import { reportSuspicious, sameTexts } from './compared-tools.ts';
-import { readDefinitions, type Definition } from './definitions.ts';
+import { slices } from '../../infra/slices.ts';
+import type { Definition } from './definitions.ts';
 import type { Entry, Origin, Server } from './entry.ts';
-import { compareDefinitions } from './live-definitions.ts';
 import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
 import { readServers } from './read-servers.ts';
-import { retireServers, sharing, toServer, writeTools } from './server-rows.ts';
+import {
+  answering,
+  deactivated,
+  Overtaken,
+  withdrawn,
+  withToolsListed,
+  type Rewriting,
+} from './rewriting.ts';
+import { sharing } from './server-rows.ts';
+import { serversOf } from './servers-of.ts';
 import { Unseen } from './unseen.ts';
 import { writeChange, type Alongside } from './write-change.ts';
 
@@ -122,6 +129,11 @@ export class Catalogue {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }
 
+  /** The active ones, and those that are inactive only since they do not answer. */
+  *standing(): Generator<Server> {
+    for (const server of this.#byId.values()) if (server.active || server.unanswered) yield server;
+  }
+
   get activeCount(): number {
     let count = 0;
     for (const server of this.#byId.values()) if (server.active) count++;
@@ -141,13 +153,15 @@ export class Catalogue {
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     const { origin, replace = false, keep, registry, alongside, onProgress, signal } = options;
     const writer = { origin, replace, keep, registry };
-    const wanted = await this.#serversOf(entries, options, slices(signal));
+    const writing = { origin, registry, pause: slices(signal) };
+    const wanted = await serversOf(entries, writing, this.#byId, this.#log);
     const left = withoutOthers(wanted, writer, this.#byId);
-    const gone = endedBy(wanted, writer, this.active());
+    const gone = endedBy(wanted, writer, new Set(left), this.standing());
     const moved = [...wanted.values()].flatMap(({ id, remoteUrl }) => {
       const old = this.#byId.get(id);
       return old && old.remoteUrl !== remoteUrl ? id : [];
     });
+    const broughtBack = [...wanted.keys()].filter(id => this.#byId.get(id)?.unanswered);
     let change: CatalogueChange = {
       upserted: [...wanted.values()],
       removed: gone.map(server => server.id),
@@ -162,7 +176,8 @@ export class Catalogue {
     const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
     const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
     try {
-      const stored = { ...change, origin, source: registry?.source, moved, alongside, signal };
+      const source = registry?.source;
+      const stored = { ...change, origin, source, moved, broughtBack, alongside, signal };
       change = await this.#db.transaction(tx => writeChange(tx, stored));
     } catch (error) {
       failing.abort(error);
@@ -171,7 +186,7 @@ export class Catalogue {
     for (const server of change.upserted) this.#byId.set(server.id, server);
     const removed = new Set(change.removed);
     for (const server of gone)
-      if (removed.has(server.id)) this.#byId.set(server.id, { ...server, active: false, origin });
+      if (removed.has(server.id)) this.#byId.set(server.id, withdrawn(server, origin));
     await takeEffect();
     return change;
   }
@@ -182,84 +197,69 @@ export class Catalogue {
     return [...staying, ...wanted.values()];
   }
 
-  async #serversOf(
-    entries: readonly Entry[],
-    { origin, registry: from }: PutOptions,
-    pause: Pause,
-  ): Promise<Map<string, Server>> {
-    const wanted = new Map<string, Server>();
-    for (const entry of entries) {
-      await pause();
-      const { server, leftOut } = await toServer(entry, origin, {
-        known: this.#byId.get(entry.id),
-        registry: from?.marks.get(entry.id),
-        pause,
-      });
-      for (const tool of leftOut)
-        this.#log?.warn({ serverId: server.id, tool, reason: 'invisible characters in its name' }, LEFT_OUT);
-      reportSuspicious(this.#log, server, this.#byId.get(server.id));
-      wanted.set(entry.id, server);
-    }
-    return wanted;
-  }
-
   /**
    * Puts the tools a server lists itself, the same for everybody, in the place of those the catalogue has of it, and keeps
    * what else is known of the server. Nothing happens to a server that is inactive or elsewhere by now, and an empty listing
    * (of a server that shows its tools only to those signed in, say) changes nothing.
    * @param nowMs when they were listed.
    */
-  refreshTools(
-    { id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>,
+  async refreshTools(
+    server: Pick<Server, 'id' | 'remoteUrl'>,
     definitions: readonly Definition[],
     nowMs: number,
     alongside?: Alongside,
   ): Promise<void> {
-    return this.#exclusively(async () => {
-      const server = this.#byId.get(id);
-      if (!server?.active || server.remoteUrl !== remoteUrl || definitions.length === 0) return;
-      const { tools: listed, leftOut } = await readDefinitions(definitions);
-      for (const { tool, reason } of leftOut) this.#log?.warn({ serverId: id, tool, reason }, LEFT_OUT);
-      const comparison = await compareDefinitions(this.#db, this.#log, {
-        serverId: id,
-        tools: listed,
-        nowMs,
-      });
-      const { tools } = comparison;
-      reportSuspicious(this.#log, { id, tools }, server);
-      const refreshed: Server = { ...server, tools, toolsListedAt: nowMs };
-      const takeEffect = sameTexts(tools, server.tools)
-        ? undefined
-        : await this.#prepare({ upserted: [refreshed], removed: [] });
-      await this.#db.transaction(async tx => {
-        await comparison.write(tx);
-        await writeTools(tx, refreshed);
-        await alongside?.(tx, { upserted: [refreshed], removed: [] });
-      });
-      this.#byId.set(id, refreshed);
-      await takeEffect?.();
-    });
+    const source = { definitions, nowMs, db: this.#db, log: this.#log };
+    await this.#rewrite(server.id, withToolsListed(server, source), alongside);
   }
 
   /**
    * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does
    * not bring it back. @throws SwitchboardError `server_not_found`. */
-  deactivate(id: string, alongside?: Alongside): Promise<Server> {
-    return this.#exclusively(() => this.#deactivate(id, alongside));
+  async deactivate(id: string, alongside?: Alongside): Promise<Server> {
+    await this.#rewrite(id, deactivated, alongside);
+    return this.get(id) ?? this.require(id);
   }
 
-  async #deactivate(id: string, alongside?: Alongside): Promise<Server> {
-    const server = this.#byId.get(id) ?? this.require(id);
-    const change = { upserted: [], removed: [id] };
-    const takeEffect = await this.#prepare(change);
-    await this.#db.transaction(async tx => {
-      await retireServers(tx, [id], 'operator');
-      await alongside?.(tx, change);
+  /**
+   * Makes an active server inactive since it does not answer, or one that is inactive for that active again. Nothing happens where
+   * it is neither, or elsewhere by now: what somebody else has ended stays so. Resolves to whether it was done.
+   */
+  async setUnanswered(
+    server: Pick<Server, 'id' | 'remoteUrl'>,
+    unanswered: boolean,
+    alongside?: Alongside,
+  ): Promise<boolean> {
+    try {
+      return await this.#rewrite(server.id, answering(server, unanswered), alongside);
+    } catch (error) {
+      if (error instanceof Overtaken) return false;
+      throw error;
+    }
+  }
+
+  /** Prepares, stores and then shows it. Resolves to whether there was anything to do. */
+  #rewrite(id: string, rewriting: Rewriting, alongside?: Alongside): Promise<boolean> {
+    return this.#exclusively(async () => {
+      const rewrite = await rewriting(this.#byId.get(id));
+      if (!rewrite) return false;
+      const { server, isFound, write } = rewrite;
+      const change = server.active ? { upserted: [server], removed: [] } : { upserted: [], removed: [id] };
+      const failing = new AbortController();
+      const takeEffect = isFound ? await this.#prepare(change, undefined, failing.signal) : undefined;
+      try {
+        await this.#db.transaction(async tx => {
+          await write(tx);
+          await alongside?.(tx, change);
+        });
+      } catch (error) {
+        failing.abort(error);
+        throw error;
+      }
+      this.#byId.set(id, server);
+      await takeEffect?.();
+      return true;
     });
-    const inactive: Server = { ...server, active: false, origin: 'operator' };
-    this.#byId.set(id, inactive);
-    await takeEffect();
-    return inactive;
   }
 
   /** Whether a further write would have to wait. */
@@ -296,5 +296,3 @@ export class Catalogue {
     return running;
   }
 }
-
-const LEFT_OUT = 'tool left out of the catalogue';

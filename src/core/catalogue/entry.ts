@@ -132,6 +132,8 @@ export interface Server {
   readonly origin: Origin;
   readonly registry?: RegistryMark;
   readonly active: boolean;
+  /** It is inactive since probing had no answer of it for too long, and will be active again when it answers. */
+  readonly unanswered?: true;
 }
 
 /** The entry a server was made from: `catalogue show` prints what `catalogue import` reads. */

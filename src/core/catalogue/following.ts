@@ -54,7 +54,7 @@ export class Following {
   }
 }
 
-/** Named in the trigger on the table `servers` (`drizzle/`). */
+/** Named in the triggers on the tables `servers` and `server_health` (`drizzle/`). */
 const CHANNEL = 'switchboard_catalogue';
 
 /** Lets the catalogue of this process follow what others on the same Postgres do to it, until it is disposed of. */

@@ -24,7 +24,8 @@ export interface Writer {
 
 /**
  * Takes out of `wanted` what belongs to others: a shipped entry never overwrites an operator's; a registry's entry nobody's but
- * its own, and one for an address that stands here without it is not added again. Resolves to the ids taken out.
+ * its own, and one for an address that stands here without it is not added again; neither brings back what is inactive since it
+ * does not answer, at the same address. Resolves to the ids taken out.
  */
 export function withoutOthers(
   wanted: Map<string, Server>,
@@ -35,6 +36,7 @@ export function withoutOthers(
   const addresses = registry ? ownAddresses(known.values()) : new Set<string>();
   const others = [...wanted.values()].filter(({ id, remoteUrl }) => {
     const old = known.get(id);
+    if (old?.unanswered && old.remoteUrl === remoteUrl) return true;
     if (!registry) return old?.origin === 'operator';
     if (old && !isOf(old, registry.source)) return true;
     return !old?.active && addresses.has(addressOf(remoteUrl));
@@ -43,17 +45,22 @@ export function withoutOthers(
   return others.map(({ id }) => id);
 }
 
-/** The active servers that the write makes inactive. @throws whatever `approve` does */
+/**
+ * The servers that the write makes inactive for good.
+ * @param left ids that `withoutOthers` has taken out
+ * @param standing active, or without an answer
+ * @throws whatever `approve` does */
 export function endedBy(
   wanted: ReadonlyMap<string, Server>,
   { origin, replace, keep, registry }: Writer,
-  active: Iterable<Server>,
+  left: ReadonlySet<string>,
+  standing: Iterable<Server>,
 ): Server[] {
-  const isAbsent = ({ id }: Server) => replace && !wanted.has(id) && !keep?.has(id);
+  const isAbsent = ({ id }: Server) => replace && !wanted.has(id) && !left.has(id) && !keep?.has(id);
   if (!registry) {
-    return [...active].filter(old => isAbsent(old) && (origin === 'operator' || old.origin === 'shipped'));
+    return [...standing].filter(old => isAbsent(old) && (origin === 'operator' || old.origin === 'shipped'));
   }
-  const own = [...active].filter(old => isOf(old, registry.source));
+  const own = [...standing].filter(old => isOf(old, registry.source));
   const gone = own.filter(old => isAbsent(old) || registry.ended.has(old.id));
   registry.approve(gone.length, own.length);
   return gone;
@@ -65,8 +72,9 @@ const isOf = ({ origin, registry }: Server, source: string): boolean =>
 /** Of servers that are here without any registry, and of those that the operator does not want. */
 function ownAddresses(servers: Iterable<Server>): Set<string> {
   const addresses = new Set<string>();
-  for (const { origin, active, remoteUrl } of servers) {
-    if (origin === 'operator' || (origin === 'shipped' && active)) addresses.add(addressOf(remoteUrl));
+  for (const { origin, active, unanswered = false, remoteUrl } of servers) {
+    if (origin === 'operator' || (origin === 'shipped' && (active || unanswered)))
+      addresses.add(addressOf(remoteUrl));
   }
   return addresses;
 }

@@ -19,6 +19,7 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     createdAt: _created,
     updatedAt: _updated,
     revision: _revision,
+    unanswered,
     ...rest
   } = row;
   return {
@@ -30,6 +31,8 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     ...(homepage === null ? {} : { homepage }),
     ...(repository === null ? {} : { repository }),
     ...(registry === null ? {} : { registry }),
+    // A program from before the mark, as runs after a rollback, leaves it where it makes a server active.
+    ...(unanswered && !rest.active ? { unanswered } : {}),
     ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
 }

@@ -29,6 +29,7 @@ const OVERWRITE = {
   origin: excluded('origin'),
   registry: excluded('registry'),
   active: excluded('active'),
+  unanswered: excluded('unanswered'),
   updatedAt: sql`now()`,
 };
 
@@ -39,7 +40,8 @@ const IS_OTHER = (() => {
   return sql`(${sql.join(stored, sql`, `)}) is distinct from (${sql.join(Object.values(columns), sql`, `)})`;
 })();
 
-const INACTIVE = { active: false, updatedAt: sql`now()` };
+/** For good, as far as probing is concerned. */
+const INACTIVE = { active: false, unanswered: false, updatedAt: sql`now()` };
 
 /**
  * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose
@@ -122,6 +124,7 @@ const toRow = (server: Server, tools: string) => ({
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
   registry: server.registry ?? null,
+  unanswered: server.unanswered ?? false,
   tools: sql`${tools}::jsonb`,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });

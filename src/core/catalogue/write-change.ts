@@ -1,6 +1,6 @@
 import { and, inArray, not, or, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
-import { servers as table } from '../schema.ts';
+import { serverHealth, servers as table } from '../schema.ts';
 import type { CatalogueChange } from './catalogue.ts';
 import type { Origin } from './entry.ts';
 import { forgetDefinitions } from './live-definitions.ts';
@@ -18,6 +18,8 @@ interface Change extends CatalogueChange {
   readonly source: string | undefined;
   /** Ids of those whose address is another than before. */
   readonly moved: readonly string[];
+  /** Ids of those that had been made inactive since they did not answer. */
+  readonly broughtBack: readonly string[];
   readonly alongside: Alongside | undefined;
   readonly signal: AbortSignal | undefined;
 }
@@ -28,7 +30,7 @@ interface Change extends CatalogueChange {
  */
 export async function writeChange(
   tx: Database,
-  { origin, source, moved, alongside, signal, ...change }: Change,
+  { origin, source, moved, broughtBack, alongside, signal, ...change }: Change,
 ): Promise<CatalogueChange> {
   const ids = [...change.upserted.map(({ id }) => id), ...change.removed];
   const others = source === undefined ? new Set<string>() : await ofOthers(tx, ids, source);
@@ -40,10 +42,21 @@ export async function writeChange(
   };
   await writeServers(tx, stored.upserted, signal);
   await forgetDefinitions(tx, moved.filter(isOwn));
+  await forgetFailures(tx, broughtBack.filter(isOwn));
   await retireServers(tx, stored.removed, origin);
   await alongside?.(tx, stored);
   signal?.throwIfAborted();
   return stored;
+}
+
+/** Their visits count from the beginning again. */
+async function forgetFailures(tx: Database, ids: readonly string[]): Promise<void> {
+  for (let at = 0; at < ids.length; at += BATCH_ROWS) {
+    await tx
+      .update(serverHealth)
+      .set({ failures: 0, deadSince: null, writtenAt: sql`now()` })
+      .where(inArray(serverHealth.serverId, ids.slice(at, at + BATCH_ROWS)));
+  }
 }
 
 async function ofOthers(tx: Database, ids: readonly string[], source: string): Promise<Set<string>> {

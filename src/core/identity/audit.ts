@@ -27,7 +27,9 @@ type AuditEvent =
   | 'tenant_changed'
   | 'catalogue_imported'
   | 'catalogue_synced'
+  | 'catalogue_probed'
   | 'server_deactivated'
+  | 'server_reactivated'
   | 'server_tools_read';
 
 /** Who caused it. The pages of an end user have no API key. */

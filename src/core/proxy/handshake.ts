@@ -18,6 +18,13 @@ export class NoHandshake extends SwitchboardError {
   }
 }
 
+/** A JSON-RPC error in answer to `initialize`: whoever sends it speaks the protocol, and does not want us. */
+export class HandshakeRefused extends SwitchboardError {
+  constructor(message: string) {
+    super('upstream_protocol', `The MCP server refused initialize: ${sanitise(message)}.`);
+  }
+}
+
 /** The protocol version in the answer to `initialize`. @throws SwitchboardError when there is none to go on with. */
 export function readVersion({ status, answer, problem }: RpcReply): string {
   if (!answer) {
@@ -25,7 +32,7 @@ export function readVersion({ status, answer, problem }: RpcReply): string {
     throw status === 400 || status === 404 || status === 405 ? new NoHandshake(status, failure) : failure;
   }
   if ('error' in answer) {
-    throw brokeProtocol(`refused initialize: ${sanitise(answer.error.message)}`);
+    throw new HandshakeRefused(answer.error.message);
   }
   const version = isObject(answer.result) ? answer.result['protocolVersion'] : undefined;
   if (typeof version === 'string' && isLegacyVersion(version)) return version;

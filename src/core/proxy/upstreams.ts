@@ -118,6 +118,11 @@ export class Upstreams {
     return this.#eras.known(url) === 'sse';
   }
 
+  /** Whether it has turned out which revision the server speaks: the handshake, or what stands for it, went well. */
+  hasEntered(url: string): boolean {
+    return this.#eras.known(url) !== undefined;
+  }
+
   /** Closes idle sessions; runs by itself now and then. */
   sweep(): void {
     this.#sessions.sweep();

@@ -7,11 +7,11 @@ import type { Catalogue, CatalogueChange, OnProgress } from '../catalogue/catalo
 import type { ReadOptions } from '../catalogue/read-entries.ts';
 import { createGuardedFetch } from '../outbound/guarded-fetch.ts';
 import type { Guard } from '../outbound/guard.ts';
+import { LOCKS, Turns } from '../turns.ts';
 import { Collected, laterOf } from './collected.ts';
 import { CLIENT_LIMITS, pagesOf, type ClientLimits } from './registry-client.ts';
 import { readItem } from './registry-entry.ts';
 import { readState, writeState, type SyncState } from './sync-state.ts';
-import { SyncTurns } from './sync-turns.ts';
 
 /** What is asked for again of the time before the last sync: writes that were under way then, and clocks that differ. */
 const OVERLAP_MS = 600_000;
@@ -77,11 +77,11 @@ export class RegistrySync {
   readonly #parts: SyncParts;
   readonly #outbound: ReturnType<typeof createGuardedFetch>;
   readonly #closing = new AbortController();
-  readonly #turns: SyncTurns;
+  readonly #turns: Turns;
 
   constructor(parts: SyncParts) {
     this.#parts = parts;
-    this.#turns = new SyncTurns(parts.hold);
+    this.#turns = new Turns(parts.hold, LOCKS.sync);
     this.#outbound = createGuardedFetch(
       parts.guard,
       parts.limits?.maxPageBytes ?? CLIENT_LIMITS.maxPageBytes,

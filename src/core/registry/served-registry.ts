@@ -3,8 +3,9 @@ import { isIP } from 'node:net';
 import { SwitchboardError } from '../../errors.ts';
 import { quoted } from '../text.ts';
 import type { Database } from '../../infra/database.ts';
+import { shownHealth, type ShownHealth } from '../catalogue/health.ts';
 import { storageProblem } from '../catalogue/read-entries.ts';
-import { servers as table, serverToolParts as parts } from '../schema.ts';
+import { serverHealth, servers as table, serverToolParts as parts } from '../schema.ts';
 import { OFFICIAL, OWN, SERVER_SCHEMA } from './registry-documents.ts';
 
 /** The standard's bound on descriptions; the whole of ours goes beside it. */
@@ -44,10 +45,17 @@ const COLUMNS = {
   active: table.active,
   createdAt: table.createdAt,
   updatedAt: table.updatedAt,
+  health: {
+    state: serverHealth.state,
+    checkedAt: serverHealth.checkedAt,
+    latencyMs: serverHealth.latencyMs,
+  },
   toolCount: sql<number>`(jsonb_array_length(${table.tools}) + (select coalesce(sum(jsonb_array_length(${parts.tools})), 0) from ${parts} where ${parts.serverId} = ${table.id}))::int`,
 };
-interface Row extends Pick<typeof table.$inferSelect, Exclude<keyof typeof COLUMNS, 'toolCount'>> {
+interface Row extends Pick<typeof table.$inferSelect, Exclude<keyof typeof COLUMNS, 'toolCount' | 'health'>> {
   readonly toolCount: number;
+  /** Null: it has not been visited at its present address. */
+  readonly health: Pick<typeof serverHealth.$inferSelect, 'state' | 'checkedAt' | 'latencyMs'> | null;
 }
 
 /**
@@ -123,6 +131,10 @@ export class ServedRegistry {
     return this.#db
       .select(COLUMNS)
       .from(table)
+      .leftJoin(
+        serverHealth,
+        and(eq(serverHealth.serverId, table.id), eq(serverHealth.remoteUrl, table.remoteUrl)),
+      )
       .where(and(...conditions))
       .orderBy(asc(table.id))
       .limit(limit);
@@ -158,6 +170,7 @@ export class ServedRegistry {
           tools: row.toolCount,
           sign_in: row.auth.kind,
           ...(registry ? { source: registry.source } : {}),
+          ...healthOf(row),
         },
       },
     };
@@ -169,6 +182,13 @@ export class ServedRegistry {
     return name === undefined || name.startsWith(`${this.#namespace}/`) ? `${this.#namespace}/${id}` : name;
   }
 }
+
+const healthOf = ({ health }: Row): { health?: ShownHealth } => {
+  if (!health) return {};
+  const { state, checkedAt, latencyMs } = health;
+  const latency = latencyMs === null ? {} : { latencyMs };
+  return { health: shownHealth({ state, checkedAtMs: checkedAt.getTime(), ...latency }) };
+};
 
 const VERSION = sql`coalesce(${table.registry} ->> 'version', ${OWN_VERSION})`;
 

@@ -30,15 +30,22 @@ export class Called {
   /**
    * The ranking with the servers before all others whose id the query is, then those of that very name, then those it names in
    * another spelling. (Ids are given out once; names are whatever anyone calls a server.)
+   * @param mayLead false: it stays where it is
    */
   first(
     ranking: readonly RankedServer[],
     query: string,
     isNamed: (serverId: string) => boolean,
+    mayLead: (serverId: string) => boolean,
   ): readonly RankedServer[] {
     const called = query.toLowerCase();
     const isCalled = (serverId: string) => this.#catalogue.get(serverId)?.name.toLowerCase() === called;
-    return putFirst(putFirst(putFirst(ranking, isNamed), isCalled), serverId => serverId === called);
+    const leading = (isChosen: (serverId: string) => boolean) => (serverId: string) =>
+      isChosen(serverId) && mayLead(serverId);
+    return [isNamed, isCalled, (serverId: string) => serverId === called].reduce(
+      (ranked, isChosen) => putFirst(ranked, leading(isChosen)),
+      ranking,
+    );
   }
 
   #read(): void {

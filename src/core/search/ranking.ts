@@ -64,20 +64,22 @@ export function fuse(
 }
 
 /** What is deprecated counts for so much: what may take its place comes first, where it fits nearly as well. */
-const DEPRECATED_SHARE = 0.8;
+export const DEPRECATED_SHARE = 0.8;
+/**
+ * What is dead counts for so much: deprecated servers still work, these do not, so that whatever fits half as well comes first. It is
+ * not left out: where nothing else fits, that it is down is the answer.
+ */
+export const DEAD_SHARE = 0.5;
 
-/** The ranking with the scores of deprecated servers lowered. */
+/** The ranking with the scores of some servers lowered to a share of them. */
 export function putLower(
   ranking: readonly RankedServer[],
-  isDeprecated: (serverId: string) => boolean,
+  isLower: (serverId: string) => boolean,
+  share: number,
 ): readonly RankedServer[] {
-  if (!ranking.some(({ serverId }) => isDeprecated(serverId))) return ranking;
+  if (!ranking.some(({ serverId }) => isLower(serverId))) return ranking;
   return ranking
-    .map(server =>
-      isDeprecated(server.serverId)
-        ? { ...server, finalScore: server.finalScore * DEPRECATED_SHARE }
-        : server,
-    )
+    .map(server => (isLower(server.serverId) ? { ...server, finalScore: server.finalScore * share } : server))
     .sort(byScore);
 }
 

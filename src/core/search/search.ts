@@ -9,16 +9,17 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Caller } from '../caller.ts';
 import { FairSlots } from '../fair-slots.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
-import { warningsOf } from '../catalogue/tool-warnings.ts';
+import type { Server } from '../catalogue/entry.ts';
+import type { Health } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
 import { isAnswerable, mentionsIn, namesIn, spellingsOf } from './answerability.ts';
 import { Called } from './called.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
+import { render, type FoundServer } from './found.ts';
 import { QueryLog } from './query-log.ts';
 import { onceIndexed } from './once-indexed.ts';
-import { fuse, lessChance, putLower, type RankedServer } from './ranking.ts';
+import { DEAD_SHARE, DEPRECATED_SHARE, fuse, lessChance, putLower, type RankedServer } from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
@@ -43,28 +44,6 @@ interface SearchInput {
   readonly limit?: number | undefined;
   /** Tools a server at most, the best ones; absent: all. */
   readonly maxTools?: number | undefined;
-}
-
-/** A tool of an answer, in the fields of the wire contract. */
-interface FoundTool extends Tool {
-  /** What to know before it is called (docs/tools.md); absent: nothing. */
-  readonly warnings?: readonly string[];
-}
-
-/** One server of an answer, in the fields of the wire contract. */
-interface FoundServer {
-  readonly id: string;
-  readonly name: string;
-  readonly description: string;
-  readonly remote_url: string;
-  /** By relevance to the query. */
-  readonly tools: readonly FoundTool[];
-  readonly scores: { readonly semantic: number; readonly popularity: number };
-  readonly final_score: number;
-  /** Its registry says that it should no longer be used; absent: no. */
-  readonly deprecated?: true;
-  /** What the registry says to that: text of others. */
-  readonly status_message?: string;
 }
 
 interface SearchAnswer {
@@ -100,13 +79,25 @@ interface SearchParts {
   readonly metrics?: Metrics | undefined;
   /** What is known of a server's use; asked for every candidate of every query. */
   readonly use: (serverId: string) => UseSignals;
+  /** What is known of a server's health; absent: nothing of any. */
+  readonly health?: (server: Server) => Health | undefined;
   /** Told of verdicts that count for or against a server, as they are written. */
   readonly onVerdicts?: ConstructorParameters<typeof SearchOutcomes>[0]['onVerdicts'];
 }
 
 /** The search use case: both faces call it and render its answer as it is. */
 export function createSearch(parts: SearchParts): Search {
-  const { catalogue, index, db, log, clock, metrics, use, onVerdicts = () => {} } = parts;
+  const {
+    catalogue,
+    index,
+    db,
+    log,
+    clock,
+    metrics,
+    use,
+    onVerdicts = () => {},
+    health = () => undefined,
+  } = parts;
   const queryLog = new QueryLog({ db, clock, log });
   const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
   const slots = new FairSlots(RANKINGS_PER_TENANT, MAX_WAITING, tooManyWait);
@@ -123,6 +114,10 @@ export function createSearch(parts: SearchParts): Search {
 
   const called = new Called(catalogue);
   const spelled = new WeakMap<Server, ReturnType<typeof spellingsOf>>();
+  const isDead = (serverId: string): boolean => {
+    const server = catalogue.get(serverId);
+    return server !== undefined && health(server)?.deadSinceMs !== undefined;
+  };
   const spellings = (serverId: string) => {
     const server = catalogue.get(serverId);
     if (!server) return [];
@@ -163,8 +158,18 @@ export function createSearch(parts: SearchParts): Search {
     const isNamed = [...named.values()].some(how => how !== 'not');
     const mayServe = isNamed || isAnswerable({ candidates, vectors }, tuning?.answerability);
     if (!mayServe && !isMentioned(query, candidates)) return [];
-    const fitting = putLower(fuse(candidates, use), serverId => isDeprecated(catalogue.get(serverId)));
-    const ranking = called.first(fitting, query, serverId => named.get(serverId) === 'alone');
+    const supported = putLower(
+      fuse(candidates, use),
+      serverId => isDeprecated(catalogue.get(serverId)),
+      DEPRECATED_SHARE,
+    );
+    const fitting = putLower(supported, isDead, DEAD_SHARE);
+    const ranking = called.first(
+      fitting,
+      query,
+      serverId => named.get(serverId) === 'alone',
+      serverId => !isDead(serverId),
+    );
     const best = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active).slice(0, limit);
     // Without vectors the cosine of everything is 0, which says nothing.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
@@ -218,7 +223,9 @@ export function createSearch(parts: SearchParts): Search {
       const { ranking, cacheHit } = await cached(caller.tenantId, input);
       const servers = ranking.flatMap(ranked => {
         const server = catalogue.get(ranked.serverId);
-        return server?.active ? [render(server, ranked, input.maxTools, startedAt)] : [];
+        if (!server?.active) return [];
+        const shown = { maxTools: input.maxTools, nowMs: startedAt, health: health(server) };
+        return [render(server, ranked, shown)];
       });
       const id = newId('qry');
       const latencyMs = clock.now() - startedAt;
@@ -245,39 +252,7 @@ export function createSearch(parts: SearchParts): Search {
   };
 }
 
-const render = (
-  server: Server,
-  ranked: RankedServer,
-  maxTools: number | undefined,
-  nowMs: number,
-): FoundServer => ({
-  id: server.id,
-  name: server.name,
-  description: server.description,
-  remote_url: server.remoteUrl,
-  tools: orderTools(server.tools, ranked.toolOrder)
-    .slice(0, maxTools)
-    .map(tool => renderTool(tool, nowMs)),
-  scores: { semantic: ranked.semantic, popularity: ranked.popularity },
-  final_score: ranked.finalScore,
-  ...deprecationOf(server.registry),
-});
-
 const isDeprecated = (server: Server | undefined): boolean => server?.registry?.status === 'deprecated';
-
-const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated' | 'status_message'> => {
-  if (mark?.status !== 'deprecated') return {};
-  return {
-    deprecated: true,
-    ...(mark.statusMessage === undefined ? {} : { status_message: mark.statusMessage }),
-  };
-};
-
-function renderTool(tool: CataloguedTool, nowMs: number): FoundTool {
-  const { name, description, input_schema } = tool;
-  const warnings = warningsOf(tool, nowMs);
-  return { name, description, input_schema, ...(warnings.length === 0 ? {} : { warnings }) };
-}
 
 /** With as many tools as are asked for, and its cosine as a probability. */
 const presented = (
@@ -289,13 +264,6 @@ const presented = (
   semantic: calibrate(server.semantic, table),
   toolOrder: server.toolOrder.slice(0, maxTools),
 });
-
-/** By the ranking's order; a server rewritten since the ranking may have fewer tools, or more: those come last. */
-function orderTools(tools: readonly CataloguedTool[], order: readonly number[]): CataloguedTool[] {
-  const ranked = new Set(order.filter(position => position < tools.length));
-  for (const position of tools.keys()) ranked.add(position);
-  return [...ranked].flatMap(position => tools[position] ?? []);
-}
 
 const tooManyWait = () =>
   new SwitchboardError('unavailable', 'Too many searches of yours are waiting already. Try again later.');

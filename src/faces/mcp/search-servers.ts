@@ -34,6 +34,9 @@ export async function searchServers(
       ...(server.status_message === undefined
         ? {}
         : { status_message: shorten(server.status_message, MAX_STATUS_MESSAGE) }),
+      ...(server.health === undefined || server.health.status === 'ok'
+        ? {}
+        : { health: server.health.status }),
       tools: [],
       more_tools: server.tools.length,
     })),

@@ -58,6 +58,10 @@ const searchServersOutput = z.object({
       final_score: z.number(),
       deprecated: z.literal(true).optional().describe('Its registry says it should no longer be used.'),
       status_message: z.string().optional().describe("The registry's words on that."),
+      health: z
+        .enum(['needs_sign_in', 'not_mcp', 'unreachable'])
+        .optional()
+        .describe('What was wrong when it was last visited without a credential.'),
       tools: z.array(
         z.object({
           name: z.string(),

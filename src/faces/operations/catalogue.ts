@@ -1,12 +1,15 @@
 import { z } from 'zod';
 import type { Caller } from '../../core/caller.ts';
 import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
+import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import { warningsOf } from '../../core/catalogue/tool-warnings.ts';
 import type { Core } from '../../core/core.ts';
 import { errorCodes, SwitchboardError } from '../../errors.ts';
+import { shownHealth } from '../health.ts';
 import type { Telling } from '../progress.ts';
 import { operation, type Operation } from './operation.ts';
+import { probeCatalogue } from './probe.ts';
 import { syncCatalogue, waitsFor } from './sync.ts';
 
 const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
@@ -106,6 +109,8 @@ async function importEntries(
           },
           signal: caller.signal,
         });
+  // An entry that had been made inactive since it did not answer begins anew.
+  if (change) await core.probing.catchUp();
   return {
     imported: change?.upserted.length ?? 0,
     deactivated: change?.removed.length ?? 0,
@@ -137,6 +142,20 @@ const serverInfo = z
     tools_source: z.enum(['catalogue', 'live']).describe('live: as the server itself listed them.'),
     tools_listed_at: z.iso.datetime().optional(),
     active: z.boolean(),
+    unanswered: z
+      .literal(true)
+      .optional()
+      .describe(
+        'Inactive since it did not answer for 30 days; active again as soon as a visit has an answer.',
+      ),
+    health: shownHealth
+      .extend({
+        last_ok_at: z.iso.datetime().optional().describe('Absent: no visit found it alive.'),
+        failures: z.int().describe('Visits in a row that failed.'),
+        dead_since: z.iso.datetime().optional().describe('Since the third of them; absent: it is not dead.'),
+      })
+      .optional()
+      .describe('What the last visit found; absent: there was none at this address.'),
     origin: z.enum(['shipped', 'operator', 'registry']),
     registry: z
       .looseObject({ source: z.string(), name: z.string(), version: z.string() })
@@ -146,7 +165,7 @@ const serverInfo = z
   .describe('The entry as a catalogue file has it, and what has become of it.');
 
 /** A server as the operator sees it: its entry, and what has become of it. */
-const shown = (server: Server) => ({
+const shown = (server: Server, health: Health | undefined) => ({
   ...toEntry(server),
   tools: server.tools.map(tool => {
     const { name, description, input_schema } = tool;
@@ -158,9 +177,21 @@ const shown = (server: Server) => ({
     ? {}
     : { tools_listed_at: new Date(server.toolsListedAt).toISOString() }),
   active: server.active,
+  ...(server.unanswered ? { unanswered: true } : {}),
+  ...(health ? { health: healthForOperators(health) } : {}),
   origin: server.origin,
   ...(server.registry === undefined ? {} : { registry: registryOf(server.registry) }),
 });
+
+const healthForOperators = (health: Health) => {
+  const { lastOkAtMs, deadSinceMs, failures } = health;
+  return {
+    ...inWire(health),
+    ...(lastOkAtMs === undefined ? {} : { last_ok_at: new Date(lastOkAtMs).toISOString() }),
+    failures,
+    ...(deadSinceMs === undefined ? {} : { dead_since: new Date(deadSinceMs).toISOString() }),
+  };
+};
 
 /** Without the document itself, which `/v0.1/servers` has. */
 const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
@@ -173,8 +204,10 @@ const show = operation({
   description: 'An inactive one, too.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
-  handle: ({ catalogue }, _caller, { params: { id = '' } }) =>
-    Promise.resolve(shown(catalogue.get(id) ?? catalogue.require(id))),
+  handle: ({ catalogue, probing }, _caller, { params: { id = '' } }) => {
+    const server = catalogue.get(id) ?? catalogue.require(id);
+    return Promise.resolve(shown(server, probing.healthOf(server)));
+  },
 });
 
 const learnTools = operation({
@@ -204,18 +237,19 @@ const deactivate = operation({
   description: 'It is not found any more, and calls of it are 410. An import brings it back.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
-  handle: async ({ catalogue, audit }, caller, { params: { id = '' } }) => {
+  handle: async ({ catalogue, audit, probing }, caller, { params: { id = '' } }) => {
     const meta = { server: id };
     const server = await catalogue.deactivate(id, tx =>
       audit.record(caller, { event: 'server_deactivated', outcome: 'ok', meta }, tx),
     );
-    return shown(server);
+    return shown(server, probing.healthOf(server));
   },
 });
 
 export const catalogueOperations: readonly Operation[] = [
   importCatalogue,
   syncCatalogue,
+  probeCatalogue,
   show,
   learnTools,
   deactivate,

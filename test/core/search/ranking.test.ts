@@ -150,12 +150,12 @@ describe('putFirst', () => {
 });
 
 describe('putLower', () => {
-  it('keeps every server, in falling order, and lowers none but the deprecated', () => {
+  it('keeps every server, in falling order, and lowers none but those it is told to', () => {
     fc.assert(
       fc.property(candidates, fc.nat(20), (found, length) => {
         const ranking = fuse(found, unused);
         const old = new Set(found.map(({ serverId }) => serverId).slice(0, length));
-        const lowered = putLower(ranking, id => old.has(id));
+        const lowered = putLower(ranking, id => old.has(id), 0.8);
         const before = new Map(ranking.map(server => [server.serverId, server.finalScore]));
         expect(lowered.map(({ serverId }) => serverId).toSorted()).toEqual([...before.keys()].toSorted());
         let previous = 1;

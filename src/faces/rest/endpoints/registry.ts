@@ -56,7 +56,7 @@ const served = z.object({
   _meta: z
     .record(z.string(), z.looseObject({}))
     .describe(
-      "io.modelcontextprotocol.registry/official: status (active, deprecated, deleted), times, isLatest. dev.switchboard/server: its id here, its url behind this Switchboard's /mcp, the whole description, categories, the number of its tools, how to sign in.",
+      "io.modelcontextprotocol.registry/official: status (active, deprecated, deleted), times, isLatest. dev.switchboard/server: its id here, its url behind this Switchboard's /mcp, the whole description, categories, the number of its tools, how to sign in, its health where it was visited.",
     ),
 });
 const page = z.object({

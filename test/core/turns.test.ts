@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { SyncTurns } from '../../../src/core/registry/sync-turns.ts';
-import type { OpenDatabase } from '../../../src/infra/database.ts';
+import { LOCKS, Turns } from '../../src/core/turns.ts';
+import type { OpenDatabase } from '../../src/infra/database.ts';
 
 /** A database that several processes are on. */
 function shared() {
@@ -17,7 +17,7 @@ function shared() {
     return Promise.resolve({ lost: losing.signal, [Symbol.asyncDispose]: free });
   };
   return {
-    process: () => new SyncTurns(hold),
+    process: () => new Turns(hold, LOCKS.sync),
     lose: () => holder?.abort(new Error('lost')),
     isHeld: () => holder !== undefined,
     /** Resolves when somebody has tried to have the lock in vain. */

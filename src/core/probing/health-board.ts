@@ -1,0 +1,43 @@
+import type { Database } from '../../infra/database.ts';
+import type { Health } from '../catalogue/health.ts';
+import type { Server } from '../catalogue/entry.ts';
+import { readHealth, writeHealth, type LocatedHealth } from './health-rows.ts';
+
+/** A row carries the time at which its transaction began, and may be seen that much later. */
+const OVERLAP_MS = 60_000;
+
+/** What probing knows of all servers, in memory over the database, and what other processes write to it. */
+export class HealthBoard {
+  readonly #db: Database;
+  readonly #known = new Map<string, LocatedHealth>();
+  #newest: Date | undefined;
+
+  private constructor(db: Database) {
+    this.#db = db;
+  }
+
+  static async load(db: Database): Promise<HealthBoard> {
+    const board = new HealthBoard(db);
+    await board.catchUp();
+    return board;
+  }
+
+  /** Undefined: it has not been visited at its present address. */
+  of({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): Health | undefined {
+    const known = this.#known.get(id);
+    return known?.remoteUrl === remoteUrl ? known.health : undefined;
+  }
+
+  async write(found: readonly LocatedHealth[]): Promise<void> {
+    await writeHealth(this.#db, found);
+    for (const one of found) this.#known.set(one.serverId, one);
+  }
+
+  /** Brings in what has been written elsewhere. */
+  async catchUp(): Promise<void> {
+    const since = this.#newest && new Date(this.#newest.getTime() - OVERLAP_MS);
+    const { known, newest = this.#newest } = await readHealth(this.#db, since);
+    for (const one of known) this.#known.set(one.serverId, one);
+    this.#newest = newest;
+  }
+}

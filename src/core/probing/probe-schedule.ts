@@ -1,0 +1,65 @@
+import type { Clock } from '../../infra/clock.ts';
+import type { Log } from '../../infra/log.ts';
+import type { Probing } from './probing.ts';
+
+/** How often it is looked whether a round is due. */
+const LOOK_EVERY_MS = 60_000;
+/** After a round that failed, or that said nothing since the own network did not work. */
+const RETRY_MS = 3_600_000;
+
+interface ScheduleParts {
+  readonly probing: Pick<Probing, 'probeUnlessProbed' | 'probedAtMs'>;
+  /** 0: never. */
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Has the servers visited each time `everyMs` have passed, also while nothing ran. Processes on one database share the rounds: nobody
+ * repeats one that began less than half of `everyMs` ago.
+ */
+export class ProbeSchedule {
+  readonly #parts: ScheduleParts;
+  /** Not before that time. */
+  #notBeforeMs = -Infinity;
+  #timer: NodeJS.Timeout | undefined;
+  #isStopped = false;
+
+  constructor(parts: ScheduleParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    if (this.#parts.everyMs > 0) this.#next();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  #next(): void {
+    const probing = this.probeIfDue();
+    this.#timer = setTimeout(() => {
+      void probing.then(() => {
+        if (!this.#isStopped) this.#next();
+      });
+    }, LOOK_EVERY_MS).unref();
+  }
+
+  /** Resolves when a round that was due has ended, or failed. */
+  async probeIfDue(): Promise<void> {
+    const { probing, everyMs, clock, log } = this.#parts;
+    const now = clock.now();
+    if (this.#isStopped || now < this.#notBeforeMs) return;
+    try {
+      if (now - ((await probing.probedAtMs()) ?? -Infinity) < everyMs) return;
+      this.#notBeforeMs = now + Math.min(everyMs, RETRY_MS);
+      const report = await probing.probeUnlessProbed(now - everyMs / 2, everyMs);
+      if (!report) this.#notBeforeMs = -Infinity;
+    } catch (error) {
+      if (!this.#isStopped) log.warn({ err: error }, 'probing failed');
+    }
+  }
+}

@@ -1,0 +1,97 @@
+import { eq, sql } from 'drizzle-orm';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
+import type { Entry } from '../../../src/core/catalogue/entry.ts';
+import { servers, settings } from '../../../src/core/schema.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+
+const entry = (id: string, remote_url = `https://${id}.example/mcp`): Entry => ({
+  id,
+  name: id,
+  description: `Does ${id}.`,
+  remote_url,
+});
+const nothing = () => Promise.resolve();
+
+let database: OpenDatabase;
+let catalogue: Catalogue;
+beforeEach(async () => {
+  database = await openDatabase();
+  catalogue = await Catalogue.load(database.db);
+  await catalogue.put([entry('tides'), entry('maps')], { origin: 'shipped', replace: true });
+});
+afterEach(() => database.close());
+
+const tides = () => catalogue.get('tides')!;
+const upgrade = (entries: readonly Entry[]) => catalogue.put(entries, { origin: 'shipped', replace: true });
+
+describe('a server that is inactive since it does not answer', () => {
+  beforeEach(async () => void (await catalogue.setUnanswered(tides(), true, nothing)));
+
+  it('is so after a restart, and in the index no more', async () => {
+    const again = await Catalogue.load(database.db);
+    expect(again.get('tides')).toEqual({ ...tides(), active: false, unanswered: true });
+    const indexed: string[] = [];
+    await again.attachIndex(({ upserted }) => {
+      indexed.push(...upserted.map(({ id }) => id));
+      return Promise.resolve(nothing);
+    });
+    expect(indexed).toEqual(['maps']);
+  });
+
+  it('is left so by an upgrade, but not where the upgrade has another address, and ended by one without it', async () => {
+    await upgrade([entry('tides'), entry('maps')]);
+    expect(tides()).toMatchObject({ active: false, unanswered: true });
+    await upgrade([entry('tides', 'https://new.example/mcp'), entry('maps')]);
+    expect(tides()).toMatchObject({ active: true });
+    expect(tides()).not.toHaveProperty('unanswered');
+    await catalogue.setUnanswered(tides(), true, nothing);
+    await upgrade([entry('maps')]);
+    expect(tides()).toMatchObject({ active: false });
+    expect(tides()).not.toHaveProperty('unanswered');
+    expect(await catalogue.setUnanswered(tides(), false, nothing)).toBe(false);
+  });
+
+  it('is not brought back where the operator has deactivated it in another process', async () => {
+    const other = await Catalogue.load(database.db);
+    await other.deactivate('tides');
+    const written: string[] = [];
+    const alongside = () => Promise.resolve(void written.push('audit'));
+    expect(await catalogue.setUnanswered(tides(), false, alongside)).toBe(false);
+    expect(written).toEqual([]);
+    expect((await Catalogue.load(database.db)).get('tides')).toMatchObject({
+      active: false,
+      origin: 'operator',
+    });
+  });
+
+  it('comes back with what is written alongside, or not at all', async () => {
+    const failing = () => Promise.reject(new Error('no audit'));
+    await expect(catalogue.setUnanswered(tides(), false, failing)).rejects.toThrow('no audit');
+    expect(tides()).toMatchObject({ active: false });
+    const noting = async (tx: OpenDatabase['db']) =>
+      void (await tx.insert(settings).values({ key: 'noted', value: 'yes' }));
+    expect(await catalogue.setUnanswered(tides(), false, noting)).toBe(true);
+    expect(tides()).toMatchObject({ active: true });
+    expect(await database.db.select().from(settings).where(eq(settings.key, 'noted'))).toHaveLength(1);
+  });
+
+  it('is a common one where a program from before the mark has made it active', async () => {
+    await database.db
+      .update(servers)
+      .set({ active: true, updatedAt: sql`now()` })
+      .where(eq(servers.id, 'tides'));
+    const again = await Catalogue.load(database.db);
+    expect(again.get('tides')).not.toHaveProperty('unanswered');
+    expect(await again.setUnanswered(tides(), true, nothing)).toBe(true);
+  });
+});
+
+it('a server that is elsewhere by now, or inactive already, is not made inactive', async () => {
+  expect(
+    await catalogue.setUnanswered({ ...tides(), remoteUrl: 'https://old.example/' }, true, nothing),
+  ).toBe(false);
+  await catalogue.deactivate('maps');
+  expect(await catalogue.setUnanswered(catalogue.get('maps')!, true, nothing)).toBe(false);
+  expect(catalogue.get('maps')).not.toHaveProperty('unanswered');
+});

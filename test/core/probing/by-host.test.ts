@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest';
+import type { Server } from '../../../src/core/catalogue/entry.ts';
+import { byHost } from '../../../src/core/probing/by-host.ts';
+
+const server = (host: string, id: number) =>
+  ({ id: `${host}${id}`, remoteUrl: `https://${host}.example/${id}` }) as Server;
+const pace = (signal: AbortSignal = new AbortController().signal) => ({ atOnce: 4, pauseMs: 0, signal });
+const turn = () => new Promise(resolve => setImmediate(resolve));
+
+describe('byHost', () => {
+  it('does the work for every server once, four hosts at a time, and one of a host', async () => {
+    const servers = ['a', 'b', 'c', 'd', 'e', 'f'].flatMap((host, at) =>
+      Array.from({ length: at + 1 }, (_, id) => server(host, id)),
+    );
+    const busy: string[] = [];
+    const done: string[] = [];
+    let most = 0;
+    await byHost(servers, pace(), async ({ id, remoteUrl }) => {
+      const { host } = new URL(remoteUrl);
+      expect(busy).not.toContain(host);
+      busy.push(host);
+      most = Math.max(most, busy.length);
+      await turn();
+      busy.splice(busy.indexOf(host), 1);
+      done.push(id);
+    });
+    expect(done.toSorted()).toEqual(servers.map(({ id }) => id).toSorted());
+    expect(most).toBe(4);
+    // The host with the most servers is among the first.
+    expect(done.slice(0, 4)).toContain('f0');
+  });
+
+  it('begins nothing more once it is ended, and rejects when nothing is under way', async () => {
+    const ending = new AbortController();
+    let begun = 0;
+    let under = 0;
+    const working = byHost(
+      Array.from({ length: 10 }, (_, id) => server(`h${id}`, id)),
+      pace(ending.signal),
+      async () => {
+        under++;
+        if (++begun === 2) ending.abort(new Error('enough'));
+        await turn();
+        under--;
+      },
+    );
+    await expect(working).rejects.toThrow('enough');
+    expect([begun, under]).toEqual([2, 0]);
+  });
+
+  it('ends with what the work throws', async () => {
+    const working = byHost([server('a', 1), server('a', 2)], pace(), () =>
+      Promise.reject(new Error('broken')),
+    );
+    await expect(working).rejects.toThrow('broken');
+  });
+});

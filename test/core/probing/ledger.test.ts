@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest';
+import type { Health, HealthState } from '../../../src/core/catalogue/health.ts';
+import { after, isDeadForLong, isOwnOutage } from '../../../src/core/probing/ledger.ts';
+
+const DAY = 86_400_000;
+
+/** What is known after visits on the days 1, 2, … */
+const afterAll = (...states: HealthState[]) =>
+  states.reduce<Health | undefined>(
+    (before, state, at) => after(before, { state }, (at + 1) * DAY),
+    undefined,
+  );
+
+describe('what is known of a server', () => {
+  it('is that it is dead after the third failure in a row, of whichever kind, since then', () => {
+    expect(afterAll('ok', 'unreachable', 'not_mcp')).toEqual({
+      state: 'not_mcp',
+      checkedAtMs: 3 * DAY,
+      lastOkAtMs: DAY,
+      failures: 2,
+    });
+    expect(afterAll('ok', 'unreachable', 'not_mcp', 'unreachable', 'unreachable')).toEqual({
+      state: 'unreachable',
+      checkedAtMs: 5 * DAY,
+      lastOkAtMs: DAY,
+      failures: 4,
+      deadSinceMs: 4 * DAY,
+    });
+    expect(afterAll('not_mcp', 'not_mcp', 'not_mcp')).toMatchObject({ deadSinceMs: 3 * DAY });
+  });
+
+  it.each(['ok', 'needs_sign_in'] as const)('begins anew with %s', state => {
+    expect(afterAll('unreachable', 'unreachable', 'unreachable', state)).toEqual({
+      state,
+      checkedAtMs: 4 * DAY,
+      lastOkAtMs: 4 * DAY,
+      failures: 0,
+    });
+    expect(afterAll('unreachable', 'unreachable', state, 'unreachable')).toMatchObject({ failures: 1 });
+  });
+
+  it('has the latency of the last visit alone', () => {
+    const answered = after(undefined, { state: 'ok', latencyMs: 12 }, DAY);
+    expect(answered.latencyMs).toBe(12);
+    expect(after(answered, { state: 'unreachable' }, 2 * DAY)).not.toHaveProperty('latencyMs');
+  });
+});
+
+it('30 days dead are too long, a moment less is not', () => {
+  expect(isDeadForLong(DAY, 31 * DAY)).toBe(true);
+  expect(isDeadForLong(DAY, 31 * DAY - 1)).toBe(false);
+});
+
+describe('our own network is at fault', () => {
+  const none = { alive: 0, failed: 0 };
+
+  it('where more than half of at least ten that were alive fail together', () => {
+    expect(isOwnOutage({ alive: 10, failed: 6 }, none)).toBe(true);
+    expect(isOwnOutage({ alive: 10, failed: 5 }, none)).toBe(false);
+    expect(isOwnOutage({ alive: 9, failed: 9 }, none)).toBe(false);
+  });
+
+  it('perhaps, too, where most of those fail that had never been visited, unless enough were known', () => {
+    expect(isOwnOutage({ alive: 9, failed: 0 }, { alive: 11, failed: 11 })).toBe(true);
+    expect(isOwnOutage({ alive: 10, failed: 0 }, { alive: 90, failed: 90 })).toBe(false);
+  });
+});
