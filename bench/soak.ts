@@ -5,12 +5,13 @@
  * behind a balancer (soak/balancer.ts). Operations are due by a fixed schedule, `--rate` a second (soak/load.ts), and what
  * one took counts from when it was due: a stall counts for all that were due in it. Meanwhile the parts fail, one after another
  * (soak/faults.ts). A failed operation "could have succeeded" unless a fault that it met, or met moments before, is documented to fail it so.
- * Writes a plot; exit code 1 when more than one in a thousand of those operations failed, a user's tokens were lost, or a replica died by itself.
+ * Writes a plot; exit code 1 when more than one in a thousand of those operations failed, a user's tokens were lost, a replica died by itself, or
+ * more searches and calls were not counted than a killed process may take with it.
  */
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { printFacts } from './command-line.ts';
-import { readLogs, settle } from './soak/accounts.ts';
+import { isMoreMissing, readLogs, settle } from './soak/accounts.ts';
 import { Balancer } from './soak/balancer.ts';
 import { Families } from './soak/families.ts';
 import { injectFaults, type Fault } from './soak/faults.ts';
@@ -48,7 +49,8 @@ async function soak(signal: AbortSignal) {
 
   const startedAt = performance.now();
   const clock = () => performance.now() - startedAt;
-  using sampler = new Sampler(installation.replicas, clock);
+  const ownProcessor = process.cpuUsage();
+  const sampler = new Sampler(installation.replicas, clock);
   const faults: Fault[] = [];
   const processorShare = await watchProcessors();
   const seconds = minutes * 60;
@@ -57,11 +59,14 @@ async function soak(signal: AbortSignal) {
   const [operations] = await Promise.all([
     new Load(installation, balancer, families).run(rate, seconds, clock, either),
     injectFaults(installation, { seconds, clock, faults }, { signal: either, say }),
-  ]).catch((error: unknown) => {
-    broken.abort();
-    throw error;
-  });
-  const processors_in_use = await processorShare();
+  ])
+    .catch((error: unknown) => {
+      broken.abort();
+      throw error;
+    })
+    .finally(() => sampler[Symbol.dispose]());
+  const { user, system } = process.cpuUsage(ownProcessor);
+  const machine_processors_in_use = await processorShare();
   const seen: Seen = { operations, faults, samples: sampler.samples, scrapes: sampler.scrapes };
 
   const families_still_good = await families.stillGood();
@@ -70,7 +75,8 @@ async function soak(signal: AbortSignal) {
   const exitCodes = await Promise.all(installation.replicas.map(replica => replica.stop('SIGTERM')));
   return {
     seen,
-    processors_in_use,
+    machine_processors_in_use,
+    bench_processor_s: (user + system) / 1e6,
     sent_elsewhere: balancer.retried,
     tokens: { users, families_still_good, ...families.counts },
     exitCodes,
@@ -88,6 +94,14 @@ const shown = (one: Operation) => ({
   detail: one.detail,
 });
 
+const rounded = (row: object) =>
+  Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [
+      name,
+      typeof value === 'number' ? Number(value.toFixed(3)) : value,
+    ]),
+  );
+
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort());
 const result = await soak(interrupted.signal);
@@ -98,7 +112,8 @@ const facts = {
   minutes,
   operations_a_second: rate,
   operations: seen.operations.length,
-  processors_in_use: rest.processors_in_use,
+  machine_processors_in_use: rest.machine_processors_in_use,
+  bench_processor_s: rest.bench_processor_s,
   failed: seen.operations.filter(({ failure }) => failure !== undefined).length,
   could_have_succeeded: wrong.length,
   share_that_could_have_succeeded: wrong.length / withoutExplained,
@@ -123,7 +138,7 @@ await writeFile(
 if (values.json) console.log(JSON.stringify(report));
 else {
   printFacts(facts);
-  for (const table of [report.by_kind, report.by_fault, report.by_life]) console.table(table);
+  for (const table of [report.by_kind, report.by_fault, report.by_life]) console.table(table.map(rounded));
   console.dir({ ...report.accounts, tokens: report.tokens, log_lines: report.log_lines }, { depth: null });
   console.dir(report.could_have_succeeded, { depth: null });
   console.log(`plotted: ${values.out}`);
@@ -132,5 +147,6 @@ const isGood =
   facts.share_that_could_have_succeeded <= BUDGET &&
   rest.tokens.families_lost === 0 &&
   rest.tokens.families_still_good === rest.tokens.users &&
-  rest.exitCodes.every(code => code === 0);
+  rest.exitCodes.every(code => code === 0) &&
+  !isMoreMissing(rest.accounts);
 if (!isGood) process.exitCode = 1;

@@ -6,8 +6,10 @@ import { embeddingEnvironment, readEmbedding, type EmbeddingConfig } from './con
 import { ConfigError } from './config-error.ts';
 import { identityEnvironment, LOOPBACK_NAMES, readIdentity, type IdentityConfig } from './config-identity.ts';
 import { readRegistry, registryEnvironment, type RegistryConfig } from './config-registry.ts';
+import { readTracing, tracingEnvironment } from './config-tracing.ts';
 import { LOG_LEVELS, type LogLevel } from './infra/log.ts';
 import type { PostgresLimits } from './infra/postgres-limits.ts';
+import type { TracingSettings } from './infra/tracing.ts';
 import { inWords } from './infra/zod-issues.ts';
 
 export { ConfigError } from './config-error.ts';
@@ -58,6 +60,8 @@ export interface Config {
   readonly registry: RegistryConfig;
   /** Absent: the local model embeds. */
   readonly embedding: EmbeddingConfig | undefined;
+  /** Absent: no traces. */
+  readonly tracing: TracingSettings | undefined;
 }
 
 const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
@@ -119,6 +123,7 @@ const environmentSchema = z.object({
   ...identityEnvironment,
   ...embeddingEnvironment,
   ...registryEnvironment,
+  ...tracingEnvironment,
 });
 type Settings = z.output<typeof environmentSchema>;
 
@@ -159,6 +164,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     }),
     embedding: readEmbedding(settings),
     registry: readRegistry(settings),
+    tracing: readTracing(settings),
   };
 }
 

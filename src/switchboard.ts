@@ -25,6 +25,7 @@ import type { Embedder } from './core/search/embedder.ts';
 import { openSearchIndex } from './core/search/open-index.ts';
 import type { EmbeddingLimits } from './core/search/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
+import { tracedSearch } from './core/search/traced-search.ts';
 import { VectorPruning } from './core/search/vector-pruning.ts';
 import { createAdminApp } from './faces/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './faces/app.ts';
@@ -35,6 +36,7 @@ import { closeServer, lateServer } from './infra/late-server.ts';
 import { createLog, type Log } from './infra/log.ts';
 import { Metrics } from './infra/metrics.ts';
 import { packageVersion } from './infra/package-version.ts';
+import { startTracing } from './infra/tracing.ts';
 import { createPublicServer, listen } from './public-server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './storage.ts';
 
@@ -78,8 +80,11 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const control = lateServer();
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
-  if (options.listen !== false) log.info({ version, dataDir: config.dataDir }, 'starting');
+  const isServing = options.listen !== false;
+  if (isServing) log.info({ version, dataDir: config.dataDir }, 'starting');
 
+  const tracing = await startTracing(isServing ? config.tracing : undefined, { version, log, clock });
+  opened.defer(() => tracing?.close());
   const database = await (options.database ?? (() => openConfigured(config)))();
   opened.defer(() => database.close());
   const { db, hold } = database;
@@ -112,7 +117,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     allowHttp,
     file: config.catalogueFile,
     // A command run while no server is must not swap the catalogue that a server was started with.
-    onlyFirst: options.listen === false,
+    onlyFirst: !isServing,
     shared,
   }).catch(rethrow(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
@@ -160,7 +165,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
-    ...(options.proxyLimits === undefined ? {} : { limits: options.proxyLimits }),
+    limits: options.proxyLimits,
   });
   opened.defer(() => proxy.close());
 
@@ -213,7 +218,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     identity,
     rateLimits,
     catalogue,
-    search,
+    search: tracedSearch(search),
     proxy,
     probing,
     registrySync: sync,
@@ -228,7 +233,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   control.serve(createAdminApp({ core, log }));
   let firstKey: string | undefined;
-  if (options.listen !== false) {
+  if (isServing) {
     metrics.watchProcess();
     const app = createApp({
       core,
@@ -237,6 +242,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
       log,
       clock,
       version,
+      tracing,
       limits: options.faceLimits,
     });
     const server = createPublicServer(app);

@@ -78,7 +78,10 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config\.ts$/,
     ],
   ],
-  [/^core\/[\w-]+\.ts$/, [/^core\/catalogue\/(entry|health)\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//]],
+  [
+    /^core\/[\w-]+\.ts$/,
+    [/^core\/catalogue\/(entry|health)\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
+  ],
   [/^public-server\.ts$/, [/^config\.ts$/]],
   [/^config-error\.ts$/, []],
   [
@@ -87,7 +90,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
       /^config-[\w-]+\.ts$/,
       /^core\/identity\/provider-settings\.ts$/,
       /^core\/registry\/registry-url\.ts$/,
-      /^infra\/(log|postgres-limits|zod-issues)\.ts$/,
+      /^infra\/(log|postgres-limits|tracing|zod-issues)\.ts$/,
     ],
   ],
   [/^infra\//, [/^infra\//]],
@@ -112,6 +115,12 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   pino: /^infra\/log\.ts$/,
   'rate-limiter-flexible': /^core\/access\/rate-limits\.ts$/,
   meilisearch: /^core\/search\/meilisearch\//,
+  ...Object.fromEntries(
+    ['api', 'core', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace'].map(name => [
+      `@opentelemetry/${name}`,
+      /^infra\/tracing-otel\.ts$/,
+    ]),
+  ),
   stemmer: /^core\/search\/text\.ts$/,
 };
 

@@ -386,3 +386,92 @@ describe('registries', () => {
     expect(text).not.toMatch(/two words|u:p/);
   });
 });
+
+describe('tracing', () => {
+  const collector = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
+
+  it.each([
+    {},
+    { OTEL_EXPORTER_OTLP_ENDPOINT: '' },
+    { OTEL_SERVICE_NAME: 'x', OTEL_TRACES_EXPORTER: 'otlp' },
+    { ...collector, OTEL_SDK_DISABLED: 'TRUE' },
+    { ...collector, OTEL_TRACES_EXPORTER: 'none' },
+    // Meant for others.
+    { OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_TRACES_SAMPLER: 'xray', OTEL_BSP_SCHEDULE_DELAY: 'x' },
+  ])('is off with %j', env => {
+    expect(readConfig(env).tracing).toBeUndefined();
+  });
+
+  it('is on where a collector is named, by the specification as far as nothing else is set', () => {
+    const all = { parentBased: true, ratio: 1 };
+    expect(readConfig(collector).tracing?.sampler).toEqual(all);
+    const traces = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector.example/v1/traces' };
+    expect(readConfig(traces).tracing?.sampler).toEqual(all);
+    expect(readConfig({ ...collector, OTEL_SDK_DISABLED: 'no' }).tracing).toBeDefined();
+  });
+
+  it.each([
+    ['always_on', undefined, { parentBased: false, ratio: 1 }],
+    ['always_off', '0.5', { parentBased: false, ratio: 0 }],
+    ['traceidratio', '0.25', { parentBased: false, ratio: 0.25 }],
+    ['parentbased_traceidratio', '.1', { parentBased: true, ratio: 0.1 }],
+    ['parentbased_traceidratio', undefined, { parentBased: true, ratio: 1 }],
+    ['parentbased_always_off', undefined, { parentBased: true, ratio: 0 }],
+  ])('takes the sampler %s %s', (name, share, sampler) => {
+    const env = { ...collector, OTEL_TRACES_SAMPLER: name, OTEL_TRACES_SAMPLER_ARG: share };
+    expect(readConfig(env).tracing?.sampler).toEqual(sampler);
+  });
+
+  it('takes the limits of batches, and files of the collector that are for traces before those for all', async () => {
+    await using folder = temporaryFolder();
+    const [all, own] = [path.join(folder.path, 'all.pem'), path.join(folder.path, 'own.pem')];
+    await writeFile(all, 'ALL');
+    await writeFile(own, 'OWN');
+    const { tracing } = readConfig({
+      ...collector,
+      OTEL_BSP_SCHEDULE_DELAY: '100',
+      OTEL_BSP_EXPORT_TIMEOUT: '200',
+      OTEL_BSP_MAX_QUEUE_SIZE: '30',
+      OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '20',
+      OTEL_EXPORTER_OTLP_CERTIFICATE: all,
+      OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: own,
+      OTEL_EXPORTER_OTLP_CLIENT_KEY: all,
+    });
+    expect(tracing?.batch).toEqual({
+      scheduledDelayMillis: 100,
+      exportTimeoutMillis: 200,
+      maxQueueSize: 30,
+      maxExportBatchSize: 20,
+    });
+    expect(tracing?.tls).toEqual({ ca: 'OWN', cert: undefined, key: 'ALL' });
+  });
+
+  it.each([
+    [
+      { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4318' },
+      /^OTEL_EXPORTER_OTLP_ENDPOINT: must be an http\(s\) URL/,
+    ],
+    [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'x' }, /^OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: must be/],
+    [{ OTEL_TRACES_EXPORTER: 'zipkin' }, /^OTEL_TRACES_EXPORTER: "zipkin" is not supported/],
+    [
+      { OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json' },
+      /^OTEL_EXPORTER_OTLP_PROTOCOL: traces are sent by http\/protobuf only/,
+    ],
+    [
+      { OTEL_TRACES_SAMPLER: 'sometimes' },
+      /^OTEL_TRACES_SAMPLER: must be one of always_on, parentbased_always_on/,
+    ],
+    [
+      { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: '2' },
+      /^OTEL_TRACES_SAMPLER_ARG: must be a number/,
+    ],
+    [{ OTEL_BSP_SCHEDULE_DELAY: 'soon' }, /^OTEL_BSP_SCHEDULE_DELAY: must be a whole number/],
+    [{ OTEL_BSP_MAX_QUEUE_SIZE: '100' }, /^OTEL_BSP_MAX_EXPORT_BATCH_SIZE: must not be larger/],
+    [
+      { OTEL_EXPORTER_OTLP_CERTIFICATE: '/nowhere.pem' },
+      /^OTEL_EXPORTER_OTLP_CERTIFICATE: must be the path.*ENOENT/,
+    ],
+  ])('refuses %j', (env, message) => {
+    expect(refusal({ ...collector, ...env }).message).toMatch(message);
+  });
+});

@@ -137,7 +137,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'admin.catalogue': {
     promise: 'a catalogue is imported as it comes, or synced; servers are shown and deactivated',
   },
-  'admin.audit': { promise: 'every change is in the audit log with the key that made it' },
+  'admin.audit': {
+    promise: 'every change is in the audit log with the key that made it; a crash leaves both or neither',
+  },
   'admin.pages': { promise: 'usage and audit are given in pages' },
   'quota.refused': {
     promise: 'a key past its monthly quota is 429 with the quota, when it begins anew and Retry-After',

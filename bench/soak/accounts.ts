@@ -3,14 +3,14 @@ import { KILLED, type Fault } from './faults.ts';
 import type { Installation } from './installation.ts';
 import type { Operation } from './load.ts';
 
-/** What a process writes once a second, so that a kill loses that much (docs/production.md, "Several processes"). */
-const WRITTEN_BEHIND_MS = 1_000;
+/** Counts are written once a second, so that a kill loses that much (docs/production.md, "Several processes"), and a write under way. */
+const WRITTEN_BEHIND_MS = 1_250;
 
 /** Of one kind of count: what callers were answered, what is in the database. */
 interface Account {
   readonly answered: number;
   readonly counted: number;
-  /** Answered by the killed replica in its last second: so many may be missing. */
+  /** Answered by the killed replica just before its end: so many may be missing. */
   readonly may_be_missing: number;
 }
 
@@ -72,6 +72,15 @@ export async function settle(
   };
 }
 
+/** Whether more is missing than a kill explains. */
+export const isMoreMissing = (accounts: Accounts): boolean =>
+  [
+    accounts.searches_in_query_log,
+    accounts.calls_in_server_usage,
+    accounts.searches_of_the_key,
+    accounts.calls_of_the_key,
+  ].some(({ answered, counted, may_be_missing }) => answered - counted > may_be_missing);
+
 /** Lines of the replicas' logs by level and message, and how often each was written. */
 export async function readLogs({ replicas }: Installation): Promise<Readonly<Record<string, number>>> {
   const counts: Record<string, number> = {};
@@ -84,11 +93,20 @@ export async function readLogs({ replicas }: Installation): Promise<Readonly<Rec
   return counts;
 }
 
+/** Of an error's message. */
+const SHOWN_CHARS = 160;
+/** Of pino. */
 const ERROR_LEVEL = 50;
+
+interface Line {
+  readonly level: number;
+  readonly msg: string;
+  readonly err?: { readonly message: string };
+}
 
 function messageOf(line: string): string {
   if (!line.startsWith('{')) return `not JSON: ${line.slice(0, 200)}`;
-  const { level, msg } = JSON.parse(line) as { level: number | string; msg: string };
-  const isError = typeof level === 'number' ? level >= ERROR_LEVEL : ['error', 'fatal'].includes(level);
-  return `${isError ? 'error' : 'warning'}: ${msg}`;
+  const { level, msg, err } = JSON.parse(line) as Line;
+  if (level < ERROR_LEVEL) return `warning: ${msg}`;
+  return `error: ${msg}${err === undefined ? '' : ` (${err.message.slice(0, SHOWN_CHARS)})`}`;
 }

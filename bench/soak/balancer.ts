@@ -3,6 +3,9 @@ import type { Life, Replica } from './replicas.ts';
 
 /** How often each replica is asked whether it is ready, and how long its answer may take. */
 const CHECK_EVERY_MS = 500;
+const CHECK_TIMEOUT_MS = 2_000;
+/** Connections without use are given up before the replica does (docs/production.md, "Reverse proxy"). */
+const KEEP_ALIVE_MS = 4_000;
 
 export interface Request {
   readonly path: string;
@@ -45,7 +48,7 @@ interface Target {
  */
 export class Balancer implements Disposable {
   readonly #targets: readonly Target[];
-  readonly #agent = new Agent({ keepAlive: true });
+  readonly #agent = new Agent({ keepAlive: true, timeout: KEEP_ALIVE_MS });
   readonly #timer: NodeJS.Timeout;
   #turn = 0;
   /** Requests sent elsewhere, by why. */
@@ -101,22 +104,26 @@ export class Balancer implements Disposable {
     }
   }
 
+  /** Whoever takes too long to answer is busy, not gone: it stays what it was. */
   async #check(target: Target): Promise<void> {
     const { life } = target.replica;
-    const isReady =
-      life !== undefined &&
-      (await fetch(`${life.program.url}/readyz`, { signal: AbortSignal.timeout(CHECK_EVERY_MS) }).then(
-        async answer => {
-          await answer.body?.cancel();
-          return answer.ok;
-        },
-        () => false,
-      ));
-    target.ready = isReady && target.replica.life === life ? life : undefined;
+    const state = life ? await readiness(life) : 'away';
+    if (state === 'ready' && target.replica.life === life) target.ready = life;
+    else if (state === 'away') target.ready = undefined;
   }
 
   #count(why: string): void {
     this.retried[why] = (this.retried[why] ?? 0) + 1;
+  }
+}
+
+async function readiness({ program }: Life): Promise<'ready' | 'away' | 'busy'> {
+  try {
+    const answer = await fetch(`${program.url}/readyz`, { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS) });
+    await answer.body?.cancel();
+    return answer.ok ? 'ready' : 'away';
+  } catch (error) {
+    return error instanceof Error && error.name === 'TimeoutError' ? 'busy' : 'away';
   }
 }
 

@@ -11,7 +11,7 @@ const GRACE_MS = 5_000;
 /** An upstream that was down is tried again after a time that doubles from 5 s on (README, "When a server fails"). */
 const CIRCUIT_GRACE_MS = 30_000;
 
-type Touched = Pick<Operation, 'kind' | 'server' | 'failure'>;
+type Touched = Pick<Operation, 'kind' | 'server' | 'failure' | 'life'>;
 
 interface FaultKind {
   readonly name: string;
@@ -83,8 +83,10 @@ const UPSTREAM_DOWN: FaultKind = {
 
 const UPSTREAM_HANGS: FaultKind = {
   name: 'upstream hangs',
+  // When it wakes it finds connections idle for too long, and cuts them with the calls that came on them meanwhile.
   explains: operation =>
-    ofFailing(operation) && among('client_timeout', 'upstream_timeout', 'upstream_unavailable')(operation),
+    ofFailing(operation) &&
+    among('client_timeout', 'upstream_timeout', 'upstream_unreachable', 'upstream_unavailable')(operation),
   graceMs: CIRCUIT_GRACE_MS,
   async inject({ failing }, awayMs, signal) {
     failing.pause();
@@ -112,7 +114,7 @@ export const KILLED: Name = 'b';
 const REPLICA_KILLED: FaultKind = {
   name: 'replica killed',
   // What it was doing; its port refuses at once, and the balancer goes on.
-  explains: among('ECONNRESET', 'EPIPE'),
+  explains: operation => operation.life?.name === KILLED && among('ECONNRESET', 'EPIPE')(operation),
   graceMs: 0,
   async inject({ replicas }, awayMs, signal) {
     const replica = replicas.find(({ name }) => name === KILLED);
@@ -153,9 +155,9 @@ export async function injectFaults(
   }
 }
 
-/** The fault that explains why an operation failed, if any was there while it was under way. */
+/** The last fault that explains why an operation failed, if any was there while it was under way. */
 export const explanationOf = (faults: readonly Fault[], operation: Operation): Fault | undefined =>
-  faults.find(
+  faults.findLast(
     fault =>
       operation.endedMs >= fault.startMs &&
       operation.dueMs <= fault.endMs + fault.graceMs &&

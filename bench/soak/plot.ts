@@ -31,8 +31,8 @@ export function plot(title: string, minutes: number, seen: Seen): string {
     panels: [
       rates(seen, bucketMs),
       latency(seen, wideMs),
-      perReplica('Memory (resident set, MiB)', seen.samples, ({ rssMib }) => rssMib),
-      perReplica('Open descriptors', seen.samples, ({ descriptors }) => descriptors),
+      perReplica('Memory (resident set, MiB)', seen.samples, bucketMs, ({ rssMib }) => rssMib),
+      perReplica('Open descriptors', seen.samples, bucketMs, ({ descriptors }) => descriptors),
     ],
   });
 }
@@ -46,7 +46,7 @@ function bucketsOf(operations: readonly Operation[], bucketMs: number): Bucket[]
 
 function rates(seen: Seen, bucketMs: number): Panel {
   const wrong = new Set(unexplained(seen));
-  const bars = (matches: (one: Operation) => boolean): Point[] =>
+  const rate = (matches: (one: Operation) => boolean): Point[] =>
     bucketsOf(seen.operations, bucketMs).map(([x, ofBucket]) => ({
       x,
       y: (ofBucket.filter(matches).length * 1_000) / bucketMs,
@@ -54,13 +54,13 @@ function rates(seen: Seen, bucketMs: number): Panel {
   return {
     title: 'Operations a second',
     series: [
-      { name: 'answered', colour: 's0', bars: bars(({ failure }) => failure === undefined) },
+      { name: 'answered', colour: 's0', lines: [rate(({ failure }) => failure === undefined)] },
       {
         name: 'failed, explained by a fault',
         colour: 's3',
-        bars: bars(one => one.failure !== undefined && !wrong.has(one)),
+        bars: rate(one => one.failure !== undefined && !wrong.has(one)),
       },
-      { name: 'failed, could have succeeded', colour: 's4', bars: bars(one => wrong.has(one)) },
+      { name: 'failed, could have succeeded', colour: 's4', bars: rate(one => wrong.has(one)) },
     ],
   };
 }
@@ -90,10 +90,18 @@ function latency({ operations }: Seen, bucketMs: number): Panel {
 const REPLICA_COLOURS = { a: 's0', b: 's3', c: 's1' } as const;
 
 /** A line for each life: between two there is none. */
-function perReplica(title: string, samples: readonly Sample[], valueOf: (sample: Sample) => number): Panel {
+function perReplica(
+  title: string,
+  samples: readonly Sample[],
+  bucketMs: number,
+  valueOf: (sample: Sample) => number,
+): Panel {
   const lines = (name: Sample['name']) =>
     livesOf(name, samples).map(ofLife =>
-      ofLife.map(sample => ({ x: sample.atMs / MINUTE_MS, y: valueOf(sample) })),
+      // The last of each bucket: a point a pixel is enough.
+      [...new Map(ofLife.map(sample => [Math.floor(sample.atMs / bucketMs), sample])).values()].map(
+        sample => ({ x: sample.atMs / MINUTE_MS, y: valueOf(sample) }),
+      ),
     );
   return {
     title,

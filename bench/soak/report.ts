@@ -13,7 +13,7 @@ export interface Seen {
 }
 
 /** Fewer marks than this say nothing of growth. */
-const MIN_MARKS = 20;
+const MIN_MARKS = 10;
 
 export const tookMs = ({ dueMs, endedMs }: Operation): number => endedMs - dueMs;
 
@@ -106,7 +106,10 @@ export function byLife({ samples, faults }: Seen) {
 /** What the replicas said of themselves: the event loop while it was quiet, and the worst that the pool saw. */
 export function inside({ scrapes, faults }: Seen) {
   const quiet = scrapes.filter(({ atMs }) => isQuiet(faults, atMs));
+  const lives = Map.groupBy(scrapes, ({ name, life }) => `${name} ${life}`).values();
   return {
+    /** Of all lives, from start to last scrape. */
+    replicas_processor_s: [...lives].reduce((sum, ofLife) => sum + (ofLife.at(-1)?.processorSec ?? 0), 0),
     quiet_event_loop_lag_p99_ms: percentile(
       quiet.map(({ eventLoopLagMs }) => eventLoopLagMs),
       0.5,

@@ -21,6 +21,9 @@ export interface Sample {
 export interface Scrape {
   readonly atMs: number;
   readonly name: Name;
+  readonly life: number;
+  /** Of this life so far. */
+  readonly processorSec: number;
   /** 99th percentile since the scrape before, in milliseconds. */
   readonly eventLoopLagMs: number;
   /** Queries that wait for a connection to Postgres, and connections in use. */
@@ -75,6 +78,8 @@ export class Sampler implements Disposable {
     this.scrapes.push({
       atMs: this.#clock(),
       name,
+      life: life.number,
+      processorSec: sumOf(seen, 'process_cpu_seconds_total'),
       eventLoopLagMs: sumOf(seen, 'nodejs_eventloop_lag_p99_seconds') * 1_000,
       poolWaiting: sumOf(seen, 'switchboard_database_pool', { state: 'waiting' }),
       poolBusy: sumOf(seen, 'switchboard_database_pool', { state: 'busy' }),

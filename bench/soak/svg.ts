@@ -47,8 +47,9 @@ const WIDTH = 1_000;
 const LEFT = 70;
 const RIGHT = 20;
 const PLOT = WIDTH - LEFT - RIGHT;
-/** Title, and two rows of names of spans. */
-const TOP = 78;
+/** Title, two rows of names of spans, heading of the first panel. */
+const TOP = 104;
+const NAMES_END = 74;
 const PANEL = 140;
 const GAP = 52;
 const BOTTOM = 44;
@@ -94,11 +95,11 @@ function drawSpan({ name, from, to }: Span, at: number, toX: ToX, height: number
   const x = toX(from);
   const width = Math.max(MIN_SPAN_PX, round(toX(to) - x));
   // In two rows by turns: neighbours' names would run into each other.
-  const y = 46 + (at % 2) * 16;
+  const y = 50 + (at % 2) * 16;
   return [
-    `<rect class="span" x="${x}" y="${TOP}" width="${width}" height="${height - BOTTOM - TOP}"/>`,
-    `<path class="leader" d="M${x} ${y + 3}V${TOP}"/>`,
-    `<text class="span-name" x="${x}" y="${y}">${escape(name)}</text>`,
+    `<rect class="span" x="${x}" y="${NAMES_END}" width="${width}" height="${height - BOTTOM - NAMES_END}"/>`,
+    `<path class="leader" d="M${x} ${y - 9}V${NAMES_END}"/>`,
+    `<text class="span-name" x="${x + 4}" y="${y}">${escape(name)}</text>`,
   ];
 }
 
@@ -128,7 +129,7 @@ function drawPanel(panel: Panel, top: number, toX: ToX, barMinutes: number): str
 /** Right-aligned, in the row of the heading. */
 function legend(series: readonly Series[], y: number): string[] {
   const SWATCH = 22;
-  const widths = series.map(({ name }) => SWATCH + name.length * 6.4 + 14);
+  const widths = series.map(({ name }) => SWATCH + name.length * 6.8 + 16);
   let x = WIDTH - RIGHT - widths.reduce((sum, width) => sum + width, 0);
   return series.flatMap(({ name, colour, bars, isDashed }, at) => {
     const from = round(x);

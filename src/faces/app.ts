@@ -1,8 +1,9 @@
-import type { RequestListener } from 'node:http';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import type { Config } from '../config.ts';
 import type { Core } from '../core/core.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
+import { within, type Tracing } from '../infra/tracing.ts';
 import { defaultHeldLimits, HeldBytes, type HeldLimits } from './held-bytes.ts';
 import { hostGuard } from './host-guard.ts';
 import { addHeaders } from './http.ts';
@@ -22,6 +23,7 @@ interface AppOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly version: string;
+  readonly tracing?: Tracing | undefined;
   /** Whether the registry's part is served without a key. */
   readonly isRegistryPublic?: boolean;
   /** For tests. */
@@ -39,6 +41,7 @@ export function createApp(options: AppOptions): RequestListener {
     log,
     clock,
     metrics: core.metrics.http,
+    tracing: options.tracing,
   });
   const refusalOf = hostGuard(config.allowedHosts, isPagePath);
   const limits = { ...defaultHeldLimits(), ...CONNECTION_LIMITS, ...options.limits };
@@ -46,9 +49,7 @@ export function createApp(options: AppOptions): RequestListener {
   const web = createWebApp({ ...options, refusalOf, held });
   const rest = restHandler(core, log, held, options.isRegistryPublic ?? false);
   const passThrough = passThroughFace(core, log, held);
-  return inTurn((request, response) => {
-    request.url = originForm(request.url ?? '/');
-    const { requestId } = start(request, response);
+  const serve = (request: IncomingMessage, response: ServerResponse, requestId: string) => {
     const path = pathOf(request);
     const isPassed = isPassThrough(path);
     if (!isPassed && !path.startsWith('/v1/') && !isRegistryPath(path)) {
@@ -62,6 +63,11 @@ export function createApp(options: AppOptions): RequestListener {
     else if (isPassed) sendMcpError(response, refusal, null);
     else if (isRpcPath(path)) sendRpcError(response, refusal, requestId, null);
     else sendRestProblem(response, refusal, requestId, path);
+  };
+  return inTurn((request, response) => {
+    request.url = originForm(request.url ?? '/');
+    const { requestId, span } = start(request, response);
+    within(span, () => serve(request, response, requestId));
   }, limits);
 }
 

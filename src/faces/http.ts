@@ -4,6 +4,7 @@ import type { QuotaState } from '../core/access/key-use.ts';
 import type { RateLimitState } from '../core/access/rate-limits.ts';
 import type { Caller } from '../core/caller.ts';
 import { SwitchboardError } from '../errors.ts';
+import type { Span } from '../infra/tracing.ts';
 
 /** What is known of a request while it is served. It stands where Express has its `response.locals`. */
 export interface RequestLocals {
@@ -17,6 +18,8 @@ export interface RequestLocals {
   principal?: Principal;
   /** The path of its endpoint as the code has it, with names for what differs; absent: none was found or looked for. */
   route?: string;
+  /** Absent: the request is not traced. */
+  span?: Span;
 }
 
 export const localsOf = (response: ServerResponse): RequestLocals =>

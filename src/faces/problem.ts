@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http';
 import { QuotaExceeded } from '../core/access/key-use.ts';
 import { RateLimited } from '../core/access/rate-limits.ts';
-import { errorKind, SwitchboardError, toSwitchboardError } from '../errors.ts';
-import { isDatabaseUnavailable } from '../infra/database.ts';
+import { toFailure } from '../core/failure.ts';
+import { errorKind, SwitchboardError } from '../errors.ts';
 import { addHeaders, quotaHeaders, rateLimitHeaders, sendJson, sendText, TIMEOUT_HEADER } from './http.ts';
 
 export type RpcId = string | number | null;
@@ -125,20 +125,8 @@ export function errorOf(thrown: unknown): SwitchboardError {
     'status' in thrown &&
     typeof thrown.status === 'number' &&
     thrown.status < 500;
-  if (!isRefusal) return withoutDatabase(toSwitchboardError(thrown));
+  if (!isRefusal) return toFailure(thrown);
   return new SwitchboardError('invalid_request', `The request could not be understood: ${thrown.message}`, {
     cause: thrown,
   });
-}
-
-function withoutDatabase(error: SwitchboardError): SwitchboardError {
-  if (error.code !== 'internal' || !isDatabaseUnavailable(error.cause)) return error;
-  return new SwitchboardError(
-    'unavailable',
-    'The database cannot be reached. Nothing was changed; try again soon.',
-    {
-      retryAfterSec: 2,
-      cause: error.cause,
-    },
-  );
 }

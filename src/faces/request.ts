@@ -5,6 +5,7 @@ import { newId } from '../infra/ids.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { Log } from '../infra/log.ts';
 import type { HttpMetrics } from '../infra/metrics-http.ts';
+import type { Span, Tracing } from '../infra/tracing.ts';
 import { localsOf, type RequestLocals } from './http.ts';
 
 const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
@@ -14,10 +15,12 @@ interface Options {
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics: HttpMetrics;
+  /** Absent: nothing is traced. */
+  readonly tracing: Tracing | undefined;
 }
 
 /** Gives a request its id and address, counts it and writes one line when it ends: no header, query or body. */
-export function requestStarter({ trustProxy, log, clock, metrics }: Options) {
+export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Options) {
   const addressOf = addressReader(trustProxy);
   // Nothing in these lines is a secret; looking for some costs more than writing them.
   const lines = log.child({}, { redact: [] });
@@ -31,10 +34,13 @@ export function requestStarter({ trustProxy, log, clock, metrics }: Options) {
     Object.assign(response, { locals });
     const startedAt = performance.now();
     const path = pathOf(request);
+    if (tracing && !PROBES.has(path)) locals.span = spanOf(tracing, request, locals);
     response.once('close', () => {
       const durationMs = performance.now() - startedAt;
       const status = response.writableFinished ? response.statusCode : undefined;
-      metrics.answered(routeOf(request, locals), request.method, status, durationMs / 1000);
+      const route = routeOf(request, locals);
+      metrics.answered(route, request.method, status, durationMs / 1000);
+      if (locals.span) endSpan(locals.span, { method: methodOf(request), route, status });
       logEnd(lines, request, response, { path, durationMs });
     });
     return locals;
@@ -49,6 +55,43 @@ const routeOf = (request: IncomingMessage & { route?: { path?: string } }, { rou
 export function pathOf({ url = '/' }: IncomingMessage): string {
   const end = url.indexOf('?');
   return end < 0 ? url : url.slice(0, end);
+}
+
+/** The methods that HTTP's own documents define; whatever else comes is one (OpenTelemetry, "HTTP server"). */
+const METHODS: ReadonlySet<string> = new Set([
+  'GET',
+  'HEAD',
+  'POST',
+  'PUT',
+  'DELETE',
+  'CONNECT',
+  'OPTIONS',
+  'TRACE',
+  'PATCH',
+  'QUERY',
+]);
+const methodOf = ({ method = '' }: IncomingMessage): string => (METHODS.has(method) ? method : '_OTHER');
+
+function spanOf(tracing: Tracing, request: IncomingMessage, { requestId }: RequestLocals): Span {
+  const method = methodOf(request);
+  const span = tracing.serve(method === '_OTHER' ? 'HTTP' : method, request.headers);
+  span.set({ 'http.request.method': method, 'url.scheme': 'http', 'switchboard.request_id': requestId });
+  return span;
+}
+
+/** In place of the path stands the route's: paths hold secrets, and names of users. Without a route nothing is said of it. */
+function endSpan(
+  span: Span,
+  { method, route, status }: { method: string; route: string | undefined; status: number | undefined },
+): void {
+  if (route !== undefined) {
+    span.rename(`${method === '_OTHER' ? 'HTTP' : method} ${route}`);
+    span.set({ 'http.route': route, 'url.path': route });
+  }
+  span.set({ 'http.response.status_code': status });
+  if (status === undefined) span.failed('aborted');
+  else if (status >= 500) span.failed(String(status));
+  span.end();
 }
 
 /** The peer's address, or what the proxies that are trusted say of it. */
@@ -67,7 +110,7 @@ function logEnd(
   response: ServerResponse,
   { path, durationMs }: { path: string; durationMs: number },
 ): void {
-  const { requestId, principal } = localsOf(response);
+  const { requestId, principal, span } = localsOf(response);
   // Probes come every few seconds and say nothing.
   const level = PROBES.has(path) ? 'debug' : 'info';
   if (!lines.isLevelEnabled(level)) return;
@@ -80,6 +123,7 @@ function logEnd(
       durationMs: Math.round(durationMs * 10) / 10,
       ...(principal === undefined ? {} : { tenantId: principal.tenantId, keyId: principal.keyId }),
       ...(response.writableFinished ? {} : { aborted: true }),
+      ...span?.logFields,
     },
     'request',
   );

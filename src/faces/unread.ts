@@ -26,7 +26,8 @@ export function countedAnswer(answers: HeldBytes, response: ServerResponse, keyI
       return response.destroyed;
     },
     on: response.on.bind(response),
-    writeHead: (status: number, headers?: Record<string, string>) => response.writeHead(status, headers),
+    writeHead: (status: number, headers?: Record<string, string>) =>
+      response.writeHead(status, headers && withoutConnection(headers)),
     write(chunk: string | Uint8Array) {
       if (chunk.length >= SMALL_BYTES && !hasRoom(chunk.length)) response.destroy();
       return response.write(chunk);
@@ -34,6 +35,10 @@ export function countedAnswer(answers: HeldBytes, response: ServerResponse, keyI
     end: () => response.end(),
   };
 }
+
+/** Whether the connection lasts is for its client, its server and Node to say; the handler's event streams would say that it does. */
+const withoutConnection = (headers: Readonly<Record<string, string>>) =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => name.toLowerCase() !== 'connection'));
 
 const tooMuchUnread = () =>
   new SwitchboardError(

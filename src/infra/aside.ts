@@ -3,7 +3,7 @@ import path from 'node:path';
 
 /**
  * Where to write what is to be renamed to `target` once it is whole. What processes that are dead left there is deleted: it may
- * be large, and holds what the whole would.
+ * be large, and holds what the whole would. What cannot be deleted is in nobody's way, unless it has our own number.
  */
 export async function asideOf(target: string): Promise<string> {
   const start = `${path.basename(target)}.new-`;
@@ -12,7 +12,7 @@ export async function asideOf(target: string): Promise<string> {
   for (const name of names) {
     const pid = name.startsWith(start) ? name.slice(start.length) : '';
     if (/^\d+$/.test(pid) && !isOfOther(Number(pid)))
-      await rm(path.join(folder, name), { recursive: true, force: true });
+      await rm(path.join(folder, name), { recursive: true, force: true }).catch(() => {});
   }
   return `${target}.new-${process.pid}`;
 }

@@ -1,4 +1,5 @@
 import { pino, stdSerializers, type DestinationStream, type Logger } from 'pino';
+import { activeSpan } from './tracing.ts';
 
 export type Log = Logger;
 
@@ -68,7 +69,9 @@ class Batches implements DestinationStream {
 /** One for all logs of the process. */
 let stderr: Batches | undefined;
 
-/** JSON lines on stderr (stdout is for what a person or a script asked for). */
+const NO_FIELDS = {};
+
+/** JSON lines on stderr (stdout is for what a person or a script asked for). Those of a request that is traced name its span. */
 export function createLog(level: LogLevel, destination?: DestinationStream): Log {
   return pino(
     {
@@ -77,6 +80,8 @@ export function createLog(level: LogLevel, destination?: DestinationStream): Log
       serializers: { err: describeError },
       redact: { paths: REDACTED, censor: '[redacted]' },
       timestamp: pino.stdTimeFunctions.isoTime,
+      mixin: () => activeSpan()?.logFields ?? NO_FIELDS,
+      mixinMergeStrategy: (line, fields) => (fields === NO_FIELDS ? line : { ...fields, ...line }),
     },
     destination ?? (stderr ??= new Batches()),
   );

@@ -163,16 +163,17 @@ async function connect(
   url: string,
   limits: PostgresLimits,
 ): Promise<AsyncDisposable & { readonly client: Client }> {
-  const client = new Client(connection(url, limits));
-  client.on('error', () => {});
   try {
+    // Here already the files are read that the URL names (`sslrootcert`, …).
+    const client = new Client(connection(url, limits));
+    client.on('error', () => {});
     await client.connect();
+    return { client, [Symbol.asyncDispose]: () => client.end() };
   } catch (error) {
     // For a name with several addresses Node gives an AggregateError: a code, but no message.
     const { message, code } = error as NodeJS.ErrnoException;
     throw new DatabaseUnreachable(message || (code ?? 'unknown reason'), { cause: error });
   }
-  return { client, [Symbol.asyncDispose]: () => client.end() };
 }
 
 const connection = (url: string, { connectTimeoutMs }: PostgresLimits): ClientConfig => ({

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { text as textOf } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fetchRaw } from '../support/raw-http.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 
 let sb: RunningSwitchboard;
@@ -22,6 +23,12 @@ const nested = (levels: number) => `${'[['.repeat(levels / 2)}${']]'.repeat(leve
 
 /** The one JSON-RPC message of an answer, JSON or SSE. */
 const messageOf = (text: string) => JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text);
+
+const ACCEPTED = {
+  'content-type': 'application/json',
+  accept: 'application/json, text/event-stream',
+  'x-api-key': 'a-key-for-tests-of-at-least-32-characters',
+};
 
 interface Sent {
   readonly body: string | Uint8Array;
@@ -265,6 +272,74 @@ describe('a Host that is not ours', () => {
       jsonrpc: '2.0',
       id: null,
       error: { code: -32000 },
+    });
+  });
+});
+
+describe('an answer', () => {
+  it.each([
+    ['of an event stream', { body: JSON.stringify(LIST) }],
+    ['of JSON', modern('tools/list')],
+    ['that is a refusal', { body: '{' }],
+  ])('%s ends the connection of a client that wants it to end', async (_what, { body, ...sent }: Sent) => {
+    const headers = { ...ACCEPTED, ...sent.headers, connection: 'close' };
+    const answer = await fetchRaw(sb.url, '/mcp', { method: 'POST', headers, body: String(body) });
+    expect(answer.headers.connection).toBe('close');
+    const kept = await fetchRaw(sb.url, '/mcp', {
+      method: 'POST',
+      headers: { ...headers, connection: 'keep-alive' },
+      body: String(body),
+    });
+    expect(kept.headers.connection).toBe('keep-alive');
+  });
+
+  const long = 'x'.repeat(5_000);
+  const withMeta = (version: string, more: object = {}) =>
+    listWith({ params: { ...more, _meta: { ...ENVELOPE, [`${META}protocolVersion`]: version } } });
+  it.each([
+    ['version in the header', { body: JSON.stringify(LIST), headers: { 'mcp-protocol-version': long } }],
+    ['version in the message', { body: withMeta(long) }],
+    ['version in both', { body: withMeta(long), headers: { 'mcp-protocol-version': long } }],
+    ['version beside a right one', { ...modern('tools/list'), headers: { 'mcp-protocol-version': long } }],
+    [
+      'method in the header',
+      { ...modern('tools/list'), headers: { ...modern('').headers, 'mcp-method': long } },
+    ],
+    [
+      'name in the header',
+      {
+        ...modern('tools/call', { name: 'search_servers' }),
+        headers: { ...modern('tools/call').headers, 'mcp-name': long },
+      },
+    ],
+    [
+      'name in the message',
+      {
+        ...modern('tools/call', { name: long }),
+        headers: { ...modern('tools/call').headers, 'mcp-name': 'x' },
+      },
+    ],
+  ])('to a %s of 5,000 characters quotes its start alone', async (_what, { body, headers }: Sent) => {
+    const answer = await fetchRaw(sb.url, '/mcp', {
+      method: 'POST',
+      headers: { ...ACCEPTED, ...headers },
+      body: String(body),
+    });
+    expect(answer.status).toBe(400);
+    expect(answer.json).toMatchObject({ jsonrpc: '2.0', error: { code: expect.any(Number) } });
+    expect(answer.json.error.message).not.toBe('');
+    expect(answer.text.length).toBeLessThan(1_500);
+  });
+
+  it('to a version that is not known names the ones that are', async () => {
+    const answer = await fetchRaw(sb.url, '/mcp', {
+      method: 'POST',
+      headers: ACCEPTED,
+      body: withMeta('1999-01-01'),
+    });
+    expect(answer.json.error).toMatchObject({
+      code: -32022,
+      data: { requested: '1999-01-01', supported: expect.arrayContaining(['2026-07-28']) },
     });
   });
 });

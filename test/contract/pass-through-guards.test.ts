@@ -258,6 +258,24 @@ describe('what is refused here is a JSON-RPC error', () => {
     expect(over.headers.get('ratelimit-policy')).toBe('"proxy";q=2;w=600');
   });
 
+  it('a batch spends as many calls as it has messages, and is refused where they are more than are left', async () => {
+    await using limited = await startTestSwitchboard({
+      catalogue: [{ id: 'echo', remote_url: upstream.origin }],
+      env: { SWITCHBOARD_RATE_LIMIT: 'proxy=10/600' },
+    });
+    const batchOf = (messages: number) =>
+      limited.post(
+        '/mcp/echo',
+        Array.from({ length: messages }, (_, id) => ({ ...rpc, id })),
+      );
+    const first = await batchOf(4);
+    expect(first.headers.get('ratelimit')).toMatch(/^"proxy";r=6;t=\d+$/);
+    const over = await batchOf(7);
+    expect(over.status).toBe(429);
+    refused(over.json, 'rate_limited');
+    expect(over.headers.get('ratelimit')).toMatch(/^"proxy";r=0;t=\d+$/);
+  });
+
   it('each request is one line of the log, with the key and without the query', async () => {
     const answer = await send('/mcp/echo.a-b_c?secret=1');
     const lines = sb

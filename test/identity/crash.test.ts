@@ -13,6 +13,7 @@ import {
   type Installation,
   type Process,
 } from '../support/processes.ts';
+import { scrape, sumOf } from '../support/scrape.ts';
 
 const WITHOUT_POSTGRES = inject('postgresUrl') === undefined;
 
@@ -316,6 +317,11 @@ describe.skipIf(WITHOUT_POSTGRES)('73: the database goes away', () => {
       expect([status, json.code]).toEqual([503, 'unavailable']);
       expect(Number(headers.get('retry-after'))).toBeGreaterThan(0);
     }
+    // What is counted is what was answered: operators are not told of a fault of the program.
+    const counted = await scrape(process.url);
+    const calls = (outcome: string) =>
+      sumOf(counted, 'switchboard_proxy_call_duration_seconds_count', { kind: 'call', outcome });
+    expect([calls('unavailable'), calls('internal')]).toEqual([1, 0]);
 
     await server.start();
     await eventually('the process is connected again', async () => {

@@ -348,6 +348,11 @@ describe.skipIf(withoutPostgres)('Switchboard on Postgres', () => {
       (url: URL) => (url.password = 'wrong'),
       /cannot connect: password authentication/,
     ],
+    [
+      'a file it names is missing',
+      (url: URL) => (url.search = '?sslmode=verify-full&sslrootcert=/none/ca.crt'),
+      /cannot connect: ENOENT.*\/none\/ca\.crt/,
+    ],
     ['there is no such database', (url: URL) => (url.pathname = '/none'), /cannot connect: database "none"/],
   ])('does not start when %s, and says so in one line without the password', async (_why, spoil, message) => {
     const url = new URL(`${inject('postgresUrl')}/postgres`);

@@ -5,7 +5,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { sql, type SQL } from 'drizzle-orm';
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { Client } from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { ConfigError, readConfig } from '../../src/config.ts';
 import { openVault } from '../../src/core/identity/open-vault.ts';
 import { openDatabase, rows, type Database } from '../../src/infra/database.ts';
@@ -15,7 +16,7 @@ import { createLog } from '../../src/infra/log.ts';
 import { openPostgres } from '../../src/infra/postgres.ts';
 import { exportDatabase, importDatabase } from '../../src/maintenance.ts';
 import { createDatabase, type TestDatabase } from '../support/postgres.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { begin, temporaryFolder } from '../support/program.ts';
 
 const newKey = () => `k1:${randomBytes(32).toString('base64')}`;
 const KEKS = newKey();
@@ -242,6 +243,36 @@ describe.skipIf(inject('postgresUrl') === undefined)('on Postgres', () => {
     const error = await refusal(await readFile(file), newKey());
     expect(error).toBeInstanceOf(ConfigError);
     expect(error?.message).toMatch(/^SWITCHBOARD_KEKS: .*"k1".*Nothing was imported\. Take the key along/);
+  });
+
+  it('an import that is killed half-way leaves nothing, and the next one does all', async () => {
+    await using target = await createDatabase();
+    const stop = new Client({ connectionString: target.url });
+    await on(target, async db => {
+      await db.execute(sql`create function wait() returns trigger language plpgsql as
+        $$ begin perform pg_advisory_xact_lock(1); return new; end $$`);
+      await db.execute(sql`create trigger wait before insert on users for each row execute function wait()`);
+    });
+    await stop.connect();
+    await stop.query('select pg_advisory_lock(1)');
+    const env = { DATABASE_URL: target.url, SWITCHBOARD_KEKS: KEKS, SWITCHBOARD_DATA_DIR: folder.path };
+    await using importing = begin(['import', file], env);
+    const sessions = async (where: string) =>
+      (await stop.query(`select from pg_stat_activity where datname = current_database() and ${where}`))
+        .rowCount;
+    const isWaiting = `wait_event = 'advisory'`;
+    await vi.waitFor(async () => expect(await sessions(isWaiting)).toBe(1), { timeout: 60_000 });
+    importing.kill('SIGKILL');
+    await importing.finished;
+    await stop.query('select pg_advisory_unlock(1)');
+    const isOther = 'pid <> pg_backend_pid()';
+    await vi.waitFor(async () => expect(await sessions(isOther)).toBe(0), { timeout: 60_000 });
+    await stop.end();
+    const left = (await on(target, contentOf)) as [string, string[]][];
+    expect(left.flatMap(([, found]) => found)).toEqual([]);
+    await on(target, db => db.execute(sql`drop function wait cascade`));
+    await importDatabase(configOf(folder.path, target.url), file);
+    expect(await on(target, contentOf)).toEqual(await on(source, contentOf));
   });
 
   it('a database that has something in it is left as it is', async () => {

@@ -5,6 +5,7 @@ import { operationsOf } from '../support/fuzz/document.ts';
 import { Findings } from '../support/fuzz/findings.ts';
 import { Judge } from '../support/fuzz/judge.ts';
 import { mcpJudge, mcpRequests, type Tool } from '../support/fuzz/mcp.ts';
+import { passThroughProblems, passThroughRequests } from '../support/fuzz/pass-through.ts';
 import { requestsTo } from '../support/fuzz/requests.ts';
 import { sender } from '../support/fuzz/send.ts';
 import { heapAfterCollection } from '../support/fuzz/heap.ts';
@@ -44,18 +45,39 @@ describe('requests of every kind, to every operation of /openapi.json [errors.do
   );
 });
 
+async function toolsAt(target: string): Promise<Tool[]> {
+  const headers = { 'x-api-key': fuzzed.keys.right, accept: 'application/json, text/event-stream' };
+  const { text } = await fuzzed.post(target, { jsonrpc: '2.0', id: 1, method: 'tools/list' }, headers);
+  return JSON.parse(/\{.*\}/.exec(text)?.[0] ?? '').result.tools;
+}
+
 describe('JSON-RPC messages of every kind to /mcp', () => {
   it('only JSON-RPC answers to the request, none of them an internal error', async () => {
     const keys = fuzzed.keys;
-    const headers = { 'x-api-key': keys.right };
-    const listed = await fuzzed.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }, headers);
-    const tools: Tool[] = JSON.parse(/\{.*\}/.exec(listed.text)?.[0] ?? '').result.tools;
+    const tools = await toolsAt('/mcp');
     expect(tools).toHaveLength(2);
     const problems = mcpJudge(tools, keys);
     const findings = new Findings();
     const each = fc.asyncProperty(mcpRequests(tools, keys, fuzzed.known), async request => {
       const answer = await wire.send(request);
       findings.add('/mcp', request, answer, problems(request, answer));
+    });
+    await fc.assert(each, { seed: SEED, numRuns: 4 * RUNS });
+    expect(findings.list().join('\n\n')).toBe('');
+    expect(findings.succeeded).toBeGreaterThan(0);
+  });
+});
+
+describe('JSON-RPC messages of every kind to /mcp/{server_id}', () => {
+  it('only answers of the server and JSON-RPC errors, no 500, no HTML', async () => {
+    const { keys, known } = fuzzed;
+    const tools = await toolsAt('/mcp/echo');
+    expect(tools.map(({ name }) => name)).toContain('echo');
+    const problems = passThroughProblems(keys);
+    const findings = new Findings();
+    const each = fc.asyncProperty(passThroughRequests(tools, keys, known), async request => {
+      const answer = await wire.send(request);
+      findings.add('/mcp/{server_id}', request, answer, problems(request, answer));
     });
     await fc.assert(each, { seed: SEED, numRuns: 4 * RUNS });
     expect(findings.list().join('\n\n')).toBe('');

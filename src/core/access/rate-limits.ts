@@ -133,12 +133,15 @@ export class RateLimits {
     return state !== undefined && state !== null && state.remainingPoints <= 0;
   }
 
-  /** Spends one call. Undefined when limiting is off. @throws RateLimited when the budget is used up. */
-  async spend(keyId: string, rateClass: RateClass): Promise<RateLimitState | undefined> {
+  /**
+   * Spends one call, or several that came together. Undefined when limiting is off.
+   * @throws RateLimited when the budget is used up, or does not reach for all; they are spent all the same.
+   */
+  async spend(keyId: string, rateClass: RateClass, calls = 1): Promise<RateLimitState | undefined> {
     const limiter = this.#limiters.get(rateClass);
     if (!limiter) return undefined;
     try {
-      return stateOf(limiter, rateClass, await limiter.consume(keyId));
+      return stateOf(limiter, rateClass, await limiter.consume(keyId, calls));
     } catch (thrown) {
       if (!(thrown instanceof RateLimiterRes)) throw thrown;
       this.#metrics?.events.rateLimited(rateClass);

@@ -1,4 +1,5 @@
 import packageJson from '../../../package.json' with { type: 'json' };
+import type { TraceContext } from '../../infra/tracing.ts';
 import { isObject } from './json.ts';
 import { paramHeaders } from './param-headers.ts';
 
@@ -46,17 +47,20 @@ export interface Outgoing {
  * A request of revision 2026-07-28 (Streamable HTTP, "Request headers"; Base protocol, `_meta`). The caller's own
  * `_meta` is kept, its client capabilities too: that is how a caller declares that it can answer `input_required`.
  * @param toolSchema the called tool's input schema, where known: it says which arguments are mirrored in headers.
+ * @param trace goes in the place of the trace context in the caller's `_meta`, and in headers.
  */
 export function modernRequest(
   id: RequestId,
   method: string,
   params: Params = {},
   toolSchema?: unknown,
+  trace?: TraceContext,
 ): Outgoing {
   const meta = isObject(params['_meta']) ? params['_meta'] : {};
   const capabilities = meta[`${META}clientCapabilities`];
   const envelope = {
     ...meta,
+    ...(trace && { tracestate: undefined, ...trace }),
     [`${META}protocolVersion`]: MODERN_VERSION,
     [`${META}clientCapabilities`]: isObject(capabilities) ? capabilities : {},
     [`${META}clientInfo`]: CLIENT_INFO,
@@ -65,6 +69,7 @@ export function modernRequest(
   return {
     body: JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta: envelope } }),
     headers: {
+      ...trace,
       'mcp-protocol-version': MODERN_VERSION,
       'mcp-method': encodeHeader(method),
       ...(name === undefined ? {} : { 'mcp-name': encodeHeader(name) }),
@@ -106,9 +111,10 @@ export const legacyRequest = (
   id: RequestId,
   method: string,
   params?: Params,
+  trace?: TraceContext,
 ): Outgoing => ({
   body: JSON.stringify({ jsonrpc: '2.0', id, method, params }),
-  headers: sessionHeaders(session),
+  headers: { ...trace, ...sessionHeaders(session) },
 });
 
 export const legacyNotification = (session: SessionHeaders, method: string, params?: Params): Outgoing => ({

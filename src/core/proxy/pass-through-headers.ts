@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { SwitchboardError } from '../../errors.ts';
+import type { TraceContext } from '../../infra/tracing.ts';
 
 /** What of a client's headers a server gets, besides `mcp-*`. No key, token, cookie, host or origin. */
 const REQUEST_HEADERS = ['accept', 'content-type', 'last-event-id', 'traceparent', 'tracestate'] as const;
@@ -23,9 +24,11 @@ const MAX_REQUEST_HEADER_CHARS = 12 * 1024;
 /**
  * The headers a server gets, but for the session id, whose value is the caller's sealed one. Node's parser has refused line
  * breaks and the like in values.
+ * @param trace in place of the client's own trace context.
  * @throws SwitchboardError `invalid_request` when there are more than servers commonly take.
  */
-export function requestHeaders(from: IncomingHttpHeaders): Record<string, string> {
+export function requestHeaders(client: IncomingHttpHeaders, trace?: TraceContext): Record<string, string> {
+  const from = trace ? { ...client, tracestate: undefined, ...trace } : client;
   const headers: Record<string, string> = { 'accept-encoding': 'identity', 'user-agent': 'switchboard' };
   let chars = 0;
   const take = (name: string, value: unknown) => {

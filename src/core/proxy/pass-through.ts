@@ -8,6 +8,7 @@ import type { Credential, Credentials } from '../identity/credentials.ts';
 import type { Sealing } from '../sealing.ts';
 import type { Admission } from './admission.ts';
 import { Budget } from './budget.ts';
+import { traceContext } from './call-span.ts';
 import { httpFailure, toldOfCall } from './failures.ts';
 import { readSessionId } from './handshake.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -225,7 +226,7 @@ export class PassThrough {
       url: urlOf(server.remoteUrl),
       method: request.method,
       headers: {
-        ...requestHeaders(request.headers),
+        ...requestHeaders(request.headers, traceContext()),
         ...(sessionId === undefined ? {} : { [SESSION_ID]: sessionId }),
         ...authorizationOf(credential),
       },

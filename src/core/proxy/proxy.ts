@@ -1,4 +1,4 @@
-import { SwitchboardError, toSwitchboardError, type ErrorCode } from '../../errors.ts';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { systemClock, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
@@ -8,12 +8,14 @@ import type { Server } from '../catalogue/entry.ts';
 import { warnedTools } from '../catalogue/tool-warnings.ts';
 import type { Credentials } from '../identity/credentials.ts';
 import type { Guard } from '../outbound/guard.ts';
+import { toFailure } from '../failure.ts';
 import type { Sealing } from '../sealing.ts';
 import { withAccessAdvice } from './access-advice.ts';
 import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './ask.ts';
 import { CallerAbortError } from '../caller-abort.ts';
 import { Budget } from './budget.ts';
+import { noteReply, tracedCall } from './call-span.ts';
 import { CheckedCalls } from './checked-call.ts';
 import type { Params, RpcAnswer } from './envelope.ts';
 import { stopping } from './failures.ts';
@@ -53,7 +55,7 @@ export interface ProxyOptions extends Reports {
   readonly metrics?: Metrics;
   /** Told of every listing of a server's tools that is the same for everybody. Must not throw. */
   readonly onSharedTools?: (server: Server, tools: readonly ListedTool[]) => void;
-  readonly limits?: Partial<ProxyLimits>;
+  readonly limits?: Partial<ProxyLimits> | undefined;
 }
 
 /**
@@ -155,7 +157,7 @@ export function createProxy(options: ProxyOptions): Proxy {
         ended('aborted');
         throw thrown;
       }
-      const error = withAccessAdvice(toSwitchboardError(thrown), server.auth);
+      const error = withAccessAdvice(toFailure(thrown), server.auth);
       ended(error.code);
       const fields = {
         serverId,
@@ -236,9 +238,16 @@ export function createProxy(options: ProxyOptions): Proxy {
       const method = request.body && methodOf(request.body);
       const judge = isPassedUse(method) ? judgeStatus : undefined;
       const kind = request.method === 'POST' && method !== 'subscriptions/listen' ? 'pass' : undefined;
-      await track(caller, { serverId: request.serverId, kind, judge, isPassed: true }, server =>
-        passThrough.run(caller, { server, request, method }, sink),
-      );
+      const pass = (server: Server) =>
+        tracedCall(
+          () => ({ server, method, httpMethod: request.method }),
+          async span => {
+            const status = await passThrough.run(caller, { server, request, method }, sink);
+            if (span) noteReply(span, { status });
+            return status;
+          },
+        );
+      await track(caller, { serverId: request.serverId, kind, judge, isPassed: true }, pass);
     },
 
     endIdle() {

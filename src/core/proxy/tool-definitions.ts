@@ -6,6 +6,7 @@ import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { sanitise } from '../text.ts';
 import { isOverlarge } from './checkable-schema.ts';
+import type { Params } from './envelope.ts';
 import type { ProxyLimits } from './limits.ts';
 import { headerProblem } from './param-headers.ts';
 import type { ListedTool, Listing } from './tools.ts';
@@ -25,6 +26,11 @@ export interface View {
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
   /** The user's account the calls carry a token of; absent: they carry none, and everybody sees the same. */
   readonly connectionId: string | undefined;
+}
+
+interface Request {
+  readonly method: string;
+  readonly params: Params | undefined;
 }
 
 /** What is kept of a listing: what calls are checked with. */
@@ -87,6 +93,12 @@ export class ToolDefinitions {
     return (
       this.known(view)?.schemas.get(name) ?? view.server.tools.find(tool => tool.name === name)?.input_schema
     );
+  }
+
+  /** The tool that a request calls, where anybody has listed one of that name: another may be any text. */
+  calledBy(view: View, { method, params }: Request): string | undefined {
+    const name = method === 'tools/call' ? params?.['name'] : undefined;
+    return typeof name === 'string' && this.schemaOf(view, name) !== undefined ? name : undefined;
   }
 
   /** Remembers a complete listing. Returns the tools that may be used. */

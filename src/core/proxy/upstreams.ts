@@ -1,15 +1,18 @@
 import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
+import type { Span } from '../../infra/tracing.ts';
 import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Credential } from '../identity/credentials.ts';
 import type { Budget } from './budget.ts';
+import { noteReply, traceContext, tracedCall } from './call-span.ts';
 import {
   errorOf,
   HEADER_MISMATCH,
   legacyNotification,
   legacyRequest,
+  MODERN_VERSION,
   modernRequest,
   replyToServer,
   UNSUPPORTED_VERSION,
@@ -95,9 +98,13 @@ export class Upstreams {
     };
     const state: Written = { written: false };
     try {
-      const first = await this.#attempt(call, budget, state, true);
-      const reply = first === 'again' ? await this.#attempt(call, budget, state, false) : first;
-      // The second attempt is the last, whatever it says.
+      const attempt = (time: 1 | 2) =>
+        tracedCall(
+          () => ({ ...call, tool: this.#definitions.calledBy(viewOf(call), call), attempt: time }),
+          span => this.#attempt(call, budget, { state, span, mayRepeat: time === 1 }),
+        );
+      const first = await attempt(1);
+      const reply = first === 'again' ? await attempt(2) : first;
       if (reply === 'again') throw new SwitchboardError('internal', 'A call was to be sent a third time.');
       return reply;
     } catch (thrown) {
@@ -142,8 +149,7 @@ export class Upstreams {
   async #attempt(
     call: UpstreamCall,
     budget: Budget,
-    state: Written,
-    mayRepeat: boolean,
+    { state, span, mayRepeat }: { state: Written; span: Span | undefined; mayRepeat: boolean },
   ): Promise<UpstreamReply | 'again'> {
     const session = await this.#ladder.open(call, budget);
     // Gone in revision 2026-07-28: what a caller asks with it, the verdict on the era has answered.
@@ -152,6 +158,7 @@ export class Upstreams {
     const reply = session
       ? await this.#askInSession(call, session, budget, onSent)
       : await this.#askModern(call, budget, onSent);
+    if (span) noteReply(span, reply, session ?? { version: MODERN_VERSION });
     const sense = session ? this.#mindLegacy(call, session, reply) : this.#mindModern(call, reply);
     if (sense === 'not-run') state.written = false;
     if (mayRepeat && (await this.#isToRepeat(sense, { call, reply, session }, budget))) return 'again';
@@ -192,7 +199,7 @@ export class Upstreams {
     const id = this.#nextId++;
     const schema =
       method === 'tools/call' ? this.#definitions.schemaOf(viewOf(call), params?.['name']) : undefined;
-    const outgoing = modernRequest(id, method, params, schema);
+    const outgoing = modernRequest(id, method, params, schema, traceContext());
     const url = urlOf(server.remoteUrl);
     const request = { url, id, outgoing, credential, signal: budget.signal, onNotification, onSent };
     return rpcExchange(this.#wire, request, this.#now);
@@ -209,7 +216,7 @@ export class Upstreams {
     let sent = false;
     const request = {
       id,
-      outgoing: legacyRequest(session, id, method, params),
+      outgoing: legacyRequest(session, id, method, params, traceContext()),
       credential,
       signal,
       onNotification,

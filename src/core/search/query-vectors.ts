@@ -1,5 +1,6 @@
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
+import { traced } from '../../infra/tracing.ts';
 import type { Embedder } from './embedder.ts';
 
 const WARN_EVERY_MS = 60_000;
@@ -24,7 +25,13 @@ export class QueryVectors {
     const { embedder, log, clock } = this.#parts;
     try {
       // One request a text: an embedder lets small requests overtake an import.
-      const vectors = await Promise.all(texts.map(text => embedder.embed([text], 'query')));
+      const vectors = await traced(
+        'embed',
+        () => Promise.all(texts.map(text => embedder.embed([text], 'query'))),
+        () => ({
+          attributes: { 'switchboard.embedder': embedder.id, 'switchboard.embed.texts': texts.length },
+        }),
+      );
       this.#failure = undefined;
       return vectors.flat();
     } catch (error) {

@@ -2,6 +2,7 @@ import { slices, type Pause } from '../../infra/slices.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
+import { traced } from '../../infra/tracing.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach } from './best-candidates.ts';
@@ -80,7 +81,15 @@ class EmbeddedIndex implements SearchIndex {
     return this.#servers.prepare({ removed, upserted: indexables, manner }, signal);
   }
 
-  async find(query: string): Promise<Findings> {
+  find(query: string): Promise<Findings> {
+    return traced(
+      'index',
+      () => this.#find(query),
+      () => ({ attributes: { 'switchboard.index': this.id } }),
+    );
+  }
+
+  async #find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
     const vectors = await this.#queryVectors.of(sentencesOf(query));
     // From here on without a pause: a query sees every server before or after an update, never half of it.

@@ -2,6 +2,7 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices } from '../../infra/slices.ts';
+import { traced } from '../../infra/tracing.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach, CANDIDATES_BY_EACH } from './best-candidates.ts';
@@ -128,7 +129,15 @@ class MeilisearchIndex implements SearchIndex {
     };
   }
 
-  async find(query: string): Promise<Findings> {
+  find(query: string): Promise<Findings> {
+    return traced(
+      'index',
+      () => this.#find(query),
+      () => ({ attributes: { 'switchboard.index': this.id } }),
+    );
+  }
+
+  async #find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
     const unquantized = await this.#queryVectors.of(sentencesOf(query));
     const vectors = unquantized.map(quantize);

@@ -4,6 +4,7 @@ import { Router, type Request, type Response } from 'express';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
+import { inSpan } from '../../infra/tracing.ts';
 import { authenticate, presented } from '../authentication.ts';
 import { readJsonBody, type Room } from '../body.ts';
 import type { Held } from '../held-bytes.ts';
@@ -13,6 +14,8 @@ import { countedAnswer } from '../unread.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { givingSessionIds } from './elicitation.ts';
 import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
+import { shortErrors } from './short-errors.ts';
+import { spanOf } from './span.ts';
 import { Spending } from './spending.ts';
 
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -38,7 +41,7 @@ export function mcpRouter(core: Core, log: Log, version: string, { bodies, answe
     },
     { onerror: error => log.debug({ err: error }, 'mcp request refused') },
   );
-  const node = toNodeHandler({ fetch: givingSessionIds(handler.fetch) });
+  const node = toNodeHandler({ fetch: shortErrors(givingSessionIds(handler.fetch)) });
   const router = Router({ caseSensitive: true });
   router.all('/', async (request: Request, response: Response) => {
     const locals = localsOf(response);
@@ -63,7 +66,9 @@ export function mcpRouter(core: Core, log: Log, version: string, { bodies, answe
         const isBehind = () => response.writableNeedDrain;
         const extra = { principal, spending, requestId, ip: request.ip, timeoutMs, signal, isBehind };
         const counted = countedAnswer(answers, response, principal.keyId);
-        await node(withAuth(request, extra), counted, message);
+        const serve = () => node(withAuth(request, extra), counted, message);
+        const span = spanOf(message);
+        await (span ? inSpan(span, serve) : serve());
       } finally {
         await spending.onNoTool();
       }

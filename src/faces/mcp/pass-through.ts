@@ -48,15 +48,12 @@ export function passThroughFace(core: Core, log: Log, { bodies }: Held) {
       const principal = await authentic();
       locals.principal = principal;
       const { serverId, method } = await targetOf(core, principal, path, request, response);
-      const state = await core.rateLimits.spend(principal.keyId, 'proxy');
-      if (state) addHeaders(response, rateLimitHeaders(state));
-      const timeoutMs = requestedTimeoutMs(request);
       const room = { maxBytes: MAX_BODY_BYTES, bodies, keyId: principal.keyId };
-      if (method === 'POST') {
-        body = await readBody(request, response, room);
-        const quota = await core.apiKeys.use.spend(principal, 'calls', messagesIn(body));
-        if (quota) addHeaders(response, quotaHeaders(quota));
-      }
+      const read = method === 'POST' ? () => readBody(request, response, room) : undefined;
+      body = await spendAndRead(core, principal, response, read);
+      const quota = body && (await core.apiKeys.use.spend(principal, 'calls', messagesIn(body)));
+      if (quota) addHeaders(response, quotaHeaders(quota));
+      const timeoutMs = requestedTimeoutMs(request);
       const caller = {
         ...toCaller(principal, { requestId, ip, timeoutMs, signal: clientSignal(response) }),
         // As at `/mcp`: the link goes through an agent.
@@ -74,6 +71,28 @@ export function passThroughFace(core: Core, log: Log, { bodies }: Held) {
       refuse(thrown, { response, requestId: locals.requestId, body, log });
     }
   };
+}
+
+/** One call is spent before a body is read, and then one for each further message of a batch. @throws SwitchboardError */
+async function spendAndRead(
+  { rateLimits }: Core,
+  { keyId }: Principal,
+  response: ServerResponse,
+  read: (() => Promise<Buffer>) | undefined,
+): Promise<Buffer | undefined> {
+  let state = await rateLimits.spend(keyId, 'proxy');
+  try {
+    const body = await read?.();
+    const more = body === undefined ? 0 : messagesIn(body) - 1;
+    if (more > 0) {
+      // A refusal brings a state of its own.
+      state = undefined;
+      state = await rateLimits.spend(keyId, 'proxy', more);
+    }
+    return body;
+  } finally {
+    if (state) addHeaders(response, rateLimitHeaders(state));
+  }
 }
 
 /** The response, as what the server's answer is written to. */

@@ -14,6 +14,7 @@ import type { Core } from '../../core/core.ts';
 import { quoted } from '../../core/text.ts';
 import type { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../infra/log.ts';
+import { activeSpan } from '../../infra/tracing.ts';
 import { parseInput } from '../input.ts';
 import { toCaller } from '../http.ts';
 import { errorOf } from '../problem.ts';
@@ -132,6 +133,7 @@ async function answer(
     // A sign-in as the protocol asks for it, or a state that is not ours.
     if (thrown instanceof ProtocolError) throw thrown;
     const error = errorOf(thrown);
+    activeSpan()?.failed(error.code);
     const { log, requestId } = options;
     if (error.code === 'internal' && !caller.signal.aborted)
       log.error({ err: thrown, requestId }, 'tool call failed');

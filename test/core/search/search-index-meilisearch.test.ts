@@ -30,11 +30,11 @@ async function start({
   control.embedder = { ...control.embedder, id: `char-ngrams-${randomBytes(6).toString('hex')}` };
   const { log, messages, text } = recordingLog();
   const clock = settableClock(Date.now());
-  const open = (embedder = control.embedder) =>
+  const open = (embedder = control.embedder, name = owner) =>
     createMeilisearchIndex({
       url: double.url,
       apiKey,
-      owner,
+      owner: name,
       embedder,
       db: database.db,
       log,
@@ -50,6 +50,8 @@ async function start({
     messages,
     text,
     clock,
+    /** That of another process on the same engine. */
+    openBeside: () => open(control.embedder, 'another'),
     /** As after a restart of the process. */
     async reopen(embedder = control.embedder) {
       await opened.at(-1)?.close();
@@ -118,6 +120,39 @@ describe('the index in Meilisearch', () => {
     );
     expect(writes.map(({ body }) => body.map((one: any) => one.id ?? one))).toEqual([['mailP0'], ['aP0']]);
     expect(double.enqueuedTypes().filter(type => type === 'indexSwap')).toHaveLength(1);
+  });
+
+  it('is made, or cleared of what was abandoned, by two processes at once', async () => {
+    await using started = await start();
+    const { index, double, clock } = started;
+    const other = await started.openBeside();
+    const uids = () => double.tasks.map(({ type, indexUid }) => `${type} ${indexUid}`);
+    double.paused = true;
+    const made = Promise.all([index, other].map(one => update(one, { upserted: CATALOGUE })));
+    await vi.waitFor(() => expect(uids().filter(one => one.startsWith('indexCreation '))).toHaveLength(2));
+    const abandoned = `${uids()[0]?.split(' ')[1]}-build-nobody`;
+    double.paused = false;
+    double.work();
+    await made;
+    await Promise.all([recovered(index), recovered(other)]);
+    const updatedAt = new Date(clock.now() - 7_200_000).toISOString();
+    double.indexes.set(abandoned, { settings: {}, documents: new Map(), updatedAt });
+    double.paused = true;
+    const changed = Promise.all(
+      [index, other].map(one =>
+        update(one, { upserted: [server('a', 'A'), server('b', 'B'), server('c', 'C')] }),
+      ),
+    );
+    await vi.waitFor(() =>
+      expect(uids().filter(one => one === `indexDeletion ${abandoned}`)).toHaveLength(2),
+    );
+    double.paused = false;
+    double.work();
+    await changed;
+    await Promise.all([recovered(index), recovered(other)]);
+    expect(started.messages()).toEqual([]);
+    expect(started.documents()).toHaveLength(CATALOGUE.length);
+    await other.close();
   });
 
   it('is left alone by a restart, and brought up to date where the catalogue has changed', async () => {

@@ -123,8 +123,8 @@ const ODD_MCP_HEADERS = [
 ];
 
 const STATUSES: ReadonlySet<number> = new Set([200, 202, 400, 401, 403, 404, 405, 406, 413, 415]);
-const INTERNAL_ERROR = -32603;
-const MAX_ERROR_CHARS = 3_000;
+export const INTERNAL_ERROR = -32603;
+export const MAX_ERROR_CHARS = 3_000;
 
 /** Tells what is wrong with an answer of `/mcp`: nothing, mostly. */
 export function mcpJudge(tools: readonly Tool[], { right, otherScope }: Keys) {
@@ -148,7 +148,7 @@ export function mcpJudge(tools: readonly Tool[], { right, otherScope }: Keys) {
   };
 }
 
-function messagesIn(type: string, text: string): unknown[] {
+export function messagesIn(type: string, text: string): unknown[] {
   if (type === 'application/json') return [parsed(text)];
   const data = text.split('\n').filter(line => line.startsWith('data:') && line.length > 6);
   return data.map(line => parsed(line.slice(5)));
@@ -181,9 +181,8 @@ const ofRpcError = ({ code, message, data }: any): string[] =>
   faults(
     [!Number.isInteger(code) || code === INTERNAL_ERROR, `error code ${code}`],
     [typeof message !== 'string' || message === '', 'an error without message'],
-    // The SDK's own quote versions and names as they came.
     [
-      data?.origin === 'switchboard' && message.length > MAX_ERROR_CHARS,
+      JSON.stringify([message, data]).length > MAX_ERROR_CHARS,
       `an error of over ${MAX_ERROR_CHARS} characters`,
     ],
   );

@@ -127,11 +127,15 @@ export async function refusedPort(): Promise<number> {
   return listening.port;
 }
 
-/** The body of a request, and the message in it where it holds one. */
-export async function readBody(request: AsyncIterable<Buffer>): Promise<{ text: string; message: Message }> {
+export async function readBytes(request: AsyncIterable<Buffer>): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
-  const text = Buffer.concat(chunks).toString();
+  return Buffer.concat(chunks);
+}
+
+/** The body of a request, and the message in it where it holds one. */
+export async function readBody(request: AsyncIterable<Buffer>): Promise<{ text: string; message: Message }> {
+  const text = (await readBytes(request)).toString();
   try {
     const message: Message = text === '' ? {} : JSON.parse(text);
     return { text, message };

@@ -27,8 +27,14 @@ export async function startV2Server(options: V2Options = {}): Promise<V2Server> 
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const { text, message } = await readBody(request);
     inbox.add(request, message);
+    const parsed = text === '' ? { json: undefined } : parse(text);
+    if (!parsed) {
+      response.writeHead(400, { 'content-type': 'application/json' });
+      response.end('{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}');
+      return;
+    }
     // @ts-expect-error the SDK's types do not allow for exactOptionalPropertyTypes
-    await answer(request, response, text === '' ? undefined : JSON.parse(text));
+    await answer(request, response, parsed.json);
   };
   const listening = await listen((request, response) => void serve(request, response));
   return {
@@ -40,6 +46,14 @@ export async function startV2Server(options: V2Options = {}): Promise<V2Server> 
       await listening[Symbol.asyncDispose]();
     },
   };
+}
+
+function parse(text: string): { json: unknown } | undefined {
+  try {
+    return { json: JSON.parse(text) };
+  } catch {
+    return undefined;
+  }
 }
 
 function buildServer(onCancelled: () => void): McpServer {

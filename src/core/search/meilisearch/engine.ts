@@ -40,9 +40,11 @@ export interface EngineAddress {
 export type EngineQuery = Omit<MultiSearchQuery, 'indexUid'>;
 
 const taskSchema = z.object({
+  type: z.string().optional(),
   status: z.enum(['enqueued', 'processing', 'succeeded', 'failed', 'canceled']),
-  error: z.object({ message: z.string() }).nullish(),
+  error: z.object({ message: z.string(), code: z.string().optional() }).nullish(),
 });
+type Task = z.infer<typeof taskSchema>;
 const enqueuedSchema = z.object({ taskUid: z.int().nonnegative() });
 const hitsSchema = z.object({
   results: z.array(z.object({ hits: z.array(z.object({ server: z.string() })) })),
@@ -144,11 +146,15 @@ export class Engine {
     await enqueued(this.#client.swapIndexes([{ indexes: [one, other], rename: false }]));
   }
 
-  /** Resolves when the tasks have succeeded. @throws EngineRefused with the engine's reason when one has not. */
+  /**
+   * Resolves when what the tasks are to bring about is so; another process may have done the same first.
+   * @throws EngineRefused with the engine's reason when one has not succeeded.
+   */
   async succeeded(tasks: readonly number[]): Promise<void> {
     for (const uid of tasks) {
-      const { status, error } = await this.#ended(uid);
-      if (status !== 'succeeded')
+      const task = await this.#ended(uid);
+      const { status, error } = task;
+      if (status !== 'succeeded' && !isDoneByAnother(task))
         throw new EngineRefused(`Meilisearch task ${uid} ${status}: ${error?.message ?? 'no reason given'}`);
     }
   }
@@ -158,7 +164,7 @@ export class Engine {
     this.#stopped.abort();
   }
 
-  async #ended(uid: number): Promise<z.infer<typeof taskSchema>> {
+  async #ended(uid: number): Promise<Task> {
     const giveUpAt = performance.now() + TASK_TIMEOUT_MS;
     for (let pause = FIRST_POLL_MS; ; pause = Math.min(2 * pause, LAST_POLL_MS)) {
       const task = await asked(this.#client.tasks.getTask(uid), taskSchema);
@@ -173,6 +179,10 @@ export class Engine {
     }
   }
 }
+
+const isDoneByAnother = ({ type, error }: Task): boolean =>
+  (type === 'indexCreation' && error?.code === 'index_already_exists') ||
+  (type === 'indexDeletion' && error?.code === 'index_not_found');
 
 const enqueued = async (task: Promise<unknown>): Promise<number> =>
   (await asked(task, enqueuedSchema)).taskUid;

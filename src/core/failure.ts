@@ -1,0 +1,13 @@
+import { SwitchboardError, toSwitchboardError } from '../errors.ts';
+import { isDatabaseUnavailable } from '../infra/database.ts';
+
+/** Anything thrown, as a SwitchboardError. A database that cannot be reached is `unavailable`, not a fault of ours. */
+export function toFailure(thrown: unknown): SwitchboardError {
+  const error = toSwitchboardError(thrown);
+  if (error.code !== 'internal' || !isDatabaseUnavailable(error.cause)) return error;
+  return new SwitchboardError(
+    'unavailable',
+    'The database cannot be reached. Nothing was changed; try again soon.',
+    { retryAfterSec: 2, cause: error.cause },
+  );
+}

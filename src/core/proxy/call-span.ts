@@ -1,0 +1,98 @@
+import { activeSpan, traced, type Span, type TraceContext } from '../../infra/tracing.ts';
+import type { Server } from '../catalogue/entry.ts';
+import { errorOf, type RpcAnswer } from './envelope.ts';
+import { isObject } from './json.ts';
+import { urlOf } from './urls.ts';
+
+/** The methods that MCP's revisions define. Names of spans must be few, and what else a caller writes may be anything. */
+const METHODS: ReadonlySet<string> = new Set([
+  'initialize',
+  'ping',
+  'server/discover',
+  'tools/list',
+  'tools/call',
+  'prompts/list',
+  'prompts/get',
+  'resources/list',
+  'resources/templates/list',
+  'resources/read',
+  'resources/subscribe',
+  'resources/unsubscribe',
+  'completion/complete',
+  'logging/setLevel',
+  'subscriptions/listen',
+  'tasks/get',
+  'tasks/list',
+  'tasks/result',
+  'tasks/update',
+  'tasks/cancel',
+  'notifications/initialized',
+  'notifications/cancelled',
+  'notifications/progress',
+  'notifications/roots/list_changed',
+]);
+
+interface Replied {
+  readonly status: number;
+  readonly answer?: RpcAnswer | undefined;
+}
+
+interface TracedCall {
+  readonly server: Server;
+  /** As the caller gave it; undefined for what has none, such as an answer or a stream. */
+  readonly method: string | undefined;
+  readonly httpMethod?: string;
+  /** A tool that its server is known to have; absent: another, or none. */
+  readonly tool?: string | undefined;
+  /** Which time it is sent, from 1. */
+  readonly attempt?: number;
+}
+
+/** One call of a server as its client sees it (OpenTelemetry, "Semantic conventions for MCP"). Of what is in it nothing is said. */
+export function tracedCall<T>(
+  call: () => TracedCall,
+  work: (span: Span | undefined) => Promise<T>,
+): Promise<T> {
+  if (activeSpan() === undefined) return work(undefined);
+  const { server, method, httpMethod = 'POST', tool, attempt } = call();
+  const known = method === undefined || METHODS.has(method) ? method : '_OTHER';
+  const url = urlOf(server.remoteUrl);
+  const name = [known ?? httpMethod, tool].filter(part => part !== undefined).join(' ');
+  return traced(name, work, () => ({
+    kind: 'client',
+    attributes: {
+      'http.request.method': httpMethod,
+      'mcp.method.name': known,
+      'gen_ai.tool.name': tool,
+      'gen_ai.operation.name': known === 'tools/call' ? 'execute_tool' : undefined,
+      'server.address': url.hostname,
+      'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
+      'switchboard.server.id': server.id,
+      'switchboard.attempt': attempt,
+    },
+  }));
+}
+
+/** What a call to a server carries of the trace; nothing where there is none. */
+export const traceContext = (): TraceContext | undefined => activeSpan()?.context;
+
+interface Spoken {
+  /** The revision of the protocol. */
+  readonly version: string;
+  readonly stream?: unknown;
+}
+
+/** How a call ended that got an answer. @param session absent: the server is of the revision without any, or not known. */
+export function noteReply(span: Span, { status, answer }: Replied, session?: Spoken): void {
+  if (session)
+    span.set({
+      'mcp.protocol.version': session.version,
+      'switchboard.transport': session.stream === undefined ? 'streamable-http' : 'sse',
+    });
+  const error = errorOf(answer);
+  span.set({ 'http.response.status_code': status, 'rpc.response.status_code': error && String(error.code) });
+  if (error) span.failed(String(error.code));
+  else if (answer && 'result' in answer && isObject(answer.result) && answer.result['isError'] === true)
+    span.failed('tool_error');
+  else if (status >= 400) span.failed(String(status));
+}
