@@ -37,6 +37,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   },
   'search.meaning': { promise: 'results are ranked by semantic similarity' },
   'search.popularity': { promise: 'popularity is based on usage' },
+  'search.health': {
+    promise:
+      'a server that was visited has health (status, checked_at, latency_ms), and a dead one ranks lower',
+  },
+  'catalogue.dead': { promise: 'a server that is dead for 30 days is 410 until it answers again' },
   'search.feedback': { promise: 'query_log_id is useful for feedback' },
   'search.feedback.own': {
     promise:

@@ -18,7 +18,7 @@ export class HealthBoard {
 
   static async load(db: Database): Promise<HealthBoard> {
     const board = new HealthBoard(db);
-    await board.catchUp();
+    await board.reload();
     return board;
   }
 
@@ -34,8 +34,16 @@ export class HealthBoard {
   }
 
   /** Brings in what has been written elsewhere. */
-  async catchUp(): Promise<void> {
-    const since = this.#newest && new Date(this.#newest.getTime() - OVERLAP_MS);
+  catchUp(): Promise<void> {
+    return this.#read(this.#newest && new Date(this.#newest.getTime() - OVERLAP_MS));
+  }
+
+  /** The same, and what a transaction has written that took very long, as well. */
+  reload(): Promise<void> {
+    return this.#read(undefined);
+  }
+
+  async #read(since: Date | undefined): Promise<void> {
     const { known, newest = this.#newest } = await readHealth(this.#db, since);
     for (const one of known) this.#known.set(one.serverId, one);
     this.#newest = newest;

@@ -29,7 +29,7 @@ export const isDeadForLong = (deadSinceMs: number, nowMs: number): boolean =>
   nowMs - deadSinceMs >= INACTIVE_AFTER_MS;
 
 /** Servers that were alive, and those of them that failed in this round. */
-export interface Losses {
+interface Losses {
   readonly alive: number;
   readonly failed: number;
 }

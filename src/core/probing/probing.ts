@@ -165,7 +165,7 @@ export class Probing {
 
   async #round(servers: readonly Server[], rounding: Rounding): Promise<ProbeReport> {
     const { board, clock, log } = this.#parts;
-    await board.catchUp();
+    await board.reload();
     const startedAtMs = clock.now();
     const round = new Round(board, clock);
     const reactivated = await this.#visitAll(servers, round, rounding);

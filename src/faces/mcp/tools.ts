@@ -61,7 +61,9 @@ const searchServersOutput = z.object({
       health: z
         .enum(['needs_sign_in', 'not_mcp', 'unreachable'])
         .optional()
-        .describe('What was wrong when it was last visited without a credential.'),
+        .describe(
+          'From its last visit, without an account. needs_sign_in: it works for those who sign in or have a key. The others did not work.',
+        ),
       tools: z.array(
         z.object({
           name: z.string(),
