@@ -69,14 +69,12 @@ export class Balancer implements Disposable {
       const life = target?.ready;
       if (!target || !life) return { status: 503, text: '{"code":"no_replica"}' };
       tried.add(life);
-      const why = await this.#attempt(life, request);
-      if (typeof why !== 'string') {
-        if (why.status !== 503 || target.ready === life) return { ...why, life };
-        this.#count('503');
-      } else {
+      const reply = await this.#attempt(life, request);
+      if (reply === 'refused') {
         if (target.ready === life) target.ready = undefined;
-        this.#count(why);
-      }
+        this.#count('connection refused');
+      } else if (reply.status === 503 && target.ready !== life) this.#count('503 of a stopping replica');
+      else return { ...reply, life };
     }
   }
 
@@ -93,13 +91,12 @@ export class Balancer implements Disposable {
     return undefined;
   }
 
-  /** The answer, or `ECONNREFUSED`. */
-  async #attempt(life: Life, request: Request): Promise<Reply | 'ECONNREFUSED'> {
+  async #attempt(life: Life, request: Request): Promise<Reply | 'refused'> {
     try {
       return await post(this.#agent, life.program.url, request);
     } catch (error) {
       const code = codeOf(error);
-      if (code === 'ECONNREFUSED') return code;
+      if (code === 'ECONNREFUSED') return 'refused';
       throw new NoAnswer(code, life);
     }
   }
