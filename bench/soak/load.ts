@@ -85,14 +85,15 @@ export class Load {
   /**
    * Sends an operation whenever one is due, `rate` a second, whatever has become of those before; resolves when the last
    * one has ended.
+   * @param isOn whether the load is still on, when that much is due
    * @param clock milliseconds since the load began
    */
-  async run(rate: number, seconds: number, clock: () => number, signal: AbortSignal): Promise<Operation[]> {
+  async run(rate: number, isOn: (dueMs: number) => boolean, clock: () => number): Promise<Operation[]> {
     const ended: Operation[] = [];
     const underWay: Promise<unknown>[] = [];
-    const total = Math.round(rate * seconds);
-    for (let number = 0; number < total && !signal.aborted; number++) {
+    for (let number = 0; ; number++) {
       const dueMs = (number * 1_000) / rate;
+      if (!isOn(dueMs)) break;
       const earlyMs = dueMs - clock();
       if (earlyMs > 1) await new Promise(resolve => setTimeout(resolve, earlyMs));
       underWay.push(this.#one(turn(MIX, number), dueMs, clock).then(operation => ended.push(operation)));
