@@ -258,7 +258,7 @@ describe('what is refused here is a JSON-RPC error', () => {
     expect(over.headers.get('ratelimit-policy')).toBe('"proxy";q=2;w=600');
   });
 
-  it('a batch spends as many calls as it has messages, and is refused where they are more than are left', async () => {
+  it('a batch spends as many calls as it has messages, refused where they are more than are left, or can ever be', async () => {
     await using limited = await startTestSwitchboard({
       catalogue: [{ id: 'echo', remote_url: upstream.origin }],
       env: { SWITCHBOARD_RATE_LIMIT: 'proxy=10/600' },
@@ -268,8 +268,13 @@ describe('what is refused here is a JSON-RPC error', () => {
         '/mcp/echo',
         Array.from({ length: messages }, (_, id) => ({ ...rpc, id })),
       );
+    const tooMany = await batchOf(11);
+    expect(tooMany.status).toBe(400);
+    refused(tooMany.json, 'invalid_request');
+    expect(tooMany.json.error.message).toContain('a batch of at most 10 messages');
     const first = await batchOf(4);
-    expect(first.headers.get('ratelimit')).toMatch(/^"proxy";r=6;t=\d+$/);
+    // One call went before the batch was read that was too large.
+    expect(first.headers.get('ratelimit')).toMatch(/^"proxy";r=5;t=\d+$/);
     const over = await batchOf(7);
     expect(over.status).toBe(429);
     refused(over.json, 'rate_limited');

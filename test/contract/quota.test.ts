@@ -99,6 +99,14 @@ describe('a key with a monthly quota', () => {
     expect((await listTools(key)).status).toBe(200);
   });
 
+  it('counts nothing of what is refused for its timeout [quota.faces]', async () => {
+    const key = await newKey({ calls: 1 });
+    const headers = { 'x-api-key': key.key, 'switchboard-timeout-ms': 'soon' };
+    const message = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+    expect((await sb.post('/mcp/v2', message, headers)).status).toBe(400);
+    expect(await usedBy(key)).toEqual({ calls: 0, searches: 0 });
+  });
+
   it('keeps quota and count through a rotation, and has another as soon as it is set [quota.change]', async () => {
     const key = await newKey({ searches: 1 });
     await search(key);

@@ -134,6 +134,19 @@ export class RateLimits {
   }
 
   /**
+   * Refuses more calls at once than a whole window has: waiting would not help them. Counts nothing.
+   * @throws SwitchboardError `invalid_request`
+   */
+  requireSpendable(rateClass: RateClass, calls: number): void {
+    const limit = this.#limiters.get(rateClass)?.points ?? Infinity;
+    if (calls <= limit) return;
+    throw new SwitchboardError(
+      'invalid_request',
+      `There are ${calls} messages in this batch. Send a batch of at most ${limit} messages: a key has no more ${rateClass} calls at a time.`,
+    );
+  }
+
+  /**
    * Spends one call, or several that came together. Undefined when limiting is off.
    * @throws RateLimited when the budget is used up, or does not reach for all; they are spent all the same.
    */

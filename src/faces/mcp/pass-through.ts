@@ -47,13 +47,12 @@ export function passThroughFace(core: Core, log: Log, { bodies }: Held) {
       const authentic = () => authenticate(core, { ...presented(request), ip });
       const principal = await authentic();
       locals.principal = principal;
-      const { serverId, method } = await targetOf(core, principal, path, request, response);
+      const { serverId, method, timeoutMs } = await targetOf(core, principal, path, request, response);
       const room = { maxBytes: MAX_BODY_BYTES, bodies, keyId: principal.keyId };
       const read = method === 'POST' ? () => readBody(request, response, room) : undefined;
       body = await spendAndRead(core, principal, response, read);
       const quota = body && (await core.apiKeys.use.spend(principal, 'calls', messagesIn(body)));
       if (quota) addHeaders(response, quotaHeaders(quota));
-      const timeoutMs = requestedTimeoutMs(request);
       const caller = {
         ...toCaller(principal, { requestId, ip, timeoutMs, signal: clientSignal(response) }),
         // As at `/mcp`: the link goes through an agent.
@@ -83,7 +82,9 @@ async function spendAndRead(
   let state = await rateLimits.spend(keyId, 'proxy');
   try {
     const body = await read?.();
-    const more = body === undefined ? 0 : messagesIn(body) - 1;
+    const messages = body === undefined ? 1 : messagesIn(body);
+    rateLimits.requireSpendable('proxy', messages);
+    const more = messages - 1;
     if (more > 0) {
       // A refusal brings a state of its own.
       state = undefined;
@@ -105,7 +106,7 @@ const sinkOf = (response: ServerResponse): Sink => ({
   once: (event, listener) => response.once(event, listener),
 });
 
-/** What it is for. Refused here, it has not come to its class. @throws SwitchboardError */
+/** What it is for, and how long that may take. Refused here, it has not come to its class. @throws SwitchboardError */
 async function targetOf(
   core: Core,
   principal: Principal,
@@ -115,7 +116,11 @@ async function targetOf(
 ) {
   try {
     requireScope(principal, 'proxy');
-    return { serverId: serverIdOf(path), method: requireMethod(request, response) };
+    return {
+      serverId: serverIdOf(path),
+      method: requireMethod(request, response),
+      timeoutMs: requestedTimeoutMs(request),
+    };
   } catch (refusal) {
     await core.rateLimits.take('unclassed', principal.keyId);
     throw refusal;
