@@ -1,20 +1,50 @@
-import { readdir, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { readdir, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 
+const DAY_MS = 86_400_000;
+
 /**
- * Where to write what is to be renamed to `target` once it is whole. What processes that are dead left there is deleted: it may
- * be large, and holds what the whole would. What cannot be deleted is in nobody's way, unless it has our own number.
+ * Where to write what is to be renamed to `target` once it is whole, in a folder that one process has at a time. What processes
+ * that are dead left there is deleted: it may be large, and holds what the whole would. What cannot be deleted is in nobody's way,
+ * unless it has our own number.
  */
 export async function asideOf(target: string): Promise<string> {
+  await deleteWhere(target, /^(\d+)$/, pid => !isOfOther(pid));
+  return `${target}.new-${process.pid}`;
+}
+
+/**
+ * The same where others may be writing at the same time, of other containers too: there all have one number, or seem to be
+ * dead. So each has a name of its own, and only what nobody wrote to for a day is deleted.
+ */
+export async function asideOfShared(target: string): Promise<string> {
+  await deleteWhere(target, /^(\d+)-[0-9a-f]{16}$/, async (pid, file) => {
+    const { mtimeMs } = await stat(file);
+    return !isOfOther(pid) && Date.now() - mtimeMs > DAY_MS;
+  });
+  return `${target}.new-${process.pid}-${randomBytes(8).toString('hex')}`;
+}
+
+/** @param named what follows `.new-`; its first group is the number of the process */
+async function deleteWhere(
+  target: string,
+  named: RegExp,
+  isLeft: (pid: number, file: string) => boolean | Promise<boolean>,
+): Promise<void> {
   const start = `${path.basename(target)}.new-`;
   const folder = path.dirname(target);
   const names = await readdir(folder).catch(() => []);
   for (const name of names) {
-    const pid = name.startsWith(start) ? name.slice(start.length) : '';
-    if (/^\d+$/.test(pid) && !isOfOther(Number(pid)))
-      await rm(path.join(folder, name), { recursive: true, force: true }).catch(() => {});
+    const pid = name.startsWith(start) ? named.exec(name.slice(start.length))?.[1] : undefined;
+    if (pid === undefined) continue;
+    const file = path.join(folder, name);
+    try {
+      if (await isLeft(Number(pid), file)) await rm(file, { recursive: true, force: true });
+    } catch {
+      // Gone meanwhile, or not ours to delete.
+    }
   }
-  return `${target}.new-${process.pid}`;
 }
 
 /** Whether another process has this number, which may be that of somebody else's. */

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { sql, type SQL } from 'drizzle-orm';
@@ -9,6 +9,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { ConfigError, readConfig } from '../../src/config.ts';
 import { openVault } from '../../src/core/identity/open-vault.ts';
+import { asideOfShared } from '../../src/infra/aside.ts';
 import { openDatabase, rows, type Database } from '../../src/infra/database.ts';
 import { countOf } from '../../src/infra/dump/tables.ts';
 import { writeDump } from '../../src/infra/dump/write.ts';
@@ -102,16 +103,37 @@ describe('an export and its import', () => {
 });
 
 describe('what a killed export left behind', () => {
-  it('is gone after the next one to that name, but not what another is still writing', async () => {
+  it('is gone after the next one a day later, but not what another may still be writing', async () => {
     await using folder = temporaryFolder();
     const from = path.join(folder.path, 'from');
     await makeEmbedded(from, async () => {});
     const { pid: dead } = spawnSync(process.execPath, ['--version']);
-    const others = [`all.gz.new-${process.ppid}`, 'all.gz.new-', 'all.gz.new-1x', `b.gz.new-${dead}`];
-    for (const name of [...others, `all.gz.new-${dead}`, `all.gz.new-${process.pid}`])
-      await writeFile(path.join(folder.path, name), 'half');
+    const random = '0123456789abcdef';
+    const write = async (name: string, hoursAgo: number) => {
+      const file = path.join(folder.path, name);
+      await writeFile(file, 'half');
+      const at = new Date(Date.now() - hoursAgo * 3_600_000);
+      await utimes(file, at, at);
+    };
+    // In a container everybody has our number, and who writes in another seems to be dead.
+    const fresh = [`all.gz.new-${dead}-${random}`, `all.gz.new-${process.pid}-${random}`];
+    const old = [
+      `all.gz.new-${process.ppid}-${random}`,
+      `all.gz.new-${dead}`,
+      `all.gz.new-${dead}-${random}x`,
+      `b.gz.new-${dead}-${random}`,
+    ];
+    const left = [`all.gz.new-${dead}-f${random.slice(1)}`, `all.gz.new-${process.pid}-f${random.slice(1)}`];
+    for (const name of fresh) await write(name, 23);
+    for (const name of [...old, ...left]) await write(name, 25);
     await exportDatabase(configOf(from), path.join(folder.path, 'all.gz'));
-    expect(readdirSync(folder.path).sort()).toEqual(['all.gz', 'from', ...others].sort());
+    expect(readdirSync(folder.path).sort()).toEqual(['all.gz', 'from', ...fresh, ...old].sort());
+  });
+
+  it('is in nobody else’s way: two that write at once in containers have names of their own', async () => {
+    await using folder = temporaryFolder();
+    const target = path.join(folder.path, 'all.gz');
+    expect(await asideOfShared(target)).not.toBe(await asideOfShared(target));
   });
 });
 

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { sql } from 'drizzle-orm';
-import { asideOf } from '../aside.ts';
+import { asideOfShared } from '../aside.ts';
 import { rows, type Database } from '../database.ts';
 import { FORMAT, rowsIn, type Header, type OnRows } from './format.ts';
 import { countOf, nameOf, sequencesOf, settleSession, tablesOf, type Table } from './tables.ts';
@@ -24,7 +24,7 @@ export async function writeDump<Seen>(
   look: (tx: Database) => Promise<Seen>,
   onRows?: OnRows,
 ): Promise<{ readonly header: Header; readonly seen: Seen }> {
-  const aside = await asideOf(file);
+  const aside = await asideOfShared(file);
   const handle = await open(aside, 'wx', 0o600).catch((error: unknown) => {
     throw new Error(`${file} cannot be written: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,
