@@ -106,6 +106,7 @@ export const sessionHeaders = ({ sessionId, version }: SessionHeaders): Record<s
   ...(sessionId === undefined ? {} : { 'mcp-session-id': sessionId }),
 });
 
+/** @param trace goes in headers, and in the place of the trace context that the caller's `_meta` has. */
 export const legacyRequest = (
   session: SessionHeaders,
   id: RequestId,
@@ -113,9 +114,16 @@ export const legacyRequest = (
   params?: Params,
   trace?: TraceContext,
 ): Outgoing => ({
-  body: JSON.stringify({ jsonrpc: '2.0', id, method, params }),
+  body: JSON.stringify({ jsonrpc: '2.0', id, method, params: trace ? retraced(params, trace) : params }),
   headers: { ...trace, ...sessionHeaders(session) },
 });
+
+/** A caller's trace context in `_meta` would contradict ours in the headers: ours takes its place. */
+function retraced(params: Params | undefined, trace: TraceContext): Params | undefined {
+  const meta = params?.['_meta'];
+  if (!isObject(meta) || !('traceparent' in meta || 'tracestate' in meta)) return params;
+  return { ...params, _meta: { ...meta, tracestate: undefined, ...trace } };
+}
 
 export const legacyNotification = (session: SessionHeaders, method: string, params?: Params): Outgoing => ({
   body: JSON.stringify({ jsonrpc: '2.0', method, params }),

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodeHeader, modernRequest, readMessage } from '../../../src/core/proxy/envelope.ts';
+import { encodeHeader, legacyRequest, modernRequest, readMessage } from '../../../src/core/proxy/envelope.ts';
 
 /** The server's side, as SDK v2 and the spec decode it. */
 function decodeHeader(value: string): string {
@@ -101,6 +101,23 @@ describe('modernRequest', () => {
       'mcp-param-zoom': '3',
       'mcp-param-on': 'false',
     });
+  });
+});
+
+describe('legacyRequest', () => {
+  it('puts our trace context in the place of the caller`s in _meta, and adds none where there was none', () => {
+    const session = { sessionId: 's', version: '2025-11-25' };
+    const sent = (meta: unknown, trace?: Record<string, string>) => {
+      const outgoing = legacyRequest(session, 1, 'tools/call', { _meta: meta }, trace);
+      return { meta: JSON.parse(outgoing.body).params._meta, traceparent: outgoing.headers['traceparent'] };
+    };
+    const theirs = { traceparent: 'theirs', tracestate: 'theirs', progressToken: 1 };
+    expect(sent(theirs, { traceparent: 'ours' })).toEqual({
+      meta: { traceparent: 'ours', progressToken: 1 },
+      traceparent: 'ours',
+    });
+    expect(sent({ progressToken: 1 }, { traceparent: 'ours' }).meta).toEqual({ progressToken: 1 });
+    expect(sent(theirs)).toEqual({ meta: theirs, traceparent: undefined });
   });
 });
 
