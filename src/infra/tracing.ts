@@ -76,6 +76,13 @@ export const activeSpan = (): Span | undefined => current.getStore();
 export const within = <T>(span: Span | undefined, work: () => T): T =>
   span === undefined ? work() : current.run(span, work);
 
+/**
+ * Does the work in no span. For what outlives the request that happened to begin it, or serves several: connections, streams, timers.
+ * Whatever is created keeps the span under way, and its later events would be logged as that request's.
+ */
+export const withoutSpan = <T>(work: () => T): T =>
+  activeSpan() === undefined ? work() : current.exit(work);
+
 /** Does the work in a child of the span under way, which ends with it. Without one: only the work. */
 export function traced<T>(
   name: string,

@@ -2,6 +2,7 @@ import { and, eq, inArray, lte, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
+import { withoutSpan } from '../../infra/tracing.ts';
 import type { Audit } from './audit.ts';
 import type { TokenPair } from './connection-record.ts';
 import type { Providers } from './providers.ts';
@@ -72,7 +73,7 @@ export class Outbox {
       return;
     }
     this.#again = false;
-    this.#running = this.#drain()
+    this.#running = withoutSpan(() => this.#drain())
       .catch((error: unknown) =>
         this.#log.warn({ err: error }, 'the revocation outbox could not be worked on'),
       )

@@ -3,6 +3,7 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Database, OpenDatabase } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
+import { withoutSpan } from '../../infra/tracing.ts';
 import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
@@ -199,7 +200,7 @@ export class Probing {
     let done = 0;
     try {
       await byHost(servers, { atOnce: AT_ONCE, pauseMs, signal }, async server => {
-        const visit = await visits.visit(server, signal);
+        const visit = await withoutSpan(() => visits.visit(server, signal));
         metrics.events.probed(visit.verdict);
         await round.add(server, visit);
         // A write may wait for a long one, such as an import: that must not hold up a stop.

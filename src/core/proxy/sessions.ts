@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
+import { withoutSpan } from '../../infra/tracing.ts';
 import type { Credential } from '../identity/credentials.ts';
 import { Budget } from './budget.ts';
 import {
@@ -103,7 +104,8 @@ export class Sessions {
   async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, budget: Budget): Promise<Session> {
     const { serverId, url, tenantId, userId, credential } = owner;
     const key = JSON.stringify([era, serverId, url, tenantId, userId, credential?.connectionId]);
-    const open = () => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner));
+    const open = () =>
+      withoutSpan(() => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner)));
     const session = this.#store.get(key) ?? (await budget.share(() => this.#opening.run(key, open)));
     budget.signal.throwIfAborted();
     session.calls++;

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
+import { withoutSpan } from '../../infra/tracing.ts';
 import type { Caller } from '../caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { sanitise } from '../text.ts';
@@ -130,7 +131,7 @@ export class ToolDefinitions {
       bytes: listing.bytes,
       freshUntil: now + ttlMs,
     });
-    if (isShared) this.#parts.onShared?.(server, tools);
+    if (isShared) withoutSpan(() => this.#parts.onShared?.(server, tools));
     return tools;
   }
 

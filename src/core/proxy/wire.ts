@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher } from 'undici';
 import { SwitchboardError } from '../../errors.ts';
+import { withoutSpan } from '../../infra/tracing.ts';
 import { abortReason } from '../caller-abort.ts';
 import { NotConnected } from './failures.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './exchange.ts';
@@ -96,7 +97,8 @@ export class Wire {
     return new Promise((resolve, reject) => {
       this.#guard.check(url);
       const exchange = new Exchange(request, this.#limits, { resolve, reject });
-      (request.stream ? this.#streams : this.#agent).dispatch(optionsOf(request, url), exchange);
+      const agent = request.stream ? this.#streams : this.#agent;
+      withoutSpan(() => agent.dispatch(optionsOf(request, url), exchange));
     });
   }
 
@@ -104,7 +106,8 @@ export class Wire {
     return new Promise((resolve, reject) => {
       this.#guard.check(url);
       const stream = new Stream(request, this.#limits, { resolve, reject });
-      (request.apart ? this.#streams : this.#agent).dispatch(optionsOf(request, url), stream);
+      const agent = request.apart ? this.#streams : this.#agent;
+      withoutSpan(() => agent.dispatch(optionsOf(request, url), stream));
     });
   }
 

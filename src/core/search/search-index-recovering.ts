@@ -1,6 +1,7 @@
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices } from '../../infra/slices.ts';
+import { withoutSpan } from '../../infra/tracing.ts';
 import type { CatalogueChange } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { documentsOf } from './documents.ts';
@@ -117,7 +118,7 @@ export class RecoveringIndex implements SearchIndex {
       .catch((error: unknown) => {
         if (this.#closed) return;
         this.#parts.log.error({ err: error }, 'the search index could not catch up: it will try again');
-        setTimeout(() => this.#catchUp(), RETRY_MS).unref();
+        withoutSpan(() => setTimeout(() => this.#catchUp(), RETRY_MS).unref());
       })
       .finally(() => (this.#catchingUp = undefined));
   }

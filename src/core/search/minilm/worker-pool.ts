@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { SwitchboardError } from '../../../errors.ts';
+import { withoutSpan } from '../../../infra/tracing.ts';
 
 /** When workers crash this often with no job done in between, none is started for a while. */
 const MAX_CRASHES_IN_A_ROW = 3;
@@ -144,12 +145,14 @@ export class WorkerPool {
       { cause },
     );
     void this.#stop(reason);
-    this.#restart = setTimeout(() => {
-      this.#stopped = undefined;
-      // The next crash, if no job is done before it, is one too many again.
-      this.#crashesInARow = MAX_CRASHES_IN_A_ROW - 1;
-      for (const index of this.#slots.keys()) this.#start(index);
-      this.wake();
-    }, this.#restMs).unref();
+    this.#restart = withoutSpan(() =>
+      setTimeout(() => {
+        this.#stopped = undefined;
+        // The next crash, if no job is done before it, is one too many again.
+        this.#crashesInARow = MAX_CRASHES_IN_A_ROW - 1;
+        for (const index of this.#slots.keys()) this.#start(index);
+        this.wake();
+      }, this.#restMs).unref(),
+    );
   }
 }

@@ -1,4 +1,5 @@
 import type { Log } from '../../../infra/log.ts';
+import { withoutSpan } from '../../../infra/tracing.ts';
 import { EmbeddingFailure } from './failure.ts';
 import type { EmbeddingLimits } from './limits.ts';
 
@@ -102,15 +103,17 @@ export class Health {
     const { maxTrialMs } = this.#parts.limits;
     const waitMs = atOnceMs ?? Math.min(Math.max(this.#trialMs, failure.retryAfterMs ?? 0), maxTrialMs);
     if (atOnceMs === undefined) this.#trialMs = Math.min(this.#trialMs * 2, maxTrialMs);
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.#trialling = this.#try().finally(() => {
-        this.#trialling = undefined;
-        const left = this.#query ?? this.#bulk;
-        if (left) this.#schedule(left);
-        else this.#trialMs = this.#parts.limits.firstTrialMs;
-      });
-    }, waitMs);
+    this.#timer = withoutSpan(() =>
+      setTimeout(() => {
+        this.#timer = undefined;
+        this.#trialling = this.#try().finally(() => {
+          this.#trialling = undefined;
+          const left = this.#query ?? this.#bulk;
+          if (left) this.#schedule(left);
+          else this.#trialMs = this.#parts.limits.firstTrialMs;
+        });
+      }, waitMs),
+    );
     this.#timer.unref();
   }
 

@@ -1,5 +1,6 @@
 import type { Log } from '../../../infra/log.ts';
 import type { EmbeddingLane, Metrics } from '../../../infra/metrics.ts';
+import { withoutSpan } from '../../../infra/tracing.ts';
 import type { FailureKind } from './failure.ts';
 
 const LOG_EVERY_MS = 60_000;
@@ -33,7 +34,7 @@ export class EmbeddingUsage {
       this.#sum.texts += texts;
       this.#sum.tokens += tokens;
     } else this.#sum.failed++;
-    this.#timer ??= setTimeout(() => this.flush(), LOG_EVERY_MS).unref();
+    this.#timer ??= withoutSpan(() => setTimeout(() => this.flush(), LOG_EVERY_MS).unref());
   }
 
   flush(): void {
