@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openDatabase, rows, type OpenDatabase } from '../../src/infra/database.ts';
 import { listed, startRegistry, type RegistryServer } from '../support/registry.ts';
+import { scrape, sumOf } from '../support/scrape.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startV2Server, type V2Server } from '../support/upstreams/v2.ts';
 
@@ -49,6 +50,11 @@ const stored = async () => ({
   audit: await rows(database.db, sql`select id from audit_log order by id`),
   settings: await rows(database.db, sql`select * from settings order by key`),
 });
+/** How often an event of the audit log was told elsewhere. */
+const told = async () => ({
+  lines: sb.logged().split('"msg":"audit event"').length - 1,
+  count: sumOf(await scrape(sb.url), 'switchboard_audit_events_total'),
+});
 const known = () =>
   Promise.all(
     ['v2', 'old', 'new', 'com.example_tides'].map(async id => {
@@ -59,10 +65,12 @@ const known = () =>
 
 /** Where the database gives up: at the entry, or when all has been written. */
 const BREAKS = [
-  { when: 'at the entry', trigger: sql`create trigger broken before insert on audit_log` },
+  { when: 'at the entry', trigger: sql`create trigger broken before insert on audit_log`, times: 0 },
   {
     when: 'at the commit',
     trigger: sql`create constraint trigger broken after insert on audit_log deferrable initially deferred`,
+    // The row was there.
+    times: 1,
   },
 ];
 const CHANGES: readonly { what: string; change: () => Promise<{ status: number }> }[] = [
@@ -73,21 +81,25 @@ const CHANGES: readonly { what: string; change: () => Promise<{ status: number }
   { what: 'a new key', change: () => post('/keys', { name: 'x' }) },
 ];
 
-describe.each(BREAKS)('a database that fails $when [admin.audit]', ({ trigger }) => {
+describe.each(BREAKS)('a database that fails $when [admin.audit]', ({ trigger, times }) => {
   it.each(CHANGES)('leaves neither $what nor its entry', async ({ change }) => {
     const before = [await stored(), await known()];
+    const { lines, count } = await told();
     await database.db.execute(sql`${trigger} for each row execute function broken()`);
     const answer = await change();
     await database.db.execute(sql`drop trigger broken on audit_log`);
     expect(answer.status).toBe(500);
     expect([await stored(), await known()]).toEqual(before);
+    expect(await told()).toEqual({ lines: lines + times, count: count + times });
   });
 });
 
-it('the same changes stand with one entry each when it does not', async () => {
+it('the same changes stand with one entry each, logged and counted, when it does not', async () => {
   for (const { what, change } of CHANGES.toReversed()) {
     const before = (await stored()).audit.length;
+    const { lines, count } = await told();
     expect([what, (await change()).status]).toEqual([what, 200]);
     expect([what, (await stored()).audit.length]).toEqual([what, before + 1]);
+    expect([what, await told()]).toEqual([what, { lines: lines + 1, count: count + 1 }]);
   }
 });

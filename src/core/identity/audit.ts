@@ -59,7 +59,10 @@ export class Audit {
     this.#metrics = metrics;
   }
 
-  /** Within the transaction of what it records, so that neither stands without the other. */
+  /**
+   * Within the transaction of what it records, so that neither stands without the other. Line and count come after the row: without
+   * one there are none. They stand where the transaction fails later on.
+   */
   async record(
     db: Database,
     actor: Partial<Actor>,
@@ -67,9 +70,6 @@ export class Audit {
   ): Promise<void> {
     const tenant = tenantId ?? actor.tenantId;
     const { requestId } = actor;
-    const level = outcome === 'ok' ? 'info' : 'warn';
-    this.#log[level]({ event, outcome, tenantId: tenant, userId, requestId, ...meta }, 'audit event');
-    this.#metrics?.events.audited(event, outcome);
     await db.insert(auditLog).values({
       event,
       outcome,
@@ -80,5 +80,8 @@ export class Audit {
       ip: actor.ip ?? null,
       meta: { ...meta },
     });
+    const level = outcome === 'ok' ? 'info' : 'warn';
+    this.#log[level]({ event, outcome, tenantId: tenant, userId, requestId, ...meta }, 'audit event');
+    this.#metrics?.events.audited(event, outcome);
   }
 }
