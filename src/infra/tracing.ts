@@ -2,7 +2,10 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from './clock.ts';
 import type { Log } from './log.ts';
 
-/** Of a span. Short values from closed lists, numbers and ids of ours: nothing that a caller or an upstream wrote. */
+/**
+ * Of a span. Short values from closed lists, numbers and ids of ours: nothing that a caller wrote. Of an upstream's there are the name of
+ * a tool that it lists (`gen_ai.tool.name`) and the code of its JSON-RPC error (`rpc.response.status_code`, `error.type`).
+ */
 export type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /** W3C Trace Context as headers, or as members of an MCP message's `_meta`: `traceparent`, `tracestate`. */

@@ -176,7 +176,13 @@ describe('traces', () => {
 
   it('reach servers of the older revisions, with a session, over HTTP+SSE, and passed through', async () => {
     await using collector = await startCollector();
-    await using sb = await start(collector.endpoint);
+    // As compose.yaml passes them on.
+    await using sb = await start(collector.endpoint, {
+      OTEL_EXPORTER_OTLP_HEADERS: '',
+      OTEL_EXPORTER_OTLP_CERTIFICATE: '',
+      OTEL_SERVICE_NAME: '',
+      OTEL_RESOURCE_ATTRIBUTES: '',
+    });
     for (const id of ['legacy', 'sse'] as const) {
       expect((await sb.post('/v1/mcp/tools/call', call(id))).status).toBe(200);
       const received = await sb[id].inbox.firstOf('tools/call');
@@ -187,6 +193,7 @@ describe('traces', () => {
         'switchboard.transport': id === 'sse' ? 'sse' : 'streamable-http',
         'switchboard.server.id': id,
       });
+      expect(client.resource['service.name']).toBe('switchboard');
     }
     const params = { name: 'echo', arguments: { message: 'hi' }, _meta: MODERN_META };
     const passed = await sb.post(
