@@ -52,7 +52,7 @@ async function showing<T>(
   what: string,
   work: (onRows: ReturnType<typeof workProgress>['show'] | undefined) => Promise<T>,
 ): Promise<T> {
-  const progress = workProgress(io, undefined, what);
+  const progress = workProgress(io, { what });
   try {
     return await work(io.status && progress.show);
   } finally {

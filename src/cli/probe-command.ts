@@ -22,7 +22,7 @@ export const catalogueProbe: Command = {
   help: 'visit the servers of the catalogue, or those named, and note how they are',
   changes: true,
   async run({ admin, io, args }) {
-    const progress = workProgress(io, undefined, 'servers visited');
+    const progress = workProgress(io, { what: 'servers visited' });
     const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
     const json = args.length === 0 ? {} : { ids: args };
     const work = admin.work('/catalogue/probe', { json }, heard);

@@ -16,15 +16,17 @@ export interface ProgressDisplay {
   readonly end: () => void;
 }
 
-/**
- * How far long work is: a count or a bar on a terminal, a line now and then elsewhere.
- * @param nowMs for the rate and the time left
- * @param what is counted, and done
- */
+interface ProgressOptions {
+  /** What is counted, and done. */
+  readonly what?: string;
+  /** For the rate and the time left. */
+  readonly nowMs?: () => number;
+}
+
+/** How far long work is: a count or a bar on a terminal, a line now and then elsewhere. */
 export function workProgress(
   io: Io,
-  nowMs: () => number = () => performance.now(),
-  what = 'texts embedded',
+  { what = 'texts embedded', nowMs = () => performance.now() }: ProgressOptions = {},
 ): ProgressDisplay {
   let first: { readonly atMs: number; readonly done: number } | undefined;
   let lines = 0;

@@ -49,7 +49,10 @@ function textOf(report: SyncReport): string {
   if (refused !== undefined) return `Refused: ${refused}`;
   const parts: [number, string][] = [
     [deactivated, 'made inactive'],
-    [left, 'left alone (here already, under the operator, the shipped catalogue or another registry)'],
+    [
+      left,
+      'left alone (here already, under the operator, the shipped catalogue or another registry, or inactive for not answering)',
+    ],
     [skipped.no_remote, 'without a remote address'],
     [skipped.needs_configuration, 'whose address has variables to be filled in'],
     [skipped.deleted, 'deleted there'],

@@ -6,7 +6,7 @@ function display({ terminal }: { terminal: boolean }) {
   let now = 0;
   const keep = (text: string) => void shown.push(text);
   const io = { print: keep, complain: keep, status: terminal ? keep : undefined };
-  const progress = workProgress(io, () => now);
+  const progress = workProgress(io, { nowMs: () => now });
   const show = (done: number, of: number, afterMs: number) => {
     now += afterMs;
     progress.show({ done, of });
@@ -52,7 +52,7 @@ describe('workProgress', () => {
   it('says what is counted', () => {
     const shown: string[] = [];
     const io = { print: () => {}, complain: () => {}, status: (text: string) => void shown.push(text) };
-    workProgress(io, () => 0, 'rows written').show({ done: 1, of: 2 });
+    workProgress(io, { nowMs: () => 0, what: 'rows written' }).show({ done: 1, of: 2 });
     expect(shown).toEqual(['[###############---------------] 1 of 2 rows written']);
   });
 
