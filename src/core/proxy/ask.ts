@@ -5,7 +5,8 @@ import type { Credentials } from '../identity/credentials.ts';
 import type { Budget } from './budget.ts';
 import type { Params } from './envelope.ts';
 import type { View } from './tool-definitions.ts';
-import type { UpstreamCall, UpstreamReply, Upstreams } from './upstreams.ts';
+import type { UpstreamCall } from './upstream-requests.ts';
+import type { UpstreamReply, Upstreams } from './upstreams.ts';
 
 /** Asks one server on behalf of one caller. */
 export interface Ask {

@@ -5,7 +5,7 @@ import { brokeProtocol } from './failures.ts';
 import { NoHandshake } from './handshake.ts';
 import type { Session, Sessions } from './sessions.ts';
 import { NoEventStream } from './sse-stream.ts';
-import type { UpstreamCall } from './upstreams.ts';
+import type { UpstreamCall } from './upstream-requests.ts';
 
 type Entrant = Pick<UpstreamCall, 'server' | 'caller' | 'credential'>;
 

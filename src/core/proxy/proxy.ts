@@ -35,7 +35,8 @@ import {
   type ToolCall,
   type ToolResult,
 } from './tools.ts';
-import { Upstreams, type UpstreamCall } from './upstreams.ts';
+import type { UpstreamCall } from './upstream-requests.ts';
+import { Upstreams } from './upstreams.ts';
 import { isPassedUse, isUse, report, type Reports, type Target, type Use } from './uses.ts';
 import { judgeFailure, judgeReply, judgeResult, judgeStatus, toolNamed } from './verdicts.ts';
 import { Wire } from './wire.ts';

@@ -2,50 +2,31 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Span } from '../../infra/tracing.ts';
-import type { Caller } from '../caller.ts';
-import type { Server } from '../catalogue/entry.ts';
-import type { Credential } from '../identity/credentials.ts';
 import type { Budget } from './budget.ts';
-import { noteReply, traceContext, tracedCall } from './call-span.ts';
+import { noteReply, tracedCall } from './call-span.ts';
 import {
   errorOf,
   HEADER_MISMATCH,
-  legacyNotification,
-  legacyRequest,
   MODERN_VERSION,
-  modernRequest,
-  replyToServer,
   UNSUPPORTED_VERSION,
   type Params,
   type RpcAnswer,
 } from './envelope.ts';
-import { isObject } from './json.ts';
 import { Eras } from './era.ts';
 import { hasResultType, looksLegacy } from './era-signs.ts';
-import { isRead, restated, sentTooMuch, toldOfCall, WentSilent } from './failures.ts';
+import { isRead, restated, toldOfCall } from './failures.ts';
 import { Ladder } from './ladder.ts';
 import type { ProxyLimits } from './limits.ts';
 import { lossOf } from './lost-session.ts';
 import { isRefusedUnread } from './not-run.ts';
 import { redactError } from './redact.ts';
-import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
+import type { RpcReply } from './rpc.ts';
 import { Sessions, type Session } from './sessions.ts';
-import type { ToolDefinitions, View } from './tool-definitions.ts';
+import type { ToolDefinitions } from './tool-definitions.ts';
 import { asSentence } from '../text.ts';
 import { listAllTools, LOST_SESSION } from './tools.ts';
-import { urlOf } from './urls.ts';
+import { UpstreamRequests, viewOf, type UpstreamCall } from './upstream-requests.ts';
 import type { Wire } from './wire.ts';
-
-export interface UpstreamCall {
-  readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
-  readonly server: Server;
-  /** Goes with every request this call makes to the server, and to nobody else. */
-  readonly credential: Credential | undefined;
-  readonly method: string;
-  readonly params: Params | undefined;
-  /** What the server notifies of while it works on the call. Must not throw. */
-  readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
-}
 
 export interface UpstreamReply {
   readonly answer: RpcAnswer;
@@ -68,23 +49,20 @@ interface Written {
  * tried once more by the wire.)
  */
 export class Upstreams {
-  readonly #wire: Wire;
   readonly #limits: ProxyLimits;
-  readonly #clock: Clock;
   readonly #eras: Eras;
   readonly #sessions: Sessions;
   readonly #ladder: Ladder;
   readonly #definitions: ToolDefinitions;
-  #nextId = 1;
+  readonly #requests: UpstreamRequests;
 
   constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log, definitions: ToolDefinitions) {
-    this.#wire = wire;
     this.#limits = limits;
-    this.#clock = clock;
     this.#definitions = definitions;
     this.#eras = new Eras(wire, limits, clock, log);
     this.#sessions = new Sessions(wire, limits, clock, log);
     this.#ladder = new Ladder(this.#eras, this.#sessions);
+    this.#requests = new UpstreamRequests({ wire, limits, clock, sessions: this.#sessions, definitions });
   }
 
   /** The upstream's answer. @throws SwitchboardError when there is none, or what the budget ended with. */
@@ -156,8 +134,8 @@ export class Upstreams {
     if (!session && call.method === 'ping') return { answer: { result: {} }, bytes: 0 };
     const onSent = () => (state.written = true);
     const reply = session
-      ? await this.#askInSession(call, session, budget, onSent)
-      : await this.#askModern(call, budget, onSent);
+      ? await this.#requests.inSession(call, session, budget, onSent)
+      : await this.#requests.modern(call, budget, onSent);
     if (span) noteReply(span, reply, session ?? { version: MODERN_VERSION });
     const sense = session ? this.#mindLegacy(call, session, reply) : this.#mindModern(call, reply);
     if (sense === 'not-run') state.written = false;
@@ -177,7 +155,7 @@ export class Upstreams {
     const { server, caller, credential } = call;
     const view = viewOf(call);
     const ask = async (params: Params | undefined): Promise<UpstreamReply> => {
-      const { answer, bytes, problem } = await this.#askModern(
+      const { answer, bytes, problem } = await this.#requests.modern(
         { server, caller, credential, method: 'tools/list', params },
         budget,
       );
@@ -192,69 +170,6 @@ export class Upstreams {
       if (budget.signal.aborted || !(error instanceof SwitchboardError)) throw error;
       return false;
     }
-  }
-
-  #askModern(call: UpstreamCall, budget: Budget, onSent: () => void = () => {}): Promise<RpcReply> {
-    const { server, credential, method, params, onNotification } = call;
-    const id = this.#nextId++;
-    const schema =
-      method === 'tools/call' ? this.#definitions.schemaOf(viewOf(call), params?.['name']) : undefined;
-    const outgoing = modernRequest(id, method, params, schema, traceContext());
-    const url = urlOf(server.remoteUrl);
-    const request = { url, id, outgoing, credential, signal: budget.signal, onNotification, onSent };
-    return rpcExchange(this.#wire, request, this.#now);
-  }
-
-  async #askInSession(
-    { credential, method, params, onNotification }: UpstreamCall,
-    session: Session,
-    budget: Budget,
-    onSent: () => void,
-  ): Promise<RpcReply> {
-    const id = session.nextId++;
-    const { signal } = budget;
-    let sent = false;
-    const request = {
-      id,
-      outgoing: legacyRequest(session, id, method, params, traceContext()),
-      credential,
-      signal,
-      onNotification,
-      onSent: () => {
-        sent = true;
-        onSent();
-      },
-    };
-    const { stream } = session;
-    try {
-      return await (stream
-        ? stream.request({ ...request, progressToken: progressTokenOf(params) })
-        : rpcExchange(this.#wire, { ...request, ...this.#inSession(session) }, this.#now));
-    } catch (error) {
-      if (sent && (signal.aborted || error instanceof WentSilent)) {
-        // 2025-11-25, Cancellation: closing the connection alone does not cancel in these revisions.
-        const cancelled = { requestId: id, reason: 'The caller went away or the time was up.' };
-        this.#sessions.notify(session, legacyNotification(session, 'notifications/cancelled', cancelled));
-      }
-      throw error;
-    } finally {
-      this.#sessions.leave(session);
-    }
-  }
-
-  /** What an exchange of Streamable HTTP has to do in a session. */
-  #inSession(session: Session): Pick<RpcRequest, 'url' | 'resumable' | 'onServerRequest'> {
-    let serverRequests = 0;
-    return {
-      url: session.url,
-      resumable: true,
-      // Unanswered, a server that asks its client something would wait for ever, and its call with it.
-      onServerRequest: (requestId, requestMethod) => {
-        if (++serverRequests > this.#limits.maxServerRequests)
-          throw sentTooMuch('sent too many requests of its own');
-        this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
-      },
-    };
   }
 
   /** Draws the consequences of an answer in a session. */
@@ -284,8 +199,6 @@ export class Upstreams {
     else if (answer && 'result' in answer && !hasResultType(answer)) this.#eras.doubt(url);
     return isRefusedUnread(reply) ? 'not-run' : 'taken';
   }
-
-  readonly #now = (): number => this.#clock.now();
 }
 
 /** @param lost the session was lost, and what was asked is no mere read. */
@@ -294,12 +207,3 @@ function replyOf({ answer, bytes, problem }: RpcReply, lost: boolean): UpstreamR
   const error = problem();
   throw lost ? restated(error, `${asSentence(error.detail)} ${LOST_SESSION}`, false) : error;
 }
-
-const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
-  server,
-  caller,
-  connectionId: credential?.connectionId,
-});
-
-const progressTokenOf = (params: Params | undefined): unknown =>
-  isObject(params?.['_meta']) ? params['_meta']['progressToken'] : undefined;
