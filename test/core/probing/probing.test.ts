@@ -151,6 +151,23 @@ describe('a round that is ended', () => {
   });
 });
 
+it('an import of what was inactive for want of an answer forgets its failures, at once and only if it is stored', async () => {
+  const entries = [entry('a', up.url)];
+  await put(...entries);
+  up.conduct = 'html';
+  await probeDaily(33);
+  const dead = healthOf('a');
+  expect(dead).toMatchObject({ failures: 33 });
+  const alongside = () => Promise.reject(new Error('no audit'));
+  await expect(catalogue.put(entries, { origin: 'operator', alongside })).rejects.toThrow('no audit');
+  expect(healthOf('a')).toEqual(dead);
+  const { epoch } = board;
+  await put(...entries);
+  expect(healthOf('a')).toMatchObject({ state: 'not_mcp', failures: 0 });
+  expect(healthOf('a')).not.toHaveProperty('deadSinceMs');
+  expect(board.epoch).not.toBe(epoch);
+});
+
 describe('an import during a round', () => {
   /** A server that is inactive, visited again, and imported before the round ends. */
   async function imported(by: Pick<Catalogue, 'put'>, remoteUrl?: string) {
