@@ -120,6 +120,16 @@ describe('a round by schedule', () => {
     expect(healthOf('b3')).toMatchObject({ failures: 1 });
   });
 
+  it('is not in doubt for ever where most servers of a small catalogue never worked', async () => {
+    await put(...many('a', up, 3), ...many('b', other, 9));
+    other.conduct = 404;
+    expect(await scheduled()).toMatchObject({ ok: 3, not_mcp: 9, doubted: expect.anything() });
+    nowMs += HOUR;
+    const report = await scheduled();
+    expect(report).toMatchObject({ visited: 9, not_mcp: 9 });
+    expect(report).not.toHaveProperty('doubted');
+  });
+
   it('in doubt is repeated with those whose failures were not noted', async () => {
     await put(...many('a', up, 3), ...many('b', other, 11));
     await scheduled();
