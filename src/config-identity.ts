@@ -57,7 +57,7 @@ export function readIdentity(settings: Settings, surroundings: Surroundings): Id
   const keks = settings.SWITCHBOARD_KEKS === undefined ? undefined : parseKeks(settings.SWITCHBOARD_KEKS);
   if (keks === undefined && production !== undefined) {
     throw new ConfigError(
-      `SWITCHBOARD_KEKS: must be set when ${production}: "k1:" and 32 random bytes in base64 (openssl rand -base64 32)`,
+      `SWITCHBOARD_KEKS: must be set when ${production}: "k1:" and 32 random bytes in base64 (openssl rand -base64 32), or the keys of the installation that the data come from`,
     );
   }
   const providers = readProviders(settings, allowHttp);

@@ -4,6 +4,7 @@ import { ConfigError, type Config } from './config.ts';
 import { KeyFileError } from './core/identity/key-file.ts';
 import { WrongKeys } from './core/identity/vault-canary.ts';
 import { openDatabase, type OpenDatabase } from './infra/database.ts';
+import type { Log } from './infra/log.ts';
 import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
 
 /** Where the settings say that things are kept: the data folder, the database, the keys of the vault. */
@@ -12,13 +13,12 @@ import { DatabaseUnreachable, openPostgres } from './infra/postgres.ts';
 export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
 
 /** With all migrations applied. @throws ConfigError */
-export async function openConfigured({
-  databaseUrl,
-  databaseLimits,
-  dataDir,
-}: Config): Promise<OpenDatabase> {
+export async function openConfigured(
+  { databaseUrl, databaseLimits, dataDir }: Config,
+  log?: Log,
+): Promise<OpenDatabase> {
   if (databaseUrl === undefined) return openDatabase(dataDir);
-  return reaching(openPostgres(databaseUrl, databaseLimits));
+  return reaching(openPostgres(databaseUrl, databaseLimits, log));
 }
 
 /** @throws ConfigError when the Postgres of DATABASE_URL cannot be reached. */

@@ -86,11 +86,13 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 
   const tracing = await startTracing(isServing ? config.tracing : undefined, { version, log, clock });
   opened.defer(() => tracing?.close());
-  const database = await (options.database ?? (() => openConfigured(config)))();
+  const database = await (options.database ?? (() => openConfigured(config, log)))();
   opened.defer(() => database.close());
   const { db, hold } = database;
   const metrics = new Metrics();
   if (database.pool) metrics.watch('switchboard_database_pool', database.pool);
+  const databaseTrouble = () => database.trouble?.();
+  metrics.watchDegraded('database', () => databaseTrouble() !== undefined);
   const shared = config.databaseUrl !== undefined;
   const apiKeys = new ApiKeys({ db, clock, log, metrics, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
@@ -228,7 +230,9 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     indexed,
     readiness: () => ({
       status: stopping ? 'stopping' : starting,
-      degraded: [index.degraded, rateLimits.degraded, probing.degraded].filter(one => one !== undefined),
+      degraded: [databaseTrouble(), index.degraded, rateLimits.degraded, probing.degraded].filter(
+        one => one !== undefined,
+      ),
     }),
   };
 

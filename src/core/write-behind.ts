@@ -1,8 +1,11 @@
 import { monotonicMs, type Clock } from '../infra/clock.ts';
+import { isDatabaseUnavailable } from '../infra/database.ts';
 import type { Log } from '../infra/log.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
 const PURGE_INTERVAL_MS = 3_600_000;
+/** While the database takes nothing, that is said so often. */
+const SAY_EVERY_MS = 60_000;
 export const BATCH_ROWS = 100;
 
 interface WriteBehindParts<Row> {
@@ -38,6 +41,8 @@ export class WriteBehind<Row> {
   /** Since all was written last. */
   #dropped = 0;
   #purgedAtMs = -Infinity;
+  /** When it was last said that rows are not taken; undefined: they are. */
+  #saidAtMs: number | undefined;
   #purging: Promise<unknown> = Promise.resolve();
 
   constructor(parts: WriteBehindParts<Row>) {
@@ -141,7 +146,7 @@ export class WriteBehind<Row> {
   }
 
   async #write(): Promise<void> {
-    const { log, what, writeBatch, onWritten } = this.#parts;
+    const { writeBatch, onWritten } = this.#parts;
     const all = [...this.#buffer.values()];
     if (all.length === 0) return;
     this.#buffer = new Map();
@@ -151,12 +156,22 @@ export class WriteBehind<Row> {
       } catch (error) {
         const left = all.slice(at);
         this.keep(left);
-        const dropped = this.#dropped;
-        log.warn({ err: error, rows: left.length, dropped }, `${what} not written, will try again`);
+        this.#sayFailed(error, left.length);
         return;
       }
     }
     this.#dropped = 0;
+    this.#saidAtMs = undefined;
     onWritten?.(all);
+  }
+
+  #sayFailed(error: unknown, rows: number): void {
+    const { clock, log, what } = this.#parts;
+    const nowMs = monotonicMs(clock);
+    if (this.#saidAtMs !== undefined && nowMs - this.#saidAtMs < SAY_EVERY_MS) return;
+    this.#saidAtMs = nowMs;
+    // Of a database that is away, statement and stack say nothing.
+    const why = isDatabaseUnavailable(error) ? { reason: 'database unavailable' } : { err: error };
+    log.warn({ ...why, rows, dropped: this.#dropped }, `${what} not written, will try again`);
   }
 }

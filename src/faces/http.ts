@@ -3,7 +3,7 @@ import type { Principal } from '../core/access/api-keys.ts';
 import type { QuotaState } from '../core/access/key-use.ts';
 import type { RateLimitState } from '../core/access/rate-limits.ts';
 import type { Caller } from '../core/caller.ts';
-import { SwitchboardError } from '../errors.ts';
+import { SwitchboardError, type ErrorCode } from '../errors.ts';
 import type { Span } from '../infra/tracing.ts';
 
 /** What is known of a request while it is served. It stands where Express has its `response.locals`. */
@@ -18,6 +18,8 @@ export interface RequestLocals {
   principal?: Principal;
   /** The path of its endpoint as the code has it, with names for what differs; absent: none was found or looked for. */
   route?: string;
+  /** Of the error that it is answered with. */
+  code?: ErrorCode;
   /** Absent: the request is not traced. */
   span?: Span;
 }

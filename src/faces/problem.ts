@@ -3,7 +3,15 @@ import { QuotaExceeded } from '../core/access/key-use.ts';
 import { RateLimited } from '../core/access/rate-limits.ts';
 import { toFailure } from '../core/failure.ts';
 import { errorKind, SwitchboardError } from '../errors.ts';
-import { addHeaders, quotaHeaders, rateLimitHeaders, sendJson, sendText, TIMEOUT_HEADER } from './http.ts';
+import {
+  addHeaders,
+  localsOf,
+  quotaHeaders,
+  rateLimitHeaders,
+  sendJson,
+  sendText,
+  TIMEOUT_HEADER,
+} from './http.ts';
 
 export type RpcId = string | number | null;
 
@@ -105,6 +113,7 @@ function send(
   type = 'application/problem+json',
   status = error.status,
 ): void {
+  localsOf(response).code = error.code;
   if (error instanceof RateLimited) addHeaders(response, rateLimitHeaders(error.state));
   if (error instanceof QuotaExceeded) addHeaders(response, quotaHeaders(error.state));
   // RFC 6750 §3: which token was wrong, next to the API key that was right.

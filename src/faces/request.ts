@@ -110,7 +110,7 @@ function logEnd(
   response: ServerResponse,
   { path, durationMs }: { path: string; durationMs: number },
 ): void {
-  const { requestId, principal, span } = localsOf(response);
+  const { requestId, principal, code, span } = localsOf(response);
   // Probes come every few seconds and say nothing.
   const level = PROBES.has(path) ? 'debug' : 'info';
   if (!lines.isLevelEnabled(level)) return;
@@ -120,6 +120,7 @@ function logEnd(
       method,
       path: withoutSecrets(path).slice(0, 200),
       status: response.statusCode,
+      ...(code === undefined ? {} : { code }),
       durationMs: Math.round(durationMs * 10) / 10,
       ...(principal === undefined ? {} : { tenantId: principal.tenantId, keyId: principal.keyId }),
       ...(response.writableFinished ? {} : { aborted: true }),

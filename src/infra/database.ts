@@ -23,6 +23,8 @@ export interface OpenDatabase {
   readonly hold: (lock: number) => Promise<Hold | undefined>;
   /** How its connections stand; absent where it has none. */
   readonly pool?: () => { busy: number; idle: number; waiting: number };
+  /** Why it cannot be asked just now, in a few words; undefined: it can, as far as is known. Absent where that cannot happen. */
+  readonly trouble?: () => string | undefined;
   close(): Promise<void>;
 }
 

@@ -12,7 +12,7 @@ const EMBEDDING_BUCKETS = [0.05, 0.1, 0.2, 0.4, 0.7, 1, 2.5, 5, 10, 30];
 export type EmbeddingLane = 'query' | 'bulk' | 'trial';
 
 /** The parts of the program whose failure leaves it running, only worse. */
-export type DegradablePart = 'embedder' | 'index' | 'rate_limits' | 'probing';
+export type DegradablePart = 'database' | 'embedder' | 'index' | 'rate_limits' | 'probing';
 
 /** Of the process: CPU, memory, event loop, garbage collection. One for all, as its observers cannot be taken away again. */
 let ofProcess: Registry | undefined;

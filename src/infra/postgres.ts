@@ -1,7 +1,8 @@
 import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
-import { Client, Pool, types, type ClientConfig, type PoolClient } from 'pg';
+import { Client, Pool, types, type ClientConfig, type PoolClient, type PoolConfig } from 'pg';
+import type { Log } from './log.ts';
 import {
   NoConnection,
   rows,
@@ -37,10 +38,11 @@ export class DatabaseUnreachable extends Error {
 export async function openPostgres(
   url: string,
   given: Partial<PostgresLimits> = {},
+  log?: Log,
 ): Promise<MigratedDatabase> {
   const limits = { ...DEFAULT_POSTGRES_LIMITS, ...given };
   const report = await migratePostgres(url, limits);
-  return { ...openPool(url, limits), migrated: report };
+  return { ...openPool(url, limits, log), migrated: report };
 }
 
 /** As `openPostgres`, but leaves the tables as they are. @throws DatabaseUnreachable */
@@ -50,8 +52,8 @@ export async function connectPostgres(url: string, limits: PostgresLimits): Prom
   return openPool(url, limits);
 }
 
-function openPool(url: string, limits: PostgresLimits): OpenDatabase {
-  const pool = new ReportingPool({
+function openPool(url: string, limits: PostgresLimits, log?: Log): OpenDatabase {
+  const pool = new ReportingPool(log, {
     ...connection(url, limits),
     statement_timeout: limits.statementTimeoutMs,
     idle_in_transaction_session_timeout: limits.idleInTransactionTimeoutMs,
@@ -69,6 +71,7 @@ function openPool(url: string, limits: PostgresLimits): OpenDatabase {
       idle: pool.idleCount,
       waiting: pool.waitingCount,
     }),
+    trouble: () => pool.trouble,
     close: () => pool.end(),
   };
 }
@@ -108,15 +111,49 @@ type Connected = (
   done: (release?: unknown) => void,
 ) => void;
 
-/** A transaction takes its connection without a query, whose error would say that it was the database that failed. */
+/**
+ * Knows, and says once, when it has no connection to give. A transaction takes its connection without a query, whose error would
+ * say that it was the database that failed.
+ */
 class ReportingPool extends Pool {
+  readonly #log: Log | undefined;
+  #trouble: string | undefined;
+
+  constructor(log: Log | undefined, config: PoolConfig) {
+    super(config);
+    this.#log = log;
+  }
+
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
   override connect(): Promise<PoolClient>;
   override connect(callback: Connected): void;
   override connect(callback?: Connected): Promise<PoolClient> | void {
-    if (callback) return super.connect(callback);
-    return super.connect().then(releasedIfFirstFails, (cause: unknown) => {
-      throw new NoConnection('no connection to the database', { cause });
-    });
+    if (callback)
+      return super.connect((error, client, done) => {
+        this.#tried(error);
+        callback(error, client, done);
+      });
+    return super.connect().then(
+      client => {
+        this.#tried(undefined);
+        return releasedIfFirstFails(client);
+      },
+      (cause: unknown) => {
+        this.#tried(cause);
+        throw new NoConnection('no connection to the database', { cause });
+      },
+    );
+  }
+
+  #tried(error: unknown): void {
+    const before = this.#trouble;
+    this.#trouble = error === undefined ? undefined : 'database unavailable';
+    if (this.#trouble === before || this.ending) return;
+    if (error === undefined) this.#log?.info('the database is reached again');
+    else this.#log?.warn({ reason: reasonOf(error) }, 'the database cannot be reached');
   }
 }
 
@@ -170,10 +207,14 @@ async function connect(
     await client.connect();
     return { client, [Symbol.asyncDispose]: () => client.end() };
   } catch (error) {
-    // For a name with several addresses Node gives an AggregateError: a code, but no message.
-    const { message, code } = error as NodeJS.ErrnoException;
-    throw new DatabaseUnreachable(message || (code ?? 'unknown reason'), { cause: error });
+    throw new DatabaseUnreachable(reasonOf(error), { cause: error });
   }
+}
+
+/** For a name with several addresses Node gives an AggregateError: a code, but no message. */
+function reasonOf(error: unknown): string {
+  const { message, code } = error as NodeJS.ErrnoException;
+  return message || (code ?? 'unknown reason');
 }
 
 const connection = (url: string, { connectTimeoutMs }: PostgresLimits): ClientConfig => ({

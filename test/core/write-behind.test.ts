@@ -82,6 +82,25 @@ describe('WriteBehind', () => {
     expect(last.messages()).toEqual(['rows not written, will try again']);
   });
 
+  it('says that rows are not taken at once, once a minute, and at once again after they were taken', async () => {
+    await using at = start();
+    const tryAgain = async () => {
+      at.put(1);
+      await at.rows.flush();
+      return at.messages().length;
+    };
+    at.state.down = true;
+    expect(await tryAgain()).toBe(1);
+    at.clock.time += 59_999;
+    expect(await tryAgain()).toBe(1);
+    at.clock.time += 1;
+    expect(await tryAgain()).toBe(2);
+    at.state.down = false;
+    await tryAgain();
+    at.state.down = true;
+    expect(await tryAgain()).toBe(3);
+  });
+
   it('drops the oldest beyond a bound, with one warning until all is written, and says how many', async () => {
     await using at = start({ maxRows: 3 });
     at.state.down = true;

@@ -6,6 +6,7 @@ import path from 'node:path';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { ConfigError, readConfig } from '../../src/config.ts';
+import { generateApiKey } from '../../src/core/access/api-key.ts';
 import { apiKeys, embeddings, servers, settings, tenants } from '../../src/core/schema.ts';
 import {
   isDatabaseUnavailable,
@@ -20,6 +21,8 @@ import { connectPostgres, openPostgres } from '../../src/infra/postgres.ts';
 import { startSwitchboard } from '../../src/switchboard.ts';
 import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres-server.ts';
 import { createDatabase, type TestDatabase } from '../support/postgres.ts';
+import { recordingLog } from '../core/search/support.ts';
+import { scrape, sumOf } from '../support/scrape.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
 
 const withoutPostgres = inject('postgresUrl') === undefined;
@@ -276,13 +279,18 @@ describe.skipIf(withoutPostgres)('openPostgres', () => {
   });
 });
 
+const AWAY = 'the database cannot be reached';
+const DATABASE = { part: 'database' };
+const NO_KEY = generateApiKey().key;
+
 describe.skipIf(withoutPostgres)('a Postgres that goes away', () => {
   it.each(['SIGINT', 'SIGKILL'] as const)(
     'makes calls fail as unavailable after %s, and work again once it is back',
     async signal => {
       await using server = await startPostgres({ fsync: false });
       await using database = await server.createDatabase();
-      const { db, close } = await openPostgres(database.url);
+      const { log, messages } = recordingLog('info');
+      const { db, trouble, close } = await openPostgres(database.url, {}, log);
       const alive = () => rows(db, sql`select 1 one`);
       const begin = () => db.transaction(tx => rows(tx, sql`select 1 one`));
       await Promise.all(Array.from({ length: 10 }, alive));
@@ -297,9 +305,11 @@ describe.skipIf(withoutPostgres)('a Postgres that goes away', () => {
         expect(error).toBeInstanceOf(Error);
         expect(isDatabaseUnavailable(error)).toBe(true);
       }
+      expect([trouble?.(), messages()]).toEqual(['database unavailable', [AWAY]]);
 
       await server.start();
       expect(await begin()).toEqual([{ one: 1 }]);
+      expect([trouble?.(), messages()]).toEqual([undefined, [AWAY, 'the database is reached again']]);
       expect(await Promise.all(Array.from({ length: 20 }, alive))).toEqual(
         Array.from({ length: 20 }, () => [{ one: 1 }]),
       );
@@ -307,6 +317,36 @@ describe.skipIf(withoutPostgres)('a Postgres that goes away', () => {
       expect(isDatabaseUnavailable(await failure(alive()))).toBe(true);
     },
   );
+
+  it('is named by /readyz and the metrics, and logged with the code of what failed for it', async () => {
+    await using server = await startPostgres({ fsync: false });
+    await using database = await server.createDatabase();
+    await using sb = await startTestSwitchboard({ env: KEKS, database: () => openPostgres(database.url) });
+    const state = async () => {
+      const { status, json } = await sb.get('/readyz');
+      return {
+        status,
+        degraded: json.degraded,
+        gauge: sumOf(await scrape(sb.url), 'switchboard_degraded', DATABASE),
+      };
+    };
+    const withKey = () => sb.post('/v1/search', { query: 'weather' }, { 'x-api-key': NO_KEY });
+    expect((await withKey()).status).toBe(401);
+    expect(await state()).toEqual({ status: 200, degraded: [], gauge: 0 });
+    await server.stop('SIGINT');
+    const { status, headers } = await withKey();
+    expect(status).toBe(503);
+    expect(await state()).toEqual({ status: 200, degraded: ['database unavailable'], gauge: 1 });
+    const id = headers.get('x-request-id') ?? 'none';
+    const line = sb
+      .logged()
+      .split('\n')
+      .find(one => one.includes(id) && one.includes('"msg":"request"'));
+    expect(JSON.parse(line ?? '{}')).toMatchObject({ status: 503, code: 'unavailable' });
+    await server.start();
+    expect((await withKey()).status).toBe(401);
+    expect(await state()).toEqual({ status: 200, degraded: [], gauge: 0 });
+  });
 
   it('is not confused with another server that refuses a connection', async () => {
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });

@@ -2,14 +2,14 @@ import { SCOPES, type Caller } from '../../../src/core/caller.ts';
 import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import type { Embedder, EmbeddingPurpose } from '../../../src/core/search/embedder.ts';
 import { createNgramEmbedder } from '../../../src/core/search/embedder-ngrams.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import { createLog, type LogLevel } from '../../../src/infra/log.ts';
 
 export const silent = createLog('silent');
 
 /** A log whose warnings and errors can be counted. */
-export function recordingLog() {
+export function recordingLog(level: LogLevel = 'warn') {
   const lines: { msg?: string }[] = [];
-  const log = createLog('warn', { write: line => void lines.push(JSON.parse(line)) });
+  const log = createLog(level, { write: line => void lines.push(JSON.parse(line)) });
   return { log, messages: () => lines.map(line => line.msg), text: () => JSON.stringify(lines) };
 }
 
