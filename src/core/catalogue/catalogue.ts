@@ -4,8 +4,8 @@ import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices } from '../../infra/slices.ts';
 import type { Definition } from './definitions.ts';
-import type { Entry, Origin, Server } from './entry.ts';
-import { endedBy, withoutOthers, type FromRegistry } from './precedence.ts';
+import type { Entry, Server } from './entry.ts';
+import { endedBy, withoutOthers } from './precedence.ts';
 import { readServers } from './read-servers.ts';
 import {
   answering,
@@ -18,20 +18,7 @@ import {
 import { sharing } from './server-rows.ts';
 import { serversOf } from './servers-of.ts';
 import { Unseen } from './unseen.ts';
-import { writeChange, type Alongside } from './write-change.ts';
-
-interface PutOptions {
-  readonly origin: Origin;
-  readonly replace?: boolean;
-  /** Not made inactive by a replacement although they are not among the entries. */
-  readonly keep?: ReadonlySet<string>;
-  /** With the origin `registry`, and only then. */
-  readonly registry?: FromRegistry;
-  readonly alongside?: Alongside;
-  readonly onProgress?: OnProgress;
-  /** Ends it, with its reason and everything as it was, until it is committed. */
-  readonly signal?: AbortSignal;
-}
+import { writeChange, type Alongside, type PutOptions } from './write-change.ts';
 
 /** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */
 export interface CatalogueChange {
@@ -41,6 +28,11 @@ export interface CatalogueChange {
   readonly whole?: readonly Server[];
   /** Ids whose entries were left out, since they belong to somebody else (`precedence.ts`). */
   readonly left?: readonly string[];
+}
+
+interface RefreshOptions extends Pick<PutOptions, 'alongside' | 'signal'> {
+  readonly unlessSame?: boolean;
+  readonly maxNews?: number;
 }
 
 /** Hears how many of the texts that had to be embedded are. */
@@ -203,15 +195,17 @@ export class Catalogue {
    * (of a server that shows its tools only to those signed in, say) changes nothing.
    * @param nowMs when they were listed
    * @param unlessSame true: a listing that is the same as before is not written again, not even when it was
+   * @param maxNews tools that are new or changed, beyond as many of which they stay what they were
+   * @param signal ends it, with its reason and everything as it was, until it is committed
    */
   async refreshTools(
     server: Pick<Server, 'id' | 'remoteUrl'>,
     definitions: readonly Definition[],
     nowMs: number,
-    { alongside, unlessSame = false }: { alongside?: Alongside; unlessSame?: boolean } = {},
+    { alongside, signal, unlessSame = false, maxNews = Infinity }: RefreshOptions = {},
   ): Promise<void> {
-    const source = { definitions, nowMs, unlessSame, db: this.#db, log: this.#log };
-    await this.#rewrite(server.id, withToolsListed(server, source), alongside);
+    const source = { definitions, nowMs, unlessSame, maxNews, db: this.#db, log: this.#log };
+    await this.#rewrite(server.id, withToolsListed(server, source), alongside, signal);
   }
 
   /**
@@ -240,18 +234,21 @@ export class Catalogue {
   }
 
   /** Prepares, stores and then shows it. Resolves to whether there was anything to do. */
-  #rewrite(id: string, rewriting: Rewriting, alongside?: Alongside): Promise<boolean> {
+  #rewrite(id: string, rewriting: Rewriting, alongside?: Alongside, signal?: AbortSignal): Promise<boolean> {
     return this.#exclusively(async () => {
+      signal?.throwIfAborted();
       const rewrite = await rewriting(this.#byId.get(id));
       if (!rewrite) return false;
       const { server, isFound, write } = rewrite;
       const change = server.active ? { upserted: [server], removed: [] } : { upserted: [], removed: [id] };
       const failing = new AbortController();
-      const takeEffect = isFound ? await this.#prepare(change, undefined, failing.signal) : undefined;
+      const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
+      const takeEffect = isFound ? await this.#prepare(change, undefined, ended) : undefined;
       try {
         await this.#db.transaction(async tx => {
           await write(tx);
           await alongside?.(tx, change);
+          signal?.throwIfAborted();
         });
       } catch (error) {
         failing.abort(error);

@@ -23,3 +23,18 @@ const sameText = (a: CataloguedTool, b: CataloguedTool | undefined): boolean =>
   a.name === b?.name &&
   a.description === b.description &&
   JSON.stringify(a.input_schema) === JSON.stringify(b.input_schema);
+
+/** Those listed, of which at most so many, the first, are new or changed: others stay what they were, or out. */
+export function newsWithin(
+  maxNews: number,
+  listed: readonly CataloguedTool[],
+  known: readonly CataloguedTool[],
+): CataloguedTool[] {
+  const before = new Map(known.map(tool => [tool.name, tool]));
+  let news = 0;
+  return listed.flatMap(tool => {
+    const old = before.get(tool.name);
+    if (old && sameText(old, tool)) return tool;
+    return news++ < maxNews ? tool : (old ?? []);
+  });
+}

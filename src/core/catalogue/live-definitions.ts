@@ -33,7 +33,9 @@ export async function compareDefinitions(
   const known = new Map(rows.map(row => [row.tool, row]));
   const fresh: Row[] = [];
   const compared = tools.map(tool => {
-    const hash = tool.live?.hash ?? '';
+    // Kept from what the catalogue came with: its server's own is yet to be taken.
+    if (!tool.live) return tool;
+    const { hash } = tool.live;
     let row = known.get(tool.name);
     if (row?.hash !== hash) {
       if (row)

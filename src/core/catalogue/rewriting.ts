@@ -2,7 +2,7 @@ import { and, eq, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { servers as table } from '../schema.ts';
-import { reportSuspicious, sameTexts } from './compared-tools.ts';
+import { newsWithin, reportSuspicious, sameTexts } from './compared-tools.ts';
 import { readDefinitions, type Definition } from './definitions.ts';
 import type { Origin, Server } from './entry.ts';
 import { compareDefinitions } from './live-definitions.ts';
@@ -43,12 +43,14 @@ export const withToolsListed =
       definitions,
       nowMs,
       unlessSame,
+      maxNews,
       db,
       log,
     }: {
       definitions: readonly Definition[];
       nowMs: number;
       unlessSame: boolean;
+      maxNews: number;
       db: Database;
       log: Log | undefined;
     },
@@ -58,7 +60,8 @@ export const withToolsListed =
     const { id } = known;
     const { tools: listed, leftOut } = await readDefinitions(definitions);
     for (const { tool, reason } of leftOut) log?.warn({ serverId: id, tool, reason }, LEFT_OUT);
-    const comparison = await compareDefinitions(db, log, { serverId: id, tools: listed, nowMs });
+    const taken = newsWithin(maxNews, listed, known.tools);
+    const comparison = await compareDefinitions(db, log, { serverId: id, tools: taken, nowMs });
     const { tools } = comparison;
     const isSame = sameTexts(tools, known.tools);
     if (unlessSame && isSame && !comparison.isNews && known.toolsListedAt !== undefined) return undefined;

@@ -1,15 +1,30 @@
 import { and, inArray, not, or, sql } from 'drizzle-orm';
 import type { Database } from '../../infra/database.ts';
 import { serverHealth, servers as table } from '../schema.ts';
-import type { CatalogueChange } from './catalogue.ts';
+import type { CatalogueChange, OnProgress } from './catalogue.ts';
 import type { Origin } from './entry.ts';
 import { forgetDefinitions } from './live-definitions.ts';
+import type { FromRegistry } from './precedence.ts';
 import { retireServers, writeServers } from './server-rows.ts';
 
 const BATCH_ROWS = 500;
 
 /** Writes what is to stand or fall with a change, such as who made it: within its transaction, with what was stored. */
 export type Alongside = (tx: Database, stored: CatalogueChange) => Promise<void>;
+
+/** Of `Catalogue.put`. */
+export interface PutOptions {
+  readonly origin: Origin;
+  readonly replace?: boolean;
+  /** Not made inactive by a replacement although they are not among the entries. */
+  readonly keep?: ReadonlySet<string>;
+  /** With the origin `registry`, and only then. */
+  readonly registry?: FromRegistry;
+  readonly alongside?: Alongside;
+  readonly onProgress?: OnProgress;
+  /** Ends it, with its reason and everything as it was, until it is committed. */
+  readonly signal?: AbortSignal;
+}
 
 /** A change of the catalogue as it is to be stored. */
 interface Change extends CatalogueChange {

@@ -1,10 +1,11 @@
 import type { Clock } from '../../infra/clock.ts';
-import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
+import { isAlive, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Verdict } from './classify.ts';
 import type { HealthBoard } from './health-board.ts';
 import type { LocatedHealth } from './health-rows.ts';
-import { after, isOwnOutage } from './ledger.ts';
+import { hostOf } from './by-host.ts';
+import { after, isOwnOutage, Votes } from './ledger.ts';
 import type { Visit } from './visits.ts';
 
 /** Good news are written so many at a time: each write is told to every process. */
@@ -25,8 +26,9 @@ export class Round {
   readonly #board: HealthBoard;
   readonly #clock: Clock;
   #unwritten: LocatedHealth[] = [];
-  readonly #known: { alive: number; failed: number };
-  readonly #unvisited = { alive: 0, failed: 0 };
+  readonly #known = new Votes();
+  readonly #all = new Votes();
+  visited = 0;
   readonly failing: Failing[] = [];
   readonly counts: Record<Verdict, number> = {
     ok: 0,
@@ -36,26 +38,30 @@ export class Round {
     no_verdict: 0,
   };
 
-  /** @param aliveElsewhere servers alive that are not visited since they have been a short time ago */
-  constructor(board: HealthBoard, clock: Clock, aliveElsewhere: number) {
+  /** @param aliveElsewhere those that are alive, and not visited since they have been a short time ago */
+  constructor(board: HealthBoard, clock: Clock, aliveElsewhere: readonly Server[]) {
     this.#board = board;
     this.#clock = clock;
-    this.#known = { alive: aliveElsewhere, failed: 0 };
+    for (const server of aliveElsewhere) this.#vote(server, false, this.#known, this.#all);
   }
 
-  add(server: Server, { verdict, latencyMs, reason = '' }: Visit): void {
+  /** Whether it is kept by `write`. */
+  add(server: Server, { verdict, latencyMs, reason = '' }: Visit): boolean {
+    this.visited++;
     this.counts[verdict]++;
-    if (verdict === 'no_verdict') return;
+    if (verdict === 'no_verdict') return false;
     const before = this.#board.of(server);
     const found = { state: verdict, ...(latencyMs === undefined ? {} : { latencyMs }) };
     const atMs = this.#clock.now();
-    this.#note(before, verdict);
+    if (!before) this.#vote(server, !isAlive(verdict), this.#all);
+    else if (isAlive(before.state)) this.#vote(server, !isAlive(verdict), this.#known, this.#all);
     if (!isAlive(verdict)) {
       this.failing.push({ server, ...found, atMs, reason });
-      return;
+      return false;
     }
     const { id: serverId, remoteUrl } = server;
     this.#unwritten.push({ serverId, remoteUrl, health: after(before, found, atMs) });
+    return true;
   }
 
   get isToBeWritten(): boolean {
@@ -76,13 +82,10 @@ export class Round {
 
   /** Whether most of what was alive has failed at once: nothing of that is to be believed. */
   get isOwnOutage(): boolean {
-    return isOwnOutage(this.#known, this.#unvisited);
+    return isOwnOutage(this.#known.losses, this.#all.losses);
   }
 
-  #note(before: Health | undefined, state: HealthState): void {
-    if (before && !isAlive(before.state)) return;
-    const losses = before ? this.#known : this.#unvisited;
-    losses.alive++;
-    if (!isAlive(state)) losses.failed++;
+  #vote(server: Server, hasFailed: boolean, ...votes: readonly Votes[]): void {
+    for (const each of votes) each.add(hostOf(server), hasFailed);
   }
 }

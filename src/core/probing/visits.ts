@@ -30,6 +30,8 @@ export interface Visit {
   readonly latencyMs?: number;
   /** Those that may be used, where the server lists any. */
   readonly tools?: readonly ListedTool[];
+  /** No answer in time: it took all the time there is for a visit. */
+  readonly timedOut?: boolean;
   /** Why it is not `ok`, in a sentence; it may quote the server. */
   readonly reason?: string;
 }
@@ -83,8 +85,9 @@ export class Visits {
       const verdict = verdictOf(thrown, server, upstreams.hasEntered(server.remoteUrl));
       if (!(thrown instanceof SwitchboardError))
         this.#log.error({ err: thrown, serverId: server.id }, 'visit failed');
-      const { detail } = toSwitchboardError(thrown);
-      return { verdict, ...(verdict === 'unreachable' ? {} : latency()), reason: detail };
+      const { detail, code } = toSwitchboardError(thrown);
+      const timedOut = code === 'upstream_timeout';
+      return { verdict, ...(verdict === 'unreachable' ? {} : latency()), timedOut, reason: detail };
     } finally {
       await upstreams.close();
     }

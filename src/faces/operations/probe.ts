@@ -14,8 +14,8 @@ export const probeCatalogue = operation({
   summary: 'Visit the servers of the catalogue',
   description:
     'All that are active, and those that are inactive since they did not answer; or those named. Each is asked server/discover or initialize, then tools/list, without a ' +
-    'credential, for 15 s at most, four hosts at a time. What it lists goes into the catalogue. A failed visit counts at the end of the round, and not at all where most of ' +
-    'at least ten servers that were alive fail together (doubted); unless half of those known to be alive answer, servers never visited count as alive, too. It ends with its connection, and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
+    'credential, for 15 s at most, four hosts at a time; after three time-outs in a row the rest of a host is left out, unless named. What it lists goes into the catalogue. A failed visit counts at the end of the round, and not at all where most of ' +
+    'at least ten hosts that were alive fail together (doubted), for a day and three rounds at most; unless half of those known to be alive answer, servers never visited count as alive, too. It ends with its connection, and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
     'is lines {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
   errors: ['server_not_found', 'server_inactive', 'unavailable'],
   isLong: true,
@@ -44,15 +44,23 @@ export const probeCatalogue = operation({
     doubted: z.string().optional().describe('Why no failure counts.'),
   }),
   handle: async (core, caller, { body: { ids }, telling: { onProgress, onNotice } }) => {
-    const report = await core.probing.probe({
+    const record = (outcome: 'ok' | 'failed', meta: Record<string, number>) =>
+      core.audit.record(caller, { event: 'catalogue_probed', outcome, meta });
+    let found: Record<string, number> = {};
+    const probing = core.probing.probe({
       ids,
       onProgress,
+      onFound: counts => (found = { ...counts }),
       onWait: () => onNotice(OTHER_ROUND),
       signal: caller.signal,
     });
+    const report = await probing.catch(async (error: unknown) => {
+      // Servers may have been visited all the same.
+      await record('failed', found);
+      throw error;
+    });
     const { failing: _named, doubted, ...counts } = report;
-    const outcome = doubted === undefined ? 'ok' : 'failed';
-    await core.audit.record(caller, { event: 'catalogue_probed', outcome, meta: counts });
+    await record(doubted === undefined ? 'ok' : 'failed', counts);
     return report;
   },
 });

@@ -88,6 +88,35 @@ describe('refreshTools', () => {
     expect(catalogue.get('a')).toMatchObject({ toolsListedAt: NOW + 2 * DAY_MS });
   });
 
+  it('takes so many that are new or changed, if it is told so, and the rest with the next listings', async () => {
+    const refresh = (...tools: Definition[]) => catalogue.refreshTools(SERVER, tools, NOW, { maxNews: 1 });
+    await refresh(tool('x'), tool('shipped', 'Another.'), tool('y'));
+    // What is changed beyond that stays what it was, and is not a definition of its server's.
+    expect(names()).toEqual(['x', 'shipped']);
+    expect(catalogue.get('a')?.tools[1]).toEqual(A.tools?.[0]);
+    expect(await database.db.select().from(toolDefinitions)).toMatchObject([{ tool: 'x' }]);
+    await refresh(tool('x'), tool('shipped', 'Another.'), tool('y'));
+    expect(catalogue.get('a')?.tools).toMatchObject([
+      { name: 'x' },
+      { description: 'Another.', live: { hash: expect.any(String) } },
+    ]);
+    await refresh(tool('x'), tool('shipped', 'Another.'), tool('y'));
+    expect(names()).toEqual(['x', 'shipped', 'y']);
+    expect(lines('tool definition changed')).toEqual([]);
+  });
+
+  it('ended before it is committed leaves everything as it was', async () => {
+    const ending = new AbortController();
+    await catalogue.attachIndex(({ upserted }) => {
+      if (upserted[0]?.tools[0]?.name === 'x') ending.abort(new Error('enough'));
+      return Promise.resolve(() => Promise.resolve());
+    });
+    const { signal } = ending;
+    await expect(catalogue.refreshTools(SERVER, [tool('x')], NOW, { signal })).rejects.toThrow('enough');
+    expect(names()).toEqual(['shipped']);
+    expect((await Catalogue.load(database.db)).get('a')?.tools).toMatchObject([{ name: 'shipped' }]);
+  });
+
   it('changes nothing for an empty listing, an inactive server, an address that is no longer its own', async () => {
     await catalogue.refreshTools(SERVER, [], NOW);
     await catalogue.refreshTools({ ...SERVER, remoteUrl: 'https://b.example/mcp' }, [tool('x')], NOW);

@@ -4,7 +4,12 @@ import { byHost } from '../../../src/core/probing/by-host.ts';
 
 const server = (host: string, id: number) =>
   ({ id: `${host}${id}`, remoteUrl: `https://${host}.example/${id}` }) as Server;
-const pace = (signal: AbortSignal = new AbortController().signal) => ({ atOnce: 4, pauseMs: 0, signal });
+const pace = (signal: AbortSignal = new AbortController().signal) => ({
+  atOnce: 4,
+  pauseMs: 0,
+  maxFailures: 3,
+  signal,
+});
 const turn = () => new Promise(resolve => setImmediate(resolve));
 
 describe('byHost', () => {
@@ -23,11 +28,12 @@ describe('byHost', () => {
       await turn();
       busy.splice(busy.indexOf(host), 1);
       done.push(id);
+      return true;
     });
     expect(done.toSorted()).toEqual(servers.map(({ id }) => id).toSorted());
     expect(most).toBe(4);
-    // The host with the most servers is among the first.
-    expect(done.slice(0, 4)).toContain('f0');
+    // One server of each host in its turn.
+    expect(done.slice(0, 6).toSorted()).toEqual(['a0', 'b0', 'c0', 'd0', 'e0', 'f0']);
   });
 
   it('begins nothing more once it is ended, and rejects when nothing is under way', async () => {
@@ -42,10 +48,23 @@ describe('byHost', () => {
         if (++begun === 2) ending.abort(new Error('enough'));
         await turn();
         under--;
+        return true;
       },
     );
     await expect(working).rejects.toThrow('enough');
     expect([begun, under]).toEqual([2, 0]);
+  });
+
+  it('leaves the rest of a host after three failures in a row', async () => {
+    const servers = Array.from({ length: 9 }, (_, id) => [server('bad', id), server('good', id)]).flat();
+    const done: string[] = [];
+    const goesWell = ({ id }: Server) => id.startsWith('good') || id === 'bad2';
+    await byHost(servers, pace(), one => {
+      done.push(one.id);
+      return Promise.resolve(goesWell(one));
+    });
+    expect(done.filter(id => id.startsWith('good'))).toHaveLength(9);
+    expect(done.filter(id => id.startsWith('bad'))).toEqual(['bad0', 'bad1', 'bad2', 'bad3', 'bad4', 'bad5']);
   });
 
   it('ends with what the work throws', async () => {

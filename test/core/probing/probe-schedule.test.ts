@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ProbeSchedule } from '../../../src/core/probing/probe-schedule.ts';
-import type { ProbeReport } from '../../../src/core/probing/probing.ts';
+import type { ProbeReport } from '../../../src/core/probing/rounds.ts';
 import { createLog } from '../../../src/infra/log.ts';
 
 const MINUTE = 60_000;

@@ -4,7 +4,8 @@ import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { Guard } from '../../../src/core/outbound/guard.ts';
 import { beginningAnew } from '../../../src/core/probing/beginning-anew.ts';
 import { HealthBoard } from '../../../src/core/probing/health-board.ts';
-import { Probing, type Turned } from '../../../src/core/probing/probing.ts';
+import { Probing } from '../../../src/core/probing/probing.ts';
+import type { Turned } from '../../../src/core/probing/rounds.ts';
 import { servers, settings } from '../../../src/core/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
 import { createLog } from '../../../src/infra/log.ts';
@@ -64,6 +65,13 @@ const entry = (id: string, remote_url: string): Entry => ({ id, name: id, descri
 /** As many entries of the server, at addresses of their own. */
 const many = (letter: string, { url }: Changeable, count: number) =>
   Array.from({ length: count }, (_, at) => entry(`${letter}${at}`, `${url}?${letter}${at}`));
+/** As many servers, of hosts of their own. */
+const hosts = (count: number) =>
+  Promise.all(Array.from({ length: count }, async () => stack.use(await startChangeable())));
+const each = (letter: string, ups: readonly Changeable[]) =>
+  ups.map(({ url }, at) => entry(`${letter}${at}`, url));
+const turn = (ups: readonly Changeable[], conduct: Changeable['conduct']) =>
+  ups.forEach(one => (one.conduct = conduct));
 const put = (...entries: readonly Entry[]) => catalogue.put(entries, { origin: 'operator' });
 const healthOf = (id: string) => board.of(catalogue.get(id)!);
 const scheduled = (everyMs = DAY) => probing.probeUnlessProbed(nowMs - everyMs / 2, everyMs);
@@ -109,21 +117,23 @@ describe('a round by schedule', () => {
   });
 
   it('of the rest, which mostly fails, is no fault of our own network where the others are alive', async () => {
-    await put(...many('a', up, 12), ...many('b', other, 11));
+    const [good, bad] = [await hosts(11), await hosts(10)];
+    await put(...each('a', good), ...each('b', bad));
     await scheduled();
-    other.conduct = 404;
+    turn(bad, 404);
     nowMs += DAY;
-    await probing.probe({ ids: many('a', up, 12).map(({ id }) => id) });
+    await probing.probe({ ids: each('a', good).map(({ id }) => id) });
     const report = await scheduled();
-    expect(report).toMatchObject({ visited: 11, not_mcp: 11 });
+    expect(report).toMatchObject({ visited: 10, not_mcp: 10 });
     expect(report).not.toHaveProperty('doubted');
     expect(healthOf('b3')).toMatchObject({ failures: 1 });
   });
 
   it('is not in doubt for ever where most servers of a small catalogue never worked', async () => {
-    await put(...many('a', up, 3), ...many('b', other, 9));
-    other.conduct = 404;
-    expect(await scheduled()).toMatchObject({ ok: 3, not_mcp: 9, doubted: expect.anything() });
+    const bad = await hosts(9);
+    turn(bad, 404);
+    await put(entry('a', up.url), ...each('b', bad));
+    expect(await scheduled()).toMatchObject({ ok: 1, not_mcp: 9, doubted: expect.anything() });
     nowMs += HOUR;
     const report = await scheduled();
     expect(report).toMatchObject({ visited: 9, not_mcp: 9 });
@@ -131,16 +141,66 @@ describe('a round by schedule', () => {
   });
 
   it('in doubt is repeated with those whose failures were not noted', async () => {
-    await put(...many('a', up, 3), ...many('b', other, 11));
+    const bad = await hosts(11);
+    await put(...many('a', up, 3), ...each('b', bad));
     await scheduled();
-    other.conduct = 404;
+    turn(bad, 404);
     nowMs += DAY;
     expect(await scheduled()).toMatchObject({ visited: 14, doubted: expect.stringMatching(/own network/) });
     expect(await probing.probedAtMs()).toBe(nowMs - DAY);
-    other.conduct = 'mcp';
+    turn(bad, 'mcp');
     nowMs += HOUR;
     expect(await scheduled()).toMatchObject({ visited: 11, ok: 11 });
     expect(await probing.probedAtMs()).toBe(nowMs);
+  });
+
+  it('in doubt for three rounds and a day is believed, whatever was restarted', async () => {
+    const bad = await hosts(10);
+    await put(...each('b', bad));
+    await scheduled();
+    turn(bad, 404);
+    for (let round = 0; round < 3; round++) {
+      nowMs += DAY;
+      expect(await scheduled()).toMatchObject({ doubted: expect.anything() });
+      await probing.close();
+      start();
+    }
+    expect(healthOf('b0')).toMatchObject({ state: 'ok', failures: 0 });
+    nowMs += DAY;
+    expect(await scheduled()).not.toHaveProperty('doubted');
+    expect(healthOf('b0')).toMatchObject({ state: 'not_mcp', failures: 1 });
+    expect(probing.degraded).toBeUndefined();
+  });
+
+  it('takes many servers of one host for one', async () => {
+    await put(...many('a', up, 3), ...many('b', other, 20));
+    await scheduled();
+    other.conduct = 404;
+    nowMs += DAY;
+    expect(await scheduled()).not.toHaveProperty('doubted');
+    expect(healthOf('b0')).toMatchObject({ failures: 1 });
+  });
+
+  it('takes place although the clock was ahead at the last one', async () => {
+    await put(entry('a', up.url));
+    nowMs += 1_000 * DAY;
+    await scheduled();
+    nowMs -= 999 * DAY;
+    expect(await probing.probedAtMs()).toBeUndefined();
+    expect(await scheduled()).toMatchObject({ visited: 1 });
+    expect(await probing.probedAtMs()).toBe(nowMs);
+  });
+
+  it('with a clock far ahead makes nobody inactive that was not dead for long', async () => {
+    await put(entry('a', up.url));
+    up.conduct = 'html';
+    await probeDaily(4);
+    nowMs += 60 * DAY;
+    expect(await scheduled()).toMatchObject({ not_mcp: 1, deactivated: 0 });
+    await probeDaily(21);
+    expect(catalogue.get('a')).toMatchObject({ active: true });
+    await probeDaily(1);
+    expect(catalogue.get('a')).toMatchObject({ active: false });
   });
 });
 
@@ -158,6 +218,35 @@ describe('a round that is ended', () => {
     other.conduct = 'mcp';
     start();
     expect(await scheduled()).toMatchObject({ visited: 2, ok: 1, not_mcp: 1 });
+  });
+
+  it('again and again gets to everybody: what it got to comes last in the next one', async () => {
+    const [bad, good] = [await hosts(5), await hosts(2)];
+    turn(bad, 'html');
+    await put(entry('slow', other.url), ...each('bad', bad), ...each('good', good));
+    other.conduct = 'silent';
+    for (let round = 0; round < 2; round++) {
+      const ending = new AbortController();
+      const onProgress = ({ done }: { done: number }) => done === 4 && ending.abort(new Error('enough'));
+      await expect(probing.probe({ onProgress, signal: ending.signal })).rejects.toThrow('enough');
+      await probing.close();
+      start();
+    }
+    expect([healthOf('good0'), healthOf('good1')]).toMatchObject([{ state: 'ok' }, { state: 'ok' }]);
+  });
+
+  it('leaves the tools that it found, and does not wait for a write of the catalogue', async () => {
+    up.tools = [{ name: 'x', description: 'X.', inputSchema: { type: 'object' } }];
+    await put(entry('a', up.url), entry('b', `${up.url}?b`), entry('slow', other.url));
+    const reached = Promise.withResolvers<void>();
+    const writing = catalogue.reindex(() => reached.promise.then(() => () => Promise.resolve()));
+    const { round } = await under(2);
+    await probing.close();
+    await expect(round).rejects.toThrow('stopping');
+    reached.resolve();
+    await writing;
+    await catalogue.settled();
+    expect(catalogue.get('a')?.tools).toEqual([]);
   });
 });
 

@@ -15,7 +15,7 @@ it('what could not be written is written the next time', async () => {
       return Promise.resolve(found);
     },
   };
-  const round = new Round(board as unknown as HealthBoard, { now: () => 0 }, 0);
+  const round = new Round(board as unknown as HealthBoard, { now: () => 0 }, []);
   const add = (id: string) => round.add({ id, remoteUrl: `https://${id}/` } as Server, { verdict: 'ok' });
   add('a');
   await expect(round.write()).rejects.toThrow('no database');
