@@ -16,4 +16,14 @@ ALTER TABLE "server_health" ADD CONSTRAINT "server_health_server_id_servers_id_f
 CREATE INDEX "server_health_written_at" ON "server_health" USING btree ("written_at");--> statement-breakpoint
 -- Other processes look for what has changed when they are told of the catalogue, too (0007).
 CREATE TRIGGER "server_health_changed" AFTER INSERT OR UPDATE ON "server_health"
-  FOR EACH STATEMENT EXECUTE FUNCTION "switchboard_catalogue_changed"();
+  FOR EACH STATEMENT EXECUTE FUNCTION "switchboard_catalogue_changed"();--> statement-breakpoint
+-- No write but that which sets the mark leaves it. A program from before it, as runs after a rollback, does not know of it: what
+-- that has deactivated or made active is not for probing to bring back.
+CREATE FUNCTION "switchboard_unanswered_ended"() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW."unanswered" := false;
+  RETURN NEW;
+END $$;--> statement-breakpoint
+CREATE TRIGGER "servers_unanswered" BEFORE UPDATE ON "servers"
+  FOR EACH ROW WHEN (OLD."unanswered" AND NEW."unanswered" AND NEW."updated_at" IS DISTINCT FROM OLD."updated_at")
+  EXECUTE FUNCTION "switchboard_unanswered_ended"();

@@ -15,6 +15,7 @@ import type { AuditEntry } from './core/identity/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { Guard } from './core/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
+import { beginningAnew } from './core/probing/beginning-anew.ts';
 import { HealthBoard } from './core/probing/health-board.ts';
 import { ProbeSchedule } from './core/probing/probe-schedule.ts';
 import { Probing, type Turned } from './core/probing/probing.ts';
@@ -151,7 +152,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     clock,
     metrics,
     use: id => usage.signals(id),
-    health: server => board.of(server),
+    health: board,
     onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
   });
   opened.defer(() => search.close());
@@ -180,7 +181,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     log.info('stopping');
   });
   const indexed = catalogue
-    .attachIndex((...change) => index.prepare(...change))
+    .attachIndex(beginningAnew(board, catalogue, (...change) => index.prepare(...change)))
     .then(() => {
       starting = 'ready';
       log.info({ servers: index.size, embedder: index.embedderId }, 'ready');

@@ -27,7 +27,7 @@ export const catalogueProbe: Command = {
     const json = args.length === 0 ? {} : { ids: args };
     const work = admin.work('/catalogue/probe', { json }, heard);
     const report = (await work.finally(progress.end)) as ProbeReport;
-    return { json: report, text: textOf(report) };
+    return { json: report, text: textOf(report), failed: report.doubted !== undefined };
   },
 };
 
@@ -48,6 +48,6 @@ function textOf(report: ProbeReport): string {
     `${visited} ${visited === 1 ? 'server' : 'servers'} visited: ${counts.join(', ') || 'none'}.`,
     ...failing.slice(0, MAX_SHOWN).map(({ id, status, reason }) => `  ${id}: ${status}. ${reason}`),
     ...(more > 0 ? [`  and ${more} more: --json names them.`] : []),
-    ...(doubted === undefined ? [] : [`Nothing was recorded as worse: ${doubted}.`]),
+    ...(doubted === undefined ? [] : [`Doubted: ${doubted}.`]),
   ].join('\n');
 }

@@ -171,6 +171,8 @@ describe('a dead server', () => {
     expect(idsOf(sunk)).toEqual(['second', 'first']);
     expect(sunk[1].final_score).toBeCloseTo(best.final_score / 2);
     expect((await search('harbours'))[0].id).toBe('second');
+    // An id is nobody else's, as a name may be.
+    expect((await search('first'))[0].id).toBe('first');
     await first.resume();
     await probeDaily(1);
     expect(idsOf(await search())).toEqual(['first', 'second']);
@@ -278,7 +280,9 @@ describe('a round in which most servers fail at once', () => {
     expect((await sb.get('/readyz')).json.degraded).toEqual([
       expect.stringMatching(/^probing: .*own network/),
     ]);
-    expect(sb.logged()).toContain('nothing was recorded as worse');
+    expect(sb.logged()).toContain(
+      'probing: most servers that were alive, or never visited, failed in one round',
+    );
     const degraded = async () => sumOf(await scrape(sb.url), 'switchboard_degraded', { part: 'probing' });
     expect(await degraded()).toBe(1);
     second.conduct = 'mcp';

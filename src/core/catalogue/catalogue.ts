@@ -201,15 +201,16 @@ export class Catalogue {
    * Puts the tools a server lists itself, the same for everybody, in the place of those the catalogue has of it, and keeps
    * what else is known of the server. Nothing happens to a server that is inactive or elsewhere by now, and an empty listing
    * (of a server that shows its tools only to those signed in, say) changes nothing.
-   * @param nowMs when they were listed.
+   * @param nowMs when they were listed
+   * @param unlessSame true: a listing that is the same as before is not written again, not even when it was
    */
   async refreshTools(
     server: Pick<Server, 'id' | 'remoteUrl'>,
     definitions: readonly Definition[],
     nowMs: number,
-    alongside?: Alongside,
+    { alongside, unlessSame = false }: { alongside?: Alongside; unlessSame?: boolean } = {},
   ): Promise<void> {
-    const source = { definitions, nowMs, db: this.#db, log: this.#log };
+    const source = { definitions, nowMs, unlessSame, db: this.#db, log: this.#log };
     await this.#rewrite(server.id, withToolsListed(server, source), alongside);
   }
 

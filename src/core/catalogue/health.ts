@@ -1,3 +1,5 @@
+import type { Server } from './entry.ts';
+
 /** What a visit of a server found: the first two are alive, the others failed. */
 export const HEALTH_STATES = ['ok', 'needs_sign_in', 'not_mcp', 'unreachable'] as const;
 export type HealthState = (typeof HEALTH_STATES)[number];
@@ -14,6 +16,14 @@ export interface Health {
   readonly failures: number;
   /** Since when it counts as dead; absent: it does not. */
   readonly deadSinceMs?: number;
+}
+
+/** What is known of all servers. */
+export interface KnownHealth {
+  /** Undefined: it has not been visited at its present address. */
+  of(server: Pick<Server, 'id' | 'remoteUrl'>): Health | undefined;
+  /** Another number as soon as a server is dead that was not, or the other way round. */
+  readonly epoch: number;
 }
 
 export const isAlive = (state: HealthState): boolean => state === 'ok' || state === 'needs_sign_in';

@@ -14,6 +14,8 @@ type Row = typeof table.$inferSelect;
 export interface Comparison {
   /** The listed tools; those whose definition changed carry when. */
   readonly tools: readonly CataloguedTool[];
+  /** Whether there is anything to write. */
+  readonly isNews: boolean;
   readonly write: (tx: Pick<Database, 'insert' | 'delete'>) => Promise<void>;
 }
 
@@ -44,6 +46,7 @@ export async function compareDefinitions(
   const forgotten = oldestOf(rows, new Set(tools.map(tool => tool.name)), fresh.length);
   return {
     tools: compared,
+    isNews: fresh.length + forgotten.length > 0,
     write: async tx => {
       for (let at = 0; at < fresh.length; at += BATCH_ROWS) {
         await tx

@@ -31,8 +31,7 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     ...(homepage === null ? {} : { homepage }),
     ...(repository === null ? {} : { repository }),
     ...(registry === null ? {} : { registry }),
-    // A program from before the mark, as runs after a rollback, leaves it where it makes a server active.
-    ...(unanswered && !rest.active ? { unanswered } : {}),
+    ...(unanswered ? { unanswered } : {}),
     ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
 }

@@ -42,9 +42,16 @@ export const withToolsListed =
     {
       definitions,
       nowMs,
+      unlessSame,
       db,
       log,
-    }: { definitions: readonly Definition[]; nowMs: number; db: Database; log: Log | undefined },
+    }: {
+      definitions: readonly Definition[];
+      nowMs: number;
+      unlessSame: boolean;
+      db: Database;
+      log: Log | undefined;
+    },
   ): Rewriting =>
   async known => {
     if (!known?.active || known.remoteUrl !== remoteUrl || definitions.length === 0) return undefined;
@@ -53,13 +60,15 @@ export const withToolsListed =
     for (const { tool, reason } of leftOut) log?.warn({ serverId: id, tool, reason }, LEFT_OUT);
     const comparison = await compareDefinitions(db, log, { serverId: id, tools: listed, nowMs });
     const { tools } = comparison;
+    const isSame = sameTexts(tools, known.tools);
+    if (unlessSame && isSame && !comparison.isNews && known.toolsListedAt !== undefined) return undefined;
     reportSuspicious(log, { id, tools }, known);
     const server: Server = { ...known, tools, toolsListedAt: nowMs };
     const write = async (tx: Database) => {
       await comparison.write(tx);
       await writeTools(tx, server);
     };
-    return { server, isFound: !sameTexts(tools, known.tools), write };
+    return { server, isFound: !isSame, write };
   };
 
 /** Another process has changed the server in the meantime. */
@@ -84,8 +93,7 @@ export const answering =
             eq(table.id, server.id),
             eq(table.remoteUrl, remoteUrl),
             eq(table.active, known.active),
-            // Whatever stands beside an active server is left from before a rollback.
-            unanswered ? undefined : eq(table.unanswered, true),
+            eq(table.unanswered, !unanswered),
           ),
         )
         .returning({ id: table.id });

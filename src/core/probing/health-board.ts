@@ -11,6 +11,7 @@ export class HealthBoard {
   readonly #db: Database;
   readonly #known = new Map<string, LocatedHealth>();
   #newest: Date | undefined;
+  #epoch = 0;
 
   private constructor(db: Database) {
     this.#db = db;
@@ -28,9 +29,24 @@ export class HealthBoard {
     return known?.remoteUrl === remoteUrl ? known.health : undefined;
   }
 
-  async write(found: readonly LocatedHealth[]): Promise<void> {
-    await writeHealth(this.#db, found);
-    for (const one of found) this.#known.set(one.serverId, one);
+  /** Another number as soon as a server is dead that was not, or the other way round. */
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** Resolves to those that were written (see `writeHealth`). */
+  async write(found: readonly LocatedHealth[]): Promise<readonly LocatedHealth[]> {
+    const written = await writeHealth(this.#db, found);
+    for (const one of written) this.#set(one);
+    return written;
+  }
+
+  /** What an import has done in the database where it made a server active again: its visits count from the beginning. */
+  beginAnew(serverId: string): void {
+    const known = this.#known.get(serverId);
+    if (!known) return;
+    const { deadSinceMs: _forgotten, ...health } = known.health;
+    this.#set({ ...known, health: { ...health, failures: 0 } });
   }
 
   /** Brings in what has been written elsewhere. */
@@ -45,7 +61,13 @@ export class HealthBoard {
 
   async #read(since: Date | undefined): Promise<void> {
     const { known, newest = this.#newest } = await readHealth(this.#db, since);
-    for (const one of known) this.#known.set(one.serverId, one);
+    for (const one of known) this.#set(one);
     this.#newest = newest;
+  }
+
+  #set(one: LocatedHealth): void {
+    const isDead = (located: LocatedHealth | undefined) => located?.health.deadSinceMs !== undefined;
+    if (isDead(one) !== isDead(this.#known.get(one.serverId))) this.#epoch++;
+    this.#known.set(one.serverId, one);
   }
 }

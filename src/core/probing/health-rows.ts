@@ -46,7 +46,15 @@ export async function readHealth(
   return { known: rows.map(fromRow), newest };
 }
 
-export async function writeHealth(db: Database, known: readonly LocatedHealth[]): Promise<void> {
+/** A failure counts on from what is stored at that address, or it was found on something older, such as before an import. */
+const FOLLOWS = sql`${table.remoteUrl} <> ${excluded('remote_url')} or ${excluded('failures')} in (0, ${table.failures} + 1)`;
+
+/** Resolves to those that were written: a failure is not where something else has been since. */
+export async function writeHealth(
+  db: Database,
+  known: readonly LocatedHealth[],
+): Promise<readonly LocatedHealth[]> {
+  const written = new Set<string>();
   for (let at = 0; at < known.length; at += BATCH_ROWS) {
     const rows = known.slice(at, at + BATCH_ROWS).map(({ serverId, remoteUrl, health }) => ({
       serverId,
@@ -58,7 +66,7 @@ export async function writeHealth(db: Database, known: readonly LocatedHealth[])
       failures: health.failures,
       deadSince: instantOf(health.deadSinceMs),
     }));
-    await db
+    const stored = await db
       .insert(table)
       .values(rows)
       .onConflictDoUpdate({
@@ -73,6 +81,10 @@ export async function writeHealth(db: Database, known: readonly LocatedHealth[])
           deadSince: excluded('dead_since'),
           writtenAt: sql`now()`,
         },
-      });
+        setWhere: FOLLOWS,
+      })
+      .returning({ id: table.serverId });
+    for (const { id } of stored) written.add(id);
   }
+  return known.filter(({ serverId }) => written.has(serverId));
 }

@@ -39,14 +39,14 @@ const FEW = 10;
 /** … and of as many, no more than this share dies from one round to the next. */
 const BELIEVABLE_SHARE = 0.5;
 
+const isMost = ({ alive, failed }: Losses): boolean => failed > alive * BELIEVABLE_SHARE;
+
 /**
- * Whether it is rather our own network that failed: most of the servers that were alive are not any more. Where few have been
- * found alive yet, as in a first round, those that had never been visited are taken for alive, too.
+ * Whether it is rather our own network that failed: most of the servers that were alive are not any more. Where no half of those
+ * answers, or none is known, those that had never been visited are taken for alive, too.
  */
 export function isOwnOutage(known: Losses, unvisited: Losses): boolean {
-  const { alive, failed } =
-    known.alive >= FEW
-      ? known
-      : { alive: known.alive + unvisited.alive, failed: known.failed + unvisited.failed };
-  return alive >= FEW && failed > alive * BELIEVABLE_SHARE;
+  if (known.alive > 0 && !isMost(known)) return false;
+  const all = { alive: known.alive + unvisited.alive, failed: known.failed + unvisited.failed };
+  return all.alive >= FEW && isMost(all);
 }

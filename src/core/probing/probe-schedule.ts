@@ -1,4 +1,5 @@
 import type { Clock } from '../../infra/clock.ts';
+import { every } from '../../infra/every.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Probing } from './probing.ts';
 
@@ -23,7 +24,7 @@ export class ProbeSchedule {
   readonly #parts: ScheduleParts;
   /** Not before that time. */
   #notBeforeMs = -Infinity;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #looking = every(LOOK_EVERY_MS, () => this.probeIfDue());
   #isStopped = false;
 
   constructor(parts: ScheduleParts) {
@@ -31,21 +32,12 @@ export class ProbeSchedule {
   }
 
   start(): void {
-    if (this.#parts.everyMs > 0) this.#next();
+    if (this.#parts.everyMs > 0) this.#looking.start();
   }
 
   stop(): void {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
-  }
-
-  #next(): void {
-    const probing = this.probeIfDue();
-    this.#timer = setTimeout(() => {
-      void probing.then(() => {
-        if (!this.#isStopped) this.#next();
-      });
-    }, LOOK_EVERY_MS).unref();
+    this.#looking.stop();
   }
 
   /** Resolves when a round that was due has ended, or failed. */
@@ -53,13 +45,16 @@ export class ProbeSchedule {
     const { probing, everyMs, clock, log } = this.#parts;
     const now = clock.now();
     if (this.#isStopped || now < this.#notBeforeMs) return;
+    let isToRetry = false;
     try {
       if (now - ((await probing.probedAtMs()) ?? -Infinity) < everyMs) return;
-      this.#notBeforeMs = now + Math.min(everyMs, RETRY_MS);
+      isToRetry = true;
       const report = await probing.probeUnlessProbed(now - everyMs / 2, everyMs);
-      if (!report) this.#notBeforeMs = -Infinity;
+      isToRetry = report?.doubted !== undefined;
     } catch (error) {
       if (!this.#isStopped) log.warn({ err: error }, 'probing failed');
+    } finally {
+      if (isToRetry) this.#notBeforeMs = clock.now() + Math.min(everyMs, RETRY_MS);
     }
   }
 }

@@ -4,6 +4,7 @@ import type { Database, OpenDatabase } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
 import { withoutSpan } from '../../infra/tracing.ts';
+import { unlessAborted } from '../../infra/unless-aborted.ts';
 import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
@@ -12,7 +13,7 @@ import { LOCKS, Turns } from '../turns.ts';
 import { byHost } from './by-host.ts';
 import type { Verdict } from './classify.ts';
 import type { HealthBoard } from './health-board.ts';
-import { isDeadForLong } from './ledger.ts';
+import { after, isDeadForLong } from './ledger.ts';
 import { readProbedAt, writeProbedAt } from './probing-state.ts';
 import { Round, type Failing } from './round.ts';
 import { Visits, type Visit } from './visits.ts';
@@ -42,6 +43,8 @@ interface ProbingParts {
   readonly clock: Clock;
   readonly metrics: Metrics;
   readonly guard: Guard;
+  /** Tests that would wait. */
+  readonly pauseMs?: number;
   /** Told in the transaction in which it happens. */
   readonly onTurned: (tx: Database, turned: Turned) => Promise<void>;
 }
@@ -90,7 +93,7 @@ export class Probing {
 
   /** What the last round here says of our own network; undefined: nothing bad. */
   get degraded(): string | undefined {
-    return this.#doubtedAtMs === undefined ? undefined : DOUBTED;
+    return this.#doubtedAtMs === undefined ? undefined : `probing: ${DOUBTED}`;
   }
 
   /** Undefined: it has not been visited at its present address. */
@@ -98,18 +101,16 @@ export class Probing {
     return this.#parts.board.of(server);
   }
 
-  /** Brings in what others have written of the servers' health. */
-  catchUp(): Promise<void> {
-    return this.#parts.board.catchUp();
-  }
-
   /** @throws SwitchboardError `server_not_found`, `server_inactive` for an id that is not to be visited */
   probe({ ids, onWait = () => {}, onProgress, signal }: ProbeOptions = {}): Promise<ProbeReport> {
     const ended = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
     return this.#settling(
-      this.#turns.take(ended, onWait, held => {
-        const servers = ids ? this.#named(ids) : [...this.#parts.catalogue.standing()];
-        return this.#round(servers, { signal: held, pauseMs: 0, onProgress, isWhole: !ids });
+      this.#turns.take(ended, onWait, async held => {
+        const { board, catalogue } = this.#parts;
+        await board.reload();
+        const servers = ids ? this.#named(ids) : [...catalogue.standing()];
+        const rounding = { signal: held, pauseMs: 0, onProgress, isWhole: !ids, aliveElsewhere: 0 };
+        return this.#round(servers, rounding);
       }),
     );
   }
@@ -120,13 +121,15 @@ export class Probing {
    * @param sinceMs on the clock
    */
   probeUnlessProbed(sinceMs: number, everyMs: number): Promise<ProbeReport | undefined> {
-    const { db, clock } = this.#parts;
+    const { board, db, clock, pauseMs = PAUSE_MS } = this.#parts;
     return this.#settling(
       this.#turns.takeIfFree(this.#closing.signal, async signal => {
         if (((await this.probedAtMs()) ?? -Infinity) > sinceMs) return undefined;
         const startedAtMs = clock.now();
-        const servers = this.#due(everyMs);
-        const report = await this.#round(servers, { signal, pauseMs: PAUSE_MS, isWhole: true });
+        await board.reload();
+        const { due, aliveElsewhere } = this.#due(everyMs);
+        const rounding = { signal, pauseMs, isWhole: true, aliveElsewhere };
+        const report = await this.#round(due, rounding);
         if (report.doubted === undefined) await writeProbedAt(db, startedAtMs);
         return report;
       }),
@@ -142,7 +145,8 @@ export class Probing {
   }
 
   #settling<T>(work: Promise<T>): Promise<T> {
-    this.#running = Promise.allSettled([this.#running, work]);
+    // Results that hang on one another would all be kept.
+    this.#running = Promise.allSettled([this.#running, work]).then(() => {});
     return work;
   }
 
@@ -154,32 +158,36 @@ export class Probing {
     });
   }
 
-  #due(everyMs: number): Server[] {
+  /** Those that have not been visited for long enough, and how many of the others were alive within `everyMs`. */
+  #due(everyMs: number): { due: Server[]; aliveElsewhere: number } {
     const { catalogue, board, clock } = this.#parts;
     const now = clock.now();
-    return [...catalogue.standing()].filter(server => {
+    const due: Server[] = [];
+    let aliveElsewhere = 0;
+    for (const server of catalogue.standing()) {
+      const health = board.of(server);
+      const passedMs = now - (health?.checkedAtMs ?? -Infinity);
+      const rhythmMs = server.unanswered ? Math.max(everyMs, INACTIVE_EVERY_MS) : everyMs;
       // Visits take their time, so that the rhythm is not met to the minute.
-      const atLeastMs = (server.unanswered ? Math.max(everyMs, INACTIVE_EVERY_MS) : everyMs) / 2;
-      return now - (board.of(server)?.checkedAtMs ?? -Infinity) >= atLeastMs;
-    });
+      if (passedMs >= rhythmMs - everyMs / 2) due.push(server);
+      else if (health && isAlive(health.state) && passedMs <= everyMs) aliveElsewhere++;
+    }
+    return { due, aliveElsewhere };
   }
 
   async #round(servers: readonly Server[], rounding: Rounding): Promise<ProbeReport> {
     const { board, clock, log } = this.#parts;
-    await board.reload();
     const startedAtMs = clock.now();
-    const round = new Round(board, clock);
+    const round = new Round(board, clock, rounding.aliveElsewhere);
     const reactivated = await this.#visitAll(servers, round, rounding);
     const isDoubted = round.isOwnOutage;
     // Few servers, which somebody has named, say nothing of the network while all is well with them.
     if (isDoubted || rounding.isWhole) this.#doubtedAtMs = isDoubted ? startedAtMs : undefined;
     const deactivated = isDoubted ? 0 : await this.#believe(round.failing, rounding.signal);
-    if (isDoubted) log.warn(round.counts, DOUBTED);
+    if (isDoubted) log.warn(round.counts, `probing: ${DOUBTED}`);
     const done = { visited: servers.length, ...round.counts, deactivated, reactivated };
     log.info(done, 'servers probed');
-    const failing = round.failing.map(({ server: { id }, found, reason }) => {
-      return { id, status: found.health.state, reason };
-    });
+    const failing = round.failing.map(({ server: { id }, state, reason }) => ({ id, status: state, reason }));
     return {
       ...done,
       failing: failing.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, MAX_NAMED),
@@ -195,39 +203,62 @@ export class Probing {
   ): Promise<number> {
     const { metrics } = this.#parts;
     const visits = new Visits(this.#parts);
-    const ended = endOf(signal);
     let reactivated = 0;
     let done = 0;
     try {
       await byHost(servers, { atOnce: AT_ONCE, pauseMs, signal }, async server => {
         const visit = await withoutSpan(() => visits.visit(server, signal));
         metrics.events.probed(visit.verdict);
-        await round.add(server, visit);
-        // A write may wait for a long one, such as an import: that must not hold up a stop.
-        if (await Promise.race([this.#comesBack(server, visit), ended])) reactivated++;
-        await Promise.race([this.#takeTools(server, visit), ended]);
+        round.add(server, visit);
+        if (round.isToBeWritten) await this.#attempt(round.write(), server);
+        // These may wait for a long write, such as an import: that must not hold up a stop.
+        const comesBack = this.#attempt(this.#comesBack(server, visit), server);
+        if (await unlessAborted(comesBack, signal)) reactivated++;
+        await unlessAborted(this.#attempt(this.#takeTools(server, visit), server), signal);
         onProgress?.({ done: ++done, of: servers.length });
       });
     } finally {
-      await visits.close();
-      await round.write();
+      try {
+        await visits.close();
+      } finally {
+        await round.write();
+      }
     }
     return reactivated;
   }
 
-  /** Notes what failed. Resolves to how many servers have become inactive for it, each in a transaction of its own. */
+  /** What fails for a moment must not end a round. Undefined: it failed. */
+  async #attempt<T>(writing: Promise<T>, { id }: Server): Promise<T | undefined> {
+    try {
+      return await writing;
+    } catch (error) {
+      this.#parts.log.warn({ err: error, serverId: id }, 'what a visit found could not be stored');
+      return undefined;
+    }
+  }
+
+  /**
+   * Notes what failed, but for what has moved or been imported again since its visit. Resolves to how many servers have become
+   * inactive for it, each in a transaction of its own.
+   */
   async #believe(failing: readonly Failing[], signal: AbortSignal): Promise<number> {
     const { catalogue, board, clock, onTurned } = this.#parts;
-    await board.write(failing.map(({ found }) => found));
-    const ended = endOf(signal);
+    await board.reload();
+    const found = failing.flatMap(({ server, atMs, ...visit }) => {
+      const { id: serverId, remoteUrl, unanswered } = server;
+      const known = catalogue.get(serverId);
+      if (known?.remoteUrl !== remoteUrl || known.unanswered !== unanswered) return [];
+      return { serverId, remoteUrl, health: after(board.of(server), visit, atMs) };
+    });
     let deactivated = 0;
-    for (const { server, found } of failing) {
+    for (const { serverId: id, remoteUrl, health } of await board.write(found)) {
       signal.throwIfAborted();
-      const { deadSinceMs } = found.health;
-      if (deadSinceMs === undefined || !server.active || !isDeadForLong(deadSinceMs, clock.now())) continue;
-      const turned = { id: server.id, deadSince: new Date(deadSinceMs).toISOString() };
-      const turning = catalogue.setUnanswered(server, true, tx => onTurned(tx, turned));
-      if (await Promise.race([turning, ended])) deactivated++;
+      const { deadSinceMs } = health;
+      const isToEnd = deadSinceMs !== undefined && isDeadForLong(deadSinceMs, clock.now());
+      if (!isToEnd || !catalogue.get(id)?.active) continue;
+      const turned = { id, deadSince: new Date(deadSinceMs).toISOString() };
+      const turning = catalogue.setUnanswered({ id, remoteUrl }, true, tx => onTurned(tx, turned));
+      if (await unlessAborted(turning, signal)) deactivated++;
     }
     return deactivated;
   }
@@ -240,13 +271,9 @@ export class Probing {
   }
 
   async #takeTools(server: Server, { tools = [] }: Visit): Promise<void> {
-    if (tools.length === 0) return;
-    const { catalogue, clock, log } = this.#parts;
-    try {
-      await catalogue.refreshTools(server, tools, clock.now());
-    } catch (error) {
-      log.warn({ err: error, serverId: server.id }, 'live tools not brought into the catalogue');
-    }
+    const { catalogue, clock } = this.#parts;
+    // Every process would make it ready for searches again, each time.
+    if (tools.length > 0) await catalogue.refreshTools(server, tools, clock.now(), { unlessSame: true });
   }
 
   #standing(): Record<HealthState | 'unvisited' | 'inactive', number> {
@@ -262,19 +289,9 @@ interface Rounding extends Pick<ProbeOptions, 'onProgress'> {
   readonly pauseMs: number;
   /** Of all servers that are due, not of some that somebody has named. */
   readonly isWhole: boolean;
-}
-
-/** Rejects with the signal's reason as soon as it aborts. */
-function endOf(signal: AbortSignal): Promise<never> {
-  const ended = new Promise<never>((_resolve, reject) => {
-    const end = () => reject(signal.reason as Error);
-    if (signal.aborted) end();
-    else signal.addEventListener('abort', end, { once: true });
-  });
-  // Nobody may be waiting for it.
-  ended.catch(() => {});
-  return ended;
+  /** See `Round`. */
+  readonly aliveElsewhere: number;
 }
 
 const DOUBTED =
-  'probing: most servers that were alive failed in one round, which is rather a fault of the own network; nothing was recorded as worse';
+  'most servers that were alive, or never visited, failed in one round, which is rather a fault of the own network; nothing was recorded as worse';

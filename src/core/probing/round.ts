@@ -12,8 +12,11 @@ const BATCH = 20;
 
 /** A server whose visit failed. */
 export interface Failing {
+  /** As it was visited. */
   readonly server: Server;
-  readonly found: LocatedHealth;
+  readonly state: HealthState;
+  readonly latencyMs?: number;
+  readonly atMs: number;
   readonly reason: string;
 }
 
@@ -22,7 +25,7 @@ export class Round {
   readonly #board: HealthBoard;
   readonly #clock: Clock;
   #unwritten: LocatedHealth[] = [];
-  readonly #known = { alive: 0, failed: 0 };
+  readonly #known: { alive: number; failed: number };
   readonly #unvisited = { alive: 0, failed: 0 };
   readonly failing: Failing[] = [];
   readonly counts: Record<Verdict, number> = {
@@ -33,38 +36,42 @@ export class Round {
     no_verdict: 0,
   };
 
-  constructor(board: HealthBoard, clock: Clock) {
+  /** @param aliveElsewhere servers alive that are not visited since they have been a short time ago */
+  constructor(board: HealthBoard, clock: Clock, aliveElsewhere: number) {
     this.#board = board;
     this.#clock = clock;
+    this.#known = { alive: aliveElsewhere, failed: 0 };
   }
 
-  async add(server: Server, { verdict, latencyMs, reason = '' }: Visit): Promise<void> {
+  add(server: Server, { verdict, latencyMs, reason = '' }: Visit): void {
     this.counts[verdict]++;
     if (verdict === 'no_verdict') return;
     const before = this.#board.of(server);
-    const found = {
-      serverId: server.id,
-      remoteUrl: server.remoteUrl,
-      health: after(
-        before,
-        { state: verdict, ...(latencyMs === undefined ? {} : { latencyMs }) },
-        this.#clock.now(),
-      ),
-    };
+    const found = { state: verdict, ...(latencyMs === undefined ? {} : { latencyMs }) };
+    const atMs = this.#clock.now();
     this.#note(before, verdict);
     if (!isAlive(verdict)) {
-      this.failing.push({ server, found, reason });
+      this.failing.push({ server, ...found, atMs, reason });
       return;
     }
-    this.#unwritten.push(found);
-    if (this.#unwritten.length >= BATCH) await this.write();
+    const { id: serverId, remoteUrl } = server;
+    this.#unwritten.push({ serverId, remoteUrl, health: after(before, found, atMs) });
   }
 
-  /** What is good and not yet written. */
+  get isToBeWritten(): boolean {
+    return this.#unwritten.length >= BATCH;
+  }
+
+  /** What is good and not yet written; where that fails, it is still to be written. */
   async write(): Promise<void> {
     const found = this.#unwritten;
     this.#unwritten = [];
-    await this.#board.write(found);
+    try {
+      await this.#board.write(found);
+    } catch (error) {
+      this.#unwritten.unshift(...found);
+      throw error;
+    }
   }
 
   /** Whether most of what was alive has failed at once: nothing of that is to be believed. */

@@ -1,4 +1,5 @@
 import type { Clock } from '../../infra/clock.ts';
+import { every } from '../../infra/every.ts';
 import type { Log } from '../../infra/log.ts';
 import type { RegistrySync } from './registry-sync.ts';
 
@@ -22,7 +23,7 @@ interface ScheduleParts {
 export class SyncSchedule {
   readonly #parts: ScheduleParts;
   readonly #triedAtMs = new Map<string, number>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #looking = every(LOOK_EVERY_MS, () => this.syncDue());
   #isStopped = false;
 
   constructor(parts: ScheduleParts) {
@@ -30,21 +31,12 @@ export class SyncSchedule {
   }
 
   start(): void {
-    if (this.#parts.sources.length > 0) this.#next();
+    if (this.#parts.sources.length > 0) this.#looking.start();
   }
 
   stop(): void {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
-  }
-
-  #next(): void {
-    const syncing = this.syncDue();
-    this.#timer = setTimeout(() => {
-      void syncing.then(() => {
-        if (!this.#isStopped) this.#next();
-      });
-    }, LOOK_EVERY_MS).unref();
+    this.#looking.stop();
   }
 
   /** Resolves when every registry that was due has been synced with, or has failed. */

@@ -30,7 +30,7 @@ export class Called {
   /**
    * The ranking with the servers before all others whose id the query is, then those of that very name, then those it names in
    * another spelling. (Ids are given out once; names are whatever anyone calls a server.)
-   * @param mayLead false: it stays where it is
+   * @param mayLead false: only its id puts it first
    */
   first(
     ranking: readonly RankedServer[],
@@ -42,8 +42,8 @@ export class Called {
     const isCalled = (serverId: string) => this.#catalogue.get(serverId)?.name.toLowerCase() === called;
     const leading = (isChosen: (serverId: string) => boolean) => (serverId: string) =>
       isChosen(serverId) && mayLead(serverId);
-    return [isNamed, isCalled, (serverId: string) => serverId === called].reduce(
-      (ranked, isChosen) => putFirst(ranked, leading(isChosen)),
+    return [leading(isNamed), leading(isCalled), (serverId: string) => serverId === called].reduce(
+      (ranked, isChosen) => putFirst(ranked, isChosen),
       ranking,
     );
   }

@@ -10,7 +10,7 @@ import type { Caller } from '../caller.ts';
 import { FairSlots } from '../fair-slots.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
-import type { Health } from '../catalogue/health.ts';
+import type { KnownHealth } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
 import type { ClaimedCall } from '../outcomes.ts';
 import { isAnswerable, mentionsIn, namesIn, spellingsOf } from './answerability.ts';
@@ -80,7 +80,7 @@ interface SearchParts {
   /** What is known of a server's use; asked for every candidate of every query. */
   readonly use: (serverId: string) => UseSignals;
   /** What is known of a server's health; absent: nothing of any. */
-  readonly health?: (server: Server) => Health | undefined;
+  readonly health?: KnownHealth;
   /** Told of verdicts that count for or against a server, as they are written. */
   readonly onVerdicts?: ConstructorParameters<typeof SearchOutcomes>[0]['onVerdicts'];
 }
@@ -96,7 +96,7 @@ export function createSearch(parts: SearchParts): Search {
     metrics,
     use,
     onVerdicts = () => {},
-    health = () => undefined,
+    health = { of: () => undefined, epoch: 0 },
   } = parts;
   const queryLog = new QueryLog({ db, clock, log });
   const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
@@ -116,7 +116,7 @@ export function createSearch(parts: SearchParts): Search {
   const spelled = new WeakMap<Server, ReturnType<typeof spellingsOf>>();
   const isDead = (serverId: string): boolean => {
     const server = catalogue.get(serverId);
-    return server !== undefined && health(server)?.deadSinceMs !== undefined;
+    return server !== undefined && health.of(server)?.deadSinceMs !== undefined;
   };
   const spellings = (serverId: string) => {
     const server = catalogue.get(serverId);
@@ -132,7 +132,7 @@ export function createSearch(parts: SearchParts): Search {
   };
 
   /** What a ranking depends on apart from the query: of two equal states, two rankings are equal. */
-  const state = () => [index.id, index.epoch, index.degraded ?? ''];
+  const state = () => [index.id, index.epoch, index.degraded ?? '', health.epoch];
 
   async function rank(
     query: string,
@@ -224,7 +224,7 @@ export function createSearch(parts: SearchParts): Search {
       const servers = ranking.flatMap(ranked => {
         const server = catalogue.get(ranked.serverId);
         if (!server?.active) return [];
-        const shown = { maxTools: input.maxTools, nowMs: startedAt, health: health(server) };
+        const shown = { maxTools: input.maxTools, nowMs: startedAt, health: health.of(server) };
         return [render(server, ranked, shown)];
       });
       const id = newId('qry');

@@ -109,8 +109,6 @@ async function importEntries(
           },
           signal: caller.signal,
         });
-  // An entry that had been made inactive since it did not answer begins anew.
-  if (change) await core.probing.catchUp();
   return {
     imported: change?.upserted.length ?? 0,
     deactivated: change?.removed.length ?? 0,
@@ -221,9 +219,11 @@ const learnTools = operation({
   handle: async ({ catalogue, proxy, audit }, caller, { params: { id = '' } }) => {
     const server = catalogue.require(id);
     const { tools } = await proxy.listTools(caller, { serverId: id });
-    await catalogue.refreshTools(server, tools, Date.now(), (tx, { upserted: [refreshed] }) => {
-      const meta = { server: id, tools: refreshed?.tools.length ?? 0 };
-      return audit.record(caller, { event: 'server_tools_read', outcome: 'ok', meta }, tx);
+    await catalogue.refreshTools(server, tools, Date.now(), {
+      alongside: (tx, { upserted: [refreshed] }) => {
+        const meta = { server: id, tools: refreshed?.tools.length ?? 0 };
+        return audit.record(caller, { event: 'server_tools_read', outcome: 'ok', meta }, tx);
+      },
     });
     return { tools: catalogue.require(id).tools.length };
   },

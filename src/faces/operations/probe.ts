@@ -15,7 +15,7 @@ export const probeCatalogue = operation({
   description:
     'All that are active, and those that are inactive since they did not answer; or those named. Each is asked server/discover or initialize, then tools/list, without a ' +
     'credential, for 15 s at most, four hosts at a time. What it lists goes into the catalogue. A failed visit counts at the end of the round, and not at all where most of ' +
-    'at least ten servers that were alive fail together (doubted). It ends with its connection, and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
+    'at least ten servers that were alive fail together (doubted); unless half of those known to be alive answer, servers never visited count as alive, too. It ends with its connection, and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
     'is lines {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
   errors: ['server_not_found', 'server_inactive', 'unavailable'],
   isLong: true,
@@ -41,7 +41,7 @@ export const probeCatalogue = operation({
     failing: z
       .array(z.object({ id: z.string(), status: healthStatus, reason: z.string() }))
       .describe('Servers that are neither ok nor want a sign-in, and why. The reason may quote the server.'),
-    doubted: z.string().optional().describe('Why nothing was recorded as worse.'),
+    doubted: z.string().optional().describe('Why no failure counts.'),
   }),
   handle: async (core, caller, { body: { ids }, telling: { onProgress, onNotice } }) => {
     const report = await core.probing.probe({

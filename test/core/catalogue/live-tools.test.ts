@@ -70,6 +70,24 @@ describe('refreshTools', () => {
     expect(prepared).toBe(3);
   });
 
+  it('writes nothing where the same was listed before, if it is told so', async () => {
+    const row = async () => (await database.db.select().from(servers))[0];
+    const refresh = (description: string, nowMs: number) =>
+      catalogue.refreshTools(SERVER, [tool('shipped', description)], nowMs, { unlessSame: true });
+    // The texts of the entry, which its server had never listed.
+    await refresh('As shipped.', NOW);
+    expect(catalogue.get('a')?.toolsListedAt).toBe(NOW);
+    const before = await row();
+    await refresh('As shipped.', NOW + DAY_MS);
+    expect(await row()).toEqual(before);
+    await refresh('Another.', NOW + DAY_MS);
+    expect(catalogue.get('a')).toMatchObject({ toolsListedAt: NOW + DAY_MS });
+    // The same to search, and yet another definition.
+    const titled = [tool('shipped', 'Another.', { annotations: { destructiveHint: true } })];
+    await catalogue.refreshTools(SERVER, titled, NOW + 2 * DAY_MS, { unlessSame: true });
+    expect(catalogue.get('a')).toMatchObject({ toolsListedAt: NOW + 2 * DAY_MS });
+  });
+
   it('changes nothing for an empty listing, an inactive server, an address that is no longer its own', async () => {
     await catalogue.refreshTools(SERVER, [], NOW);
     await catalogue.refreshTools({ ...SERVER, remoteUrl: 'https://b.example/mcp' }, [tool('x')], NOW);

@@ -2,7 +2,7 @@ import { eq, sql } from 'drizzle-orm';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { servers, settings } from '../../../src/core/schema.ts';
+import { settings } from '../../../src/core/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
 
 const entry = (id: string, remote_url = `https://${id}.example/mcp`): Entry => ({
@@ -76,14 +76,33 @@ describe('a server that is inactive since it does not answer', () => {
     expect(await database.db.select().from(settings).where(eq(settings.key, 'noted'))).toHaveLength(1);
   });
 
-  it('is a common one where a program from before the mark has made it active', async () => {
-    await database.db
-      .update(servers)
-      .set({ active: true, updatedAt: sql`now()` })
-      .where(eq(servers.id, 'tides'));
+  it.each([
+    ['made it active', sql`update servers set active = true, updated_at = now()`, true],
+    [
+      'deactivated it for good',
+      sql`update servers set active = false, origin = 'operator', updated_at = now()`,
+      false,
+    ],
+  ])('is a common one where a program from before the mark has %s', async (_what, update, isActive) => {
+    await database.db.execute(sql`${update} where id = 'tides'`);
     const again = await Catalogue.load(database.db);
+    expect(again.get('tides')).toMatchObject({ active: isActive });
     expect(again.get('tides')).not.toHaveProperty('unanswered');
-    expect(await again.setUnanswered(tides(), true, nothing)).toBe(true);
+    expect(await again.setUnanswered(tides(), isActive, nothing)).toBe(isActive);
+  });
+
+  it("is so no more, too, where that program has deactivated a row that was the operator's already", async () => {
+    await catalogue.put([entry('maps')], { origin: 'operator' });
+    await catalogue.setUnanswered(catalogue.get('maps')!, true, nothing);
+    await database.db.execute(
+      sql`update servers set active = false, origin = 'operator', updated_at = now() where id = 'maps'`,
+    );
+    expect((await Catalogue.load(database.db)).get('maps')).not.toHaveProperty('unanswered');
+  });
+
+  it('stays so where only the parts of its tools are written, or nothing is', async () => {
+    await database.db.execute(sql`update servers set revision = 0 where id = 'tides'`);
+    expect((await Catalogue.load(database.db)).get('tides')).toMatchObject({ unanswered: true });
   });
 });
 

@@ -60,8 +60,12 @@ describe('our own network is at fault', () => {
     expect(isOwnOutage({ alive: 9, failed: 9 }, none)).toBe(false);
   });
 
-  it('perhaps, too, where most of those fail that had never been visited, unless enough were known', () => {
-    expect(isOwnOutage({ alive: 9, failed: 0 }, { alive: 11, failed: 11 })).toBe(true);
+  it('perhaps, too, where most of those fail that had never been visited, unless half of those known answer', () => {
+    expect(isOwnOutage(none, { alive: 11, failed: 6 })).toBe(true);
+    expect(isOwnOutage({ alive: 3, failed: 3 }, { alive: 9, failed: 9 })).toBe(true);
+    expect(isOwnOutage({ alive: 3, failed: 0 }, { alive: 9, failed: 9 })).toBe(false);
+    expect(isOwnOutage({ alive: 2, failed: 1 }, { alive: 9, failed: 9 })).toBe(false);
+    expect(isOwnOutage({ alive: 10, failed: 10 }, { alive: 90, failed: 0 })).toBe(false);
     expect(isOwnOutage({ alive: 10, failed: 0 }, { alive: 90, failed: 90 })).toBe(false);
   });
 });

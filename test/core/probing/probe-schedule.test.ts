@@ -6,6 +6,8 @@ import { createLog } from '../../../src/infra/log.ts';
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const EVERY = 24 * HOUR;
+/** How long a round takes. */
+const ROUND = 2 * HOUR;
 
 /** @param round what becomes of one: done, in doubt, failed, or left to another process */
 function scheduled(
@@ -20,10 +22,12 @@ function scheduled(
     probeUnlessProbed: (sinceMs: number, everyMs: number) => {
       expect([sinceMs, everyMs]).toEqual([now - EVERY / 2, EVERY]);
       rounds++;
+      now += ROUND;
       const how = round();
       if (how === 'failed') return Promise.reject(new Error('down'));
       if (how === 'left') return Promise.resolve(undefined);
-      if (how === 'done') state.probedAtMs = now;
+      if (how === 'doubted') return Promise.resolve({ doubted: 'outage' } as ProbeReport);
+      state.probedAtMs = now - ROUND;
       return Promise.resolve({} as ProbeReport);
     },
   };
@@ -50,7 +54,7 @@ describe('the schedule of probing', () => {
   it('has a round at first, and each time the time has passed', async () => {
     const { after } = scheduled(undefined);
     expect(await after(0)).toBe(1);
-    expect(await after(EVERY - MINUTE)).toBe(0);
+    expect(await after(EVERY - ROUND - MINUTE)).toBe(0);
     expect(await after(MINUTE)).toBe(1);
   });
 
@@ -60,18 +64,21 @@ describe('the schedule of probing', () => {
     expect(await after(MINUTE)).toBe(1);
   });
 
-  it.each(['failed', 'doubted'] as const)('tries again in an hour where a round %s', async how => {
-    const { after } = scheduled(undefined, () => how);
-    expect(await after(0)).toBe(1);
-    expect(await after(HOUR - MINUTE)).toBe(0);
-    expect(await after(MINUTE)).toBe(1);
-  });
+  it.each(['failed', 'doubted'] as const)(
+    'tries again an hour after the end of a round that %s',
+    async how => {
+      const { after } = scheduled(undefined, () => how);
+      expect(await after(0)).toBe(1);
+      expect(await after(HOUR - MINUTE)).toBe(0);
+      expect(await after(MINUTE)).toBe(1);
+    },
+  );
 
   it('looks again at once where another process had its turn', async () => {
     const { after, state } = scheduled(undefined, () => 'left');
     expect(await after(0)).toBe(1);
     expect(await after(MINUTE)).toBe(1);
-    state.probedAtMs = 100 * HOUR;
+    state.probedAtMs = 100 * HOUR + ROUND;
     expect(await after(MINUTE)).toBe(0);
   });
 

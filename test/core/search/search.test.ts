@@ -31,7 +31,7 @@ beforeEach(async () => {
   await database.db.delete(queryLogTable);
 });
 
-async function start() {
+async function start(more: Pick<Parameters<typeof createSearch>[0], 'health'> = {}) {
   const { db } = database;
   const control = controlledEmbedder();
   const clock = settableClock();
@@ -47,6 +47,7 @@ async function start() {
     log: silent,
     clock,
     use: () => UNUSED,
+    ...more,
   });
   searches.push(search);
   const ask = (query: string, options: { limit?: number; maxTools?: number } = {}) =>
@@ -207,6 +208,22 @@ describe('the query cache', () => {
     const after = await ask('umbrella rain');
     expect(after.metadata.cache_hit).toBe(false);
     expect(ids(after)[0]).toBe('umbrella');
+  });
+
+  it('never serves a ranking from before a server died', async () => {
+    const died: string[] = [];
+    const dead = { state: 'unreachable', checkedAtMs: 0, failures: 3, deadSinceMs: 0 } as const;
+    const health = {
+      of: ({ id }: { id: string }) => (died.includes(id) ? dead : undefined),
+      get epoch() {
+        return died.length;
+      },
+    };
+    const { ask } = await start({ health });
+    const [before] = (await ask('maps of a city')).servers;
+    died.push('maps');
+    const after = (await ask('maps of a city')).servers.find(({ id }) => id === 'maps');
+    expect(after?.final_score).toBeCloseTo((before?.final_score ?? 0) / 2);
   });
 
   it('computes equal concurrent queries once', async () => {
