@@ -1,4 +1,6 @@
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
 import { z } from 'zod';
 import { ConfigError } from './config-error.ts';
 import type { TracingSettings } from './infra/tracing.ts';
@@ -53,11 +55,7 @@ export function readTracing(settings: Settings): TracingSettings | undefined {
   return {
     sampler: sampler(settings),
     batch: batch(settings),
-    tls: {
-      ca: fileOf(settings, 'CERTIFICATE'),
-      cert: fileOf(settings, 'CLIENT_CERTIFICATE'),
-      key: fileOf(settings, 'CLIENT_KEY'),
-    },
+    tls: tls(settings),
   };
 }
 
@@ -118,6 +116,25 @@ function whole(
   throw new ConfigError(`${name}: must be a whole number from ${smallest} to 999999999`);
 }
 
+function tls(settings: Settings): TracingSettings['tls'] {
+  const files = {
+    ca: fileOf(settings, 'CERTIFICATE'),
+    cert: fileOf(settings, 'CLIENT_CERTIFICATE'),
+    key: fileOf(settings, 'CLIENT_KEY'),
+  };
+  try {
+    // What is no certificate would be taken for none at all.
+    if (files.ca !== undefined) void new X509Certificate(files.ca);
+    createSecureContext(files);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(
+      `OTEL_EXPORTER_OTLP_…CERTIFICATE, …CLIENT_CERTIFICATE, …CLIENT_KEY: must be certificates and their key in PEM form (${reason})`,
+    );
+  }
+  return files;
+}
+
 /** What is set for traces alone goes before what is set for all signals. */
 function fileOf(
   settings: Settings,
@@ -130,6 +147,6 @@ function fileOf(
     return readFileSync(settings[name] ?? '', 'utf8');
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
-    throw new ConfigError(`${name}: must be the path of a file in PEM form that can be read (${code})`);
+    throw new ConfigError(`${name}: must be the path of a file that can be read (${code})`);
   }
 }

@@ -237,3 +237,14 @@ function rateLimits(value: string | undefined): Config['access']['rateLimits'] {
   }
   return limits;
 }
+
+/** What is used for what, for the log: no address and no secret. */
+export const featuresOf = (config: Config) => ({
+  database: config.databaseUrl === undefined ? 'embedded' : 'Postgres',
+  search: config.meilisearch === undefined ? 'embedded' : 'Meilisearch',
+  embedding: config.embedding === undefined ? 'local model' : 'API',
+  rateLimits: config.redisUrl === undefined ? 'memory' : 'Redis',
+  registries: config.registry.sources.length,
+  probeEveryHours: config.registry.probeEveryMs / 3_600_000,
+  tracing: config.tracing !== undefined,
+});

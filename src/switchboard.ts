@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { ConfigError, type Config } from './config.ts';
+import { ConfigError, featuresOf, type Config } from './config.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
 import { followCatalogue } from './core/catalogue/following.ts';
@@ -83,7 +83,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
   const isServing = options.listen !== false;
-  if (isServing) log.info({ version, dataDir: config.dataDir }, 'starting');
+  if (isServing) log.info({ version, dataDir: config.dataDir, ...featuresOf(config) }, 'starting');
 
   const tracing = await startTracing(isServing ? config.tracing : undefined, { version, log, clock });
   opened.defer(() => tracing?.close());

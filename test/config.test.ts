@@ -1,5 +1,7 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { rootCertificates } from 'node:tls';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, readConfig } from '../src/config.ts';
 import { temporaryFolder } from './support/program.ts';
@@ -425,8 +427,13 @@ describe('tracing', () => {
   it('takes the limits of batches, and files of the collector that are for traces before those for all', async () => {
     await using folder = temporaryFolder();
     const [all, own] = [path.join(folder.path, 'all.pem'), path.join(folder.path, 'own.pem')];
-    await writeFile(all, 'ALL');
-    await writeFile(own, 'OWN');
+    const [allText = '', ownText] = rootCertificates;
+    await writeFile(all, allText);
+    await writeFile(own, ownText ?? '');
+    const key = path.join(folder.path, 'key.pem');
+    const { privateKey } = generateKeyPairSync('ed25519');
+    const keyText = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+    await writeFile(key, keyText);
     const { tracing } = readConfig({
       ...collector,
       OTEL_BSP_SCHEDULE_DELAY: '100',
@@ -435,7 +442,7 @@ describe('tracing', () => {
       OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '20',
       OTEL_EXPORTER_OTLP_CERTIFICATE: all,
       OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: own,
-      OTEL_EXPORTER_OTLP_CLIENT_KEY: all,
+      OTEL_EXPORTER_OTLP_CLIENT_KEY: key,
     });
     expect(tracing?.batch).toEqual({
       scheduledDelayMillis: 100,
@@ -443,7 +450,7 @@ describe('tracing', () => {
       maxQueueSize: 30,
       maxExportBatchSize: 20,
     });
-    expect(tracing?.tls).toEqual({ ca: 'OWN', cert: undefined, key: 'ALL' });
+    expect(tracing?.tls).toEqual({ ca: ownText, cert: undefined, key: keyText });
   });
 
   it.each([
@@ -470,6 +477,14 @@ describe('tracing', () => {
     [
       { OTEL_EXPORTER_OTLP_CERTIFICATE: '/nowhere.pem' },
       /^OTEL_EXPORTER_OTLP_CERTIFICATE: must be the path.*ENOENT/,
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_CERTIFICATE: 'package.json' },
+      /CERTIFICATE.*must be certificates and their key in PEM/,
+    ],
+    [
+      { OTEL_EXPORTER_OTLP_CLIENT_KEY: 'package.json' },
+      /CLIENT_KEY: must be certificates and their key in PEM/,
     ],
   ])('refuses %j', (env, message) => {
     expect(refusal({ ...collector, ...env }).message).toMatch(message);

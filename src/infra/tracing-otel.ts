@@ -134,6 +134,8 @@ class ExportedSpan implements Span {
     if (this.#context) return this.#context;
     const carrier: Record<string, string> = {};
     propagator.inject(trace.setSpan(ROOT_CONTEXT, this.#span), carrier, defaultTextMapSetter);
+    // Of a caller's that did not hold, nothing is left.
+    if (carrier['tracestate'] === '') delete carrier['tracestate'];
     return (this.#context = carrier);
   }
 

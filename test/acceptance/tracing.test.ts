@@ -260,6 +260,18 @@ describe('traces', () => {
     expect(collector.spans.filter(one => one.traceId === CALLER.traceId)).toEqual([]);
   });
 
+  it('do not name one request to every server that it visits', async () => {
+    await using collector = await startCollector();
+    await using sb = await start(collector.endpoint);
+    const probed = await sb.post('/v1/admin/catalogue/probe', {}, { traceparent: traceparent() });
+    expect(probed.status).toBe(200);
+    await span(collector, 'POST /v1/admin/catalogue/probe', { traceId: CALLER.traceId });
+    for (const id of ['modern', 'legacy', 'sse'] as const) {
+      const received = await sb[id].inbox.firstOf('tools/list');
+      expect(received.headers['traceparent']).toBeUndefined();
+    }
+  });
+
   it('are named in the lines of the log', async () => {
     await using collector = await startCollector();
     await using sb = await start(collector.endpoint);

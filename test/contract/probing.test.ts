@@ -188,6 +188,10 @@ describe('a dead server', () => {
     expect(await callStatus('first')).not.toBe(410);
     expect(await probeDaily(1)).toMatchObject({ deactivated: 1 });
     expect(await callStatus('first')).toBe(410);
+    const { json } = await sb.post('/v1/mcp/tools/list', { server_id: 'first' });
+    expect(json.detail).toBe(
+      'The server first is no longer active: it has not worked for a month, and is back when it does.',
+    );
     expect(idsOf(await search())).toEqual(['second']);
     expect(await show('first')).toMatchObject({ active: false, unanswered: true, origin: 'shipped' });
     expect(await audited('server_deactivated')).toMatchObject([

@@ -101,15 +101,14 @@ export class Catalogue {
   /** @throws SwitchboardError `server_not_found` (404) or `server_inactive` (410). */
   require(id: string): Server {
     const server = this.#byId.get(id);
-    if (!server) {
+    if (server?.active) return server;
+    if (!server)
       throw new SwitchboardError(
         'server_not_found',
         `No server has the id ${quoted(id)}. A search finds ids.`,
       );
-    }
-    if (!server.active)
-      throw new SwitchboardError('server_inactive', `The server ${id} is no longer active.`);
-    return server;
+    const why = server.unanswered ? ': it has not worked for a month, and is back when it does' : '';
+    throw new SwitchboardError('server_inactive', `The server ${id} is no longer active${why}.`);
   }
 
   /** An equal entry that takes no memory for what is catalogued as it is in it. */
