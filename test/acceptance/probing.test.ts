@@ -53,9 +53,10 @@ it('catalogue probe says how each server is, and what follows is by that', async
 it('catalogue probe fails where it rather says something of the own network', async () => {
   await using folder = temporaryFolder();
   const file = path.join(folder.path, 'catalogue.jsonl');
-  const closed = `http://127.0.0.1:${await refusedPort()}/mcp`;
-  const entries = Array.from({ length: 10 }, (_, at) => {
-    return { id: `s${at}`, name: `s${at}`, description: 'Tide tables.', remote_url: `${closed}?${at}` };
+  const ports = await Promise.all(Array.from({ length: 10 }, () => refusedPort()));
+  const entries = ports.map((port, at) => {
+    const remote_url = `http://127.0.0.1:${port}/mcp`;
+    return { id: `s${at}`, name: `s${at}`, description: 'Tide tables.', remote_url };
   });
   await writeFile(file, entries.map(one => JSON.stringify(one)).join('\n'));
   const env = {
@@ -66,6 +67,6 @@ it('catalogue probe fails where it rather says something of the own network', as
   const probed = await run(['catalogue', 'probe'], env);
   expect(probed).toMatchObject({ code: 1 });
   expect(probed.stdout).toMatch(/^10 servers visited: 10 unreachable\.\n/);
-  expect(probed.stdout).toMatch(/\nDoubted: most servers .* own network; nothing was recorded as worse\.\n$/);
+  expect(probed.stdout).toMatch(/\nDoubted: most hosts .* own network; nothing was recorded as worse\.\n$/);
   expect(probed.stdout.match(/nothing was recorded/gi)).toHaveLength(1);
 });

@@ -145,6 +145,24 @@ describe('POST /catalogue/probe', () => {
   });
 });
 
+it('a round whose caller hung up is in the audit log, with what it had found', async () => {
+  second.conduct = 'silent';
+  const hangingUp = new AbortController();
+  const round = fetch(`${sb.url}/v1/admin/catalogue/probe`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-api-key': sb.key },
+    body: '{}',
+    signal: hangingUp.signal,
+  });
+  round.catch(() => {});
+  const visited = async () => sumOf(await scrape(sb.url), 'switchboard_probes_total', { outcome: 'ok' });
+  await eventually('one was visited', async () => (await visited()) === 1);
+  hangingUp.abort();
+  await expect(round).rejects.toThrow('abort');
+  await eventually('it was noted', async () => (await audited('catalogue_probed')).length > 0);
+  expect(await audited('catalogue_probed')).toMatchObject([{ outcome: 'failed', details: { ok: 1 } }]);
+});
+
 describe('a server that has moved', () => {
   it('begins anew', async () => {
     first.conduct = 'html';
@@ -261,17 +279,23 @@ describe('a dead server', () => {
 
 describe('a round in which most servers fail at once', () => {
   it('is taken for a fault of our own network: nothing is recorded as worse, and /readyz says so', async () => {
-    const many = Array.from({ length: 10 }, (_, at) => ({
-      id: `many-${at}`,
-      name: `Many ${at}`,
-      description: 'One of many.',
-      remote_url: `${second.url}?${at}`,
-    }));
-    await put(many);
+    const others = await Promise.all(
+      Array.from({ length: 10 }, async () => stack.use(await startChangeable())),
+    );
+    const turn = (conduct: Changeable['conduct']) =>
+      [second, ...others].forEach(one => (one.conduct = conduct));
+    await put(
+      others.map(({ url }, at) => ({
+        id: `many-${at}`,
+        name: `Many ${at}`,
+        description: 'One of many.',
+        remote_url: url,
+      })),
+    );
     first.conduct = 503;
     await probeDaily(32);
-    second.conduct = 'html';
-    for (let round = 0; round < 4; round++) {
+    turn('html');
+    for (let round = 0; round < 3; round++) {
       expect(await probeDaily(1)).toMatchObject({
         not_mcp: 11,
         deactivated: 0,
@@ -285,11 +309,11 @@ describe('a round in which most servers fail at once', () => {
       expect.stringMatching(/^probing: .*own network/),
     ]);
     expect(sb.logged()).toContain(
-      'probing: most servers that were alive, or never visited, failed in one round',
+      'probing: most hosts that were alive, or never visited, failed in one round',
     );
     const degraded = async () => sumOf(await scrape(sb.url), 'switchboard_degraded', { part: 'probing' });
     expect(await degraded()).toBe(1);
-    second.conduct = 'mcp';
+    turn('mcp');
     expect(await probeDaily(1)).toMatchObject({ ok: 11, deactivated: 1 });
     expect((await sb.get('/readyz')).json.degraded).toEqual([]);
     expect(await degraded()).toBe(0);
