@@ -13,10 +13,11 @@ function slow() {
   const begun: string[] = [];
   const ended: string[] = [];
   let proceed = () => {};
-  const refreshTools: Catalogue['refreshTools'] = ({ id }, _tools, _nowMs, { signal } = {}) =>
+  const refreshTools: Catalogue['refreshTools'] = ({ id }, _tools, _nowMs, options) =>
     new Promise((resolve, reject) => {
       begun.push(id);
       proceed = resolve;
+      const signal = options?.signal;
       signal?.addEventListener('abort', () => {
         ended.push(id);
         reject(signal.reason as Error);
