@@ -1,5 +1,5 @@
 import { monotonicMs, type Clock } from '../infra/clock.ts';
-import { isDatabaseUnavailable } from '../infra/database.ts';
+import { whyFailed } from '../infra/database.ts';
 import type { Log } from '../infra/log.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
@@ -170,8 +170,6 @@ export class WriteBehind<Row> {
     const nowMs = monotonicMs(clock);
     if (this.#saidAtMs !== undefined && nowMs - this.#saidAtMs < SAY_EVERY_MS) return;
     this.#saidAtMs = nowMs;
-    // Of a database that is away, statement and stack say nothing.
-    const why = isDatabaseUnavailable(error) ? { reason: 'database unavailable' } : { err: error };
-    log.warn({ ...why, rows, dropped: this.#dropped }, `${what} not written, will try again`);
+    log.warn({ ...whyFailed(error), rows, dropped: this.#dropped }, `${what} not written, will try again`);
   }
 }

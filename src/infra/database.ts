@@ -150,6 +150,10 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   );
 }
 
+/** For a log line: of a database that is away, which is said where it is lost (`postgres.ts`), statement and stack say nothing. */
+export const whyFailed = (error: unknown): { readonly reason: string } | { readonly err: unknown } =>
+  isDatabaseUnavailable(error) ? { reason: 'database unavailable' } : { err: error };
+
 /** Drizzle wraps what a query failed with (but not what a transaction could not begin with). */
 function causesOf(error: unknown): (Error & { readonly code?: string })[] {
   return error instanceof Error ? [error, ...causesOf(error.cause)] : [];

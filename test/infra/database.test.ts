@@ -13,6 +13,7 @@ import {
   isUniqueViolation,
   openDatabase,
   rows,
+  whyFailed,
   type Database,
   type OpenDatabase,
 } from '../../src/infra/database.ts';
@@ -304,6 +305,7 @@ describe.skipIf(withoutPostgres)('a Postgres that goes away', () => {
         const error = await failure(call());
         expect(error).toBeInstanceOf(Error);
         expect(isDatabaseUnavailable(error)).toBe(true);
+        expect(whyFailed(error)).toEqual({ reason: 'database unavailable' });
       }
       expect([trouble?.(), messages()]).toEqual(['database unavailable', [AWAY]]);
 
@@ -350,7 +352,9 @@ describe.skipIf(withoutPostgres)('a Postgres that goes away', () => {
 
   it('is not confused with another server that refuses a connection', async () => {
     const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
-    expect(isDatabaseUnavailable(new TypeError('fetch failed', { cause: refused }))).toBe(false);
+    const failed = new TypeError('fetch failed', { cause: refused });
+    expect(isDatabaseUnavailable(failed)).toBe(false);
+    expect(whyFailed(failed)).toEqual({ err: failed });
   });
 });
 

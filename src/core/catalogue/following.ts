@@ -1,3 +1,4 @@
+import { whyFailed } from '../../infra/database.ts';
 import { Listening } from '../../infra/listen.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Catalogue } from './catalogue.ts';
@@ -47,7 +48,7 @@ export class Following {
         await this.#catalogue.catchUp();
         this.#hasFailed = false;
       } catch (error) {
-        if (!this.#hasFailed && !this.#isClosed) this.#log.warn({ err: error }, NOT_TAKEN_OVER);
+        if (!this.#hasFailed && !this.#isClosed) this.#log.warn(whyFailed(error), NOT_TAKEN_OVER);
         this.#hasFailed = true;
       }
     }

@@ -1,6 +1,6 @@
 import { gte, lt, sql } from 'drizzle-orm';
 import { monotonicMs, type Clock } from '../../infra/clock.ts';
-import { rows, type Database } from '../../infra/database.ts';
+import { rows, whyFailed, type Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { purgeWhere } from '../purge.ts';
 import { excluded, serverUsage } from '../schema.ts';
@@ -113,7 +113,7 @@ export class Usage {
   /** Writes what has been counted here, and reads what has been counted elsewhere. Never rejects. */
   refresh(): Promise<void> {
     return this.#pending.afterFlush(() =>
-      this.#readRecent().catch((error: unknown) => this.#log.warn({ err: error }, 'usage not read')),
+      this.#readRecent().catch((error: unknown) => this.#log.warn(whyFailed(error), 'usage not read')),
     );
   }
 

@@ -1,5 +1,5 @@
 import { and, eq, inArray, lte, sql } from 'drizzle-orm';
-import type { Database } from '../../infra/database.ts';
+import { whyFailed, type Database } from '../../infra/database.ts';
 import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
 import { withoutSpan } from '../../infra/tracing.ts';
@@ -31,6 +31,8 @@ export class Outbox {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
   #again = false;
+  /** The last look at it did. */
+  #hasFailed = false;
   #closed = false;
   readonly #draining = new Map<string, Promise<void>>();
 
@@ -74,9 +76,15 @@ export class Outbox {
     }
     this.#again = false;
     this.#running = withoutSpan(() => this.#drain())
-      .catch((error: unknown) =>
-        this.#log.warn({ err: error }, 'the revocation outbox could not be worked on'),
-      )
+      .then(() => {
+        this.#hasFailed = false;
+      })
+      .catch((error: unknown) => {
+        // It is looked again every few seconds: said is only that it begins.
+        if (!this.#hasFailed)
+          this.#log.warn(whyFailed(error), 'the revocation outbox could not be worked on');
+        this.#hasFailed = true;
+      })
       .finally(() => {
         this.#running = undefined;
         if (this.#again && this.#timer) this.kick();
@@ -101,7 +109,7 @@ export class Outbox {
       if (this.#draining.has(provider)) continue;
       const work = this.#drainOf(provider)
         .catch((error: unknown) =>
-          this.#log.warn({ err: error, provider }, 'the revocation outbox could not be worked on'),
+          this.#log.warn({ ...whyFailed(error), provider }, 'the revocation outbox could not be worked on'),
         )
         .finally(() => this.#draining.delete(provider));
       this.#draining.set(provider, work);

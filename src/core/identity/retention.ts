@@ -1,6 +1,6 @@
 import { getTableName, inArray, lt, or, sql, type SQL } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
-import type { Database } from '../../infra/database.ts';
+import { isDatabaseUnavailable, whyFailed, type Database } from '../../infra/database.ts';
 import { users } from '../schema.ts';
 import type { IdentityContext } from './context.ts';
 import { auditLog, authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
@@ -75,14 +75,21 @@ export class Retention {
     await this.#running;
   }
 
-  /** Resolves with how many rows were deleted; what hangs on them is not counted. A rule that fails stops no other. */
+  /**
+   * Resolves with how many rows were deleted; what hangs on them is not counted. A rule that fails stops no other, unless the
+   * database is away.
+   */
   async purge(): Promise<number> {
     let deleted = 0;
     const { log, outbox } = this.#context;
-    const attempt = (what: string, work: () => Promise<unknown>) =>
-      work().catch((error: unknown) =>
-        log.warn({ err: error, what }, 'old identity rows could not be deleted'),
-      );
+    let isAway = false;
+    const attempt = async (what: string, work: () => Promise<unknown>) => {
+      if (isAway) return;
+      await work().catch((error: unknown) => {
+        isAway = isDatabaseUnavailable(error);
+        log.warn({ ...whyFailed(error), what }, 'old identity rows could not be deleted');
+      });
+    };
     await attempt('overdue sessions', async () => {
       while (!this.#stopped && (await expireSessions(this.#context, undefined, BATCH)) === BATCH);
     });
