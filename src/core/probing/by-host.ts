@@ -8,6 +8,8 @@ interface Pace {
   readonly pauseMs: number;
   /** So many failures in a row of one host, and the rest of it is left. */
   readonly maxFailures: number;
+  /** These before the others of their host, so that others' failures do not end it before their turn. */
+  readonly isFirst?: (server: Server) => boolean;
   readonly signal: AbortSignal;
 }
 
@@ -20,11 +22,14 @@ export const hostOf = ({ remoteUrl }: Pick<Server, 'remoteUrl'>): string => new 
  */
 export async function byHost(
   servers: readonly Server[],
-  { atOnce, pauseMs, maxFailures, signal }: Pace,
+  { atOnce, pauseMs, maxFailures, isFirst = () => false, signal }: Pace,
   work: (server: Server) => Promise<boolean>,
 ): Promise<void> {
   // Without those that others are at: whoever finds none left is not needed any more.
-  const waiting = [...Map.groupBy(servers, hostOf).values()].map(host => ({ host, failures: 0 }));
+  const waiting = [...Map.groupBy(servers, hostOf).values()].map(host => ({
+    host: host.toSorted((a, b) => Number(isFirst(b)) - Number(isFirst(a))),
+    failures: 0,
+  }));
   const failing = new AbortController();
   const ended = AbortSignal.any([signal, failing.signal]);
   const workThrough = async () => {

@@ -1,4 +1,4 @@
-import type { Clock } from '../../infra/clock.ts';
+import { monotonicMs, type Clock } from '../../infra/clock.ts';
 import { every } from '../../infra/every.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Probing } from './probing.ts';
@@ -22,7 +22,7 @@ interface ScheduleParts {
  */
 export class ProbeSchedule {
   readonly #parts: ScheduleParts;
-  /** Not before that time. */
+  /** Not before that time, which no setting of the machine's clock changes. */
   #notBeforeMs = -Infinity;
   readonly #looking = every(LOOK_EVERY_MS, () => this.probeIfDue());
   #isStopped = false;
@@ -44,7 +44,7 @@ export class ProbeSchedule {
   async probeIfDue(): Promise<void> {
     const { probing, everyMs, clock, log } = this.#parts;
     const now = clock.now();
-    if (this.#isStopped || now < this.#notBeforeMs) return;
+    if (this.#isStopped || monotonicMs(clock) < this.#notBeforeMs) return;
     let isToRetry = false;
     try {
       if (now - ((await probing.probedAtMs()) ?? -Infinity) < everyMs) return;
@@ -54,7 +54,7 @@ export class ProbeSchedule {
     } catch (error) {
       if (!this.#isStopped) log.warn({ err: error }, 'probing failed');
     } finally {
-      if (isToRetry) this.#notBeforeMs = clock.now() + Math.min(everyMs, RETRY_MS);
+      if (isToRetry) this.#notBeforeMs = monotonicMs(clock) + Math.min(everyMs, RETRY_MS);
     }
   }
 }

@@ -102,9 +102,11 @@ export class Rounds {
   /** Counts the rounds in doubt, also over restarts: what they say for long is believed. */
   async #isDoubted(round: Round, { isWhole }: Rounding, startedAtMs: number): Promise<boolean> {
     const { db } = this.#parts;
-    const { doubts, ...state } = await readState(db);
+    const { doubts: stored, ...state } = await readState(db);
+    // Of a clock that was ahead once, nothing is known.
+    const doubts = stored && stored.sinceMs <= startedAtMs ? stored : undefined;
     if (!round.isOwnOutage) {
-      if (isWhole && doubts) await writeState(db, state);
+      if (isWhole && stored) await writeState(db, state);
       return false;
     }
     const isBelieved = doubts !== undefined && isDoubtedForLong(doubts, startedAtMs);
@@ -126,7 +128,9 @@ export class Rounds {
       const checkedAtMs = board.of(server)?.checkedAtMs;
       return checkedAtMs !== undefined && checkedAtMs <= now ? checkedAtMs : undefined;
     });
-    const pace = { atOnce: AT_ONCE, pauseMs, maxFailures: isWhole ? MAX_TIMEOUTS : Infinity, signal };
+    const maxFailures = isWhole ? MAX_TIMEOUTS : Infinity;
+    const isFirst = (server: Server) => isAlive(board.of(server)?.state ?? 'unreachable');
+    const pace = { atOnce: AT_ONCE, pauseMs, maxFailures, isFirst, signal };
     let reactivated = 0;
     let isStopped = true;
     try {

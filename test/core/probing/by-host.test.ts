@@ -36,6 +36,17 @@ describe('byHost', () => {
     expect(done.slice(0, 6).toSorted()).toEqual(['a0', 'b0', 'c0', 'd0', 'e0', 'f0']);
   });
 
+  it('leaves the rest of a host after failures in a row, and comes to those that are first before', async () => {
+    const servers = [0, 1, 2, 3, 4, 5].map(id => server('a', id));
+    const isFirst = ({ id }: Server) => id === 'a4' || id === 'a5';
+    const done: string[] = [];
+    await byHost(servers, { ...pace(), isFirst }, one => {
+      done.push(one.id);
+      return Promise.resolve(isFirst(one));
+    });
+    expect(done).toEqual(['a4', 'a5', 'a0', 'a1', 'a2']);
+  });
+
   it('begins nothing more once it is ended, and rejects when nothing is under way', async () => {
     const ending = new AbortController();
     let begun = 0;

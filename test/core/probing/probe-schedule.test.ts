@@ -15,12 +15,13 @@ function scheduled(
   round: () => 'done' | 'doubted' | 'failed' | 'left' = () => 'done',
 ) {
   let now = 100 * HOUR;
+  let aheadMs = 0;
   const state = { probedAtMs };
   let rounds = 0;
   const probing = {
     probedAtMs: () => Promise.resolve(state.probedAtMs),
     probeUnlessProbed: (sinceMs: number, everyMs: number) => {
-      expect([sinceMs, everyMs]).toEqual([now - EVERY / 2, EVERY]);
+      expect([sinceMs, everyMs]).toEqual([now + aheadMs - EVERY / 2, EVERY]);
       rounds++;
       now += ROUND;
       const how = round();
@@ -34,12 +35,13 @@ function scheduled(
   const schedule = new ProbeSchedule({
     probing,
     everyMs: EVERY,
-    clock: { now: () => now },
+    clock: { now: () => now + aheadMs, monotonic: () => now },
     log: createLog('silent'),
   });
   return {
     schedule,
     state,
+    setAhead: (ms: number) => void (aheadMs = ms),
     /** How many rounds there are then. */
     async after(ms: number) {
       now += ms;
@@ -61,6 +63,15 @@ describe('the schedule of probing', () => {
   it('goes on after a restart where it was', async () => {
     const { after } = scheduled(100 * HOUR - EVERY + MINUTE);
     expect(await after(0)).toBe(0);
+    expect(await after(MINUTE)).toBe(1);
+  });
+
+  it('is not kept from its rounds by a clock that was ahead when one failed', async () => {
+    const { after, setAhead } = scheduled(undefined, () => 'failed');
+    setAhead(30_000 * HOUR);
+    expect(await after(0)).toBe(1);
+    setAhead(0);
+    expect(await after(HOUR - MINUTE)).toBe(0);
     expect(await after(MINUTE)).toBe(1);
   });
 

@@ -172,6 +172,22 @@ describe('a round by schedule', () => {
     expect(probing.degraded).toBeUndefined();
   });
 
+  it('in doubt since a time that is still to come is no more in doubt than one that begins', async () => {
+    const bad = await hosts(10);
+    await put(...each('b', bad));
+    await scheduled();
+    turn(bad, 404);
+    nowMs += 1_000 * DAY;
+    expect(await scheduled()).toMatchObject({ doubted: expect.anything() });
+    nowMs -= 1_000 * DAY;
+    for (let round = 0; round < 3; round++) {
+      nowMs += DAY;
+      expect(await scheduled()).toMatchObject({ doubted: expect.anything() });
+    }
+    nowMs += DAY;
+    expect(await scheduled()).not.toHaveProperty('doubted');
+  });
+
   it('takes many servers of one host for one', async () => {
     await put(...many('a', up, 3), ...many('b', other, 20));
     await scheduled();
