@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { Agent, request as send } from 'node:http';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
+import { text as readText } from 'node:stream/consumers';
 import { run, serve, temporaryFolder, type Program } from '../test/support/program.ts';
 
 interface UpstreamState {
@@ -127,14 +128,10 @@ export class Poster {
         else resolve(undefined);
       };
       request.once('response', response => {
-        let text = '';
-        response.setEncoding('utf8');
-        response.on('data', (chunk: string) => (text += chunk));
-        response.once('end', () => {
+        readText(response).then(text => {
           clearTimeout(timer);
           resolve({ status: response.statusCode ?? 0, text });
-        });
-        response.once('error', fail);
+        }, fail);
       });
       request.once('error', fail);
       request.end(JSON.stringify(body));

@@ -50,6 +50,8 @@ export interface Config {
   /** The search engine to use in place of the embedded index. */
   readonly meilisearch: { readonly url: string; readonly apiKey: string | undefined } | undefined;
   readonly proxy: { readonly allowPrivateNetwork: boolean };
+  /** Whether `/mcp` offers `read_remote_tool`. */
+  readonly mcp: { readonly readTool: boolean };
   readonly access: {
     /** A key from the environment, accepted for tenant `local` with all scopes. */
     readonly apiKey: string | undefined;
@@ -111,6 +113,7 @@ const environmentSchema = z.object({
     .optional(),
   SWITCHBOARD_RATE_LIMIT: z.string().min(1).optional(),
   SWITCHBOARD_ALLOW_PRIVATE_NETWORK: z.enum(['true', 'false'], 'must be true or false').default('false'),
+  SWITCHBOARD_READ_TOOL: z.enum(['true', 'false'], 'must be true or false').default('false'),
   SWITCHBOARD_TRUST_PROXY: z.string().min(1).optional(),
   SWITCHBOARD_ALLOWED_HOSTS: z.string().min(1).optional(),
   SWITCHBOARD_DRAIN_MS: z
@@ -156,6 +159,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
     meilisearch: meilisearch(settings),
     proxy: { allowPrivateNetwork: settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK === 'true' },
+    mcp: { readTool: settings.SWITCHBOARD_READ_TOOL === 'true' },
     access: { apiKey: settings.SWITCHBOARD_API_KEY, rateLimits: rateLimits(settings.SWITCHBOARD_RATE_LIMIT) },
     identity: readIdentity(settings, {
       production: whyProduction(settings),

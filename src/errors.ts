@@ -45,6 +45,7 @@ const KINDS = {
   server_not_found: { status: 404, rpc: -32000, title: 'Server not found' },
   query_not_found: { status: 404, rpc: -32000, title: 'Search not found' },
   session_not_found: { status: 404, rpc: -32000, title: 'Authorization session not found' },
+  result_not_found: { status: 404, rpc: -32000, title: 'Kept result not found' },
   mcp_session_not_found: { status: 404, rpc: -32000, title: 'MCP session not found' },
   session_delivered: { status: 410, rpc: -32000, title: 'Final status already delivered' },
   key_not_found: { status: 404, rpc: -32000, title: 'API key not found' },

@@ -24,6 +24,7 @@ import { RegistrySync } from './core/registry/registry-sync.ts';
 import { ServedRegistry } from './core/registry/served-registry.ts';
 import { SyncSchedule } from './core/registry/sync-schedule.ts';
 import type { Embedder } from './core/search/embedder.ts';
+import { Results } from './core/results/results.ts';
 import { openSearchIndex } from './core/search/open-index.ts';
 import type { EmbeddingLimits } from './core/search/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
@@ -172,6 +173,8 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     limits: options.proxyLimits,
   });
   opened.defer(() => proxy.close());
+  const results = new Results({ db, sealing: identity.sealing, clock, log, shared });
+  opened.defer(() => results.close());
 
   const pruning = new VectorPruning({ db, log, index, catalogue });
   opened.defer(() => pruning.close());
@@ -224,6 +227,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     catalogue,
     search: tracedSearch(search),
     proxy,
+    results,
     probing,
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
@@ -244,6 +248,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     const app = createApp({
       core,
       config: config.http,
+      readTool: config.mcp.readTool,
       isRegistryPublic: config.registry.isPublic,
       log,
       clock,
@@ -256,6 +261,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     opened.defer(() => proxy.endIdle());
     url = await listen(server, config.http);
     identity.start();
+    results.start();
     void indexed.then(
       () => {
         schedule.start();

@@ -65,6 +65,7 @@ const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
     /^core\/probing\//,
     [/^core\/(probing|proxy|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
   ],
+  [/^core\/results\//, [/^core\/results\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
   [/^core\/outbound\//, [/^core\/outbound\//, /^errors\.ts$/]],
   [/^core\/catalogue\//, [/^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
   [

@@ -34,6 +34,7 @@ describe('readConfig', () => {
     [{ PORT: ' ' }, /^PORT: must be a port number/],
     [{ HOST: '127.evil.example' }, /set PUBLIC_URL/],
     [{ SWITCHBOARD_ALLOWED_HOSTS: ',' }, /^SWITCHBOARD_ALLOWED_HOSTS: /],
+    [{ SWITCHBOARD_READ_TOOL: 'yes' }, /^SWITCHBOARD_READ_TOOL: must be true or false/],
     [{ SWITCHBOARD_TRUST_PROXY: 'garbage' }, /^SWITCHBOARD_TRUST_PROXY: "garbage"/],
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL: must be one of trace/],
     [{ SWITCHBOARD_API_KEY: 'short' }, /^SWITCHBOARD_API_KEY: must have at least 32 characters/],

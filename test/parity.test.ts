@@ -41,7 +41,9 @@ describe('the same question on both faces', () => {
       const rest = (await sb.post('/v1/search', { query, limit: 5 })).json.servers;
       const mcp = (await overMcp('search_servers', { query, limit: 5 })).structuredContent.servers;
       const key = (server: { id: string; final_score: number }) => [server.id, server.final_score];
-      expect(mcp.map(key)).toEqual(rest.map(key));
+      expect(mcp.map(key)).toEqual(
+        rest.map(key).map(([id, score]: [string, number]) => [id, Math.round(score * 100) / 100]),
+      );
     },
   );
 
@@ -72,5 +74,62 @@ describe('the same question on both faces', () => {
     expect((await overMcp('search_servers', { query })).content[0].text).toBe(
       `${rest.detail} (${rest.code})`,
     );
+  });
+});
+
+describe('what counts for the month', () => {
+  const used = async (id: string) =>
+    (await sb.admin.request('GET', '/keys')).json.keys.find((one: any) => one.id === id).used_this_month;
+  const query = { query: 'echo' };
+  const remote = { server_id: 'v1', name: 'echo', arguments: { message: 'x' } };
+  const { name: tool_name, ...call } = remote;
+
+  it.each([
+    ['a search', '/v1/search', query, 'search_servers', query, { calls: 0, searches: 1 }],
+    [
+      'a malformed search',
+      '/v1/search',
+      { query: '' },
+      'search_servers',
+      { query: '' },
+      { calls: 0, searches: 0 },
+    ],
+    ['an unknown field', '/v1/search', { q: 'x' }, 'search_servers', { q: 'x' }, { calls: 0, searches: 0 }],
+    [
+      'a call',
+      '/v1/mcp/tools/call',
+      remote,
+      'call_remote_tool',
+      { ...call, tool_name },
+      { calls: 1, searches: 0 },
+    ],
+    [
+      'a malformed call',
+      '/v1/mcp/tools/call',
+      { server_id: 'v1' },
+      'call_remote_tool',
+      { server_id: 'v1' },
+      { calls: 0, searches: 0 },
+    ],
+    [
+      'a listing',
+      '/v1/mcp/tools/list',
+      { server_id: 'v1' },
+      'search_servers',
+      { server_id: 'v1' },
+      { calls: 1, searches: 0 },
+    ],
+  ])('%s counts alike on both faces [quota.faces]', async (_what, path, body, name, args, counts) => {
+    const keys = await Promise.all(
+      ['rest', 'mcp'].map(
+        async face =>
+          (await sb.admin.request('POST', '/keys', { name: face, monthly_quota: { calls: 9, searches: 9 } }))
+            .json,
+      ),
+    );
+    await sb.post(path, body, { 'x-api-key': keys[0].key });
+    const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: args } };
+    await sb.post('/mcp', message, { 'x-api-key': keys[1].key });
+    expect([await used(keys[0].id), await used(keys[1].id)]).toEqual([counts, counts]);
   });
 });

@@ -82,6 +82,35 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'tools-list.failed': { promise: 'an MCP server error is 502' },
   'tools-list.not-found': { promise: 'an unknown server is 404, an inactive one 410' },
 
+  'results.request': {
+    promise:
+      'GET /v1/results/{handle} takes offset and max_chars, or find and from; a wrong one is 400 with its name',
+  },
+  'results.read': {
+    promise: 'a kept result is read on in parts by offset, in code points, to its end',
+  },
+  'results.find': {
+    promise: 'lines of a kept result are found by plain text, with the offset to read on from',
+  },
+  'results.own': {
+    promise:
+      'a kept result is there for 10 minutes, for its key and user alone, and 404 after that and for all others',
+  },
+
+  'mcp.verbatim': {
+    promise: 'what a client of /mcp may show its model is what the server itself would have shown',
+  },
+  'mcp.stable-list': { promise: 'the text of tools/list does not change with the catalogue' },
+  'mcp.unknown-tool': { promise: 'the first call by a wrong tool name is answered with the right ones' },
+  'mcp.server-tools': { promise: 'search_servers with server_id gives the tools that the server lists now' },
+  'mcp.read-on': { promise: 'a result that was cut ends with the call that reads on, to its end' },
+  'mcp.read-tool': {
+    promise: 'read_remote_tool is off by default, and calls only what its server marks as read-only',
+  },
+  'mcp.last-search': {
+    promise: 'a call is joined to the last search of its key, user and session, if that found the server',
+  },
+
   'errors.detail': { promise: 'an error body has detail, a string' },
   'errors.own-words': {
     promise: 'what is wrong with an input is said in our own words: where, what was expected, what was found',

@@ -1,4 +1,5 @@
 import { Agent, request as send } from 'node:http';
+import { text as readText } from 'node:stream/consumers';
 import type { Life, Replica } from './replicas.ts';
 
 /** How often each replica is asked whether it is ready, and how long its answer may take. */
@@ -152,14 +153,10 @@ function post(agent: Agent, origin: string, { path, headers, body, timeoutMs }: 
       reject(error);
     };
     request.once('response', response => {
-      let text = '';
-      response.setEncoding('utf8');
-      response.on('data', (chunk: string) => (text += chunk));
-      response.once('end', () => {
+      readText(response).then(text => {
         clearTimeout(timer);
         resolve({ status: response.statusCode ?? 0, text });
-      });
-      response.once('error', fail);
+      }, fail);
     });
     request.once('error', fail);
     request.end(JSON.stringify(body));

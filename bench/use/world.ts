@@ -93,6 +93,7 @@ function remembering(index: SearchIndex): SearchIndex {
     },
     prepare: change => index.prepare(change),
     close: () => index.close(),
+    compareTools: (query, server) => index.compareTools(query, server),
     find(query) {
       const found = known.get(query) ?? index.find(query);
       known.set(query, found);

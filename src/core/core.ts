@@ -8,6 +8,7 @@ import type { Probing } from './probing/probing.ts';
 import type { Proxy } from './proxy/proxy.ts';
 import type { RegistrySync } from './registry/registry-sync.ts';
 import type { ServedRegistry } from './registry/served-registry.ts';
+import type { Results } from './results/results.ts';
 import type { Search } from './search/search.ts';
 
 interface Readiness {
@@ -28,6 +29,7 @@ export interface Core {
   readonly identity: Identity;
   readonly search: Search;
   readonly proxy: Proxy;
+  readonly results: Results;
   readonly probing: Probing;
   readonly registrySync: RegistrySync;
   readonly registry: ServedRegistry;

@@ -32,6 +32,35 @@ export const isPlain = (name: string): boolean => !NOT_PLAIN.test(name);
 /** The same with a full stop, unless it ends in one or its like. */
 export const asSentence = (text: string): string => (/[.?!…:]$/.test(text) ? text : `${text}.`);
 
+const isPair = (text: string, at: number): boolean => (text.codePointAt(at) ?? 0) > 0xff_ff;
+
+/** The length of a text, or of a piece of it, in code points. A loop: an array of megabytes of characters is too big. */
+export function codePointsIn(text: string, from = 0, to = text.length): number {
+  let count = 0;
+  for (let at = from; at < to; at += isPair(text, at) ? 2 : 1) count++;
+  return count;
+}
+
+/** The index that so many code points after another one have, at most the text's end. */
+export function indexAfter(text: string, codePoints: number, from = 0): number {
+  let at = from;
+  for (let passed = 0; passed < codePoints && at < text.length; passed++) at += isPair(text, at) ? 2 : 1;
+  return at;
+}
+
+/** The index, or the one before it where it stands between the two halves of a character. */
+export const wholeIndex = (text: string, at: number): number =>
+  at > 0 && isPair(text, at - 1) ? at - 1 : at;
+
+/** Returns the first of the texts that have room together, in characters; `apart` more go with each. */
+export function fitting(texts: readonly string[], room: number, apart = 0): string[] {
+  let used = 0;
+  return texts.filter(text => {
+    used += text.length + apart;
+    return used <= room;
+  });
+}
+
 /** Longer than any id is. */
 const MAX_QUOTED = 300;
 

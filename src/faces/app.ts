@@ -23,6 +23,8 @@ interface AppOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly version: string;
+  /** Whether `/mcp` offers `read_remote_tool`. */
+  readonly readTool?: boolean;
   readonly tracing?: Tracing | undefined;
   /** Whether the registry's part is served without a key. */
   readonly isRegistryPublic?: boolean;

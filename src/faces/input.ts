@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import { isObject } from '../core/proxy/json.ts';
+import { MAX_FIND_CHARS } from '../core/results/results.ts';
+import { codePointsIn } from '../core/text.ts';
 import { SwitchboardError } from '../errors.ts';
 import { inWords } from '../infra/zod-issues.ts';
 
@@ -11,14 +13,12 @@ export const wrongType = (mustBe: string) => ({
   },
 });
 
-const lengthOf = (text: string) => Array.from(text).length;
-
 /** A search's query; lengths count Unicode code points. */
 export const queryText = z
   .string(wrongType('must be a string of 1 to 1000 characters'))
   .refine(text => text.trim() !== '', 'must not be empty: say in plain words what you want to do')
-  .refine(text => lengthOf(text) <= 1000, {
-    error: issue => `must have at most 1000 characters, not ${lengthOf(String(issue.input))}`,
+  .refine(text => codePointsIn(text) <= 1000, {
+    error: issue => `must have at most 1000 characters, not ${codePointsIn(String(issue.input))}`,
   })
   .meta({
     minLength: 1,
@@ -34,6 +34,28 @@ export const searchLimit = z
   .default(10)
   .describe('Servers at most.');
 
+const FIND = `must be a string of 1 to ${MAX_FIND_CHARS} characters: the text to look for`;
+
+/** The text to find in a kept result; its length counts Unicode code points. */
+export const findText = z
+  .string(wrongType(FIND))
+  .refine(text => text !== '' && codePointsIn(text) <= MAX_FIND_CHARS, FIND)
+  .meta({ minLength: 1, maxLength: MAX_FIND_CHARS });
+
+/** A kept result is either read on from an `offset`, or searched for `find`, where `from` may say from where. */
+export function checkReadOrFind(
+  { offset, find, from }: { readonly offset?: unknown; readonly find?: unknown; readonly from?: unknown },
+  context: z.RefinementCtx,
+): void {
+  const refuse = (field: string, message: string) => {
+    context.addIssue({ code: 'custom', path: [field], message });
+  };
+  if (find !== undefined && offset !== undefined)
+    refuse('offset', 'cannot be combined with find: use from to say where to search');
+  if (find === undefined && from !== undefined)
+    refuse('from', 'needs find: use offset to say where to read on');
+}
+
 /** Taken as it is: zod's own record leaves out a member named __proto__. */
 export const jsonObject = z
   .unknown()
@@ -47,6 +69,16 @@ export const queryLogId = z
   .describe(
     'The query_log_id of the search that led here: what becomes of the call is noted there. One that does not fit is ignored.',
   );
+
+/** Some models send null for what they leave out. */
+export const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+
+/** The JSON Schema of what a schema takes, or of what it gives. */
+export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
+  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io });
+  return json;
+}
 
 /** A key of the client's own choice under which a lost answer can be had again. */
 export const idempotencyKey = z

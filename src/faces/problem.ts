@@ -106,6 +106,12 @@ export function rpcIdOf(message: unknown, absent: RpcId): RpcId {
   return isRpcId(id) ? id : null;
 }
 
+/**
+ * Every 401 has one (RFC 9110 §15.5.2), in the form of RFC 6750 §3. Without `resource_metadata`: there is no sign-in to be
+ * discovered here, and clients that look for one drop the key they were given.
+ */
+const CHALLENGE = 'Bearer realm="switchboard", error="invalid_token"';
+
 function send(
   response: ServerResponse,
   error: SwitchboardError,
@@ -116,9 +122,7 @@ function send(
   localsOf(response).code = error.code;
   if (error instanceof RateLimited) addHeaders(response, rateLimitHeaders(error.state));
   if (error instanceof QuotaExceeded) addHeaders(response, quotaHeaders(error.state));
-  // RFC 6750 §3: which token was wrong, next to the API key that was right.
-  if (error.status === 401 && errorKind(error.code).oauth !== undefined)
-    addHeaders(response, { 'WWW-Authenticate': `Bearer error="${errorKind(error.code).oauth}"` });
+  if (status === 401) addHeaders(response, { 'WWW-Authenticate': CHALLENGE });
   if (error.retryAfterSec !== undefined) addHeaders(response, { 'Retry-After': String(error.retryAfterSec) });
   sendText(response, status, type, JSON.stringify(body));
 }

@@ -21,6 +21,8 @@ interface WebAppOptions {
   readonly config: Config['http'];
   readonly log: Log;
   readonly version: string;
+  /** Whether `/mcp` offers `read_remote_tool`. */
+  readonly readTool?: boolean;
   readonly refusalOf: HostGuard;
   readonly held: Held;
 }
@@ -29,7 +31,15 @@ interface WebAppOptions {
  * What is not on the hot path: the MCP face, the pages, the documents, the probes. HTML is what people look at, the pages
  * and `/docs`, errors of the pages too; every other answer is not. None has a stack trace.
  */
-export function createWebApp({ core, config, log, version, refusalOf, held }: WebAppOptions): Express {
+export function createWebApp({
+  core,
+  config,
+  log,
+  version,
+  readTool = false,
+  refusalOf,
+  held,
+}: WebAppOptions): Express {
   const app = express();
   app.disable('x-powered-by');
   app.set('etag', false);
@@ -67,7 +77,7 @@ export function createWebApp({ core, config, log, version, refusalOf, held }: We
     response.send(JSON.stringify(keys));
   });
   app.use(pagesRouter(core, config.publicUrl));
-  app.use('/mcp', mcpRouter(core, log, version, held));
+  app.use('/mcp', mcpRouter({ core, log, version, readTool, held }));
   app.use((request: Request) => {
     throw new SwitchboardError(
       'route_not_found',

@@ -37,5 +37,5 @@ export function base62OfUint32(value: number): string {
 }
 
 /** A prefixed random id with about 131 bits of entropy, such as `qry_…`. */
-export const newId = (prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease'): string =>
+export const newId = (prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease' | 'res'): string =>
   `${prefix}_${randomBase62(22)}`;

@@ -10,7 +10,7 @@ async function contentOf(
   sql: (statements: string) => Promise<Record<string, unknown>[]>,
 ): Promise<Record<string, string[]>> {
   const tables = await sql(
-    `select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`,
+    `select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' and relpersistence = 'p'`,
   );
   const content: Record<string, string[]> = {};
   for (const { relname } of tables) {

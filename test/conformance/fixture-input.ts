@@ -34,10 +34,11 @@ export function addElicitationTools(server: McpServer): void {
     'test_sampling',
     { description: 'Samples a prompt', inputSchema: z.object({ prompt: z.string() }) },
     async ({ prompt }, context) => {
-      const { content } = await context.mcpReq.requestSampling({
-        messages: [{ role: 'user', content: { type: 'text', text: prompt } }],
-        maxTokens: 100,
-      });
+      const { content } = await context.mcpReq.requestSampling(
+        { messages: [{ role: 'user', content: { type: 'text', text: prompt } }], maxTokens: 100 },
+        // On the stream of the call itself: a client need not have opened another.
+        { relatedRequestId: context.mcpReq.id },
+      );
       return text(`The model said ${JSON.stringify(content)}`);
     },
   );

@@ -11,8 +11,8 @@ export interface Changes {
   readonly onPromptsChanged: () => void;
 }
 
-/** How long a tool waits between two notifications: the suite wants to see them come one by one. */
-const STEP_MS = 50;
+/** How long a tool waits between two notifications. The suite wants to see each, and `/mcp` passes on ten a second at most. */
+const STEP_MS = 150;
 /** The shortest sound file: a WAV header and no samples. */
 const WAV = Buffer.from(
   '524946462400000057415645666d74201000000001000100401f0000401f0000010008006461746100000000',

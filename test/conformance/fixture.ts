@@ -16,10 +16,14 @@ import { buildServer } from './fixture-server.ts';
 
 export interface Fixture extends AsyncDisposable {
   readonly url: string;
+  /** The same server as one that knows no revision after 2025-11-25. */
+  readonly olderUrl: string;
 }
 
 /** What a client is asked to wait before it comes back for a stream that was closed on it. */
 const RETRY_MS = 50;
+
+const OLDER_PATH = '/mcp-2025-11-25';
 
 /**
  * The server the conformance suite's server scenarios are written for, with revision 2026-07-28 and sessions of
@@ -36,7 +40,9 @@ export async function startFixture(): Promise<Fixture> {
   );
   const sessions = new Sessions();
   const fetch = async (request: Request) =>
-    (await isLegacyRequest(request)) ? sessions.fetch(request) : modern.fetch(request);
+    request.url.endsWith(OLDER_PATH) || (await isLegacyRequest(request))
+      ? sessions.fetch(request)
+      : modern.fetch(request);
   const answer = toNodeHandler({ fetch });
   const [isOurHost, isOurOrigin] = [localhostHostValidation(), localhostOriginValidation()];
   const listening = await listen((request, response) => {
@@ -45,6 +51,7 @@ export async function startFixture(): Promise<Fixture> {
   });
   return {
     url: `${listening.origin}/mcp`,
+    olderUrl: `${listening.origin}${OLDER_PATH}`,
     async [Symbol.asyncDispose]() {
       await modern.close();
       await sessions.close();

@@ -37,8 +37,14 @@ describe('401', () => {
       const answer = await asMethod(method, path, { 'x-api-key': '' });
       expect(answer.status).toBe(401);
       expect(answer.json).toMatchObject({ code: 'unauthorized', status: 401 });
+      const ways = path.startsWith('/v0.1/')
+        ? 'X-API-Key, or as Authorization: Bearer'
+        : "X-API-Key (a Bearer token is taken for a user's identity here)";
       expect(answer.json.detail).toBe(
-        'Send a valid API key in the header X-API-Key. `switchboard keys create` makes one.',
+        `Send a valid API key in the header ${ways}. \`switchboard keys create\` makes one.`,
+      );
+      expect(answer.headers.get('www-authenticate')).toBe(
+        'Bearer realm="switchboard", error="invalid_token"',
       );
     },
   );

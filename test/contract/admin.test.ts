@@ -54,7 +54,11 @@ describe('who may administer', () => {
     '%s %s needs a key, and one with the scope admin [admin.scope]',
     async (method, path) => {
       const ask = (key: string) => (method === 'GET' ? get(path, key) : post(path, {}, key));
-      expect(await ask('')).toMatchObject({ status: 401, json: { code: 'unauthorized' } });
+      const keyless = await ask('');
+      expect(keyless).toMatchObject({ status: 401, json: { code: 'unauthorized' } });
+      expect(keyless.headers.get('www-authenticate')).toBe(
+        'Bearer realm="switchboard", error="invalid_token"',
+      );
       const refused = await ask(plain.key);
       expect(refused).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
       expect(refused.headers.get('content-type')).toMatch(/^application\/problem\+json/);

@@ -1,5 +1,4 @@
-import { Ajv2020 } from 'ajv/dist/2020.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   CLIENTS,
   LEGACY_CLIENTS,
@@ -9,7 +8,7 @@ import {
 } from '../support/mcp-clients.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startAskingServer, type AskingServer } from '../support/upstreams/asking.ts';
-import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
+import { startHostile, type Hostile, type HostileCall } from '../support/upstreams/hostile.ts';
 import { startV1Server } from '../support/upstreams/v1.ts';
 import { startV2Server, type V2Server } from '../support/upstreams/v2.ts';
 
@@ -144,54 +143,30 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
   it('gets a long text cut, with a marker that says how long it is', async () => {
     await using client = await open(connect);
     const { content } = await client.call({ server_id: 'long', tool_name: 'x' });
-    expect(content).toHaveLength(1);
-    expect(content[0].text).toMatch(
-      /^é{100000}\n\[cut: 100,000 of 1,234,567 characters shown; .*POST \/v1\/mcp\/tools\/call.*\]$/,
-    );
+    expect(content.map(({ text }: { text: string }) => text)).toEqual([
+      'é'.repeat(22_000),
+      expect.stringMatching(
+        /^\[cut: 22,000 of 1,234,567 characters shown\. To read on: call_remote_tool \{.*\]$/,
+      ),
+    ]);
   });
 
   it.each([
     ['structured', { a: [1, { b: null }] }],
     ['structured-list', [1, 2]],
     ['structured-null', null],
-  ])('gets structured content of any kind: %s', async (server_id, structured_content) => {
+  ])('gets structured content of any kind: %s', async (server_id, value) => {
     await using client = await open(connect);
     const { structuredContent } = await client.call({ server_id, tool_name: 'x' });
-    expect(structuredContent).toEqual({ server_id, tool_name: 'x', is_error: false, structured_content });
+    // Revisions 2025-xx know objects alone.
+    const isOther = typeof value !== 'object' || value === null || Array.isArray(value);
+    expect([value, { result: value }]).toContainEqual(structuredContent);
+    if (!isOther) expect(structuredContent).toEqual(value);
   });
 });
 
 let waiting = 0;
 const line = (entry: object) => `${JSON.stringify({ name: 'x', description: 'x', ...entry })}\n`;
-
-describe('structured content of call_remote_tool', () => {
-  it.each([
-    'v2',
-    'odd',
-    'long',
-    'structured',
-    'structured-list',
-    'own-error',
-    'weird',
-    'gone',
-    'nobody',
-    'asking',
-  ])('is valid against the output schema, or absent from an error: %s', async server_id => {
-    const { tools } = await rpc('tools/list', {});
-    expect(tools.map(({ name }: { name: string }) => name.length <= 64)).toEqual([true, true]);
-    const validate = new Ajv2020().compile(tools[1].outputSchema);
-    const { structuredContent, isError } = await rpc('tools/call', {
-      name: 'call_remote_tool',
-      arguments: {
-        server_id,
-        tool_name: server_id === 'asking' ? 'name' : 'echo',
-        arguments: { message: 'x' },
-      },
-    });
-    if (structuredContent === undefined) expect(isError).toBe(true);
-    else expect([validate(structuredContent), validate.errors]).toEqual([true, null]);
-  });
-});
 
 async function rpc(
   method: string,
@@ -319,10 +294,8 @@ describe('a server whose tools are not known', () => {
     });
     const call = (name: string, args: object) => rpc('tools/call', { name, arguments: args }, {}, fresh);
     const found = (await call('search_servers', { query: 'echo words' })).structuredContent;
-    expect(found.servers[0]).toMatchObject({ id: 'v2', tools: [], more_tools: 0 });
-    expect(found.hint).toMatch(
-      /call_remote_tool with any tool_name answers with their names, unless the server wants a sign-in first\.$/,
-    );
+    expect(found.servers[0]).toMatchObject({ id: 'v2', tools: [] });
+    expect(found.hint).toBe('search_servers with server_id lists tools that are not shown.');
     const { content, isError } = await call('call_remote_tool', { server_id: 'v2', tool_name: 'say' });
     expect(isError).toBe(true);
     expect(content.map((block: { text: string }) => block.text).join('\n')).toMatch(
@@ -371,6 +344,42 @@ describe('Switchboard-Timeout-Ms', () => {
     expect(content[0].text).toMatch(
       /^The request to the MCP server timed out after 1 s; the call may have run\. \(upstream_timeout\)\nAsk the tool for less at a time\. This client itself had set the limit, in its header Switchboard-Timeout-Ms\.$/,
     );
+  });
+
+  it('lets a server be silent for longer than others wait, as a progressToken does at /mcp', async () => {
+    const held: HostileCall[] = [];
+    await using silent = await startHostile({
+      era: 'modern',
+      modes: { quiet: call => void held.push(call) },
+    });
+    await using quick = await startTestSwitchboard({
+      catalogue: [{ id: 'quiet', remote_url: silent.url('quiet') }],
+      proxyLimits: { totalTimeoutMs: 1_000, passIdleMs: 1_000, toolRefreshIntervalMs: Infinity },
+    });
+    const message = (params: object) => ({ jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+    const rest = (headers?: Record<string, string>) =>
+      quick.post('/v1/mcp/tools/call', { server_id: 'quiet', name: 'x' }, headers);
+    const passed = (headers?: Record<string, string>) =>
+      quick.post('/mcp/quiet', message({ name: 'x' }), {
+        'mcp-protocol-version': '2026-07-28',
+        ...headers,
+      });
+    const args = { server_id: 'quiet', tool_name: 'x' };
+    const _meta = { progressToken: 1 };
+    const patient = [
+      rest(deadline(60_000)),
+      passed(deadline(60_000)),
+      quick.post('/mcp', message({ name: 'call_remote_tool', arguments: args, _meta })),
+    ];
+    await vi.waitFor(() => expect(held).toHaveLength(patient.length));
+    for (const answer of await Promise.all([rest(), passed()])) {
+      expect(answer.status).toBe(502);
+      expect(answer.text).toMatch(
+        /timed out after 1 s.* The header Switchboard-Timeout-Ms allows a call more/,
+      );
+    }
+    for (const call of held) call.result({ content: [{ type: 'text', text: 'at last' }] });
+    for (const { text } of await Promise.all(patient)) expect(text).toContain('"text":"at last"');
   });
 
   it.each(['0', '999', '300001', '-1000', '1e4', '2000.5', 'soon', '0x1000', '2000, 3000', ' '])(
@@ -445,30 +454,16 @@ describe('a call that cannot be made', () => {
 });
 
 describe('tools/list', () => {
-  it('follows the catalogue, and stays small', async () => {
-    // A server of its own: what other tests call is listed anew in the background.
-    const tool = (name: string) => ({ name });
+  it('is the same whatever the catalogue has, as clients keep it in their prompt caches [mcp.stable-list]', async () => {
     await using fresh = await startTestSwitchboard({
-      catalogue: [{ id: 'old-one', remote_url: 'https://old.example/mcp', tools: [tool('o')] }],
+      catalogue: [{ id: 'old-one', remote_url: 'https://old.example/mcp', tools: [{ name: 'o' }] }],
     });
     const list = () => rpc('tools/list', {}, {}, fresh);
-    const describeSearch = async (): Promise<string> => (await list()).tools[0].description;
-    expect(await describeSearch()).toContain('among 1 servers with 1 known tools');
-    await fresh.admin.request(
-      'POST',
-      '/catalogue/import',
-      line({
-        id: 'new-one',
-        remote_url: 'https://new.example/mcp',
-        categories: ['astrology'],
-        tools: [tool('a'), tool('b')],
-      }),
-    );
-    const after = await describeSearch();
-    expect(after).toContain('among 2 servers with 3 known tools');
-    expect(after).toContain('astrology');
-    await fresh.admin.request('POST', '/catalogue/new-one/deactivate');
-    expect(await describeSearch()).toContain('among 1 servers with 1 known tools');
-    expect(JSON.stringify(await list()).length).toBeLessThan(7_000);
+    const before = await list();
+    const entry = { id: 'new-one', remote_url: 'https://new.example/mcp', categories: ['astrology'] };
+    await fresh.admin.request('POST', '/catalogue/import', line(entry));
+    expect(await list()).toEqual(before);
+    expect(before).toEqual(await rpc('tools/list', {}));
+    expect(JSON.stringify(before).length).toBeLessThan(5_500);
   });
 });

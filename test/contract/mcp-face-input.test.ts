@@ -252,7 +252,7 @@ describe('a client that cannot be asked', () => {
     const result = await ask('x', { server_id, capabilities });
     expect(result).toMatchObject({
       isError: true,
-      structuredContent: { server_id, tool_name: 'x', is_error: true },
+      _meta: { 'switchboard/server_id': server_id, 'switchboard/tool_name': 'x' },
     });
     expect(textOf(result)).toMatch(/needs input before it can finish.*\(input_required\)/);
     expect(textOf(result)).toMatch(words);

@@ -143,14 +143,18 @@ describe('what is refused here is a JSON-RPC error', () => {
     ['with two keys', { 'x-api-key': ['a', 'b'] }],
     ['with a wrong Bearer', { 'x-api-key': '', authorization: 'Bearer wrong' }],
     ['with Basic', { 'x-api-key': '', authorization: 'Basic wrong' }],
-  ])('%s: 401, whatever the path, and no OAuth discovery', async (_what, headers) => {
-    for (const path of ['/mcp/echo.a-b_c', '/mcp/unknown', '/mcp/a/b']) {
-      const answer = await send(path, headers);
-      expect(answer.status).toBe(401);
-      refused(answer.json, 'unauthorized');
-      expect(answer.headers['www-authenticate']).toBeUndefined();
-    }
-  });
+  ])(
+    '%s: 401 that names both ways to send a key, whatever the path, and no OAuth discovery',
+    async (_what, headers) => {
+      for (const path of ['/mcp/echo.a-b_c', '/mcp/unknown', '/mcp/a/b']) {
+        const answer = await send(path, headers);
+        expect(answer.status).toBe(401);
+        refused(answer.json, 'unauthorized');
+        expect(answer.json.error.message).toContain('X-API-Key, or as Authorization: Bearer.');
+        expect(answer.headers['www-authenticate']).toBe('Bearer realm="switchboard", error="invalid_token"');
+      }
+    },
+  );
 
   it.each([
     ['/mcp/unknown', 404, 'server_not_found'],

@@ -164,6 +164,19 @@ describe('a session id', () => {
     expect((await list(retired, 'a', sessionOf(await initialize(rotated, 'a')))).status).toBe(200);
   });
 
+  it.each([400, 404, 500])(
+    'that comes with HTTP %i is not handed on: clients would adopt it',
+    async status => {
+      await using upstream = await startHostile({
+        modes: { GET: call => call.json({}, status, { 'mcp-session-id': 'beside-initialize' }) },
+      });
+      await using sb = await start(upstream, {});
+      const early = await sb.get('/mcp/a', { accept: 'text/event-stream' });
+      expect([early.status, early.headers.get('mcp-session-id')]).toEqual([status, null]);
+      expect((await list(sb, 'a', sessionOf(await initialize(sb, 'a')))).status).toBe(200);
+    },
+  );
+
   it('ends after seven days', async () => {
     await using upstream = await startHostile();
     let aheadMs = 0;

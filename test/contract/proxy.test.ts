@@ -260,7 +260,12 @@ describe('POST /v1/mcp/tools/call', () => {
   });
 
   it.each([
-    ['nobody', 404, 'server_not_found', 'No server has the id "nobody". A search finds ids.'],
+    [
+      'nobody',
+      404,
+      'server_not_found',
+      'No server has the id "nobody". Search for the server to find its id.',
+    ],
     ['retired', 410, 'server_inactive', 'The server retired is no longer active.'],
   ])('%s is %i [tools-call.not-found]', async (server_id, status, code, detail) => {
     const answer = await callTool({ server_id, name: 'x' });

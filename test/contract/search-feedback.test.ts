@@ -100,6 +100,32 @@ describe('calls that carry a query_log_id', () => {
       ]);
   });
 
+  it('of /mcp are joined to the last search of the same key and session by themselves, where it found the server [mcp.last-search]', async () => {
+    const session = async () => ({ 'mcp-session-id': `session.${crypto.randomUUID()}` });
+    const [mine, another] = [await session(), await session()];
+    const call = async (name: string, args: object, headers: Record<string, string>) => {
+      const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: args } };
+      const { text } = await sb.post('/mcp', message, headers);
+      return JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result;
+    };
+    const echo = { server_id: 'v1', tool_name: 'echo', arguments: { message: 'x' } };
+    const found = await call('search_servers', { query: 'echo a message', limit: 1 }, mine);
+    expect(found.structuredContent).not.toHaveProperty('query_log_id');
+    const id: string = found._meta['switchboard/query_log_id'];
+    const others = await call('search_servers', { query: 'echo a message', limit: 1 }, another);
+    await call('call_remote_tool', echo, mine);
+    await call('call_remote_tool', { ...echo, server_id: 'wants-sign-in' }, mine);
+    await expect.poll(() => outcomesOf(id), { timeout: 30_000 }).toEqual(['v1 echo call success']);
+    expect(await outcomesOf(others._meta['switchboard/query_log_id'])).toEqual([]);
+    // The key of another session, or another key in the same, has made no search.
+    const key = await keyOf('local', ['search', 'proxy']);
+    await call('call_remote_tool', echo, { ...another, 'x-api-key': key });
+    await call('call_remote_tool', { ...echo, query_log_id: others._meta['switchboard/query_log_id'] }, mine);
+    await expect
+      .poll(() => outcomesOf(others._meta['switchboard/query_log_id']), { timeout: 30_000 })
+      .toEqual(['v1 echo call success']);
+  });
+
   it.each(['', 'nonsense', 'qry_0000000000000000000000', 'x'.repeat(64), '\0'])(
     'are made all the same when it is %j',
     async query_log_id => {

@@ -40,11 +40,33 @@ afterAll(() => sb[Symbol.asyncDispose]());
 const search = (body: unknown, headers?: Record<string, string>) => sb.post('/v1/search', body, headers);
 
 describe('200', () => {
+  it.each([
+    ['none', { kind: 'none', status: 'open' }],
+    ['static_header', { kind: 'credentials', status: 'setup_needed' }],
+    ['own_oauth', { kind: 'oauth', status: 'setup_needed' }],
+    [undefined, { kind: 'unknown', status: 'unknown' }],
+  ])('says whether a server of auth.kind %s can be called, on both faces', async (kind, access) => {
+    const auth = kind === undefined ? {} : { auth: { kind } };
+    await using one = await startTestSwitchboard({
+      catalogue: [
+        { id: 'one', description: 'Fold a letter.', remote_url: 'https://one.example/mcp', ...auth },
+      ],
+    });
+    expect((await one.post('/v1/search', { query: 'one' })).json.servers[0].access).toEqual(access);
+    const params = { name: 'search_servers', arguments: { query: 'one' } };
+    const { text } = await one.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+    const found = JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result.structuredContent;
+    const isMarked = access.status === 'setup_needed';
+    expect(found.servers[0].access).toBe(isMarked ? 'setup_needed' : undefined);
+    expect(found.hint.includes('cannot be called from here yet')).toBe(isMarked);
+  });
+
   it('ranks the fitting server first, its tools by relevance [search.request] [search.server] [search.tool]', async () => {
     const { status, json } = await search({ query: 'create an issue in our bug tracker', limit: 3 });
     expect(status).toBe(200);
     const [first] = json.servers;
     expect(Object.keys(first).sort()).toEqual([
+      'access',
       'description',
       'final_score',
       'id',

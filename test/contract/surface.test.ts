@@ -52,6 +52,7 @@ describe('open pages', () => {
       '/v1/mcp/call',
       '/v1/mcp/tools/call',
       '/v1/mcp/tools/list',
+      '/v1/results/{handle}',
       '/v1/search',
       '/v1/search/feedback',
     ]);
@@ -99,7 +100,7 @@ describe('open pages', () => {
       bearerFormat: 'JWT',
     });
     for (const [path, methods] of Object.entries<any>(json.paths)) {
-      const both = path.startsWith('/v1/mcp/')
+      const both = /^\/v1\/(mcp|results)\//.test(path)
         ? [{ apiKey: [] }, { apiKey: [], identityToken: [] }]
         : undefined;
       for (const operation of Object.values<any>(methods)) expect(operation.security, path).toEqual(both);
@@ -118,7 +119,7 @@ describe('open pages', () => {
     expect(text).toContain(row('session_id', 'path, required'));
     expect(text).toContain(row('user_id', 'query, required'));
     expect(text).toContain(row('Idempotency-Key', 'header, optional'));
-    expect(text.split(row('Authorization', 'header, optional'))).toHaveLength(1 + 3);
+    expect(text.split(row('Authorization', 'header, optional'))).toHaveLength(1 + 4);
   });
 
   it('/openapi.json names what a path, a token and an answer in lines can add [errors.documented]', async () => {
@@ -127,6 +128,7 @@ describe('open pages', () => {
     for (const [path, methods] of Object.entries<any>(json.paths)) {
       for (const { operationId, responses } of Object.values<any>(methods)) {
         expect(responses['401'].description, path).toContain('`identity_token_invalid`');
+        expect(responses['401'].headers, path).toHaveProperty('WWW-Authenticate');
         if (path.includes('{')) expect(responses['400']?.description, path).toContain('`invalid_request`');
         if (responses['200'].content['application/x-ndjson']) long.push(operationId);
       }
@@ -165,6 +167,12 @@ describe('errors', () => {
     ['GET', '/', 404],
     ['GET', '/.well-known/oauth-protected-resource', 404],
     ['GET', '/.well-known/oauth-authorization-server', 404],
+    ['GET', '/.well-known/oauth-protected-resource/mcp', 404],
+    ['GET', '/.well-known/oauth-protected-resource/mcp/filler', 404],
+    ['GET', '/.well-known/oauth-authorization-server/mcp', 404],
+    ['GET', '/.well-known/openid-configuration', 404],
+    ['GET', '/.well-known/openid-configuration/mcp', 404],
+    ['POST', '/register', 404],
     ['GET', '/v1/search', 405],
     ['DELETE', '/v1/mcp/call', 405],
     ['POST', '/v1/nothing', 404],

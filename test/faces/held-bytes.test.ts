@@ -10,14 +10,18 @@ const KIB = 1024;
 let upstream: Hostile;
 let sb: RunningSwitchboard;
 beforeAll(async () => {
-  // Six times as long once it is escaped.
-  const text = '\u0001'.repeat(90_000);
+  const image = { type: 'image', data: 'A'.repeat(800 * KIB), mimeType: 'image/png' };
   upstream = await startHostile({
     sessions: false,
-    modes: { long: call => call.result({ content: [{ type: 'text', text }] }) },
+    modes: { long: call => call.result({ content: [image] }) },
   });
   sb = await startTestSwitchboard({
-    catalogue: ['hang', 'ok', 'long'].map(id => ({ id, remote_url: upstream.url(id) })),
+    catalogue: ['hang', 'ok', 'long'].map(id => ({
+      id,
+      remote_url: upstream.url(id),
+      // A tool that nobody knows would be looked up first.
+      tools: [{ name: 't' }],
+    })),
     faceLimits: { maxBytesPerKey: 512 * KIB, maxBytes: 768 * KIB },
     env: { SWITCHBOARD_RATE_LIMIT: 'off' },
   });

@@ -62,7 +62,7 @@ const use = (bearer: string, headers: Record<string, string> = {}, at = sb) =>
 async function expectRefused(bearer: string, headers?: Record<string, string>): Promise<void> {
   const { status, headers: answered, json } = await use(bearer, headers);
   expect([status, json?.code, json?.error]).toEqual([401, 'identity_token_invalid', 'invalid_token']);
-  expect(answered.get('www-authenticate')).toBe('Bearer error="invalid_token"');
+  expect(answered.get('www-authenticate')).toBe('Bearer realm="switchboard", error="invalid_token"');
 }
 
 const sign = (

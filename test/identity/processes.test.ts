@@ -110,7 +110,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('two processes on one Postg
     const [onA, onB] = await Promise.all([a.callTool(tokens), b.callTool(tokens)]);
     for (const { status, json, headers } of [onA, onB]) {
       expect([status, json.code]).toEqual([401, 'identity_token_invalid']);
-      expect(headers.get('www-authenticate')).toBe('Bearer error="invalid_token"');
+      expect(headers.get('www-authenticate')).toBe('Bearer realm="switchboard", error="invalid_token"');
     }
     expect((await b.refresh(tokens.refresh_token)).status).toBe(400);
   });

@@ -57,7 +57,9 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       it('without an identity token is 401 that says which token is missing', async () => {
         const answer = await nothingUpstream(() => call('plain'));
         expect(answer.status).toBe(401);
-        expect(answer.headers.get('www-authenticate')).toBe('Bearer error="invalid_token"');
+        expect(answer.headers.get('www-authenticate')).toBe(
+          'Bearer realm="switchboard", error="invalid_token"',
+        );
         expect(answer.json).toMatchObject({ code: 'identity_token_required', error: expect.anything() });
         const { detail } = answer.json;
         expect(detail ?? answer.json.error.message).toContain('switchboard keys create --user');
@@ -69,7 +71,9 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
           for (const server of ['plain', 'open']) {
             const answer = await nothingUpstream(() => call(server, { authorization }));
             expect(answer.status).toBe(401);
-            expect(answer.headers.get('www-authenticate')).toBe('Bearer error="invalid_token"');
+            expect(answer.headers.get('www-authenticate')).toBe(
+              'Bearer realm="switchboard", error="invalid_token"',
+            );
             expect(answer.json).toMatchObject({ code: 'identity_token_invalid' });
           }
         },
@@ -83,7 +87,9 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         for (const server of ['plain', 'open']) {
           const answer = await nothingUpstream(() => call(server, headers));
           expect(answer.status).toBe(401);
-          expect(answer.headers.get('www-authenticate')).toBe('Bearer error="invalid_token"');
+          expect(answer.headers.get('www-authenticate')).toBe(
+            'Bearer realm="switchboard", error="invalid_token"',
+          );
           expect(answer.json).toMatchObject({ code: 'identity_token_invalid' });
         }
       });

@@ -69,11 +69,11 @@ describe.each(CLIENTS)('%s: call_remote_tool without a connection', (_name, conn
     await using client = await connect(headers);
     const refused = await echo(client);
     expect(refused.isError).toBe(true);
-    expect(refused.structuredContent).toEqual({
-      server_id: 'plain',
-      tool_name: 'echo',
-      is_error: true,
-      sign_in: {
+    expect(refused).not.toHaveProperty('structuredContent');
+    expect(refused._meta).toMatchObject({
+      'switchboard/server_id': 'plain',
+      'switchboard/tool_name': 'echo',
+      'switchboard/sign_in': {
         provider: 'local',
         reason: 'not_connected',
         missing_scopes: [],
@@ -81,7 +81,7 @@ describe.each(CLIENTS)('%s: call_remote_tool without a connection', (_name, conn
         expires_at: expect.any(String),
       },
     });
-    const { auth_url: authUrl } = refused.structuredContent.sign_in;
+    const authUrl: string = refused._meta?.['switchboard/sign_in'].auth_url;
     const text = refused.content[0]?.text ?? '';
     expect(text).toContain('has not connected an account of Local Provider yet');
     expect(text).toContain(`auth_url: ${authUrl}`);
@@ -89,17 +89,14 @@ describe.each(CLIENTS)('%s: call_remote_tool without a connection', (_name, conn
     expect(JSON.stringify(refused)).not.toContain('ses_');
 
     expect(await signInOnPages(authUrl, user)).toContain('Connected');
-    expect(await echo(client)).toMatchObject({
-      content: [{ text: 'Echo: hello' }],
-      structuredContent: { is_error: false },
-    });
+    expect(await echo(client)).toMatchObject({ content: [{ text: 'Echo: hello' }] });
   });
 
   it('names the scopes that are missing', async () => {
     await using client = await connect(sb.as(await sb.connect(newUser())));
     const refused = await echo(client, 'calendar');
     expect(refused.content[0]?.text).toContain('missing_scopes: calendar.read');
-    expect(refused.structuredContent.sign_in).toMatchObject({
+    expect(refused._meta?.['switchboard/sign_in']).toMatchObject({
       reason: 'missing_scopes',
       missing_scopes: ['calendar.read'],
     });
@@ -189,8 +186,8 @@ describe('URL elicitation, 2026-07-28', () => {
       await using client = await connectV2(sb, MODERN, { headers, capabilities: URL_MODE, answer });
       const refused = await echo(client);
       expect(asked).toBe(1);
-      expect(refused).toMatchObject({ isError: true, structuredContent: { is_error: true } });
-      await signInOnPages(refused.structuredContent.sign_in.auth_url, user);
+      expect(refused.isError).toBe(true);
+      await signInOnPages(refused._meta?.['switchboard/sign_in'].auth_url, user);
       expect(await echo(client)).toMatchObject({ content: [{ text: 'Echo: hello' }] });
       expect(asked).toBe(1);
     },
@@ -210,7 +207,9 @@ describe('an identity token on /mcp', () => {
     async authorization => {
       const answer = await sb.post('/mcp', ask('search_servers', { query: 'x' }), { authorization });
       expect(answer.status).toBe(401);
-      expect(answer.headers.get('www-authenticate')).toBe('Bearer error="invalid_token"');
+      expect(answer.headers.get('www-authenticate')).toBe(
+        'Bearer realm="switchboard", error="invalid_token"',
+      );
       expect(answer.json).toMatchObject({
         jsonrpc: '2.0',
         id: null,
@@ -227,7 +226,6 @@ describe('an identity token on /mcp', () => {
     });
     expect(answer.status).toBe(401);
     expect(answer.json).toMatchObject({ error: { data: { reason: 'unauthorized' } } });
-    expect(answer.headers.get('www-authenticate')).toBeNull();
   });
 
   it('of a revoked user is a result that says what to do, of both tools', async () => {

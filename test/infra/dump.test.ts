@@ -102,6 +102,24 @@ describe('an export and its import', () => {
   });
 });
 
+describe('results that are kept for a few minutes', () => {
+  it('are no part of an export, and keep no import out of their database', async () => {
+    await using folder = temporaryFolder();
+    const [from, to] = ['from', 'to'].map(name => path.join(folder.path, name)) as [string, string];
+    const keepOne = async (db: Database) => {
+      await db.execute(sql`insert into kept_results values ('res_1', 't', 'k', '', 5, 5, now())`);
+      await db.execute(sql`insert into kept_result_parts values ('res_1', 0, 'sealed', now())`);
+    };
+    await makeEmbedded(from, keepOne);
+    const file = path.join(folder.path, 'all.gz');
+    const { header } = await exportDatabase(configOf(from), file);
+    expect(header.tables.map(({ name }) => name)).not.toContain('kept_results');
+    expect((await linesOf(file)).join('\n')).not.toContain('res_1');
+    await makeEmbedded(to, keepOne);
+    await importDatabase(configOf(to), file);
+  });
+});
+
 describe('what a killed export left behind', () => {
   it('is gone after the next one a day later, but not what another may still be writing', async () => {
     await using folder = temporaryFolder();

@@ -13,7 +13,7 @@ import { temporaryFolder } from '../support/program.ts';
 
 /** A rollback runs the former program on the newer tables, and an upgrade both at once. */
 const ADDS = [
-  /^CREATE TABLE "\w+" \(/,
+  /^CREATE (UNLOGGED )?TABLE "\w+" \(/,
   /^CREATE (UNIQUE )?INDEX "\w+" ON /,
   /^ALTER TABLE "\w+" ADD CONSTRAINT /,
   /^ALTER TABLE "\w+" ADD COLUMN (?!.*NOT NULL)/,

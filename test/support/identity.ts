@@ -214,7 +214,13 @@ class TestClock implements Clock {
 }
 
 /** Columns that the program's own clock writes or is compared with: that clock is set ahead instead. */
-const BY_PROGRAM_CLOCK = new Set(['refresh_tokens.used_at', 'api_keys.expires_at', 'api_keys.last_used_at']);
+const BY_PROGRAM_CLOCK = new Set([
+  'refresh_tokens.used_at',
+  'api_keys.expires_at',
+  'api_keys.last_used_at',
+  'kept_results.expires_at',
+  'kept_result_parts.expires_at',
+]);
 
 /** Time passes for the database by moving every instant in it into the past. */
 function timeOf(db: Database, clock: TestClock) {

@@ -28,6 +28,7 @@ export interface Elicitation {
 interface Tool {
   readonly name: string;
   readonly description?: string | undefined;
+  readonly inputSchema: unknown;
   readonly outputSchema?: unknown;
   readonly annotations?: object | undefined;
 }
@@ -36,6 +37,7 @@ interface Result {
   readonly content: { type: string; text: string }[];
   readonly structuredContent?: any;
   readonly isError?: boolean;
+  readonly _meta?: Readonly<Record<string, any>>;
 }
 
 export interface McpClient extends AsyncDisposable {

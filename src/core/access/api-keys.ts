@@ -288,8 +288,4 @@ export class ApiKeys {
   }
 }
 
-const unauthorized = () =>
-  new SwitchboardError(
-    'unauthorized',
-    'Send a valid API key in the header X-API-Key. `switchboard keys create` makes one.',
-  );
+const unauthorized = () => new SwitchboardError('unauthorized', 'Missing or invalid API key.');

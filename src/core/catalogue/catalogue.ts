@@ -1,5 +1,6 @@
 import { SwitchboardError } from '../../errors.ts';
-import { quoted } from '../text.ts';
+import { nearest } from '../nearest.ts';
+import { quoted, sanitise } from '../text.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices } from '../../infra/slices.ts';
@@ -102,11 +103,7 @@ export class Catalogue {
   require(id: string): Server {
     const server = this.#byId.get(id);
     if (server?.active) return server;
-    if (!server)
-      throw new SwitchboardError(
-        'server_not_found',
-        `No server has the id ${quoted(id)}. A search finds ids.`,
-      );
+    if (!server) throw new SwitchboardError('server_not_found', notFound(id, this.active()));
     const why = server.unanswered ? ': it has not worked for a month, and is back when it does' : '';
     throw new SwitchboardError('server_inactive', `The server ${id} is no longer active${why}.`);
   }
@@ -293,3 +290,37 @@ export class Catalogue {
     return running;
   }
 }
+
+const MAX_MEANT = 3;
+/** Ids that a misspelt one is compared with. */
+const MAX_SIMILAR = 300;
+
+/** Callers take a server's name for its id, or misspell the id. */
+function notFound(id: string, servers: Iterable<Server>): string {
+  const called = id.trim().toLowerCase();
+  const words = called.split(/[^\p{L}\p{N}]+/u).filter(word => word.length > 2);
+  const named: Server[] = [];
+  const worded: Server[] = [];
+  const similar = new Map<string, Server>();
+  for (const server of servers) {
+    if (server.name.toLowerCase() === called || server.id === called) named.push(server);
+    else if (words.length > 1 && words.every(word => saysWord(server, word))) worded.push(server);
+    else if (similar.size < MAX_SIMILAR && isSimilar(server.id, called, words))
+      similar.set(server.id, server);
+  }
+  const sure = [...named, ...worded];
+  const near =
+    sure.length > 0
+      ? sure
+      : nearest(called, similar.keys(), MAX_MEANT).flatMap(one => similar.get(one) ?? []);
+  const meant = near.slice(0, MAX_MEANT).map(server => `${quoted(server.id)} (${sanitise(server.name, 80)})`);
+  const hint = meant.length === 0 ? '' : ` Did you mean ${meant.join(' or ')}?`;
+  return `No server has the id ${quoted(id)}.${hint} Search for the server to find its id.`;
+}
+
+const saysWord = ({ id, name }: Server, word: string) =>
+  id.includes(word) || name.toLowerCase().includes(word);
+
+/** Shares a word, or begins alike and is about as long: cheap to tell for each server of a large catalogue. */
+const isSimilar = (id: string, called: string, words: readonly string[]): boolean =>
+  words.some(word => id.includes(word)) || (id[0] === called[0] && Math.abs(id.length - called.length) <= 2);

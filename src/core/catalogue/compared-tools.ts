@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Log } from '../../infra/log.ts';
 import type { CataloguedTool, Server } from './entry.ts';
 
@@ -22,6 +23,7 @@ export const sameTexts = (a: readonly CataloguedTool[], b: readonly CataloguedTo
 const sameText = (a: CataloguedTool, b: CataloguedTool | undefined): boolean =>
   a.name === b?.name &&
   a.description === b.description &&
+  isDeepStrictEqual(a.annotations, b.annotations) &&
   JSON.stringify(a.input_schema) === JSON.stringify(b.input_schema);
 
 /** Those listed, of which at most so many, the first, are new or changed: others stay what they were, or out. */

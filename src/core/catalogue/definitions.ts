@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
+import { jsonSizeOf } from '../json-size.ts';
 import { cleanText, isPlain } from '../text.ts';
-import type { CataloguedTool, Tool } from './entry.ts';
+import { annotationsOf, worseOf, type CataloguedTool, type Tool } from './entry.ts';
 import { storageProblem } from './read-entries.ts';
 import { suspicionsOf } from './suspicious.ts';
 
@@ -22,15 +23,16 @@ const MAX_TOTAL_BYTES = 2 * 1024 * 1024;
 /** The event loop gets a turn after so many tools. */
 const SLICE_TOOLS = 20;
 
+/** Values and letters of a whole definition. Above, nothing is hashed, written or gone through: a listing may have megabytes in one tool. */
+const MAX_DEFINITION_SIZE = 256 * 1024;
+
+const isHuge = (definition: Definition): boolean =>
+  jsonSizeOf(definition, 1, MAX_DEFINITION_SIZE) > MAX_DEFINITION_SIZE;
+
 /** SHA-256 of what a model and its user are told of a tool, in base64url. The order of members makes no difference. */
-export function hashOf({
-  name,
-  title,
-  description,
-  inputSchema,
-  outputSchema,
-  annotations,
-}: Definition): string {
+export function hashOf(definition: Definition): string {
+  if (isHuge(definition)) return 'too large';
+  const { name, title, description, inputSchema, outputSchema, annotations } = definition;
   const told = { name, title, description, inputSchema, outputSchema, annotations };
   return createHash('sha256')
     .update(JSON.stringify(inOrder(told)))
@@ -57,6 +59,7 @@ export function cleanTool(tool: CataloguedTool, definition: unknown = tool): Cat
     name: tool.name,
     description: cleanText(tool.description),
     input_schema: cleanSchema(tool.input_schema) as Tool['input_schema'],
+    ...(tool.annotations === undefined ? {} : { annotations: tool.annotations }),
     ...(suspicious.size === 0 ? {} : { suspicious: [...suspicious] }),
     ...(tool.live === undefined ? {} : { live: tool.live }),
   };
@@ -68,7 +71,7 @@ const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions'
 const DATA = new Set(['default', 'const', 'enum', 'examples']);
 
 /** A schema with its texts cleaned, itself where there is nothing to clean; the depth was checked before. */
-function cleanSchema(value: unknown, named = false): unknown {
+export function cleanSchema(value: unknown, named = false): unknown {
   if (Array.isArray(value)) {
     const members = value.map(member => cleanSchema(member));
     return members.every((member, at) => member === value[at]) ? (value as unknown) : members;
@@ -101,13 +104,22 @@ export async function readDefinitions(definitions: readonly Definition[]): Promi
   for (const [at, definition] of definitions.slice(0, MAX_TOOLS).entries()) {
     if (at % SLICE_TOOLS === SLICE_TOOLS - 1) await setImmediate();
     const { name, description, inputSchema } = definition;
-    const bytes = sizeOf(definition);
-    const reason =
-      problemOf(definition) ?? (bytes > room ? 'the definitions together are too large' : undefined);
+    const before = tools.get(name);
+    const own = annotationsOf(definition['annotations']);
+    const annotations = before ? worseOf(before.annotations, own) : own;
+    const problem = problemOf(definition);
+    const bytes = problem === undefined ? sizeOf(definition) : 0;
+    const reason = problem ?? (bytes > room ? 'the definitions together are too large' : undefined);
     const tool =
       reason === undefined
         ? cleanTool(
-            { name, description, input_schema: inputSchema, live: { hash: hashOf(definition) } },
+            {
+              name,
+              description,
+              input_schema: inputSchema,
+              annotations,
+              live: { hash: hashOf(definition) },
+            },
             definition,
           )
         : undefined;
@@ -128,13 +140,9 @@ export async function readDefinitions(definitions: readonly Definition[]): Promi
 const sizeOf = ({ description, inputSchema }: Definition) =>
   description.length + Buffer.byteLength(JSON.stringify(inputSchema));
 
-function problemOf({
-  name,
-  description,
-  inputSchema,
-  outputSchema,
-  annotations,
-}: Definition): string | undefined {
+function problemOf(definition: Definition): string | undefined {
+  if (isHuge(definition)) return 'a definition of over 256 Ki characters';
+  const { name, description, inputSchema, outputSchema, annotations } = definition;
   if (name === '' || name.length > MAX_NAME_CHARS) return `a name of ${name.length} characters`;
   if (description.length > MAX_DESCRIPTION_CHARS) return `a description of ${description.length} characters`;
   return (

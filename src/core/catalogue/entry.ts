@@ -35,17 +35,31 @@ const codePoints = (min: number, max: number) =>
   });
 const lengthOf = (text: string) => Array.from(text).length;
 
+/** The id under which agents reach Switchboard's own tools, such as reading on in a kept result: no server has it. */
+export const RESERVED_SERVER_ID = 'switchboard';
+
 const serverIdSchema = z
   .string()
   .regex(
     /^[a-z0-9][a-z0-9._-]{0,127}$/,
     'must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit',
+  )
+  .refine(
+    id => id !== RESERVED_SERVER_ID,
+    `must not be "${RESERVED_SERVER_ID}", which stands for Switchboard itself`,
   );
+
+/** The effects of a tool by its server's word (MCP, `ToolAnnotations`), as far as they are kept. Nobody has checked them. */
+const annotationsSchema = z.object({
+  readOnlyHint: z.boolean().optional(),
+  destructiveHint: z.boolean().optional(),
+});
 
 const toolSchema = z.object({
   name: codePoints(1, 256),
   description: z.string().max(20_000).default(''),
   input_schema: z.record(z.string(), z.unknown()).default({ type: 'object' }),
+  annotations: annotationsSchema.optional(),
 });
 
 const authSchema = z
@@ -79,6 +93,7 @@ export const entrySchema = z.object({
 
 export type Entry = z.infer<typeof entrySchema>;
 export type Tool = z.infer<typeof toolSchema>;
+export type Annotations = z.infer<typeof annotationsSchema>;
 export type AuthSpec = z.infer<typeof authSchema>;
 export type Transport = NonNullable<Entry['transport']>;
 
@@ -136,6 +151,24 @@ export interface Server {
   readonly unanswered?: true;
 }
 
+/** Says whether a server lets callers in, and how. */
+export interface Access {
+  /** `provider`: a token of an identity provider that the operator configured; `oauth`: the server's own sign-in. */
+  readonly kind: 'none' | 'credentials' | 'oauth' | 'provider' | 'unknown';
+  /** `setup_needed`: it cannot be called before somebody sets up a key or a sign-in for it. */
+  readonly status: 'open' | 'setup_needed' | 'unknown';
+}
+
+const ACCESS: Readonly<Record<AuthSpec['kind'], Access>> = {
+  none: { kind: 'none', status: 'open' },
+  static_header: { kind: 'credentials', status: 'setup_needed' },
+  own_oauth: { kind: 'oauth', status: 'setup_needed' },
+  user_oauth: { kind: 'provider', status: 'unknown' },
+  unknown: { kind: 'unknown', status: 'unknown' },
+};
+
+export const accessOf = ({ auth }: Pick<Server, 'auth'>): Access => ACCESS[auth.kind];
+
 /** The entry a server was made from: `catalogue show` prints what `catalogue import` reads. */
 export const toEntry = (server: Server): Entry => ({
   id: server.id,
@@ -147,5 +180,31 @@ export const toEntry = (server: Server): Entry => ({
   homepage: server.homepage,
   repository: server.repository,
   categories: [...server.categories],
-  tools: server.tools.map(({ name, description, input_schema }) => ({ name, description, input_schema })),
+  tools: server.tools.map(bareTool),
 });
+
+/** A tool as an entry has it. */
+export const bareTool = ({ name, description, input_schema, annotations }: Tool): Tool => ({
+  name,
+  description,
+  input_schema,
+  ...(annotations === undefined ? {} : { annotations }),
+});
+
+/** Returns the worse of two annotations of one name. */
+export const worseOf = (one: Annotations | undefined, other: Annotations | undefined): Annotations => {
+  const destructiveHint = one?.destructiveHint === true || other?.destructiveHint === true;
+  const readOnlyHint = one?.readOnlyHint === true && other?.readOnlyHint === true && !destructiveHint;
+  return { readOnlyHint, destructiveHint };
+};
+
+/** The annotations that are kept, of what a server sent as such; undefined where it says nothing of them. */
+export function annotationsOf(sent: unknown): Annotations | undefined {
+  if (typeof sent !== 'object' || sent === null) return undefined;
+  const { readOnlyHint, destructiveHint } = sent as Readonly<Record<string, unknown>>;
+  const kept = {
+    ...(typeof readOnlyHint === 'boolean' ? { readOnlyHint } : {}),
+    ...(typeof destructiveHint === 'boolean' ? { destructiveHint } : {}),
+  };
+  return Object.keys(kept).length === 0 ? undefined : kept;
+}

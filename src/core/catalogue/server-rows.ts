@@ -6,7 +6,15 @@ import { slices, type Pause } from '../../infra/slices.ts';
 import { excluded, servers as table, serverToolParts as parts } from '../schema.ts';
 import { cleanText } from '../text.ts';
 import { cleanTool } from './definitions.ts';
-import type { CataloguedTool, Entry, Origin, RegistryMark, Server, Tool } from './entry.ts';
+import {
+  bareTool,
+  type CataloguedTool,
+  type Entry,
+  type Origin,
+  type RegistryMark,
+  type Server,
+  type Tool,
+} from './entry.ts';
 
 /** Rows a statement names at most, and what it writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 50;
@@ -105,7 +113,7 @@ export function sharing(entry: Entry, known: Server | undefined): Entry {
   const tools = entry.tools.map(tool => {
     const same = knownTools.get(tool.name);
     if (!same || !isAsItCame(same, tool)) return tool;
-    return { name: same.name, description: same.description, input_schema: same.input_schema };
+    return bareTool(same);
   });
   return { ...entry, tools };
 }
@@ -115,6 +123,7 @@ const isAsItCame = (known: CataloguedTool, tool: Tool): boolean =>
   known.suspicious === undefined &&
   known.live === undefined &&
   known.description === tool.description &&
+  isDeepStrictEqual(known.annotations, tool.annotations) &&
   isDeepStrictEqual(known.input_schema, tool.input_schema);
 
 /** @param tools as JSON, as many of them as go into the row */

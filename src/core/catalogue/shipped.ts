@@ -6,6 +6,7 @@ import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { settings } from '../schema.ts';
 import { Catalogue } from './catalogue.ts';
+import { RESERVED_SERVER_ID } from './entry.ts';
 import { readEntries, type ReadOptions } from './read-entries.ts';
 
 const SHIPPED_FILE = fileURLToPath(new URL('../../../catalogue/servers.jsonl', import.meta.url));
@@ -40,8 +41,17 @@ export async function openCatalogue(source: CatalogueSource): Promise<Catalogue>
   // Before the rows: whoever finds the mark of another process then also finds all that was written before it.
   const [known] = await db.select().from(settings).where(eq(settings.key, FINGERPRINT));
   const catalogue = await Catalogue.load(db, log, { shared });
+  await freeReservedId(catalogue, log);
   if (!(known && onlyFirst)) await bringIn(catalogue, source, known?.value);
   return catalogue;
+}
+
+/** A version from before it was reserved took entries of this id: calls to it would not be calls to that server any more. */
+async function freeReservedId(catalogue: Catalogue, log: Log): Promise<void> {
+  const server = catalogue.get(RESERVED_SERVER_ID);
+  if (!server?.active && !server?.unanswered) return;
+  await catalogue.deactivate(server.id);
+  log.warn({ id: server.id }, 'server deactivated: its id is reserved now, import it under another one');
 }
 
 async function bringIn(

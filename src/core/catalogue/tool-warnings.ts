@@ -13,7 +13,7 @@ export const warningsOf = ({ suspicious = [], live }: CataloguedTool, nowMs: num
 ];
 
 /**
- * A server's listing with what is known of its tools; what a tool itself calls `warnings` gives way. A definition that is
+ * A server's listing with what is known of its tools. A definition that is
  * not the last live one of its name is marked as changed before the catalogue has it.
  */
 export function warnedTools<T extends Definition>(
@@ -28,6 +28,6 @@ export function warnedTools<T extends Definition>(
     if (!tool) return definition;
     const isSame = tool.live?.hash === hashOf(definition);
     const warnings = isSame ? warningsOf(tool, nowMs) : ['definition_changed'];
-    return warnings.length === 0 ? definition : { ...definition, warnings };
+    return warnings.length === 0 ? definition : Object.assign({}, definition, { warnings });
   });
 }

@@ -15,7 +15,6 @@ import { verdictOf, type Verdict } from './classify.ts';
 const VISIT_LIMITS: ProxyLimits = {
   ...DEFAULT_LIMITS,
   totalTimeoutMs: 15_000,
-  idleTimeoutMs: 15_000,
   endpointTimeoutMs: 5_000,
   sideTimeoutMs: 2_000,
   connectionsPerOrigin: 1,

@@ -6,10 +6,12 @@ export class Budget {
   readonly #controller = new AbortController();
   readonly #timer: NodeJS.Timeout;
   readonly #caller: AbortSignal | undefined;
+  readonly totalMs: number;
 
   /** Without a caller, for work that is shared between callers or that nobody waits for. */
   constructor(totalMs: number, caller?: AbortSignal) {
     this.#caller = caller;
+    this.totalMs = totalMs;
     this.#timer = setTimeout(
       () => this.#controller.abort(caller ? outOfTime(totalMs) : new SharedWorkTimedOut(totalMs)),
       totalMs,

@@ -32,6 +32,9 @@ const METHODS: ReadonlySet<string> = new Set([
   'notifications/roots/list_changed',
 ]);
 
+/** The method, or one name for all that a caller may make up. */
+export const knownMethod = (method: string): string => (METHODS.has(method) ? method : '_OTHER');
+
 interface Replied {
   readonly status: number;
   readonly answer?: RpcAnswer | undefined;
@@ -55,7 +58,7 @@ export function tracedCall<T>(
 ): Promise<T> {
   if (activeSpan() === undefined) return work(undefined);
   const { server, method, httpMethod = 'POST', tool, attempt } = call();
-  const known = method === undefined || METHODS.has(method) ? method : '_OTHER';
+  const known = method === undefined ? undefined : knownMethod(method);
   const url = urlOf(server.remoteUrl);
   const name = [known ?? httpMethod, tool].filter(part => part !== undefined).join(' ');
   return traced(name, work, () => ({

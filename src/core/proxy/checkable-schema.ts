@@ -1,3 +1,4 @@
+import { jsonSizeOf } from '../json-size.ts';
 import { isObject } from './json.ts';
 
 /** Schemas in a schema and their keywords, those that references lead to counted each time: what compiling may cost. */
@@ -6,7 +7,6 @@ const MAX_CODE = 600;
 const MAX_WEIGHT = 2_000;
 const MAX_DEPTH = 32;
 const MAX_CHARS = 64 * 1024;
-const MAX_JSON_DEPTH = 4 * MAX_DEPTH;
 /** Comparing so many letters takes about as long as any other step. */
 const CHARS_PER_STEP = 64;
 /** A form of a choice that does not fit leaves an error behind even where another does: so many steps. */
@@ -75,34 +75,10 @@ export interface Checkable {
 }
 
 /** Schemas of this size are not checked with. What is above the bound is not looked at. */
-export const isOverlarge = (schema: unknown): boolean => sizeOf(schema, 1, MAX_CHARS) > MAX_CHARS;
+export const isOverlarge = (schema: unknown): boolean => jsonSizeOf(schema, 1, MAX_CHARS) > MAX_CHARS;
 
 /** How many values there are to check in a value, itself included; long texts count as several. Stops above `max`. */
-export const valuesIn = (value: unknown, max: number): number => sizeOf(value, CHARS_PER_STEP, max);
-
-/** Values, and letters divided by `charsPerUnit`; infinite for what is nested too deep. Stops counting above `max`. */
-function sizeOf(root: unknown, charsPerUnit: number, max: number): number {
-  let size = 0;
-  const add = (value: unknown, depth: number): void => {
-    size++;
-    if (depth > MAX_JSON_DEPTH) size = Infinity;
-    if (typeof value === 'string') size += Math.floor(value.length / charsPerUnit);
-    else if (Array.isArray(value)) {
-      for (const member of value) {
-        if (size > max) return;
-        add(member, depth + 1);
-      }
-    } else if (isObject(value)) {
-      for (const name in value) {
-        if (size > max) return;
-        size += Math.floor(name.length / charsPerUnit);
-        add(value[name], depth + 1);
-      }
-    }
-  };
-  add(root, 0);
-  return size;
-}
+export const valuesIn = (value: unknown, max: number): number => jsonSizeOf(value, CHARS_PER_STEP, max);
 
 /** What `$schema` says in drafts 03 to 07. */
 const OLD_DIALECT = /^https?:\/\/json-schema\.org\/draft-0[3-7]\//;

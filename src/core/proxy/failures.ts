@@ -6,12 +6,9 @@ import { sanitise } from '../text.ts';
 /** The contract's wording for a time-out. */
 const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
 
-export const callTimedOut = (totalMs: number): SwitchboardError =>
-  new SwitchboardError('upstream_timeout', timeOutText(totalMs));
-
 /** The end of the time that the caller gave, or could have given: its face knows how to give more. */
-export const outOfTime = (totalMs: number): SwitchboardError =>
-  new SwitchboardError('upstream_timeout', timeOutText(totalMs), { timeLimitMs: totalMs });
+export const outOfTime = (limitMs: number): SwitchboardError =>
+  new SwitchboardError('upstream_timeout', timeOutText(limitMs), { timeLimitMs: limitMs });
 
 /** The time-out of work that several callers share, which is not that of the one who waits for it. */
 export class SharedWorkTimedOut extends SwitchboardError {
@@ -146,7 +143,6 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
     return brokeProtocol('sent response headers over the limit', error);
   // Without its cause, which quotes what was sent: answers do not belong in the log.
   if (error instanceof errors.HTTPParserError) return brokeProtocol('sent what is not HTTP');
-  if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') return new WentSilent(error);
   if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')
     return brokeProtocol('sent an answer that is not as long as it says', error);
   if (stage === 'answering') return brokeProtocol('broke off its answer', error);
@@ -157,14 +153,6 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
 
 export const stopping = (cause?: unknown): SwitchboardError =>
   new SwitchboardError('unavailable', 'This service is shutting down.', { cause });
-
-/** The idle time-out: the server was asked, and has sent no byte for too long. */
-export class WentSilent extends SwitchboardError {
-  constructor(cause?: unknown) {
-    const detail = 'The request to the MCP server timed out: the server fell silent.';
-    super('upstream_timeout', detail, { cause });
-  }
-}
 
 const PASSING: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 

@@ -1,9 +1,7 @@
 /** Every bound of the proxy. Times in milliseconds, sizes in bytes. */
 export interface ProxyLimits {
-  /** One call from start to end: queue, detection, handshake, the call itself and its one retry. */
+  /** One call from start to end: queue, detection, handshake, the call itself and its one retry. Callers may name another. */
   readonly totalTimeoutMs: number;
-  /** The longest silence of an upstream that is being asked; for callers who wait for longer than this in all. */
-  readonly idleTimeoutMs: number;
   /** One answer's body, and all pages of one tools listing together. */
   readonly maxResponseBytes: number;
   readonly maxHeaderBytes: number;
@@ -27,11 +25,16 @@ export interface ProxyLimits {
   readonly maxToolPages: number;
   /** A server is asked for its tools on our own account no more often than this for each view of it; Infinity: never. */
   readonly toolRefreshIntervalMs: number;
-  /** One passed-through request, its answer's stream included. */
+  /** How long the call of a tool that nobody knows waits for the server's own list; a third of its time at most. */
+  readonly toolListWaitMs: number;
+  /** One passed-through request, its answer's stream included. Callers may name a shorter time. */
   readonly passTotalMs: number;
-  /** How long neither the server sends nor the client takes a byte of a passed-through answer. */
+  /**
+   * The longest pause in which the server sends no byte of a passed-through answer, or the client takes none. A caller that
+   * names a longer time for the whole request raises it to that.
+   */
   readonly passIdleMs: number;
-  /** The same for streams that stay open until something happens (GET, `subscriptions/listen`), which have no total. */
+  /** The longest pause in streams that stay open until something happens (GET, `subscriptions/listen`), which have no total. */
   readonly streamIdleMs: number;
   /** How often it is asked whether an open stream's key and user still hold. */
   readonly streamRecheckMs: number;
@@ -41,7 +44,6 @@ export interface ProxyLimits {
 
 export const DEFAULT_LIMITS: ProxyLimits = {
   totalTimeoutMs: 60_000,
-  idleTimeoutMs: 60_000,
   maxResponseBytes: 8 * 1024 * 1024,
   maxHeaderBytes: 16 * 1024,
   maxHeaderCount: 100,
@@ -57,6 +59,7 @@ export const DEFAULT_LIMITS: ProxyLimits = {
   maxServerRequests: 64,
   maxToolPages: 50,
   toolRefreshIntervalMs: 60_000,
+  toolListWaitMs: 5_000,
   passTotalMs: 5 * 60_000,
   passIdleMs: 60_000,
   streamIdleMs: 5 * 60_000,

@@ -85,6 +85,8 @@ interface Passing {
   /** For whom session ids are sealed; complete once the credential is known. */
   readonly binding: readonly string[];
   readonly budget: Budget;
+  /** How long nothing may move. */
+  readonly idleMs: number;
   /** Whether it was written and not refused: it may have run. */
   sent: boolean;
 }
@@ -137,7 +139,9 @@ export class PassThrough {
       const credential = lookup && (await budget.wait(lookup));
       const binding = bindingOf(caller, server, credential);
       const wantsBody = waitsForBody(request, method);
-      passing = { server, request, kind: place.kind, wantsBody, sink, binding, budget, sent: false };
+      const { kind } = place;
+      const idleMs = this.#idleMsOf(caller, kind);
+      passing = { server, request, kind, wantsBody, sink, binding, budget, idleMs, sent: false };
       const answer = await this.#sendWith(caller, passing, credential);
       if (answer.status < 400) pass?.answered();
       else pass?.failed(httpFailure({ ...answer, nowMs: this.#options.clock.now() }));
@@ -148,11 +152,16 @@ export class PassThrough {
     }
   }
 
-  #budgetOf(caller: Caller, kind: Passing['kind']): Budget {
+  #budgetOf(caller: Caller, kind: Kind): Budget {
     const { passTotalMs } = this.#options.limits;
     if (kind !== 'open')
       return new Budget(Math.min(caller.timeoutMs ?? passTotalMs, passTotalMs), caller.signal);
     return new Budget(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]));
+  }
+
+  #idleMsOf({ timeoutMs = 0 }: Caller, kind: Kind): number {
+    const { streamIdleMs, passIdleMs } = this.#options.limits;
+    return kind === 'open' ? streamIdleMs : Math.max(passIdleMs, timeoutMs);
   }
 
   /** Refused for its token (401) it was not run: it is sent again with a newer one, where there is one. */
@@ -210,12 +219,14 @@ export class PassThrough {
   }
 
   #send(passing: Passing, credential: Credential | undefined): Promise<Streamed> {
-    const { server, request, kind, wantsBody, sink, binding, budget } = passing;
-    const { sealing, limits, wire } = this.#options;
+    const { server, request, kind, wantsBody, sink, binding, budget, idleMs } = passing;
+    const { sealing, wire } = this.#options;
     const handle = request.headers[SESSION_ID];
     const sessionId = typeof handle === 'string' ? this.#opened(binding, handle) : undefined;
     if (handle !== undefined && sessionId === undefined) throw sessionNotFound();
-    const sessionOf = (headers: AnswerHeaders): Record<string, string> => {
+    const sessionOf = (status: number, headers: AnswerHeaders): Record<string, string> => {
+      // FastMCP sends a new id with HTTP 400, and clients would adopt it in place of the one they have.
+      if (status >= 400) return {};
       const given = readSessionId(headers[SESSION_ID]);
       if (given === undefined) return {};
       // The client knows it already.
@@ -232,7 +243,7 @@ export class PassThrough {
       },
       body: request.body,
       signal: budget.signal,
-      idleMs: kind === 'open' ? limits.streamIdleMs : limits.passIdleMs,
+      idleMs,
       apart: kind !== 'call',
       sink,
       wantsBody,
@@ -242,7 +253,7 @@ export class PassThrough {
       onHead: (status, headers) =>
         isForUs(status) || mayBeOldTransport(request, status, headers)
           ? undefined
-          : { ...answerHeaders(headers), ...sessionOf(headers) },
+          : { ...answerHeaders(headers), ...sessionOf(status, headers) },
     });
   }
 }

@@ -44,6 +44,7 @@ import { Wire } from './wire.ts';
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
 export { CallerAbortError } from '../caller-abort.ts';
+export { NotReadOnly } from './checked-call.ts';
 
 export interface ProxyOptions extends Reports {
   readonly catalogue: Pick<Catalogue, 'require'>;
@@ -93,6 +94,9 @@ export interface Proxy {
   readonly sessionCount: number;
 }
 
+/** How long a listing may take that a call waits for, in milliseconds. */
+const IN_SLOT_MS = 10_000;
+
 /** Methods that make no sense in a one-shot call, and what to use instead. */
 const REFUSED: readonly (readonly [RegExp, string])[] = [
   [/^initialize$/, 'the handshake with the server is made for you. Call the method you need directly'],
@@ -117,7 +121,7 @@ export function createProxy(options: ProxyOptions): Proxy {
   const clock = options.clock ?? systemClock;
   const wire = new Wire(options.guard, limits);
   const definitions = new ToolDefinitions({ clock, log, limits, onShared: options.onSharedTools });
-  const checked = new CheckedCalls(definitions);
+  const checked = new CheckedCalls(definitions, limits);
   const upstreams = new Upstreams(wire, limits, clock, log, definitions);
   const admission = new Admission(limits, clock, log);
   const passThrough = new PassThrough({ credentials, sealing, admission, wire, upstreams, limits, clock });
@@ -180,17 +184,21 @@ export function createProxy(options: ProxyOptions): Proxy {
 
   const listTools = (ask: Ask) => listAllTools(params => ask('tools/list', params), limits);
 
-  /** On our own account, with the caller's account: nobody waits for it. */
-  async function listAnew(caller: Caller, server: Server): Promise<Listing> {
+  /**
+   * On our own account, with the caller's account.
+   * @param where `in-slot`: for a call that has its slot and does not send before it has the listing.
+   */
+  async function listAnew(caller: Caller, server: Server, where: 'in-slot' | undefined): Promise<Listing> {
     if (closing) throw stopping();
-    const { totalTimeoutMs: timeoutMs } = limits;
+    // In a call's slot, it must not outlast the call by much.
+    const timeoutMs =
+      where === 'in-slot' ? Math.min(IN_SLOT_MS, limits.totalTimeoutMs) : limits.totalTimeoutMs;
     using budget = new Budget(timeoutMs);
     const lister = { ...caller, signal: budget.signal, timeoutMs };
     const asking = { caller: lister, server, credentials, upstreams };
-    // Awaited here, as above. The call it follows may still hold its slot, and does not wait for this one.
-    return await admission.run(server, lister, budget.signal, async () =>
-      listTools(await asker(asking, budget)),
-    );
+    const list = async () => listTools(await asker(asking, budget));
+    // Awaited here, as above.
+    return where === 'in-slot' ? await list() : await admission.run(server, lister, budget.signal, list);
   }
 
   return {
@@ -204,7 +212,6 @@ export function createProxy(options: ProxyOptions): Proxy {
 
     callTool: ((caller: Caller, { serverId, queryLogId, ...call }: Target & ToolCall) => {
       const progressToken = `progress-${++progressTokens}`;
-      const params = toolCallParams(call, progressToken);
       const { onProgress, capabilities } = call;
       const onNotification: UpstreamCall['onNotification'] =
         onProgress &&
@@ -214,11 +221,12 @@ export function createProxy(options: ProxyOptions): Proxy {
         });
       const work = (ask: Ask, budget: Budget) =>
         checked.run(ask.view, call, {
-          send: async () => {
-            const reply = await ask('tools/call', params, onNotification);
+          send: async args => {
+            const sent = args === undefined ? call : { ...call, arguments: args };
+            const reply = await ask('tools/call', toolCallParams(sent, progressToken), onNotification);
             return toolOutcome(reply, capabilities !== undefined);
           },
-          refresh: () => definitions.refreshSoon(ask.view, () => listAnew(caller, ask.view.server)),
+          refresh: where => definitions.refreshSoon(ask.view, () => listAnew(caller, ask.view.server, where)),
           budget,
         });
       const use = { serverId, queryLogId, kind: 'call' as const, tool: call.name, judge: judgeResult };

@@ -4,7 +4,7 @@ import type { Credential } from '../identity/credentials.ts';
 import { abortReason } from '../caller-abort.ts';
 import type { RequestId } from './envelope.ts';
 import type { HttpAnswer } from './exchange.ts';
-import { brokeProtocol, RefusedAfterBegun, WentSilent } from './failures.ts';
+import { brokeProtocol, RefusedAfterBegun } from './failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import { authorizationOf, failureOf, POST_HEADERS, type RpcReply } from './rpc.ts';
 import { StreamAllowance } from './stream-allowance.ts';
@@ -46,7 +46,6 @@ export class SseStream {
   readonly #allowance: StreamAllowance;
   #endpoint: URL | undefined;
   #end: Error | undefined;
-  #lastByteAtMs = 0;
 
   constructor(options: StreamOptions) {
     this.#options = options;
@@ -102,7 +101,6 @@ export class SseStream {
     this.#allowance.callBegins();
     const posting = new AbortController();
     const posted = this.#post(call, posting.signal).catch(reject);
-    const unwatch = this.#watch(reject);
     try {
       const reply = await call.reply;
       // Servers that answer the POST late may do so, but not hold its connection for ever.
@@ -114,7 +112,6 @@ export class SseStream {
       if (!call.sent && error === this.#end) return gone(error);
       throw error;
     } finally {
-      unwatch();
       this.#waiting.remove(call);
       this.#allowance.callEnds(this.#waiting.size);
       signal.removeEventListener('abort', onAbort);
@@ -179,10 +176,7 @@ export class SseStream {
             limits.endpointTimeoutMs,
           );
         },
-        onBytes: bytes => {
-          this.#lastByteAtMs = performance.now();
-          this.#allowance.took(bytes, 0);
-        },
+        onBytes: bytes => this.#allowance.took(bytes, 0),
         onEvent: ({ event, data }) => {
           this.#allowance.took(0, 1);
           if (event === 'message') this.#waiting.take(data);
@@ -203,19 +197,6 @@ export class SseStream {
     opened.reject(end);
     this.#waiting.end(end);
     this.#ended.resolve(end);
-  }
-
-  /** The idle time-out of a call: whatever comes in the stream counts. Returns what ends the watch. */
-  #watch(fail: (error: Error) => void): () => void {
-    const { idleTimeoutMs } = this.#options.limits;
-    const startMs = performance.now();
-    const check = () => {
-      const leftMs = Math.max(startMs, this.#lastByteAtMs) + idleTimeoutMs - performance.now();
-      if (leftMs <= 0) fail(new WentSilent());
-      else timer = setTimeout(check, Math.ceil(leftMs));
-    };
-    let timer = setTimeout(check, idleTimeoutMs);
-    return () => clearTimeout(timer);
   }
 }
 

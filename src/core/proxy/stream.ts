@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { toSwitchboardError } from '../../errors.ts';
 import { abortReason } from '../caller-abort.ts';
 import { isIdentity } from './exchange.ts';
-import { brokeProtocol, callTimedOut, connectionFailure, type Stage } from './failures.ts';
+import { brokeProtocol, connectionFailure, outOfTime, type Stage } from './failures.ts';
 import { InterimAnswers } from './interim-answers.ts';
 import type { ProxyLimits } from './limits.ts';
 
@@ -99,7 +99,7 @@ export class Stream implements Dispatcher.DispatchHandler {
     this.#request = request;
     this.#limits = limits;
     this.#outcome = outcome;
-    this.#idle = setTimeout(() => this.#fail(callTimedOut(request.idleMs)), request.idleMs);
+    this.#idle = setTimeout(() => this.#fail(outOfTime(request.idleMs)), request.idleMs);
     if (request.signal.aborted) this.#onAbort();
     else request.signal.addEventListener('abort', this.#onAbort, { once: true });
   }

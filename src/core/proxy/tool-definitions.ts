@@ -4,7 +4,7 @@ import type { Log } from '../../infra/log.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
 import { withoutSpan } from '../../infra/tracing.ts';
 import type { Caller } from '../caller.ts';
-import type { Server } from '../catalogue/entry.ts';
+import { annotationsOf, worseOf, type Annotations, type Server } from '../catalogue/entry.ts';
 import { sanitise } from '../text.ts';
 import { isOverlarge } from './checkable-schema.ts';
 import type { Params } from './envelope.ts';
@@ -20,6 +20,8 @@ const MAX_TTL_MS = 24 * 60 * 60_000;
 /** For servers that do not say how long their listing holds. */
 const DEFAULT_TTL_MS = 60 * 60_000;
 const MAX_DESCRIPTION = 80;
+/** For so long calls do not wait for the listing of a server that did not list its tools in time. */
+const SLOW_MS = 10 * 60_000;
 
 /** Whose view of a server: a listing made with a user's account says nothing of what others see. */
 export interface View {
@@ -40,6 +42,8 @@ export interface KnownTools {
   readonly schemas: ReadonlyMap<string, ListedTool['inputSchema']>;
   /** Their start: to tell tools apart. */
   readonly descriptions: ReadonlyMap<string, string>;
+  /** Their effects by their server's word. */
+  readonly annotations: ReadonlyMap<string, Annotations>;
   /** Tools with a definition that must not be used, and why. */
   readonly unusable: ReadonlyMap<string, string>;
   /** For everybody, said the server. */
@@ -57,10 +61,7 @@ interface Parts {
   readonly onShared?: ((server: Server, tools: readonly ListedTool[]) => void) | undefined;
 }
 
-/**
- * The tools that servers list themselves, as they come by, each for those it was made for. In memory and bounded: what is
- * not here, or stale, is not waited for.
- */
+/** Keeps the tools that servers list themselves, as they come by, each for those it was made for. In memory and bounded. */
 export class ToolDefinitions {
   readonly #parts: Parts;
   readonly #known = new LRUCache<string, KnownTools>({
@@ -70,6 +71,8 @@ export class ToolDefinitions {
   });
   readonly #refreshedAt = new LRUCache<string, number>({ max: 10_000 });
   readonly #refreshing = new SingleFlight<void>();
+  /** Until when nobody waits for a listing that was not there in time. */
+  readonly #slowUntil = new LRUCache<string, number>({ max: 10_000 });
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -122,10 +125,12 @@ export class ToolDefinitions {
     const isShared = view.connectionId === undefined || listing.isPublic;
     const now = this.#parts.clock.now();
     this.#refreshedAt.set(keyOf(view), now);
+    this.#slowUntil.delete(keyOf(view));
     const ttlMs = Math.min(Math.max(listing.ttlMs ?? DEFAULT_TTL_MS, MIN_TTL_MS), MAX_TTL_MS);
     this.#known.set(isShared ? sharedKey(view) : keyOf(view), {
       schemas: new Map(tools.map(tool => [tool.name, overlarge.has(tool) ? {} : tool.inputSchema])),
       descriptions: new Map(tools.map(tool => [tool.name, sanitise(tool.description, MAX_DESCRIPTION)])),
+      annotations: annotationsByName(tools),
       unusable,
       isPublic: listing.isPublic,
       bytes: listing.bytes,
@@ -133,6 +138,16 @@ export class ToolDefinitions {
     });
     if (isShared) withoutSpan(() => this.#parts.onShared?.(server, tools));
     return tools;
+  }
+
+  /** Whether a listing is worth waiting for: the last one that somebody waited for came in time. */
+  mayWait(view: View): boolean {
+    return this.#parts.clock.now() >= (this.#slowUntil.get(keyOf(view)) ?? -Infinity);
+  }
+
+  /** Somebody has waited for a listing in vain. */
+  noteSlow(view: View): void {
+    this.#slowUntil.set(keyOf(view), this.#parts.clock.now() + SLOW_MS);
   }
 
   /** The server says that its tools have changed. */
@@ -144,7 +159,7 @@ export class ToolDefinitions {
   }
 
   /**
-   * Asks for the tools anew, in the background: once at a time, and once a minute a view at most. Whatever goes wrong is
+   * Asks for the tools anew: once at a time, and once a minute a view at most. Whatever goes wrong is
    * logged and nothing else. Resolves, and never rejects, when there is nothing under way any more.
    */
   async refreshSoon(view: View, list: () => Promise<Listing>): Promise<void> {
@@ -165,6 +180,15 @@ export class ToolDefinitions {
       }
     });
   }
+}
+
+function annotationsByName(tools: readonly ListedTool[]): Map<string, Annotations> {
+  const byName = new Map<string, Annotations>();
+  for (const { name, annotations } of tools) {
+    const own = annotationsOf(annotations);
+    byName.set(name, worseOf(byName.has(name) ? byName.get(name) : own, own));
+  }
+  return byName;
 }
 
 const sharedKey = ({ server }: View) => `${server.id} ${server.remoteUrl}`;

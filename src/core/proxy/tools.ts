@@ -32,6 +32,8 @@ export interface InputRequired {
 export interface ToolCall {
   readonly name: string;
   readonly arguments?: Params;
+  /** Refused unless its server marks the tool as read-only (`readOnlyHint`). */
+  readonly readOnly?: true;
   /** What the caller can answer, as MCP's ClientCapabilities. Absent: nothing, and `input_required` is a failure. */
   readonly capabilities?: Params;
   readonly resume?: { readonly inputResponses?: Params; readonly requestState?: string };
@@ -75,6 +77,7 @@ export function progressOf(token: string, method: string, params: unknown): Prog
 }
 
 const MAX_DETAIL_CHARS = 1_000;
+const MAX_LISTED_TOOLS = 10_000;
 
 /** What a caller that cannot be asked does with a tool that asks. */
 const HOW_TO_ANSWER = `Use POST /v1/mcp/call: declare what you can answer in params._meta["${META}clientCapabilities"], and make the call again with the inputResponses and the requestState; or use an MCP client that declares the capability, at /mcp.`;
@@ -168,7 +171,9 @@ export async function listAllTools(
     const result = resultOf(reply.answer);
     if (!isObject(result) || !Array.isArray(result['tools']))
       throw brokeProtocol('answered tools/list without a tools array');
-    tools.push(...result['tools'].map(toListedTool));
+    if (tools.length + result['tools'].length > MAX_LISTED_TOOLS)
+      throw sentTooMuch(`lists more than ${MAX_LISTED_TOOLS} tools`);
+    for (const tool of result['tools']) tools.push(toListedTool(tool));
     const { tools: _read, nextCursor: next, ...page } = result;
     pages.push(page);
     if (typeof next !== 'string') return { tools, bytes, ...holdingOf(pages) };
@@ -191,9 +196,10 @@ function holdingOf(pages: readonly Record<string, unknown>[]): Omit<Listing, 'to
 
 function toListedTool(tool: unknown): ListedTool {
   if (!isObject(tool) || typeof tool['name'] !== 'string') throw brokeProtocol('lists a tool without a name');
-  const { name, description, inputSchema } = tool;
+  // `warnings` are ours to give: what a tool itself calls so is left out.
+  const { name, description, inputSchema, warnings: _theirs, ...others } = tool;
   return {
-    ...tool,
+    ...others,
     name,
     description: typeof description === 'string' ? description : '',
     inputSchema: isObject(inputSchema) ? inputSchema : { type: 'object' },

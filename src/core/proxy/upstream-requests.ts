@@ -5,7 +5,7 @@ import type { Credential } from '../identity/credentials.ts';
 import type { Budget } from './budget.ts';
 import { traceContext } from './call-span.ts';
 import { legacyNotification, legacyRequest, modernRequest, replyToServer, type Params } from './envelope.ts';
-import { sentTooMuch, WentSilent } from './failures.ts';
+import { sentTooMuch } from './failures.ts';
 import { isObject } from './json.ts';
 import type { ProxyLimits } from './limits.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
@@ -88,7 +88,7 @@ export class UpstreamRequests {
         ? stream.request({ ...request, progressToken: progressTokenOf(params) })
         : rpcExchange(this.#parts.wire, { ...request, ...this.#inSession(session) }, this.#now));
     } catch (error) {
-      if (sent && (signal.aborted || error instanceof WentSilent)) {
+      if (sent && signal.aborted) {
         // 2025-11-25, Cancellation: closing the connection alone does not cancel in these revisions.
         const cancelled = { requestId: id, reason: 'The caller went away or the time was up.' };
         this.#parts.sessions.notify(

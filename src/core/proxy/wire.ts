@@ -35,22 +35,19 @@ export class Wire {
       pipelining: 1,
       allowH2: false,
       maxHeaderSize: limits.maxHeaderBytes,
+      // The signal ends an exchange: undici's own limits would cut off servers that work in silence.
+      headersTimeout: 0,
+      bodyTimeout: 0,
     };
     this.#streams = new Agent({
       ...common,
       // What bounds them is the number of sessions and of passed-through streams; some sessions are being opened, or end
       // with their last call.
       connections: limits.maxSessions + limits.maxQueuedPerOrigin + 2 * limits.maxStreams,
-      // Their clock is the budget of whoever waits for something on them.
-      headersTimeout: 0,
-      bodyTimeout: 0,
     });
     this.#agent = new Agent({
       ...common,
       connections: 2 * limits.connectionsPerOrigin + SIDE_CONNECTIONS,
-      // The budget of each call is the clock; these end a silence that a long budget would wait out.
-      headersTimeout: limits.idleTimeoutMs,
-      bodyTimeout: limits.idleTimeoutMs,
       // Shorter than the 5 s of common servers (uvicorn) that close idle connections without having announced it: a call
       // that meets the closing half-way fails, as it may have run.
       keepAliveTimeout: 4_000,

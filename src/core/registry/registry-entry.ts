@@ -1,6 +1,12 @@
 import { createHash } from 'node:crypto';
 import { inWords } from '../../infra/zod-issues.ts';
-import type { AuthSpec, Entry, RegistryMark, Transport } from '../catalogue/entry.ts';
+import {
+  RESERVED_SERVER_ID,
+  type AuthSpec,
+  type Entry,
+  type RegistryMark,
+  type Transport,
+} from '../catalogue/entry.ts';
 import { entryProblem, storageProblem, type ReadOptions } from '../catalogue/read-entries.ts';
 import { sanitise } from '../text.ts';
 import {
@@ -147,15 +153,15 @@ const authOf = ({ headers }: Remote): AuthSpec =>
 const MAX_ID_CHARS = 128;
 
 /**
- * The id a registry's entry gets here: its name with `_` for the slash, in small letters. Names that would get the same one, or
- * none, get the start of a hash with it.
+ * The id a registry's entry gets here: its name with `_` for the slash, in small letters. Names that would get the same one,
+ * a reserved one, or none, get the start of a hash with it.
  * @param holder which name of a registry has the id, if one has
  */
 export function idFor(name: string, holder: (id: string) => string | undefined): string {
   const plain = name.toLowerCase().replace('/', '_');
   const other = holder(plain);
-  if (/^[a-z0-9]/.test(plain) && plain.length <= MAX_ID_CHARS && (other === undefined || other === name))
-    return plain;
+  const isFree = plain !== RESERVED_SERVER_ID && (other === undefined || other === name);
+  if (isFree && /^[a-z0-9]/.test(plain) && plain.length <= MAX_ID_CHARS) return plain;
   const hash = createHash('sha256').update(name).digest('hex').slice(0, 10);
   return `${plain.replace(/^[^a-z0-9]+/, '').slice(0, MAX_ID_CHARS - hash.length - 1)}-${hash}`;
 }

@@ -1,4 +1,11 @@
-import type { CataloguedTool, Server, Tool } from '../catalogue/entry.ts';
+import {
+  accessOf,
+  bareTool,
+  type Access,
+  type CataloguedTool,
+  type Server,
+  type Tool,
+} from '../catalogue/entry.ts';
 import { shownHealth, type Health, type ShownHealth } from '../catalogue/health.ts';
 import { warningsOf } from '../catalogue/tool-warnings.ts';
 import type { RankedServer } from './ranking.ts';
@@ -15,6 +22,7 @@ export interface FoundServer {
   readonly name: string;
   readonly description: string;
   readonly remote_url: string;
+  readonly access: Access;
   /** By relevance to the query. */
   readonly tools: readonly FoundTool[];
   readonly scores: { readonly semantic: number; readonly popularity: number };
@@ -27,23 +35,26 @@ export interface FoundServer {
   readonly health?: ShownHealth;
 }
 
-/** @param maxTools all of them, where it is absent */
-export const render = (
-  server: Server,
-  ranked: RankedServer,
-  { maxTools, nowMs, health }: { maxTools: number | undefined; nowMs: number; health: Health | undefined },
-): FoundServer => ({
+interface RenderOptions {
+  /** Absent: all of them. */
+  readonly maxTools: number | undefined;
+  /** See `SearchInput`. */
+  readonly nearBest: number | undefined;
+  readonly nowMs: number;
+  readonly health: Health | undefined;
+}
+
+export const render = (server: Server, ranked: RankedServer, options: RenderOptions): FoundServer => ({
   id: server.id,
   name: server.name,
   description: server.description,
   remote_url: server.remoteUrl,
-  tools: orderTools(server.tools, ranked.toolOrder)
-    .slice(0, maxTools)
-    .map(tool => renderTool(tool, nowMs)),
+  access: accessOf(server),
+  tools: toolsOf(server, ranked, options).map(tool => renderTool(tool, options.nowMs)),
   scores: { semantic: ranked.semantic, popularity: ranked.popularity },
   final_score: ranked.finalScore,
   ...deprecationOf(server.registry),
-  ...(health ? { health: shownHealth(health) } : {}),
+  ...(options.health ? { health: shownHealth(options.health) } : {}),
 });
 
 const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated' | 'status_message'> => {
@@ -55,14 +66,22 @@ const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated'
 };
 
 function renderTool(tool: CataloguedTool, nowMs: number): FoundTool {
-  const { name, description, input_schema } = tool;
   const warnings = warningsOf(tool, nowMs);
-  return { name, description, input_schema, ...(warnings.length === 0 ? {} : { warnings }) };
+  return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
 }
 
 /** By the ranking's order; a server rewritten since the ranking may have fewer tools, or more: those come last. */
-function orderTools(tools: readonly CataloguedTool[], order: readonly number[]): CataloguedTool[] {
-  const ranked = new Set(order.filter(position => position < tools.length));
-  for (const position of tools.keys()) ranked.add(position);
-  return [...ranked].flatMap(position => tools[position] ?? []);
+function toolsOf(
+  { tools }: Server,
+  ranked: RankedServer,
+  { maxTools, nearBest }: RenderOptions,
+): CataloguedTool[] {
+  const positions =
+    nearBest === undefined ? [...ranked.toolOrder, ...tools.keys()] : positionsNearBest(ranked, nearBest);
+  return [...new Set(positions)].flatMap(position => tools[position] ?? []).slice(0, maxTools);
+}
+
+function positionsNearBest({ toolOrder, toolRelevance }: RankedServer, share: number): number[] {
+  const least = (toolRelevance[0] ?? 0) * share;
+  return toolOrder.filter((_position, at) => (toolRelevance[at] ?? 0) >= least);
 }

@@ -33,6 +33,8 @@ export interface RankedServer {
   readonly finalScore: number;
   /** Positions in the server's `tools`, the most relevant first. */
   readonly toolOrder: readonly number[];
+  /** In that order, how relevant each is, 0 to 1, relative to the best tool of any candidate. */
+  readonly toolRelevance: readonly number[];
 }
 
 /**
@@ -52,12 +54,14 @@ export function fuse(
   return candidates
     .map(candidate => {
       const use = useOf(candidate.serverId);
+      const tools = rankTools(candidate.tools, toolRelevance);
       return {
         serverId: candidate.serverId,
         semantic: clamp(candidate.semantic),
         popularity: clamp(use.popularity),
         finalScore: withUse(relevance(candidate), use),
-        toolOrder: orderOf(candidate.tools, toolRelevance),
+        toolOrder: tools.map(({ index }) => index),
+        toolRelevance: tools.map(tool => tool.relevance),
       };
     })
     .sort(byScore);
@@ -110,12 +114,16 @@ function relevanceAmong(all: readonly Evidence[], weights: RankingWeights): (evi
     weights.semantic * share(semantic, bestSemantic) + weights.keyword * share(keyword, bestKeyword);
 }
 
-function orderOf(tools: readonly ToolEvidence[], relevance: (evidence: Evidence) => number): number[] {
+/** The tools of one server by their relevance, best first. */
+function rankTools(tools: readonly ToolEvidence[], relevance: (evidence: Evidence) => number) {
   return tools
     .map(tool => ({ index: tool.index, relevance: relevance(tool) }))
-    .sort((a, b) => b.relevance - a.relevance || a.index - b.index)
-    .map(({ index }) => index);
+    .sort((a, b) => b.relevance - a.relevance || a.index - b.index);
 }
+
+/** The positions of one server's tools, the most relevant first: compared with each other alone. */
+export const orderTools = (tools: readonly ToolEvidence[], weights: RankingWeights = WEIGHTS): number[] =>
+  rankTools(tools, relevanceAmong(tools, weights)).map(({ index }) => index);
 
 /** NaN counts as 0. */
 const clamp = (value: number): number => Math.min(1, Math.max(0, value || 0));

@@ -2,17 +2,17 @@ import { slices, type Pause } from '../../infra/slices.ts';
 import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
-import { traced } from '../../infra/tracing.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach } from './best-candidates.ts';
-import { documentsOf } from './documents.ts';
+import { compareTools } from './tool-evidence.ts';
+import { documentsOf, type Described } from './documents.ts';
 import type { Embedder } from './embedder.ts';
 import { IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import type { QuantizedVector } from './quantize.ts';
 import { QueryVectors } from './query-vectors.ts';
-import type { Findings, SearchIndex } from './search-index.ts';
+import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
 
@@ -81,20 +81,17 @@ class EmbeddedIndex implements SearchIndex {
     return this.#servers.prepare({ removed, upserted: indexables, manner }, signal);
   }
 
-  find(query: string): Promise<Findings> {
-    return traced(
-      'index',
-      () => this.#find(query),
-      () => ({ attributes: { 'switchboard.index': this.id } }),
-    );
-  }
-
-  async #find(query: string): Promise<Findings> {
+  async find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
     const vectors = await this.#queryVectors.of(sentencesOf(query));
     // From here on without a pause: a query sees every server before or after an update, never half of it.
     const { current } = this.#servers;
     return { candidates: bestOfEach(current.score(terms, current.cosines(vectors))), vectors };
+  }
+
+  compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
+    const { dimensions } = this.#context.embedder;
+    return compareTools(query, server, { dimensions, queryVectors: this.#queryVectors, cache: this.#cache });
   }
 
   close(): Promise<void> {

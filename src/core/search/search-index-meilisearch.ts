@@ -2,11 +2,11 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Database } from '../../infra/database.ts';
 import type { Log } from '../../infra/log.ts';
 import { slices } from '../../infra/slices.ts';
-import { traced } from '../../infra/tracing.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { bestOfEach, CANDIDATES_BY_EACH } from './best-candidates.ts';
-import { documentsOf } from './documents.ts';
+import { compareTools } from './tool-evidence.ts';
+import { documentsOf, type Described } from './documents.ts';
 import type { Embedder } from './embedder.ts';
 import { IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
@@ -18,7 +18,7 @@ import { Replica, type RetryTimes } from './meilisearch/replica.ts';
 import { EMBEDDER } from './meilisearch/settings.ts';
 import { quantize, type QuantizedVector } from './quantize.ts';
 import { QueryVectors } from './query-vectors.ts';
-import type { Findings, SearchIndex } from './search-index.ts';
+import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
 import { sentencesOf, tokenize } from './text.ts';
 import { VectorCache } from './vector-cache.ts';
 
@@ -61,6 +61,7 @@ class MeilisearchIndex implements SearchIndex {
   readonly id: string;
   readonly #context: MeilisearchIndexContext;
   readonly #queryVectors: QueryVectors;
+  readonly #cache: VectorCache;
   readonly #vectors: PartVectors;
   readonly #replica: Replica;
   readonly #servers = new IndexedCatalogue(() => new IndexedServers());
@@ -70,6 +71,7 @@ class MeilisearchIndex implements SearchIndex {
     const { embedder, log, clock, owner, retry = RETRY } = context;
     this.id = `meilisearch:${embedder.id}`;
     this.#context = context;
+    this.#cache = cache;
     this.#queryVectors = new QueryVectors({ embedder, log, clock });
     const vectors = new PartVectors(cache, context.vectorBytes ?? VECTOR_BYTES);
     this.#vectors = vectors;
@@ -129,15 +131,7 @@ class MeilisearchIndex implements SearchIndex {
     };
   }
 
-  find(query: string): Promise<Findings> {
-    return traced(
-      'index',
-      () => this.#find(query),
-      () => ({ attributes: { 'switchboard.index': this.id } }),
-    );
-  }
-
-  async #find(query: string): Promise<Findings> {
+  async find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
     const unquantized = await this.#queryVectors.of(sentencesOf(query));
     const vectors = unquantized.map(quantize);
@@ -157,6 +151,11 @@ class MeilisearchIndex implements SearchIndex {
       }
       await this.#addCosines(missing, vectors, cosines);
     }
+  }
+
+  compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
+    const { dimensions } = this.#context.embedder;
+    return compareTools(query, server, { dimensions, queryVectors: this.#queryVectors, cache: this.#cache });
   }
 
   async close(): Promise<void> {

@@ -4,10 +4,10 @@ import { slices } from '../../infra/slices.ts';
 import { withoutSpan } from '../../infra/tracing.ts';
 import type { CatalogueChange } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { documentsOf } from './documents.ts';
+import { documentsOf, type Described } from './documents.ts';
 import type { Embedder } from './embedder.ts';
 import type { EmbeddingApi, RemoteEmbedder } from './embedder-openai.ts';
-import type { Findings, SearchIndex } from './search-index.ts';
+import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
 
 interface RecoveringIndexParts {
@@ -101,6 +101,10 @@ export class RecoveringIndex implements SearchIndex {
 
   find(query: string): Promise<Findings> {
     return this.#inner.find(query);
+  }
+
+  compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
+    return this.#inner.compareTools(query, server);
   }
 
   /** Ends what the API is asked, too. */

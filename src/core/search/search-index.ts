@@ -1,3 +1,4 @@
+import type { Described } from './documents.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
 
 /** The evidence that one tool fits a query. */
@@ -54,5 +55,7 @@ export interface SearchIndex {
     signal?: AbortSignal,
   ): Promise<() => Promise<void>>;
   find(query: string): Promise<Findings>;
+  /** The evidence that each tool of a server fits a query, in their order; neither has to be in the index. */
+  compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]>;
   close(): Promise<void>;
 }

@@ -5,6 +5,7 @@ import { newId } from '../../infra/ids.ts';
 import type { Log } from '../../infra/log.ts';
 import type { Metrics } from '../../infra/metrics.ts';
 import { SingleFlight } from '../../infra/single-flight.ts';
+import { traced } from '../../infra/tracing.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Caller } from '../caller.ts';
 import { FairSlots } from '../fair-slots.ts';
@@ -16,10 +17,19 @@ import type { ClaimedCall } from '../outcomes.ts';
 import { isAnswerable, mentionsIn, namesIn, spellingsOf } from './answerability.ts';
 import { Called } from './called.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
+import type { Described } from './documents.ts';
 import { render, type FoundServer } from './found.ts';
 import { QueryLog } from './query-log.ts';
 import { onceIndexed } from './once-indexed.ts';
-import { DEAD_SHARE, DEPRECATED_SHARE, fuse, lessChance, putLower, type RankedServer } from './ranking.ts';
+import {
+  DEAD_SHARE,
+  DEPRECATED_SHARE,
+  fuse,
+  lessChance,
+  orderTools,
+  putLower,
+  type RankedServer,
+} from './ranking.ts';
 import type { SearchIndex } from './search-index.ts';
 import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
 import { tuningOf } from './tuning.ts';
@@ -36,7 +46,7 @@ const CACHE_MAX_BYTES = 16 * 1024 * 1024;
 
 /** About what an entry takes, its key included: an empty ranking of a long query is not nothing. */
 const bytesOf = (ranking: readonly RankedServer[], key: string): number =>
-  ranking.reduce((sum, { toolOrder }) => sum + 120 + 8 * toolOrder.length, 200 + 2 * key.length);
+  ranking.reduce((sum, { toolOrder }) => sum + 120 + 16 * toolOrder.length, 200 + 2 * key.length);
 
 interface SearchInput {
   readonly query: string;
@@ -44,6 +54,8 @@ interface SearchInput {
   readonly limit?: number | undefined;
   /** Tools a server at most, the best ones; absent: all. */
   readonly maxTools?: number | undefined;
+  /** Leaves out tools that are less relevant than this share of their server's best one, 0 to 1; absent: none. */
+  readonly nearBest?: number | undefined;
 }
 
 interface SearchAnswer {
@@ -59,6 +71,8 @@ interface SearchAnswer {
 export interface Search {
   /** The best servers for a query in plain words. Lengths and ranges are the face's to check. */
   search(caller: Caller, input: SearchInput): Promise<SearchAnswer>;
+  /** Returns the positions of a server's tools, the best for the query first. Neither has to be in the catalogue. */
+  orderTools(caller: Caller, query: string, server: Described): Promise<number[]>;
   /** Notes what the caller says of a server that a search found (see `SearchOutcomes`). */
   feedback(caller: Caller, input: Feedback): Promise<void>;
   /** Notes a proxied call that names a search. Never throws and never waits. */
@@ -139,7 +153,11 @@ export function createSearch(parts: SearchParts): Search {
     limit: number,
     maxTools: number | undefined,
   ): Promise<readonly RankedServer[]> {
-    const { candidates: found, vectors } = await index.find(query);
+    const { candidates: found, vectors } = await traced(
+      'index',
+      () => index.find(query),
+      () => ({ attributes: { 'switchboard.index': index.id } }),
+    );
     const tuning = tuningOf(index.embedderId);
     const candidates = found.map(({ serverId, semantic, keyword, tools }) => {
       return {
@@ -212,6 +230,15 @@ export function createSearch(parts: SearchParts): Search {
 
   return {
     queryLog,
+    async orderTools({ tenantId, signal }, query, server) {
+      await untilIndexed();
+      const release = await slots.take('search', tenantId, signal);
+      try {
+        return orderTools(await index.compareTools(query.normalize('NFC').trim(), server));
+      } finally {
+        release();
+      }
+    },
     feedback: (caller, input) => outcomes.recordFeedback(caller, input),
     recordCall: call => outcomes.recordCall(call),
     async close() {
@@ -224,7 +251,8 @@ export function createSearch(parts: SearchParts): Search {
       const servers = ranking.flatMap(ranked => {
         const server = catalogue.get(ranked.serverId);
         if (!server?.active) return [];
-        const shown = { maxTools: input.maxTools, nowMs: startedAt, health: health.of(server) };
+        const { maxTools, nearBest } = input;
+        const shown = { maxTools, nearBest, nowMs: startedAt, health: health.of(server) };
         return [render(server, ranked, shown)];
       });
       const id = newId('qry');
@@ -263,6 +291,7 @@ const presented = (
   ...server,
   semantic: calibrate(server.semantic, table),
   toolOrder: server.toolOrder.slice(0, maxTools),
+  toolRelevance: server.toolRelevance.slice(0, maxTools),
 });
 
 const tooManyWait = () =>

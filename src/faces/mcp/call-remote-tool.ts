@@ -3,73 +3,68 @@ import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
 import type { InputRequired, ToolResult } from '../../core/proxy/proxy.ts';
 import { SwitchboardError } from '../../errors.ts';
-import { parseInput } from '../input.ts';
 import { toAgentResult } from './content.ts';
-import { urlElicitationOf } from './elicitation.ts';
 import { Conversation } from './input-required.ts';
+import { metaOf } from './meta.ts';
 import { callTimeoutMs, ProgressRelay } from './progress.ts';
-import { askToSignIn } from './sign-in.ts';
-import { callRemoteToolInput, type CallRemoteToolOutput } from './tools.ts';
+import { callOwnTool, isOwnServer, type Reader } from './own-server.ts';
+import type { CallRemoteToolInput } from './tools.ts';
 
 interface Surroundings {
   readonly core: Core;
   readonly era: 'legacy' | 'modern';
-  /** Of the HTTP request. */
-  readonly headers: Headers | undefined;
   /** How long the caller says it waits at most, in milliseconds. */
   readonly timeoutMs: number | undefined;
   /** Whether the client has yet to take what was sent to it. */
   readonly isBehind: () => boolean;
+  /** The search that the call follows from, where it is known. */
+  readonly queryLogId: string | undefined;
+  /** Whether only tools may be called that their server marks as read-only. */
+  readonly readOnly: boolean;
+  /** The tool that a cut result names for reading on. */
+  readonly reader: Reader;
 }
 
 /** It comes back with each notification. */
 const MAX_TOKEN_CHARS = 1_024;
 
-/** @throws ProtocolError for what the protocol wants as an error; SwitchboardError for what the model should read. */
+/**
+ * The server's own result: its content, structured content and `isError`, with Switchboard's facts in `_meta`.
+ * @throws ProtocolError for what the protocol wants as an error; SwitchboardError for what the model should read.
+ */
 export async function callRemoteTool(
-  { core, era, headers, timeoutMs, isBehind }: Surroundings,
+  { core, era, timeoutMs, isBehind, queryLogId, readOnly, reader }: Surroundings,
   caller: Caller,
-  input: unknown,
+  call: CallRemoteToolInput,
   context: ServerContext,
 ): Promise<CallToolResult | InputRequiredResult> {
-  const call = parseInput(callRemoteToolInput, input, 'The arguments');
-  const { server_id, tool_name } = call;
+  const { server_id: serverId, tool_name: toolName } = call;
+  if (isOwnServer(serverId)) return callOwnTool(core, caller, call, reader);
   const conversation = new Conversation({ sealing: core.identity.sealing, era, caller }, call, context);
   const resume = conversation.resume(context);
   await using progress = relayTo(context, isBehind);
-  try {
-    const result = await core.proxy.callTool(
-      { ...caller, timeoutMs: callTimeoutMs(timeoutMs, progress !== undefined) },
-      {
-        serverId: server_id,
-        queryLogId: call.query_log_id,
-        name: tool_name,
-        arguments: call.arguments,
-        capabilities: conversation.capabilities,
-        ...(resume === undefined ? {} : { resume }),
-        ...(progress === undefined ? {} : { onProgress: progress.report.bind(progress) }),
-      },
-    );
-    if (asksForInput(result)) return conversation.ask(result);
-    const { content, structuredContent } = toAgentResult(result);
-    const structured: CallRemoteToolOutput = {
-      server_id,
-      tool_name,
-      is_error: result.isError,
-      ...(structuredContent === undefined ? {} : { structured_content: structuredContent }),
-    };
-    return { content, structuredContent: structured, ...(result.isError ? { isError: true } : {}) };
-  } catch (error) {
-    if (!(error instanceof SwitchboardError) || error.code !== 'connection_required') throw error;
-    return askToSignIn(error, {
-      serverId: server_id,
-      toolName: tool_name,
-      titleOf: provider => core.identity.providers.titleOf(provider),
-      elicitation: urlElicitationOf(era, headers, context),
-      // With a state of ours, these answer what the server asked.
-      inputResponses: resume === undefined ? context.mcpReq.inputResponses : undefined,
-    });
-  }
+  const result = await core.proxy.callTool(
+    { ...caller, timeoutMs: callTimeoutMs(timeoutMs, progress !== undefined) },
+    {
+      serverId,
+      queryLogId,
+      name: toolName,
+      arguments: call.arguments,
+      capabilities: conversation.capabilities,
+      ...(readOnly ? { readOnly } : {}),
+      ...(resume === undefined ? {} : { resume }),
+      ...(progress === undefined ? {} : { onProgress: progress.report.bind(progress) }),
+    },
+  );
+  if (asksForInput(result)) return conversation.ask(result);
+  const keep = async (whole: string) => (await core.results.keep(caller, whole))?.handle;
+  const { content, structuredContent, cut } = await toAgentResult(result, { keep, reader });
+  return {
+    content,
+    ...(structuredContent === undefined ? {} : { structuredContent }),
+    ...(result.isError ? { isError: true } : {}),
+    _meta: metaOf({ serverId, toolName, cut, upstream: result['_meta'] }),
+  };
 }
 
 /** Whatever other fields a server sends with it. */

@@ -1,115 +1,251 @@
 import { isSpecType, type ContentBlock } from '@modelcontextprotocol/server';
-import { sanitise } from '../../core/text.ts';
+import { jsonSizeOf } from '../../core/json-size.ts';
+import { isObject } from '../../core/proxy/json.ts';
 import type { ToolResult } from '../../core/proxy/proxy.ts';
+import { codePointsIn, sanitise } from '../../core/text.ts';
+import { readOnCall, type Reader } from './own-server.ts';
+import { count, headOf, MAX_SHOWN_BYTES, MAX_SHOWN_ERROR_BYTES } from './shown-text.ts';
 
-/** What one result of `call_remote_tool` may put into an agent's context: Unicode code points, structured content included. */
-const MAX_RESULT_CHARS = 100_000;
-/** What the emptiest block counts as, so that their number is bounded too. */
-const MIN_BLOCK_CHARS = 20;
-const MAX_BLOCKS = MAX_RESULT_CHARS / MIN_BLOCK_CHARS;
+/** Limits the images and audio of one result, in characters of base64. A model pays for them by the piece, not by the byte. */
+const MAX_MEDIA_CHARS = 4_000_000;
+/** An empty block counts as this many, so that the number of blocks is bounded too. */
+const MIN_BLOCK_BYTES = 20;
+const MAX_BLOCKS = MAX_SHOWN_BYTES / MIN_BLOCK_BYTES;
+const MAX_MEDIA_BLOCKS = 100;
+/** Limits an image or audio without its data: its type, annotations and `_meta`. */
+const MAX_MEDIA_NOTE_BYTES = 2_000;
+/** The texts of further blocks are not kept: looking at millions of them would hold the event loop. */
+const MAX_KEPT_BLOCKS = 50_000;
+/** Values of all blocks together that are held against the protocol: a wrong one costs some microseconds. */
+const MAX_CHECKED_VALUES = 20_000;
+/** Values of one block: those of the protocol have a handful. */
+const MAX_BLOCK_VALUES = 100;
+/** Longer `annotations` and `_meta` of a block are left out. */
+const MAX_REMARK_CHARS = 1_000;
+/** Longer texts are not parsed to see whether they repeat the structured content: that would hold the event loop. */
+const MAX_COMPARED_CHARS = 1_000_000;
 
-const ADVICE = 'ask the tool for less at a time, or get the whole with POST /v1/mcp/tools/call (up to 8 MiB)';
+/** Keeps the text of a whole result. Resolves to its handle, or to undefined where it could not be kept. */
+type Keep = (whole: string) => Promise<string | undefined>;
 
-interface Shown {
+export interface Shown {
   readonly content: ContentBlock[];
   readonly structuredContent?: unknown;
+  readonly cut?: { readonly handle: string; readonly total_characters: number };
 }
 
 /**
- * A tool's result as an agent can bear it: blocks that are not of the protocol become text, and what is over the limit is
- * cut, with a marker that says how long the whole is. Text is cut in its middle, everything else is left out whole.
+ * Returns a tool's result as an agent can bear it. Blocks that are not of the protocol become text. Text over the limit is cut there,
+ * kept whole, and ends with the call that reads on. Structured content is handed on where it is within the limit by itself, as
+ * clients show it in place of the text.
  */
-export function toAgentResult(result: ToolResult): Shown {
-  const blocks = result.content.slice(0, MAX_BLOCKS).map(toBlock);
-  const more = result.content.slice(MAX_BLOCKS);
-  const structured = 'structuredContent' in result ? JSON.stringify(result['structuredContent']) : undefined;
-  const units = JSON.stringify(blocks).length + (structured?.length ?? 0);
-  // In UTF-16 units there are never less than code points.
-  if (more.length === 0 && units <= MAX_RESULT_CHARS) return shown(blocks, result, structured !== undefined);
-
-  const { content, left } = cutBlocks(blocks, more);
-  if (structured === undefined) return { content };
-  if (lengthOf(structured) <= left) return shown(content, result, true);
-  // Most often the text says the same; only where there is none is the JSON worth showing in part.
-  content.push(text(cutText(structured, blocks.length === 0 ? left : 0, 'of structured_content ')));
-  return { content };
+export async function toAgentResult(
+  result: ToolResult,
+  { keep, reader }: { readonly keep: Keep; readonly reader: Reader },
+): Promise<Shown> {
+  const maxBytes = result.isError ? MAX_SHOWN_ERROR_BYTES : MAX_SHOWN_BYTES;
+  const cutter = new Cutter(maxBytes);
+  const patience = { values: MAX_CHECKED_VALUES };
+  for (const sent of result.content.slice(0, MAX_BLOCKS)) cutter.add(toBlock(sent, patience));
+  for (const sent of result.content.slice(MAX_BLOCKS, MAX_KEPT_BLOCKS)) cutter.leave(wordsOf(sent));
+  const others = result.content.length - MAX_KEPT_BLOCKS;
+  if (others > 0) cutter.leave(`[${count(others)} more blocks, which are not kept]`);
+  const structured = structuredOf(result, maxBytes, cutter);
+  const cut = cutter.isWhole ? undefined : await cutter.finish(keep, reader);
+  return { content: cutter.content, ...structured, ...(cut === undefined ? {} : { cut }) };
 }
 
-const shown = (content: ContentBlock[], result: ToolResult, withStructured: boolean): Shown => ({
-  content,
-  ...(withStructured ? { structuredContent: result['structuredContent'] } : {}),
-});
+/** The structured content, where it is within the limit; else it is taken as text, unless the text says the same. */
+function structuredOf(
+  result: ToolResult,
+  maxBytes: number,
+  cutter: Cutter,
+): Pick<Shown, 'structuredContent'> {
+  if (!('structuredContent' in result)) return {};
+  const { structuredContent } = result;
+  const json = JSON.stringify(structuredContent);
+  if (Buffer.byteLength(json) <= maxBytes) return { structuredContent };
+  // Beside other text, JSON in part is not worth showing.
+  if (result.content.length === 0) cutter.add(text(json));
+  else if (!cutter.repeats(structuredContent)) cutter.leave(json);
+  return {};
+}
 
-function cutBlocks(blocks: readonly ContentBlock[], more: readonly unknown[]) {
-  const content: ContentBlock[] = [];
-  let left = MAX_RESULT_CHARS;
-  let at = 0;
-  for (const block of blocks) {
-    if (left <= 0) break;
-    const fitting = fit(block, left);
-    content.push(fitting);
-    left -= sizeOf(fitting);
-    at++;
+/** Takes a result's blocks one by one: as many as may be shown, and the text of them all. */
+class Cutter {
+  readonly content: ContentBlock[] = [];
+  readonly #parts: string[] = [];
+  /** Bytes of text that may still be shown. */
+  #left: number;
+  #mediaLeft = MAX_MEDIA_CHARS;
+  #mediaBlocksLeft = MAX_MEDIA_BLOCKS;
+  /** The first part that is not shown whole, and what of it is; undefined: all is shown. */
+  #cut: { readonly part: number; readonly head: string } | undefined;
+
+  constructor(maxBytes: number) {
+    this.#left = maxBytes;
   }
-  const rest = [...blocks.slice(at), ...more];
-  if (rest.length > 0) {
-    const length = JSON.stringify(rest).length;
-    content.push(text(`[cut: ${count(rest.length)} more blocks of ${count(length)} characters; ${ADVICE}]`));
+
+  get isWhole(): boolean {
+    return this.#cut === undefined;
   }
-  return { content, left: Math.max(0, left) };
+
+  /** Whether the texts say the same as structured content, or as the `result` that SDKs wrap what is no object in. */
+  repeats(structured: unknown): boolean {
+    const isWrapped = isObject(structured) && Object.keys(structured).length === 1 && 'result' in structured;
+    const forms: unknown[] = isWrapped ? [structured, structured['result']] : [structured];
+    if (this.#parts.some(part => forms.includes(part))) return true;
+    const jsons = new Set(forms.map(form => JSON.stringify(form)));
+    const texts = this.#parts.map(part => (part.length < MAX_COMPARED_CHARS ? canonical(part) : undefined));
+    return texts.some(json => json !== undefined && jsons.has(json)) || jsons.has(`[${texts.join(',')}]`);
+  }
+
+  add(block: ContentBlock): void {
+    if (isMedia(block)) return this.#addMedia(block);
+    if (!this.isWhole) return this.leave(readable(block));
+    const size = sizeOf(block);
+    if (size <= this.#left) {
+      this.#left -= size;
+      this.content.push(block);
+      this.#parts.push(readable(block));
+    } else if (isBlob(block)) {
+      this.#leaveOut(block, block.resource.blob.length);
+    } else {
+      const words = readable(block);
+      const head = headOf(words, this.#left);
+      this.#cut = { part: this.#parts.length, head };
+      this.#left = 0;
+      this.#parts.push(words);
+      if (head !== '') this.content.push(text(head));
+    }
+  }
+
+  /** Takes the text of a block that is not shown. */
+  leave(words: string): void {
+    this.#cut ??= { part: this.#parts.length, head: '' };
+    this.#left = 0;
+    this.#parts.push(words);
+  }
+
+  /** Has the whole kept, and ends the content with the call that reads on. */
+  async finish(keep: Keep, reader: Reader): Promise<Shown['cut']> {
+    const whole = this.#parts.join('\n');
+    const handle = await keep(whole);
+    const { part, head } = this.#cut ?? { part: this.#parts.length, head: '' };
+    const before = this.#parts.slice(0, part).reduce((sum, words) => sum + codePointsIn(words) + 1, 0);
+    const offset = before + codePointsIn(head);
+    const totalChars = codePointsIn(whole);
+    this.content.push(text(cutMarker({ handle, offset, totalChars, reader })));
+    return handle === undefined ? undefined : { handle, total_characters: totalChars };
+  }
+
+  #addMedia(block: Media): void {
+    const { length } = block.data;
+    const noteBytes = sizeOf({ ...block, data: '' });
+    if (length > this.#mediaLeft || this.#mediaBlocksLeft === 0 || noteBytes > MAX_MEDIA_NOTE_BYTES)
+      return this.#leaveOut(block, length);
+    this.#mediaLeft -= length;
+    this.#mediaBlocksLeft--;
+    this.content.push(block);
+    this.#parts.push(readable(block));
+  }
+
+  #leaveOut(block: ContentBlock, base64Chars: number): void {
+    const words = text(
+      `[left out: this ${nameOf(block)} has ${count(base64Chars)} characters of base64, too many to show]`,
+    );
+    const size = sizeOf(words);
+    if (size > this.#left) return this.leave(readable(block));
+    this.#left -= size;
+    this.content.push(words);
+    this.#parts.push(readable(block));
+  }
 }
 
-/** The block, or what of it and about it can be shown; that may go over the limit by a marker. */
-function fit(block: ContentBlock, left: number): ContentBlock {
-  const size = sizeOf(block);
-  if (size <= left) return block;
-  if (block.type !== 'text') return text(cutText('', 0, nameOf(block), size));
-  return text(lengthOf(block.text) <= left ? block.text : cutText(block.text, left));
-}
-
-/** What a block takes from the limit. */
-function sizeOf(block: ContentBlock): number {
-  const { type, ...rest } = block;
-  if (type !== 'text') return JSON.stringify(rest).length;
-  const { text: words, _meta: meta } = block;
-  return Math.max(MIN_BLOCK_CHARS, lengthOf(words) + (meta === undefined ? 0 : JSON.stringify(meta).length));
-}
-
-const nameOf = (block: ContentBlock): string => {
-  const mimeType = 'mimeType' in block ? sanitise(String(block.mimeType), 80) : '';
-  return `of this ${block.type}${mimeType === '' ? '' : ` (${mimeType})`} `;
+const canonical = (json: string): string | undefined => {
+  try {
+    return JSON.stringify(JSON.parse(json));
+  } catch {
+    return undefined;
+  }
 };
 
-function cutText(whole: string, max: number, what = '', length = lengthOf(whole)): string {
-  const head = headOf(whole, max);
-  const marker = `[cut: ${count(Math.min(max, length))} of ${count(length)} characters ${what}shown; ${ADVICE}]`;
-  return head === '' ? marker : `${head}\n${marker}`;
+type Media = Extract<ContentBlock, { data: string }>;
+const isMedia = (block: ContentBlock): block is Media => block.type === 'image' || block.type === 'audio';
+
+type Blob = Extract<ContentBlock, { type: 'resource' }> & { resource: { blob: string } };
+const isBlob = (block: ContentBlock): block is Blob =>
+  block.type === 'resource' && !('text' in block.resource) && typeof block.resource.blob === 'string';
+
+/** Returns a block as text that a model can read. */
+function readable(block: ContentBlock): string {
+  if (block.type === 'text') return block.text;
+  if (isMedia(block)) return `[${nameOf(block)}]`;
+  if (isBlob(block)) return `[${nameOf(block)} ${sanitise(block.resource.uri)}]`;
+  if (block.type === 'resource' && 'text' in block.resource)
+    return `[${nameOf(block)} ${sanitise(block.resource.uri)}]\n${block.resource.text}`;
+  return JSON.stringify(block);
 }
 
-const count = (value: number) => value.toLocaleString('en-US');
+/** Returns what a block takes from the limit, in bytes. */
+function sizeOf(block: ContentBlock): number {
+  if (block.type !== 'text') return Buffer.byteLength(JSON.stringify(block));
+  return Math.max(MIN_BLOCK_BYTES, Buffer.byteLength(block.text) + remarksOf(block));
+}
+
+function nameOf(block: ContentBlock): string {
+  const { mimeType } = block.type === 'resource' ? block.resource : (block as { mimeType?: unknown });
+  const type = typeof mimeType === 'string' ? sanitise(mimeType, 80) : '';
+  return `${block.type}${type === '' ? '' : ` (${type})`}`;
+}
+
+function cutMarker({
+  handle,
+  offset,
+  totalChars,
+  reader,
+}: {
+  handle: string | undefined;
+  offset: number;
+  totalChars: number;
+  reader: Reader;
+}): string {
+  const shown = `[cut: ${count(offset)} of ${count(totalChars)} characters shown.`;
+  if (handle === undefined) return `${shown} Ask the tool for less at a time.]`;
+  return `${shown} To read on: ${readOnCall(reader, { handle, offset })}; for the lines that hold a text, "find":"the text" in place of "offset". Kept for 10 minutes.]`;
+}
+
 const text = (words: string) => ({ type: 'text' as const, text: words });
 
-const isPair = (words: string, at: number) => (words.codePointAt(at) ?? 0) > 0xff_ff;
-
-/** In code points. A loop, as results are megabytes: an array of their characters would be hundreds. */
-function lengthOf(words: string): number {
-  let length = 0;
-  for (let at = 0; at < words.length; at += isPair(words, at) ? 2 : 1) length++;
-  return length;
+/** Turns anything that is no content block of the protocol into text: the SDK would refuse the whole result for it. */
+function toBlock(sent: unknown, patience: { values: number }): ContentBlock {
+  const value = isObject(sent) ? withoutLongRemarks(sent) : sent;
+  const values = jsonSizeOf(value, Infinity, MAX_BLOCK_VALUES);
+  patience.values -= values;
+  if (values <= MAX_BLOCK_VALUES && patience.values > 0 && isSpecType.ContentBlock(value)) return value;
+  if (isObject(value) && value['type'] === 'text' && typeof value['text'] === 'string')
+    return text(value['text']);
+  return text(typeof value === 'string' ? value : JSON.stringify(value));
 }
 
-/** The first code points of a text. */
-function headOf(words: string, max: number): string {
-  let at = 0;
-  for (let length = 0; length < max && at < words.length; length++) at += isPair(words, at) ? 2 : 1;
-  return words.slice(0, at);
+/** Drops a block's `annotations` and `_meta` where they are long. */
+function withoutLongRemarks(block: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const { annotations, _meta, ...others } = block;
+  if (annotations === undefined && _meta === undefined) return block;
+  return jsonSizeOf([annotations, _meta], 1, MAX_REMARK_CHARS) > MAX_REMARK_CHARS ? others : block;
 }
 
-/** What is no content block of the protocol (the SDK would refuse the whole result for it), as text that can be read. */
-function toBlock(value: unknown): ContentBlock {
-  if (isSpecType.ContentBlock(value)) return value;
-  if (typeof value === 'string') return text(value);
-  const { type, text: words } = (value ?? {}) as { type?: unknown; text?: unknown };
-  if (type === 'text' && typeof words === 'string') return text(words);
-  return text(JSON.stringify(value));
+/** Returns the bytes of a block's `annotations` and `_meta`. */
+const remarksOf = ({ annotations, _meta }: ContentBlock): number =>
+  annotations === undefined && _meta === undefined
+    ? 0
+    : Buffer.byteLength(JSON.stringify([annotations, _meta]));
+
+const BINARY: ReadonlySet<unknown> = new Set(['image', 'audio', 'resource']);
+
+/** Returns the text of a block that is not checked against the protocol. */
+function wordsOf(sent: unknown): string {
+  if (typeof sent === 'string') return sent;
+  if (isObject(sent) && typeof sent['text'] === 'string') return sent['text'];
+  return isObject(sent) && BINARY.has(sent['type']) ? `[${String(sent['type'])}]` : JSON.stringify(sent);
 }

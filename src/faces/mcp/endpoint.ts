@@ -13,6 +13,7 @@ import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../problem.
 import { countedAnswer } from '../unread.ts';
 import { CallsUnderWay } from './calls-under-way.ts';
 import { givingSessionIds } from './elicitation.ts';
+import { LastSearches } from './last-searches.ts';
 import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
 import { shortErrors } from './short-errors.ts';
 import { spanOf } from './span.ts';
@@ -23,15 +24,28 @@ const MAX_BODY_BYTES = 4 * 1024 * 1024;
 /** What the transport asks clients to accept. */
 const ANSWERS = ['application/json', 'text/event-stream'];
 
+interface McpOptions {
+  readonly core: Core;
+  readonly log: Log;
+  readonly version: string;
+  /** Whether `read_remote_tool` is offered. */
+  readonly readTool: boolean;
+  readonly held: Held;
+}
+
 /** `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
-export function mcpRouter(core: Core, log: Log, version: string, { bodies, answers }: Held): Router {
+export function mcpRouter({ core, log, version, readTool, held }: McpOptions): Router {
+  const { bodies, answers } = held;
   const calls = new CallsUnderWay();
+  const searches = new LastSearches();
   const handler = createMcpHandler(
     ({ authInfo, era, requestInfo }) => {
       if (!authInfo?.extra) throw new Error('the MCP handler was reached without authentication');
       return createFaceServer({
         core,
         calls,
+        searches,
+        readTool,
         log,
         version,
         era,

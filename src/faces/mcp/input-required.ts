@@ -13,7 +13,7 @@ import { sanitise } from '../../core/text.ts';
 import type { InputRequired } from '../../core/proxy/proxy.ts';
 import type { Sealing } from '../../core/sealing.ts';
 import { SwitchboardError } from '../../errors.ts';
-import type { CallRemoteToolOutput } from './tools.ts';
+import { metaOf } from './meta.ts';
 
 /** How long a user has to answer what a tool asks. */
 const TTL_MS = 10 * 60_000;
@@ -167,7 +167,6 @@ export class Conversation {
       .slice(0, MAX_NAMED)
       .map(([key, request]) => `- ${sanitise(key, 80)}: ${describe(request)}`);
     if (entries.length > MAX_NAMED) lines.push(`- and ${entries.length - MAX_NAMED} more`);
-    const structured: CallRemoteToolOutput = { server_id, tool_name, is_error: true };
     const text = [
       'The tool needs input before it can finish, and this client cannot be asked for it. (input_required)',
       ...(lines.length === 0
@@ -177,8 +176,8 @@ export class Conversation {
     ];
     return {
       content: [{ type: 'text', text: text.join('\n') }],
-      structuredContent: structured,
       isError: true,
+      _meta: metaOf({ serverId: server_id, toolName: tool_name }),
     };
   }
 }

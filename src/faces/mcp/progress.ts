@@ -12,9 +12,9 @@ const HEARTBEAT_MS = 15_000;
 const HEARTBEAT_STEP = 0.001;
 const MAX_MESSAGE_CHARS = 300;
 
-/** How long a call may take, in milliseconds: longer for clients that are told of progress, as those do not give up. */
+/** How long a call may take, in milliseconds: what its client says, else longer for those that are told of progress, as they do not give up. */
 export const callTimeoutMs = (requestedMs: number | undefined, hasProgress: boolean): number =>
-  Math.min(requestedMs ?? Infinity, hasProgress ? TIMEOUT_HEADER.maxMs : WITHOUT_PROGRESS_MS);
+  requestedMs ?? (hasProgress ? TIMEOUT_HEADER.maxMs : WITHOUT_PROGRESS_MS);
 
 /** What a model can do about a time-out, and why the call had no more time. */
 export function adviceOnTimeOut(
@@ -26,7 +26,7 @@ export function adviceOnTimeOut(
   if (timeLimitMs === requestedMs)
     return `${advice} This client itself had set the limit, in its header ${TIMEOUT_HEADER.name}.`;
   if (timeLimitMs === WITHOUT_PROGRESS_MS)
-    return `${advice} Calls of clients that send a progressToken may take up to 5 minutes.`;
+    return `${advice} Calls of clients that send a progressToken, or the header ${TIMEOUT_HEADER.name}, may take up to 5 minutes.`;
   return advice;
 }
 

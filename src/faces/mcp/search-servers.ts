@@ -1,18 +1,27 @@
 import type { Caller } from '../../core/caller.ts';
 import type { Core } from '../../core/core.ts';
+import type { FoundServer } from '../../core/search/found.ts';
+import { addTool, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, shorten, type ShownServer } from './shown-tools.ts';
 import type { SearchServersOutput } from './tools.ts';
 
 /** About 2,000 tokens of JSON (a token is roughly 3.5 characters of it). */
 const MAX_CHARACTERS = 7_000;
 const TOOLS_PER_SERVER = 5;
-const MAX_DESCRIPTION = 400;
-const MAX_NAME = 80;
+/** Shows a server's tools whose relevance is at least this share of its best one's. */
+const NEAR_BEST = 0.75;
 const MAX_STATUS_MESSAGE = 100;
-/** Ids, names, scores and the JSON around them. */
+/** A server without its description: id, name, scores and the JSON around them. */
 const WITHOUT_DESCRIPTION = 300;
 
 const NOTHING_FITS =
   'No server of the catalogue fits. If a service could do it, search again in English for one step at a time, as an action and its object ("create a calendar event"), without the people, places and figures of this case, or by the name of a service. Otherwise answer without a server; do not call one that was not found.';
+const NOT_LISTED = 'search_servers with server_id lists tools that are not shown.';
+export const SETUP_NEEDED = 'setup_needed: cannot be called from here yet.';
+
+interface Found {
+  readonly answer: SearchServersOutput;
+  readonly queryLogId: string;
+}
 
 /**
  * The REST search, cut to what an agent's context can bear: every server first, then tools in rounds (the best tool of
@@ -22,57 +31,51 @@ export async function searchServers(
   core: Core,
   caller: Caller,
   input: { query: string; limit: number },
-): Promise<SearchServersOutput> {
-  const { servers, metadata } = await core.search.search(caller, input);
-  const answer: SearchServersOutput = {
-    servers: servers.map(server => ({
-      id: server.id,
-      name: shorten(server.name, MAX_NAME),
-      description: shorten(server.description, maxDescription(servers)),
-      final_score: server.final_score,
-      ...(server.deprecated === undefined ? {} : { deprecated: server.deprecated }),
-      ...(server.status_message === undefined
+): Promise<Found> {
+  const { servers, metadata } = await core.search.search(caller, { ...input, nearBest: NEAR_BEST });
+  const shown = servers.map((server): ShownServer => {
+    const { id, name, description, final_score, access, deprecated, status_message, health } = server;
+    return {
+      id,
+      name: shorten(name, MAX_NAME_CHARS),
+      description: shorten(description, maxDescription(servers)),
+      final_score: Math.round(final_score * 100) / 100,
+      ...(access.status === 'setup_needed' ? { access: access.status } : {}),
+      ...(deprecated === undefined ? {} : { deprecated }),
+      ...(status_message === undefined
         ? {}
-        : { status_message: shorten(server.status_message, MAX_STATUS_MESSAGE) }),
-      ...(server.health === undefined || server.health.status === 'ok'
-        ? {}
-        : { health: server.health.status }),
+        : { status_message: shorten(status_message, MAX_STATUS_MESSAGE) }),
+      ...(health === undefined || health.status === 'ok' ? {} : { health: health.status }),
       tools: [],
-      more_tools: server.tools.length,
-    })),
-    total_candidates: metadata.total_candidates,
-    query_log_id: metadata.query_log_id,
-  };
-  if (servers.length === 0) answer.hint = NOTHING_FITS;
-  else if (servers.some(server => server.tools.length === 0))
-    answer.hint =
-      'Where tools is empty and more_tools 0, the tools are not known yet: call_remote_tool with any tool_name answers with their names, unless the server wants a sign-in first.';
-  let used = JSON.stringify(answer).length;
-  for (let round = 0; round < TOOLS_PER_SERVER; round++) {
-    for (const [at, server] of servers.entries()) {
-      const tool = server.tools[round];
-      const target = answer.servers[at];
-      if (!tool || !target) continue;
-      const whole = {
-        name: tool.name,
-        description: shorten(tool.description, MAX_DESCRIPTION),
-        input_schema: tool.input_schema,
-        ...(tool.warnings === undefined ? {} : { warnings: [...tool.warnings] }),
-      };
-      const { input_schema: _left, ...bare } = whole;
-      const chosen = [whole, bare].find(form => used + JSON.stringify(form).length < MAX_CHARACTERS);
-      if (!chosen) continue;
-      used += JSON.stringify(chosen).length + 1;
-      target.tools.push(chosen);
-      target.more_tools--;
-    }
+      more_tools: core.catalogue.get(id)?.tools.length ?? 0,
+    };
+  });
+  const hint = hintOn(servers);
+  const answer: SearchServersOutput = { servers: shown, ...(hint === undefined ? {} : { hint }) };
+  let left = MAX_CHARACTERS - JSON.stringify(answer).length;
+  for (let round = 0; round < TOOLS_PER_SERVER; round++)
+    for (const [at, server] of shown.entries())
+      left -= addTool(server.tools, servers[at]?.tools[round], left);
+  for (const server of shown) {
+    const more = (server.more_tools ?? 0) - server.tools.length;
+    if (more > 0) server.more_tools = more;
+    else delete server.more_tools;
   }
-  return answer;
+  return { answer, queryLogId: metadata.query_log_id };
+}
+
+function hintOn(servers: readonly FoundServer[]): string | undefined {
+  if (servers.length === 0) return NOTHING_FITS;
+  const hints = [
+    servers.some(({ tools }) => tools.length === 0) ? NOT_LISTED : undefined,
+    servers.some(({ access }) => access.status === 'setup_needed') ? SETUP_NEEDED : undefined,
+  ].filter(hint => hint !== undefined);
+  return hints.length === 0 ? undefined : hints.join(' ');
 }
 
 /** The more servers, the less of each. */
 const maxDescription = (servers: readonly unknown[]) =>
-  Math.max(30, Math.min(MAX_DESCRIPTION, Math.floor(MAX_CHARACTERS / servers.length) - WITHOUT_DESCRIPTION));
-
-const shorten = (text: string, max: number) =>
-  text.length <= max ? text : `${text.slice(0, max - 1).toWellFormed()}…`;
+  Math.max(
+    30,
+    Math.min(MAX_DESCRIPTION_CHARS, Math.floor(MAX_CHARACTERS / servers.length) - WITHOUT_DESCRIPTION),
+  );

@@ -8,7 +8,7 @@ import {
 import { z } from 'zod';
 import type { SwitchboardError } from '../../errors.ts';
 import type { UrlElicitation } from './elicitation.ts';
-import type { CallRemoteToolOutput } from './tools.ts';
+import { metaOf, type SignIn } from './meta.ts';
 
 /** The members of `connection_required`. */
 const membersSchema = z.object({
@@ -25,7 +25,8 @@ const INPUT = 'sign_in';
 
 interface RefusedCall {
   readonly serverId: string;
-  readonly toolName: string;
+  /** Absent: its tools were to be listed. */
+  readonly toolName?: string;
   /** What people call a provider. */
   readonly titleOf: (provider: string) => string;
   readonly elicitation: UrlElicitation | undefined;
@@ -44,7 +45,7 @@ export function askToSignIn(
   call: RefusedCall,
 ): CallToolResult | InputRequiredResult {
   const { session_id: sessionId, ...signIn } = membersSchema.parse(error.members);
-  const message = `${call.serverId} needs your account at ${call.titleOf(signIn.provider)} to run ${call.toolName}. Sign in there, then the call can be made again.`;
+  const message = `${call.serverId} needs your account at ${call.titleOf(signIn.provider)} to ${call.toolName === undefined ? 'list its tools' : `run ${call.toolName}`}. Sign in there, then the call can be made again.`;
   const url = signIn.auth_url;
   if (call.elicitation === 'error') {
     // The same for calls that wait for the same sign-in, and not the session id, which is the caller's secret.
@@ -54,20 +55,14 @@ export function askToSignIn(
   const wasAsked = call.inputResponses !== undefined && Object.hasOwn(call.inputResponses, INPUT);
   if (call.elicitation === 'input-required' && !wasAsked)
     return inputRequired({ inputRequests: { [INPUT]: inputRequired.elicitUrl({ message, url }) } });
-  const structured: CallRemoteToolOutput = {
-    server_id: call.serverId,
-    tool_name: call.toolName,
-    is_error: true,
-    sign_in: signIn,
-  };
   return {
     content: [{ type: 'text', text: textOf(error, signIn) }],
-    structuredContent: structured,
     isError: true,
+    _meta: metaOf({ serverId: call.serverId, toolName: call.toolName, signIn }),
   };
 }
 
-const textOf = (error: SwitchboardError, signIn: NonNullable<CallRemoteToolOutput['sign_in']>) =>
+const textOf = (error: SwitchboardError, signIn: SignIn) =>
   [
     `${error.detail} (${error.code})`,
     `auth_url: ${signIn.auth_url}`,

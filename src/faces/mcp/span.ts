@@ -1,20 +1,10 @@
 import { z } from 'zod';
+import { knownMethod } from '../../core/proxy/call-span.ts';
 import { activeSpan, type Span } from '../../infra/tracing.ts';
-
-/** What this server answers; what else comes is one. */
-const METHODS: ReadonlySet<string> = new Set([
-  'initialize',
-  'ping',
-  'server/discover',
-  'tools/list',
-  'tools/call',
-  'notifications/initialized',
-  'notifications/cancelled',
-]);
-const TOOLS = ['search_servers', 'call_remote_tool'];
+import { TOOL_NAMES } from './tools.ts';
 
 const request = z.object({
-  method: z.string().transform(method => (METHODS.has(method) ? method : '_OTHER')),
+  method: z.string().transform(knownMethod),
   params: z.object({ name: z.unknown().optional(), _meta: z.unknown().optional() }).optional(),
 });
 
@@ -27,7 +17,7 @@ export function spanOf(message: unknown): Span | undefined {
   const parsed = parent && request.safeParse(message).data;
   if (!parsed) return undefined;
   const { method, params } = parsed;
-  const tool = method === 'tools/call' ? TOOLS.find(name => name === params?.name) : undefined;
+  const tool = method === 'tools/call' ? TOOL_NAMES.find(name => name === params?.name) : undefined;
   return parent.child(tool === undefined ? method : `${method} ${tool}`, {
     kind: 'server',
     from: params?._meta,

@@ -1,4 +1,5 @@
 import type { Principal } from '../../core/access/api-keys.ts';
+import type { Use } from '../../core/access/key-use.ts';
 import type { Core } from '../../core/core.ts';
 
 /**
@@ -15,11 +16,15 @@ export class Spending {
     this.#principal = principal;
   }
 
-  /** @throws SwitchboardError `rate_limited`, `quota_exceeded`. */
+  /** A call of a tool, before anything of it is looked at. @throws SwitchboardError `rate_limited`. */
   async onTool(rateClass: 'search' | 'proxy'): Promise<void> {
     this.#isSpent = true;
     await this.#core.rateLimits.spend(this.#principal.keyId, rateClass);
-    await this.#core.apiKeys.use.spend(this.#principal, rateClass === 'search' ? 'searches' : 'calls');
+  }
+
+  /** The same call, once it is known to be well formed: only then does it count for the month. @throws SwitchboardError `quota_exceeded`. */
+  async onUse(use: Use): Promise<void> {
+    await this.#core.apiKeys.use.spend(this.#principal, use);
   }
 
   /** Nothing where something has been spent. @throws SwitchboardError `rate_limited`. */

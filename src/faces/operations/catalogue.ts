@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Caller } from '../../core/caller.ts';
-import { toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
+import { bareTool, toEntry, type Entry, type Server } from '../../core/catalogue/entry.ts';
 import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/read-entries.ts';
 import { warningsOf } from '../../core/catalogue/tool-warnings.ts';
@@ -166,9 +166,8 @@ const serverInfo = z
 const shown = (server: Server, health: Health | undefined) => ({
   ...toEntry(server),
   tools: server.tools.map(tool => {
-    const { name, description, input_schema } = tool;
     const warnings = warningsOf(tool, Date.now());
-    return { name, description, input_schema, ...(warnings.length === 0 ? {} : { warnings }) };
+    return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
   }),
   tools_source: server.toolsListedAt === undefined ? 'catalogue' : 'live',
   ...(server.toolsListedAt === undefined

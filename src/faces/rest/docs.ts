@@ -47,7 +47,7 @@ ${MCP_SECTION}
 /** What OpenAPI has no words for. */
 const MCP_SECTION = `<section><h2>MCP endpoints</h2>
 <p><code class="route">POST /mcp</code></p><p>Streamable HTTP, protocol revisions 2024-10-07 to 2026-07-28, with two tools over the whole catalogue:
-<code>search_servers</code> and <code>call_remote_tool</code>.</p>
+<code>search_servers</code> and <code>call_remote_tool</code> (and <code>read_remote_tool</code>, where it is switched on).</p>
 <p><code class="route">/mcp/{server_id}</code></p><p>One server of the catalogue as it is, with its own tools, resources and prompts: POST, and GET and DELETE
 where the server has them.</p>
 <p>Both take <code>X-API-Key</code>, or the key as a Bearer token, and <code>Switchboard-Timeout-Ms</code>; refusals of Switchboard's own are JSON-RPC errors

@@ -198,6 +198,7 @@ function errorResponses(codes: readonly ErrorCode[]): Json {
     status,
     {
       description: list.map(code => `\`${code}\`: ${errorKind(code).title}`).join('. '),
+      ...(status === 401 && { headers: CHALLENGE_HEADERS }),
       ...(status === 429 && { headers: RATE_LIMIT_HEADERS }),
       content,
     },
@@ -212,6 +213,9 @@ const LINES: Json = {
 };
 
 const header = (description: string) => ({ description, schema: { type: 'string' } });
+const CHALLENGE_HEADERS = {
+  'WWW-Authenticate': header('A Bearer challenge (RFC 6750). It starts no sign-in.'),
+};
 const RATE_LIMIT_HEADERS = {
   'Retry-After': header('Seconds until the next call can succeed.'),
   RateLimit: header('What is left, and the seconds until it starts again.'),

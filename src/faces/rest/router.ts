@@ -46,7 +46,7 @@ export function sendRestProblem(
 }
 
 /** Whose answers hold secrets, or are for nobody else to see. */
-const NOT_STORED: ReadonlySet<Endpoint['tag']> = new Set(['Identity', 'Admin']);
+const NOT_STORED: ReadonlySet<Endpoint['tag']> = new Set(['Proxy', 'Identity', 'Admin']);
 
 /** All of `/v1` and `/v0.1`. Authentication comes before routing: without a key nobody learns which paths exist. */
 export function restHandler(core: Core, log: Log, { bodies, answers }: Held, isRegistryPublic: boolean) {
@@ -104,11 +104,11 @@ async function authenticated(
   { path, isOpen }: { path: string; isOpen: boolean },
 ) {
   const locals = localsOf(response);
-  const { key, token } = isRegistryPath(path)
+  const credentials = isRegistryPath(path)
     ? presented(request)
     : { key: singleHeader(request, 'x-api-key'), token: bearerOf(request) };
-  if (isOpen && key === undefined) return anyone(locals.ip);
-  locals.principal = await authenticate(core, { key, token, ip: locals.ip });
+  if (isOpen && credentials.key === undefined) return anyone(locals.ip);
+  locals.principal = await authenticate(core, { ...credentials, ip: locals.ip });
   return locals.principal;
 }
 

@@ -7,13 +7,13 @@ export interface Table {
   readonly columns: readonly { readonly name: string; readonly type: string }[];
 }
 
-/** The tables of the schema `public`, each after those its foreign keys point to. */
+/** The tables of the schema `public`, each after those its foreign keys point to; UNLOGGED ones are caches, and no part of it. */
 export async function tablesOf(db: Database): Promise<readonly Table[]> {
   const columns = await rows<{ table: string; name: string; type: string }>(
     db,
     sql`select c.relname "table", a.attname name, format_type(a.atttypid, a.atttypmod) type
         from pg_class c join pg_attribute a on a.attrelid = c.oid
-        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
+        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relpersistence = 'p'
           and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
         order by c.relname collate "C", a.attnum`,
   );

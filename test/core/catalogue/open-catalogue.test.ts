@@ -1,14 +1,16 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
+import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
 import { describe, expect, it } from 'vitest';
 import { openCatalogue } from '../../../src/core/catalogue/shipped.ts';
-import type { Database } from '../../../src/infra/database.ts';
+import { openDatabase, type Database } from '../../../src/infra/database.ts';
 import { MIGRATIONS } from '../../../src/infra/migrations.ts';
 import { createLog } from '../../../src/infra/log.ts';
 import { temporaryFolder } from '../../support/program.ts';
+import { recordingLog } from '../search/support.ts';
 
 const LINE = JSON.stringify({
   id: 'mail',
@@ -56,4 +58,27 @@ describe('two processes that start together on a new database', () => {
       expect([first, second].map(one => one?.activeCount)).toEqual([1, 1]);
     },
   );
+});
+
+describe('a server of the id that is reserved, from an older version', () => {
+  it('is deactivated at the start, which says so once', async () => {
+    const { db, close } = await openDatabase();
+    await using folder = temporaryFolder();
+    const file = path.join(folder.path, 'catalogue.jsonl');
+    await writeFile(file, `${LINE}\n${JSON.stringify({ ...JSON.parse(LINE), id: 'switchboard' })}`);
+    const { log, text } = recordingLog();
+    const start = () => openCatalogue({ db, log, file, allowHttp: false, onlyFirst: false, shared: false });
+    expect((await start()).get('switchboard')).toBeUndefined();
+    expect(text()).toContain('id: must not be \\"switchboard\\", which stands for Switchboard itself');
+    await db.execute(sql`insert into servers (id, name, description, remote_url, auth, categories, tools, origin, active)
+      select 'switchboard', name, description, remote_url, auth, categories, tools, 'operator', true from servers`);
+    const said = () => text().split('server deactivated: its id is reserved now').length - 1;
+    for (let round = 0; round < 2; round++) {
+      const catalogue = await start();
+      expect(catalogue.get('switchboard')?.active).toBe(false);
+      expect(catalogue.get('mail')?.active).toBe(true);
+      expect(said()).toBe(1);
+    }
+    await close();
+  });
 });

@@ -29,6 +29,7 @@ describe('readEntries', () => {
   });
 
   it.each([
+    [{ id: 'switchboard' }, 'id: must not be "switchboard", which stands for Switchboard itself'],
     [{ description: '' }, 'description: must have 1 to 4000 characters'],
     [{ description: 'x'.repeat(4001) }, 'description: must have 1 to 4000 characters'],
     [{ name: '😀'.repeat(201) }, 'name: must have 1 to 200 characters'],

@@ -8,6 +8,9 @@ import { Guard, type GuardOptions } from '../../../src/core/outbound/guard.ts';
 import { createProxy, type Proxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
 import { createLog } from '../../../src/infra/log.ts';
 
+/** The catalogue has these, so that their calls go out at once: a tool that nobody knows is looked up first. */
+const KNOWN_TOOLS = ['tool', 'echo', 'wait', 'fail', 'ask', 'a', 'b', 'c'];
+
 const server = (id: string, remoteUrl: string, more: Partial<Server> = {}): Server => ({
   id,
   name: id,
@@ -15,7 +18,7 @@ const server = (id: string, remoteUrl: string, more: Partial<Server> = {}): Serv
   remoteUrl,
   auth: { kind: 'unknown' },
   categories: [],
-  tools: [],
+  tools: KNOWN_TOOLS.map(name => ({ name, description: '', input_schema: {} })),
   origin: 'operator',
   active: true,
   ...more,

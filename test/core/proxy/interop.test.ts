@@ -140,9 +140,16 @@ describe('SDK v2 server', () => {
     expect(reply).toMatchObject({ error: { code: -32_601 } });
   });
 
-  it('an unknown tool is the server`s own error', async () => {
+  it('an unknown tool is answered with those there are, or with the server`s own error', async () => {
     await using upstream = await startV2Server();
     await using harness = startProxy(upstream.url);
+    expect(await failure(harness.tool('nothing'))).toMatchObject({
+      code: 'invalid_params',
+      detail: expect.stringMatching(/^The server has no tool "nothing"\. It has:/),
+    });
+    // Where the catalogue has it, an old listing may be what is wrong.
+    harness.catalogue('s', upstream.url, { tools: [{ name: 'nothing', description: '', input_schema: {} }] });
+    harness.clock.advance(24 * 60 * 60_000);
     expect(await failure(harness.tool('nothing'))).toMatchObject({
       code: 'upstream_error',
       upstreamError: { code: -32_602 },
@@ -160,13 +167,13 @@ describe('SDK v2 server', () => {
     expect(await call).toMatchObject({ result: { messages: [{ content: { text: 'Hallo' } }] } });
   });
 
-  it('an argument that belongs into a header: learnt from the refusal once, then known', async () => {
+  it('an argument that belongs into a header: learnt from the listing before the call', async () => {
     await using upstream = await startV2Server();
     await using harness = startProxy(upstream.url);
     for (const region of ['köln', 'bonn']) {
       expect(await harness.tool('region', { region })).toMatchObject({ content: [{ text: `In ${region}` }] });
     }
-    expect(upstream.inbox.count('tools/call')).toBe(3);
+    expect(upstream.inbox.count('tools/call')).toBe(2);
     expect(upstream.inbox.count('tools/list')).toBe(1);
   });
 

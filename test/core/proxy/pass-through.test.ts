@@ -134,6 +134,7 @@ describe('a request that was written and not answered', () => {
         code: 'upstream_timeout',
         retryable: false,
         message: expect.stringMatching('the call may have run'),
+        timeLimitMs: 300,
       });
     }
   });

@@ -161,7 +161,10 @@ describe('an answer whose stream the server ends early', () => {
     });
     await using harness = startProxy(upstream.url('m'));
     const controller = new AbortController();
-    const call = harness.proxy.callTool(caller({ signal: controller.signal }), { serverId: 's', name: 'a' });
+    const call = harness.proxy.callTool(caller({ signal: controller.signal }), {
+      serverId: 's',
+      name: 'tool',
+    });
     await ended.promise;
     controller.abort();
     await expect(call).rejects.toBeInstanceOf(CallerAbortError);

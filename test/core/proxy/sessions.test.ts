@@ -64,9 +64,9 @@ describe('sessions', () => {
       },
     });
     await using harness = startProxy(upstream.url('dead'));
-    expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_error', detail: 'gone' });
+    expect(await failure(harness.tool('unknown'))).toMatchObject({ code: 'upstream_error' });
     expect(upstream.inbox.count('tools/call')).toBe(2);
-    // The call's two, and those of the listing that follows it.
+    // The call's two, and those of the listing before it.
     await harness.refreshed(1);
     expect(upstream.inbox.count('initialize')).toBe(4);
     expect(upstream.inbox.count('tools/list')).toBe(2);

@@ -3,6 +3,8 @@ import { createLog } from '../../../src/infra/log.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
 import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
 import { paramHeaders } from '../../../src/core/proxy/param-headers.ts';
+import { Budget } from '../../../src/core/proxy/budget.ts';
+import { CheckedCalls } from '../../../src/core/proxy/checked-call.ts';
 import { ToolDefinitions } from '../../../src/core/proxy/tool-definitions.ts';
 import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
 import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
@@ -66,6 +68,45 @@ describe('a call of a tool whose definition is fresh', () => {
     expect(upstream.inbox.count('tools/call')).toBe(0);
   });
 
+  it('takes numbers and truth values as strings, where the schema wants nothing else', async () => {
+    const typed = tool('typed', {
+      count: { type: 'integer' },
+      ratio: { type: 'number' },
+      loud: { type: 'boolean' },
+      word: { type: 'string' },
+      either: { type: ['string', 'integer'] },
+      maybe: { anyOf: [{ type: 'integer' }, { type: 'null' }] },
+    });
+    await using upstream = await startTools(() => ({ tools: [typed] }));
+    await using harness = startProxy(upstream.url('ok'));
+    await list(harness);
+    await harness.tool('typed', { count: '7', ratio: '-0.5', loud: 'true', word: '7', either: '7' });
+    expect(upstream.inbox.of('tools/call')[0]?.message.params.arguments).toEqual({
+      count: 7,
+      ratio: -0.5,
+      loud: true,
+      word: '7',
+      either: '7',
+    });
+    await harness.tool('typed', { count: null, word: null, maybe: null, ratio: '1' });
+    await harness.tool('typed', { maybe: '7' });
+    // By a listing that has expired, too: nothing is refused by it, but what is plain is read.
+    harness.clock.advance(24 * 60 * 60_000);
+    await harness.tool('typed', { count: '8' });
+    const sent = upstream.inbox.of('tools/call').map(({ message }) => message.params.arguments);
+    expect(sent.slice(1)).toEqual([{ maybe: null, ratio: 1 }, { maybe: 7 }, { count: 8 }]);
+    await list(harness);
+    for (const args of [
+      { count: 'seven' },
+      { count: '7.5' },
+      { count: '1e3' },
+      { loud: 'yes' },
+      { count: '' },
+    ])
+      expect(await failure(harness.tool('typed', args))).toMatchObject({ code: 'invalid_params' });
+    expect(upstream.inbox.count('tools/call')).toBe(4);
+  });
+
   it('is never checked as a generic call', async () => {
     await using upstream = await startTools(() => ({ tools: [CITY] }));
     await using harness = startProxy(upstream.url('ok'));
@@ -79,10 +120,13 @@ describe('a call of a tool whose definition is fresh', () => {
   });
 });
 
-describe('a call of a tool whose definition is not known', () => {
-  it('goes out unchecked before any listing, which follows in the background, once', async () => {
+describe('a call of a tool whose definition is not fresh', () => {
+  it('goes out unchecked where the catalogue has the tool, before any listing, which follows in the background, once', async () => {
     await using upstream = await startTools(() => ({ tools: [CITY] }));
     await using harness = startProxy(upstream.url('ok'));
+    harness.catalogue('s', upstream.url('ok'), {
+      tools: [{ name: 'forecast', description: '', input_schema: {} }],
+    });
     await Promise.all([harness.tool('forecast', { x: 1 }), harness.tool('forecast', { x: 2 })]);
     const methods = upstream.inbox.all.map(({ message }) => message.method);
     expect(methods.indexOf('tools/call')).toBeLessThan(
@@ -135,6 +179,87 @@ describe('a call of a tool whose definition is not known', () => {
   });
 });
 
+describe('a call of a tool that nobody knows', () => {
+  it('waits for the listing, and is then checked by it', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY] }));
+    await using harness = startProxy(upstream.url('ok'));
+    expect(await failure(harness.tool('forecast', {}))).toMatchObject({ code: 'invalid_params' });
+    expect(await harness.tool('forecast', { city: 'Bonn' })).toMatchObject(OK);
+    const methods = upstream.inbox.all.map(({ message }) => message.method);
+    expect(methods.filter(method => method?.startsWith('tools/'))).toEqual(['tools/list', 'tools/call']);
+  });
+
+  it('needs no slot of its own for the listing: as many as there are slots wait for one of them', async () => {
+    await using upstream = await startTools(() => ({ tools: [CITY] }));
+    await using harness = startProxy(upstream.url('ok'), { limits: { connectionsPerOrigin: 1 } });
+    const args = { city: 'Bonn' };
+    const calls = [harness.tool('forecast', args), harness.tool('forecast', args)];
+    expect(await Promise.all(calls)).toMatchObject([OK, OK]);
+    expect(upstream.inbox.count('tools/list')).toBe(1);
+  });
+
+  it.each([
+    ['lists nothing', () => ({ tools: [] })],
+    ['cannot be listed', () => ({ nothing: true })],
+  ])('goes out where the server %s: it may still have the tool', async (_what, listing) => {
+    await using upstream = await startTools(listing);
+    await using harness = startProxy(upstream.url('ok'));
+    expect(await harness.tool('hidden')).toMatchObject(OK);
+    expect(await harness.tool('hidden')).toMatchObject(OK);
+  });
+});
+
+describe('a call that may only read', () => {
+  const READS = tool('look', {}, {});
+  const listing = () => ({ tools: [{ ...READS, annotations: { readOnlyHint: true } }, CITY] });
+  const read = (harness: Harness, name: string) =>
+    harness.proxy.callTool(caller(), { serverId: 's', name, readOnly: true });
+
+  it('is made of a tool that its server marks so, and refused of others, before anything is sent', async () => {
+    await using upstream = await startTools(listing);
+    await using harness = startProxy(upstream.url('ok'));
+    expect(await read(harness, 'look')).toMatchObject(OK);
+    expect(await failure(read(harness, 'forecast'))).toMatchObject({
+      code: 'invalid_params',
+      detail: expect.stringContaining('The arguments do not fit'),
+    });
+    const unmarked = harness.proxy.callTool(caller(), {
+      serverId: 's',
+      name: 'forecast',
+      arguments: { city: 'Bonn' },
+      readOnly: true,
+    });
+    expect((await failure(unmarked)).detail).toBe(
+      'The server does not mark its tool "forecast" as read-only. The call was not sent.',
+    );
+    expect(upstream.inbox.count('tools/call')).toBe(1);
+  });
+
+  it.each([
+    ['is marked as destructive too', [{ readOnlyHint: true, destructiveHint: true }]],
+    ['is listed once more without the mark', [{ readOnlyHint: true }, {}]],
+    ['is listed once more with it', [{ destructiveHint: true }, { readOnlyHint: true }]],
+    ['has a text for a mark', [{ readOnlyHint: 'true' }]],
+  ])('is refused of a tool that %s', async (_what, marks) => {
+    await using upstream = await startTools(() => ({
+      tools: marks.map(annotations => ({ ...READS, annotations })),
+    }));
+    await using harness = startProxy(upstream.url('ok'));
+    expect((await failure(read(harness, 'look'))).detail).toMatch(/does not mark its tool "look"/);
+  });
+
+  it('is refused where only the catalogue says so, or the server cannot be asked', async () => {
+    await using upstream = await startTools(() => ({ nothing: true }));
+    await using harness = startProxy(upstream.url('ok'));
+    const annotations = { readOnlyHint: true };
+    harness.catalogue('s', upstream.url('ok'), {
+      tools: [{ name: 'look', description: '', input_schema: {}, annotations }],
+    });
+    expect((await failure(read(harness, 'look'))).detail).toMatch(/^The server's tools could not be listed/);
+    expect(upstream.inbox.count('tools/call')).toBe(0);
+  });
+});
+
 describe('a guess at a tool of a server whose tools nobody knows', () => {
   const refusals: Record<string, HostileMode> = {
     'a result in words of its own': call =>
@@ -153,8 +278,9 @@ describe('a guess at a tool of a server whose tools nobody knows', () => {
       await using upstream = await startTools(() => ({ tools: [CITY, tool('other')] }), { ok: refusal });
       await using harness = startProxy(upstream.url('ok'));
       const text = await textOf(harness, 'list');
-      expect(text).toMatch(/Pardon\?.*The server has no tool .*list.* It has:.*forecast.*other/s);
+      expect(text).toMatch(/^The server has no tool .*list.* It has:.*forecast.*other/s);
       expect(upstream.inbox.count('tools/list')).toBe(1);
+      expect(upstream.inbox.count('tools/call')).toBe(0);
     },
   );
 
@@ -172,6 +298,35 @@ describe('a guess at a tool of a server whose tools nobody knows', () => {
     expect(detail).toContain('\nThe input schema of "cast_spell": {');
   });
 
+  it('waits once for a server that does not list its tools, not with every call', async () => {
+    await using upstream = await startTools(() => ({}), { 'tools/list': () => {} });
+    const limits = { toolListWaitMs: 50 };
+    await using harness = startProxy(upstream.url('ok'), { limits });
+    // A caller with little time waits for less, which says nothing of the server.
+    await harness.proxy.callTool(caller({ timeoutMs: 120 }), { serverId: 's', name: 'x' });
+    const definitions = new ToolDefinitions({
+      clock: harness.clock,
+      log: createLog('silent'),
+      limits: { toolRefreshIntervalMs: 60_000 },
+    });
+    const view = { server: SERVER, caller: caller(), connectionId: undefined };
+    const checked = new CheckedCalls(definitions, limits);
+    let waited = 0;
+    const call = async (totalMs: number) => {
+      using budget = new Budget(totalMs);
+      const refresh = (where?: 'in-slot') => (where && waited++, new Promise<void>(() => {}));
+      await checked.run(
+        view,
+        { name: 'x' },
+        { send: () => Promise.resolve({ content: [], isError: false }), refresh, budget },
+      );
+    };
+    await call(120);
+    await call(60_000);
+    await call(60_000);
+    expect(waited).toBe(2);
+  });
+
   it('does not wait for a listing for longer than the call itself may take', async () => {
     await using upstream = await startTools(() => ({}), {
       'tools/list': () => {},
@@ -179,7 +334,7 @@ describe('a guess at a tool of a server whose tools nobody knows', () => {
     });
     await using harness = startProxy(upstream.url('ok'));
     const call = harness.proxy.callTool(caller({ timeoutMs: 1_000 }), { serverId: 's', name: 'x' });
-    expect((await failure(call)).detail).toBe('Pardon?');
+    expect((await failure(call)).detail).toMatch(/^Pardon\?/);
   });
 
   it('is not answered with the names where the tool exists: what it says is its own', async () => {
@@ -245,8 +400,8 @@ describe('whom a listing holds for', () => {
     await list(harness, callerFor('ada'));
     expect(shared).toEqual(isShared ? [['forecast']] : []);
     expect(await failure(call('ada'))).toMatchObject({ code: 'invalid_params' });
-    if (isShared) expect(await failure(call('bob'))).toMatchObject({ code: 'invalid_params' });
-    else expect(await call('bob')).toMatchObject(OK);
+    expect(await failure(call('bob'))).toMatchObject({ code: 'invalid_params' });
+    expect(upstream.inbox.count('tools/list')).toBe(isShared ? 1 : 2);
   });
 
   it('one made without a token holds for everybody', async () => {
@@ -303,18 +458,11 @@ describe('a listing in the background', () => {
     });
     const call = (userId: string, args: object) =>
       harness.proxy.callTool(callerFor(userId), { serverId: 's', name: 'forecast', arguments: { ...args } });
-    await call('ann', {});
-    await call('ben', {});
-    await vi.waitFor(() => expect(upstream.inbox.count('tools/list')).toBe(2), WAIT);
-    await vi.waitFor(async () => {
-      expect(await failure(call('ann', {}))).toMatchObject({ code: 'invalid_params' });
-      expect(await failure(call('ben', {}))).toMatchObject({ code: 'invalid_params' });
-    }, WAIT);
+    for (const user of ['ann', 'ben', 'ann', 'ben'])
+      expect(await failure(call(user, {}))).toMatchObject({ code: 'invalid_params' });
     expect(upstream.inbox.count('tools/list')).toBe(2);
   });
 });
-
-const WAIT = { timeout: 20_000, interval: 5 };
 
 describe('a schema too large to check with', () => {
   const properties = Object.fromEntries(Array.from({ length: 20_000 }, (_, at) => [`p${at}`, {}]));

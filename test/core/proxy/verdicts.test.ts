@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   brokeProtocol,
-  callTimedOut,
+  outOfTime,
   connectionFailure,
   httpFailure,
   sentTooMuch,
@@ -18,7 +18,7 @@ const rpcError = (code: number, message: string) =>
 
 describe('what a failure says of its server', () => {
   it.each<[string, SwitchboardError]>([
-    ['a time-out', callTimedOut(60_000)],
+    ['a time-out', outOfTime(60_000)],
     ['a broken answer', brokeProtocol('answered with nonsense')],
     ['too large an answer', sentTooMuch('sent too much')],
     ['a refused connection', lost('ECONNREFUSED')],
@@ -44,7 +44,7 @@ describe('what a failure says of its server', () => {
   });
 
   it("a time-out that the caller's own short limit may have made: nothing", () => {
-    expect(judgeFailure(callTimedOut(5_000), { ...how, isShortened: true })).toBeUndefined();
+    expect(judgeFailure(outOfTime(5_000), { ...how, isShortened: true })).toBeUndefined();
   });
 
   it('HTTP 404 on the pass-through: nothing, as it may be the end of a session', () => {

@@ -24,6 +24,7 @@ describe('idFor', () => {
   it.each([
     ['io.github.Ada/My_Server', 'io.github.ada_my_server'],
     ['-odd/name', expect.stringMatching(/^odd_name-[0-9a-f]{10}$/)],
+    ['Switchboard', expect.stringMatching(/^switchboard-[0-9a-f]{10}$/)],
     [`x.y/${'l'.repeat(190)}`, expect.stringMatching(/^x\.y_l{112,113}-[0-9a-f]{10}$/)],
   ])('%s', (name, id) => {
     expect(idFor(name, nobody)).toEqual(id);

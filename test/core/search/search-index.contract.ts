@@ -57,6 +57,20 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       expect(index.id).toContain(started.control.embedder.id);
     });
 
+    it('compares the tools of a server that it does not hold, and leaves nothing of it behind', async () => {
+      await using started = await start();
+      const { index, control } = started;
+      await update(index, { upserted: [weather] });
+      const embedded = control.embedded.length;
+      const tools = await index.compareTools('finds messages', mail);
+      expect(tools.map(tool => tool.index)).toEqual([0, 1]);
+      expect(tools[1]?.keyword).toBeGreaterThan(tools[0]?.keyword ?? 0);
+      // The query alone: whoever asks must not make others wait for its tools.
+      expect(control.embedded.length).toBe(embedded + 1);
+      expect(await find(index, 'inbox')).toEqual([]);
+      expect(await index.compareTools('finds messages', { ...mail, tools: [] })).toEqual([]);
+    });
+
     it('forgets what is removed, takes it back, and replaces what is rewritten', async () => {
       await using started = await start();
       const { index } = started;

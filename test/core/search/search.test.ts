@@ -130,6 +130,7 @@ describe('search', () => {
       id: 'weather',
       name: 'weather',
       description: 'Weather forecasts.',
+      access: { kind: 'unknown', status: 'unknown' },
       remote_url: 'https://weather.example.com/mcp',
       tools: [
         { name: 'get_forecast', description: 'Rain and sun for a city.', input_schema: { type: 'object' } },

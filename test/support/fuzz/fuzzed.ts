@@ -1,5 +1,6 @@
 import { startIdentity } from '../identity.ts';
 import { listed, startRegistry } from '../registry.ts';
+import { keepOn, RESULTS_ENV } from '../results.ts';
 import type { CatalogueLine, RunningSwitchboard } from '../switchboard.ts';
 import { startV2Server } from '../upstreams/v2.ts';
 import type { OpenApi, Operation } from './document.ts';
@@ -49,7 +50,10 @@ export async function startFuzzed(): Promise<Fuzzed> {
     server('gone', upstream.url),
   ];
   const sb = opened.use(
-    await startIdentity({ catalogue, env: { SWITCHBOARD_RATE_LIMIT: 'off', LOG_LEVEL: 'warn' } }),
+    await startIdentity({
+      catalogue,
+      env: { ...RESULTS_ENV, SWITCHBOARD_RATE_LIMIT: 'off', LOG_LEVEL: 'warn' },
+    }),
   );
   const onSocket = async (path: string, body?: unknown) => (await sb.admin.request('POST', path, body)).json;
   const createKey = (scopes: string[]): Promise<{ id: string; key: string }> =>
@@ -108,6 +112,9 @@ async function knownTo(
   const pending = await sb.createSession('bob', {}, headers);
   const redeemed = await sb.token(await signedIn('eve'), headers);
   const servers = await sb.get('/v0.1/servers', headers);
+  // As long as the run.
+  const ahead = { now: () => Date.now() + 3_600_000 };
+  const result = await keepOn(sb.db, { keyId: key.id }, 'echo a message\n'.repeat(10_000), ahead);
   const inAnHour = new Date(Date.now() + 3_600_000).toISOString();
   return {
     tool_name: ['echo', 'echo', 'fail', 'region', 'none'],
@@ -141,6 +148,11 @@ async function knownTo(
     cursor: ['1', '2026-11-21~x'],
     key_id: [key.id, 'none'],
     event: ['key_created', 'none'],
+    handle: [result, result, result, 'res_none'],
+    offset: ['0', '70000', '150000'],
+    max_chars: ['1', '500', '100000'],
+    find: ['ECHO', 'none'],
+    from: ['0', '70000'],
     server_name: [...servers.json.servers.map((one: any) => one.server.name), 'com.example/none'],
     version: ['latest', servers.json.servers[0].server.version, '1.0.0'],
     'id of keys': [VICTIM, 'none'],

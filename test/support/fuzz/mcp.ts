@@ -12,7 +12,7 @@ import { fitting, type Known } from './values.ts';
 export interface Tool {
   readonly name: string;
   readonly inputSchema: Schema;
-  readonly outputSchema: object;
+  readonly outputSchema?: object;
 }
 
 const META = 'io.modelcontextprotocol';
@@ -129,7 +129,11 @@ export const MAX_ERROR_CHARS = 3_000;
 /** Tells what is wrong with an answer of `/mcp`: nothing, mostly. */
 export function mcpJudge(tools: readonly Tool[], { right, otherScope }: Keys) {
   const ajv = new Ajv2020({ strict: false, validateFormats: false });
-  const outputs = new Map(tools.map(({ name, outputSchema }) => [name, ajv.compile(outputSchema)]));
+  const outputs = new Map(
+    tools.flatMap(({ name, outputSchema }) =>
+      outputSchema === undefined ? [] : [[name, ajv.compile(outputSchema)] as const],
+    ),
+  );
   return (request: FuzzRequest, { status, headers, text }: FuzzAnswer): string[] => {
     const type = String(headers['content-type']).replace(/;.*/, '');
     if (!STATUSES.has(status)) return [`status ${status}`];

@@ -3,6 +3,7 @@ import { adminEndpoints } from './admin.ts';
 import { identityEndpoints } from './identity.ts';
 import { mcpCall } from './mcp-call.ts';
 import { registryEndpoints } from './registry.ts';
+import { readResult } from './results.ts';
 import { searchFeedback } from './search-feedback.ts';
 import { search } from './search.ts';
 import { toolsCall } from './tools-call.ts';
@@ -15,6 +16,7 @@ export const endpoints: readonly Endpoint[] = [
   mcpCall,
   toolsCall,
   toolsList,
+  readResult,
   ...identityEndpoints,
   ...registryEndpoints,
   ...adminEndpoints,

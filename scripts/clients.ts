@@ -1,0 +1,129 @@
+/**
+ * `npm run test:clients [-- WORD…]`: real MCP clients against a real Switchboard, all on 127.0.0.1. A mock model stands
+ * behind the agents, and shows what a model is given. WORDs choose clients by their titles (`claude`, `go`). What cannot be
+ * installed here is skipped; with SWITCHBOARD_TEST_REQUIRE_CLIENTS=1 it is a failure when that goes for all of them.
+ * Prints what failed and a table, and fails when anything has.
+ */
+import { CLIENT_KINDS, type Client, type ClientKind } from './clients/client.ts';
+import { CannotInstall } from './clients/install.ts';
+import { unlessAborted } from './clients/processes.ts';
+import { SCENARIOS, type Scenario, type Upstream } from './clients/scenarios.ts';
+import { startSetting, type Setting } from './clients/setting.ts';
+
+const CLIENT_TIMEOUT_MS = 90_000;
+
+type Outcome = 'passed' | 'FAILED' | 'skipped';
+
+/** The results of one client: an outcome for each scenario, and the titles of those that failed, by the reason. */
+interface Column {
+  readonly title: string;
+  readonly outcomes: readonly Outcome[];
+  readonly failures: ReadonlyMap<string, readonly string[]>;
+}
+
+const reasonOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
+const titleOf = ({ title, upstream }: Scenario) => `${title} (${upstream})`;
+const userOf = (kind: ClientKind) => `user-of-${CLIENT_KINDS.indexOf(kind)}`;
+const unlistedId = (kind: ClientKind, scenario: Scenario) =>
+  `unlisted-${CLIENT_KINDS.indexOf(kind)}-${SCENARIOS.indexOf(scenario)}`;
+
+/** A client that cannot be had here is skipped; one that does not start or does not get on with Switchboard fails. */
+async function column(kind: ClientKind, setting: Setting, signal: AbortSignal): Promise<Column> {
+  const { title } = kind;
+  try {
+    const start = await kind.install(signal);
+    const user = userOf(kind);
+    await using client = await start(await setting.serversFor(user));
+    return { title, ...(await tried(client, kind, setting, signal)) };
+  } catch (error) {
+    signal.throwIfAborted();
+    const reason = reasonOf(error);
+    if (error instanceof CannotInstall) {
+      console.log(`SKIPPED: ${title}: ${reason}`);
+      return { title, outcomes: SCENARIOS.map(() => 'skipped'), failures: new Map() };
+    }
+    return { title, outcomes: SCENARIOS.map(() => 'FAILED'), failures: new Map([[reason, ['all']]]) };
+  }
+}
+
+/** Runs the scenarios one after another. Those that the client has no time left for fail. */
+async function tried(
+  client: Client,
+  kind: ClientKind,
+  { upstreams, described, signIn }: Setting,
+  signal: AbortSignal,
+): Promise<Omit<Column, 'title'>> {
+  const outcomes: Outcome[] = [];
+  const failures = new Map<string, string[]>();
+  const bounded = AbortSignal.any([signal, AbortSignal.timeout(CLIENT_TIMEOUT_MS)]);
+  for (const scenario of SCENARIOS) {
+    if (!upstreams.has(scenario.upstream)) {
+      outcomes.push('skipped');
+      continue;
+    }
+    try {
+      bounded.throwIfAborted();
+      const stage = {
+        client,
+        unlisted: unlistedId(kind, scenario),
+        described,
+        signIn: (authUrl: string) => signIn(authUrl, userOf(kind)),
+      };
+      await unlessAborted(bounded, scenario.run(stage));
+      outcomes.push('passed');
+    } catch (error) {
+      signal.throwIfAborted();
+      outcomes.push('FAILED');
+      const reason = reasonOf(error);
+      failures.set(reason, [...(failures.get(reason) ?? []), titleOf(scenario)]);
+    }
+  }
+  return { outcomes, failures };
+}
+
+async function tryClients(kinds: readonly ClientKind[], signal: AbortSignal): Promise<Column[]> {
+  const unlisted = new Map<string, Upstream>();
+  for (const kind of kinds)
+    for (const scenario of SCENARIOS) unlisted.set(unlistedId(kind, scenario), scenario.upstream);
+  await using setting = await startSetting(unlisted, signal);
+  for (const missing of setting.missing) console.log(`SKIPPED: ${missing}`);
+  const columns: Column[] = [];
+  for (const kind of kinds) columns.push(await column(kind, setting, signal));
+  return columns;
+}
+
+/** In Markdown. */
+function table(columns: readonly Column[]): string {
+  const rows = [['', ...columns.map(({ title }) => title)]];
+  for (const [at, scenario] of SCENARIOS.entries())
+    rows.push([titleOf(scenario), ...columns.map(({ outcomes }) => outcomes[at] ?? '')]);
+  const widths = columns.map(({ title }) => title.length);
+  widths.unshift(Math.max(...rows.map(([first = '']) => first.length)));
+  const lines = rows.map(row => `| ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join(' | ')} |`);
+  lines.splice(1, 0, `| ${widths.map(width => '-'.repeat(width)).join(' | ')} |`);
+  return lines.join('\n');
+}
+
+const words = process.argv.slice(2).map(word => word.toLowerCase());
+const chosen = CLIENT_KINDS.filter(
+  ({ title }) => words.length === 0 || words.some(word => title.toLowerCase().includes(word)),
+);
+if (chosen.length === 0)
+  throw new Error(`no such client: there are ${CLIENT_KINDS.map(({ title }) => title).join(', ')}`);
+
+// Unwinds, so that nothing started here is left behind.
+const stopped = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopped.abort());
+
+const columns = await tryClients(chosen, stopped.signal);
+for (const { title, failures } of columns)
+  for (const [reason, scenarios] of failures) console.log(`${title}: ${scenarios.join('; ')}: ${reason}\n`);
+console.log(table(columns));
+const count = (wanted: Outcome) =>
+  columns.flatMap(({ outcomes }) => outcomes).filter(each => each === wanted).length;
+console.log(`${count('passed')} passed, ${count('FAILED')} failed`);
+const isRequired = process.env['SWITCHBOARD_TEST_REQUIRE_CLIENTS'] === '1';
+const areAllSkipped = count('skipped') === columns.length * SCENARIOS.length;
+if (areAllSkipped && isRequired)
+  console.log('no client could be tried, and SWITCHBOARD_TEST_REQUIRE_CLIENTS=1');
+if (count('FAILED') > 0 || (areAllSkipped ? isRequired : count('passed') === 0)) process.exitCode = 1;

@@ -1,0 +1,35 @@
+import { bestOfEach } from './best-candidates.ts';
+import { documentsOf, type Described } from './documents.ts';
+import { IndexedServers } from './indexed-servers.ts';
+import type { QueryVectors } from './query-vectors.ts';
+import type { ToolEvidence } from './search-index.ts';
+import { sentencesOf, tokenize } from './text.ts';
+import type { VectorCache } from './vector-cache.ts';
+
+interface Parts {
+  readonly dimensions: number;
+  readonly queryVectors: QueryVectors;
+  readonly cache: VectorCache;
+}
+
+/**
+ * Compares the tools of one server with a query as the index does, in an index of nothing else. By meaning only as far as their texts
+ * have been embedded before: whoever lists a server's tools must not make others wait for that.
+ */
+export async function compareTools(
+  query: string,
+  server: Described,
+  { dimensions, queryVectors, cache }: Parts,
+): Promise<readonly ToolEvidence[]> {
+  const { whole, parts } = documentsOf(server);
+  const prose = parts.map(part => part.prose);
+  const [queries, vectors] = await Promise.all([
+    queryVectors.of(sentencesOf(query)),
+    cache.keptVectorsOf(prose),
+  ]);
+  const index = new IndexedServers(dimensions);
+  const terms = parts.map(({ keywords }) => tokenize(keywords));
+  index.put({ id: 'compared', whole: tokenize(whole), parts: terms, vectors });
+  const [candidate] = bestOfEach(index.score([...new Set(tokenize(query))], index.cosines(queries)));
+  return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));
+}
