@@ -13,8 +13,9 @@ interface Parts {
 }
 
 /**
- * Compares the tools of one server with a query as the index does, in an index of nothing else. By meaning only as far as their texts
- * have been embedded before: whoever lists a server's tools must not make others wait for that.
+ * Compares the tools of one server with a query as the index does, in an index of nothing else. Embeds none of them: whoever lists a
+ * server's tools must not make others wait for that. While a tool has no vector yet, all are compared by words alone: it would lose to
+ * worse ones that have one.
  */
 export async function compareTools(
   query: string,
@@ -30,6 +31,7 @@ export async function compareTools(
   const index = new IndexedServers(dimensions);
   const terms = parts.map(({ keywords }) => tokenize(keywords));
   index.put({ id: 'compared', whole: tokenize(whole), parts: terms, vectors });
-  const [candidate] = bestOfEach(index.score([...new Set(tokenize(query))], index.cosines(queries)));
+  const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
+  const [candidate] = bestOfEach(index.score([...new Set(tokenize(query))], cosines));
   return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));
 }

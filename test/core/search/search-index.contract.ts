@@ -71,6 +71,17 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       expect(await index.compareTools('finds messages', { ...mail, tools: [] })).toEqual([]);
     });
 
+    it('compares the tools of a server by words alone while some of them are not embedded', async () => {
+      await using started = await start();
+      const { index } = started;
+      const half = server('half', 'Half.', { one: 'Sends parcels', two: 'Finds messages in the inbox' });
+      await update(index, { upserted: [server('half', 'Half.', { one: 'Sends parcels' })] });
+      expect((await index.compareTools('finds messages', half)).map(tool => tool.semantic)).toEqual([0, 0]);
+      await update(index, { upserted: [half] });
+      const tools = await index.compareTools('finds messages', half);
+      expect(tools[1]?.semantic).toBeGreaterThan(tools[0]?.semantic ?? 0);
+    });
+
     it('forgets what is removed, takes it back, and replaces what is rewritten', async () => {
       await using started = await start();
       const { index } = started;
