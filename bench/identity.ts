@@ -7,8 +7,8 @@
  * over HTTP, all at the same time. On the embedded database, and, where DATABASE_URL names a server, on a database made
  * there for the run. Everything but that server runs in this process: absolute times hold client and peers, too.
  */
-import { openDatabase, type Database, type OpenDatabase } from '../src/infra/database.ts';
-import { openPostgres } from '../src/infra/postgres.ts';
+import { openDatabase, type Database, type OpenDatabase } from '../src/platform/database/database.ts';
+import { openPostgres } from '../src/platform/database/postgres.ts';
 import { startIdentityProvider, type IdentityProvider } from '../test/support/identity-provider.ts';
 import { createDatabaseOn } from '../test/support/temporary-database.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../test/support/switchboard.ts';

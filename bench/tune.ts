@@ -10,11 +10,11 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { isAnswerable } from '../src/core/search/answerability.ts';
 import { calibrate } from '../src/core/search/calibration.ts';
-import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
-import type { QueryAdapter } from '../src/core/search/query-adapter.ts';
-import { VectorCache } from '../src/core/search/vector-cache.ts';
-import { openDatabase } from '../src/infra/database.ts';
-import { createLog } from '../src/infra/log.ts';
+import { createMiniLmEmbedder } from '../src/core/search/embed/embedder-minilm.ts';
+import type { QueryAdapter } from '../src/core/search/embed/query-adapter.ts';
+import { VectorCache } from '../src/core/search/index/vector-cache.ts';
+import { openDatabase } from '../src/platform/database/database.ts';
+import { createLog } from '../src/platform/telemetry/log.ts';
 import { randomFrom, shuffled } from './random.ts';
 import { SPREAD, trainAdapter } from './tuning/adapter-training.ts';
 import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
@@ -30,7 +30,7 @@ import {
 } from './tuning/quality.ts';
 import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
 
-const OUT = path.join(import.meta.dirname, '../src/core/search/minilm');
+const OUT = path.join(import.meta.dirname, '../src/core/search/embed/minilm');
 const UNANSWERABLE = path.join(import.meta.dirname, 'unanswerable.jsonl');
 const ANSWERABLE = path.join(import.meta.dirname, 'answerable.jsonl');
 /** Requests that tune what is turned away, and nothing else. */

@@ -1,5 +1,5 @@
 /**
- * Compiles `src/core/search/minilm/kernel.as.ts` (AssemblyScript, with what it imports) to the committed `kernel.wasm` beside it.
+ * Compiles `src/core/search/embed/minilm/kernel.as.ts` (AssemblyScript, with what it imports) to the committed `kernel.wasm` beside it.
  *
  *   node scripts/build-kernel.ts           writes kernel.wasm
  *   node scripts/build-kernel.ts --check   writes nothing; exit code 1 when kernel.wasm is not what the source gives
@@ -7,7 +7,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { main } from 'assemblyscript/asc';
 
-const folder = new URL('../src/core/search/minilm/', import.meta.url);
+const folder = new URL('../src/core/search/embed/minilm/', import.meta.url);
 const artefact = new URL('kernel.wasm', folder);
 
 const OPTIONS = [

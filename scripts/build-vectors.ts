@@ -8,12 +8,12 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { readEntries } from '../src/core/catalogue/read-entries.ts';
+import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { documentsOf } from '../src/core/search/documents.ts';
-import { createMiniLmEmbedder } from '../src/core/search/embedder-minilm.ts';
-import { quantize } from '../src/core/search/quantize.ts';
-import { textHash } from '../src/core/search/vector-cache.ts';
-import { readVectorFile, writeVectorFile } from '../src/core/search/vector-file.ts';
+import { createMiniLmEmbedder } from '../src/core/search/embed/embedder-minilm.ts';
+import { quantize } from '../src/core/search/index/quantize.ts';
+import { textHash } from '../src/core/search/index/vector-cache.ts';
+import { readVectorFile, writeVectorFile } from '../src/core/search/index/vector-file.ts';
 
 const CATALOGUE_FOLDER = path.join(import.meta.dirname, '../catalogue');
 const EMBED_BATCH = 100;

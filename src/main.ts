@@ -4,8 +4,8 @@ import { UsageError, type Command, type DatabaseCommand, type Invocation } from 
 import { commands } from './cli/commands.ts';
 import { processIo, table, type Io } from './cli/io.ts';
 import { serve } from './cli/serve.ts';
-import { ConfigError, readConfig } from './config.ts';
-import { packageVersion } from './infra/package-version.ts';
+import { ConfigError, readConfig } from './config/index.ts';
+import { packageVersion } from './platform/package-version.ts';
 
 const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
 

@@ -2,127 +2,61 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 
-/** Who may import whom inside src (the first row that matches the importing file counts). */
-const DIRECTIONS: readonly [from: RegExp, to: readonly RegExp[]][] = [
-  [/^main\.ts$/, [/^cli\//, /^config\.ts$/, /^infra\//]],
+/**
+ * Who may import whom inside src: main -> app -> api -> core -> platform. Every folder may import itself and `errors.ts`; the first row
+ * that matches the importing file counts.
+ */
+const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
+  [/^main\.ts$/, /^(cli|config|platform)\//],
   [
     /^cli\//,
-    [/^cli\//, /^(switchboard|storage|maintenance)\.ts$/, /^config\.ts$/, /^infra\//, /^core\/caller\.ts$/],
+    /^(app\.ts$|config\/|core\/(open-database\.ts$|access\/caller\.ts$|identity\/vault\/)|platform\/)/,
   ],
-  [
-    /^switchboard\.ts$/,
-    [/^faces\/(app|admin\/)/, /^core\//, /^infra\//, /^(config|storage|public-server)\.ts$/],
-  ],
-  [/^(storage|maintenance)\.ts$/, [/^core\/identity\//, /^infra\//, /^(config|storage)\.ts$/]],
-  [
-    /^faces\/rest\//,
-    [
-      /^faces\/(rest|operations)\//,
-      /^faces\/[\w-]+\.ts$/,
-      /^core\//,
-      /^infra\//,
-      /^errors\.ts$/,
-      /^config\.ts$/,
-    ],
-  ],
-  [
-    /^faces\/operations\//,
-    [/^faces\/operations\//, /^faces\/(health|progress)\.ts$/, /^core\//, /^errors\.ts$/],
-  ],
-  [/^faces\/mcp\//, [/^faces\/mcp\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/]],
-  [/^faces\/pages\//, [/^faces\/pages\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^errors\.ts$/]],
-  [
-    /^faces\/admin\//,
-    [/^faces\/(admin|operations)\//, /^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/],
-  ],
-  [/^faces\/(web-)?app\.ts$/, [/^faces\//, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
-  [/^faces\//, [/^faces\/[\w-]+\.ts$/, /^core\//, /^infra\//, /^errors\.ts$/, /^config\.ts$/]],
-  [/^core\/core\.ts$/, [/^core\//, /^infra\/metrics\.ts$/]],
-  [
-    /^core\/search\//,
-    [/^core\/search\//, /^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
-  ],
-  [
-    /^core\/proxy\//,
-    [/^core\/(proxy|identity|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
-  ],
+  [/^app\.ts$/, /^(api|config|core|platform)\//],
+  [/^api\/http\//, /^(api|config|core|platform)\//],
+  [/^api\/rest\//, /^(api\/(http|admin)|config|core|platform)\//],
+  [/^api\/(mcp|pages|admin)\//, /^(api\/http|config|core|platform)\//],
+  [/^core\/[\w-]+\.ts$/, /^(config|core|platform)\//],
+  [/^core\/catalogue\//, /^(core\/[\w-]+\.ts$|platform\/)/],
+  [/^core\/access\//, /^(core\/identity\/(users|schema)\.ts$|config\/|core\/[\w-]+\.ts$|platform\/)/],
+  [/^core\/(search|registry)\//, /^(core\/(access|catalogue)\/|core\/[\w-]+\.ts$|platform\/)/],
   [
     /^core\/identity\//,
-    [
-      /^core\/(identity|outbound)\//,
-      /^core\/catalogue\/entry\.ts$/,
-      /^core\/[\w-]+\.ts$/,
-      /^infra\//,
-      /^errors\.ts$/,
-      /^config\.ts$/,
-    ],
+    /^(core\/access\/|core\/catalogue\/entry\.ts$|core\/[\w-]+\.ts$|config\/|platform\/)/,
   ],
-  [
-    /^core\/registry\//,
-    [/^core\/(registry|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
-  ],
-  [
-    /^core\/probing\//,
-    [/^core\/(probing|proxy|outbound|catalogue)\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
-  ],
-  [/^core\/results\//, [/^core\/results\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
-  [/^core\/outbound\//, [/^core\/outbound\//, /^errors\.ts$/]],
-  [/^core\/catalogue\//, [/^core\/catalogue\//, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/]],
-  [
-    /^core\/access\//,
-    [
-      /^core\/access\//,
-      /^core\/identity\/(users|audit)\.ts$/,
-      /^core\/[\w-]+\.ts$/,
-      /^infra\//,
-      /^errors\.ts$/,
-      /^config\.ts$/,
-    ],
-  ],
-  [
-    /^core\/[\w-]+\.ts$/,
-    [/^core\/catalogue\/(entry|health)\.ts$/, /^core\/[\w-]+\.ts$/, /^infra\//, /^errors\.ts$/],
-  ],
-  [/^public-server\.ts$/, [/^config\.ts$/]],
-  [/^config-error\.ts$/, []],
-  [
-    /^config/,
-    [
-      /^config-[\w-]+\.ts$/,
-      /^core\/identity\/provider-settings\.ts$/,
-      /^core\/registry\/registry-url\.ts$/,
-      /^infra\/(log|postgres-limits|tracing|zod-issues)\.ts$/,
-    ],
-  ],
-  [/^infra\//, [/^infra\//]],
-  [/^errors\.ts$/, []],
+  [/^core\/proxy\//, /^(core\/(access|catalogue|identity)\/|core\/[\w-]+\.ts$|platform\/)/],
+  [/^core\/health\//, /^(core\/(access|catalogue|proxy)\/|core\/[\w-]+\.ts$|platform\/)/],
+  [/^core\/results\//, /^(core\/access\/|core\/[\w-]+\.ts$|platform\/)/],
+  [/^config\//, /^platform\//],
+  [/^platform\//, /^platform\//],
+  [/^errors\.ts$/, /^platform\//],
 ];
 
 /** Packages that belong to one place; every other package may be used where it is useful. */
 const HOMES: Readonly<Record<string, RegExp>> = {
-  express: /^faces\//,
-  helmet: /^faces\/web-app\.ts$/,
-  '@modelcontextprotocol/server': /^faces\/mcp\//,
-  '@modelcontextprotocol/node': /^faces\/mcp\/endpoint\.ts$/,
-  undici: /^(core\/(proxy|outbound|search\/openai)\/|cli\/)/,
-  'ipaddr.js': /^core\/outbound\/guard\.ts$/,
-  ajv: /^core\/proxy\/arguments\.ts$/,
+  express: /^api\//,
+  helmet: /^api\/http\/web-app\.ts$/,
+  '@modelcontextprotocol/server': /^api\/mcp\//,
+  '@modelcontextprotocol/node': /^api\/mcp\/endpoint\.ts$/,
+  undici: /^(core\/(proxy|search\/embed\/openai)\/|platform\/outbound\/|cli\/)/,
+  'ipaddr.js': /^platform\/outbound\/guard\.ts$/,
+  ajv: /^core\/proxy\/arguments\//,
   jose: /^core\/identity\//,
-  'openid-client': /^core\/identity\/provider(-error)?\.ts$/,
-  'drizzle-orm': /^(core\/|infra\/(database|postgres|migrations)\.ts$|infra\/dump\/)/,
-  pg: /^infra\/(postgres|listen)\.ts$/,
-  '@electric-sql/pglite': /^infra\/database\.ts$/,
-  'prom-client': /^infra\/metrics(-\w+)?\.ts$/,
-  pino: /^infra\/log\.ts$/,
+  'openid-client': /^core\/identity\/connections\/provider(-error)?\.ts$/,
+  'drizzle-orm': /^(core|platform\/database)\//,
+  pg: /^platform\/database\/(postgres|listen)\.ts$/,
+  '@electric-sql/pglite': /^platform\/database\/database\.ts$/,
+  'prom-client': /^platform\/telemetry\/metrics(-\w+)?\.ts$/,
+  pino: /^platform\/telemetry\/log\.ts$/,
   'rate-limiter-flexible': /^core\/access\/rate-limits\.ts$/,
-  meilisearch: /^core\/search\/meilisearch\//,
+  meilisearch: /^core\/search\/index\/meilisearch\//,
   ...Object.fromEntries(
     ['api', 'core', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace'].map(name => [
       `@opentelemetry/${name}`,
-      /^infra\/tracing-otel\.ts$/,
+      /^platform\/telemetry\/tracing-otel\.ts$/,
     ]),
   ),
-  stemmer: /^core\/search\/text\.ts$/,
+  stemmer: /^core\/search\/tokenize\.ts$/,
 };
 
 const files = globSync('src/**/*.ts')
@@ -154,9 +88,13 @@ describe('the structure', () => {
 
   it('has imports only in the allowed direction', () => {
     const wrong = files.flatMap(file => {
-      const allowed = DIRECTIONS.find(([from]) => from.test(file))?.[1] ?? [];
+      const allowed = DIRECTIONS.find(([from]) => from.test(file))?.[1] ?? /^$/;
+      const [storey, room] = file.split('/');
+      const own =
+        storey === 'platform' || storey === 'core' || storey === 'api' ? `${storey}/${room}/` : `${storey}/`;
       return localImports(file)
-        .filter(target => !target.startsWith('..') && !allowed.some(to => to.test(target)))
+        .filter(target => !target.startsWith('..') && !target.startsWith(own) && target !== 'errors.ts')
+        .filter(target => !allowed.test(target))
         .map(target => `${file} -> ${target}`);
     });
     expect(wrong).toEqual([]);
@@ -172,10 +110,11 @@ describe('the structure', () => {
     expect(astray).toEqual([]);
   });
 
-  it('reads the environment in config.ts alone', () => {
+  it('reads the environment in config/index.ts alone', () => {
     expect(
       files.filter(
-        file => file !== 'config.ts' && readFileSync(path.join('src', file), 'utf8').includes('process.env'),
+        file =>
+          file !== 'config/index.ts' && readFileSync(path.join('src', file), 'utf8').includes('process.env'),
       ),
     ).toEqual([]);
   });

@@ -7,15 +7,15 @@ import { parse as parseToml } from 'smol-toml';
 import { describe, expect, it } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 import { commands } from '../src/cli/commands.ts';
-import { readConfig } from '../src/config.ts';
-import { Metrics } from '../src/infra/metrics.ts';
+import { readConfig } from '../src/config/index.ts';
+import { Metrics } from '../src/platform/telemetry/metrics.ts';
 
 const text = (file: string) => readFileSync(file, 'utf8');
 const json = (file: string) => JSON.parse(text(file));
 
-/** The names that src/config*.ts read. */
+/** The names that src/config/*.ts read. */
 const settings = new Set(
-  globSync('src/config*.ts').flatMap(file =>
+  globSync('src/config/*.ts').flatMap(file =>
     [...text(file).matchAll(/^ {2}([A-Z][A-Z0-9_]+): [a-z]/gm)].map(([, name]) => name),
   ),
 );

@@ -183,7 +183,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 };
 
 /**
- * The acceptance list of identity: cases 1 to 104, each a test of its own under test/identity, named by its number. Absent:
+ * The acceptance list of identity: cases 1 to 104, each a test of its own under test/core/identity, named by its number. Absent:
  * 52 (mode `caller`, not built) and 97 (dropped: a server trusted with a token may show it).
  */
 export const identityCases: readonly number[] = Array.from({ length: 104 }, (_, at) => at + 1).filter(

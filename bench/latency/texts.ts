@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import type { Entry } from '../../src/core/catalogue/entry.ts';
-import { readEntries } from '../../src/core/catalogue/read-entries.ts';
+import { readEntries } from '../../src/core/catalogue/import-file.ts';
 
 export const SHIPPED = 'catalogue/servers.jsonl';
 

@@ -1,11 +1,11 @@
-import { readEntries } from '../../src/core/catalogue/read-entries.ts';
-import { Bm25 } from '../../src/core/search/bm25.ts';
+import { readEntries } from '../../src/core/catalogue/import-file.ts';
+import { Bm25 } from '../../src/core/search/index/bm25.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
-import type { Embedder } from '../../src/core/search/embedder.ts';
-import type { QuantizedVector } from '../../src/core/search/quantize.ts';
-import { sentencesOf, tokenize } from '../../src/core/search/text.ts';
-import type { VectorCache } from '../../src/core/search/vector-cache.ts';
-import { VectorStore } from '../../src/core/search/vector-store.ts';
+import type { Embedder } from '../../src/core/search/embed/embedder.ts';
+import type { QuantizedVector } from '../../src/core/search/index/quantize.ts';
+import { sentencesOf, tokenize } from '../../src/core/search/tokenize.ts';
+import type { VectorCache } from '../../src/core/search/index/vector-cache.ts';
+import { VectorStore } from '../../src/core/search/index/vector-store.ts';
 import { readQueries, readText, type Query } from '../query-sets.ts';
 
 const BM25 = { k1: 1.2, b: 0.75 };

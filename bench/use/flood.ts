@@ -1,8 +1,8 @@
-import { MAX_USE_EFFECT } from '../../src/core/search/use-prior.ts';
+import { MAX_USE_EFFECT } from '../../src/core/search/usage-boost.ts';
 import { UseTally } from '../../src/core/catalogue/use-tally.ts';
 import { Usage } from '../../src/core/catalogue/usage.ts';
-import { openDatabase } from '../../src/infra/database.ts';
-import { createLog } from '../../src/infra/log.ts';
+import { openDatabase } from '../../src/platform/database/database.ts';
+import { createLog } from '../../src/platform/telemetry/log.ts';
 import { openWorld, pick, queriesFor, shippedEntries, type Found } from './world.ts';
 import { randomFrom } from '../random.ts';
 

@@ -1,16 +1,16 @@
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { SCOPES, type Caller } from '../../src/core/caller.ts';
+import { SCOPES, type Caller } from '../../src/core/access/caller.ts';
 import { Catalogue } from '../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../src/core/catalogue/entry.ts';
-import { readEntries } from '../../src/core/catalogue/read-entries.ts';
+import { readEntries } from '../../src/core/catalogue/import-file.ts';
 import { UNUSED, type UseSignals } from '../../src/core/catalogue/use-tally.ts';
-import { createMiniLmEmbedder } from '../../src/core/search/embedder-minilm.ts';
-import { createEmbeddedIndex } from '../../src/core/search/search-index-embedded.ts';
-import type { Findings, SearchIndex } from '../../src/core/search/search-index.ts';
+import { createMiniLmEmbedder } from '../../src/core/search/embed/embedder-minilm.ts';
+import { createEmbeddedIndex } from '../../src/core/search/index/search-index-embedded.ts';
+import type { Findings, SearchIndex } from '../../src/core/search/index/search-index.ts';
 import { createSearch } from '../../src/core/search/search.ts';
-import { openDatabase } from '../../src/infra/database.ts';
-import { createLog } from '../../src/infra/log.ts';
+import { openDatabase } from '../../src/platform/database/database.ts';
+import { createLog } from '../../src/platform/telemetry/log.ts';
 
 const fileOf = (name: string) => fileURLToPath(new URL(`../../catalogue/${name}`, import.meta.url));
 const DAY_MS = 86_400_000;

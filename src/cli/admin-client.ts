@@ -1,10 +1,10 @@
 import { Client } from 'undici';
-import type { Config } from '../config.ts';
-import { hasDatabase } from '../infra/database.ts';
-import { SocketInUse, isAnswered } from '../infra/exclusive-socket.ts';
-import { linesOf } from '../infra/lines.ts';
-import { controlSocketOf } from '../storage.ts';
-import { startSwitchboard } from '../switchboard.ts';
+import type { Config } from '../config/index.ts';
+import { hasDatabase } from '../platform/database/database.ts';
+import { SocketInUse, isAnswered } from '../platform/exclusive-socket.ts';
+import { linesOf } from '../platform/lines.ts';
+import { controlSocketOf } from '../core/open-database.ts';
+import { startSwitchboard } from '../app.ts';
 
 /** What the server refused, in its own words. */
 export class CommandFailed extends Error {
@@ -125,7 +125,7 @@ const contentOf = (body: Body): { body: string; type: string } =>
     ? { body: JSON.stringify(body.json), type: 'application/json' }
     : { body: body.text, type: 'text/plain; charset=utf-8' };
 
-/** A line of an answer with progress (`faces/progress.ts`). */
+/** A line of an answer with progress (`api/admin/progress.ts`). */
 interface Line {
   readonly progress?: Progress;
   readonly listed?: number;

@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../config/index.ts';
 import type { AdminClient } from './admin-client.ts';
 import type { Io } from './io.ts';
 

@@ -1,4 +1,4 @@
-import { exportDatabase, importDatabase, migrateDatabase, type Transferred } from '../maintenance.ts';
+import { exportDatabase, importDatabase, migrateDatabase, type Transferred } from './offline-database.ts';
 import type { DatabaseCommand } from './command.ts';
 import type { Io } from './io.ts';
 import { workProgress } from './progress.ts';

@@ -1,4 +1,4 @@
-import { SIGN_IN_MODES } from '../core/caller.ts';
+import { SIGN_IN_MODES } from '../core/access/caller.ts';
 import { listOf, type Command } from './command.ts';
 import { table } from './io.ts';
 

@@ -1,4 +1,4 @@
-import { SCOPES } from '../core/caller.ts';
+import { SCOPES } from '../core/access/caller.ts';
 import { listOf, UsageError, type Command } from './command.ts';
 import { table } from './io.ts';
 

@@ -1,6 +1,6 @@
-import type { Config } from '../config.ts';
-import { SocketInUse } from '../infra/exclusive-socket.ts';
-import { startSwitchboard } from '../switchboard.ts';
+import type { Config } from '../config/index.ts';
+import { SocketInUse } from '../platform/exclusive-socket.ts';
+import { startSwitchboard } from '../app.ts';
 import type { Io } from './io.ts';
 import { CommandFailed } from './admin-client.ts';
 

@@ -1,13 +1,13 @@
-import type { Metrics } from '../infra/metrics.ts';
+import type { Metrics } from '../platform/telemetry/metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
-import type { AuditTrail } from './identity/audit-trail.ts';
+import type { AuditTrail } from './access/audit-trail.ts';
 import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
-import type { Probing } from './probing/probing.ts';
+import type { Probing } from './health/probing.ts';
 import type { Proxy } from './proxy/proxy.ts';
-import type { RegistrySync } from './registry/registry-sync.ts';
-import type { ServedRegistry } from './registry/served-registry.ts';
+import type { RegistrySync } from './registry/sync.ts';
+import type { ServedRegistry } from './registry/served.ts';
 import type { Results } from './results/results.ts';
 import type { Search } from './search/search.ts';
 

@@ -1,5 +1,5 @@
 import { SwitchboardError, toSwitchboardError } from '../errors.ts';
-import { isDatabaseUnavailable } from '../infra/database.ts';
+import { isDatabaseUnavailable } from '../platform/database/database.ts';
 
 /** Anything thrown, as a SwitchboardError. A database that cannot be reached is `unavailable`, not a fault of ours. */
 export function toFailure(thrown: unknown): SwitchboardError {

@@ -18,8 +18,8 @@ import {
 } from 'drizzle-orm/pg-core';
 import type { AuthSpec, CataloguedTool, Origin, RegistryMark, Transport } from './catalogue/entry.ts';
 import type { HealthState } from './catalogue/health.ts';
-import type { Scope, SignInMode } from './caller.ts';
-import type { OutcomeSource, SearchOutcome } from './outcomes.ts';
+import type { Scope, SignInMode } from './access/caller.ts';
+import type { OutcomeSource, SearchOutcome } from './feedback-types.ts';
 
 /**
  * The tables of Switchboard but those of `identity/schema.ts`; `drizzle/` holds the migrations generated from both

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openDatabase, rows, type OpenDatabase } from '../../src/infra/database.ts';
+import { openDatabase, rows, type OpenDatabase } from '../../src/platform/database/database.ts';
 import { listed, startRegistry, type RegistryServer } from '../support/registry.ts';
 import { scrape, sumOf } from '../support/scrape.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';

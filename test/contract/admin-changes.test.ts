@@ -1,7 +1,7 @@
 import { eq } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { apiKeys, tenants } from '../../src/core/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../src/infra/database.ts';
+import { openDatabase, type OpenDatabase } from '../../src/platform/database/database.ts';
 import { settableClock } from '../core/search/support.ts';
 import { listed, startRegistry, type RegistryServer } from '../support/registry.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { openDatabase } from '../../src/infra/database.ts';
+import { openDatabase } from '../../src/platform/database/database.ts';
 import {
   cut,
   hang,

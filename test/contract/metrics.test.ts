@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
-import { endpoints } from '../../src/faces/rest/endpoints/index.ts';
+import { endpoints } from '../../src/api/rest/endpoints/index.ts';
 import { errorCodes } from '../../src/errors.ts';
-import { openPostgres } from '../../src/infra/postgres.ts';
+import { openPostgres } from '../../src/platform/database/postgres.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { scrape, sumOf } from '../support/scrape.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import { openPostgres } from '../../src/infra/postgres.ts';
+import { openPostgres } from '../../src/platform/database/postgres.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { eventually } from '../support/processes.ts';
 import { listed, startRegistry } from '../support/registry.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { startMeilisearchDouble } from '../core/search/meilisearch-double.ts';
+import { startMeilisearchDouble } from '../core/search/index/meilisearch-double.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
 
 const CATALOGUE = [

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openDatabase, rows, type OpenDatabase } from '../../src/infra/database.ts';
+import { openDatabase, rows, type OpenDatabase } from '../../src/platform/database/database.ts';
 import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
 import { startV1Server, type V1Server } from '../support/upstreams/v1.ts';
 import { startTestSwitchboard, type Answer, type RunningSwitchboard } from '../support/switchboard.ts';

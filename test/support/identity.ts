@@ -1,12 +1,17 @@
 import { sql } from 'drizzle-orm';
 import { inject } from 'vitest';
 import { generateApiKey } from '../../src/core/access/api-key.ts';
-import { SCOPES } from '../../src/core/caller.ts';
+import { SCOPES } from '../../src/core/access/caller.ts';
 import { apiKeys, tenants } from '../../src/core/schema.ts';
-import type { Clock } from '../../src/infra/clock.ts';
-import { openDatabase, rows, type Database, type OpenDatabase } from '../../src/infra/database.ts';
-import { openPostgres } from '../../src/infra/postgres.ts';
-import type { StartOptions } from '../../src/switchboard.ts';
+import type { Clock } from '../../src/platform/clock.ts';
+import {
+  openDatabase,
+  rows,
+  type Database,
+  type OpenDatabase,
+} from '../../src/platform/database/database.ts';
+import { openPostgres } from '../../src/platform/database/postgres.ts';
+import type { StartOptions } from '../../src/app.ts';
 import { providerSettings, startIdentityProvider, type IdentityProvider } from './identity-provider.ts';
 import { createDatabase } from './postgres.ts';
 import {

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import type { Caller } from '../../src/core/caller.ts';
+import type { Caller } from '../../src/core/access/caller.ts';
 import { Results } from '../../src/core/results/results.ts';
-import { Sealing } from '../../src/core/sealing.ts';
-import { systemClock, type Clock } from '../../src/infra/clock.ts';
-import type { Database } from '../../src/infra/database.ts';
-import { createLog } from '../../src/infra/log.ts';
+import { Sealing } from '../../src/platform/sealing.ts';
+import { systemClock, type Clock } from '../../src/platform/clock.ts';
+import type { Database } from '../../src/platform/database/database.ts';
+import { createLog } from '../../src/platform/telemetry/log.ts';
 
 const KEK = randomBytes(32);
 

@@ -3,14 +3,14 @@ import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Writable } from 'node:stream';
-import { readConfig } from '../../src/config.ts';
-import type { Embedder } from '../../src/core/search/embedder.ts';
-import { createNgramEmbedder } from '../../src/core/search/embedder-ngrams.ts';
-import type { Clock } from '../../src/infra/clock.ts';
-import { openDatabase } from '../../src/infra/database.ts';
-import { createLog } from '../../src/infra/log.ts';
-import { controlSocketOf } from '../../src/storage.ts';
-import { startSwitchboard, type StartOptions } from '../../src/switchboard.ts';
+import { readConfig } from '../../src/config/index.ts';
+import type { Embedder } from '../../src/core/search/embed/embedder.ts';
+import { createNgramEmbedder } from '../../src/core/search/embed/embedder-ngrams.ts';
+import type { Clock } from '../../src/platform/clock.ts';
+import { openDatabase } from '../../src/platform/database/database.ts';
+import { createLog } from '../../src/platform/telemetry/log.ts';
+import { controlSocketOf } from '../../src/core/open-database.ts';
+import { startSwitchboard, type StartOptions } from '../../src/app.ts';
 import { connectAdminSocket, type AdminSocket } from './admin-socket.ts';
 
 export interface CatalogueLine {

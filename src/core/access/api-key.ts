@@ -1,6 +1,6 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { base62OfUint32, randomBase62 } from '../../infra/ids.ts';
+import { base62OfUint32, randomBase62 } from '../../platform/ids.ts';
 
 const PREFIX = 'sbk_live_';
 const ID_LENGTH = 12;

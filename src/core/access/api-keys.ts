@@ -1,13 +1,13 @@
 import { and, desc, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
-import { quoted } from '../text.ts';
-import type { Clock } from '../../infra/clock.ts';
-import type { Database } from '../../infra/database.ts';
-import type { Log } from '../../infra/log.ts';
-import type { Metrics } from '../../infra/metrics.ts';
-import { SCOPES, type Scope, type Subject } from '../caller.ts';
-import { Audit, type Actor } from '../identity/audit.ts';
+import { quoted } from '../../platform/sanitize.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import { SCOPES, type Scope, type Subject } from './caller.ts';
+import { Audit, type Actor } from './audit.ts';
 import { ensureUser, lockUser, requireUserId } from '../identity/users.ts';
 import { apiKeys, users } from '../schema.ts';
 import { generateApiKey, hashApiKey, idOfApiKey, sameHash } from './api-key.ts';
@@ -27,7 +27,7 @@ import {
   type QuotaChange,
 } from './key-info.ts';
 import { KeyRows, lockLine, type KeyRow } from './key-rows.ts';
-import { KeyUse, type Quota, type UseCount } from './key-use.ts';
+import { KeyUse, type Quota, type UseCount } from './quota.ts';
 import { ensureTenant, LOCAL_TENANT, Tenants } from './tenants.ts';
 
 /** The id under which the key of `SWITCHBOARD_API_KEY` appears in logs and limits. */

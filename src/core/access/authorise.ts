@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
-import type { Scope } from '../caller.ts';
+import type { Scope } from './caller.ts';
 
 /** @throws SwitchboardError `insufficient_scope` when the key does not carry the scope. */
 export function requireScope(identity: { readonly scopes: ReadonlySet<Scope> }, scope: Scope): void {

@@ -1,8 +1,8 @@
 import { SwitchboardError } from '../../errors.ts';
-import type { Scope, Subject } from '../caller.ts';
+import type { Scope, Subject } from './caller.ts';
 import type { User } from '../identity/users.ts';
 import type { KeyRow } from './key-rows.ts';
-import type { Quota } from './key-use.ts';
+import type { Quota } from './quota.ts';
 import { LOCAL_TENANT } from './tenants.ts';
 
 const DEFAULT_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity'];

@@ -1,8 +1,8 @@
 import { eq } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../infra/clock.ts';
-import type { Database } from '../../infra/database.ts';
-import { SingleFlight } from '../../infra/single-flight.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { SingleFlight } from '../../platform/single-flight.ts';
 import { apiKeys } from '../schema.ts';
 
 export type KeyRow = typeof apiKeys.$inferSelect;

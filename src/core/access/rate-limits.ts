@@ -1,10 +1,10 @@
 import { isIPv6 } from 'node:net';
 import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import type { Config, RateClass } from '../../config.ts';
+import type { Config, RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
-import type { Log } from '../../infra/log.ts';
-import type { Metrics } from '../../infra/metrics.ts';
-import { Redis } from '../../infra/redis.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import { Redis } from '../../platform/redis.ts';
 
 /** How a limit stands after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {

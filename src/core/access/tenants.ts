@@ -1,9 +1,9 @@
 import { asc, eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import { quoted } from '../text.ts';
-import type { Database } from '../../infra/database.ts';
-import type { SignInMode } from '../caller.ts';
-import type { Actor, Audit } from '../identity/audit.ts';
+import { quoted } from '../../platform/sanitize.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { SignInMode } from './caller.ts';
+import type { Actor, Audit } from './audit.ts';
 import { tenants } from '../schema.ts';
 
 /** The tenant of who names none. */

@@ -1,5 +1,5 @@
 import { and, asc, desc, eq, gt, gte, lt, lte, or, sql } from 'drizzle-orm';
-import type { Database } from '../../infra/database.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { apiKeys, keyUse } from '../schema.ts';
 
 export interface UseFilter {

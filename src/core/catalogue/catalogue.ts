@@ -1,10 +1,10 @@
 import { SwitchboardError } from '../../errors.ts';
-import { nearest } from '../nearest.ts';
-import { quoted, sanitise } from '../text.ts';
-import type { Database } from '../../infra/database.ts';
-import type { Log } from '../../infra/log.ts';
-import { slices } from '../../infra/slices.ts';
-import type { Definition } from './definitions.ts';
+import { nearest } from '../../platform/closest-names.ts';
+import { quoted, sanitise } from '../../platform/sanitize.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { slices } from '../../platform/yield.ts';
+import type { Definition } from './tools/definitions.ts';
 import type { Entry, Server } from './entry.ts';
 import { endedBy, withoutOthers } from './precedence.ts';
 import { readServers } from './read-servers.ts';
@@ -15,10 +15,10 @@ import {
   withdrawn,
   withToolsListed,
   type Rewriting,
-} from './rewriting.ts';
-import { sharing } from './server-rows.ts';
+} from './server-edits.ts';
+import { sharing } from './store.ts';
 import { serversOf } from './servers-of.ts';
-import { Unseen } from './unseen.ts';
+import { Unseen } from './change-cursor.ts';
 import { writeChange, type Alongside, type PutOptions } from './write-change.ts';
 
 /** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */

@@ -1,10 +1,10 @@
-import type { Log } from '../../infra/log.ts';
-import type { Pause } from '../../infra/slices.ts';
-import { reportSuspicious } from './compared-tools.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Pause } from '../../platform/yield.ts';
+import { reportSuspicious } from './tools/compare.ts';
 import type { Entry, Server } from './entry.ts';
 import type { Writer } from './precedence.ts';
-import { LEFT_OUT } from './rewriting.ts';
-import { toServer } from './server-rows.ts';
+import { LEFT_OUT } from './server-edits.ts';
+import { toServer } from './store.ts';
 
 /** What the entries are in the catalogue, by id; one that stands twice counts with its last entry. */
 export async function serversOf(

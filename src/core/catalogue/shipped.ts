@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { eq } from 'drizzle-orm';
-import type { Database } from '../../infra/database.ts';
-import type { Log } from '../../infra/log.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
 import { settings } from '../schema.ts';
 import { Catalogue } from './catalogue.ts';
 import { RESERVED_SERVER_ID } from './entry.ts';
-import { readEntries, type ReadOptions } from './read-entries.ts';
+import { readEntries, type ReadOptions } from './import-file.ts';
 
 const SHIPPED_FILE = fileURLToPath(new URL('../../../catalogue/servers.jsonl', import.meta.url));
 

@@ -1,10 +1,10 @@
 import { gte, lt, sql } from 'drizzle-orm';
-import { monotonicMs, type Clock } from '../../infra/clock.ts';
-import { rows, whyFailed, type Database } from '../../infra/database.ts';
-import type { Log } from '../../infra/log.ts';
-import { purgeWhere } from '../purge.ts';
+import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { excluded, serverUsage } from '../schema.ts';
-import { WriteBehind } from '../write-behind.ts';
+import { WriteBehind } from '../../platform/database/write-behind.ts';
 import { HALF_LIFE_DAYS, NO_USE, UseTally, type UseCounts, type UseSignals } from './use-tally.ts';
 
 const DAY_MS = 86_400_000;

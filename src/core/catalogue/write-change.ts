@@ -1,11 +1,11 @@
 import { and, inArray, not, or, sql } from 'drizzle-orm';
-import type { Database } from '../../infra/database.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { serverHealth, servers as table } from '../schema.ts';
 import type { CatalogueChange, OnProgress } from './catalogue.ts';
 import type { Origin } from './entry.ts';
-import { forgetDefinitions } from './live-definitions.ts';
+import { forgetDefinitions } from './tools/live.ts';
 import type { FromRegistry } from './precedence.ts';
-import { retireServers, writeServers } from './server-rows.ts';
+import { retireServers, writeServers } from './store.ts';
 
 const BATCH_ROWS = 500;
 

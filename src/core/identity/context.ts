@@ -1,11 +1,11 @@
-import type { Clock } from '../../infra/clock.ts';
-import type { Database } from '../../infra/database.ts';
-import type { Log } from '../../infra/log.ts';
-import type { Metrics } from '../../infra/metrics.ts';
-import type { Audit } from './audit.ts';
-import type { Outbox } from './outbox.ts';
-import type { Providers } from './providers.ts';
-import type { Vault } from './vault.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Audit } from '../access/audit.ts';
+import type { Outbox } from './connections/revocation-outbox.ts';
+import type { Providers } from './connections/providers.ts';
+import type { Vault } from './vault/vault.ts';
 
 /** What every part of identity works with. */
 export interface IdentityContext {

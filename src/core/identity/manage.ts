@@ -1,9 +1,9 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { tenants, users } from '../schema.ts';
-import type { Actor } from './audit.ts';
-import type { ConnectionInfo, Connections } from './connections.ts';
+import type { Actor } from '../access/audit.ts';
+import type { ConnectionInfo, Connections } from './connections/connections.ts';
 import type { IdentityContext } from './context.ts';
-import type { Revocations } from './revocations.ts';
+import type { Revocations } from './connections/revocations.ts';
 import { manageLinks } from './schema.ts';
 import { isSecret, newSecret, sha256 } from './secrets.ts';
 import { ensureUser, requireUserId } from './users.ts';

@@ -13,7 +13,7 @@ import {
   uniqueIndex,
   type AnyPgColumn,
 } from 'drizzle-orm/pg-core';
-import type { SignInMode } from '../caller.ts';
+import type { SignInMode } from '../access/caller.ts';
 import { bytea, createdAt, instant, users } from '../schema.ts';
 
 /**

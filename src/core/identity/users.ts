@@ -1,7 +1,7 @@
 import { and, eq, isNull, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import type { Database } from '../../infra/database.ts';
-import { randomBase62 } from '../../infra/ids.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { randomBase62 } from '../../platform/ids.ts';
 import { apiKeys, users } from '../schema.ts';
 import { tokenFamilies } from './schema.ts';
 

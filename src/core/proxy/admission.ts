@@ -1,20 +1,20 @@
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../infra/clock.ts';
-import type { Log } from '../../infra/log.ts';
-import type { Caller } from '../caller.ts';
+import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { Circuit, type Entered } from './circuit.ts';
+import { Circuit, type Entered } from './upstream/circuit.ts';
 import {
   AnsweredWrongly,
   HttpFailure,
   MAX_RATE_LIMIT_SEC,
   MAX_UNAVAILABLE_SEC,
   NotConnected,
-} from './failures.ts';
+} from './upstream/failures.ts';
 import type { ProxyLimits } from './limits.ts';
-import { FairSlots } from '../fair-slots.ts';
-import { urlOf } from './urls.ts';
+import { FairSlots } from '../../platform/fair-slots.ts';
+import { urlOf } from './upstream/urls.ts';
 
 /** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
 const MAX_KEPT = 10_000;

@@ -1,8 +1,8 @@
-import { activeSpan, traced, type Span, type TraceContext } from '../../infra/tracing.ts';
+import { activeSpan, traced, type Span, type TraceContext } from '../../platform/telemetry/tracing.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { errorOf, type RpcAnswer } from './envelope.ts';
-import { isObject } from './json.ts';
-import { urlOf } from './urls.ts';
+import { errorOf, type RpcAnswer } from './upstream/envelope.ts';
+import { isObject } from './upstream/json.ts';
+import { urlOf } from './upstream/urls.ts';
 
 /** The methods that MCP's revisions define. Names of spans must be few, and what else a caller writes may be anything. */
 const METHODS: ReadonlySet<string> = new Set([

@@ -1,8 +1,8 @@
 import { SwitchboardError } from '../../errors.ts';
 import { NotAdmitted } from './admission.ts';
-import { brokeProtocol, HttpFailure, httpFailure } from './failures.ts';
+import { brokeProtocol, HttpFailure, httpFailure } from './upstream/failures.ts';
 import type { ProxyLimits } from './limits.ts';
-import type { Streamed } from './stream.ts';
+import type { Streamed } from './upstream/streamed-response.ts';
 
 /** One text for every reason, so that it tells nothing about others' sessions. */
 export const sessionNotFound = (): SwitchboardError =>

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { SwitchboardError } from '../../errors.ts';
-import type { TraceContext } from '../../infra/tracing.ts';
+import type { TraceContext } from '../../platform/telemetry/tracing.ts';
 
 /** What of a client's headers a server gets, besides `mcp-*`. No key, token, cookie, host or origin. */
 const REQUEST_HEADERS = ['accept', 'content-type', 'last-event-id', 'traceparent', 'tracestate'] as const;

@@ -1,18 +1,18 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../infra/clock.ts';
-import type { Caller } from '../caller.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
-import type { Credential, Credentials } from '../identity/credentials.ts';
-import type { Sealing } from '../sealing.ts';
+import type { Credential, Credentials } from '../identity/connections/credentials.ts';
+import type { Sealing } from '../../platform/sealing.ts';
 import type { Admission } from './admission.ts';
-import { Budget } from './budget.ts';
+import { Budget } from './upstream/deadline.ts';
 import { traceContext } from './call-span.ts';
-import { httpFailure, toldOfCall } from './failures.ts';
-import { readSessionId } from './handshake.ts';
+import { httpFailure, toldOfCall } from './upstream/failures.ts';
+import { readSessionId } from './upstream/handshake.ts';
 import type { ProxyLimits } from './limits.ts';
-import { OpenCount } from './open-count.ts';
+import { OpenCount } from './connection-quota.ts';
 import {
   oldTransport,
   perhapsOldTransport,
@@ -21,12 +21,12 @@ import {
   tooManyStreams,
 } from './pass-through-failures.ts';
 import { answerHeaders, requestHeaders, SESSION_ID } from './pass-through-headers.ts';
-import { redact } from './redact.ts';
-import { authorizationOf } from './rpc.ts';
-import { isMessage, type Sink, type Streamed } from './stream.ts';
-import type { Upstreams } from './upstreams.ts';
-import { urlOf } from './urls.ts';
-import type { Wire } from './wire.ts';
+import { redact } from './upstream/redact.ts';
+import { authorizationOf } from './upstream/rpc.ts';
+import { isMessage, type Sink, type Streamed } from './upstream/streamed-response.ts';
+import type { Upstreams } from './upstream/upstreams.ts';
+import { urlOf } from './upstream/urls.ts';
+import type { Wire } from './upstream/http-client.ts';
 
 /**
  * How long a session id that was handed out can be brought back. Long, as few clients start afresh when they are told to; what

@@ -1,28 +1,28 @@
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
-import { systemClock, type Clock } from '../../infra/clock.ts';
-import type { Log } from '../../infra/log.ts';
-import type { Metrics } from '../../infra/metrics.ts';
-import type { Caller } from '../caller.ts';
+import { systemClock, type Clock } from '../../platform/clock.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Caller } from '../access/caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { warnedTools } from '../catalogue/tool-warnings.ts';
-import type { Credentials } from '../identity/credentials.ts';
-import type { Guard } from '../outbound/guard.ts';
+import { warnedTools } from '../catalogue/tools/warnings.ts';
+import type { Credentials } from '../identity/connections/credentials.ts';
+import type { Guard } from '../../platform/outbound/guard.ts';
 import { toFailure } from '../failure.ts';
-import type { Sealing } from '../sealing.ts';
-import { withAccessAdvice } from './access-advice.ts';
+import type { Sealing } from '../../platform/sealing.ts';
+import { withAccessAdvice } from './unauthorized-hint.ts';
 import { Admission, NotAdmitted } from './admission.ts';
-import { asker, type Ask } from './ask.ts';
-import { CallerAbortError } from '../caller-abort.ts';
-import { Budget } from './budget.ts';
+import { asker, type Ask } from './with-user-token.ts';
+import { CallerAbortError } from '../../platform/caller-abort.ts';
+import { Budget } from './upstream/deadline.ts';
 import { noteReply, tracedCall } from './call-span.ts';
-import { CheckedCalls } from './checked-call.ts';
-import type { Params, RpcAnswer } from './envelope.ts';
-import { stopping } from './failures.ts';
+import { CheckedCalls } from './arguments/checked-call.ts';
+import type { Params, RpcAnswer } from './upstream/envelope.ts';
+import { stopping } from './upstream/failures.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
-import { methodOf } from './message-peek.ts';
+import { methodOf } from './jsonrpc-peek.ts';
 import { PassThrough, type PassedRequest } from './pass-through.ts';
-import type { Sink } from './stream.ts';
+import type { Sink } from './upstream/streamed-response.ts';
 import { ToolDefinitions } from './tool-definitions.ts';
 import {
   listAllTools,
@@ -35,16 +35,16 @@ import {
   type ToolCall,
   type ToolResult,
 } from './tools.ts';
-import type { UpstreamCall } from './upstream-requests.ts';
-import { Upstreams } from './upstreams.ts';
-import { isPassedUse, isUse, report, type Reports, type Target, type Use } from './uses.ts';
-import { judgeFailure, judgeReply, judgeResult, judgeStatus, toolNamed } from './verdicts.ts';
-import { Wire } from './wire.ts';
+import type { UpstreamCall } from './upstream/upstream-requests.ts';
+import { Upstreams } from './upstream/upstreams.ts';
+import { isPassedUse, isUse, report, type Reports, type Target, type Use } from './call-reporting.ts';
+import { judgeFailure, judgeReply, judgeResult, judgeStatus, toolNamed } from './classify-outcome.ts';
+import { Wire } from './upstream/http-client.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
-export { CallerAbortError } from '../caller-abort.ts';
-export { NotReadOnly } from './checked-call.ts';
+export { CallerAbortError } from '../../platform/caller-abort.ts';
+export { NotReadOnly } from './arguments/checked-call.ts';
 
 export interface ProxyOptions extends Reports {
   readonly catalogue: Pick<Catalogue, 'require'>;

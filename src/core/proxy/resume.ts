@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { abortReason } from '../caller-abort.ts';
-import type { HttpAnswer, HttpRequest } from './exchange.ts';
-import type { Wire } from './wire.ts';
+import { abortReason } from '../../platform/caller-abort.ts';
+import type { HttpAnswer, HttpRequest } from './upstream/buffered-response.ts';
+import type { Wire } from './upstream/http-client.ts';
 
 const MAX_RESUMES = 10;
 const DEFAULT_RETRY_MS = 1_000;

@@ -1,15 +1,15 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../infra/clock.ts';
-import type { Log } from '../../infra/log.ts';
-import { SingleFlight } from '../../infra/single-flight.ts';
-import { withoutSpan } from '../../infra/tracing.ts';
-import type { Caller } from '../caller.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { SingleFlight } from '../../platform/single-flight.ts';
+import { withoutSpan } from '../../platform/telemetry/tracing.ts';
+import type { Caller } from '../access/caller.ts';
 import { annotationsOf, worseOf, type Annotations, type Server } from '../catalogue/entry.ts';
-import { sanitise } from '../text.ts';
-import { isOverlarge } from './checkable-schema.ts';
-import type { Params } from './envelope.ts';
+import { sanitise } from '../../platform/sanitize.ts';
+import { isOverlarge } from './arguments/checkable-schema.ts';
+import type { Params } from './upstream/envelope.ts';
 import type { ProxyLimits } from './limits.ts';
-import { headerProblem } from './param-headers.ts';
+import { headerProblem } from './arguments/param-headers.ts';
 import type { ListedTool, Listing } from './tools.ts';
 
 const MAX_LISTINGS = 1_000;

@@ -1,10 +1,16 @@
 import { SwitchboardError } from '../../errors.ts';
-import { asSentence, sanitise } from '../text.ts';
-import { errorOf, MISSING_CAPABILITY, type Params, type RpcAnswer, type RpcError } from './envelope.ts';
-import { isObject } from './json.ts';
-import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './failures.ts';
+import { asSentence, sanitise } from '../../platform/sanitize.ts';
+import {
+  errorOf,
+  MISSING_CAPABILITY,
+  type Params,
+  type RpcAnswer,
+  type RpcError,
+} from './upstream/envelope.ts';
+import { isObject } from './upstream/json.ts';
+import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './upstream/failures.ts';
 import type { ProxyLimits } from './limits.ts';
-import type { UpstreamReply } from './upstreams.ts';
+import type { UpstreamReply } from './upstream/upstreams.ts';
 
 /** A tool as its server lists it, with all its fields. */
 export interface ListedTool {

@@ -1,9 +1,9 @@
-import type { Credential } from '../identity/credentials.ts';
-import { readMessage, type Incoming, type Outgoing, type RequestId } from './envelope.ts';
-import { brokeProtocol } from './failures.ts';
-import { isObject } from './json.ts';
-import { redactAnswer } from './redact.ts';
-import { parseJson, type RpcReply } from './rpc.ts';
+import type { Credential } from '../identity/connections/credentials.ts';
+import { readMessage, type Incoming, type Outgoing, type RequestId } from './upstream/envelope.ts';
+import { brokeProtocol } from './upstream/failures.ts';
+import { isObject } from './upstream/json.ts';
+import { redactAnswer } from './upstream/redact.ts';
+import { parseJson, type RpcReply } from './upstream/rpc.ts';
 
 export interface SseRequest {
   readonly id: RequestId;

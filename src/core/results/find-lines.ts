@@ -1,4 +1,4 @@
-import { codePointsIn, indexAfter, wholeIndex } from '../text.ts';
+import { codePointsIn, indexAfter, wholeIndex } from '../../platform/sanitize.ts';
 
 /** So far from a hit its line, and the lines around that, are looked for. Lengths here are in UTF-16 units. */
 const CONTEXT = 400;

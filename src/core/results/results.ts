@@ -1,16 +1,16 @@
 import { and, eq, gt, gte, isNotNull, lt, lte, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../infra/clock.ts';
-import { rows, whyFailed, type Database } from '../../infra/database.ts';
-import { every } from '../../infra/every.ts';
-import { newId } from '../../infra/ids.ts';
-import type { Log } from '../../infra/log.ts';
-import { slices } from '../../infra/slices.ts';
-import type { Caller } from '../caller.ts';
-import { purgeWhere } from '../purge.ts';
+import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
+import { every } from '../../platform/repeat.ts';
+import { newId } from '../../platform/ids.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { slices } from '../../platform/yield.ts';
+import type { Caller } from '../access/caller.ts';
+import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { keptResultParts as partsTable, keptResults as table } from '../schema.ts';
-import type { Sealing } from '../sealing.ts';
-import { codePointsIn, indexAfter, quoted } from '../text.ts';
+import type { Sealing } from '../../platform/sealing.ts';
+import { codePointsIn, indexAfter, quoted } from '../../platform/sanitize.ts';
 import { findLines, LOOK_BACK, type TextPart } from './find-lines.ts';
 
 const MIB = 1024 * 1024;

@@ -1,4 +1,4 @@
-import { tokenize } from './text.ts';
+import { tokenize } from './tokenize.ts';
 
 /**
  * Whether anything in the catalogue may serve a request, as a linear function of what is known about it; learned by

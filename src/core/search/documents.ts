@@ -1,5 +1,5 @@
 import type { Server } from '../catalogue/entry.ts';
-import { splitIdentifier } from './text.ts';
+import { splitIdentifier } from './tokenize.ts';
 
 /** What search reads of a server. */
 export type Described = Pick<Server, 'name' | 'description' | 'tools'>;

@@ -1,10 +1,10 @@
 import { and, eq, gte, lt } from 'drizzle-orm';
-import type { Clock } from '../../infra/clock.ts';
-import type { Database } from '../../infra/database.ts';
-import type { Log } from '../../infra/log.ts';
-import { purgeWhere } from '../purge.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { queryLog as table } from '../schema.ts';
-import { BATCH_ROWS, WriteBehind } from '../write-behind.ts';
+import { BATCH_ROWS, WriteBehind } from '../../platform/database/write-behind.ts';
 
 const MAX_BUFFERED_ROWS = 10_000;
 const DAY_MS = 86_400_000;

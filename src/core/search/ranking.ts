@@ -1,6 +1,6 @@
 import type { UseSignals } from '../catalogue/use-tally.ts';
-import type { Candidate, ToolEvidence } from './search-index.ts';
-import { withUse } from './use-prior.ts';
+import type { Candidate, ToolEvidence } from './index/search-index.ts';
+import { withUse } from './usage-boost.ts';
 
 export interface RankingWeights {
   /** Shares of meaning and of keywords in relevance; they add up to 1. */

@@ -1,26 +1,26 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../infra/clock.ts';
-import type { Database } from '../../infra/database.ts';
-import { newId } from '../../infra/ids.ts';
-import type { Log } from '../../infra/log.ts';
-import type { Metrics } from '../../infra/metrics.ts';
-import { SingleFlight } from '../../infra/single-flight.ts';
-import { traced } from '../../infra/tracing.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Database } from '../../platform/database/database.ts';
+import { newId } from '../../platform/ids.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import { SingleFlight } from '../../platform/single-flight.ts';
+import { traced } from '../../platform/telemetry/tracing.ts';
 import { SwitchboardError } from '../../errors.ts';
-import type { Caller } from '../caller.ts';
-import { FairSlots } from '../fair-slots.ts';
+import type { Caller } from '../access/caller.ts';
+import { FairSlots } from '../../platform/fair-slots.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { KnownHealth } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/use-tally.ts';
-import type { ClaimedCall } from '../outcomes.ts';
+import type { ClaimedCall } from '../feedback-types.ts';
 import { isAnswerable, mentionsIn, namesIn, spellingsOf } from './answerability.ts';
-import { Called } from './called.ts';
+import { Called } from './exact-name-match.ts';
 import { calibrate, type CalibrationPoint } from './calibration.ts';
 import type { Described } from './documents.ts';
-import { render, type FoundServer } from './found.ts';
+import { render, type FoundServer } from './present.ts';
 import { QueryLog } from './query-log.ts';
-import { onceIndexed } from './once-indexed.ts';
+import { onceIndexed } from './ready-gate.ts';
 import {
   DEAD_SHARE,
   DEPRECATED_SHARE,
@@ -30,8 +30,8 @@ import {
   putLower,
   type RankedServer,
 } from './ranking.ts';
-import type { SearchIndex } from './search-index.ts';
-import { SearchOutcomes, type Feedback } from './search-outcomes.ts';
+import type { SearchIndex } from './index/search-index.ts';
+import { SearchOutcomes, type Feedback } from './feedback.ts';
 import { tuningOf } from './tuning.ts';
 
 const DEFAULT_LIMIT = 10;

@@ -1,4 +1,4 @@
-import { traced } from '../../infra/tracing.ts';
+import { traced } from '../../platform/telemetry/tracing.ts';
 import type { Search } from './search.ts';
 
 /** Each search as a piece of work in the trace of its request; of the query itself nothing is said. */

@@ -1,4 +1,4 @@
-import minilm from './minilm/tuning.json' with { type: 'json' };
+import minilm from './embed/minilm/tuning.json' with { type: 'json' };
 import type { Answerability } from './answerability.ts';
 import type { CalibrationPoint } from './calibration.ts';
 

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generateApiKey, idOfApiKey } from '../../../src/core/access/api-key.ts';
 import { ApiKeys } from '../../../src/core/access/api-keys.ts';
 import { apiKeys } from '../../../src/core/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 let database: OpenDatabase;
 let now = Date.parse('2026-11-21T12:00:00Z');

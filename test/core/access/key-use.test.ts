@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { KeyUse, QuotaExceeded } from '../../../src/core/access/key-use.ts';
+import { KeyUse, QuotaExceeded } from '../../../src/core/access/quota.ts';
 import { keyUse } from '../../../src/core/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { settableClock } from '../search/support.ts';
 
 const START = Date.parse('2026-11-21T12:00:00Z');

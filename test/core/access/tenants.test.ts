@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ensureTenant, Tenants } from '../../../src/core/access/tenants.ts';
-import { Audit } from '../../../src/core/identity/audit.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import { Audit } from '../../../src/core/access/audit.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 let database: OpenDatabase;
 let tenants: Tenants;

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { servers } from '../../../src/core/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 
 let database: OpenDatabase;
 let catalogue: Catalogue;

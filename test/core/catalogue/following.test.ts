@@ -4,10 +4,10 @@ import { Client } from 'pg';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import { Catalogue, type CatalogueChange } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { Following, followCatalogue } from '../../../src/core/catalogue/following.ts';
-import type { OpenDatabase } from '../../../src/infra/database.ts';
-import { createLog } from '../../../src/infra/log.ts';
-import { openPostgres } from '../../../src/infra/postgres.ts';
+import { Following, followCatalogue } from '../../../src/core/catalogue/change-listener.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
+import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { createDatabase, type TestDatabase } from '../../support/postgres.ts';
 import { eventually } from '../../support/processes.ts';
 

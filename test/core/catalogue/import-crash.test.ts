@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import { openDatabase } from '../../../src/infra/database.ts';
+import { openDatabase } from '../../../src/platform/database/database.ts';
 import { temporaryFolder } from '../../support/program.ts';
 
 const SCRIPT = path.resolve('test/core/catalogue/killed-import.ts');

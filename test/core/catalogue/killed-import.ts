@@ -3,7 +3,7 @@
  * being the write statement of the transaction before which the process kills itself.
  */
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import { openDatabase } from '../../../src/infra/database.ts';
+import { openDatabase } from '../../../src/platform/database/database.ts';
 
 const [folder = '', version = '', statement] = process.argv.slice(2);
 

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import { hashOf, type Definition } from '../../../src/core/catalogue/definitions.ts';
+import { hashOf, type Definition } from '../../../src/core/catalogue/tools/definitions.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { ToolRefresh } from '../../../src/core/catalogue/tool-refresh.ts';
-import { warnedTools, warningsOf } from '../../../src/core/catalogue/tool-warnings.ts';
+import { ToolRefresh } from '../../../src/core/catalogue/tools/refresh.ts';
+import { warnedTools, warningsOf } from '../../../src/core/catalogue/tools/warnings.ts';
 import { servers, toolDefinitions } from '../../../src/core/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 10, 21);

@@ -6,9 +6,9 @@ import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
 import { describe, expect, it } from 'vitest';
 import { openCatalogue } from '../../../src/core/catalogue/shipped.ts';
-import { openDatabase, type Database } from '../../../src/infra/database.ts';
-import { MIGRATIONS } from '../../../src/infra/migrations.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import { openDatabase, type Database } from '../../../src/platform/database/database.ts';
+import { MIGRATIONS } from '../../../src/platform/database/migrations.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { temporaryFolder } from '../../support/program.ts';
 import { recordingLog } from '../search/support.ts';
 

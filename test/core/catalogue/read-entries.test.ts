@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { describe, expect, it } from 'vitest';
-import { readEntries, readEntryStream } from '../../../src/core/catalogue/read-entries.ts';
+import { readEntries, readEntryStream } from '../../../src/core/catalogue/import-file.ts';
 
 const good = { id: 'a', name: 'A', description: 'Does a thing.', remote_url: 'https://a.example/mcp' };
 const line = (change: Record<string, unknown>) => JSON.stringify({ ...good, ...change });

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { CATEGORIES, type Entry } from '../../../src/core/catalogue/entry.ts';
-import { readEntries } from '../../../src/core/catalogue/read-entries.ts';
+import { readEntries } from '../../../src/core/catalogue/import-file.ts';
 
 const file = readFileSync(new URL('../../../catalogue/servers.jsonl', import.meta.url), 'utf8');
 const { entries, problems, unknownFields } = readEntries(file, { allowHttp: false });

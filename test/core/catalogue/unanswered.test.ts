@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { settings } from '../../../src/core/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 
 const entry = (id: string, remote_url = `https://${id}.example/mcp`): Entry => ({
   id,

@@ -4,8 +4,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, inject, it, vi } from
 import { Usage } from '../../../src/core/catalogue/usage.ts';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { serverUsage } from '../../../src/core/schema.ts';
-import { openDatabase, type Database, type OpenDatabase } from '../../../src/infra/database.ts';
-import { openPostgres } from '../../../src/infra/postgres.ts';
+import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { createDatabase } from '../../support/postgres.ts';
 import { recordingLog, settableClock, silent } from '../search/support.ts';
 

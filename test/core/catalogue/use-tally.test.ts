@@ -7,7 +7,7 @@ import {
   type UseCounts,
   type UseSignals,
 } from '../../../src/core/catalogue/use-tally.ts';
-import { withUse } from '../../../src/core/search/use-prior.ts';
+import { withUse } from '../../../src/core/search/usage-boost.ts';
 
 const TODAY = 20_000;
 

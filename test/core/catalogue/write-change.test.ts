@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 
 const SOURCE = 'https://registry.example.com';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { SwitchboardError } from '../../../src/errors.ts';
-import type { Caller } from '../../../src/core/caller.ts';
+import type { Caller } from '../../../src/core/access/caller.ts';
 import type { ProxyOptions } from '../../../src/core/proxy/proxy.ts';
 import { startHostile, type Hostile, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { refusedPort } from '../../support/upstreams/http.ts';

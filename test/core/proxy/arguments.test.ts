@@ -1,8 +1,12 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ArgumentChecks } from '../../../src/core/proxy/arguments.ts';
-import { checkableSchema, isOverlarge, valuesIn } from '../../../src/core/proxy/checkable-schema.ts';
-import { nearest } from '../../../src/core/nearest.ts';
+import { ArgumentChecks } from '../../../src/core/proxy/arguments/arguments.ts';
+import {
+  checkableSchema,
+  isOverlarge,
+  valuesIn,
+} from '../../../src/core/proxy/arguments/checkable-schema.ts';
+import { nearest } from '../../../src/platform/closest-names.ts';
 
 const checks = new ArgumentChecks();
 const names = (count: number, start = '') => Array.from({ length: count }, (_, at) => `${start}${at}`);

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { Circuit } from '../../../src/core/proxy/circuit.ts';
+import { Circuit } from '../../../src/core/proxy/upstream/circuit.ts';
 
 let nowMs: number;
 let circuit: Circuit;

@@ -1,6 +1,11 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodeHeader, legacyRequest, modernRequest, readMessage } from '../../../src/core/proxy/envelope.ts';
+import {
+  encodeHeader,
+  legacyRequest,
+  modernRequest,
+  readMessage,
+} from '../../../src/core/proxy/upstream/envelope.ts';
 
 /** The server's side, as SDK v2 and the spec decode it. */
 function decodeHeader(value: string): string {

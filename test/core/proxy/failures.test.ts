@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { AuthSpec } from '../../../src/core/catalogue/entry.ts';
-import { withAccessAdvice } from '../../../src/core/proxy/access-advice.ts';
-import { httpFailure, readRetryAfter } from '../../../src/core/proxy/failures.ts';
+import { withAccessAdvice } from '../../../src/core/proxy/unauthorized-hint.ts';
+import { httpFailure, readRetryAfter } from '../../../src/core/proxy/upstream/failures.ts';
 
 describe('readRetryAfter', () => {
   const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);

@@ -1,12 +1,12 @@
 import { expect, vi } from 'vitest';
 import { SwitchboardError } from '../../../src/errors.ts';
-import type { Caller } from '../../../src/core/caller.ts';
+import type { Caller } from '../../../src/core/access/caller.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
-import type { Credential } from '../../../src/core/identity/credentials.ts';
-import { Sealing } from '../../../src/core/sealing.ts';
-import { Guard, type GuardOptions } from '../../../src/core/outbound/guard.ts';
+import type { Credential } from '../../../src/core/identity/connections/credentials.ts';
+import { Sealing } from '../../../src/platform/sealing.ts';
+import { Guard, type GuardOptions } from '../../../src/platform/outbound/guard.ts';
 import { createProxy, type Proxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 /** The catalogue has these, so that their calls go out at once: a tool that nobody knows is looked up first. */
 const KNOWN_TOOLS = ['tool', 'echo', 'wait', 'fail', 'ask', 'a', 'b', 'c'];

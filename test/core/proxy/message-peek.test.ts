@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { messagesIn, methodOf } from '../../../src/core/proxy/message-peek.ts';
+import { messagesIn, methodOf } from '../../../src/core/proxy/jsonrpc-peek.ts';
 
 describe('the messages of a batch are counted', () => {
   it.each([

@@ -1,11 +1,11 @@
 import { expect, it, vi } from 'vitest';
 import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
-import { Wire } from '../../../src/core/proxy/wire.ts';
-import { Guard } from '../../../src/core/outbound/guard.ts';
-import { EmbeddingUsage } from '../../../src/core/search/openai/usage.ts';
-import { createLog } from '../../../src/infra/log.ts';
-import { Metrics } from '../../../src/infra/metrics.ts';
-import { activeSpan, within, type Span } from '../../../src/infra/tracing.ts';
+import { Wire } from '../../../src/core/proxy/upstream/http-client.ts';
+import { Guard } from '../../../src/platform/outbound/guard.ts';
+import { EmbeddingUsage } from '../../../src/core/search/embed/openai/usage.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
+import { Metrics } from '../../../src/platform/telemetry/metrics.ts';
+import { activeSpan, within, type Span } from '../../../src/platform/telemetry/tracing.ts';
 import { listen } from '../../support/upstreams/http.ts';
 import { startV1Server, startV1SseServer } from '../../support/upstreams/v1.ts';
 import { startProxy, startSse } from './harness.ts';

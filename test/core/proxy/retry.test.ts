@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import type { Resolve } from '../../../src/core/outbound/guard.ts';
+import type { Resolve } from '../../../src/platform/outbound/guard.ts';
 import { startHostile } from '../../support/upstreams/hostile.ts';
 import { refusedPort, type Inbox, type Message } from '../../support/upstreams/http.ts';
 import { startHttpSse, type HttpSseMode } from '../../support/upstreams/http-sse.ts';

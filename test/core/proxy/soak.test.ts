@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import { createLog } from '../../../src/infra/log.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { startHostile } from '../../support/upstreams/hostile.ts';
 import { startHttpSse } from '../../support/upstreams/http-sse.ts';
 import { caller, startProxy } from './harness.ts';

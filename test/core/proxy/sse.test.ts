@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SseParser, type SseEvent } from '../../../src/core/proxy/sse.ts';
+import { SseParser, type SseEvent } from '../../../src/core/proxy/upstream/sse.ts';
 
 const parse = (...chunks: (string | Buffer)[]) => {
   const parser = new SseParser();

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { StreamAllowance } from '../../../src/core/proxy/stream-allowance.ts';
+import { StreamAllowance } from '../../../src/core/proxy/stream-rate-guard.ts';
 
 const KIB = 1024;
 const CALL_BYTES = 1024 * KIB;

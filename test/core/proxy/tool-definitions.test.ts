@@ -1,10 +1,10 @@
 import { describe, expect, it, vi } from 'vitest';
-import { createLog } from '../../../src/infra/log.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
 import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
-import { paramHeaders } from '../../../src/core/proxy/param-headers.ts';
-import { Budget } from '../../../src/core/proxy/budget.ts';
-import { CheckedCalls } from '../../../src/core/proxy/checked-call.ts';
+import { paramHeaders } from '../../../src/core/proxy/arguments/param-headers.ts';
+import { Budget } from '../../../src/core/proxy/upstream/deadline.ts';
+import { CheckedCalls } from '../../../src/core/proxy/arguments/checked-call.ts';
 import { ToolDefinitions } from '../../../src/core/proxy/tool-definitions.ts';
 import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
 import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';

@@ -5,8 +5,13 @@ import {
   connectionFailure,
   httpFailure,
   sentTooMuch,
-} from '../../../src/core/proxy/failures.ts';
-import { judgeFailure, judgeReply, judgeResult, judgeStatus } from '../../../src/core/proxy/verdicts.ts';
+} from '../../../src/core/proxy/upstream/failures.ts';
+import {
+  judgeFailure,
+  judgeReply,
+  judgeResult,
+  judgeStatus,
+} from '../../../src/core/proxy/classify-outcome.ts';
 import { SwitchboardError } from '../../../src/errors.ts';
 
 const how = { isShortened: false, isPassed: false };

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createGuardedFetch } from '../../../src/core/outbound/guarded-fetch.ts';
-import { Guard } from '../../../src/core/outbound/guard.ts';
-import { pagesOf, type ClientLimits } from '../../../src/core/registry/registry-client.ts';
+import { createGuardedFetch } from '../../../src/platform/outbound/guarded-fetch.ts';
+import { Guard } from '../../../src/platform/outbound/guard.ts';
+import { pagesOf, type ClientLimits } from '../../../src/core/registry/client.ts';
 import {
   listed,
   sendJson,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { idFor } from '../../../src/core/registry/registry-entry.ts';
-import { registryUrl } from '../../../src/core/registry/registry-url.ts';
+import { idFor } from '../../../src/core/registry/entry.ts';
+import { registryUrl } from '../../../src/config/registry-url.ts';
 
 describe('registryUrl', () => {
   it.each([

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { RegistrySync } from '../../../src/core/registry/registry-sync.ts';
-import { SyncSchedule } from '../../../src/core/registry/sync-schedule.ts';
-import type { SyncState } from '../../../src/core/registry/sync-state.ts';
-import { createLog } from '../../../src/infra/log.ts';
+import type { RegistrySync } from '../../../src/core/registry/sync.ts';
+import { SyncSchedule } from '../../../src/core/registry/schedule.ts';
+import type { SyncState } from '../../../src/core/registry/state.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

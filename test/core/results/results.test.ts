@@ -1,12 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Caller } from '../../../src/core/caller.ts';
+import type { Caller } from '../../../src/core/access/caller.ts';
 import { Results, type ResultLimits } from '../../../src/core/results/results.ts';
 import { keptResultParts, keptResults } from '../../../src/core/schema.ts';
-import { Sealing } from '../../../src/core/sealing.ts';
-import { openDatabase, rows, type Database, type OpenDatabase } from '../../../src/infra/database.ts';
-import { openPostgres } from '../../../src/infra/postgres.ts';
+import { Sealing } from '../../../src/platform/sealing.ts';
+import {
+  openDatabase,
+  rows,
+  type Database,
+  type OpenDatabase,
+} from '../../../src/platform/database/database.ts';
+import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { heapAfterCollection } from '../../support/fuzz/heap.ts';
 import { createDatabase, type TestDatabase } from '../../support/postgres.ts';
 import { temporaryFolder } from '../../support/program.ts';

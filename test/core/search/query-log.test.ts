@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { queryLog as table } from '../../../src/core/schema.ts';
 import { QueryLog } from '../../../src/core/search/query-log.ts';
-import { openDatabase, type Database, type OpenDatabase } from '../../../src/infra/database.ts';
+import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { recordingLog, settableClock } from './support.ts';
 
 const DAY_MS = 86_400_000;

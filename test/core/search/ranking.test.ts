@@ -2,8 +2,8 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { fuse, lessChance, putFirst, putLower } from '../../../src/core/search/ranking.ts';
-import type { Candidate } from '../../../src/core/search/search-index.ts';
-import { MAX_USE_EFFECT } from '../../../src/core/search/use-prior.ts';
+import type { Candidate } from '../../../src/core/search/index/search-index.ts';
+import { MAX_USE_EFFECT } from '../../../src/core/search/usage-boost.ts';
 
 const evidence = {
   semantic: fc.double({ min: -1, max: 1, noNaN: true }),

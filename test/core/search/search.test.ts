@@ -2,9 +2,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { queryLog as queryLogTable, servers } from '../../../src/core/schema.ts';
-import { createEmbeddedIndex } from '../../../src/core/search/search-index-embedded.ts';
+import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { createSearch, type Search } from '../../../src/core/search/search.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/infra/database.ts';
+import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { caller, controlledEmbedder, entry, settableClock, silent } from './support.ts';
 
 const entries = [

@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import { readEntries } from '../../../src/core/catalogue/read-entries.ts';
+import { readEntries } from '../../../src/core/catalogue/import-file.ts';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
-import { createMiniLmEmbedder } from '../../../src/core/search/embedder-minilm.ts';
-import { createEmbeddedIndex } from '../../../src/core/search/search-index-embedded.ts';
+import { createMiniLmEmbedder } from '../../../src/core/search/embed/embedder-minilm.ts';
+import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { createSearch } from '../../../src/core/search/search.ts';
-import { openDatabase } from '../../../src/infra/database.ts';
+import { openDatabase } from '../../../src/platform/database/database.ts';
 import { caller, settableClock, silent } from './support.ts';
 
 it('no server of the shipped catalogue is said not to exist when its name is searched for', async () => {

@@ -1,0 +1,212 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
+import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
+import { shapeOf } from '../../platform/json-depth.ts';
+import { SwitchboardError } from '../../errors.ts';
+import type { HeldBytes } from './memory-budget.ts';
+import { addHeaders } from './http.ts';
+
+/** Deeper JSON has no honest use here, and walking it could exhaust the stack. */
+const MAX_DEPTH = 200;
+
+/** Many more than data has that is worth sending: of nothing but brackets, 4 MiB take 90 MB once they are parsed. */
+const MAX_CONTAINERS = 100_000;
+/** About what an object, an array or a member takes in memory besides its text. */
+const PART_BYTES = 64;
+/** What is smaller is not counted: bodies of this size are most, and the rate limits bound them. */
+const SMALL_BYTES = 16 * 1024;
+
+export interface Room {
+  readonly maxBytes: number;
+  /** Where it counts while its request is under way. */
+  readonly bodies: HeldBytes;
+  readonly keyId: string;
+}
+
+/**
+ * Reads and parses a JSON body: UTF-8 only, and declared as JSON.
+ * @throws SwitchboardError 413, 415, 503 or 400 `invalid_json`.
+ */
+export async function readJsonBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  room: Room,
+): Promise<unknown> {
+  requireJson(request.headers['content-type']);
+  const bytes = await readBody(request, response, room);
+  const partBytes = PART_BYTES * partsOf(bytes);
+  if (partBytes >= SMALL_BYTES && !room.bodies.hold(response, room.keyId)(partBytes)) throw tooMuchHeld();
+  return parse(bytes);
+}
+
+/**
+ * The body's bytes, without their Content-Encoding.
+ * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`.
+ */
+export async function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  room: Room,
+): Promise<Buffer> {
+  try {
+    if (Number(request.headers['content-length'] ?? 0) > room.maxBytes) throw tooLarge(room.maxBytes);
+    return await collect(request, response, decodedBody(request), room);
+  } catch (error) {
+    await letGoBy(request);
+    addHeaders(response, { Connection: 'close' });
+    throw error;
+  }
+}
+
+/** What is let go by of a body that is refused, at most. */
+const LINGER_MS = 2_000;
+const LINGER_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Lets the rest of a refused body go by for a moment: a client that is still sending when its connection is closed mostly
+ * finds it broken, and never sees the answer.
+ */
+export async function letGoBy(request: IncomingMessage): Promise<void> {
+  if (request.readableEnded || request.destroyed) return;
+  const { promise: enough, resolve } = Promise.withResolvers<void>();
+  let bytes = 0;
+  const drop = (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > LINGER_BYTES) resolve();
+  };
+  const timer = setTimeout(resolve, LINGER_MS);
+  request.unpipe().on('data', drop).once('end', resolve).once('close', resolve).resume();
+  await enough;
+  clearTimeout(timer);
+  request.off('data', drop).off('end', resolve).off('close', resolve).pause();
+}
+
+/** @throws SwitchboardError 413 or 400 `invalid_json`. */
+export function parseJsonBody(bytes: Buffer): unknown {
+  partsOf(bytes);
+  return parse(bytes);
+}
+
+/** How many objects, arrays and members there are; 0 for short texts. */
+function partsOf(bytes: Buffer): number {
+  if (bytes.length <= MAX_DEPTH) return 0;
+  const { depth, containers, members } = shapeOf(bytes);
+  if (depth > MAX_DEPTH) {
+    throw new SwitchboardError(
+      'invalid_json',
+      `The body nests deeper than ${MAX_DEPTH} levels. Send flatter JSON.`,
+    );
+  }
+  if (containers > MAX_CONTAINERS) {
+    throw new SwitchboardError(
+      'payload_too_large',
+      `The body holds more than ${MAX_CONTAINERS} objects and arrays. Send fewer.`,
+    );
+  }
+  return containers + members;
+}
+
+function parse(bytes: Buffer): unknown {
+  if (bytes.length === 0)
+    throw new SwitchboardError('invalid_json', 'The body is empty. Send a JSON object.');
+  try {
+    return JSON.parse(utf8.decode(bytes));
+  } catch (cause) {
+    const reason = cause instanceof SyntaxError ? 'is not valid JSON' : 'is not valid UTF-8';
+    throw new SwitchboardError('invalid_json', `The body ${reason}.`, { cause });
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+function requireJson(contentType: string | undefined): void {
+  if (contentType === 'application/json') return;
+  const [type = '', ...parameters] = (contentType ?? '')
+    .toLowerCase()
+    .split(';')
+    .map(part => part.trim());
+  const charset = parameters
+    .find(parameter => parameter.startsWith('charset='))
+    ?.slice(8)
+    .replaceAll('"', '');
+  if (type === 'application/json' && (charset === undefined || charset === 'utf-8' || charset === 'utf8'))
+    return;
+  throw new SwitchboardError(
+    'unsupported_media_type',
+    'Send the body as Content-Type: application/json in UTF-8.',
+  );
+}
+
+const DECODERS: Readonly<Record<string, () => NodeJS.ReadWriteStream & Readable>> = {
+  gzip: createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+  zstd: createZstdDecompress,
+};
+
+/** The request itself, or what its Content-Encoding (RFC 9110 §8.4) decodes to. */
+export function decodedBody(request: IncomingMessage): Readable {
+  const encoding = request.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
+  if (encoding === 'identity' || encoding === '') return request;
+  const decoder = DECODERS[encoding]?.();
+  if (decoder) return request.pipe(decoder);
+  throw new SwitchboardError(
+    'unsupported_media_type',
+    'Send the body plain or with Content-Encoding gzip, deflate, br or zstd.',
+  );
+}
+
+/** Everything the source gives, as long as there is room; then it is not read on. */
+function collect(
+  request: IncomingMessage,
+  response: ServerResponse,
+  source: Readable,
+  { maxBytes, bodies, keyId }: Room,
+): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    let counted = 0;
+    let hold: ReturnType<HeldBytes['hold']> | undefined;
+    const hasRoom = () => {
+      if (length - counted < SMALL_BYTES) return true;
+      hold ??= bodies.hold(response, keyId);
+      if (!hold(length - counted)) return false;
+      counted = length;
+      return true;
+    };
+    const fail = (error: SwitchboardError) => {
+      source.off('data', take).pause();
+      if (source !== request) source.destroy();
+      reject(error);
+    };
+    const take = (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > maxBytes) fail(tooLarge(maxBytes));
+      else if (!hasRoom()) fail(tooMuchHeld());
+      else chunks.push(chunk);
+    };
+    source.on('data', take);
+    source.once('end', () => {
+      const [first] = chunks;
+      resolve(first && chunks.length === 1 ? first : Buffer.concat(chunks, length));
+    });
+    // A request that is cut short ends with an error, never with `end`.
+    for (const stream of new Set([request, source])) stream.once('error', cause => fail(unreadable(cause)));
+  });
+}
+
+const tooLarge = (maxBytes: number) =>
+  new SwitchboardError('payload_too_large', `The body is over ${maxBytes} bytes. Send less.`);
+
+const tooMuchHeld = () =>
+  new SwitchboardError(
+    'unavailable',
+    'Requests under way, of this key or in all, hold too much data already, so this one was not read. Send it again when some are done.',
+    { retryAfterSec: 1 },
+  );
+
+const unreadable = (cause: unknown) =>
+  new SwitchboardError('invalid_request', 'The body could not be read: it is cut short or wrongly encoded.', {
+    cause,
+  });

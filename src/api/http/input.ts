@@ -1,0 +1,101 @@
+import { z } from 'zod';
+import { isObject } from '../../core/proxy/upstream/json.ts';
+import { MAX_FIND_CHARS } from '../../core/results/results.ts';
+import { codePointsIn } from '../../platform/sanitize.ts';
+import { SwitchboardError } from '../../errors.ts';
+import { inWords } from '../../platform/zod-issues.ts';
+
+/** Of a value that is missing or of another type, where more is to be said than its type. Its other checks speak for themselves. */
+export const wrongType = (mustBe: string) => ({
+  error({ code, input }: { readonly code: string; readonly input: unknown }) {
+    if (code !== 'invalid_type') return undefined;
+    return input === undefined ? `is missing; it ${mustBe}` : mustBe;
+  },
+});
+
+/** A search's query; lengths count Unicode code points. */
+export const queryText = z
+  .string(wrongType('must be a string of 1 to 1000 characters'))
+  .refine(text => text.trim() !== '', 'must not be empty: say in plain words what you want to do')
+  .refine(text => codePointsIn(text) <= 1000, {
+    error: issue => `must have at most 1000 characters, not ${codePointsIn(String(issue.input))}`,
+  })
+  .meta({
+    minLength: 1,
+    maxLength: 1000,
+    description: 'What you want to do, in plain words. Its length counts Unicode code points.',
+    examples: ['create an issue in our bug tracker'],
+  });
+
+export const searchLimit = z
+  .int(wrongType('must be a whole number from 1 to 50'))
+  .min(1)
+  .max(50)
+  .default(10)
+  .describe('Servers at most.');
+
+const FIND = `must be a string of 1 to ${MAX_FIND_CHARS} characters: the text to look for`;
+
+/** The text to find in a kept result; its length counts Unicode code points. */
+export const findText = z
+  .string(wrongType(FIND))
+  .refine(text => text !== '' && codePointsIn(text) <= MAX_FIND_CHARS, FIND)
+  .meta({ minLength: 1, maxLength: MAX_FIND_CHARS });
+
+/** A kept result is either read on from an `offset`, or searched for `find`, where `from` may say from where. */
+export function checkReadOrFind(
+  { offset, find, from }: { readonly offset?: unknown; readonly find?: unknown; readonly from?: unknown },
+  context: z.RefinementCtx,
+): void {
+  const refuse = (field: string, message: string) => {
+    context.addIssue({ code: 'custom', path: [field], message });
+  };
+  if (find !== undefined && offset !== undefined)
+    refuse('offset', 'cannot be combined with find: use from to say where to search');
+  if (find === undefined && from !== undefined)
+    refuse('from', 'needs find: use offset to say where to read on');
+}
+
+/** Taken as it is: zod's own record leaves out a member named __proto__. */
+export const jsonObject = z
+  .unknown()
+  .refine(isObject, 'must be a JSON object')
+  .meta({ type: 'object', additionalProperties: {} });
+
+export const queryLogId = z
+  .string()
+  .max(64)
+  .optional()
+  .describe(
+    'The query_log_id of the search that led here: what becomes of the call is noted there. One that does not fit is ignored.',
+  );
+
+/** Some models send null for what they leave out. */
+export const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+
+/** The JSON Schema of what a schema takes, or of what it gives. */
+export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
+  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io });
+  return json;
+}
+
+/** A key of the client's own choice under which a lost answer can be had again. */
+export const idempotencyKey = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,255}$/, 'must be 1 to 255 visible ASCII characters')
+  .optional();
+
+/**
+ * @param whole what the value is, in an error
+ * @throws SwitchboardError 400 `invalid_request` that names the fields at fault.
+ */
+export function parseInput<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+  whole = 'The body',
+): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new SwitchboardError('invalid_request', inWords(parsed.error.issues, whole));
+}

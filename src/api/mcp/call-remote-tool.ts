@@ -1,0 +1,87 @@
+import type { CallToolResult, InputRequiredResult, ServerContext } from '@modelcontextprotocol/server';
+import type { Caller } from '../../core/access/caller.ts';
+import type { Core } from '../../core/core.ts';
+import type { InputRequired, ToolResult } from '../../core/proxy/proxy.ts';
+import { SwitchboardError } from '../../errors.ts';
+import { toAgentResult } from './content.ts';
+import { Conversation } from './input-required.ts';
+import { metaOf } from './meta.ts';
+import { callTimeoutMs, ProgressRelay } from './progress.ts';
+import { callOwnTool, isOwnServer, type Reader } from './own-server.ts';
+import type { CallRemoteToolInput } from './tools.ts';
+
+interface Surroundings {
+  readonly core: Core;
+  readonly era: 'legacy' | 'modern';
+  /** How long the caller says it waits at most, in milliseconds. */
+  readonly timeoutMs: number | undefined;
+  /** Whether the client has yet to take what was sent to it. */
+  readonly isBehind: () => boolean;
+  /** The search that the call follows from, where it is known. */
+  readonly queryLogId: string | undefined;
+  /** Whether only tools may be called that their server marks as read-only. */
+  readonly readOnly: boolean;
+  /** The tool that a cut result names for reading on. */
+  readonly reader: Reader;
+}
+
+/** It comes back with each notification. */
+const MAX_TOKEN_CHARS = 1_024;
+
+/**
+ * The server's own result: its content, structured content and `isError`, with Switchboard's facts in `_meta`.
+ * @throws ProtocolError for what the protocol wants as an error; SwitchboardError for what the model should read.
+ */
+export async function callRemoteTool(
+  { core, era, timeoutMs, isBehind, queryLogId, readOnly, reader }: Surroundings,
+  caller: Caller,
+  call: CallRemoteToolInput,
+  context: ServerContext,
+): Promise<CallToolResult | InputRequiredResult> {
+  const { server_id: serverId, tool_name: toolName } = call;
+  if (isOwnServer(serverId)) return callOwnTool(core, caller, call, reader);
+  const conversation = new Conversation({ sealing: core.identity.sealing, era, caller }, call, context);
+  const resume = conversation.resume(context);
+  await using progress = relayTo(context, isBehind);
+  const result = await core.proxy.callTool(
+    { ...caller, timeoutMs: callTimeoutMs(timeoutMs, progress !== undefined) },
+    {
+      serverId,
+      queryLogId,
+      name: toolName,
+      arguments: call.arguments,
+      capabilities: conversation.capabilities,
+      ...(readOnly ? { readOnly } : {}),
+      ...(resume === undefined ? {} : { resume }),
+      ...(progress === undefined ? {} : { onProgress: progress.report.bind(progress) }),
+    },
+  );
+  if (asksForInput(result)) return conversation.ask(result);
+  const keep = async (whole: string) => (await core.results.keep(caller, whole))?.handle;
+  const { content, structuredContent, cut } = await toAgentResult(result, { keep, reader });
+  return {
+    content,
+    ...(structuredContent === undefined ? {} : { structuredContent }),
+    ...(result.isError ? { isError: true } : {}),
+    _meta: metaOf({ serverId, toolName, cut, upstream: result['_meta'] }),
+  };
+}
+
+/** Whatever other fields a server sends with it. */
+const asksForInput = (result: ToolResult | InputRequired): result is InputRequired =>
+  !Array.isArray(result['content']);
+
+/** Nothing, for a client that has not asked for progress. @throws SwitchboardError `invalid_request` for too long a token. */
+function relayTo({ mcpReq }: ServerContext, isBehind: () => boolean): ProgressRelay | undefined {
+  const progressToken = mcpReq._meta?.progressToken;
+  if (progressToken === undefined) return undefined;
+  if (String(progressToken).length > MAX_TOKEN_CHARS)
+    throw new SwitchboardError(
+      'invalid_request',
+      `progressToken: must have at most ${MAX_TOKEN_CHARS} characters`,
+    );
+  return new ProgressRelay(
+    progress => mcpReq.notify({ method: 'notifications/progress', params: { progressToken, ...progress } }),
+    isBehind,
+  );
+}

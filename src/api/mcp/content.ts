@@ -1,0 +1,251 @@
+import { isSpecType, type ContentBlock } from '@modelcontextprotocol/server';
+import { jsonSizeOf } from '../../platform/json-size.ts';
+import { isObject } from '../../core/proxy/upstream/json.ts';
+import type { ToolResult } from '../../core/proxy/proxy.ts';
+import { codePointsIn, sanitise } from '../../platform/sanitize.ts';
+import { readOnCall, type Reader } from './own-server.ts';
+import { count, headOf, MAX_SHOWN_BYTES, MAX_SHOWN_ERROR_BYTES } from './shown-text.ts';
+
+/** Limits the images and audio of one result, in characters of base64. A model pays for them by the piece, not by the byte. */
+const MAX_MEDIA_CHARS = 4_000_000;
+/** An empty block counts as this many, so that the number of blocks is bounded too. */
+const MIN_BLOCK_BYTES = 20;
+const MAX_BLOCKS = MAX_SHOWN_BYTES / MIN_BLOCK_BYTES;
+const MAX_MEDIA_BLOCKS = 100;
+/** Limits an image or audio without its data: its type, annotations and `_meta`. */
+const MAX_MEDIA_NOTE_BYTES = 2_000;
+/** The texts of further blocks are not kept: looking at millions of them would hold the event loop. */
+const MAX_KEPT_BLOCKS = 50_000;
+/** Values of all blocks together that are held against the protocol: a wrong one costs some microseconds. */
+const MAX_CHECKED_VALUES = 20_000;
+/** Values of one block: those of the protocol have a handful. */
+const MAX_BLOCK_VALUES = 100;
+/** Longer `annotations` and `_meta` of a block are left out. */
+const MAX_REMARK_CHARS = 1_000;
+/** Longer texts are not parsed to see whether they repeat the structured content: that would hold the event loop. */
+const MAX_COMPARED_CHARS = 1_000_000;
+
+/** Keeps the text of a whole result. Resolves to its handle, or to undefined where it could not be kept. */
+type Keep = (whole: string) => Promise<string | undefined>;
+
+export interface Shown {
+  readonly content: ContentBlock[];
+  readonly structuredContent?: unknown;
+  readonly cut?: { readonly handle: string; readonly total_characters: number };
+}
+
+/**
+ * Returns a tool's result as an agent can bear it. Blocks that are not of the protocol become text. Text over the limit is cut there,
+ * kept whole, and ends with the call that reads on. Structured content is handed on where it is within the limit by itself, as
+ * clients show it in place of the text.
+ */
+export async function toAgentResult(
+  result: ToolResult,
+  { keep, reader }: { readonly keep: Keep; readonly reader: Reader },
+): Promise<Shown> {
+  const maxBytes = result.isError ? MAX_SHOWN_ERROR_BYTES : MAX_SHOWN_BYTES;
+  const cutter = new Cutter(maxBytes);
+  const patience = { values: MAX_CHECKED_VALUES };
+  for (const sent of result.content.slice(0, MAX_BLOCKS)) cutter.add(toBlock(sent, patience));
+  for (const sent of result.content.slice(MAX_BLOCKS, MAX_KEPT_BLOCKS)) cutter.leave(wordsOf(sent));
+  const others = result.content.length - MAX_KEPT_BLOCKS;
+  if (others > 0) cutter.leave(`[${count(others)} more blocks, which are not kept]`);
+  const structured = structuredOf(result, maxBytes, cutter);
+  const cut = cutter.isWhole ? undefined : await cutter.finish(keep, reader);
+  return { content: cutter.content, ...structured, ...(cut === undefined ? {} : { cut }) };
+}
+
+/** The structured content, where it is within the limit; else it is taken as text, unless the text says the same. */
+function structuredOf(
+  result: ToolResult,
+  maxBytes: number,
+  cutter: Cutter,
+): Pick<Shown, 'structuredContent'> {
+  if (!('structuredContent' in result)) return {};
+  const { structuredContent } = result;
+  const json = JSON.stringify(structuredContent);
+  if (Buffer.byteLength(json) <= maxBytes) return { structuredContent };
+  // Beside other text, JSON in part is not worth showing.
+  if (result.content.length === 0) cutter.add(text(json));
+  else if (!cutter.repeats(structuredContent)) cutter.leave(json);
+  return {};
+}
+
+/** Takes a result's blocks one by one: as many as may be shown, and the text of them all. */
+class Cutter {
+  readonly content: ContentBlock[] = [];
+  readonly #parts: string[] = [];
+  /** Bytes of text that may still be shown. */
+  #left: number;
+  #mediaLeft = MAX_MEDIA_CHARS;
+  #mediaBlocksLeft = MAX_MEDIA_BLOCKS;
+  /** The first part that is not shown whole, and what of it is; undefined: all is shown. */
+  #cut: { readonly part: number; readonly head: string } | undefined;
+
+  constructor(maxBytes: number) {
+    this.#left = maxBytes;
+  }
+
+  get isWhole(): boolean {
+    return this.#cut === undefined;
+  }
+
+  /** Whether the texts say the same as structured content, or as the `result` that SDKs wrap what is no object in. */
+  repeats(structured: unknown): boolean {
+    const isWrapped = isObject(structured) && Object.keys(structured).length === 1 && 'result' in structured;
+    const forms: unknown[] = isWrapped ? [structured, structured['result']] : [structured];
+    if (this.#parts.some(part => forms.includes(part))) return true;
+    const jsons = new Set(forms.map(form => JSON.stringify(form)));
+    const texts = this.#parts.map(part => (part.length < MAX_COMPARED_CHARS ? canonical(part) : undefined));
+    return texts.some(json => json !== undefined && jsons.has(json)) || jsons.has(`[${texts.join(',')}]`);
+  }
+
+  add(block: ContentBlock): void {
+    if (isMedia(block)) return this.#addMedia(block);
+    if (!this.isWhole) return this.leave(readable(block));
+    const size = sizeOf(block);
+    if (size <= this.#left) {
+      this.#left -= size;
+      this.content.push(block);
+      this.#parts.push(readable(block));
+    } else if (isBlob(block)) {
+      this.#leaveOut(block, block.resource.blob.length);
+    } else {
+      const words = readable(block);
+      const head = headOf(words, this.#left);
+      this.#cut = { part: this.#parts.length, head };
+      this.#left = 0;
+      this.#parts.push(words);
+      if (head !== '') this.content.push(text(head));
+    }
+  }
+
+  /** Takes the text of a block that is not shown. */
+  leave(words: string): void {
+    this.#cut ??= { part: this.#parts.length, head: '' };
+    this.#left = 0;
+    this.#parts.push(words);
+  }
+
+  /** Has the whole kept, and ends the content with the call that reads on. */
+  async finish(keep: Keep, reader: Reader): Promise<Shown['cut']> {
+    const whole = this.#parts.join('\n');
+    const handle = await keep(whole);
+    const { part, head } = this.#cut ?? { part: this.#parts.length, head: '' };
+    const before = this.#parts.slice(0, part).reduce((sum, words) => sum + codePointsIn(words) + 1, 0);
+    const offset = before + codePointsIn(head);
+    const totalChars = codePointsIn(whole);
+    this.content.push(text(cutMarker({ handle, offset, totalChars, reader })));
+    return handle === undefined ? undefined : { handle, total_characters: totalChars };
+  }
+
+  #addMedia(block: Media): void {
+    const { length } = block.data;
+    const noteBytes = sizeOf({ ...block, data: '' });
+    if (length > this.#mediaLeft || this.#mediaBlocksLeft === 0 || noteBytes > MAX_MEDIA_NOTE_BYTES)
+      return this.#leaveOut(block, length);
+    this.#mediaLeft -= length;
+    this.#mediaBlocksLeft--;
+    this.content.push(block);
+    this.#parts.push(readable(block));
+  }
+
+  #leaveOut(block: ContentBlock, base64Chars: number): void {
+    const words = text(
+      `[left out: this ${nameOf(block)} has ${count(base64Chars)} characters of base64, too many to show]`,
+    );
+    const size = sizeOf(words);
+    if (size > this.#left) return this.leave(readable(block));
+    this.#left -= size;
+    this.content.push(words);
+    this.#parts.push(readable(block));
+  }
+}
+
+const canonical = (json: string): string | undefined => {
+  try {
+    return JSON.stringify(JSON.parse(json));
+  } catch {
+    return undefined;
+  }
+};
+
+type Media = Extract<ContentBlock, { data: string }>;
+const isMedia = (block: ContentBlock): block is Media => block.type === 'image' || block.type === 'audio';
+
+type Blob = Extract<ContentBlock, { type: 'resource' }> & { resource: { blob: string } };
+const isBlob = (block: ContentBlock): block is Blob =>
+  block.type === 'resource' && !('text' in block.resource) && typeof block.resource.blob === 'string';
+
+/** Returns a block as text that a model can read. */
+function readable(block: ContentBlock): string {
+  if (block.type === 'text') return block.text;
+  if (isMedia(block)) return `[${nameOf(block)}]`;
+  if (isBlob(block)) return `[${nameOf(block)} ${sanitise(block.resource.uri)}]`;
+  if (block.type === 'resource' && 'text' in block.resource)
+    return `[${nameOf(block)} ${sanitise(block.resource.uri)}]\n${block.resource.text}`;
+  return JSON.stringify(block);
+}
+
+/** Returns what a block takes from the limit, in bytes. */
+function sizeOf(block: ContentBlock): number {
+  if (block.type !== 'text') return Buffer.byteLength(JSON.stringify(block));
+  return Math.max(MIN_BLOCK_BYTES, Buffer.byteLength(block.text) + remarksOf(block));
+}
+
+function nameOf(block: ContentBlock): string {
+  const { mimeType } = block.type === 'resource' ? block.resource : (block as { mimeType?: unknown });
+  const type = typeof mimeType === 'string' ? sanitise(mimeType, 80) : '';
+  return `${block.type}${type === '' ? '' : ` (${type})`}`;
+}
+
+function cutMarker({
+  handle,
+  offset,
+  totalChars,
+  reader,
+}: {
+  handle: string | undefined;
+  offset: number;
+  totalChars: number;
+  reader: Reader;
+}): string {
+  const shown = `[cut: ${count(offset)} of ${count(totalChars)} characters shown.`;
+  if (handle === undefined) return `${shown} Ask the tool for less at a time.]`;
+  return `${shown} To read on: ${readOnCall(reader, { handle, offset })}; for the lines that hold a text, "find":"the text" in place of "offset". Kept for 10 minutes.]`;
+}
+
+const text = (words: string) => ({ type: 'text' as const, text: words });
+
+/** Turns anything that is no content block of the protocol into text: the SDK would refuse the whole result for it. */
+function toBlock(sent: unknown, patience: { values: number }): ContentBlock {
+  const value = isObject(sent) ? withoutLongRemarks(sent) : sent;
+  const values = jsonSizeOf(value, Infinity, MAX_BLOCK_VALUES);
+  patience.values -= values;
+  if (values <= MAX_BLOCK_VALUES && patience.values > 0 && isSpecType.ContentBlock(value)) return value;
+  if (isObject(value) && value['type'] === 'text' && typeof value['text'] === 'string')
+    return text(value['text']);
+  return text(typeof value === 'string' ? value : JSON.stringify(value));
+}
+
+/** Drops a block's `annotations` and `_meta` where they are long. */
+function withoutLongRemarks(block: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const { annotations, _meta, ...others } = block;
+  if (annotations === undefined && _meta === undefined) return block;
+  return jsonSizeOf([annotations, _meta], 1, MAX_REMARK_CHARS) > MAX_REMARK_CHARS ? others : block;
+}
+
+/** Returns the bytes of a block's `annotations` and `_meta`. */
+const remarksOf = ({ annotations, _meta }: ContentBlock): number =>
+  annotations === undefined && _meta === undefined
+    ? 0
+    : Buffer.byteLength(JSON.stringify([annotations, _meta]));
+
+const BINARY: ReadonlySet<unknown> = new Set(['image', 'audio', 'resource']);
+
+/** Returns the text of a block that is not checked against the protocol. */
+function wordsOf(sent: unknown): string {
+  if (typeof sent === 'string') return sent;
+  if (isObject(sent) && typeof sent['text'] === 'string') return sent['text'];
+  return isObject(sent) && BINARY.has(sent['type']) ? `[${String(sent['type'])}]` : JSON.stringify(sent);
+}

@@ -1,0 +1,107 @@
+import { sanitise } from '../../platform/sanitize.ts';
+import type { Progress } from '../../core/proxy/proxy.ts';
+import type { SwitchboardError } from '../../errors.ts';
+import { TIMEOUT_HEADER } from '../http/http.ts';
+
+/** Under the 60 s after which many clients give up. */
+const WITHOUT_PROGRESS_MS = 55_000;
+
+const MIN_INTERVAL_MS = 100;
+const HEARTBEAT_MS = 15_000;
+/** What a heartbeat adds: too little to be in the way of the values the server sends. */
+const HEARTBEAT_STEP = 0.001;
+const MAX_MESSAGE_CHARS = 300;
+
+/** How long a call may take, in milliseconds: what its client says, else longer for those that are told of progress, as they do not give up. */
+export const callTimeoutMs = (requestedMs: number | undefined, hasProgress: boolean): number =>
+  requestedMs ?? (hasProgress ? TIMEOUT_HEADER.maxMs : WITHOUT_PROGRESS_MS);
+
+/** What a model can do about a time-out, and why the call had no more time. */
+export function adviceOnTimeOut(
+  { timeLimitMs, retryable }: Pick<SwitchboardError, 'timeLimitMs' | 'retryable'>,
+  requestedMs: number | undefined,
+): string {
+  const advice = `Ask the tool for less at a time${retryable ? ', or try again later' : ''}.`;
+  if (timeLimitMs === undefined) return advice;
+  if (timeLimitMs === requestedMs)
+    return `${advice} This client itself had set the limit, in its header ${TIMEOUT_HEADER.name}.`;
+  if (timeLimitMs === WITHOUT_PROGRESS_MS)
+    return `${advice} Calls of clients that send a progressToken, or the header ${TIMEOUT_HEADER.name}, may take up to 5 minutes.`;
+  return advice;
+}
+
+/**
+ * Passes a server's progress on to a client that asked for it: values only ever rise (Progress, "Progress flow"), at most ten
+ * notifications a second, of which the last is never lost, and one every 15 s while the server says nothing. Nothing is sent
+ * while the client has not taken what was sent before: what it does not read must not pile up.
+ */
+export class ProgressRelay {
+  readonly #notify: (progress: Progress) => Promise<void>;
+  readonly #isBehind: () => boolean;
+  readonly #startedAt = performance.now();
+  readonly #heartbeat: NodeJS.Timeout;
+  #pause: NodeJS.Timeout | undefined;
+  #highest: number | undefined;
+  #total: number | undefined;
+  #waiting: Progress | undefined;
+  #sending = Promise.resolve();
+  #hasEnded = false;
+
+  /**
+   * @param notify may fail: a client that has gone is no concern of the call, which ends by its own signal.
+   * @param isBehind whether the client has yet to take what was sent to it.
+   */
+  constructor(notify: (progress: Progress) => Promise<void>, isBehind: () => boolean) {
+    this.#notify = notify;
+    this.#isBehind = isBehind;
+    this.#heartbeat = setTimeout(() => this.#beat(), HEARTBEAT_MS);
+  }
+
+  /** Takes what the server sends. Never throws. */
+  report({ progress, total, message }: Progress): void {
+    if (!Number.isFinite(progress) || this.#hasEnded) return;
+    this.#total = total !== undefined && Number.isFinite(total) ? total : undefined;
+    this.#take(progress, message === undefined ? '' : sanitise(message, MAX_MESSAGE_CHARS));
+  }
+
+  #beat(): void {
+    const seconds = Math.round((performance.now() - this.#startedAt) / 1000);
+    const last = this.#highest ?? 0;
+    // A fraction of large values, to which so small a step would add nothing.
+    const next = last + Math.max(HEARTBEAT_STEP, Math.abs(last) * 1e-9);
+    this.#take(next, `Still waiting for the server, ${seconds} s so far.`);
+    this.#heartbeat.refresh();
+  }
+
+  #take(progress: number, message: string): void {
+    if (this.#highest !== undefined && progress <= this.#highest) return;
+    this.#highest = progress;
+    const total = this.#total !== undefined && this.#total >= progress ? { total: this.#total } : {};
+    this.#waiting = { progress, ...total, ...(message === '' ? {} : { message }) };
+    if (this.#pause === undefined) this.#flush();
+  }
+
+  #flush(): void {
+    if (!this.#waiting) return;
+    this.#pause = setTimeout(() => {
+      this.#pause = undefined;
+      this.#flush();
+    }, MIN_INTERVAL_MS);
+    if (!this.#isBehind()) this.#send(this.#waiting);
+  }
+
+  #send(progress: Progress): void {
+    this.#waiting = undefined;
+    this.#heartbeat.refresh();
+    this.#sending = this.#notify(progress).catch(() => {});
+  }
+
+  /** Sends what still waits: after it, the result may follow. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearTimeout(this.#pause);
+    if (this.#waiting) this.#send(this.#waiting);
+    clearTimeout(this.#heartbeat);
+    this.#hasEnded = true;
+    await this.#sending;
+  }
+}

@@ -1,0 +1,114 @@
+import type { ConnectionInfo } from '../../core/identity/connections/connections.ts';
+import type { ManageView } from '../../core/identity/manage.ts';
+import { html, named, visible, type Html } from './html.ts';
+import type { Page } from './page.ts';
+import { appName, scopeItems } from './sign-in-pages.ts';
+
+/** Where the forms of a page lead, and what they prove themselves with. */
+interface Forms {
+  readonly token: string;
+  readonly disconnect: string;
+  readonly revokeAll: string;
+  readonly back: string;
+}
+
+/** What a redirect to the list may say: codes of ours, so that no link can put words on the page. */
+const NOTES: ReadonlyMap<string, string> = new Map([
+  ['disconnected', 'The connection was ended. The provider is being told, too.'],
+  ['gone', 'That connection had been ended already.'],
+]);
+export type Note = 'disconnected' | 'gone';
+
+/** A link works once: it is the button that uses it, not looking at it, which link previews do. */
+export const openPage = (action: string): Page => ({
+  title: 'Your connected accounts',
+  body: html` <p>
+      This link shows which accounts are connected, and lets you end their connections. It works once, within
+      five minutes of being made; the page then stays open in this browser for a quarter of an hour.
+    </p>
+    <form method="post" action="${action}">
+      <div class="buttons"><button>Continue</button></div>
+    </form>`,
+});
+
+export function listPage(view: ManageView, forms: Forms, note: string | undefined): Page {
+  const said = NOTES.get(note ?? '');
+  return {
+    title: 'Your connected accounts',
+    body: html` ${said !== undefined && html`<p class="note" role="status">${said}</p>`}
+      <p>What ${appName(view)} can use for ${named(view.user)}.</p>
+      ${
+        view.connections.length === 0
+          ? html`<p>No account is connected.</p>`
+          : html`<ul class="plain">
+              ${view.connections.map(one => entry(one, forms))}
+            </ul>`
+      }
+      <section class="entry" aria-labelledby="everything">
+        <h2 id="everything">Disconnect everything</h2>
+        <p>
+          Ends all connections, sign-ins and tokens that ${appName(view)} has for you here, and the keys that
+          act for you, such as an IDE's.
+        </p>
+        <a class="button danger" href="${forms.revokeAll}">Disconnect everything…</a>
+      </section>`,
+  };
+}
+
+function entry(connection: ConnectionInfo, forms: Forms): Html {
+  const account = connection.account ?? 'an account';
+  return html`<li class="entry">
+    <h2>${named(connection.title)}</h2>
+    ${connection.status === 'needs_reauth' && html`<p class="warn">Must be connected again: the provider no longer accepts this connection.</p>`}
+    <dl>
+      <dt>Account</dt>
+      <dd>${named(account)}</dd>
+      ${
+        connection.resource !== null &&
+        html`<dt>Only for</dt>
+          <dd>${named(connection.resource)}</dd>`
+      }
+      <dt>Access</dt>
+      <dd>${scopeItems(connection.scopes)}</dd>
+      <dt>Connected</dt>
+      <dd>${time(connection.connected_at)}</dd>
+      <dt>Last used</dt>
+      <dd>${connection.last_used_at === null ? 'never' : time(connection.last_used_at)}</dd>
+    </dl>
+    <form method="post" action="${forms.disconnect}">
+      <input type="hidden" name="token" value="${forms.token}" />
+      <input type="hidden" name="connection" value="${connection.id}" />
+      <button class="danger">
+        Revoke<span class="unseen"> ${visible(connection.title)}, ${visible(account)}</span>
+      </button>
+    </form>
+  </li>`;
+}
+
+/** The second thought before the end of everything, which without script is a page of its own. */
+export const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
+  title: 'Disconnect everything?',
+  body: html` <p>
+      All accounts that are connected for ${named(view.user)} will be disconnected, and ${appName(view)} will
+      be signed out of everything it does for you here; keys that act for you, such as an IDE's, stop working.
+      This cannot be undone; you can connect accounts again from the app.
+    </p>
+    <form method="post" action="${forms.revokeAll}">
+      <input type="hidden" name="token" value="${forms.token}" />
+      <div class="buttons">
+        <button class="danger">Disconnect everything</button>
+        <a class="button second" href="${forms.back}">Keep them</a>
+      </div>
+    </form>`,
+});
+
+/** The list is over with it, so the answer itself says so: nothing could be shown after a redirect. */
+export const revokedAllPage = (): Page => ({
+  title: 'Everything is disconnected',
+  body: html` <p class="note" role="status">All connections were ended. The providers are being told, too.</p>
+    <p>You can close this window.</p>`,
+});
+
+const TIME = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeStyle: 'short', timeZone: 'UTC' });
+
+const time = (iso: string): Html => html`<time datetime="${iso}">${TIME.format(new Date(iso))} UTC</time>`;

@@ -1,0 +1,168 @@
+import type { LinkView, ResultView, SignInView } from '../../core/identity/sign-in/sign-in-view.ts';
+import { html, named, visible, type Html } from './html.ts';
+import type { Page } from './page.ts';
+
+/** Mode `page`, the start: who asks for what, before the provider's page. */
+export function connectPage(view: LinkView, action: string): Page {
+  const provider = visible(view.provider);
+  return {
+    title: `Connect your ${provider} account`,
+    // Chromium holds every redirect that follows a form to this, and many a provider sends its users on to another host
+    // of its own, or of their company, before they see anything.
+    formTargets: ['https:', view.providerOrigin],
+    body: html` <p>
+        ${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.
+      </p>
+      ${factsOf(view)} ${scopeList('It will be able to', view.scopes)}
+      <p class="note">
+        Go on only if you began this yourself, in the app. You sign in on the pages of
+        ${named(view.provider)}; nobody here sees your password.
+      </p>
+      <form method="post" action="${action}">
+        <div class="buttons"><button>Continue to ${named(view.provider)}</button></div>
+      </form>`,
+  };
+}
+
+/** Mode `page`, the end: the click without which nothing is connected. */
+export function confirmPage(view: ResultView, action: string, token: string): Page {
+  return {
+    title: 'Connect this account?',
+    heading: html`Connect ${accountName(view)} to ${appName(view)} as ${named(view.user)}?`,
+    body: html` <p>You signed in at ${named(view.provider)}. Nothing is connected until you say so.</p>
+      ${scopeList(html`${appName(view, 'start')} will be able to`, view.scopes)}
+      <form method="post" action="${action}">
+        <input type="hidden" name="token" value="${token}" />
+        <div class="buttons">
+          <button name="decision" value="connect">Connect</button>
+          <button name="decision" value="cancel" class="second">Cancel</button>
+        </div>
+      </form>`,
+  };
+}
+
+export function completePage(view: ResultView, undoAction: string): Page {
+  return {
+    title: 'Connected',
+    body: html` <p class="note" role="status">
+        ${appName(view, 'start')} can now use ${accountName(view)} at ${named(view.provider)}.
+      </p>
+      ${factsOf(view, accountName(view))} ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
+      ${
+        view.canUndo &&
+        html`<form method="post" action="${undoAction}" class="entry">
+          <h2>Not you?</h2>
+          <p>
+            If you did not mean to connect this account, or were sent here by somebody else, undo it now. This
+            is possible for ten minutes.
+          </p>
+          <button class="danger">Undo</button>
+        </form>`
+      }`,
+  };
+}
+
+/** A sign-in that came to nothing, or was undone. */
+export function failedPage(view: ResultView): Page {
+  const { title, text } = (view.error && FAILURES[view.error]) ?? INCOMPLETE;
+  const isUndone = view.error === 'undone';
+  return {
+    status: isUndone ? 200 : 400,
+    title,
+    body: html` <p role="${isUndone ? 'status' : 'alert'}" class="note">${text(view)}</p>
+      ${wayOn(view)}`,
+  };
+}
+
+type FailureText = { readonly title: string; readonly text: (view: ResultView) => Html };
+
+const INCOMPLETE: FailureText = {
+  title: 'Not connected',
+  text: view =>
+    html`The sign-in at ${named(view.provider)} was not completed, and nothing was connected. Go back to
+    ${appName(view)} and begin again.`,
+};
+
+/** The core's own texts are for callers; these are for their users. Others are `INCOMPLETE`. */
+const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, FailureText>>> = {
+  access_denied: {
+    title: 'Not connected',
+    text: view => html`Access to ${named(view.provider)} was not granted, and nothing was connected.`,
+  },
+  account_mismatch: {
+    title: 'Not connected: this is another account',
+    text: view =>
+      html`You signed in to another account at ${named(view.provider)} than the one that is connected. Nothing
+      was changed. Go back to ${appName(view)}, begin again, and choose the account that you connected before.`,
+  },
+  revoked: {
+    title: 'Not connected: your access was ended',
+    text: view =>
+      html`Your access was ended while you were signing in, and nothing was connected. Go back to
+      ${appName(view)} if you want to begin again.`,
+  },
+  session_expired: {
+    title: 'Not connected: it took too long',
+    text: view =>
+      html`A sign-in must be finished within five minutes. Nothing was connected. Go back to ${appName(view)}
+      and begin again.`,
+  },
+  undone: {
+    title: 'Undone',
+    text: view =>
+      html`${appName(view, 'start')} can no longer use the account. ${named(view.provider)} is being told to
+      end the access.`,
+  },
+};
+
+const wayOn = ({ returnUrl, app }: ResultView): Html =>
+  returnUrl === undefined
+    ? html`<p>You can close this window.</p>`
+    : html`<p>
+        <a class="button second" href="${returnUrl}" rel="noreferrer">Back to ${named(app ?? 'the app')}</a>
+      </p>`;
+
+/** A tenant without a name is still an app to the user. */
+export const appName = ({ app }: { app: string | undefined }, at?: 'start'): Html =>
+  app === undefined ? html`${at === 'start' ? 'The app' : 'the app'}` : named(app);
+
+const accountName = ({ account }: ResultView): Html =>
+  account === undefined ? html`the account` : named(account);
+
+/** What OpenID's own scopes mean; those of providers speak for themselves, more or less. */
+const MEANINGS: ReadonlyMap<string, string> = new Map([
+  ['openid', 'Know which account this is'],
+  ['email', 'See its e-mail address'],
+  ['profile', 'See its name and picture'],
+  ['offline_access', 'Keep access while you are away'],
+]);
+
+export const scopeItems = (scopes: readonly string[]): Html =>
+  html`<ul>
+    ${scopes.map(scope => {
+      const meaning = MEANINGS.get(scope);
+      return html`<li>${meaning !== undefined && html`${meaning} `}<code>${visible(scope)}</code></li>`;
+    })}
+  </ul>`;
+
+const scopeList = (title: string | Html, scopes: readonly string[]): Html =>
+  scopes.length === 0
+    ? html``
+    : html`<h2>${title}</h2>
+        ${scopeItems(scopes)}`;
+
+/** Whose account becomes whose in which app; before the sign-in nobody knows the account. */
+const factsOf = (view: SignInView, account?: Html): Html =>
+  html`<dl>
+    <dt>App</dt>
+    <dd>${appName(view, 'start')}</dd>
+    <dt>You, in the app</dt>
+    <dd>${named(view.user)}</dd>
+    ${
+      account !== undefined &&
+      html`<dt>Account</dt>
+        <dd>${account}</dd>`
+    }
+    <dt>Provider</dt>
+    <dd>${named(view.provider)}</dd>
+  </dl>`;

@@ -1,0 +1,182 @@
+import type { z } from 'zod';
+import { slices } from '../../platform/yield.ts';
+import { inWords } from '../../platform/zod-issues.ts';
+import { entrySchema, type Entry } from './entry.ts';
+
+interface LineProblem {
+  /** 1-based. */
+  readonly line: number;
+  readonly reason: string;
+  /** The server the line was for, where that much could be read. */
+  readonly id?: string;
+}
+
+export interface ReadEntries {
+  readonly entries: Entry[];
+  readonly problems: LineProblem[];
+  /** Fields of catalogue lines that nothing here reads, each once. */
+  readonly unknownFields: readonly string[];
+}
+
+export interface ReadOptions {
+  /** `http:` addresses are for local development only. */
+  readonly allowHttp: boolean;
+  /** Gives an equal entry that takes less memory. */
+  readonly compact?: (entry: Entry) => Entry;
+}
+
+/**
+ * Reads a catalogue: JSON Lines, one server a line (DESIGN §2). A bad line becomes a problem with its number; the others
+ * are still read. Blank lines are skipped. An id that stands on two lines counts with the last.
+ */
+export function readEntries(text: string, options: ReadOptions): ReadEntries {
+  const reading = new Reading(options);
+  for (const line of text.replace(/^\uFEFF/, '').split(LINE_BREAK)) for (const _ of reading.add(line));
+  return reading.result();
+}
+
+/** The same of UTF-8 bytes as they come; the event loop has its turns. */
+export async function readEntryStream(
+  chunks: AsyncIterable<Uint8Array>,
+  options: ReadOptions,
+): Promise<ReadEntries> {
+  const pause = slices();
+  const reading = new Reading(options);
+  for await (const line of linesOf(chunks)) {
+    for (const _ of reading.add(line)) await pause();
+    await pause();
+  }
+  return reading.result();
+}
+
+const LINE_BREAK = /\r\n|\n|\r/;
+
+async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  /** Of the line that is not at its end yet. */
+  let pieces: string[] = [];
+  let carried = '';
+  for await (const chunk of chunks) {
+    const text = carried + decoder.decode(chunk, { stream: true });
+    // A carriage return may be the first half of a line break.
+    carried = text.endsWith('\r') ? '\r' : '';
+    const [first = '', ...others] = text.slice(0, text.length - carried.length).split(LINE_BREAK);
+    pieces.push(first);
+    for (const line of others) {
+      yield pieces.join('');
+      pieces = [line];
+    }
+  }
+  yield pieces.join('') + decoder.decode();
+}
+
+/** Takes lines in order. */
+class Reading {
+  readonly #options: ReadOptions;
+  readonly #byId = new Map<string, Entry>();
+  readonly #problems: LineProblem[] = [];
+  readonly #unknown = new Set<string>();
+  #line = 0;
+
+  constructor(options: ReadOptions) {
+    this.#options = options;
+  }
+
+  /** Stops between the steps of a line, which may be long. */
+  *add(line: string): Generator<void> {
+    this.#line++;
+    if (line.trim() === '') return;
+    const read = yield* readLine(line, this.#options);
+    if ('reason' in read) {
+      this.#problems.push({ line: this.#line, ...read });
+      return;
+    }
+    for (const field of read.unknownFields) this.#unknown.add(field);
+    this.#byId.delete(read.entry.id);
+    this.#byId.set(read.entry.id, read.entry);
+  }
+
+  result(): ReadEntries {
+    return {
+      entries: [...this.#byId.values()],
+      problems: this.#problems,
+      unknownFields: [...this.#unknown].sort(),
+    };
+  }
+}
+
+/** The last ones are what `catalogue show` adds; an entry that is read is active and the reader's. */
+const KNOWN_FIELDS = new Set([
+  ...Object.keys(entrySchema.shape),
+  'active',
+  'origin',
+  'registry',
+  'tools_source',
+  'tools_listed_at',
+]);
+
+function* readLine(
+  line: string,
+  options: ReadOptions,
+): Generator<void, { entry: Entry; unknownFields: string[] } | Omit<LineProblem, 'line'>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return { reason: 'is not valid JSON' };
+  }
+  yield;
+  const parsed = entrySchema.safeParse(value);
+  yield;
+  const reason =
+    storageProblem(value) ??
+    (parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error));
+  yield;
+  if (parsed.success && reason === undefined) {
+    return {
+      entry: options.compact?.(parsed.data) ?? parsed.data,
+      unknownFields: Object.keys(value as object).filter(key => !KNOWN_FIELDS.has(key)),
+    };
+  }
+  return { reason: reason ?? '', ...idOf(value) };
+}
+
+function idOf(value: unknown): { id?: string } {
+  const id = typeof value === 'object' && value !== null && 'id' in value ? value.id : undefined;
+  return typeof id === 'string' ? { id } : {};
+}
+
+const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
+
+/** What keeps an entry, wherever it comes from, out of the catalogue; undefined where nothing does. */
+export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
+  const parsed = entrySchema.safeParse(value);
+  return parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error);
+}
+
+function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
+  const url = new URL(address);
+  if (url.protocol === 'http:' && !allowHttp) {
+    return 'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)';
+  }
+  if (url.username !== '' || url.password !== '') return 'remote_url: must not hold a user name or password';
+  return undefined;
+}
+
+/** A tool's schema nests; beyond this depth it is an attack on whoever walks it. */
+const MAX_DEPTH = 64;
+
+/** Postgres stores neither NUL nor half a surrogate pair. */
+export function storageProblem(value: unknown, depth = 0): string | undefined {
+  if (typeof value === 'string') {
+    const storable = value.isWellFormed() && !value.includes('\0');
+    return storable ? undefined : 'holds a NUL character or half a surrogate pair, which cannot be stored';
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (depth === MAX_DEPTH) return `nests deeper than ${MAX_DEPTH} levels`;
+  for (const [key, member] of Object.entries(value)) {
+    const problem = storageProblem(key) ?? storageProblem(member, depth + 1);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}

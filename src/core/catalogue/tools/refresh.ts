@@ -1,0 +1,64 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../../platform/clock.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
+import type { Catalogue } from '../catalogue.ts';
+import { hashOf, type Definition } from './definitions.ts';
+import type { Server } from '../entry.ts';
+
+/** A server's tools are written no more often than this, however often they are listed … */
+const INTERVAL_MS = 10 * 60_000;
+/** … but a definition that has changed is not waited with: whoever searches is to know soon. Once in that time, too. */
+const MIN_INTERVAL_MS = 60_000;
+/** Listings that wait to be written (behind an import, say); further ones are passed over, and come again. */
+const MAX_WAITING = 20;
+
+type Offered = Pick<Server, 'id' | 'remoteUrl' | 'tools' | 'toolsListedAt'>;
+
+interface Written {
+  readonly atMs: number;
+  /** When it was written because of a change. */
+  readonly hurriedAtMs: number;
+}
+
+/** Brings the tools that servers list, and that are the same for everybody, into the catalogue now and then. */
+export class ToolRefresh {
+  readonly #catalogue: Pick<Catalogue, 'refreshTools'>;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #written = new LRUCache<string, Written>({ max: 10_000 });
+  #waiting = 0;
+
+  constructor(catalogue: Pick<Catalogue, 'refreshTools'>, clock: Clock, log: Log) {
+    this.#catalogue = catalogue;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** Never throws and never waits. */
+  offer(server: Offered, definitions: readonly Definition[]): void {
+    const key = `${server.id} ${server.remoteUrl}`;
+    const now = this.#clock.now();
+    const last = this.#written.get(key) ?? { atMs: -Infinity, hurriedAtMs: -Infinity };
+    const isDue = now - last.atMs >= INTERVAL_MS;
+    const mayHurry = now - last.atMs >= MIN_INTERVAL_MS && now - last.hurriedAtMs >= INTERVAL_MS;
+    if (this.#waiting >= MAX_WAITING || !(isDue || (mayHurry && hasChanged(server, definitions)))) return;
+    this.#written.set(key, { atMs: now, hurriedAtMs: isDue ? last.hurriedAtMs : now });
+    this.#waiting++;
+    this.#catalogue
+      .refreshTools(server, definitions, now)
+      .catch((error: unknown) =>
+        this.#log.warn({ err: error, serverId: server.id }, 'live tools not brought into the catalogue'),
+      )
+      .finally(() => this.#waiting--);
+  }
+}
+
+/** A tool is no longer what its server listed last; one that has come or gone is not in such a hurry. */
+function hasChanged({ tools, toolsListedAt }: Offered, definitions: readonly Definition[]): boolean {
+  if (toolsListedAt === undefined) return false;
+  const known = new Map(tools.map(({ name, live }) => [name, live?.hash]));
+  return definitions.some(definition => {
+    const hash = known.get(definition.name);
+    return hash !== undefined && hash !== hashOf(definition);
+  });
+}

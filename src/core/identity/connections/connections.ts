@@ -1,0 +1,174 @@
+import { and, asc, eq, sql } from 'drizzle-orm';
+import type { Database } from '../../../platform/database/database.ts';
+import { newId } from '../../../platform/ids.ts';
+import { connectionBinding, supersede, type ConnectionRow, type StoredTokens } from './connection-record.ts';
+import type { IdentityContext } from '../context.ts';
+import type { Account, Grant } from './provider.ts';
+import { connections } from '../schema.ts';
+import { findUser, requireUserId } from '../users.ts';
+
+/** A connection as callers and end users may see it: never a token. */
+export interface ConnectionInfo {
+  readonly id: string;
+  readonly provider: string;
+  readonly title: string;
+  /** What a person knows the account by; null where the provider does not say. */
+  readonly account: string | null;
+  readonly scopes: readonly string[];
+  readonly status: 'active' | 'needs_reauth';
+  readonly resource: string | null;
+  readonly connected_at: string;
+  readonly last_used_at: string | null;
+}
+
+/** The sign-in came back with another account than the one connected, and nobody allowed that. */
+export class AccountMismatch extends Error {
+  override readonly name = 'AccountMismatch';
+}
+
+/** Which accounts a user has connected, and the tokens behind them. */
+export class Connections {
+  readonly #context: IdentityContext;
+
+  constructor(context: IdentityContext) {
+    this.#context = context;
+  }
+
+  /** For an unknown user an empty list: nobody learns who exists. @throws SwitchboardError `invalid_request`. */
+  async list(tenantId: string, externalId: string): Promise<ConnectionInfo[]> {
+    const user = await findUser(this.#context.db, tenantId, requireUserId(externalId));
+    return user ? this.listOf(tenantId, user.id) : [];
+  }
+
+  async listOf(tenantId: string, userId: string): Promise<ConnectionInfo[]> {
+    const rows = await this.#context.db
+      .select()
+      .from(connections)
+      .where(and(eq(connections.userId, userId), eq(connections.tenantId, tenantId)))
+      .orderBy(asc(connections.provider), asc(connections.resource));
+    return rows.map(row => ({
+      id: row.id,
+      provider: row.provider,
+      title: this.#context.providers.titleOf(row.provider),
+      account: row.account,
+      scopes: row.scopes,
+      status: row.status,
+      resource: row.resource === '' ? null : row.resource,
+      connected_at: row.createdAt.toISOString(),
+      last_used_at: row.lastUsedAt?.toISOString() ?? null,
+    }));
+  }
+
+  /**
+   * Puts the outcome of a sign-in in place, within the transaction that completes its session; the user's row is locked.
+   * The same account keeps its connection; another one, where that is allowed, makes a new one, and the old one's tokens
+   * go back to the provider. Resolves with the connection's id.
+   * @throws AccountMismatch
+   */
+  async put(
+    tx: Database,
+    owner: { tenantId: string; userId: string; provider: string; resource: string },
+    { grant, account }: { grant: Grant; account: Account },
+    allowAccountChange: boolean,
+  ): Promise<string> {
+    const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
+    if (existing?.subject === account.subject) return this.#renew(tx, existing, { grant, account });
+    if (existing && !allowAccountChange) throw new AccountMismatch();
+    if (existing) {
+      await this.remove(tx, existing);
+      const { tenantId, userId, provider } = existing;
+      const event = {
+        event: 'connection_replaced',
+        outcome: 'ok',
+        tenantId,
+        userId,
+        meta: { provider },
+      } as const;
+      await this.#context.audit.record(tx, {}, event);
+    }
+    const id = newId('con');
+    const { accessToken, refreshToken } = grant;
+    const columns = await this.columnsOf({ ...owner, id }, { accessToken, refreshToken }, grant);
+    const { subject, label = null } = account;
+    await tx.insert(connections).values({ ...owner, ...columns, id, subject, account: label, version: 1 });
+    return id;
+  }
+
+  /** Whether another account than this one is connected. */
+  async isOther(
+    owner: { userId: string; provider: string; resource: string },
+    account: Account,
+  ): Promise<boolean> {
+    const [existing] = await this.#context.db.select().from(connections).where(isOne(owner));
+    return existing !== undefined && existing.subject !== account.subject;
+  }
+
+  async #renew(
+    tx: Database,
+    existing: ConnectionRow,
+    { grant, account }: { grant: Grant; account: Account },
+  ): Promise<string> {
+    const old = await this.tokensOf(existing);
+    // A provider that gave a refresh token once need not give it again for the same account; but without a subject nobody
+    // knows whether it is the same.
+    const kept = account.subject === '' ? undefined : old?.refreshToken;
+    const { accessToken, refreshToken = kept } = grant;
+    const current = { accessToken, refreshToken, superseded: old?.superseded ?? [] };
+    const tokens = old ? supersede(current, old) : current;
+    const columns = await this.columnsOf(existing, tokens, grant);
+    await tx
+      .update(connections)
+      .set({ ...columns, account: account.label ?? null, failedAt: null })
+      .where(eq(connections.id, existing.id));
+    return existing.id;
+  }
+
+  /** What a write of tokens sets: sealed, the lease given up, the version raised. */
+  async columnsOf(owner: Parameters<typeof connectionBinding>[0], tokens: StoredTokens, grant: Grant) {
+    const sealed = await this.#context.vault.seal(connectionBinding(owner), JSON.stringify(tokens));
+    return {
+      sealed,
+      scopes: [...grant.scopes],
+      status: 'active' as const,
+      hasRefreshToken: tokens.refreshToken !== undefined,
+      accessExpiresAt:
+        grant.expiresInSec === undefined ? null : sql`now() + make_interval(secs => ${grant.expiresInSec})`,
+      version: sql`${connections.version} + 1`,
+      leaseId: null,
+      leaseUntil: null,
+      updatedAt: sql`now()`,
+    };
+  }
+
+  /** Undefined when there are none (`needs_reauth`), or they do not open (which is logged and refused, never guessed at). */
+  async tokensOf(
+    row: Parameters<typeof connectionBinding>[0] & Pick<ConnectionRow, 'sealed'>,
+  ): Promise<StoredTokens | undefined> {
+    if (row.sealed === null) return undefined;
+    try {
+      return JSON.parse(await this.#context.vault.open(connectionBinding(row), row.sealed)) as StoredTokens;
+    } catch (error) {
+      this.#context.log.error(
+        { err: error, event: 'connection_unreadable', connectionId: row.id, tenantId: row.tenantId },
+        'ALARM: the tokens of a connection do not open: the row was moved, changed, or sealed with another key',
+      );
+      return undefined;
+    }
+  }
+
+  /** Out of use at once; the provider is told by the outbox. */
+  async remove(tx: Database, row: ConnectionRow): Promise<void> {
+    const tokens = await this.tokensOf(row);
+    // The newest first: with it goes the grant, where tokens of one account have one in common.
+    for (const pair of tokens ? [tokens, ...(tokens.superseded ?? []).toReversed()] : [])
+      await this.#context.outbox.add(tx, row, pair);
+    await tx.delete(connections).where(eq(connections.id, row.id));
+  }
+}
+
+const isOne = (owner: { userId: string; provider: string; resource: string }) =>
+  and(
+    eq(connections.userId, owner.userId),
+    eq(connections.provider, owner.provider),
+    eq(connections.resource, owner.resource),
+  );

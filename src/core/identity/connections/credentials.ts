@@ -1,0 +1,250 @@
+import { eq, sql } from 'drizzle-orm';
+import { LRUCache } from 'lru-cache';
+import { SwitchboardError } from '../../../errors.ts';
+import { SingleFlight } from '../../../platform/single-flight.ts';
+import type { Caller } from '../../access/caller.ts';
+import type { Server } from '../../catalogue/entry.ts';
+import type { Connections } from './connections.ts';
+import type { IdentityContext } from '../context.ts';
+import { isLive, prepareFind, type Found } from './find-credential.ts';
+import { invalidToken } from '../tokens/identity-token.ts';
+import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
+import type { Provider } from './provider.ts';
+import { connections } from '../schema.ts';
+import { sha256 } from '../secrets.ts';
+import type { Sessions } from '../sign-in/sessions.ts';
+
+const LAST_USED_EVERY_MS = 60_000;
+/** How often a server's refusal of a token is taken for a reason to get another. */
+const FORCE_EVERY_MS = 60_000;
+/** How long an opened token is kept: opening costs more than all else that a call needs of identity, but the query. */
+const OPENED_MS = 60_000;
+
+/** What one call to one server may carry. Never logged, never shown. */
+export interface Credential {
+  /** A session with an upstream belongs to this connection: another account never gets into it. */
+  readonly connectionId: string;
+  readonly version: number;
+  readonly authorization: string;
+}
+
+/** What a server's entry asks for, where the provider's settings agree. */
+interface Demand {
+  readonly provider: Provider;
+  readonly scopes: readonly string[];
+  readonly resource: string;
+}
+
+/**
+ * Which provider token goes to which server: none, unless the server's entry names a provider and that provider's settings
+ * name the server's origin (IDENTITY 2.6), and the user has connected an account with the scopes it takes.
+ */
+export class Credentials {
+  readonly #context: IdentityContext;
+  readonly #connections: Connections;
+  readonly #sessions: Sessions;
+  readonly #refresh: ProviderRefresh;
+  readonly #find: ReturnType<typeof prepareFind>;
+  /** Opened tokens by all of what they were sealed in and for, so that a changed row is opened anew. */
+  readonly #opened = new LRUCache<string, VersionedTokens>({ max: 5_000, ttl: OPENED_MS });
+  readonly #refreshing = new SingleFlight<VersionedTokens>();
+  readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
+  readonly #touchedAt = new LRUCache<string, number>({ max: 10_000 });
+  readonly #writes = new Set<Promise<void>>();
+
+  constructor(options: { context: IdentityContext; connections: Connections; sessions: Sessions }) {
+    this.#context = options.context;
+    this.#connections = options.connections;
+    this.#sessions = options.sessions;
+    this.#refresh = new ProviderRefresh(options.context, options.connections);
+    this.#find = prepareFind(options.context.db);
+  }
+
+  /**
+   * What the call may carry; undefined where the server takes no user's token, and at once where there is no identity token
+   * either. One query tells whether the identity token still holds, and loads the connection.
+   * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with where to sign
+   * in), `provider_not_configured`, `provider_unavailable`.
+   */
+  forCall(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
+    const demand = this.#demandOf(server);
+    if (!demand && !caller.subject) return undefined;
+    return this.#forUser(caller, demand);
+  }
+
+  async #forUser(caller: Caller, demand: Demand | undefined): Promise<Credential | undefined> {
+    const { connection, userId } = await this.#load(caller, demand);
+    return demand && this.#use(caller, demand, userId, connection, false);
+  }
+
+  /** After the server refused it: a newer one, or undefined when there is nothing better to offer. */
+  async renewed(caller: Caller, server: Server, refused: Credential): Promise<Credential | undefined> {
+    const demand = this.#demandOf(server);
+    if (!demand) return undefined;
+    const { connection, userId } = await this.#load(caller, demand);
+    if (connection?.id !== refused.connectionId) return undefined;
+    const isNewer = connection.version > refused.version;
+    if (!isNewer && (!connection.hasRefreshToken || !this.#mayForce(connection))) return undefined;
+    const offered = await this.#use(caller, demand, userId, connection, !isNewer);
+    // A provider that cannot be asked just now leaves the old token, which has just been refused.
+    return offered.version > refused.version ? offered : undefined;
+  }
+
+  /**
+   * An identity token that came along must hold, also where nothing needs it: it is never silently ignored.
+   * @throws SwitchboardError `identity_token_invalid`.
+   */
+  async requireLive(caller: Caller): Promise<void> {
+    if (caller.subject) await this.#load(caller, undefined);
+  }
+
+  /** Waits for what is still being written. */
+  async close(): Promise<void> {
+    await Promise.all(this.#writes);
+  }
+
+  #demandOf({ auth, remoteUrl, id }: Server): Demand | undefined {
+    if (auth.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
+    const provider = this.#context.providers.get(auth.provider);
+    const origin = new URL(remoteUrl).origin;
+    if (!provider?.settings.allowedOrigins.includes(origin)) {
+      throw new SwitchboardError(
+        'provider_not_configured',
+        provider
+          ? `The server ${id} wants sign-in at ${auth.provider}, whose allowed_origins do not name ${origin}. The operator adds it to SWITCHBOARD_PROVIDERS.`
+          : `The server ${id} wants sign-in at ${auth.provider}, which is not configured. The operator adds it to SWITCHBOARD_PROVIDERS.`,
+      );
+    }
+    return { provider, scopes: auth.scopes ?? [], resource: auth.resource ?? '' };
+  }
+
+  async #load(
+    caller: Caller,
+    demand: Demand | undefined,
+  ): Promise<{ userId: string; connection: Found | undefined }> {
+    const subject = caller.subject;
+    if (!subject) throw tokenRequired();
+    const [row] = await this.#find.execute({
+      userId: subject.userId,
+      tenantId: caller.tenantId,
+      familyId: subject.familyId ?? '',
+      provider: demand?.provider.settings.name ?? '',
+      resource: demand?.resource ?? '',
+    });
+    if (!row || !isLive(subject, row)) throw invalidToken();
+    return {
+      userId: subject.userId,
+      connection: row.connection === null ? undefined : { ...row.connection, fresh: row.fresh },
+    };
+  }
+
+  async #use(
+    caller: Caller,
+    demand: Demand,
+    userId: string,
+    connection: Found | undefined,
+    refused: boolean,
+  ): Promise<Credential> {
+    if (!connection) throw await this.#required(caller, demand, userId, 'not_connected', demand.scopes);
+    if (connection.status === 'needs_reauth')
+      throw await this.#required(caller, demand, userId, 'needs_reauth', []);
+    const missing = demand.scopes.filter(scope => !connection.scopes.includes(scope));
+    if (missing.length > 0)
+      throw await this.#required(caller, demand, userId, 'missing_scopes', missing, connection.scopes);
+    const tokens =
+      connection.fresh && !refused ? await this.#open(connection) : await this.#renew(demand, connection);
+    if (!tokens) throw await this.#required(caller, demand, userId, 'needs_reauth', []);
+    this.#touch(connection.id);
+    return {
+      connectionId: connection.id,
+      version: tokens.version,
+      authorization: `Bearer ${tokens.accessToken}`,
+    };
+  }
+
+  async #open(connection: Found): Promise<VersionedTokens | undefined> {
+    const { id, tenantId, userId, provider, resource, version, sealed } = connection;
+    const key = digestOf([tenantId, userId, id, provider, resource, version, sealed]);
+    const known = this.#opened.get(key);
+    if (known) return known;
+    const tokens = await this.#connections.tokensOf(connection);
+    const opened = tokens && { accessToken: tokens.accessToken, refreshToken: undefined, version };
+    if (opened) this.#opened.set(key, opened);
+    return opened;
+  }
+
+  /** Undefined: only the user can mend it. */
+  async #renew(demand: Demand, connection: Found): Promise<VersionedTokens | undefined> {
+    const { id, version } = connection;
+    try {
+      return await this.#refreshing.run(`${id}/${version}`, () =>
+        this.#refresh.run(demand.provider, id, version),
+      );
+    } catch (error) {
+      if (error instanceof NeedsReauth) return undefined;
+      throw error;
+    }
+  }
+
+  async #required(
+    caller: Caller,
+    demand: Demand,
+    userId: string,
+    reason: 'not_connected' | 'needs_reauth' | 'missing_scopes',
+    missing: readonly string[],
+    held: readonly string[] = [],
+  ): Promise<SwitchboardError> {
+    const { provider, resource } = demand;
+    const { name, title } = provider.settings;
+    const scopes = [...new Set([...held, ...demand.scopes])];
+    const session = await this.#sessions.justInTime(caller, userId, { provider, scopes, resource });
+    return new SwitchboardError(
+      'connection_required',
+      `${REASONS[reason](title)} The user opens auth_url to sign in, then the call can be made again.`,
+      { members: { provider: name, reason, missing_scopes: missing, ...session } },
+    );
+  }
+
+  /**
+   * A server that refuses every token must not make each call a refresh, and the provider refuse us all: what a forced
+   * refresh gave is not replaced by another one at once. Calls that were refused the same token share one.
+   */
+  #mayForce({ id, version }: Found): boolean {
+    const now = this.#context.clock.now();
+    const last = this.#forced.get(id);
+    if (last && version !== last.version && now - last.atMs < FORCE_EVERY_MS) return false;
+    this.#forced.set(id, { version, atMs: now });
+    return true;
+  }
+
+  #touch(id: string): void {
+    const now = this.#context.clock.now();
+    if (now - (this.#touchedAt.get(id) ?? -LAST_USED_EVERY_MS) < LAST_USED_EVERY_MS) return;
+    this.#touchedAt.set(id, now);
+    const write = this.#context.db
+      .update(connections)
+      .set({ lastUsedAt: sql`now()` })
+      .where(eq(connections.id, id))
+      .then(() => {})
+      .catch((error: unknown) =>
+        this.#context.log.warn({ err: error }, 'last use of a connection not written'),
+      )
+      .finally(() => this.#writes.delete(write));
+    this.#writes.add(write);
+  }
+}
+
+const digestOf = (parts: readonly unknown[]): string =>
+  Buffer.from(sha256(JSON.stringify(parts))).toString('base64url');
+
+const REASONS = {
+  not_connected: (title: string) => `The user has not connected an account of ${title} yet.`,
+  needs_reauth: (title: string) => `The user's connection with ${title} has ended and must be made again.`,
+  missing_scopes: (title: string) => `The user's connection with ${title} lacks scopes this server needs.`,
+};
+
+const tokenRequired = () =>
+  new SwitchboardError(
+    'identity_token_required',
+    "This server acts for an end user, and this key is bound to none: send the user's identity token as Authorization: Bearer next to X-API-Key. A client that cannot do that, such as an IDE, needs a key of the user's own: the operator makes one with switchboard keys create --user USER_ID.",
+  );

@@ -1,0 +1,201 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { and, eq, isNull, lte, or, sql } from 'drizzle-orm';
+import { SwitchboardError } from '../../../errors.ts';
+import { newId } from '../../../platform/ids.ts';
+import { withoutTokens, type ConnectionRow, type TokenPair } from './connection-record.ts';
+import type { Connections } from './connections.ts';
+import type { IdentityContext } from '../context.ts';
+import { ProviderError } from './provider-error.ts';
+import type { Grant, Provider } from './provider.ts';
+import { connections } from '../schema.ts';
+import { keepWithConnection } from './replaced-grants.ts';
+
+/** Longer than a provider's time-out: a holder that lives never loses it. */
+const LEASE_SEC = 15;
+/** How long a provider that failed is left alone. */
+const COOLDOWN_SEC = 30;
+/** How long a caller waits for another replica's refresh. */
+const WAIT_MS = 5_500;
+const LOOK_AGAIN_MS = 50;
+
+export type VersionedTokens = TokenPair & { readonly version: number };
+
+/** The connection has no usable tokens, and no refresh will get any: the user must sign in again. */
+export class NeedsReauth extends Error {
+  override readonly name = 'NeedsReauth';
+}
+
+/**
+ * Provider tokens are renewed by one process at a time: whoever takes the row's lease asks the provider, outside any
+ * transaction, and its write is fenced by lease and version (IDENTITY 2.7). Two refreshes with one token would make
+ * providers that rotate theirs end the whole grant.
+ */
+export class ProviderRefresh {
+  readonly #context: IdentityContext;
+  readonly #connections: Connections;
+
+  constructor(context: IdentityContext, all: Connections) {
+    this.#context = context;
+    this.#connections = all;
+  }
+
+  /**
+   * Tokens newer than `version`; or, when the provider cannot be asked, the old ones if they still hold.
+   * @throws NeedsReauth, or SwitchboardError `provider_unavailable`.
+   */
+  async run(provider: Provider, id: string, version: number): Promise<VersionedTokens> {
+    const deadlineMs = performance.now() + WAIT_MS;
+    for (;;) {
+      const row = await this.#read(id);
+      const tokens = row && (await this.#connections.tokensOf(row));
+      if (!row || !tokens) throw new NeedsReauth();
+      const old = { ...tokens, version: row.version };
+      if (row.version > version) return old;
+      const { refreshToken } = tokens;
+      if (refreshToken === undefined) {
+        if (row.valid) return old;
+        await this.#end(row, undefined, 'expired');
+        throw new NeedsReauth();
+      }
+      const mayWait = performance.now() < deadlineMs;
+      if (row.cooling || !mayWait) return fallBack(row.valid, old);
+      const leaseId = newId('lease');
+      if (await this.#lease(id, version, leaseId))
+        return this.#ask(provider, row, leaseId, { ...old, refreshToken });
+      await delay(LOOK_AGAIN_MS * (1 + Math.random()));
+    }
+  }
+
+  async #ask(
+    provider: Provider,
+    row: ConnectionRow & { valid: boolean },
+    leaseId: string,
+    old: VersionedTokens & { refreshToken: string },
+  ): Promise<VersionedTokens> {
+    const { name } = provider.settings;
+    let grant: Grant;
+    try {
+      grant = await provider.refresh(old.refreshToken, row);
+    } catch (error) {
+      if (error instanceof ProviderError && error.reason === 'invalid_grant') {
+        this.#context.metrics?.events.providerRefreshed('ended');
+        await this.#end(row, leaseId, 'invalid_grant');
+        throw new NeedsReauth();
+      }
+      this.#context.metrics?.events.providerRefreshed('failed');
+      this.#context.log.warn({ err: error, provider: name }, 'a provider did not refresh a token');
+      await this.#cool(row.id, leaseId);
+      return fallBack(row.valid, old);
+    }
+    const fresh = { accessToken: grant.accessToken, refreshToken: grant.refreshToken ?? old.refreshToken };
+    const stored = await this.#store(row, leaseId, fresh, grant);
+    const isOurs = stored?.accessToken === fresh.accessToken;
+    this.#context.metrics?.events.providerRefreshed(isOurs ? 'ok' : 'overtaken');
+    if (stored) return stored;
+    this.#context.outbox.kick();
+    throw new NeedsReauth();
+  }
+
+  /**
+   * Fenced: only the holder of the lease writes what is used from now on. Overtaken by a new sign-in, what we were given is
+   * kept to be revoked with the connection; without a connection, the provider is told at once.
+   */
+  #store(
+    row: ConnectionRow,
+    leaseId: string,
+    fresh: TokenPair,
+    grant: Grant,
+  ): Promise<VersionedTokens | undefined> {
+    const { db, outbox, vault } = this.#context;
+    return db.transaction(async tx => {
+      const [current] = await tx.select().from(connections).where(eq(connections.id, row.id)).for('update');
+      const tokens = current && (await this.#connections.tokensOf(current));
+      if (!current || !tokens) {
+        await outbox.add(tx, row, fresh);
+        return undefined;
+      }
+      if (current.leaseId !== leaseId || current.version !== row.version) {
+        await keepWithConnection(tx, vault, current, fresh);
+        return current.version > row.version ? { ...tokens, version: current.version } : undefined;
+      }
+      const columns = await this.#connections.columnsOf(current, { ...tokens, ...fresh }, grant);
+      await tx.update(connections).set(columns).where(eq(connections.id, row.id));
+      return { ...fresh, version: row.version + 1 };
+    });
+  }
+
+  async #read(id: string): Promise<(ConnectionRow & { valid: boolean; cooling: boolean }) | undefined> {
+    const [found] = await this.#context.db
+      .select({
+        row: connections,
+        valid: sql<boolean>`coalesce(${connections.accessExpiresAt} > now(), true)`,
+        cooling: sql<boolean>`coalesce(${connections.failedAt} > now() - make_interval(secs => ${COOLDOWN_SEC}), false)`,
+      })
+      .from(connections)
+      .where(eq(connections.id, id));
+    return found && { ...found.row, valid: found.valid, cooling: found.cooling };
+  }
+
+  async #lease(id: string, version: number, leaseId: string): Promise<boolean> {
+    const taken = await this.#context.db
+      .update(connections)
+      .set({ leaseId, leaseUntil: sql`now() + make_interval(secs => ${LEASE_SEC})` })
+      .where(
+        and(
+          eq(connections.id, id),
+          eq(connections.version, version),
+          eq(connections.status, 'active'),
+          or(isNull(connections.leaseUntil), lte(connections.leaseUntil, sql`now()`)),
+        ),
+      )
+      .returning({ id: connections.id });
+    return taken.length > 0;
+  }
+
+  async #cool(id: string, leaseId: string): Promise<void> {
+    await this.#context.db
+      .update(connections)
+      .set({ failedAt: sql`now()`, leaseId: null, leaseUntil: null })
+      .where(holds(id, leaseId));
+  }
+
+  /** Only the user can mend it: the tokens are dropped, and the provider is not asked again. */
+  async #end(row: ConnectionRow, leaseId: string | undefined, reason: string): Promise<void> {
+    await this.#context.db.transaction(async tx => {
+      // A superseded pair may have been added since `row` was read (not a new version): read again, locked.
+      const [locked] = await tx.select().from(connections).where(eq(connections.id, row.id)).for('update');
+      const older = (locked && (await this.#connections.tokensOf(locked))?.superseded) ?? [];
+      const ended = await tx
+        .update(connections)
+        .set(withoutTokens())
+        .where(
+          and(
+            leaseId === undefined ? eq(connections.id, row.id) : holds(row.id, leaseId),
+            eq(connections.version, row.version),
+          ),
+        )
+        .returning({ id: connections.id });
+      if (ended.length === 0) return;
+      // Grants of earlier sign-ins may still live.
+      for (const pair of older) await this.#context.outbox.add(tx, row, pair);
+      const { tenantId, userId, provider } = row;
+      await this.#context.audit.record(
+        tx,
+        {},
+        { event: 'connection_needs_reauth', outcome: 'failed', tenantId, userId, meta: { provider, reason } },
+      );
+    });
+    this.#context.outbox.kick();
+  }
+}
+
+const holds = (id: string, leaseId: string) => and(eq(connections.id, id), eq(connections.leaseId, leaseId));
+
+function fallBack(valid: boolean, old: VersionedTokens): VersionedTokens {
+  if (valid) return old;
+  throw new SwitchboardError(
+    'provider_unavailable',
+    'The identity provider cannot be reached, and the token it gave has expired. Try again later.',
+    { retryAfterSec: COOLDOWN_SEC },
+  );
+}

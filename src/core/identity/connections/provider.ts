@@ -1,0 +1,279 @@
+import * as oauth from 'openid-client';
+import type { Clock } from '../../../platform/clock.ts';
+import type { GuardedFetch } from '../../../platform/outbound/guarded-fetch.ts';
+import { classify } from './provider-error.ts';
+import type { ProviderSettings } from '../../../config/providers.ts';
+
+/** One answer of a provider takes at most this long (IDENTITY 2.7). */
+const TIMEOUT_SEC = 5;
+/** An id_token is read seconds after it was issued. */
+const MAX_CLOCK_DIFFERENCE_SEC = 300;
+/** Ten years: a provider that says more means that the token does not expire. */
+const MAX_LIFETIME_SEC = 315_360_000;
+/** How long a provider's metadata are believed. */
+const METADATA_MS = 3_600_000;
+
+/** What a provider granted. Never leaves the core. */
+export interface Grant {
+  readonly accessToken: string;
+  /** Undefined: none was given. */
+  readonly refreshToken: string | undefined;
+  /** Undefined: it does not expire, or the provider does not say. */
+  readonly expiresInSec: number | undefined;
+  readonly scopes: readonly string[];
+}
+
+/** Whose account it is. */
+export interface Account {
+  /** '' where a plain OAuth provider has no userinfo endpoint. */
+  readonly subject: string;
+  readonly label: string | undefined;
+}
+
+/** What is kept between the start of a sign-in and its callback. */
+export interface Proof {
+  readonly state: string;
+  readonly nonce: string;
+  readonly verifier: string;
+}
+
+export interface AuthorizationRequest extends Proof {
+  readonly redirectUri: string;
+  readonly scopes: readonly string[];
+  readonly resource: string;
+  readonly loginHint: string | undefined;
+}
+
+/** One configured identity provider, over openid-client. */
+export class Provider {
+  readonly settings: ProviderSettings;
+  readonly #client: NonNullable<ProviderSettings['client']>;
+  readonly #fetch: GuardedFetch;
+  readonly #clock: Clock;
+  #known: { readonly atMs: number; readonly configuration: Promise<oauth.Configuration> } | undefined;
+
+  constructor(
+    settings: ProviderSettings & { readonly client: NonNullable<ProviderSettings['client']> },
+    options: { fetch: GuardedFetch; clock: Clock },
+  ) {
+    this.settings = settings;
+    this.#client = settings.client;
+    this.#fetch = options.fetch;
+    this.#clock = options.clock;
+  }
+
+  /** The URL of the provider's page. @throws ProviderError `failed` when its metadata cannot be had. */
+  async authorizationUrl(request: AuthorizationRequest): Promise<string> {
+    const configuration = await this.#configuration();
+    const { scopes, loginHint, resource } = request;
+    const parameters: Record<string, string> = {
+      ...this.settings.authParams,
+      redirect_uri: request.redirectUri,
+      scope: scopes.join(' '),
+      state: request.state,
+      code_challenge: await oauth.calculatePKCECodeChallenge(request.verifier),
+      code_challenge_method: 'S256',
+    };
+    if (this.settings.issuer !== undefined) parameters['nonce'] = request.nonce;
+    if (loginHint !== undefined) parameters['login_hint'] = loginHint;
+    if (resource !== '') parameters['resource'] = resource;
+    return oauth.buildAuthorizationUrl(configuration, parameters).href;
+  }
+
+  /**
+   * The tokens for the code in the callback's URL (RFC 6749 §4.1.3, with RFC 7636, RFC 9207 and OpenID Connect's checks).
+   * @throws ProviderError
+   */
+  async exchange(
+    callback: URL,
+    proof: Proof,
+    asked: { scopes: readonly string[]; resource: string },
+  ): Promise<{ grant: Grant; account: Account }> {
+    const configuration = await this.#configuration();
+    const isOpenId = this.settings.issuer !== undefined;
+    try {
+      // RFC 9207 is for issuers that are known; a plain provider has its own callback and state.
+      if (!isOpenId) callback.searchParams.delete('iss');
+      const tokens = await oauth.authorizationCodeGrant(
+        configuration,
+        callback,
+        {
+          expectedState: proof.state,
+          pkceCodeVerifier: proof.verifier,
+          ...(isOpenId ? { expectedNonce: proof.nonce, idTokenExpected: true } : {}),
+        },
+        resourceParameter(asked.resource),
+      );
+      const claims = tokens.claims();
+      if (claims) requireFresh(claims.iat, Date.now());
+      const account = isOpenId
+        ? accountOf({ ...claims })
+        : await this.#plainAccount(configuration, tokens.access_token);
+      return { grant: grantOf(tokens, asked.scopes), account };
+    } catch (error) {
+      throw classify(error);
+    }
+  }
+
+  /** @throws ProviderError; `invalid_grant` means that only the user can mend it. */
+  async refresh(
+    refreshToken: string,
+    known: { scopes: readonly string[]; resource: string },
+  ): Promise<Grant> {
+    const configuration = await this.#configuration();
+    try {
+      const parameters = resourceParameter(known.resource);
+      return grantOf(await oauth.refreshTokenGrant(configuration, refreshToken, parameters), known.scopes);
+    } catch (error) {
+      throw classify(error);
+    }
+  }
+
+  /** Tells the provider to forget a token (RFC 7009). Resolves with false where it has no endpoint for that. */
+  async revoke(token: string, hint: 'access_token' | 'refresh_token'): Promise<boolean> {
+    const configuration = await this.#configuration();
+    if (configuration.serverMetadata().revocation_endpoint === undefined) return false;
+    try {
+      await oauth.tokenRevocation(configuration, token, { token_type_hint: hint });
+      return true;
+    } catch (error) {
+      // Dead already, which is what was wanted; or not a kind of token that the provider revokes (RFC 7009 §2.2.1).
+      if (
+        error instanceof oauth.ResponseBodyError &&
+        /^(invalid_token|unsupported_token_type)$/.test(error.error)
+      )
+        return true;
+      throw classify(error);
+    }
+  }
+
+  async #configuration(): Promise<oauth.Configuration> {
+    const now = this.#clock.now();
+    this.#known ??= { atMs: now, configuration: this.#configure() };
+    const known = this.#known;
+    if (now - known.atMs > METADATA_MS) {
+      // In the background, and the old ones until then: a slow provider must not be waited for twice in one call.
+      const fresh = { atMs: now, configuration: this.#configure() };
+      this.#known = { atMs: now, configuration: known.configuration };
+      fresh.configuration.then(
+        () => (this.#known = fresh),
+        () => {},
+      );
+    }
+    try {
+      return await known.configuration;
+    } catch (error) {
+      // The next caller tries again.
+      if (this.#known === known) this.#known = undefined;
+      throw classify(error);
+    }
+  }
+
+  async #configure(): Promise<oauth.Configuration> {
+    const { issuer, endpoints } = this.settings;
+    const metadata =
+      issuer === undefined ? plainMetadata(endpoints) : (await this.#discover(issuer)).serverMetadata();
+    const methods = metadata.token_endpoint_auth_methods_supported;
+    // RFC 8414 §2: client_secret_basic is meant where nothing is said.
+    const usesBasic = issuer !== undefined && (methods?.includes('client_secret_basic') ?? true);
+    const { id, secret } = this.#client;
+    const authentication = usesBasic ? oauth.ClientSecretBasic(secret) : oauth.ClientSecretPost(secret);
+    const configuration = new oauth.Configuration(
+      withAsymmetricOnly(metadata),
+      id,
+      undefined,
+      authentication,
+    );
+    configuration[oauth.customFetch] = this.#fetch;
+    configuration.timeout = TIMEOUT_SEC;
+    for (const prepare of this.#execute()) prepare(configuration);
+    return configuration;
+  }
+
+  #discover(issuer: string): Promise<oauth.Configuration> {
+    return oauth.discovery(new URL(issuer), this.#client.id, undefined, oauth.None(), {
+      [oauth.customFetch]: this.#fetch,
+      timeout: TIMEOUT_SEC,
+      execute: this.#execute(),
+    });
+  }
+
+  #execute(): ((configuration: oauth.Configuration) => void)[] {
+    const { issuer, endpoints } = this.settings;
+    // The settings allow http on loopback only, and only for development; the guard stands behind it.
+    const isHttp = (issuer ?? endpoints?.token ?? '').startsWith('http:');
+    // The id_token's signature is checked although it came over TLS: a proxy may stand between.
+    return [
+      ...(issuer === undefined ? [] : [oauth.enableNonRepudiationChecks]),
+      ...(isHttp ? [oauth.allowInsecureRequests] : []),
+    ];
+  }
+
+  async #plainAccount(configuration: oauth.Configuration, accessToken: string): Promise<Account> {
+    const { userinfo } = this.settings.endpoints ?? {};
+    if (userinfo === undefined) return { subject: '', label: undefined };
+    const response = await oauth.fetchProtectedResource(configuration, accessToken, new URL(userinfo), 'GET');
+    if (!response.ok) throw new Error(`the userinfo endpoint answered HTTP ${response.status}`);
+    const account = accountOf((await response.json()) as Record<string, unknown>);
+    if (account.subject === '') throw new Error('the userinfo endpoint names no sub and no id');
+    return account;
+  }
+}
+
+/** Without a word of ours, openid-client takes what the provider lists: only signatures that its published keys verify. */
+function withAsymmetricOnly(metadata: oauth.ServerMetadata): oauth.ServerMetadata {
+  const listed = metadata.id_token_signing_alg_values_supported;
+  if (!listed) return metadata;
+  const usable = listed.filter(name => name !== 'none' && !name.startsWith('HS'));
+  return { ...metadata, id_token_signing_alg_values_supported: usable };
+}
+
+/** A provider whose clock is off would set wrong lifetimes, too (OpenID Connect Core §3.1.3.7, 10). */
+function requireFresh(issuedAtSec: number, nowMs: number): void {
+  const offSec = Math.abs(issuedAtSec - nowMs / 1000);
+  if (offSec > MAX_CLOCK_DIFFERENCE_SEC)
+    throw new Error(`the id_token was issued ${Math.round(offSec)} s away from now`);
+}
+
+function plainMetadata(endpoints: ProviderSettings['endpoints']): oauth.ServerMetadata {
+  if (!endpoints) throw new Error('a provider has neither an issuer nor endpoints');
+  return {
+    // Never compared, but openid-client wants one.
+    issuer: new URL(endpoints.authorization).origin,
+    authorization_endpoint: endpoints.authorization,
+    token_endpoint: endpoints.token,
+    ...(endpoints.revocation === undefined ? {} : { revocation_endpoint: endpoints.revocation }),
+  };
+}
+
+const resourceParameter = (resource: string): Record<string, string> => (resource === '' ? {} : { resource });
+
+function grantOf(
+  tokens: { access_token: string; refresh_token?: string; expires_in?: number; scope?: string },
+  asked: readonly string[],
+): Grant {
+  const { scope, expires_in: expiresInSec } = tokens;
+  return {
+    accessToken: tokens.access_token,
+    refreshToken: tokens.refresh_token,
+    expiresInSec:
+      expiresInSec === undefined || !(expiresInSec > 0)
+        ? undefined
+        : Math.min(expiresInSec, MAX_LIFETIME_SEC),
+    // RFC 6749 §5.1: without `scope`, what was asked for was granted. (GitHub separates with commas.)
+    scopes: scope === undefined ? asked : scope.split(/[ ,]+/).filter(name => /^[\x21-\x7e]+$/.test(name)),
+  };
+}
+
+/** `sub` of OpenID; plain providers say `id`. The label is what a person knows the account by. */
+function accountOf(claims: Readonly<Record<string, unknown>>): Account {
+  const text = (name: string) => {
+    const value = claims[name];
+    if (typeof value === 'number') return String(value);
+    return typeof value === 'string' && value !== '' ? value : undefined;
+  };
+  const label = text('email') ?? text('preferred_username') ?? text('login') ?? text('name');
+  const subject = text('sub') ?? text('id') ?? '';
+  if (/\p{C}/u.test(subject)) throw new Error('the account has an id with control characters');
+  return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320) };
+}

@@ -1,0 +1,221 @@
+import { and, eq, inArray, lte, sql } from 'drizzle-orm';
+import { whyFailed, type Database } from '../../../platform/database/database.ts';
+import { newId } from '../../../platform/ids.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
+import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
+import type { Audit } from '../../access/audit.ts';
+import type { TokenPair } from './connection-record.ts';
+import type { Providers } from './providers.ts';
+import { revocationOutbox } from '../schema.ts';
+import { keepWithConnection, type GrantOwner } from './replaced-grants.ts';
+import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
+
+/** How long a provider that cannot be reached is asked again, in seconds; then the tokens are forgotten unrevoked. */
+const LIFETIME_SEC = 3600;
+const BATCH = 10;
+const LOOK_EVERY_MS = 5_000;
+/** Longer than the work on one batch takes, so that no other replica takes a row that is being worked on. */
+const FIRST_RETRY_SEC = 30;
+const MAX_RETRY_SEC = 300;
+
+/**
+ * Tokens that their provider has yet to be told to forget (RFC 7009). They are sealed for this purpose alone: the proxy
+ * could not open them. Each row is worked on by one replica at a time, and outlives crashes.
+ */
+export class Outbox {
+  readonly #db: Database;
+  readonly #vault: Vault;
+  readonly #providers: Providers;
+  readonly #audit: Audit;
+  readonly #log: Log;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #again = false;
+  /** The last look at it did. */
+  #hasFailed = false;
+  #closed = false;
+  readonly #draining = new Map<string, Promise<void>>();
+
+  constructor(options: { db: Database; vault: Vault; providers: Providers; audit: Audit; log: Log }) {
+    this.#db = options.db;
+    this.#vault = options.vault;
+    this.#providers = options.providers;
+    this.#audit = options.audit;
+    this.#log = options.log;
+  }
+
+  /** Within the transaction that takes the tokens out of use. Call `kick` once it is committed. */
+  async add(
+    tx: Database,
+    { provider, userId, subject }: GrantOwner,
+    { accessToken, refreshToken }: TokenPair,
+  ): Promise<void> {
+    const id = newId('out');
+    const text = JSON.stringify({ accessToken, refreshToken });
+    const sealed = await this.#vault.seal(outboxBinding(provider, id), text);
+    await tx.insert(revocationOutbox).values({
+      id,
+      provider,
+      userId,
+      subject,
+      sealed,
+      expiresAt: sql`now() + make_interval(secs => ${LIFETIME_SEC})`,
+    });
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => this.kick(), LOOK_EVERY_MS).unref();
+    this.kick();
+  }
+
+  /** Works on what is due, in the background. */
+  kick(): void {
+    if (this.#running) {
+      this.#again = true;
+      return;
+    }
+    this.#again = false;
+    this.#running = withoutSpan(() => this.#drain())
+      .then(() => {
+        this.#hasFailed = false;
+      })
+      .catch((error: unknown) => {
+        // It is looked again every few seconds: said is only that it begins.
+        if (!this.#hasFailed)
+          this.#log.warn(whyFailed(error), 'the revocation outbox could not be worked on');
+        this.#hasFailed = true;
+      })
+      .finally(() => {
+        this.#running = undefined;
+        if (this.#again && this.#timer) this.kick();
+      });
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    await this.#running;
+    this.#closed = true;
+    await Promise.all(this.#draining.values());
+  }
+
+  /** Each provider by itself: one that hangs holds up nobody else's revocations. */
+  async #drain(): Promise<void> {
+    const due = await this.#db
+      .selectDistinct({ provider: revocationOutbox.provider })
+      .from(revocationOutbox)
+      .where(lte(revocationOutbox.nextAt, sql`now()`));
+    for (const { provider } of due) {
+      if (this.#draining.has(provider)) continue;
+      const work = this.#drainOf(provider)
+        .catch((error: unknown) =>
+          this.#log.warn({ ...whyFailed(error), provider }, 'the revocation outbox could not be worked on'),
+        )
+        .finally(() => this.#draining.delete(provider));
+      this.#draining.set(provider, work);
+    }
+  }
+
+  async #drainOf(provider: string): Promise<void> {
+    for (;;) {
+      const rows = await this.#take(provider);
+      const done = await Promise.all(rows.map(row => this.#work(row)));
+      if (rows.length === 0 || done.includes(false) || this.#closed) return;
+    }
+  }
+
+  /** Takes rows by moving their next time into the future: whoever dies with them gives them back by that. */
+  #take(provider: string) {
+    const due = this.#db
+      .select({ id: revocationOutbox.id })
+      .from(revocationOutbox)
+      .where(and(eq(revocationOutbox.provider, provider), lte(revocationOutbox.nextAt, sql`now()`)))
+      .orderBy(revocationOutbox.nextAt)
+      .limit(BATCH)
+      .for('update', { skipLocked: true });
+    const wait = sql`make_interval(secs => least(${MAX_RETRY_SEC}, ${FIRST_RETRY_SEC} * power(2, ${revocationOutbox.attempts})))`;
+    return this.#db
+      .update(revocationOutbox)
+      .set({ attempts: sql`${revocationOutbox.attempts} + 1`, nextAt: sql`now() + ${wait}` })
+      .where(inArray(revocationOutbox.id, due))
+      .returning({
+        id: revocationOutbox.id,
+        provider: revocationOutbox.provider,
+        userId: revocationOutbox.userId,
+        subject: revocationOutbox.subject,
+        sealed: revocationOutbox.sealed,
+        isOver: sql<boolean>`${revocationOutbox.expiresAt} <= now()`,
+      });
+  }
+
+  /** False: it is to be tried again. */
+  async #work(row: Taken): Promise<boolean> {
+    const { id, provider } = row;
+    try {
+      const tokens = await this.#open(row);
+      if (tokens && (await this.#isNeeded(row, tokens))) return true;
+      await this.#remove(row, tokens ? await this.#revoke(provider, tokens) : 'unreadable');
+      return true;
+    } catch (error) {
+      this.#log.warn({ err: error, provider, id }, 'a provider did not take a revocation');
+      // Past its time it was tried once more, however long this process was away.
+      if (row.isOver) await this.#remove(row, 'abandoned');
+      return row.isOver;
+    }
+  }
+
+  /** The user has connected the same account again: revoking now could end that, so the tokens wait with it. */
+  #isNeeded(row: Taken, tokens: TokenPair): Promise<boolean> {
+    return this.#db.transaction(async tx => {
+      const kept = await keepWithConnection(tx, this.#vault, row, tokens);
+      if (kept) await tx.delete(revocationOutbox).where(eq(revocationOutbox.id, row.id));
+      return kept;
+    });
+  }
+
+  async #remove({ id, provider }: Taken, result: string): Promise<void> {
+    await this.#db.transaction(async tx => {
+      const gone = await tx
+        .delete(revocationOutbox)
+        .where(eq(revocationOutbox.id, id))
+        .returning({ id: revocationOutbox.id });
+      if (gone.length === 0) return;
+      const outcome = result === 'revoked' ? 'ok' : 'failed';
+      await this.#audit.record(tx, {}, { event: 'provider_revocation', outcome, meta: { provider, result } });
+    });
+  }
+
+  async #open({ id, provider, sealed }: Taken): Promise<TokenPair | undefined> {
+    try {
+      return JSON.parse(await this.#vault.open(outboxBinding(provider, id), sealed)) as TokenPair;
+    } catch (error) {
+      if (!(error instanceof VaultError)) throw error;
+      this.#log.error({ err: error, provider, id }, 'ALARM: tokens that were to be revoked do not open');
+      return undefined;
+    }
+  }
+
+  async #revoke(name: string, { accessToken, refreshToken }: TokenPair): Promise<string> {
+    const provider = this.#providers.get(name);
+    if (!provider) return 'provider_removed';
+    // The refresh token first: with it goes the grant, and with most providers its access tokens (RFC 7009 §2.1).
+    if (refreshToken !== undefined && !(await provider.revoke(refreshToken, 'refresh_token')))
+      return 'no_revocation_endpoint';
+    return (await provider.revoke(accessToken, 'access_token')) ? 'revoked' : 'no_revocation_endpoint';
+  }
+}
+
+interface Taken extends GrantOwner {
+  readonly id: string;
+  readonly sealed: string;
+  /** Its hour is over. */
+  readonly isOver: boolean;
+}
+
+export const outboxBinding = (provider: string, id: string): Binding => ({
+  table: 'revocation_outbox',
+  tenantId: '',
+  userId: '',
+  id: `${provider}/${id}`,
+  purpose: 'revocation',
+});

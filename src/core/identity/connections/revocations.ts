@@ -1,0 +1,111 @@
+import { and, eq, inArray, isNull, sql } from 'drizzle-orm';
+import type { Database } from '../../../platform/database/database.ts';
+import type { Actor } from '../../access/audit.ts';
+import type { ConnectionRow } from './connection-record.ts';
+import type { Connections } from './connections.ts';
+import type { IdentityContext } from '../context.ts';
+import { authSessions, connections, manageLinks } from '../schema.ts';
+import { giveBackWaiting } from '../sign-in/session-expiry.ts';
+import { endTokens, findUser, lockUser, requireUserId } from '../users.ts';
+
+/** Ends what a user has: all of it, or one connection. */
+export class Revocations {
+  readonly #context: IdentityContext;
+  readonly #connections: Connections;
+
+  constructor(context: IdentityContext, all: Connections) {
+    this.#context = context;
+    this.#connections = all;
+  }
+
+  /**
+   * Everything of a user, at once and on every replica: identity tokens, refresh tokens, keys bound to the user, sign-ins
+   * under way, stored provider tokens; the provider is told in the background. With `provider`, only the connections with
+   * that one. An unknown user is a success: nobody learns who exists (RFC 7009 §2.2 in spirit).
+   * @throws SwitchboardError `invalid_request`.
+   */
+  async revoke(actor: Actor & { tenantId: string }, externalId: string, provider?: string): Promise<void> {
+    const user = await findUser(this.#context.db, actor.tenantId, requireUserId(externalId));
+    if (!user) return;
+    if (provider === undefined) await this.revokeUser(actor, user.id);
+    else {
+      const sessions = eq(authSessions.provider, provider);
+      await this.#revokeConnections(actor, user.id, eq(connections.provider, provider), sessions);
+    }
+  }
+
+  async revokeUser(actor: Actor & { tenantId: string }, userId: string): Promise<void> {
+    const { db, audit, outbox } = this.#context;
+    const { tenantId } = actor;
+    await db.transaction(async tx => {
+      if (!(await lockUser(tx, tenantId, userId))) return;
+      await endTokens(tx, userId, 'revoked');
+      await tx.delete(manageLinks).where(eq(manageLinks.userId, userId));
+      await this.#endSessions(tx, userId);
+      for (const row of await this.#lockConnections(tx, userId)) await this.#connections.remove(tx, row);
+      await audit.record(tx, actor, { event: 'user_revoked', outcome: 'ok', userId });
+    });
+    outbox.kick();
+  }
+
+  /** One connection, as the user's own page ends it. False: it is gone already, or not this user's. */
+  async disconnect(
+    actor: Actor & { tenantId: string },
+    userId: string,
+    connectionId: string,
+  ): Promise<boolean> {
+    return (await this.#revokeConnections(actor, userId, eq(connections.id, connectionId))) > 0;
+  }
+
+  async #revokeConnections(
+    actor: Actor & { tenantId: string },
+    userId: string,
+    which: ReturnType<typeof eq>,
+    sessions?: ReturnType<typeof eq>,
+  ): Promise<number> {
+    const { db, audit, outbox } = this.#context;
+    const count = await db.transaction(async tx => {
+      if (!(await lockUser(tx, actor.tenantId, userId))) return 0;
+      // Also where nothing is connected yet: a sign-in under way would connect after the revocation.
+      if (sessions) await this.#endSessions(tx, userId, sessions);
+      // A sign-in under way would bring back what is being ended. Before the connections are locked: the order of locks.
+      const ending = tx
+        .select({ provider: connections.provider })
+        .from(connections)
+        .where(and(eq(connections.userId, userId), which));
+      if (!sessions) await this.#endSessions(tx, userId, inArray(authSessions.provider, ending));
+      const rows = await this.#lockConnections(tx, userId, which);
+      for (const row of rows) {
+        await this.#connections.remove(tx, row);
+        const meta = { provider: row.provider };
+        await audit.record(tx, actor, { event: 'connection_revoked', outcome: 'ok', userId, meta });
+      }
+      return rows.length;
+    });
+    outbox.kick();
+    return count;
+  }
+
+  #lockConnections(tx: Database, userId: string, which?: ReturnType<typeof eq>): Promise<ConnectionRow[]> {
+    return tx
+      .select()
+      .from(connections)
+      .where(and(eq(connections.userId, userId), which))
+      .for('update');
+  }
+
+  async #endSessions(tx: Database, userId: string, which?: ReturnType<typeof eq>): Promise<void> {
+    const open = await tx
+      .select()
+      .from(authSessions)
+      .where(and(eq(authSessions.userId, userId), isNull(authSessions.finishedAt), which))
+      .for('update');
+    for (const row of open) await giveBackWaiting(this.#context, tx, row);
+    const ids = open.map(({ idHash }) => idHash);
+    if (ids.length === 0) return;
+    await tx
+      .update(authSessions)
+      .set({ status: 'error', errorCode: 'revoked', finishedAt: sql`now()`, sealed: null })
+      .where(inArray(authSessions.idHash, ids));
+  }
+}

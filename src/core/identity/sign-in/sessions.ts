@@ -1,0 +1,290 @@
+import { and, eq, gt, isNull, sql } from 'drizzle-orm';
+import { SwitchboardError } from '../../../errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import type { Caller, SignInMode } from '../../access/caller.ts';
+import { tenants } from '../../schema.ts';
+import type { IdentityContext } from '../context.ts';
+import { invalidToken } from '../tokens/identity-token.ts';
+import { ProviderError } from '../connections/provider-error.ts';
+import type { Proof, Provider } from '../connections/provider.ts';
+import { authSessions, connections } from '../schema.ts';
+import { expireSessions, overdue } from './session-expiry.ts';
+import { requireMode, requireReturnUrl, requireRoom, type SessionRequest } from './session-rules.ts';
+import { errorOf, SESSION_ERRORS, sessionBinding, type PendingSecrets } from './session-record.ts';
+import { isSecret, newNonce, newSecret, sha256 } from '../secrets.ts';
+import { ensureUser, lockUser, requireUserId, type User } from '../users.ts';
+
+/** Seconds a session can be authorized and polled (contract). */
+const SESSION_SEC = 300;
+/** A just-in-time session is given out again while it has this long left. */
+const REUSE_LEFT_SEC = 60;
+
+export interface AuthSession {
+  readonly session_id: string;
+  readonly auth_url: string;
+  readonly expires_at: string;
+}
+
+export interface SessionStatus {
+  readonly status: 'pending' | 'complete' | 'error';
+  readonly error?: string;
+}
+
+interface Draft extends Proof {
+  readonly provider: string;
+  readonly mode: SignInMode;
+  readonly scopes: readonly string[];
+  readonly resource: string;
+  readonly sessionId: string;
+  readonly ticket: string | undefined;
+  readonly providerUrl: string;
+  readonly authUrl: string;
+}
+
+/** Sign-ins of end users, from the caller's side: made, and polled until they are over. */
+export class Sessions {
+  readonly #context: IdentityContext;
+
+  constructor(context: IdentityContext) {
+    this.#context = context;
+  }
+
+  /**
+   * @throws SwitchboardError `invalid_request`, `provider_not_configured`, `rate_limited` (one user's sessions), or
+   * `unavailable` when the provider's metadata cannot be had.
+   */
+  async create(caller: Caller, request: SessionRequest): Promise<AuthSession> {
+    const userId = requireUserId(request.userId);
+    const provider = this.#context.providers.require(request.provider);
+    const tenant = await this.#tenant(caller.tenantId);
+    requireReturnUrl(request.returnUrl, tenant.returnUrls);
+    const mode = requireMode(request.mode, tenant.signInMode);
+    const { db, audit } = this.#context;
+    const resource = request.resource ?? '';
+    const known = await this.#grantedScopes(caller.tenantId, userId, provider.settings.name, resource);
+    const scopes = union(provider.settings.scopes, known, request.scopes ?? []);
+    const draft = await this.#draft(provider, { mode, scopes, resource, loginHint: request.loginHint });
+    return db.transaction(async tx => {
+      const user = await ensureUser(tx, caller.tenantId, userId);
+      await requireRoom(tx, user);
+      const expiresAt = await this.#insert(tx, caller, user, draft, {
+        returnUrl: request.returnUrl ?? null,
+        allowAccountChange: request.allowAccountChange ?? false,
+      });
+      const meta = { provider: provider.settings.name, mode };
+      await audit.record(tx, caller, { event: 'session_created', outcome: 'ok', userId: user.id, meta });
+      return { session_id: draft.sessionId, auth_url: draft.authUrl, expires_at: expiresAt };
+    });
+  }
+
+  /**
+   * The session for a proxied call that lacks a connection: an open one for the same user, provider and scopes is given out
+   * again, so that fifty failing calls make one link.
+   */
+  async justInTime(
+    caller: Caller,
+    userId: string,
+    wanted: { provider: Provider; scopes: readonly string[]; resource: string },
+  ): Promise<AuthSession> {
+    const tenant = await this.#tenant(caller.tenantId);
+    const mode = requireMode(caller.signInMode, tenant.signInMode);
+    const { provider, resource } = wanted;
+    const scopes = union(provider.settings.scopes, wanted.scopes);
+    const open = (db: Database) =>
+      this.#openJustInTime(db, caller.tenantId, userId, { ...wanted, scopes, mode });
+    const early = await open(this.#context.db);
+    if (early) return early;
+    const draft = await this.#draft(provider, { mode, scopes, resource, loginHint: undefined });
+    return this.#context.db.transaction(async tx => {
+      const user = await lockUser(tx, caller.tenantId, userId);
+      if (!user) throw new Error('the user of a checked token is gone');
+      // Revoked since the token was checked: a link given out now would bring back what was ended.
+      if (caller.subject?.epoch !== user.tokenEpoch) throw invalidToken();
+      const known = await open(tx);
+      if (known) return known;
+      const expiresAt = await this.#insert(tx, caller, user, draft, { justInTime: true });
+      const meta = { provider: provider.settings.name, mode, justInTime: true };
+      await this.#context.audit.record(tx, caller, {
+        event: 'session_created',
+        outcome: 'ok',
+        userId: user.id,
+        meta,
+      });
+      return { session_id: draft.sessionId, auth_url: draft.authUrl, expires_at: expiresAt };
+    });
+  }
+
+  /**
+   * How the session stands. A final status is given once.
+   * @throws SwitchboardError `session_not_found` (also for another tenant's), `session_delivered` from the second time on.
+   */
+  async poll(caller: Pick<Caller, 'tenantId'>, sessionId: string): Promise<SessionStatus> {
+    if (!isSecret(sessionId, 'ses')) throw notFound();
+    const { db } = this.#context;
+    const own = and(eq(authSessions.idHash, sha256(sessionId)), eq(authSessions.tenantId, caller.tenantId));
+    const read = () =>
+      db
+        .select({
+          status: authSessions.status,
+          delivered: sql<boolean>`${authSessions.deliveredAt} is not null`,
+          overdue: overdue(),
+        })
+        .from(authSessions)
+        .where(own);
+    let [session] = await read();
+    if (session?.overdue === true) {
+      await expireSessions(this.#context, own, 1);
+      [session] = await read();
+    }
+    if (!session) throw notFound();
+    if (session.delivered) throw delivered();
+    if (session.status !== 'complete' && session.status !== 'error') return { status: 'pending' };
+    const [final] = await db
+      .update(authSessions)
+      .set({ deliveredAt: sql`now()` })
+      .where(and(own, isNull(authSessions.deliveredAt)))
+      .returning({ status: authSessions.status, errorCode: authSessions.errorCode });
+    if (!final) throw delivered();
+    if (final.status === 'complete') return { status: 'complete' };
+    return { status: 'error', error: SESSION_ERRORS[errorOf(final.errorCode)] };
+  }
+
+  async #draft(
+    provider: Provider,
+    wanted: { mode: SignInMode; scopes: readonly string[]; resource: string; loginHint: string | undefined },
+  ): Promise<Draft> {
+    const { publicUrl } = this.#context;
+    const secrets = { state: newNonce(), nonce: newNonce(), verifier: newNonce() };
+    const redirectUri = `${publicUrl()}/oauth/callback/${provider.settings.name}`;
+    const providerUrl = await provider
+      .authorizationUrl({ ...secrets, ...wanted, redirectUri })
+      .catch((cause: unknown) => {
+        if (!(cause instanceof ProviderError)) throw cause;
+        const { name, issuer } = provider.settings;
+        this.#context.log.warn(
+          { err: cause, provider: name, issuer },
+          'an identity provider cannot be used: its metadata could not be read',
+        );
+        throw new SwitchboardError(
+          'unavailable',
+          `The identity provider ${name} cannot be used at the moment: its metadata could not be read. Try again soon; if it stays so, its operator finds the reason in the log.`,
+          { retryAfterSec: 5, cause },
+        );
+      });
+    const ticket = wanted.mode === 'page' ? newSecret('link') : undefined;
+    return {
+      ...secrets,
+      ...wanted,
+      provider: provider.settings.name,
+      sessionId: newSecret('ses'),
+      ticket,
+      providerUrl,
+      authUrl: ticket === undefined ? providerUrl : `${publicUrl()}/connect/${ticket}`,
+    };
+  }
+
+  /** Resolves with when it expires. */
+  async #insert(
+    tx: Database,
+    caller: Caller,
+    user: User,
+    draft: Draft,
+    extras: Partial<typeof authSessions.$inferInsert>,
+  ): Promise<string> {
+    const idHash = sha256(draft.sessionId);
+    const binding = sessionBinding({ ...draft, tenantId: caller.tenantId, userId: user.id, idHash });
+    const { nonce, verifier, providerUrl, sessionId, authUrl } = draft;
+    const secrets: PendingSecrets = { nonce, verifier, providerUrl, sessionId, authUrl };
+    const [row] = await tx
+      .insert(authSessions)
+      .values({
+        idHash,
+        stateHash: sha256(draft.state),
+        ticketHash: draft.ticket === undefined ? null : sha256(draft.ticket),
+        tenantId: caller.tenantId,
+        userId: user.id,
+        apiKeyId: caller.keyId,
+        provider: draft.provider,
+        scopes: [...draft.scopes],
+        resource: draft.resource,
+        mode: draft.mode,
+        sealed: await this.#context.vault.seal(binding, JSON.stringify(secrets)),
+        epoch: user.tokenEpoch,
+        expiresAt: sql`now() + make_interval(secs => ${SESSION_SEC})`,
+        ...extras,
+      })
+      .returning({ expiresAt: authSessions.expiresAt });
+    if (!row) throw new Error('INSERT … RETURNING gave no row');
+    return row.expiresAt.toISOString();
+  }
+
+  async #openJustInTime(
+    db: Database,
+    tenantId: string,
+    userId: string,
+    wanted: { provider: Provider; scopes: readonly string[]; resource: string; mode: SignInMode },
+  ): Promise<AuthSession | undefined> {
+    const rows = await db
+      .select()
+      .from(authSessions)
+      .where(
+        and(
+          eq(authSessions.tenantId, tenantId),
+          eq(authSessions.userId, userId),
+          eq(authSessions.provider, wanted.provider.settings.name),
+          eq(authSessions.resource, wanted.resource),
+          eq(authSessions.mode, wanted.mode),
+          eq(authSessions.justInTime, true),
+          eq(authSessions.status, 'pending'),
+          // What the index of open sessions is restricted to.
+          isNull(authSessions.finishedAt),
+          gt(authSessions.expiresAt, sql`now() + make_interval(secs => ${REUSE_LEFT_SEC})`),
+        ),
+      );
+    const same = rows.find(row => sameSet(row.scopes, wanted.scopes));
+    if (!same?.sealed) return undefined;
+    const secrets = JSON.parse(
+      await this.#context.vault.open(sessionBinding(same), same.sealed),
+    ) as PendingSecrets;
+    return {
+      session_id: secrets.sessionId,
+      auth_url: secrets.authUrl,
+      expires_at: same.expiresAt.toISOString(),
+    };
+  }
+
+  async #tenant(tenantId: string) {
+    const [tenant] = await this.#context.db.select().from(tenants).where(eq(tenants.id, tenantId));
+    return tenant ?? { signInMode: 'direct' as const, returnUrls: [] };
+  }
+
+  async #grantedScopes(tenantId: string, externalId: string, provider: string, resource: string) {
+    const { db } = this.#context;
+    const [row] = await db
+      .select({ scopes: connections.scopes })
+      .from(connections)
+      .where(
+        and(
+          eq(connections.tenantId, tenantId),
+          eq(connections.provider, provider),
+          eq(connections.resource, resource),
+          sql`${connections.userId} = (select id from users where tenant_id = ${tenantId} and external_id = ${externalId})`,
+        ),
+      );
+    return row?.scopes ?? [];
+  }
+}
+
+const union = (...lists: readonly (readonly string[])[]): string[] => [...new Set(lists.flat())];
+
+const sameSet = (a: readonly string[], b: readonly string[]) =>
+  a.length === b.length && a.every(name => b.includes(name));
+
+const notFound = () =>
+  new SwitchboardError('session_not_found', 'No authorization session has this id. Create a new one.');
+
+const delivered = () =>
+  new SwitchboardError(
+    'session_delivered',
+    'The final status of this session has been delivered already; a session id can be polled to its end once.',
+  );

@@ -1,0 +1,294 @@
+import { and, eq, gt, inArray, isNull, or, sql } from 'drizzle-orm';
+import type { Actor } from '../../access/audit.ts';
+import { AccountMismatch, type Connections } from '../connections/connections.ts';
+import type { IdentityContext } from '../context.ts';
+import { ProviderError } from '../connections/provider-error.ts';
+import type { Account, Grant } from '../connections/provider.ts';
+import { authSessions, connections, tokenFamilies } from '../schema.ts';
+import { newSecret, sha256 } from '../secrets.ts';
+import { giveBack } from './session-expiry.ts';
+import { waitingBinding, type SessionError, type SessionRow, type WaitingSecrets } from './session-record.ts';
+import {
+  claimSession,
+  isBrowserOf,
+  pendingSecrets,
+  sessionOfResult,
+  sessionOfTicket,
+  UNDO_MINUTES,
+  waitingSecrets,
+} from './sign-in-store.ts';
+import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
+import { lockUser } from '../users.ts';
+
+export type CallbackOutcome =
+  /** Over, one way or the other: its page says how. */
+  | { readonly kind: 'result'; readonly result: string }
+  /** Nothing was changed. */
+  | { readonly kind: 'refused'; readonly reason: 'link_over' | 'other_browser' };
+
+/** Sign-ins of end users, from their browser's side: our page where there is one, the callback, the result, the undo. */
+export class SignIns {
+  readonly #context: IdentityContext;
+  readonly #connections: Connections;
+
+  constructor(context: IdentityContext, all: Connections) {
+    this.#context = context;
+    this.#connections = all;
+  }
+
+  /** What the page behind a link of mode `page` says; undefined when the link is over. */
+  view(ticket: string): Promise<LinkView | undefined> {
+    return viewLink(this.#context, ticket);
+  }
+
+  /** Undefined: no such result, or (while it waits for the click) not in the browser in which it began. */
+  result(result: string, browser: string | undefined): Promise<ResultView | undefined> {
+    return viewResult(this.#context, result, browser);
+  }
+
+  /**
+   * The user goes on to the provider: from here on the sign-in belongs to this browser.
+   * @returns the provider's page; undefined when the link is over or belongs to another browser.
+   */
+  async begin(ticket: string, browser: string): Promise<string | undefined> {
+    const session = await sessionOfTicket(this.#context, ticket);
+    if (!session) return undefined;
+    const browserHash = sha256(browser);
+    const [bound] = await this.#context.db
+      .update(authSessions)
+      .set({ browserHash })
+      .where(
+        and(
+          eq(authSessions.idHash, session.idHash),
+          eq(authSessions.status, 'pending'),
+          or(isNull(authSessions.browserHash), eq(authSessions.browserHash, browserHash)),
+        ),
+      )
+      .returning({ idHash: authSessions.idHash });
+    return bound && (await pendingSecrets(this.#context, session)).providerUrl;
+  }
+
+  /**
+   * The provider sent the browser back. The session is claimed first, so that the code is exchanged at most once, whatever
+   * comes twice or at the same time.
+   */
+  async callback(
+    providerName: string,
+    query: URLSearchParams,
+    browser: string | undefined,
+    actor: Actor,
+  ): Promise<CallbackOutcome> {
+    const provider = this.#context.providers.get(providerName);
+    const [state, ...more] = query.getAll('state');
+    if (!provider || state === undefined || more.length > 0) return { kind: 'refused', reason: 'link_over' };
+    const result = newSecret('done');
+    const session = await claimSession(this.#context, providerName, state, browser, result);
+    if (typeof session === 'string') return { kind: 'refused', reason: session };
+    const outcome = { kind: 'result', result } as const;
+    if (hasRepeated(query)) {
+      await this.#fail(session, 'invalid_response', actor);
+      return outcome;
+    }
+    let tokens: { grant: Grant; account: Account };
+    try {
+      const callback = new URL(
+        `${this.#context.publicUrl()}/oauth/callback/${providerName}?${query.toString()}`,
+      );
+      const { nonce, verifier } = await pendingSecrets(this.#context, session);
+      tokens = await provider.exchange(callback, { state, nonce, verifier }, session);
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      const level = error.reason === 'denied' ? 'info' : 'warn';
+      this.#context.log[level]({ err: error, provider: providerName }, 'a sign-in failed');
+      await this.#fail(session, CODES[error.reason], actor);
+      return outcome;
+    }
+    await this.#orGiveBack(session, tokens, actor, () =>
+      session.mode === 'page' ? this.#wait(session, tokens, actor) : this.#complete(session, tokens, actor),
+    );
+    return outcome;
+  }
+
+  /** The user's click on a sign-in of mode `page`. False: over, or another browser. */
+  async confirm(
+    result: string,
+    browser: string | undefined,
+    accepts: boolean,
+    actor: Actor,
+  ): Promise<boolean> {
+    const session = await sessionOfResult(this.#context, result);
+    if (session?.status !== 'confirm' || session.over || !isBrowserOf(session, browser)) return false;
+    const waiting = await waitingSecrets(this.#context, session);
+    if (!waiting) return false;
+    if (accepts)
+      await this.#orGiveBack(session, waiting, actor, () => this.#complete(session, waiting, actor));
+    else await this.#fail(session, 'access_denied', actor, waiting);
+    return true;
+  }
+
+  /** "That was not me": ends the connection and what was issued for it. Once, within ten minutes. */
+  async undo(result: string, actor: Actor): Promise<boolean> {
+    const found = await sessionOfResult(this.#context, result);
+    if (!found) return false;
+    const done = await this.#context.db.transaction(async tx => {
+      await lockUser(tx, found.tenantId, found.userId);
+      const [session] = await tx
+        .update(authSessions)
+        .set({ status: 'error', errorCode: 'undone' })
+        .where(
+          and(
+            eq(authSessions.idHash, found.idHash),
+            eq(authSessions.status, 'complete'),
+            gt(authSessions.finishedAt, sql`now() - make_interval(mins => ${UNDO_MINUTES})`),
+          ),
+        )
+        .returning();
+      if (!session) return false;
+      const [connection] = await tx
+        .select()
+        .from(connections)
+        .where(eq(connections.id, session.connectionId ?? ''))
+        .for('update');
+      if (connection) await this.#connections.remove(tx, connection);
+      await tx
+        .update(tokenFamilies)
+        .set({ revokedAt: sql`now()`, revokedReason: 'undone' })
+        .where(and(eq(tokenFamilies.id, session.familyId ?? ''), isNull(tokenFamilies.revokedAt)));
+      const { tenantId, userId, provider } = session;
+      await this.#context.audit.record(tx, actor, {
+        event: 'connection_undone',
+        outcome: 'ok',
+        tenantId,
+        userId,
+        meta: { provider },
+      });
+      return true;
+    });
+    this.#context.outbox.kick();
+    return done;
+  }
+
+  /** Whatever fails on our side while tokens are in hand, the session ends and the tokens go back, if that can still be done. */
+  async #orGiveBack(
+    session: SessionRow,
+    tokens: WaitingSecrets,
+    actor: Actor,
+    work: () => Promise<void>,
+  ): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      await this.#fail(session, 'interrupted', actor, tokens).catch((cause: unknown) =>
+        this.#context.log.warn({ err: cause }, 'tokens of a failed sign-in could not be given back'),
+      );
+      throw error;
+    }
+  }
+
+  /** Mode `page`: the tokens wait, sealed, for the click that names the account. */
+  async #wait(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
+    // Told now rather than after a click that could not count.
+    if (!session.allowAccountChange && (await this.#connections.isOther(session, tokens.account)))
+      return this.#fail(session, 'account_mismatch', actor, tokens);
+    const sealed = await this.#context.vault.seal(waitingBinding(session), JSON.stringify(tokens));
+    const [waits] = await this.#context.db
+      .update(authSessions)
+      // Who came in time gets a minute for the click.
+      .set({
+        status: 'confirm',
+        sealed,
+        expiresAt: sql`greatest(${authSessions.expiresAt}, now() + interval '1 minute')`,
+      })
+      .where(and(eq(authSessions.idHash, session.idHash), eq(authSessions.status, 'claimed')))
+      .returning({ idHash: authSessions.idHash });
+    if (!waits) await this.#fail(session, 'revoked', actor, tokens);
+  }
+
+  /** One transaction stores the tokens and completes the session, unless the user was revoked meanwhile. */
+  async #complete(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
+    const { db, audit, outbox } = this.#context;
+    const { tenantId, userId, provider, resource } = session;
+    try {
+      const done = await db.transaction(async tx => {
+        const user = await lockUser(tx, tenantId, userId);
+        if (user?.tokenEpoch !== session.epoch) return false;
+        // The order of locks: user, session, connection, as in a revocation and an expiry.
+        await tx
+          .select({ idHash: authSessions.idHash })
+          .from(authSessions)
+          .where(eq(authSessions.idHash, session.idHash))
+          .for('update');
+        const connectionId = await this.#connections.put(
+          tx,
+          { tenantId, userId, provider, resource },
+          tokens,
+          session.allowAccountChange,
+        );
+        const [completed] = await tx
+          .update(authSessions)
+          .set({ status: 'complete', finishedAt: sql`now()`, sealed: null, connectionId })
+          .where(
+            and(
+              eq(authSessions.idHash, session.idHash),
+              inArray(authSessions.status, ['claimed', 'confirm']),
+            ),
+          )
+          .returning({ idHash: authSessions.idHash });
+        // Rolls the connection back.
+        if (!completed) throw new SessionOver();
+        await audit.record(tx, actor, {
+          event: 'session_completed',
+          outcome: 'ok',
+          tenantId,
+          userId,
+          meta: { provider },
+        });
+        return true;
+      });
+      if (!done) await this.#fail(session, 'revoked', actor, tokens);
+    } catch (error) {
+      if (error instanceof AccountMismatch) await this.#fail(session, 'account_mismatch', actor, tokens);
+      else if (error instanceof SessionOver) await this.#fail(session, 'revoked', actor, tokens);
+      else throw error;
+    }
+    outbox.kick();
+  }
+
+  /** Tokens that were granted and will not be kept go back to the provider. */
+  async #fail(session: SessionRow, code: SessionError, actor: Actor, tokens?: WaitingSecrets): Promise<void> {
+    const { db, audit, outbox } = this.#context;
+    const { tenantId, userId, provider } = session;
+    await db.transaction(async tx => {
+      await lockUser(tx, tenantId, userId);
+      const [ended] = await tx
+        .update(authSessions)
+        .set({ status: 'error', errorCode: code, finishedAt: sql`now()`, sealed: null })
+        .where(
+          and(eq(authSessions.idHash, session.idHash), inArray(authSessions.status, ['claimed', 'confirm'])),
+        )
+        .returning({ idHash: authSessions.idHash });
+      if (tokens) await giveBack(this.#context, tx, session, tokens);
+      // Of two clicks at once the second finds it over: that is no event.
+      if (!ended) return;
+      const meta = { provider, code };
+      await audit.record(tx, actor, { event: 'session_failed', outcome: 'refused', tenantId, userId, meta });
+    });
+    outbox.kick();
+  }
+}
+
+/** The session was ended while its code was being exchanged. */
+class SessionOver extends Error {
+  override readonly name = 'SessionOver';
+}
+
+const CODES = {
+  denied: 'access_denied',
+  refused: 'provider_error',
+  invalid_grant: 'exchange_failed',
+  failed: 'exchange_failed',
+} as const;
+
+/** RFC 6749 §3.1: parameters must not come twice. */
+const hasRepeated = (query: URLSearchParams): boolean =>
+  new Set(query.keys()).size !== [...query.keys()].length;

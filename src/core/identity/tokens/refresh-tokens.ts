@@ -1,0 +1,288 @@
+import { and, eq, gt, isNull, sql } from 'drizzle-orm';
+import type { Config } from '../../../config/index.ts';
+import { SwitchboardError } from '../../../errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import { newId } from '../../../platform/ids.ts';
+import type { Caller } from '../../access/caller.ts';
+import { users } from '../../schema.ts';
+import type { IdentityContext } from '../context.ts';
+import type { IdentityTokens, TokenOwner } from './identity-token.ts';
+import { authSessions, refreshTokens, tokenFamilies } from '../schema.ts';
+import { isSecret, sha256 } from '../secrets.ts';
+import { sessionBinding } from '../sign-in/session-record.ts';
+import { issue, type Sign, type TokenSet } from './token-set.ts';
+import { endTokens, lockUser } from '../users.ts';
+import type { Binding } from '../vault/vault.ts';
+
+/** Days a family lives in all: rotation does not extend it. */
+const FAMILY_DAYS = 90;
+/** How long an answer can be had again with its Idempotency-Key. */
+const REPLAY_SEC = 60;
+/** How long after its completion a session can be redeemed. */
+const REDEEM_SEC = 600;
+
+type Outcome = TokenSet | 'refused' | 'pending';
+
+/**
+ * Identity tokens and their refresh tokens: the first pair for a completed session, then rotation (RFC 9700 §4.14.2).
+ * A used token that comes again ends its family, but for a lost answer or a race of one client with itself, neither of
+ * which is given tokens twice (IDENTITY 2.9).
+ */
+export class RefreshTokens {
+  readonly #context: IdentityContext;
+  readonly #tokens: IdentityTokens;
+  readonly #policy: Pick<Config['identity'], 'refreshRaceMs' | 'reuseAction'>;
+
+  constructor(
+    context: IdentityContext,
+    tokens: IdentityTokens,
+    policy: Pick<Config['identity'], 'refreshRaceMs' | 'reuseAction'>,
+  ) {
+    this.#context = context;
+    this.#tokens = tokens;
+    this.#policy = policy;
+  }
+
+  /**
+   * The first token set of a completed session, once, within ten minutes of its completion.
+   * @throws SwitchboardError `authorization_pending`, `invalid_grant`.
+   */
+  async redeem(caller: Caller, sessionId: string, idempotencyKey?: string): Promise<TokenSet> {
+    if (!isSecret(sessionId, 'ses')) throw invalidSession();
+    const own = and(eq(authSessions.idHash, sha256(sessionId)), eq(authSessions.tenantId, caller.tenantId));
+    const sign = await this.#tokens.issuer();
+    const outcome = await this.#context.db.transaction(async (tx): Promise<Outcome> => {
+      const [owner] = await tx.select({ userId: authSessions.userId }).from(authSessions).where(own);
+      const user = owner && (await lockUser(tx, caller.tenantId, owner.userId));
+      if (!user) return 'refused';
+      const [won] = await tx
+        .update(authSessions)
+        .set({ redeemedAt: sql`now()`, idempotencyHash: hashOf(idempotencyKey) })
+        .where(
+          and(
+            own,
+            eq(authSessions.status, 'complete'),
+            isNull(authSessions.redeemedAt),
+            eq(authSessions.epoch, user.tokenEpoch),
+            gt(authSessions.finishedAt, sql`now() - make_interval(secs => ${REDEEM_SEC})`),
+          ),
+        )
+        .returning();
+      if (won) return this.#issueFirst(tx, caller, won, { sign, idempotencyKey });
+      return this.#redeemedBefore(tx, own, idempotencyKey);
+    });
+    this.#count('session', outcome);
+    if (outcome === 'pending') {
+      throw new SwitchboardError(
+        'authorization_pending',
+        'The user has not finished the sign-in yet. Poll the session.',
+      );
+    }
+    if (outcome === 'refused') throw invalidSession();
+    return outcome;
+  }
+
+  /**
+   * A new token set for a refresh token, which is used up by it.
+   * @param arrivedMs when the request arrived, by this process's clock.
+   * @throws SwitchboardError `invalid_grant`, with one text for every reason.
+   */
+  async refresh(
+    caller: Caller,
+    refreshToken: string,
+    { arrivedMs, idempotencyKey }: { arrivedMs: number; idempotencyKey?: string | undefined },
+  ): Promise<TokenSet> {
+    if (!isSecret(refreshToken, 'sbr')) throw invalidGrant();
+    const hash = sha256(refreshToken);
+    const sign = await this.#tokens.issuer();
+    const outcome = await this.#context.db.transaction(async (tx): Promise<Outcome> => {
+      const owner = await lockOwner(tx, caller, hash);
+      if (!owner) return 'refused';
+      const [won] = await tx
+        .update(refreshTokens)
+        .set({ usedAt: new Date(this.#context.clock.now()), idempotencyHash: hashOf(idempotencyKey) })
+        .where(
+          and(
+            eq(refreshTokens.hash, hash),
+            isNull(refreshTokens.usedAt),
+            gt(refreshTokens.expiresAt, sql`now()`),
+            eq(refreshTokens.epoch, owner.epoch),
+            sql`exists (select from ${tokenFamilies} where ${tokenFamilies.id} = ${refreshTokens.familyId} and ${tokenFamilies.revokedAt} is null and ${tokenFamilies.expiresAt} > now())`,
+          ),
+        )
+        .returning({ hash: refreshTokens.hash });
+      if (!won) return this.#usedBefore(tx, caller, owner, hash, { arrivedMs, idempotencyKey });
+      const set = await issue(tx, sign, owner, hash);
+      if (idempotencyKey !== undefined) {
+        const replaySealed = await this.#context.vault.seal(replayBinding(owner, hash), JSON.stringify(set));
+        await tx
+          .update(refreshTokens)
+          .set({ replaySealed, replayUntil: replayUntil() })
+          .where(eq(refreshTokens.hash, hash));
+      }
+      return set;
+    });
+    this.#count('refresh_token', outcome);
+    // Thrown only now: what a reuse ends must stay ended, and throwing inside would have rolled it back.
+    if (typeof outcome === 'string') throw invalidGrant();
+    return outcome;
+  }
+
+  #count(grant: 'session' | 'refresh_token', outcome: Outcome): void {
+    this.#context.metrics?.events.tokensAsked(grant, typeof outcome === 'string' ? outcome : 'ok');
+  }
+
+  async #issueFirst(
+    tx: Database,
+    caller: Caller,
+    session: typeof authSessions.$inferSelect,
+    { sign, idempotencyKey }: { sign: Sign; idempotencyKey: string | undefined },
+  ): Promise<TokenSet> {
+    const familyId = newId('fam');
+    const { userId, epoch, tenantId, idHash } = session;
+    await tx.insert(tokenFamilies).values({
+      id: familyId,
+      tenantId,
+      userId,
+      expiresAt: sql`now() + make_interval(days => ${FAMILY_DAYS})`,
+    });
+    const owner = { tenantId, keyId: caller.keyId, userId, familyId, epoch };
+    const set = await issue(tx, sign, owner, undefined);
+    const replay =
+      idempotencyKey === undefined
+        ? {}
+        : {
+            replaySealed: await this.#context.vault.seal(sessionReplay(session), JSON.stringify(set)),
+            replayUntil: replayUntil(),
+          };
+    await tx
+      .update(authSessions)
+      .set({ familyId, ...replay })
+      .where(eq(authSessions.idHash, idHash));
+    const meta = { provider: session.provider };
+    await this.#context.audit.record(tx, caller, { event: 'tokens_issued', outcome: 'ok', userId, meta });
+    return set;
+  }
+
+  async #redeemedBefore(
+    tx: Database,
+    own: ReturnType<typeof and>,
+    idempotencyKey: string | undefined,
+  ): Promise<Outcome> {
+    const [found] = await tx
+      .select({
+        session: authSessions,
+        open: sql<boolean>`${authSessions.finishedAt} is null and ${authSessions.expiresAt} > now()`,
+        replayable: sql<boolean>`coalesce(${authSessions.replayUntil} > now(), false) and exists (
+          select from refresh_tokens r join token_families f on f.id = r.family_id
+          where f.id = auth_sessions.family_id and f.revoked_at is null and r.parent_hash is null and r.used_at is null)`,
+      })
+      .from(authSessions)
+      .where(own);
+    if (!found) return 'refused';
+    const { session, open, replayable } = found;
+    if (open) return 'pending';
+    if (!replayable || session.replaySealed === null || !isSameKey(session.idempotencyHash, idempotencyKey))
+      return 'refused';
+    return JSON.parse(
+      await this.#context.vault.open(sessionReplay(session), session.replaySealed),
+    ) as TokenSet;
+  }
+
+  /** A refresh token that did not win: a lost answer asked for again, a race, a theft, or nothing that was ever good. */
+  async #usedBefore(
+    tx: Database,
+    caller: Caller,
+    owner: TokenOwner,
+    hash: Uint8Array,
+    { arrivedMs, idempotencyKey }: { arrivedMs: number; idempotencyKey: string | undefined },
+  ): Promise<Outcome> {
+    const [found] = await tx
+      .select({
+        token: refreshTokens,
+        replayable: sql<boolean>`coalesce(${refreshTokens.replayUntil} > now(), false)`,
+        isOver: sql<boolean>`${tokenFamilies.revokedAt} is not null or ${tokenFamilies.expiresAt} <= now()`,
+        successorUsed: sql<boolean>`exists (select from refresh_tokens s where s.parent_hash = ${refreshTokens.hash} and s.used_at is not null)`,
+      })
+      .from(refreshTokens)
+      .innerJoin(tokenFamilies, eq(tokenFamilies.id, refreshTokens.familyId))
+      .where(eq(refreshTokens.hash, hash));
+    const usedAt = found?.token.usedAt;
+    if (!found || !usedAt || found.isOver || found.token.epoch !== owner.epoch) return 'refused';
+    const { token, replayable, successorUsed } = found;
+    if (
+      !successorUsed &&
+      replayable &&
+      token.replaySealed !== null &&
+      isSameKey(token.idempotencyHash, idempotencyKey)
+    ) {
+      return JSON.parse(
+        await this.#context.vault.open(replayBinding(owner, hash), token.replaySealed),
+      ) as TokenSet;
+    }
+    const { audit } = this.#context;
+    const { userId } = owner;
+    if (!successorUsed && arrivedMs - usedAt.getTime() < this.#policy.refreshRaceMs) {
+      await audit.record(tx, caller, { event: 'refresh_race', outcome: 'refused', userId });
+      return 'refused';
+    }
+    await this.#endAfterReuse(tx, owner);
+    const meta = { ended: this.#policy.reuseAction };
+    await audit.record(tx, caller, { event: 'refresh_reuse', outcome: 'refused', userId, meta });
+    return 'refused';
+  }
+
+  /** Tokens of providers are kept: they never left us. */
+  async #endAfterReuse(tx: Database, { userId, familyId }: TokenOwner): Promise<void> {
+    if (this.#policy.reuseAction === 'user') {
+      await endTokens(tx, userId, 'refresh_reuse');
+      return;
+    }
+    await tx
+      .update(tokenFamilies)
+      .set({ revokedAt: sql`now()`, revokedReason: 'refresh_reuse' })
+      .where(and(eq(tokenFamilies.id, familyId), isNull(tokenFamilies.revokedAt)));
+  }
+}
+
+/** Whose token it is, with the user's row locked. Another tenant's token is as unknown as one that never was. */
+async function lockOwner(tx: Database, caller: Caller, hash: Uint8Array): Promise<TokenOwner | undefined> {
+  const [owner] = await tx
+    .select({ userId: users.id, epoch: users.tokenEpoch, familyId: tokenFamilies.id })
+    .from(refreshTokens)
+    .innerJoin(tokenFamilies, eq(tokenFamilies.id, refreshTokens.familyId))
+    .innerJoin(users, eq(users.id, tokenFamilies.userId))
+    .where(and(eq(refreshTokens.hash, hash), eq(tokenFamilies.tenantId, caller.tenantId)))
+    .for('no key update', { of: users });
+  return owner && { ...owner, tenantId: caller.tenantId, keyId: caller.keyId };
+}
+
+const replayUntil = () => sql`now() + make_interval(secs => ${REPLAY_SEC})`;
+
+const hashOf = (idempotencyKey: string | undefined) =>
+  idempotencyKey === undefined ? null : sha256(idempotencyKey);
+
+const isSameKey = (hash: Uint8Array | null, idempotencyKey: string | undefined): boolean =>
+  hash !== null && idempotencyKey !== undefined && Buffer.compare(hash, sha256(idempotencyKey)) === 0;
+
+const replayBinding = (owner: TokenOwner, hash: Uint8Array): Binding => ({
+  table: 'refresh_tokens',
+  tenantId: owner.tenantId,
+  userId: owner.userId,
+  id: Buffer.from(hash).toString('base64url'),
+  purpose: 'replay',
+});
+
+const sessionReplay = (session: typeof authSessions.$inferSelect): Binding => ({
+  ...sessionBinding(session),
+  purpose: 'replay',
+});
+
+const invalidGrant = () =>
+  new SwitchboardError('invalid_grant', 'The refresh token is invalid, expired or already used.');
+
+const invalidSession = () =>
+  new SwitchboardError(
+    'invalid_grant',
+    'The session is unknown, failed, too old, or its tokens were issued already. Create a new session.',
+  );

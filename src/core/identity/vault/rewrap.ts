@@ -1,0 +1,164 @@
+import { and, asc, eq, gt, isNotNull, not, sql } from 'drizzle-orm';
+import type { PgColumn } from 'drizzle-orm/pg-core';
+import { SwitchboardError } from '../../../errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import { connectionBinding } from '../connections/connection-record.ts';
+import { outboxBinding } from '../connections/revocation-outbox.ts';
+import { forgetReplays } from '../retention.ts';
+import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
+import { sessionBinding, waitingBinding } from '../sign-in/session-record.ts';
+import { bindingOf as signingBinding } from '../tokens/signing-keys.ts';
+import { keyIdOfCanary, renewCanary } from './key-check.ts';
+import { VaultError, type Binding, type Vault } from './vault.ts';
+
+const BATCH = 100;
+/** Rows that one call of `rewrap` seals anew before it answers. */
+const SLICE = 1000;
+
+type Table = typeof connections | typeof revocationOutbox | typeof signingKeys | typeof authSessions;
+type Key = string | Uint8Array;
+interface Batch {
+  readonly sealed: number;
+  /** Where the next batch goes on; undefined: this was the last. */
+  readonly after: Key | undefined;
+}
+
+/** Rows that live on. Answers kept for a repeated request are left alone: they are gone within a minute. */
+const SEALED: readonly {
+  readonly table: Table;
+  readonly rewrap: (tx: Database, vault: Vault, after: Key | undefined) => Promise<Batch>;
+}[] = [
+  rewrapping(connections, connections.id, row => row.id, connectionBinding),
+  rewrapping(
+    revocationOutbox,
+    revocationOutbox.id,
+    row => row.id,
+    row => outboxBinding(row.provider, row.id),
+  ),
+  rewrapping(
+    signingKeys,
+    signingKeys.kid,
+    row => row.kid,
+    row => signingBinding(row.kid),
+  ),
+  rewrapping(
+    authSessions,
+    authSessions.idHash,
+    row => row.idHash,
+    row => (row.status === 'confirm' ? waitingBinding(row) : sessionBinding(row)),
+  ),
+];
+
+/**
+ * Seals again, with the first key, what another key sealed: in batches, each in a transaction of its own, and about `SLICE`
+ * rows a call, so that whoever calls can tell how far it is. It can be broken off at any time and goes on where it was. Rows
+ * that are in use or do not open are passed over. Resolves with how many were sealed anew; 0: nothing is left to do.
+ * @throws SwitchboardError `unavailable` when rows of another key remain and none of them could be sealed anew.
+ */
+export async function rewrap(db: Database, vault: Vault): Promise<number> {
+  await forgetReplays(db);
+  let done = 0;
+  for (const { rewrap: batch } of SEALED) {
+    let after: Key | undefined;
+    do {
+      const from = after;
+      const { sealed, after: next } = await db.transaction(tx => batch(tx, vault, from));
+      done += sealed;
+      after = next;
+    } while (after !== undefined && done < SLICE);
+    if (done >= SLICE) return done;
+  }
+  if (done > 0) return done;
+  const left = await countSealed(db, column => sql`not starts_with(${column}, ${`${vault.activeKeyId}:`})`);
+  if (left > 0) {
+    throw new SwitchboardError(
+      'unavailable',
+      `${left} rows remain that ${vault.activeKeyId} has not sealed: they are in use, kept for a minute only, or their key is not configured. Run it again.`,
+      { retryAfterSec: 5 },
+    );
+  }
+  await renewCanary(db, vault);
+  return 0;
+}
+
+/** Whether nothing needs this key any longer. @throws SwitchboardError `invalid_request` while something does. */
+export async function requireUnused(db: Database, vault: Vault, keyId: string): Promise<void> {
+  const refuse = (why: string) => new SwitchboardError('invalid_request', why);
+  if (keyId === vault.activeKeyId)
+    throw refuse(`${keyId} is the key that seals. Put another first, then rewrap.`);
+  if (!vault.has(keyId)) throw refuse(`No key with the id ${JSON.stringify(keyId)} is configured.`);
+  await forgetReplays(db);
+  const sealed = await countSealed(db, column => sql`starts_with(${column}, ${`${keyId}:`})`);
+  // Without the canary's key the next start would be refused.
+  const used = sealed + ((await keyIdOfCanary(db)) === keyId ? 1 : 0);
+  if (used > 0)
+    throw refuse(`${used} rows are still sealed with ${keyId}. Run \`switchboard keys rewrap\` first.`);
+}
+
+async function countSealed(
+  db: Database,
+  where: (column: PgColumn) => ReturnType<typeof sql>,
+): Promise<number> {
+  const columns = [
+    ...SEALED.map(({ table }) => ({ table, column: table.sealed as PgColumn })),
+    { table: refreshTokens, column: refreshTokens.replaySealed as PgColumn },
+    { table: authSessions, column: authSessions.replaySealed as PgColumn },
+  ];
+  let total = 0;
+  for (const { table, column } of columns) {
+    const [row] = await db
+      .select({ count: sql<number>`count(*)::int` })
+      .from(table)
+      .where(and(isNotNull(column), where(column)));
+    total += row?.count ?? 0;
+  }
+  return total;
+}
+
+function rewrapping<T extends Table>(
+  table: T,
+  key: PgColumn,
+  keyOf: (row: T['$inferSelect']) => Key,
+  bindingOf: (row: T['$inferSelect']) => Binding,
+) {
+  // Drizzle's types want one table or a union of them, not a type parameter.
+  const any: Table = table;
+  const batch = async (tx: Database, vault: Vault, after: Key | undefined): Promise<Batch> => {
+    const rows = (await tx
+      .select()
+      .from(any)
+      .where(
+        and(
+          isNotNull(table.sealed),
+          not(sql`starts_with(${table.sealed}, ${`${vault.activeKeyId}:`})`),
+          after === undefined ? undefined : gt(key, after),
+        ),
+      )
+      .orderBy(asc(key))
+      .limit(BATCH)
+      .for('update', { skipLocked: true })) as T['$inferSelect'][];
+    let count = 0;
+    for (const row of rows) {
+      const sealed = await resealed(vault, bindingOf(row), row.sealed ?? '');
+      if (sealed === undefined) continue;
+      await tx
+        .update(any)
+        .set({ sealed })
+        .where(eq(key, keyOf(row)));
+      count++;
+    }
+    const last = rows.at(-1);
+    return { sealed: count, after: last && keyOf(last) };
+  };
+  return { table, rewrap: batch };
+}
+
+/** Undefined: it does not open, which is for whoever uses it to report. */
+async function resealed(vault: Vault, binding: Binding, sealed: string): Promise<string | undefined> {
+  try {
+    return await vault.seal(binding, await vault.open(binding, sealed));
+  } catch (error) {
+    if (error instanceof VaultError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,58 @@
+import { mkdir, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { ConfigError, type Config } from '../config/index.ts';
+import { KeyFileError } from './identity/vault/key-file.ts';
+import { WrongKeys } from './identity/vault/key-check.ts';
+import { openDatabase, type OpenDatabase } from '../platform/database/database.ts';
+import type { Log } from '../platform/telemetry/log.ts';
+import { DatabaseUnreachable, openPostgres } from '../platform/database/postgres.ts';
+
+/** Where the settings say that things are kept: the data folder, the database, the keys of the vault. */
+
+/** It doubles as the lock of the data folder. */
+export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
+
+/** With all migrations applied. @throws ConfigError */
+export async function openConfigured(
+  { databaseUrl, databaseLimits, dataDir }: Config,
+  log?: Log,
+): Promise<OpenDatabase> {
+  if (databaseUrl === undefined) return openDatabase(dataDir);
+  return reaching(openPostgres(databaseUrl, databaseLimits, log));
+}
+
+/** @throws ConfigError when the Postgres of DATABASE_URL cannot be reached. */
+export async function reaching<T>(opened: Promise<T>): Promise<T> {
+  try {
+    return await opened;
+  } catch (error) {
+    if (!(error instanceof DatabaseUnreachable)) throw error;
+    throw new ConfigError(`DATABASE_URL: cannot connect: ${error.message}`);
+  }
+}
+
+/** For a `catch`: which setting has wrong keys. */
+export const explainKeys = (config: Config) => (error: unknown) => {
+  const source = config.identity.keks === undefined ? `vault.key in ${config.dataDir}` : 'SWITCHBOARD_KEKS';
+  if (error instanceof WrongKeys) throw new ConfigError(`${source}: ${error.message}`);
+  if (error instanceof KeyFileError) throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${error.message}`);
+  throw error;
+};
+
+const WHY_NO_FOLDER: Readonly<Record<string, string>> = {
+  ENOENT: 'its parent folder does not exist',
+  EEXIST: 'it is a file',
+  ENOTDIR: 'its parent is a file',
+};
+
+/** Not recursive: a mistyped path is refused instead of created. (And Node never ends a recursive mkdir below /proc.) @throws ConfigError */
+export async function makeDataDir(folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { mode: 0o700 });
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
+    const reason = WHY_NO_FOLDER[String(code)] ?? String(code);
+    throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
+  }
+}

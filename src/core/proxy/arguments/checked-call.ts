@@ -1,0 +1,213 @@
+import { SwitchboardError } from '../../../errors.ts';
+import { asSentence } from '../../../platform/sanitize.ts';
+import { ArgumentChecks } from './arguments.ts';
+import { Budget } from '../upstream/deadline.ts';
+import { HEADER_MISMATCH, INVALID_PARAMS, type Params } from '../upstream/envelope.ts';
+import { restated } from '../upstream/failures.ts';
+import { isObject } from '../upstream/json.ts';
+import type { ProxyLimits } from '../limits.ts';
+import { readAsDeclared } from './read-as-declared.ts';
+import type { KnownTools, ToolDefinitions, View } from '../tool-definitions.ts';
+import { overviewOf, quoted, type KnownTool } from '../unknown-tool-hint.ts';
+import type { InputRequired, ToolCall, ToolResult } from '../tools.ts';
+
+/** Of a tool's error text, what is looked at. */
+const MAX_TEXT_CHARS = 2_000;
+
+type Outcome = ToolResult | InputRequired;
+type NamedCall = Pick<ToolCall, 'name' | 'arguments' | 'readOnly'>;
+interface Sending {
+  /** Makes the call with these arguments. */
+  readonly send: (args: ToolCall['arguments']) => Promise<Outcome>;
+  /** Asks for the definitions, in the call's own slot where it waits for them, else in the background. Never rejects. */
+  readonly refresh: (where?: 'in-slot') => Promise<void>;
+  /** The call's. */
+  readonly budget: Budget;
+}
+
+/**
+ * Tool calls that are checked before they go out, where the server's own fresh definitions are known, and explained after
+ * it refused them, where they are not.
+ */
+export class CheckedCalls {
+  readonly #definitions: ToolDefinitions;
+  readonly #checks = new ArgumentChecks();
+  readonly #listWaitMs: number;
+
+  constructor(definitions: ToolDefinitions, { toolListWaitMs }: Pick<ProxyLimits, 'toolListWaitMs'>) {
+    this.#definitions = definitions;
+    this.#listWaitMs = toolListWaitMs;
+  }
+
+  /**
+   * A tool that nobody has listed so far is looked up first: many servers report an unknown one as a result like any other.
+   * @throws SwitchboardError `invalid_params` for what the server's own list does not have or allow; and what `send` throws, with
+   * what was probably meant.
+   */
+  async run(view: View, call: NamedCall, sending: Sending): Promise<Outcome> {
+    const args = await this.#admit(view, call, sending);
+    const { send, refresh } = sending;
+    try {
+      const outcome = await send(args);
+      const refused = speaksOfMistake(outcome) || (isFailure(outcome) && this.#isStranger(view, call));
+      // Asked again: refused headers may have led to a listing meanwhile.
+      if (refused || !this.#definitions.fresh(view)) void refresh();
+      return refused ? explained(outcome, this.#hint(view, call)) : outcome;
+    } catch (error) {
+      if (!isReported(error) || !(isRefusal(error) || this.#isStranger(view, call))) throw error;
+      void refresh();
+      throw withHint(error, this.#hint(view, call));
+    }
+  }
+
+  /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for what must not be sent. */
+  async #admit(view: View, call: NamedCall, { refresh, budget }: Sending): Promise<NamedCall['arguments']> {
+    const isUnsure =
+      call.readOnly === true || (this.#isStranger(view, call) && this.#definitions.mayWait(view));
+    if (isUnsure && !this.#definitions.fresh(view)) {
+      const waitMs = Math.min(this.#listWaitMs, budget.totalMs / 3);
+      const isInTime = await listed(refresh('in-slot'), waitMs, budget);
+      if (!isInTime && waitMs === this.#listWaitMs) this.#definitions.noteSlow(view);
+    }
+    const known = this.#definitions.fresh(view);
+    const args = known ? this.#checked(known, call) : this.#repaired(view, call);
+    if (call.readOnly && known?.annotations.get(call.name)?.readOnlyHint !== true)
+      throw new NotReadOnly(call.name, known !== undefined);
+    return args;
+  }
+
+  /** Nobody has listed such a tool so far. */
+  #isStranger(view: View, { name }: NamedCall): boolean {
+    return this.#definitions.schemaOf(view, name) === undefined;
+  }
+
+  #checked(known: KnownTools, { name, arguments: given }: NamedCall): NamedCall['arguments'] {
+    const schema = known.schemas.get(name);
+    // Some show their tools only to those who sign in with them, and lists that are empty say nothing.
+    if (schema === undefined && known.schemas.size + known.unusable.size === 0) return given;
+    if (schema === undefined) {
+      const reason = known.unusable.get(name);
+      const detail =
+        reason === undefined
+          ? `The server has no tool ${quoted(name)}.${overviewOf(name, listedIn(known))}`
+          : `The tool ${quoted(name)} cannot be used: its definition is invalid (${reason}).`;
+      throw new SwitchboardError('invalid_params', detail);
+    }
+    const problems = this.#checks.problems(schema, given ?? {});
+    if (problems === undefined) return given;
+    const read = this.#fitting(schema, given);
+    if (read !== undefined) return read;
+    throw new SwitchboardError(
+      'invalid_params',
+      `The arguments do not fit the tool ${quoted(name)}: ${asSentence(problems)} Nothing was sent to the server.`,
+    );
+  }
+
+  /** By a definition that may be out of date nothing is refused, but what is plain is read. */
+  #repaired(view: View, { name, arguments: given }: NamedCall): NamedCall['arguments'] {
+    const schema = this.#definitions.schemaOf(view, name);
+    if (!isObject(schema)) return given;
+    // First the reading, which is cheap and rarely finds anything: the schema is compiled only where it does.
+    const read = this.#fitting(schema, given);
+    return read !== undefined && this.#checks.problems(schema, given ?? {}) !== undefined ? read : given;
+  }
+
+  /** The arguments read otherwise, where they fit then. */
+  #fitting(schema: Readonly<Record<string, unknown>>, given: NamedCall['arguments']): Params | undefined {
+    const read = readAsDeclared(schema, given ?? {});
+    return read !== undefined && this.#checks.problems(schema, read) === undefined ? read : undefined;
+  }
+
+  /** What was probably meant, by definitions that may be out of date: an explanation, no judgement. */
+  #hint(view: View, { name, arguments: args = {} }: NamedCall): string | undefined {
+    const known = this.#definitions.known(view);
+    const tools = known ? listedIn(known) : view.server.tools.map(asKnown);
+    if (tools.length === 0) return undefined;
+    const schema = this.#definitions.schemaOf(view, name);
+    if (!isObject(schema)) {
+      const is = this.#definitions.fresh(view) ? 'has no' : 'is not known to have a';
+      return `The server ${is} tool ${quoted(name)}.${overviewOf(name, tools)}`;
+    }
+    const problems = this.#checks.problems(schema, args);
+    return problems === undefined
+      ? undefined
+      : asSentence(`By the definition last known of the tool: ${problems}`);
+  }
+}
+
+/**
+ * Waits for a listing, a moment at most: with the server's own list nothing need be guessed, and without it the call goes on. Resolves to
+ * whether it ended in time.
+ */
+async function listed(listing: Promise<void>, waitMs: number, budget: Budget): Promise<boolean> {
+  using patience = new Budget(waitMs);
+  // Awaited here: the patience must not end before the wait.
+  return await budget.wait(patience.wait(listing)).then(
+    () => true,
+    () => budget.signal.aborted,
+  );
+}
+
+/** The call may only read, and its server does not say that its tool does. */
+export class NotReadOnly extends SwitchboardError {
+  /** Whether its server was asked and says no. */
+  readonly isListed: boolean;
+
+  constructor(name: string, isListed: boolean) {
+    const why = isListed
+      ? `The server does not mark its tool ${quoted(name)} as read-only.`
+      : `The server's tools could not be listed, so nobody knows whether ${quoted(name)} only reads.`;
+    super('invalid_params', `${why} The call was not sent.`);
+    this.isListed = isListed;
+  }
+}
+
+function withHint(error: SwitchboardError, hint: string | undefined): SwitchboardError {
+  return hint === undefined ? error : restated(error, `${asSentence(error.detail)} ${hint}`);
+}
+
+/** In a block of its own, beside what the tool itself said. */
+function explained(outcome: Outcome, hint: string | undefined): Outcome {
+  if (hint === undefined || !('content' in outcome) || !Array.isArray(outcome.content)) return outcome;
+  const content: unknown[] = outcome.content;
+  return { ...outcome, content: [...content, { type: 'text', text: `[Switchboard] ${hint}` }] };
+}
+
+const listedIn = ({ schemas, descriptions, annotations }: KnownTools): KnownTool[] =>
+  [...schemas].map(([name, schema]) => ({
+    name,
+    schema,
+    description: descriptions.get(name) ?? '',
+    annotations: annotations.get(name),
+  }));
+
+const asKnown = ({
+  name,
+  description,
+  input_schema: schema,
+  annotations,
+}: View['server']['tools'][number]): KnownTool => ({ name, description, schema, annotations });
+
+/** The server's own error. */
+const isReported = (error: unknown): error is SwitchboardError =>
+  error instanceof SwitchboardError && error.code === 'upstream_error';
+
+/** The server refused the call for what it says. */
+function isRefusal({ upstreamError, detail }: SwitchboardError): boolean {
+  const code = isObject(upstreamError) ? upstreamError['code'] : undefined;
+  return code === INVALID_PARAMS || code === HEADER_MISMATCH || MISTAKE.test(detail);
+}
+
+/** Both SDKs' servers report wrong arguments and unknown tools like this, as results. */
+const MISTAKE =
+  /-32602|\b(?:invalid|unexpected|missing|unknown|unrecognized)\s(?:required )?(?:arguments?|params?|parameters?|inputs?|tool)\b|\bvalidation error|\btool\s\S{1,300}\s(?:was )?not found/i;
+
+const isFailure = (outcome: Outcome) => outcome['isError'] === true;
+
+function speaksOfMistake(outcome: Outcome): boolean {
+  if (!isFailure(outcome) || !Array.isArray(outcome['content'])) return false;
+  const content: unknown[] = outcome['content'];
+  const [first] = content;
+  if (!isObject(first) || typeof first['text'] !== 'string') return false;
+  return MISTAKE.test(first['text'].slice(0, MAX_TEXT_CHARS));
+}

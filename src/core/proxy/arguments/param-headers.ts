@@ -1,0 +1,101 @@
+import { isObject } from '../upstream/json.ts';
+
+const HEADER_TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const MAX_DEPTH = 16;
+
+/**
+ * The `Mcp-Param-*` headers of a tools/call (2026-07-28, Streamable HTTP, "Schema extension"): arguments whose schema
+ * property carries `x-mcp-header` are repeated in a header. Absent and null arguments, and declarations the spec does not
+ * allow, give none.
+ */
+export function paramHeaders(
+  schema: unknown,
+  args: unknown,
+  encode: (value: string) => string,
+): Record<string, string> {
+  const headers: Record<string, string> = {};
+  collect(schema, args, 0, (name, value) => {
+    headers[`mcp-param-${name.toLowerCase()}`] = encode(String(value));
+  });
+  return headers;
+}
+
+type Primitive = string | number | boolean;
+
+function collect(
+  schema: unknown,
+  value: unknown,
+  depth: number,
+  emit: (name: string, value: Primitive) => void,
+): void {
+  if (!isObject(schema) || depth > MAX_DEPTH) return;
+  const header = schema['x-mcp-header'];
+  if (typeof header === 'string' && HEADER_TOKEN.test(header) && isMirrored(value)) emit(header, value);
+  const { properties } = schema;
+  if (!isObject(properties) || !isObject(value)) return;
+  // By the arguments, which are few: a schema may have a hundred thousand properties.
+  for (const name of Object.keys(value)) {
+    if (Object.hasOwn(properties, name)) collect(properties[name], value[name], depth + 1, emit);
+  }
+}
+
+const isMirrored = (value: unknown): value is Primitive =>
+  typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value);
+
+const MIRRORED_TYPES = new Set<unknown>(['string', 'integer', 'boolean']);
+/** No listing of usual size comes near; what is deeper is left out rather than followed. */
+const MAX_SCHEMA_DEPTH = 64;
+
+/**
+ * Why a tool must not be used with a modern server (2026-07-28, Streamable HTTP, "Schema extension": a client rejects
+ * definitions with an invalid `x-mcp-header`), if there is a reason.
+ */
+export function headerProblem(schema: unknown): string | undefined {
+  const names = new Set<string>();
+  const visit = (node: unknown, depth: number, reachable: boolean): string | undefined => {
+    if (typeof node !== 'object' || node === null) return undefined;
+    if (depth > MAX_SCHEMA_DEPTH) return `nests deeper than ${MAX_SCHEMA_DEPTH} levels`;
+    const own = 'x-mcp-header' in node ? problemAt(node, reachable && depth > 0, names) : undefined;
+    return (
+      own ??
+      firstOf(node, (key, member) => {
+        if (DATA.has(key)) return undefined;
+        if (!NAMED.has(key) || !isObject(member)) return visit(member, depth + 1, false);
+        // Members here are named by the author: one may be called like a keyword, or like the extension itself.
+        return firstOf(member, (_name, property) =>
+          visit(property, depth + 1, reachable && key === 'properties'),
+        );
+      })
+    );
+  };
+  return visit(schema, 0, true);
+}
+
+const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
+const DATA = new Set(['default', 'const', 'enum', 'examples']);
+
+function problemAt(
+  node: { readonly 'x-mcp-header': unknown; readonly type?: unknown },
+  allowed: boolean,
+  names: Set<string>,
+): string | undefined {
+  const header = node['x-mcp-header'];
+  if (!allowed) return 'x-mcp-header where no argument is';
+  if (typeof header !== 'string' || !HEADER_TOKEN.test(header)) return 'x-mcp-header is not a header name';
+  if (!MIRRORED_TYPES.has(node.type)) return 'x-mcp-header on what is no string, integer or boolean';
+  if (names.has(header.toLowerCase())) return 'x-mcp-header twice with one name';
+  names.add(header.toLowerCase());
+  return undefined;
+}
+
+/** Without a list of the members: there may be a hundred thousand. */
+function firstOf(
+  members: object,
+  problemOf: (key: string, member: unknown) => string | undefined,
+): string | undefined {
+  for (const key in members) {
+    const problem = problemOf(key, (members as Record<string, unknown>)[key]);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}

@@ -1,0 +1,190 @@
+import packageJson from '../../../../package.json' with { type: 'json' };
+import type { TraceContext } from '../../../platform/telemetry/tracing.ts';
+import { isObject } from './json.ts';
+import { paramHeaders } from '../arguments/param-headers.ts';
+
+/** The stateless revision: no session, an envelope in each request. */
+export const MODERN_VERSION = '2026-07-28';
+/** What `initialize` offers; the server answers with this or an earlier revision. */
+const LEGACY_VERSION = '2025-11-25';
+
+const CLIENT_INFO = { name: packageJson.name, version: packageJson.version };
+const META = 'io.modelcontextprotocol/';
+
+/** JSON-RPC error codes of revision 2026-07-28 that say that the request was refused before it ran. */
+export const HEADER_MISMATCH = -32_020;
+export const MISSING_CAPABILITY = -32_021;
+export const UNSUPPORTED_VERSION = -32_022;
+const METHOD_NOT_FOUND = -32_601;
+export const INVALID_PARAMS = -32_602;
+
+export const isModernCode = (code: number): boolean =>
+  code === HEADER_MISMATCH || code === MISSING_CAPABILITY || code === UNSUPPORTED_VERSION;
+
+export type Params = Readonly<Record<string, unknown>>;
+
+export const errorOf = (answer: RpcAnswer | undefined): RpcError | undefined =>
+  answer && 'error' in answer ? answer.error : undefined;
+
+export interface RpcError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: unknown;
+}
+
+/** An upstream's answer; the members hold what it sent, unknown fields and all. */
+export type RpcAnswer = { readonly result: unknown } | { readonly error: RpcError };
+
+export type RequestId = string | number;
+
+/** A message on its way, with the headers that belong to it. */
+export interface Outgoing {
+  readonly body: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/**
+ * A request of revision 2026-07-28 (Streamable HTTP, "Request headers"; Base protocol, `_meta`). The caller's own
+ * `_meta` is kept, its client capabilities too: that is how a caller declares that it can answer `input_required`.
+ * @param toolSchema the called tool's input schema, where known: it says which arguments are mirrored in headers.
+ * @param trace goes in the place of the trace context in the caller's `_meta`, and in headers.
+ */
+export function modernRequest(
+  id: RequestId,
+  method: string,
+  params: Params = {},
+  toolSchema?: unknown,
+  trace?: TraceContext,
+): Outgoing {
+  const meta = isObject(params['_meta']) ? params['_meta'] : {};
+  const capabilities = meta[`${META}clientCapabilities`];
+  const envelope = {
+    ...meta,
+    ...(trace && { tracestate: undefined, ...trace }),
+    [`${META}protocolVersion`]: MODERN_VERSION,
+    [`${META}clientCapabilities`]: isObject(capabilities) ? capabilities : {},
+    [`${META}clientInfo`]: CLIENT_INFO,
+  };
+  const name = mirroredName(method, params);
+  return {
+    body: JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta: envelope } }),
+    headers: {
+      ...trace,
+      'mcp-protocol-version': MODERN_VERSION,
+      'mcp-method': encodeHeader(method),
+      ...(name === undefined ? {} : { 'mcp-name': encodeHeader(name) }),
+      ...(method === 'tools/call' ? paramHeaders(toolSchema, params['arguments'], encodeHeader) : {}),
+    },
+  };
+}
+
+/** The parameter that `Mcp-Name` repeats. */
+function mirroredName(method: string, params: Params): string | undefined {
+  let name: unknown;
+  if (method === 'tools/call' || method === 'prompts/get') name = params['name'];
+  else if (method === 'resources/read') name = params['uri'];
+  return typeof name === 'string' ? name : undefined;
+}
+
+/**
+ * A header value as it is where it is plain ASCII that survives the transport, else in the spec's base64 form (Streamable
+ * HTTP, "Value encoding"). What already looks like that form is encoded, so that decoding is unambiguous.
+ */
+export function encodeHeader(value: string): string {
+  const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !/^=\?base64\?.*\?=$/i.test(value);
+  return plain ? value : `=?base64?${Buffer.from(value).toString('base64')}?=`;
+}
+
+/** A session of revisions 2025-xx, as far as its messages show it. */
+export interface SessionHeaders {
+  readonly sessionId: string | undefined;
+  readonly version: string;
+}
+
+export const sessionHeaders = ({ sessionId, version }: SessionHeaders): Record<string, string> => ({
+  'mcp-protocol-version': version,
+  ...(sessionId === undefined ? {} : { 'mcp-session-id': sessionId }),
+});
+
+/** @param trace goes in headers, and in the place of the trace context that the caller's `_meta` has. */
+export const legacyRequest = (
+  session: SessionHeaders,
+  id: RequestId,
+  method: string,
+  params?: Params,
+  trace?: TraceContext,
+): Outgoing => ({
+  body: JSON.stringify({ jsonrpc: '2.0', id, method, params: trace ? retraced(params, trace) : params }),
+  headers: { ...trace, ...sessionHeaders(session) },
+});
+
+/** A caller's trace context in `_meta` would contradict ours in the headers: ours takes its place. */
+function retraced(params: Params | undefined, trace: TraceContext): Params | undefined {
+  const meta = params?.['_meta'];
+  if (!isObject(meta) || !('traceparent' in meta || 'tracestate' in meta)) return params;
+  return { ...params, _meta: { ...meta, tracestate: undefined, ...trace } };
+}
+
+export const legacyNotification = (session: SessionHeaders, method: string, params?: Params): Outgoing => ({
+  body: JSON.stringify({ jsonrpc: '2.0', method, params }),
+  headers: sessionHeaders(session),
+});
+
+export const initializeRequest = (id: RequestId): Outgoing => ({
+  body: JSON.stringify({
+    jsonrpc: '2.0',
+    id,
+    method: 'initialize',
+    params: { protocolVersion: LEGACY_VERSION, capabilities: {}, clientInfo: CLIENT_INFO },
+  }),
+  headers: {},
+});
+
+/** What we answer to a server's own request: we live (ping), and offer nothing else, having declared no capability. */
+export const replyToServer = (session: SessionHeaders, id: RequestId, method: string): Outgoing => ({
+  body: JSON.stringify({
+    jsonrpc: '2.0',
+    id,
+    ...(method === 'ping'
+      ? { result: {} }
+      : { error: { code: METHOD_NOT_FOUND, message: 'This client does not offer that method.' } }),
+  }),
+  headers: sessionHeaders(session),
+});
+
+/** One message from an upstream, sorted by what it is to the request with our id. */
+export type Incoming =
+  | { readonly kind: 'answer'; readonly answer: RpcAnswer; readonly ownId: boolean }
+  | { readonly kind: 'request'; readonly id: RequestId; readonly method: string }
+  | { readonly kind: 'notification'; readonly method: string; readonly params: unknown }
+  | { readonly kind: 'other-id' }
+  | { readonly kind: 'invalid' };
+
+/**
+ * Ids are compared as strings: some servers send back "1" for 1. An error without an id (JSON-RPC 2.0 §5: it could not be
+ * read) is ours too, as one exchange carries one request.
+ */
+export function readMessage(message: unknown, ourId: RequestId): Incoming {
+  if (!isObject(message)) return { kind: 'invalid' };
+  const { id, method } = message;
+  const validId = typeof id === 'string' || typeof id === 'number';
+  if (typeof method === 'string')
+    return validId
+      ? { kind: 'request', id, method }
+      : { kind: 'notification', method, params: message['params'] };
+  const answer = readAnswer(message);
+  if (!answer) return { kind: 'invalid' };
+  if (validId && String(id) === String(ourId)) return { kind: 'answer', answer, ownId: true };
+  const withoutId = id === undefined || id === null;
+  return 'error' in answer && withoutId ? { kind: 'answer', answer, ownId: false } : { kind: 'other-id' };
+}
+
+/** An error of null beside a result is how JSON-RPC 1.0 says that there is none. */
+function readAnswer(message: Record<string, unknown>): RpcAnswer | undefined {
+  const { error } = message;
+  if (error !== undefined && error !== null) return isRpcError(error) ? { error } : undefined;
+  return 'result' in message ? { result: message['result'] } : undefined;
+}
+
+export const isRpcError = (error: unknown): error is RpcError =>
+  isObject(error) && Number.isInteger(error['code']) && typeof error['message'] === 'string';

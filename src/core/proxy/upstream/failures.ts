@@ -1,0 +1,212 @@
+import { errors } from 'undici';
+import type { IncomingHttpHeaders } from 'undici/types/header.js';
+import { SwitchboardError, type ErrorCode } from '../../../errors.ts';
+import { sanitise } from '../../../platform/sanitize.ts';
+
+/** The contract's wording for a time-out. */
+const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
+
+/** The end of the time that the caller gave, or could have given: its face knows how to give more. */
+export const outOfTime = (limitMs: number): SwitchboardError =>
+  new SwitchboardError('upstream_timeout', timeOutText(limitMs), { timeLimitMs: limitMs });
+
+/** The time-out of work that several callers share, which is not that of the one who waits for it. */
+export class SharedWorkTimedOut extends SwitchboardError {
+  constructor(totalMs: number) {
+    super('upstream_timeout', timeOutText(totalMs));
+  }
+}
+
+/** Nothing was sent, as no connection was made. */
+export class NotConnected extends SwitchboardError {
+  /** A second try a moment later may well succeed: with a server that is just starting, or closes an idle connection. */
+  readonly passing: boolean;
+
+  constructor(code: ErrorCode, detail: string, cause: unknown, passing = false) {
+    super(code, detail, { cause });
+    this.passing = passing;
+  }
+}
+
+/** A server may keep one user waiting for this long (HTTP 429) … */
+export const MAX_RATE_LIMIT_SEC = 5 * 60;
+/** … and a tenant for this long (HTTP 503): what it says beyond is neither held against it nor told. */
+export const MAX_UNAVAILABLE_SEC = 60;
+
+/** An answer that is nothing but an HTTP status of 400 or more. */
+export class HttpFailure extends SwitchboardError {
+  readonly httpStatus: number;
+
+  constructor(httpStatus: number, code: ErrorCode, detail: string, retryAfterSec?: number) {
+    super(code, detail, retryAfterSec === undefined ? {} : { retryAfterSec });
+    this.httpStatus = httpStatus;
+  }
+}
+
+/** A refusal by HTTP status of what the server had begun to work on: it is no leave to send that again. */
+export class RefusedAfterBegun extends SwitchboardError {
+  /** What the refusal is otherwise. */
+  readonly refusal: SwitchboardError;
+
+  constructor(httpStatus: number, refusal: SwitchboardError) {
+    const detail = `The MCP server began to work on the request and then refused it (HTTP ${httpStatus}).`;
+    super('upstream_protocol', detail, { cause: refusal });
+    this.refusal = refusal;
+  }
+}
+
+export const brokeProtocol = (what: string, cause?: unknown): SwitchboardError =>
+  new SwitchboardError('upstream_protocol', `The MCP server ${what}.`, { cause });
+
+/** A result in the wrong shape: the exchange itself was in order, so that it says nothing about the server's health. */
+export class AnsweredWrongly extends SwitchboardError {
+  constructor(what: string) {
+    super('upstream_protocol', `The MCP server ${what}.`);
+  }
+}
+
+export const sentTooMuch = (what: string): SwitchboardError =>
+  new SwitchboardError('upstream_too_large', `The MCP server ${what}.`);
+
+/**
+ * What an HTTP status means that carries no JSON-RPC answer. `answer.excerpt` is upstream text: it is cut and cleaned here.
+ */
+export function httpFailure(answer: {
+  status: number;
+  headers: IncomingHttpHeaders;
+  nowMs: number;
+  excerpt: string;
+}): SwitchboardError {
+  const { status } = answer;
+  const text = sanitise(answer.excerpt);
+  const quoted = text === '' ? '.' : `: ${text}`;
+  // What can be done about these two, `withAccessAdvice` says.
+  if (status === 401)
+    return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
+  if (status === 403) {
+    const detail = `The MCP server refused access (HTTP 403)${quoted}`;
+    return new HttpFailure(status, 'upstream_forbidden', detail);
+  }
+  const maxSec = status === 429 ? MAX_RATE_LIMIT_SEC : MAX_UNAVAILABLE_SEC;
+  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs, maxSec);
+  const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
+  if (status === 429) {
+    const detail = `The MCP server is rate limiting (HTTP 429).${when}`;
+    return new HttpFailure(status, 'upstream_rate_limited', detail, retryAfterSec);
+  }
+  if (status === 503 && retryAfterSec !== undefined) {
+    const detail = `The MCP server says that it is unavailable (HTTP 503).${when}`;
+    return new HttpFailure(status, 'upstream_unavailable', detail, retryAfterSec);
+  }
+  const detail = `The MCP server answered with HTTP ${status}${quoted}`;
+  return new HttpFailure(status, 'upstream_http_error', detail);
+}
+
+/** `Retry-After` as seconds up to `maxSec`, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
+export function readRetryAfter(
+  value: string | string[] | undefined,
+  nowMs: number,
+  maxSec: number,
+): number | undefined {
+  const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? '';
+  if (/^\d+$/.test(text)) return Math.min(Number(text), maxSec);
+  const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
+  if (Number.isNaN(atMs)) return undefined;
+  return Math.min(Math.max(0, Math.ceil((atMs - nowMs) / 1000)), maxSec);
+}
+
+const NOT_CONNECTED: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'refused the connection',
+  ENOTFOUND: 'has a host name that does not resolve',
+  EAI_AGAIN: 'has a host name that does not resolve at the moment',
+  EHOSTUNREACH: 'is not reachable over the network',
+  ENETUNREACH: 'is not reachable over the network',
+};
+
+const isTlsCode = (code: string) =>
+  /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH|EPROTO)/.test(code);
+
+/** How far the exchange had come when its connection failed. */
+export type Stage = 'unsent' | 'sent' | 'answering';
+
+/**
+ * A failure of the connection, as what the caller is told. Host names and addresses stay in the cause, which is logged
+ * and never shown.
+ */
+export function connectionFailure(error: unknown, stage: Stage): SwitchboardError {
+  if (error instanceof SwitchboardError) return error;
+  const code = codeOf(error);
+  if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') {
+    return stopping(error);
+  }
+  if (code === 'UND_ERR_HEADERS_OVERFLOW')
+    return brokeProtocol('sent response headers over the limit', error);
+  // Without its cause, which quotes what was sent: answers do not belong in the log.
+  if (error instanceof errors.HTTPParserError) return brokeProtocol('sent what is not HTTP');
+  if (code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH')
+    return brokeProtocol('sent an answer that is not as long as it says', error);
+  if (stage === 'answering') return brokeProtocol('broke off its answer', error);
+  if (stage === 'unsent') return notConnected(code, error);
+  const detail = 'The MCP server closed the connection without an answer.';
+  return new SwitchboardError('upstream_unreachable', detail, { cause: error });
+}
+
+export const stopping = (cause?: unknown): SwitchboardError =>
+  new SwitchboardError('unavailable', 'This service is shutting down.', { cause });
+
+const PASSING: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
+
+function notConnected(code: string, cause: unknown): SwitchboardError {
+  if (code === 'UND_ERR_CONNECT_TIMEOUT' || code === 'ETIMEDOUT') {
+    const detail = 'The request to the MCP server timed out: no connection was made.';
+    return new NotConnected('upstream_timeout', detail, cause);
+  }
+  const why = isTlsCode(code) ? 'failed the TLS handshake' : (NOT_CONNECTED[code] ?? 'could not be reached');
+  const detail = `The MCP server ${why}. Nothing was sent: try again later. If it stays so, its catalogued URL may be out of date.`;
+  return new NotConnected('upstream_unreachable', detail, cause, PASSING.has(code));
+}
+
+/** The same failure in other words. */
+export const restated = (
+  error: SwitchboardError,
+  detail: string,
+  retryable = error.retryable,
+): SwitchboardError => {
+  const { code, retryAfterSec, timeLimitMs, upstreamError, members, cause } = error;
+  // What kind it is of is evidence of the server's health.
+  if (error instanceof HttpFailure) return new HttpFailure(error.httpStatus, code, detail, retryAfterSec);
+  const waiting = retryAfterSec === undefined ? {} : { retryAfterSec };
+  const kept = { ...waiting, timeLimitMs, upstreamError, members, cause, retryable };
+  return new SwitchboardError(code, detail, kept);
+};
+
+const MAY_HAVE_RUN: ReadonlySet<string> = new Set([
+  'upstream_timeout',
+  'upstream_unreachable',
+  'upstream_protocol',
+  'upstream_too_large',
+  'unavailable',
+]);
+
+/** What changes nothing on the server: `tools/list`, `prompts/get`, `resources/read`, … */
+export const isRead = (method: string) => method === 'ping' || /\/(list|get|read|complete)$/.test(method);
+
+/**
+ * The failure of a call that was written and not answered: what is no mere read may have run, and nobody should send it
+ * again unseen.
+ */
+export function toldOfCall(error: unknown, method: string): unknown {
+  if (!(error instanceof SwitchboardError)) return error;
+  if (isRead(method)) return error instanceof RefusedAfterBegun ? error.refusal : error;
+  // It failed at some point, or a gateway that knows no more than we do. Who asks to be called again (503 with `Retry-After`)
+  // has not run the call.
+  const isFault =
+    error instanceof HttpFailure && error.httpStatus >= 500 && error.code === 'upstream_http_error';
+  if (!isFault && !MAY_HAVE_RUN.has(error.code)) return error;
+  return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, false);
+}
+
+const codeOf = (error: unknown): string =>
+  typeof error === 'object' && error !== null && 'code' in error && typeof error.code === 'string'
+    ? error.code
+    : '';

@@ -1,0 +1,237 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
+import type { Credential } from '../../identity/connections/credentials.ts';
+import { abortReason } from '../../../platform/caller-abort.ts';
+import type { RequestId } from './envelope.ts';
+import type { HttpAnswer } from './buffered-response.ts';
+import { brokeProtocol, RefusedAfterBegun } from './failures.ts';
+import type { ProxyLimits } from '../limits.ts';
+import { authorizationOf, failureOf, POST_HEADERS, type RpcReply } from './rpc.ts';
+import { StreamAllowance } from '../stream-rate-guard.ts';
+import { WaitingCalls, type SseRequest, type WaitingCall } from '../waiting-calls.ts';
+import type { Wire } from './http-client.ts';
+
+const MAX_ENDPOINT_CHARS = 4_096;
+
+/** What the server wrote into the stream before it refused a POST may arrive a little later, being on another connection. */
+const SETTLE_MS = 50;
+
+/** Refusals after which a call is made again, by us or by the caller, as it was not run. */
+const INVITES_REPEAT: ReadonlySet<number> = new Set([401, 403, 429, 503]);
+
+/** The server does not open a stream of events: it does not speak HTTP+SSE at this URL. */
+export class NoEventStream extends SwitchboardError {
+  constructor(what: string) {
+    super('upstream_protocol', `The MCP server ${what}.`);
+  }
+}
+
+interface StreamOptions {
+  readonly wire: Wire;
+  readonly limits: ProxyLimits;
+  readonly nowMs: () => number;
+  /** A request of the server's own. */
+  readonly onServerRequest: (id: RequestId, method: string) => void;
+}
+
+/**
+ * The stream of a session in revision 2024-11-05 (HTTP+SSE): the server names the endpoint that takes our messages, and
+ * answers all of them in the one stream, by id. A stream that ends takes every answer that is still out with it.
+ */
+export class SseStream {
+  readonly #options: StreamOptions;
+  readonly #waiting: WaitingCalls;
+  readonly #closing = new AbortController();
+  readonly #ended = Promise.withResolvers<SwitchboardError>();
+  readonly #allowance: StreamAllowance;
+  #endpoint: URL | undefined;
+  #end: Error | undefined;
+
+  constructor(options: StreamOptions) {
+    this.#options = options;
+    this.#waiting = new WaitingCalls(options.onServerRequest);
+    this.#allowance = new StreamAllowance(options.limits.maxResponseBytes, () => performance.now());
+  }
+
+  /** Resolves with the reason once the stream is no more, whoever ended it. */
+  get ended(): Promise<SwitchboardError> {
+    return this.#ended.promise;
+  }
+
+  /**
+   * Opens the stream; resolves with the endpoint for our messages.
+   * @throws NoEventStream when the server has none to offer; SwitchboardError for other failures, or what the signal was
+   * aborted with.
+   */
+  async open(url: URL, credential: Credential | undefined, signal: AbortSignal): Promise<URL> {
+    signal.throwIfAborted();
+    const opened = Promise.withResolvers<URL>();
+    const giveUp = () => this.close(abortReason(signal));
+    signal.addEventListener('abort', giveUp, { once: true });
+    void this.#run(url, credential, opened);
+    try {
+      return await opened.promise;
+    } finally {
+      signal.removeEventListener('abort', giveUp);
+    }
+  }
+
+  /** Ends the stream; calls that wait for it fail with the reason. */
+  close(reason: Error): void {
+    this.#closing.abort(reason);
+  }
+
+  /**
+   * Sends one request and waits for its answer. A reply without one has the HTTP status that refused the request; 404 also
+   * says that the stream ended before it was written.
+   * @throws SwitchboardError for 401, 403, 429, failures of the connection, and when the stream ends.
+   */
+  async request(request: SseRequest): Promise<RpcReply> {
+    const { limits } = this.#options;
+    if (this.#end) return gone(this.#end);
+    if (this.#waiting.size >= limits.maxQueuedPerOrigin) {
+      const detail = 'Too many calls to this MCP server are waiting already. Try again later.';
+      throw new SwitchboardError('unavailable', detail);
+    }
+    const call = this.#waiting.add(request);
+    const { signal, reject } = call;
+    const onAbort = () => reject(abortReason(signal));
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    this.#allowance.callBegins();
+    const posting = new AbortController();
+    const posted = this.#post(call, posting.signal).catch(reject);
+    try {
+      const reply = await call.reply;
+      // Servers that answer the POST late may do so, but not hold its connection for ever.
+      const late = setTimeout(() => posting.abort(), limits.sideTimeoutMs).unref();
+      void posted.finally(() => clearTimeout(late));
+      return reply;
+    } catch (error) {
+      posting.abort(error);
+      if (!call.sent && error === this.#end) return gone(error);
+      throw error;
+    } finally {
+      this.#waiting.remove(call);
+      this.#allowance.callEnds(this.#waiting.size);
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+
+  /** Sends the call. Once the server has taken it, the answer comes in the stream; what refuses it is the reply. */
+  async #post(call: WaitingCall, signal: AbortSignal): Promise<void> {
+    const { wire } = this.#options;
+    const { outgoing, credential } = call;
+    if (!this.#endpoint) throw new SwitchboardError('internal', 'A stream was used before it was open.');
+    const http = await wire.send({
+      url: this.#endpoint,
+      method: 'POST',
+      headers: { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) },
+      body: outgoing.body,
+      signal,
+      onSent: () => {
+        // A redirect, which says that the first target did not take the request.
+        if (call.begun) throw brokeProtocol('began to work on the request and then redirected it');
+        call.sent = true;
+        call.onSent?.();
+      },
+      // The first event is enough: the answer comes elsewhere.
+      onEvent: () => true,
+    });
+    if (http.status < 300) return;
+    call.refused = true;
+    await delay(SETTLE_MS, undefined, { ref: false });
+    call.resolve(this.#refusal(call, http));
+  }
+
+  /** @throws SwitchboardError for 401, 403, 429. */
+  #refusal({ begun, credential }: WaitingCall, http: HttpAnswer): RpcReply {
+    const { status, headers, bytes } = http;
+    const failure = () => failureOf(http, credential, this.#options.nowMs());
+    const problem = () =>
+      begun && INVITES_REPEAT.has(status) ? new RefusedAfterBegun(status, failure()) : failure();
+    if (status === 401 || status === 403 || status === 429) throw problem();
+    return { status, headers, bytes, answer: undefined, ownId: false, begun, problem };
+  }
+
+  async #run(url: URL, credential: Credential | undefined, opened: PromiseWithResolvers<URL>): Promise<void> {
+    const { wire, limits, nowMs } = this.#options;
+    let end: SwitchboardError;
+    let late: NodeJS.Timeout | undefined;
+    try {
+      const http = await wire.send({
+        url,
+        method: 'GET',
+        headers: {
+          accept: 'text/event-stream',
+          'cache-control': 'no-cache',
+          'user-agent': POST_HEADERS['user-agent'],
+          ...authorizationOf(credential),
+        },
+        signal: this.#closing.signal,
+        stream: true,
+        onOpen: () => {
+          late = setTimeout(
+            () => this.close(new NoEventStream('opened an event stream without an endpoint event')),
+            limits.endpointTimeoutMs,
+          );
+        },
+        onBytes: bytes => this.#allowance.took(bytes, 0),
+        onEvent: ({ event, data }) => {
+          this.#allowance.took(0, 1);
+          if (event === 'message') this.#waiting.take(data);
+          else if (event === 'endpoint' && !this.#endpoint) {
+            this.#endpoint = readEndpoint(url, data);
+            clearTimeout(late);
+            opened.resolve(this.#endpoint);
+          }
+          return false;
+        },
+      });
+      end = endOf(http, this.#endpoint !== undefined, () => failureOf(http, credential, nowMs()));
+    } catch (error) {
+      end = toSwitchboardError(error);
+    }
+    clearTimeout(late);
+    this.#end = end;
+    opened.reject(end);
+    this.#waiting.end(end);
+    this.#ended.resolve(end);
+  }
+}
+
+/** @throws SwitchboardError when it is no URL of the server's own origin; the guard checks the rest before each message. */
+function readEndpoint(base: URL, data: string): URL {
+  const endpoint = data.length > MAX_ENDPOINT_CHARS ? null : URL.parse(data.trim(), base.href);
+  if (!endpoint) throw brokeProtocol('sent an endpoint event without a usable URL');
+  if (endpoint.origin === base.origin) return endpoint;
+  throw new SwitchboardError(
+    'upstream_blocked',
+    "The MCP server's address is not allowed: its endpoint event leads to another origin.",
+  );
+}
+
+/** What the end of the GET means. Refusals and faults say nothing about what the server speaks. */
+function endOf(
+  { status, mediaType, stream }: HttpAnswer,
+  wasOpen: boolean,
+  failure: () => SwitchboardError,
+): SwitchboardError {
+  if (wasOpen) return brokeProtocol('ended its event stream');
+  if (stream !== 'none') return new NoEventStream('ended its event stream without an endpoint event');
+  if (status === 401 || status === 403 || status === 429 || status >= 500) return failure();
+  return new NoEventStream(
+    `answered HTTP ${status} to a GET for events${status === 200 && mediaType !== '' ? ', and no event stream' : ''}`,
+  );
+}
+
+/** As a dead session is told of: nothing was run. */
+const gone = (end: unknown): RpcReply => ({
+  status: 404,
+  headers: {},
+  bytes: 0,
+  answer: undefined,
+  ownId: false,
+  begun: false,
+  problem: () => toSwitchboardError(end),
+});

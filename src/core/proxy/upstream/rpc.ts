@@ -1,0 +1,193 @@
+import { isUtf8 } from 'node:buffer';
+import type { IncomingHttpHeaders } from 'undici/types/header.js';
+import type { SwitchboardError } from '../../../errors.ts';
+import type { Credential } from '../../identity/connections/credentials.ts';
+import { errorOf, readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
+import type { HttpAnswer, HttpRequest } from './buffered-response.ts';
+import { brokeProtocol, httpFailure } from './failures.ts';
+import { isTooDeep, isTooDeepToParse } from './nesting.ts';
+import { redact, redactAnswer } from './redact.ts';
+import { resume } from '../resume.ts';
+import type { Wire } from './http-client.ts';
+
+export const POST_HEADERS = {
+  'content-type': 'application/json',
+  accept: 'application/json, text/event-stream',
+  'user-agent': 'switchboard',
+};
+
+/** The header with the user's token: for the server the credential was given for, and for nobody else. */
+export const authorizationOf = (credential: Credential | undefined): Record<string, string> =>
+  credential ? { authorization: credential.authorization } : {};
+
+/** What is searched for a token to leave out; what is quoted is much shorter. */
+const MAX_QUOTED_BYTES = 64 * 1024;
+
+export interface RpcRequest {
+  readonly url: URL;
+  readonly id: RequestId;
+  readonly outgoing: Outgoing;
+  /** What the call carries for its user. */
+  readonly credential: Credential | undefined;
+  readonly signal: AbortSignal;
+  readonly onSent?: () => void;
+  /** Whether the revision lets us go on with an answer whose stream the server ended early. */
+  readonly resumable?: true;
+  /** A request of the server's own in the answer's stream. Without it, such requests are passed over. */
+  readonly onServerRequest?: (id: RequestId, method: string) => void;
+  /** A notification in the answer's stream, before the answer. Must not throw. */
+  readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
+}
+
+export interface RpcReply {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly bytes: number;
+  /** The upstream's answer, whatever the HTTP status: 400 and 404 carry answers in revision 2026-07-28. */
+  readonly answer: RpcAnswer | undefined;
+  /** The answer named our request. Only errors may come without. */
+  readonly ownId: boolean;
+  /** Something came before the answer that tells of work on the call: a notification, a request of the server's own. */
+  readonly begun: boolean;
+  /** What it means that there is no answer. */
+  readonly problem: () => SwitchboardError;
+}
+
+/**
+ * Sends one JSON-RPC request and reads its answer from JSON or SSE.
+ * @throws SwitchboardError for 401, 403 and 429 without a result of this request, and for every failure of the connection.
+ */
+export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => number): Promise<RpcReply> {
+  const reader = new AnswerReader(request);
+  const post: HttpRequest = {
+    url: request.url,
+    method: 'POST',
+    headers: { ...POST_HEADERS, ...request.outgoing.headers, ...authorizationOf(request.credential) },
+    body: request.outgoing.body,
+    signal: request.signal,
+    ...(request.onSent ? { onSent: request.onSent } : {}),
+    // An event without data only primes reconnecting (2025-11-25, Resumability).
+    onEvent: ({ event, data }) => event === 'message' && data !== '' && reader.take(parseJson(data)),
+  };
+  const first = await wire.send(post);
+  const http = request.resumable && first.lastEventId !== undefined ? await resume(wire, post, first) : first;
+  const { status, headers, bytes } = http;
+  const failure = () => failureOf(http, request.credential, nowMs());
+  try {
+    readBody(http, reader);
+  } catch (error) {
+    if (status < 400) throw error;
+  }
+  // A call with a result has run, whatever the status says: it must not be taken for refused, and made again.
+  const ran = reader.ownId && errorOf(reader.answer) === undefined;
+  if ((status === 401 || status === 403 || status === 429) && !ran) throw failure();
+  const answer = redactAnswer(reader.answer, request.credential);
+  const problem = () => (status >= 400 ? failure() : noAnswer(http, reader));
+  return { status, headers, bytes, answer, ownId: reader.ownId, begun: reader.begun, problem };
+}
+
+/** What an HTTP error means. */
+export const failureOf = (
+  http: HttpAnswer,
+  credential: Credential | undefined,
+  nowMs: number,
+): SwitchboardError => {
+  const { status, headers } = http;
+  return httpFailure({
+    status,
+    headers,
+    nowMs,
+    excerpt: excerptOf(http, credential),
+  });
+};
+
+/** Feeds a JSON body to the reader. */
+function readBody({ mediaType, body }: HttpAnswer, reader: AnswerReader): void {
+  if (mediaType !== 'application/json' || body.length === 0) return;
+  if (!isUtf8(body)) throw brokeProtocol('sent JSON that is not valid UTF-8');
+  reader.take(parseJson(body.toString().replace(/^\u{feff}/u, '')));
+}
+
+/** What it means that there was no answer. */
+function noAnswer(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
+  const { status, mediaType, body } = http;
+  if (mediaType === 'text/event-stream') {
+    return brokeProtocol(
+      http.stream === 'cut'
+        ? 'ended its answer in the middle of an event'
+        : 'ended its event stream without an answer',
+    );
+  }
+  if (body.length === 0) {
+    return brokeProtocol(
+      status === 202
+        ? 'accepted the request without answering it (HTTP 202)'
+        : `answered HTTP ${status} with nothing`,
+    );
+  }
+  if (mediaType !== 'application/json') {
+    return brokeProtocol(
+      `answered HTTP ${status} with ${describeType(mediaType)} instead of JSON or an event stream`,
+    );
+  }
+  return brokeProtocol(
+    reader.sawOtherId
+      ? 'answered another request (the id is not the one we sent)'
+      : 'sent JSON that is not a JSON-RPC answer',
+  );
+}
+
+/** Whole or not at all, so that no part of a token is left that would be left out as a whole. */
+const describeType = (mediaType: string): string => {
+  if (mediaType === '') return 'no content type';
+  return /^[\w.+-]{1,60}\/[\w.+-]{1,80}$/.test(mediaType) ? mediaType : 'another content type';
+};
+
+/** HTML is for people with a browser: nothing of it goes into an error text. The token goes before anything is cut. */
+const excerptOf = ({ mediaType, body }: HttpAnswer, credential: Credential | undefined): string =>
+  mediaType === 'application/json' || mediaType === 'text/plain'
+    ? redact(body.subarray(0, MAX_QUOTED_BYTES).toString(), credential).slice(0, 1_000)
+    : '';
+
+const nestedTooDeep = () => brokeProtocol('sent JSON that is nested too deep');
+
+/** @throws SwitchboardError `upstream_protocol`. */
+export function parseJson(text: string): unknown {
+  if (isTooDeepToParse(text)) throw nestedTooDeep();
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Without its cause, which quotes from the text: results do not belong in the log.
+    throw brokeProtocol('sent what is not valid JSON');
+  }
+  if (isTooDeep(value, text)) throw nestedTooDeep();
+  return value;
+}
+
+/** Picks the answer to one request out of the messages that come. */
+class AnswerReader {
+  readonly #request: RpcRequest;
+  answer: RpcAnswer | undefined;
+  ownId = false;
+  begun = false;
+  sawOtherId = false;
+
+  constructor(request: RpcRequest) {
+    this.#request = request;
+  }
+
+  /** Whether this message (or one of the batch, which revision 2025-03-26 allows) is the answer. */
+  take(message: unknown): boolean {
+    if (Array.isArray(message)) return message.some(part => !Array.isArray(part) && this.take(part));
+    const incoming = readMessage(message, this.#request.id);
+    if (incoming.kind === 'request' || incoming.kind === 'notification') this.begun = true;
+    if (incoming.kind === 'request') this.#request.onServerRequest?.(incoming.id, incoming.method);
+    if (incoming.kind === 'notification') this.#request.onNotification?.(incoming.method, incoming.params);
+    if (incoming.kind === 'other-id') this.sawOtherId = true;
+    if (incoming.kind !== 'answer') return false;
+    this.answer = incoming.answer;
+    this.ownId = incoming.ownId;
+    return true;
+  }
+}

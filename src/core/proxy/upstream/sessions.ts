@@ -1,0 +1,298 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { monotonicMs, type Clock } from '../../../platform/clock.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
+import { SingleFlight } from '../../../platform/single-flight.ts';
+import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
+import type { Credential } from '../../identity/connections/credentials.ts';
+import { Budget } from './deadline.ts';
+import {
+  initializeRequest,
+  legacyNotification,
+  replyToServer,
+  sessionHeaders,
+  type Outgoing,
+} from './envelope.ts';
+import type { Era } from './era.ts';
+import { sentTooMuch, stopping } from './failures.ts';
+import { readSessionId, readVersion } from './handshake.ts';
+import type { ProxyLimits } from '../limits.ts';
+import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
+import { SessionStore } from './session-store.ts';
+import { SseStream } from './http-sse-session.ts';
+import { urlOf } from './urls.ts';
+import type { Wire } from './http-client.ts';
+
+/**
+ * Whose session with which server: never shared between tenants, users or accounts that a user has connected; another URL
+ * is another server.
+ */
+export interface SessionOwner {
+  readonly serverId: string;
+  readonly url: string;
+  readonly tenantId: string;
+  readonly userId: string | undefined;
+  readonly credential: Credential | undefined;
+}
+
+/** What a session needs to be told something that nobody waits for. */
+interface Peer {
+  /** Takes our messages. */
+  readonly url: URL;
+  /** The newest seen: messages of the session's own carry it. */
+  credential: Credential | undefined;
+}
+
+/** A handshake done with a server of revisions before 2026-07-28, with or without a session id. */
+export interface Session extends Peer {
+  readonly key: string;
+  readonly tenantId: string;
+  readonly serverId: string;
+  /** Where the answers come, if the server speaks HTTP+SSE (2024-11-05). */
+  readonly stream: SseStream | undefined;
+  readonly sessionId: string | undefined;
+  /** The negotiated protocol version. */
+  readonly version: string;
+  /** Own request ids: two callers of one session with equal ids would hang a stateful server. */
+  nextId: number;
+  calls: number;
+  /** Of the monotonic clock. */
+  usedAtMs: number;
+  /** No longer given out; ended once its last call is done. */
+  retired: boolean;
+}
+
+const INITIALIZE_ID = 1;
+/** A stop has waited for calls under way already. */
+const CLOSE_MS = 1_000;
+/** The revision of the transport, where nothing has been negotiated yet. */
+const HTTP_SSE_VERSION = '2024-11-05';
+
+/** The sessions with upstreams that need a handshake: made once, shared by one owner's calls, closed when idle. */
+export class Sessions {
+  readonly #store: SessionStore<Session>;
+  readonly #opening = new SingleFlight<Session>();
+  readonly #sweeper: NodeJS.Timeout;
+  /** Messages under way that nobody waits for, except `close`. */
+  readonly #side = new Set<Promise<void>>();
+  readonly #wire: Wire;
+  readonly #limits: ProxyLimits;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log) {
+    this.#wire = wire;
+    this.#limits = limits;
+    this.#clock = clock;
+    this.#log = log;
+    this.#store = new SessionStore(limits);
+    this.#sweeper = setInterval(() => this.sweep(), Math.max(1_000, limits.sessionIdleMs / 5)).unref();
+  }
+
+  get size(): number {
+    return this.#store.size;
+  }
+
+  /** Sessions that calls use at present, and the others. */
+  get use(): { busy: number; idle: number } {
+    const busy = this.#store.values().filter(({ calls }) => calls > 0).length;
+    return { busy, idle: this.size - busy };
+  }
+
+  /**
+   * Takes part in the owner's session, opening it first where there is none. Give it back with `leave`.
+   * @throws NoHandshake, NoEventStream when the server turns out not to be of this era.
+   */
+  async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, budget: Budget): Promise<Session> {
+    const { serverId, url, tenantId, userId, credential } = owner;
+    const key = JSON.stringify([era, serverId, url, tenantId, userId, credential?.connectionId]);
+    const open = () =>
+      withoutSpan(() => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner)));
+    const session = this.#store.get(key) ?? (await budget.share(() => this.#opening.run(key, open)));
+    budget.signal.throwIfAborted();
+    session.calls++;
+    if (credential && credential.version > (session.credential?.version ?? 0))
+      session.credential = credential;
+    session.usedAtMs = monotonicMs(this.#clock);
+    return session;
+  }
+
+  leave(session: Session): void {
+    session.calls--;
+    session.usedAtMs = monotonicMs(this.#clock);
+    if (session.retired && session.calls === 0) this.#end(session);
+  }
+
+  /** The server no longer knows the session: it is not given out again, and there is nothing to end but a stream. */
+  drop(session: Session): void {
+    if (session.stream) {
+      this.#retire(session);
+      return;
+    }
+    this.#store.remove(session);
+    session.retired = false;
+  }
+
+  /** Closes the sessions that no call has used for a while. */
+  sweep(): void {
+    this.endIdle(this.#limits.sessionIdleMs);
+  }
+
+  /** Closes the sessions that no call uses, or has used for so long. */
+  endIdle(idleMs = 0): void {
+    const idleSinceMs = monotonicMs(this.#clock) - idleMs;
+    for (const session of this.#store.values()) {
+      if (session.calls === 0 && session.usedAtMs <= idleSinceMs) this.#retire(session);
+    }
+  }
+
+  /** Sends a message within the session that nobody waits for: best effort, bounded in time. */
+  notify(session: Session, outgoing: Outgoing): void {
+    void this.#background(session, 'POST', outgoing);
+  }
+
+  /** Ends every session, waiting for a moment that servers take note. */
+  async close(): Promise<void> {
+    clearInterval(this.#sweeper);
+    for (const session of this.#store.values()) {
+      this.#store.remove(session);
+      this.#end(session);
+    }
+    const enough = new AbortController();
+    const side = Promise.all(this.#side).finally(() => enough.abort());
+    await Promise.race([side, delay(CLOSE_MS, undefined, { signal: enough.signal }).catch(() => undefined)]);
+  }
+
+  /**
+   * The handshake (2025-11-25, Lifecycle), with a budget of its own: one caller's going away must not end it for the others
+   * who wait for it. A session id that comes with an error is not kept.
+   */
+  async #open(key: string, owner: SessionOwner): Promise<Session> {
+    using budget = new Budget(this.#limits.totalTimeoutMs);
+    const url = urlOf(owner.url);
+    const request = { url, id: INITIALIZE_ID, outgoing: initializeRequest(INITIALIZE_ID) };
+    const reply = await rpcExchange(
+      this.#wire,
+      { ...request, credential: owner.credential, signal: budget.signal },
+      this.#now,
+    );
+    const version = readVersion(reply);
+    const sessionId = readSessionId(reply.headers['mcp-session-id']);
+    const session = this.#make(key, owner, { url, version, sessionId, stream: undefined });
+    await this.#sendInitialized(session);
+    this.#add(session);
+    return session;
+  }
+
+  /** The same for HTTP+SSE (2024-11-05), where the session is the stream. */
+  async #openStream(key: string, owner: SessionOwner): Promise<Session> {
+    using budget = new Budget(this.#limits.totalTimeoutMs);
+    const { credential } = owner;
+    const { signal } = budget;
+    let peer: Peer | undefined;
+    let replying = 0;
+    const stream = new SseStream({
+      wire: this.#wire,
+      limits: this.#limits,
+      nowMs: this.#now,
+      onServerRequest: (id, method) => {
+        if (!peer) return;
+        if (++replying > this.#limits.maxServerRequests)
+          throw sentTooMuch('sent too many requests of its own');
+        const headers = { sessionId: undefined, version: HTTP_SSE_VERSION };
+        void this.#background(peer, 'POST', replyToServer(headers, id, method)).finally(() => replying--);
+      },
+    });
+    try {
+      const url = await stream.open(urlOf(owner.url), credential, signal);
+      peer = { url, credential };
+      const outgoing = initializeRequest(INITIALIZE_ID);
+      const request = { id: INITIALIZE_ID, outgoing, credential, signal, progressToken: undefined };
+      const version = readVersion(await stream.request(request));
+      const session = this.#make(key, owner, { url, version, sessionId: undefined, stream });
+      peer = session;
+      await this.#sendInitialized(session);
+      this.#add(session);
+      void stream.ended.then(end => {
+        const { serverId, tenantId } = session;
+        if (end.isUpstreamFailure)
+          this.#log.info({ serverId, tenantId, code: end.code, err: end }, 'upstream event stream ended');
+        this.drop(session);
+      });
+      return session;
+    } catch (error) {
+      stream.close(stopping());
+      throw error;
+    }
+  }
+
+  #make(
+    key: string,
+    { tenantId, serverId, credential }: SessionOwner,
+    shaken: Pick<Session, 'url' | 'version' | 'sessionId' | 'stream'>,
+  ): Session {
+    const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: monotonicMs(this.#clock), retired: false };
+    return { key, tenantId, serverId, credential, ...shaken, ...fresh };
+  }
+
+  #add(session: Session): void {
+    for (const evicted of this.#store.add(session)) this.#retire(evicted);
+  }
+
+  /** Servers that mind its absence say so at the first call; one that refuses it, or holds it open, is called all the same. */
+  async #sendInitialized(session: Session): Promise<void> {
+    using budget = new Budget(this.#limits.sideTimeoutMs);
+    try {
+      await this.#post(session, legacyNotification(session, 'notifications/initialized'), budget.signal);
+    } catch (error) {
+      this.#log.debug({ err: error }, 'upstream refused notifications/initialized');
+    }
+  }
+
+  #retire(session: Session): void {
+    this.#store.remove(session);
+    if (session.calls === 0) this.#end(session);
+    else session.retired = true;
+  }
+
+  #end(session: Session): void {
+    session.retired = false;
+    session.stream?.close(stopping());
+    if (session.sessionId !== undefined) {
+      void this.#background(session, 'DELETE', { body: '', headers: sessionHeaders(session) });
+    }
+  }
+
+  #background(peer: Peer, method: 'POST' | 'DELETE', outgoing: Outgoing): Promise<void> {
+    const work = this.#sendSide(peer, method, outgoing).finally(() => this.#side.delete(work));
+    this.#side.add(work);
+    return work;
+  }
+
+  async #sendSide(peer: Peer, method: 'POST' | 'DELETE', outgoing: Outgoing): Promise<void> {
+    using budget = new Budget(this.#limits.sideTimeoutMs);
+    try {
+      if (method === 'POST') await this.#post(peer, outgoing, budget.signal);
+      else
+        await this.#wire.send({
+          url: peer.url,
+          method,
+          headers: { ...outgoing.headers, ...authorizationOf(peer.credential) },
+          signal: budget.signal,
+        });
+    } catch (error) {
+      this.#log.debug({ err: error, method }, 'upstream side message failed');
+    }
+  }
+
+  async #post({ url, credential }: Peer, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
+    const headers = {
+      ...POST_HEADERS,
+      ...outgoing.headers,
+      ...authorizationOf(credential),
+    };
+    // The first event is enough: nothing here has an answer.
+    const onEvent = () => true;
+    await this.#wire.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
+  }
+
+  readonly #now = (): number => this.#clock.now();
+}

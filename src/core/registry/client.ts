@@ -1,0 +1,184 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
+import { inWords } from '../../platform/zod-issues.ts';
+import { shapeOf } from '../../platform/json-depth.ts';
+import type { GuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
+import { sanitise } from '../../platform/sanitize.ts';
+import { pageSchema } from './documents.ts';
+
+/** What a registry may cost: whoever runs one need not mean well. */
+export interface ClientLimits {
+  readonly maxPageBytes: number;
+  readonly maxPages: number;
+  readonly maxEntries: number;
+  /** A whole listing. */
+  readonly totalMs: number;
+  /** Longest wait before a page is asked for again. */
+  readonly maxWaitMs: number;
+}
+export const CLIENT_LIMITS: ClientLimits = {
+  maxPageBytes: 16 * 1024 * 1024,
+  maxPages: 5_000,
+  maxEntries: 100_000,
+  totalMs: 30 * 60_000,
+  maxWaitMs: 60_000,
+};
+const PAGE_SIZE = 100;
+const MAX_DEPTH = 64;
+const MAX_CONTAINERS = 500_000;
+const TRIES = 3;
+
+interface ClientOptions {
+  readonly fetch: GuardedFetch;
+  /** Sent as a Bearer token. */
+  readonly key: string | undefined;
+  readonly signal: AbortSignal;
+  readonly limits?: Partial<ClientLimits>;
+  readonly wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
+}
+
+/** The latest versions, those deleted among them, since then or all. */
+export interface Listing {
+  /** See `registryUrl`. */
+  readonly source: string;
+  /** RFC 3339. */
+  readonly updatedSince?: string | undefined;
+}
+
+/**
+ * The `servers` of a registry's pages, one page after another.
+ * @throws SwitchboardError `upstream_…` when the registry cannot be reached, answers wrongly or beyond the limits; the
+ * signal's reason when that ended it
+ */
+export async function* pagesOf(listing: Listing, options: ClientOptions): AsyncGenerator<unknown[]> {
+  const limits = { ...CLIENT_LIMITS, ...options.limits };
+  const signal = AbortSignal.any([options.signal, AbortSignal.timeout(limits.totalMs)]);
+  const seen = new Set<string>();
+  let cursor: string | undefined;
+  let entries = 0;
+  do {
+    const page = await pageAt(addressOf(listing, cursor), { ...options, signal }, limits);
+    entries += page.servers.length;
+    if (entries > limits.maxEntries)
+      throw failure('upstream_too_large', `lists more than ${limits.maxEntries} entries`);
+    yield page.servers;
+    cursor = page.nextCursor;
+    if (cursor === undefined) return;
+    if (seen.has(cursor)) throw failure('upstream_protocol', 'gives the same cursor twice');
+    seen.add(cursor);
+  } while (seen.size < limits.maxPages);
+  throw failure('upstream_too_large', `has more than ${limits.maxPages} pages`);
+}
+
+function addressOf({ source, updatedSince }: Listing, cursor: string | undefined): string {
+  const url = new URL(`${source}/v0.1/servers`);
+  url.searchParams.set('version', 'latest');
+  url.searchParams.set('include_deleted', 'true');
+  url.searchParams.set('limit', String(PAGE_SIZE));
+  if (updatedSince !== undefined) url.searchParams.set('updated_since', updatedSince);
+  if (cursor !== undefined) url.searchParams.set('cursor', cursor);
+  return url.href;
+}
+
+interface Page {
+  readonly servers: unknown[];
+  readonly nextCursor: string | undefined;
+}
+
+/** A failure that may pass is tried again: reading a page changes nothing. */
+async function pageAt(url: string, options: ClientOptions, limits: ClientLimits): Promise<Page> {
+  const { wait = (ms, signal) => delay(ms, undefined, { signal }), signal } = options;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await ask(url, options);
+    } catch (thrown) {
+      if (signal.aborted && !isTimeout(signal.reason)) throw signal.reason;
+      const error = readable(thrown, signal);
+      if (!error.retryable || attempt === TRIES || signal.aborted) throw error;
+      const waitMs = Math.min((error.retryAfterSec ?? 2 ** attempt) * 1000, limits.maxWaitMs);
+      // What ends the waiting ends the next try, too, and is told there.
+      await wait(waitMs, signal).catch(() => {});
+    }
+  }
+}
+
+async function ask(url: string, { fetch, key, signal }: ClientOptions): Promise<Page> {
+  const headers = {
+    accept: 'application/json',
+    ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+  };
+  const response = await fetch(url, { method: 'GET', headers, signal });
+  const body = new Uint8Array(await response.arrayBuffer());
+  if (response.status !== 200) throw refused(response, body);
+  return parse(body);
+}
+
+function refused({ status, headers }: Response, body: Uint8Array): SwitchboardError {
+  const target = headers.get('location');
+  if (status >= 300 && status < 400 && target !== null)
+    return failure('upstream_http_error', `redirects to ${sanitise(target)}: give that address`);
+  if (status === 401 || status === 403) {
+    return failure(
+      'upstream_unauthorized',
+      `answered ${status}: its key, if it wants one, goes into SWITCHBOARD_REGISTRY_KEYS`,
+    );
+  }
+  const seconds = Number(headers.get('retry-after') ?? Number.NaN);
+  const said = sanitise(new TextDecoder().decode(body.subarray(0, 1_000)), 120);
+  return failure('upstream_http_error', `answered ${status}${said === '' ? '' : `: ${said}`}`, {
+    retryable: status === 429 || status >= 500,
+    ...(Number.isFinite(seconds) && seconds >= 0 ? { retryAfterSec: seconds } : {}),
+  });
+}
+
+function parse(body: Uint8Array): Page {
+  const { depth, containers } = shapeOf(body);
+  if (depth > MAX_DEPTH || containers > MAX_CONTAINERS)
+    throw failure('upstream_too_large', 'nests deeper, or holds more objects, than a page does');
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+  } catch (cause) {
+    throw failure('upstream_protocol', 'answers with something else than JSON: is this its address?', {
+      cause,
+    });
+  }
+  const parsed = pageSchema.safeParse(value);
+  if (!parsed.success)
+    throw failure(
+      'upstream_protocol',
+      `answers with something else than a page of servers (${inWords(parsed.error.issues.slice(0, 1))}): is this its address?`,
+    );
+  const { servers, metadata } = parsed.data;
+  return { servers: servers ?? [], nextCursor: metadata?.nextCursor || undefined };
+}
+
+function readable(thrown: unknown, signal: AbortSignal): SwitchboardError {
+  if (thrown instanceof SwitchboardError) return readableRefusal(thrown);
+  const cause = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
+  if (cause instanceof SwitchboardError) return readableRefusal(cause);
+  if (signal.aborted || isTimeout(thrown))
+    return failure('upstream_timeout', 'did not answer in time', { cause: thrown });
+  const text = cause instanceof Error ? sanitise(cause.message) : '';
+  if (text.startsWith('the answer has more than'))
+    return failure('upstream_too_large', 'sends too large a page', { cause: thrown });
+  return failure('upstream_unreachable', `cannot be reached${text === '' ? '' : `: ${text}`}`, {
+    cause: thrown,
+  });
+}
+
+/** The guard's text speaks of MCP servers. */
+const readableRefusal = (error: SwitchboardError): SwitchboardError =>
+  error.code === 'upstream_blocked'
+    ? failure('upstream_blocked', 'has an address that is not allowed: it must be public, and https', {
+        cause: error,
+      })
+    : error;
+
+const isTimeout = (thrown: unknown): boolean => thrown instanceof Error && thrown.name === 'TimeoutError';
+
+const failure = (
+  code: ErrorCode,
+  what: string,
+  extras: ConstructorParameters<typeof SwitchboardError>[2] = {},
+) => new SwitchboardError(code, `The registry ${what}. Nothing was changed.`, extras);

@@ -1,0 +1,205 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
+import { and, eq, inArray, sql } from 'drizzle-orm';
+import type { Database } from '../../../platform/database/database.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
+import { slices } from '../../../platform/yield.ts';
+import type { OnProgress } from '../../catalogue/catalogue.ts';
+import { embeddings as table } from '../../schema.ts';
+import type { Embedder } from '../embed/embedder.ts';
+import { encodeVector, quantize, viewVector, type QuantizedVector } from './quantize.ts';
+import { readVectorFile, type VectorFile } from './vector-file.ts';
+
+/** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
+const BATCH_ROWS = 50;
+/** Texts embedded between two writes: what a kill loses at most, of each call under way. */
+const EMBED_BATCH = 50;
+/** Where the embedder does not say: one call's texts are embedded while the other's vectors are written. */
+const INDEX_CALLS = 2;
+const LOG_EVERY = 2_000;
+
+/** Buffer decodes base64 natively; PGlite reads bytea digit by digit, which held the event loop. */
+const BASE64 = {
+  textHash: sql<string>`encode(${table.textHash}, 'base64')`,
+  vector: sql<string>`encode(${table.vector}, 'base64')`,
+};
+
+/** A text without a vector, and where in the list it stands. */
+interface Missing {
+  readonly text: string;
+  readonly positions: number[];
+}
+
+function addTo(missing: Map<string, Missing>, key: string, one: Missing): void {
+  const known = missing.get(key);
+  if (known) for (const position of one.positions) known.positions.push(position);
+  else missing.set(key, one);
+}
+
+/** SHA-256 of a text: how its vector is found again. */
+export const textHash = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+interface VectorCacheParts {
+  readonly embedder: Embedder;
+  readonly db: Database;
+  readonly log: Log;
+  /** A file by `scripts/build-vectors.ts`; used when it was made with the same embedder. */
+  readonly shippedFile?: string | undefined;
+}
+
+/** Vectors by the text they stand for: first from the shipped file, then from the database, else embedded and kept. */
+export class VectorCache {
+  readonly #parts: VectorCacheParts;
+  readonly #shipped: VectorFile | undefined;
+
+  private constructor(parts: VectorCacheParts, shipped: VectorFile | undefined) {
+    this.#parts = parts;
+    this.#shipped = shipped;
+  }
+
+  /** Never fails: without a usable shipped file everything is embedded here. */
+  static async open(parts: VectorCacheParts): Promise<VectorCache> {
+    return new VectorCache(parts, await openShipped(parts));
+  }
+
+  /**
+   * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
+   * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
+   * @param signal ends it between two batches, with its reason
+   */
+  async vectorsOf(
+    texts: readonly string[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<QuantizedVector[]> {
+    const { vectors, missing } = await this.#found(texts, signal);
+    await this.#embed(missing, vectors, onProgress, signal);
+    return vectors;
+  }
+
+  /** The same of what has been embedded before; zeros for all else. */
+  async keptVectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
+    return (await this.#found(texts)).vectors;
+  }
+
+  /** The vectors as far as they are known, zeros in the place of the others, which are missing. */
+  async #found(
+    texts: readonly string[],
+    signal?: AbortSignal,
+  ): Promise<{ vectors: QuantizedVector[]; missing: Map<string, Missing> }> {
+    const none = quantize(new Float32Array(this.#parts.embedder.dimensions));
+    const pause = slices(signal);
+    const vectors: QuantizedVector[] = [];
+    const missing = new Map<string, Missing>();
+    // A few at a time: what is kept of each for longer than that would outlive the young generation.
+    let sought = new Map<string, Missing>();
+    for (const [position, text] of texts.entries()) {
+      const hash = textHash(text);
+      const shipped = this.#shipped?.find(hash);
+      vectors.push(shipped ?? none);
+      if (!shipped) addTo(sought, hash.toString('latin1'), { text, positions: [position] });
+      await pause();
+      if (sought.size < BATCH_ROWS && position + 1 < texts.length) continue;
+      await this.#fillIn(sought, vectors);
+      for (const [key, one] of sought) addTo(missing, key, one);
+      sought = new Map();
+    }
+    return { vectors, missing };
+  }
+
+  /** Puts those that are stored into their places, and takes them from what is sought. */
+  async #fillIn(sought: Map<string, Missing>, vectors: QuantizedVector[]): Promise<void> {
+    if (sought.size === 0) return;
+    const { db, embedder } = this.#parts;
+    const hashes = Array.from(sought.keys(), key => Buffer.from(key, 'latin1'));
+    const rows = await db
+      .select({ hash: BASE64.textHash, vector: BASE64.vector })
+      .from(table)
+      .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
+    for (const row of rows) {
+      const key = Buffer.from(row.hash, 'base64').toString('latin1');
+      // Buffer allots many of them together: an allocation for each would scatter the process's memory.
+      const vector = viewVector(Buffer.from(row.vector, 'base64'));
+      for (const position of sought.get(key)?.positions ?? []) vectors[position] = vector;
+      sought.delete(key);
+    }
+    // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
+    await setImmediate();
+  }
+
+  async #embed(
+    missing: ReadonlyMap<string, Missing>,
+    vectors: QuantizedVector[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const { embedder, log } = this.#parts;
+    const entries = [...missing];
+    const of = entries.length;
+    if (of === 0) return;
+    onProgress?.({ done: 0, of });
+    let next = 0;
+    let done = 0;
+    const embedNext = async () => {
+      while (next < entries.length) {
+        signal?.throwIfAborted();
+        const batch = entries.slice(next, (next += EMBED_BATCH));
+        await this.#embedBatch(batch, vectors);
+        const before = done;
+        done += batch.length;
+        onProgress?.({ done, of });
+        if (of > LOG_EVERY && done % LOG_EVERY < done - before) log.info({ done, of }, 'embedding texts');
+      }
+    };
+    const calls = Array.from({ length: embedder.indexCalls ?? INDEX_CALLS }, embedNext);
+    try {
+      await Promise.all(calls);
+    } finally {
+      // After a failure as well: nobody writes once this has settled.
+      next = entries.length;
+      await Promise.allSettled(calls);
+    }
+  }
+
+  async #embedBatch(
+    batch: readonly (readonly [key: string, missing: Missing])[],
+    vectors: QuantizedVector[],
+  ): Promise<void> {
+    const { db, embedder } = this.#parts;
+    const texts = batch.map(([, { text }]) => text);
+    const embedded = (await embedder.embed(texts, 'index')).map(quantize);
+    const rows = batch.flatMap(([key, { positions }], at) => {
+      const vector = embedded[at] ?? unreachable();
+      for (const position of positions) vectors[position] = vector;
+      // Zeros stand for a vector that is not to be had for now.
+      if (vector.scale === 0) return [];
+      return [{ embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
+    });
+    if (rows.length > 0) await db.insert(table).values(rows).onConflictDoNothing();
+    await setImmediate();
+  }
+}
+
+async function openShipped({
+  shippedFile,
+  embedder,
+  log,
+}: VectorCacheParts): Promise<VectorFile | undefined> {
+  if (shippedFile === undefined) return undefined;
+  try {
+    const file = readVectorFile(await readFile(shippedFile));
+    if (file.embedderId === embedder.id && file.dimensions === embedder.dimensions) return file;
+    log.info(
+      { file: shippedFile, madeWith: file.embedderId, embedder: embedder.id },
+      'shipped vectors not usable here',
+    );
+  } catch (error) {
+    log.warn({ err: error, file: shippedFile }, 'shipped vectors ignored: their texts are embedded anew');
+  }
+  return undefined;
+}
+
+function unreachable(): never {
+  throw new Error('the embedder gave fewer vectors than texts');
+}

@@ -1,0 +1,160 @@
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, rename } from 'node:fs/promises';
+import path from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
+import { DrizzleQueryError, type SQL } from 'drizzle-orm';
+import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
+import { drizzle } from 'drizzle-orm/pglite';
+import { migrate } from 'drizzle-orm/pglite/migrator';
+import { asideOf } from '../temp-path.ts';
+import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
+
+/** Drizzle over the embedded PGlite or over Postgres (`postgres.ts`): callers see only what both have. */
+export type Database = PgDatabase<PgQueryResultHKT>;
+
+export interface OpenDatabase {
+  readonly db: Database;
+  /**
+   * Takes a lock that one at a time may have, of all processes on the database; undefined while another has it.
+   * @param lock always the same number for the same thing
+   * @throws NoConnection
+   */
+  readonly hold: (lock: number) => Promise<Hold | undefined>;
+  /** How its connections stand; absent where it has none. */
+  readonly pool?: () => { busy: number; idle: number; waiting: number };
+  /** Why it cannot be asked just now, in a few words; undefined: it can, as far as is known. Absent where that cannot happen. */
+  readonly trouble?: () => string | undefined;
+  close(): Promise<void>;
+}
+
+/** As it was opened. */
+export interface MigratedDatabase extends OpenDatabase {
+  readonly migrated: Migrated;
+}
+
+/** A lock until it is disposed of; it is free, too, once whoever has it is dead. */
+export interface Hold extends AsyncDisposable {
+  /** Aborts when the lock is lost: another may have it then. */
+  readonly lost: AbortSignal;
+}
+
+/** One process uses the database, over the system's page cache: the usual 128 MB of buffers would only be a second copy. */
+const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
+
+/**
+ * Opens (and at first creates) the embedded Postgres in `dataDir/pglite` and applies the migrations.
+ * The caller must hold the data folder's lock: PGlite has none of its own, and two processes corrupt a folder.
+ * Pass no folder for a database in memory, for tests.
+ */
+export async function openDatabase(dataDir?: string): Promise<MigratedDatabase> {
+  const folder = dataDir === undefined ? undefined : folderIn(dataDir);
+  if (folder !== undefined && !existsSync(folder)) await initialise(folder);
+  const client = await PGlite.create({
+    ...(folder === undefined ? {} : { dataDir: folder }),
+    startParams: START,
+  });
+  const db = drizzle(client);
+  const report = await migrated(
+    statement => rows(db, statement),
+    () => migrate(db, { migrationsFolder: MIGRATIONS }),
+  );
+  return { db, migrated: report, hold: heldHere(), close: () => client.close() };
+}
+
+/** The embedded database has one process. */
+function heldHere(): OpenDatabase['hold'] {
+  const held = new Set<number>();
+  return lock => {
+    if (held.has(lock)) return Promise.resolve(undefined);
+    held.add(lock);
+    const free = () => Promise.resolve(void held.delete(lock));
+    return Promise.resolve({ lost: new AbortController().signal, [Symbol.asyncDispose]: free });
+  };
+}
+
+const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');
+
+/** Whether the data folder has an embedded database already. */
+export const hasDatabase = (dataDir: string): boolean => existsSync(folderIn(dataDir));
+
+/**
+ * Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. It works in a folder of
+ * its own, renamed when whole: a kill half-way leaves nothing that looks like a database, and a child that outlives the kill
+ * disturbs nobody.
+ */
+async function initialise(target: string): Promise<void> {
+  const folder = await asideOf(target);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const script = `import { PGlite } from '@electric-sql/pglite'; await (await PGlite.create(process.argv[1])).close();`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script, folder], {
+    cwd: path.dirname(MIGRATIONS),
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+  const code = await new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', resolve);
+  });
+  if (code !== 0)
+    throw new Error(`Could not create the embedded database in ${target}: ${stderr.trim().slice(-500)}`);
+  await rename(folder, target);
+}
+
+/**
+ * The rows of a statement that the query builder cannot say, in a transaction too. Both drivers give the same:
+ * - int2, int4, float: number; int8 (so `count(*)`): number, or bigint beyond 2^53; numeric: string
+ * - boolean, text, null as they are; json, jsonb: parsed
+ * - bytea: a Uint8Array with a buffer of its own
+ * - timestamptz, timestamp, date, interval: Postgres' text, in UTC (`2026-01-02 03:04:05.678+00`), never a Date
+ * - text[]: an array of strings; other arrays differ, so cast them in the statement (`to_json`)
+ *
+ * Parameters may be a Date (for timestamptz), a Uint8Array, a bigint; for jsonb an object in `sql.param()`, or JSON text.
+ */
+export async function rows<Row extends Record<string, unknown>>(
+  db: Pick<Database, 'execute'>,
+  statement: SQL,
+): Promise<Row[]> {
+  const result = (await db.execute(statement)) as { readonly rows: readonly Row[] };
+  return [...result.rows];
+}
+
+/** Two rows with one key: the only one of the database's refusals that callers expect. */
+export const isUniqueViolation = (error: unknown): boolean =>
+  causesOf(error).some(cause => cause.code === '23505');
+
+/** No connection to the database could be had. */
+export class NoConnection extends Error {
+  override readonly name = 'NoConnection';
+}
+
+/** SQLSTATE: connection lost, server stopping or starting, no connection left. */
+const UNAVAILABLE = /^(08\w{3}|57P0[123]|53300)$/;
+const UNREACHABLE = /^(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN)$/;
+/** What pg says without a code: a connection lost under a query, and a pool that is closed. */
+const LOST = /^(Connection terminated|Client has encountered a connection error|Cannot use a pool after)/;
+
+/**
+ * True when the database cannot be reached just now, so that the same call may succeed later. A system error counts only
+ * under a query's: a connection that some other server refused is not ours.
+ */
+export function isDatabaseUnavailable(error: unknown): boolean {
+  const chain = causesOf(error);
+  const isOurs = chain.some(one => one instanceof DrizzleQueryError);
+  return chain.some(
+    one =>
+      one instanceof NoConnection ||
+      UNAVAILABLE.test(one.code ?? '') ||
+      (isOurs && (UNREACHABLE.test(one.code ?? '') || LOST.test(one.message))),
+  );
+}
+
+/** For a log line: of a database that is away, which is said where it is lost (`postgres.ts`), statement and stack say nothing. */
+export const whyFailed = (error: unknown): { readonly reason: string } | { readonly err: unknown } =>
+  isDatabaseUnavailable(error) ? { reason: 'database unavailable' } : { err: error };
+
+/** Drizzle wraps what a query failed with (but not what a transaction could not begin with). */
+function causesOf(error: unknown): (Error & { readonly code?: string })[] {
+  return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
+}

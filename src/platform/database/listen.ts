@@ -1,0 +1,81 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client } from 'pg';
+import type { Log } from '../telemetry/log.ts';
+
+const CONNECT_TIMEOUT_MS = 5_000;
+const RETRY_MS = 500;
+
+interface ListenOptions {
+  /** Of Postgres. A pooler that shares sessions between clients passes no notification on. */
+  readonly url: string;
+  readonly channel: string;
+  readonly log: Log;
+  /** There is a notification, or there may have been some while no connection was. Must not throw. */
+  readonly onNotice: () => void;
+  readonly retryMs?: number;
+}
+
+/** LISTEN on a connection of its own, which is made again whenever it is lost. Nothing waits for it. */
+export class Listening implements AsyncDisposable {
+  readonly #options: ListenOptions;
+  readonly #closing = new AbortController();
+  readonly #running: Promise<void>;
+  #isLost = false;
+
+  constructor(options: ListenOptions) {
+    this.#options = options;
+    this.#running = this.#stayConnected();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort();
+    await this.#running;
+  }
+
+  async #stayConnected(): Promise<void> {
+    const { signal } = this.#closing;
+    const { log, retryMs = RETRY_MS } = this.#options;
+    while (!signal.aborted) {
+      try {
+        await this.#listen(signal);
+      } catch (error) {
+        const { message, code } = error as NodeJS.ErrnoException;
+        if (!signal.aborted && !this.#isLost) log.warn({ reason: message || code }, LOST);
+        this.#isLost = true;
+      }
+      await delay(retryMs, undefined, { signal, ref: false }).catch(() => {});
+    }
+  }
+
+  /** Rejects when the connection is lost or could not be made; resolves when this is closed. */
+  async #listen(signal: AbortSignal): Promise<void> {
+    const { url, channel, log, onNotice } = this.#options;
+    const client = new Client({
+      connectionString: url,
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      application_name: 'switchboard-listen',
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
+    });
+    const { promise: ended, resolve: close, reject: lose } = Promise.withResolvers<void>();
+    client.on('error', lose);
+    client.on('end', () => lose(new Error('the connection was closed')));
+    client.on('notification', () => onNotice());
+    signal.addEventListener('abort', () => close(), { once: true });
+    try {
+      await Promise.race([
+        ended,
+        client.connect().then(() => client.query(`listen ${client.escapeIdentifier(channel)}`)),
+      ]);
+      if (this.#isLost) log.info('changes by other processes are heard of again');
+      this.#isLost = false;
+      // What was written before it listened was told to nobody here.
+      onNotice();
+      await ended;
+    } finally {
+      await client.end().catch(() => {});
+    }
+  }
+}
+
+const LOST = 'changes by other processes are not heard of: they are looked for every few seconds';

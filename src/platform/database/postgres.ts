@@ -1,0 +1,238 @@
+import { sql } from 'drizzle-orm';
+import { drizzle } from 'drizzle-orm/node-postgres';
+import { migrate } from 'drizzle-orm/node-postgres/migrator';
+import { Client, Pool, types, type ClientConfig, type PoolClient, type PoolConfig } from 'pg';
+import type { Log } from '../telemetry/log.ts';
+import {
+  NoConnection,
+  rows,
+  type Database,
+  type Hold,
+  type MigratedDatabase,
+  type OpenDatabase,
+} from './database.ts';
+import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
+import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from './postgres-limits.ts';
+
+/** How long a start waits for another process that is applying the migrations, or for the tables these change. */
+const MIGRATION_LOCK_TIMEOUT_MS = 60_000;
+/** Well below the idle time-outs of firewalls and balancers, which forget a connection without telling either side. */
+const IDLE_TIMEOUT_MS = 60_000;
+
+const APPLICATION_NAME = 'switchboard';
+
+/** Any number, but always the same, and no other lock's (`hold`): advisory locks belong to a database. */
+const MIGRATION_LOCK = 0x5b_0a_4d;
+
+/** The database could not be connected to at the start. The message says why in one line, without the password. */
+export class DatabaseUnreachable extends Error {
+  override readonly name = 'DatabaseUnreachable';
+}
+
+/**
+ * Connects to Postgres and applies the migrations; processes that start at the same time wait for each other there.
+ * The pool connects when there is something to do, and again by itself after the server was away: only the queries of that
+ * time fail (see `isDatabaseUnavailable`). The URL's own parameters (`sslmode`, …) win over ours.
+ * @throws DatabaseUnreachable
+ */
+export async function openPostgres(
+  url: string,
+  given: Partial<PostgresLimits> = {},
+  log?: Log,
+): Promise<MigratedDatabase> {
+  const limits = { ...DEFAULT_POSTGRES_LIMITS, ...given };
+  const report = await migratePostgres(url, limits);
+  return { ...openPool(url, limits, log), migrated: report };
+}
+
+/** As `openPostgres`, but leaves the tables as they are. @throws DatabaseUnreachable */
+export async function connectPostgres(url: string, limits: PostgresLimits): Promise<OpenDatabase> {
+  await using probe = await connect(url, limits);
+  await probe.client.query('select 1');
+  return openPool(url, limits);
+}
+
+function openPool(url: string, limits: PostgresLimits, log?: Log): OpenDatabase {
+  const pool = new ReportingPool(log, {
+    ...connection(url, limits),
+    statement_timeout: limits.statementTimeoutMs,
+    idle_in_transaction_session_timeout: limits.idleInTransactionTimeoutMs,
+    max: limits.poolSize,
+    idleTimeoutMillis: IDLE_TIMEOUT_MS,
+  });
+  // A connection that is lost tells its query; without these listeners it would also end the process.
+  pool.on('error', () => {});
+  pool.on('connect', client => client.on('error', () => {}));
+  return {
+    db: drizzle(pool),
+    hold: lock => hold(url, limits, lock),
+    pool: () => ({
+      busy: pool.totalCount - pool.idleCount,
+      idle: pool.idleCount,
+      waiting: pool.waitingCount,
+    }),
+    trouble: () => pool.trouble,
+    close: () => pool.end(),
+  };
+}
+
+/** On a connection of its own, since the lock lives as long as its session. */
+async function hold(url: string, limits: PostgresLimits, lock: number): Promise<Hold | undefined> {
+  const client = new Client(connection(url, limits));
+  const losing = new AbortController();
+  const lose = (cause?: Error) =>
+    losing.abort(new NoConnection('the connection with the lock was lost', { cause }));
+  client.on('error', lose).on('end', lose);
+  try {
+    await client.connect();
+    const tried = await client.query<{ held: boolean }>('select pg_try_advisory_lock($1) as held', [lock]);
+    if (tried.rows[0]?.held) return { lost: losing.signal, [Symbol.asyncDispose]: () => client.end() };
+  } catch (cause) {
+    await client.end().catch(() => {});
+    throw new NoConnection('no connection to the database', { cause });
+  }
+  await client.end();
+  return undefined;
+}
+
+/** How many connections other processes of Switchboard have to this database, as far as this role may see them. */
+export async function otherSessions(db: Database): Promise<number> {
+  const [row] = await rows<{ count: number }>(
+    db,
+    sql`select count(*) from pg_stat_activity
+        where datname = current_database() and application_name = ${APPLICATION_NAME} and pid <> pg_backend_pid()`,
+  );
+  return row?.count ?? 0;
+}
+
+type Connected = (
+  error: Error | undefined,
+  client: PoolClient | undefined,
+  done: (release?: unknown) => void,
+) => void;
+
+/**
+ * Knows, and says once, when it has no connection to give. A transaction takes its connection without a query, whose error would
+ * say that it was the database that failed.
+ */
+class ReportingPool extends Pool {
+  readonly #log: Log | undefined;
+  #trouble: string | undefined;
+
+  constructor(log: Log | undefined, config: PoolConfig) {
+    super(config);
+    this.#log = log;
+  }
+
+  get trouble(): string | undefined {
+    return this.#trouble;
+  }
+
+  override connect(): Promise<PoolClient>;
+  override connect(callback: Connected): void;
+  override connect(callback?: Connected): Promise<PoolClient> | void {
+    if (callback)
+      return super.connect((error, client, done) => {
+        this.#tried(error);
+        callback(error, client, done);
+      });
+    return super.connect().then(
+      client => {
+        this.#tried(undefined);
+        return releasedIfFirstFails(client);
+      },
+      (cause: unknown) => {
+        this.#tried(cause);
+        throw new NoConnection('no connection to the database', { cause });
+      },
+    );
+  }
+
+  #tried(error: unknown): void {
+    const before = this.#trouble;
+    this.#trouble = error === undefined ? undefined : 'database unavailable';
+    if (this.#trouble === before || this.ending) return;
+    if (error === undefined) this.#log?.info('the database is reached again');
+    else this.#log?.warn({ reason: reasonOf(error) }, 'the database cannot be reached');
+  }
+}
+
+/** Drizzle does not give a connection back on which `begin` failed: ten of these, and the pool were empty for ever. */
+function releasedIfFirstFails(client: PoolClient): PoolClient {
+  const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+  Object.assign(client, {
+    query: async (...args: unknown[]) => {
+      Reflect.deleteProperty(client, 'query');
+      try {
+        return await query(...args);
+      } catch (error) {
+        client.release(error instanceof Error ? error : true);
+        throw error;
+      }
+    },
+  });
+  return client;
+}
+
+/**
+ * Applies the migrations that are missing, on one connection, because the lock lives as long as its session. Servers of this
+ * or an older version may run meanwhile.
+ * @throws DatabaseUnreachable
+ */
+export async function migratePostgres(
+  url: string,
+  limits: PostgresLimits = DEFAULT_POSTGRES_LIMITS,
+): Promise<Migrated> {
+  await using connected = await connect(url, limits);
+  const { client } = connected;
+  // A role's own time-out is for its usual statements.
+  await client.query(`set statement_timeout = 0; set lock_timeout = ${MIGRATION_LOCK_TIMEOUT_MS}`);
+  await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
+  const db = drizzle(client);
+  return await migrated(
+    statement => rows(db, statement),
+    () => migrate(db, { migrationsFolder: MIGRATIONS }),
+  );
+}
+
+/** One connection, outside of any pool. */
+async function connect(
+  url: string,
+  limits: PostgresLimits,
+): Promise<AsyncDisposable & { readonly client: Client }> {
+  try {
+    // Here already the files are read that the URL names (`sslrootcert`, …).
+    const client = new Client(connection(url, limits));
+    client.on('error', () => {});
+    await client.connect();
+    return { client, [Symbol.asyncDispose]: () => client.end() };
+  } catch (error) {
+    throw new DatabaseUnreachable(reasonOf(error), { cause: error });
+  }
+}
+
+/** For a name with several addresses Node gives an AggregateError: a code, but no message. */
+function reasonOf(error: unknown): string {
+  const { message, code } = error as NodeJS.ErrnoException;
+  return message || (code ?? 'unknown reason');
+}
+
+const connection = (url: string, { connectTimeoutMs }: PostgresLimits): ClientConfig => ({
+  connectionString: url,
+  connectionTimeoutMillis: connectTimeoutMs,
+  application_name: APPLICATION_NAME,
+  keepAlive: true,
+  keepAliveInitialDelayMillis: 10_000,
+  // In UTC, as PGlite is: else `current_date` and the text of timestamps depended on the server's settings.
+  options: '-c TimeZone=UTC',
+});
+
+// What PGlite gives: numbers while they are exact, its own buffer instead of a view into Node's shared pool, text for instants.
+const toInteger = (text: string) => {
+  const number = Number(text);
+  return Number.isSafeInteger(number) ? number : BigInt(text);
+};
+const toBytes = (text: string) => new Uint8Array(Buffer.from(text.slice(2), 'hex'));
+const { builtins } = types;
+types.setTypeParser(builtins.INT8, toInteger);
+types.setTypeParser(builtins.BYTEA, toBytes);

@@ -1,0 +1,94 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createSecretKey,
+  hkdfSync,
+  randomBytes,
+  type KeyObject,
+} from 'node:crypto';
+import { systemClock, type Clock } from './clock.ts';
+
+/** A key-encryption key: 256 bits, and the id that what it sealed carries. */
+interface SealingKey {
+  readonly id: string;
+  readonly key: Uint8Array;
+}
+
+const ALGORITHM = 'aes-256-gcm';
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+const SEALED = /^([a-z0-9_-]{1,64})\.([\w-]+)$/;
+
+/**
+ * Seals texts that clients keep for us and bring back (AES-256-GCM). Only who they were sealed for can bring them, for what
+ * they were sealed for, until they expire. Any process with the same keys opens them; after a rotation old ones still open.
+ * Each purpose has a key of its own (HKDF, RFC 5869): nothing sealed here can pass for what the vault or another purpose
+ * sealed.
+ */
+export class Sealing {
+  readonly #active: SealingKey;
+  readonly #keys: ReadonlyMap<string, SealingKey>;
+  readonly #clock: Clock;
+  readonly #derived = new Map<string, KeyObject>();
+
+  /** The first key seals, all of them open. */
+  constructor(keys: readonly SealingKey[], clock: Clock = systemClock) {
+    const [active] = keys;
+    if (!active) throw new Error('sealing needs a key');
+    this.#active = active;
+    this.#keys = new Map(keys.map(key => [key.id, key]));
+    this.#clock = clock;
+  }
+
+  /**
+   * @param boundTo whom and what it is for; opening needs the very same.
+   * @returns visible ASCII, fit for a header: `<key id>.<base64url>`.
+   */
+  seal(purpose: string, boundTo: readonly string[], text: string, ttlMs: number): string {
+    const { id } = this.#active;
+    const iv = randomBytes(IV_BYTES);
+    const cipher = createCipheriv(ALGORITHM, this.#keyFor(this.#active, purpose), iv);
+    cipher.setAAD(contextOf(id, purpose, boundTo));
+    const sealed = [
+      iv,
+      cipher.update(`${this.#clock.now() + ttlMs}:${text}`),
+      cipher.final(),
+      cipher.getAuthTag(),
+    ];
+    return `${id}.${Buffer.concat(sealed).toString('base64url')}`;
+  }
+
+  /** The text; undefined for what has expired, was made for something else or somebody else, or was not made here. */
+  open(purpose: string, boundTo: readonly string[], sealed: string): string | undefined {
+    const [, id = '', body = ''] = SEALED.exec(sealed) ?? [];
+    const key = this.#keys.get(id);
+    const bytes = Buffer.from(body, 'base64url');
+    // Of the many ways to write the same bytes, one is ours.
+    if (!key || bytes.length < IV_BYTES + TAG_BYTES || bytes.toString('base64url') !== body) return undefined;
+    const decipher = createDecipheriv(ALGORITHM, this.#keyFor(key, purpose), bytes.subarray(0, IV_BYTES), {
+      authTagLength: TAG_BYTES,
+    });
+    decipher.setAAD(contextOf(id, purpose, boundTo)).setAuthTag(bytes.subarray(-TAG_BYTES));
+    let text: string;
+    try {
+      const opened = [decipher.update(bytes.subarray(IV_BYTES, -TAG_BYTES)), decipher.final()];
+      text = Buffer.concat(opened).toString();
+    } catch {
+      return undefined;
+    }
+    const end = text.indexOf(':');
+    return Number(text.slice(0, end)) > this.#clock.now() ? text.slice(end + 1) : undefined;
+  }
+
+  #keyFor({ id, key }: SealingKey, purpose: string): KeyObject {
+    const name = `${id} ${purpose}`;
+    const known = this.#derived.get(name);
+    if (known) return known;
+    const derived = createSecretKey(Buffer.from(hkdfSync('sha256', key, '', `switchboard/${purpose}`, 32)));
+    this.#derived.set(name, derived);
+    return derived;
+  }
+}
+
+const contextOf = (keyId: string, purpose: string, boundTo: readonly string[]): Buffer =>
+  Buffer.from(JSON.stringify(['v1', keyId, purpose, ...boundTo]));

@@ -1,0 +1,231 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { eq } from 'drizzle-orm';
+import type { Browser, Locator, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { tenants } from '../../../src/core/schema.ts';
+import { browserMissing, newVisitor, startBrowser, type Visitor } from '../../support/browser.ts';
+import { startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+
+describe.skipIf(browserMissing !== undefined)(`in a browser without script ${browserMissing ?? ''}`, () => {
+  let sb: IdentityUnderTest;
+  let browser: Browser;
+  let users = 0;
+  const newUser = () => `user-${++users}`;
+
+  beforeAll(async () => {
+    browser = await startBrowser();
+    sb = await startIdentity();
+    await sb.db.update(tenants).set({ name: 'Planner' }).where(eq(tenants.id, 'local'));
+  });
+  afterAll(async () => {
+    await sb[Symbol.asyncDispose]();
+    await browser.close();
+  });
+
+  const open = (options = {}) => newVisitor(browser, { javaScriptEnabled: false, ...options });
+  const create = async (more: object = {}, user = newUser()) =>
+    (await sb.createSession(user, more)).json as { session_id: string; auth_url: string };
+  const manageLink = async (user: string) =>
+    (await sb.post('/v1/identity/manage', { user_id: user })).json.url as string;
+
+  /** The provider's own pages: login, then consent. */
+  async function signInAtProvider(page: Page, login: string) {
+    expect(new URL(page.url()).origin).toBe(sb.idp.issuer);
+    await page.locator('[name=login]').fill(login);
+    await page.locator('[name=password]').fill('any');
+    await page.locator('[type=submit]').click();
+    await page.locator('[type=submit]').click();
+    expect(new URL(page.url()).origin).toBe(sb.url);
+  }
+
+  /** What must hold of each of our pages. */
+  async function expectWellMade(page: Page, title: string) {
+    expect(await page.title()).toBe(title);
+    expect(await page.getByRole('heading', { level: 1 }).count()).toBe(1);
+    expect(await page.getByRole('main').count()).toBe(1);
+    expect(await page.locator('html').getAttribute('lang')).toBe('en');
+    for (const control of await page.locator('button, a').all()) {
+      const { width, height } = (await control.boundingBox()) ?? { width: 0, height: 0 };
+      expect(Math.min(width, height)).toBeGreaterThanOrEqual(44);
+    }
+    expect(await page.getByRole('button', { name: /^\s*$/ }).count()).toBe(0);
+    const { width = 0 } = page.viewportSize() ?? {};
+    expect((await page.locator('main').boundingBox())?.width).toBeLessThanOrEqual(width);
+    // The one style was applied: its hash is right.
+    expect(await styleOf(page.locator('h1'), 'lineHeight')).toBe('30px');
+  }
+
+  /** None of our pages asked for anything elsewhere, and the browser found nothing wrong with them. */
+  const expectQuiet = ({ strayed, complaints }: Visitor) => {
+    expect(strayed.filter(({ from }) => from.startsWith(sb.url))).toEqual([]);
+    expect(complaints.filter(text => /Content.Security.Policy|Refused to|violates/i.test(text))).toEqual([]);
+  };
+
+  it('the direct way ends on a page that can undo it', async () => {
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    const { auth_url, session_id } = await create();
+    await page.goto(auth_url);
+    await signInAtProvider(page, 'alice');
+    await expectWellMade(page, 'Connected');
+    expect(await page.getByRole('status').innerText()).toContain('Planner can now use alice@example.test');
+    expect((await sb.poll(session_id)).json).toEqual({ status: 'complete' });
+    await page.getByRole('button', { name: 'Undo' }).click();
+    await expectWellMade(page, 'Undone');
+    expect((await sb.token(session_id)).status).toBe(400);
+    expectQuiet(visitor);
+  });
+
+  it('the way over our page needs the click, at 320 pixels and in the dark too', async () => {
+    await using visitor = await open({ viewport: { width: 320, height: 640 }, colorScheme: 'dark' });
+    const page = await visitor.context.newPage();
+    const user = newUser();
+    const { auth_url, session_id } = await create({ mode: 'page' }, user);
+    await page.goto(auth_url);
+    await expectWellMade(page, 'Connect your Local Provider account');
+    await page.getByRole('button', { name: 'Continue to Local Provider' }).click();
+    await signInAtProvider(page, 'alice');
+    await expectWellMade(page, 'Connect this account?');
+    expect(await page.getByRole('heading', { level: 1 }).innerText()).toBe(
+      `Connect alice@example.test to Planner as ${user}?`,
+    );
+    expect((await sb.poll(session_id)).json).toEqual({ status: 'pending' });
+    await page.getByRole('button', { name: 'Connect', exact: true }).click();
+    await expectWellMade(page, 'Connected');
+    // Going back and clicking again changes nothing more.
+    await page.goBack();
+    expect((await sb.poll(session_id)).json).toEqual({ status: 'complete' });
+    expectQuiet(visitor);
+  });
+
+  it('declining connects nothing', async () => {
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    const { auth_url, session_id } = await create({ mode: 'page' });
+    await page.goto(auth_url);
+    await page.getByRole('button').click();
+    await signInAtProvider(page, 'alice');
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await expectWellMade(page, 'Not connected');
+    expect(await page.getByRole('alert').innerText()).toContain('nothing was connected');
+    expect((await sb.poll(session_id)).json).toMatchObject({ status: 'error' });
+    expectQuiet(visitor);
+  });
+
+  it('53: a sign-in cannot be finished in another browser', async () => {
+    await using first = await open();
+    await using second = await open();
+    const page = await first.context.newPage();
+    const { auth_url, session_id } = await create({ mode: 'page' });
+    await page.goto(auth_url);
+    await page.getByRole('button').click();
+    await signInAtProvider(page, 'alice');
+    const elsewhere = await second.context.newPage();
+    expect((await elsewhere.goto(page.url()))?.status()).toBe(404);
+    await elsewhere.goto(auth_url);
+    await expectWellMade(elsewhere, 'This link no longer works');
+    expect((await sb.poll(session_id)).json).toEqual({ status: 'pending' });
+    await page.getByRole('button', { name: 'Connect', exact: true }).click();
+    await expectWellMade(page, 'Connected');
+  });
+
+  it('connections are seen and ended from a link on another site', async () => {
+    const user = newUser();
+    await sb.connect(user);
+    // `localhost` is another site than 127.0.0.1, as the app is: SameSite=Strict must not lose the cookie.
+    await using app = await startApp(await manageLink(user));
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    await page.goto(app.url);
+    await page.getByRole('link').click();
+    await expectWellMade(page, 'Your connected accounts');
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await expectWellMade(page, 'Your connected accounts');
+    expect(page.url()).toBe(`${sb.url}/manage`);
+    await page.getByRole('link', { name: 'Disconnect everything' }).click();
+    await expectWellMade(page, 'Disconnect everything?');
+    await page.getByRole('link', { name: 'Keep them' }).click();
+    await page.getByRole('button', { name: `Revoke Local Provider, ${user}@example.test` }).click();
+    expect(await page.getByRole('status').innerText()).toContain('The connection was ended.');
+    await page.getByRole('link', { name: 'Disconnect everything' }).click();
+    await page.getByRole('button', { name: 'Disconnect everything' }).click();
+    await expectWellMade(page, 'Everything is disconnected');
+    expectQuiet(visitor);
+  });
+
+  it('a form on another site is refused, with the cookies of the page or not', async () => {
+    const user = newUser();
+    await sb.connect(user);
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    await page.goto(await manageLink(user));
+    await page.getByRole('button').click();
+    await using app = await startApp(`${sb.url}/manage/revoke-all`, 'post');
+    await page.goto(app.url);
+    await page.getByRole('button').click();
+    await expectWellMade(page, 'This request was refused');
+    expect((await sb.get(`/v1/identity/connections?user_id=${user}`)).json.connections).toHaveLength(1);
+  });
+
+  it('works by keyboard alone, and shows where it is', async () => {
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    const { auth_url, session_id } = await create({ mode: 'page' });
+    await page.goto(auth_url);
+    const focused = page.locator(':focus');
+    await tab(page);
+    expect(await focused.innerText()).toBe('Continue to Local Provider');
+    expect(await styleOf(focused, 'outlineWidth')).toBe('3px');
+    await press(page, 'Enter');
+    await signInAtProvider(page, 'alice');
+    await tab(page);
+    expect(await focused.innerText()).toBe('Connect');
+    await tab(page);
+    expect(await focused.innerText()).toBe('Cancel');
+    await tab(page, 'Shift+Tab');
+    await press(page, 'Space');
+    await expectWellMade(page, 'Connected');
+    expect((await sb.poll(session_id)).json).toEqual({ status: 'complete' });
+    await tab(page);
+    expect(await focused.innerText()).toBe('Undo');
+    await press(page, 'Enter');
+    await expectWellMade(page, 'Undone');
+  });
+});
+
+const styleOf = (element: Locator, property: string): Promise<string> =>
+  element.evaluate(
+    // Runs in the browser; the types of this project know no DOM.
+    (node, name) => (globalThis as any).getComputedStyle(node)[name],
+    property,
+  );
+
+/** Chromium drops keys until a page has been painted, which a picture of it makes sure of; it takes none before. */
+async function tab(page: Page, key: 'Tab' | 'Shift+Tab' = 'Tab') {
+  await vi.waitFor(() => page.screenshot(), { timeout: 20_000 });
+  await page.keyboard.press(key);
+}
+
+/** A key that leads to another page. */
+const press = (page: Page, key: string) =>
+  Promise.all([page.waitForEvent('framenavigated'), page.keyboard.press(key)]);
+
+/** A page of the app, on another site than Switchboard, with one link or one form. */
+async function startApp(target: string, how: 'link' | 'post' = 'link') {
+  const markup =
+    how === 'link'
+      ? `<a href="${target}">Your accounts</a>`
+      : `<form method="post" action="${target}"><button>Win</button></form>`;
+  const server = createServer((_request, response) => {
+    response.setHeader('content-type', 'text/html').end(`<!doctype html><title>App</title>${markup}`);
+  });
+  await new Promise<void>(resolve => void server.listen(0, resolve));
+  return {
+    url: `http://localhost:${(server.address() as AddressInfo).port}/`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise(resolve => server.close(resolve));
+    },
+  };
+}

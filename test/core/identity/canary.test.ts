@@ -1,0 +1,370 @@
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { sql } from 'drizzle-orm';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { rows, type Database } from '../../../src/platform/database/database.ts';
+import {
+  DATABASES,
+  startIdentity,
+  type DatabaseKind,
+  type IdentityUnderTest,
+} from '../../support/identity.ts';
+import { findPostgres } from '../../support/postgres-server.ts';
+import { refusedPort } from '../../support/upstreams/http.ts';
+import { startV2Server } from '../../support/upstreams/v2.ts';
+import { UserAgent } from '../../support/user-agent.ts';
+
+/** One answer of Switchboard, and the request's path. */
+interface Heard {
+  readonly method: string;
+  readonly path: string;
+  readonly status: number;
+  readonly text: string;
+}
+
+/** The kinds of secrets by their form. What a provider issues has none of its own and is known from the provider. */
+const FORMS: Readonly<Record<string, RegExp>> = {
+  session: /\bses_[\w-]{43}/g,
+  refresh: /\bsbr_[\w-]{43}/g,
+  link: /\blink_[\w-]{43}/g,
+  done: /\bdone_[\w-]{43}/g,
+  page: /\bpage_[\w-]{43}/g,
+  cookie: /\bweb_[\w-]{43}/g,
+  identityToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
+  state: /(?<=[?&]state=)[\w-]{43}/g,
+  nonce: /(?<=[?&]nonce=)[\w-]{43}/g,
+};
+type Kind = string;
+
+/** The answers that hand a secret out, and what they may hand out. No other answer may have any. */
+const HANDS_OUT: readonly (readonly [
+  request: RegExp,
+  statuses: readonly number[],
+  kinds: readonly Kind[],
+])[] = [
+  [/^POST \/v1\/identity\/sessions$/, [200], ['session', 'state', 'nonce', 'link']],
+  [/^POST \/v1\/mcp\/call$/, [403], ['session', 'state', 'nonce', 'link']],
+  [/^POST \/v1\/identity\/(token|refresh)$/, [200], ['identityToken', 'refresh']],
+  [/^POST \/v1\/identity\/manage$/, [200], ['page']],
+  // Pages: on to the next one, and a form's address is the page's own.
+  [/^GET \/connect\//, [200], ['link']],
+  [/^POST \/connect\//, [303], ['state', 'nonce', 'cookie']],
+  [/^GET \/oauth\/callback\//, [303], ['done']],
+  [/^(GET|POST) \/oauth\/done\//, [200, 303], ['done']],
+  [/^GET \/manage\/page_/, [200], ['page']],
+  [/^POST \/manage\/page_/, [303], ['cookie']],
+];
+
+/** A refusal names the field or the provider that its own request named wrongly: to who sent it, and to nobody else. */
+const OWN_WORDS = /(?:Unknown field|provider:) \\"[\w.-]+\\"/g;
+
+class Canaries {
+  readonly #kinds = new Map<string, Kind>();
+  readonly heard: Heard[] = [];
+
+  add(kind: Kind, ...secrets: readonly string[]): void {
+    for (const secret of secrets) if (!this.#kinds.has(secret)) this.#kinds.set(secret, kind);
+  }
+
+  hear(heard: Heard): void {
+    this.heard.push(heard);
+    for (const [kind, form] of Object.entries(FORMS)) this.add(kind, ...(heard.text.match(form) ?? []));
+  }
+
+  count(kind: Kind): number {
+    return [...this.#kinds.values()].filter(one => one === kind).length;
+  }
+
+  /** What is found of the secrets in a text, in whichever way it is written there. */
+  in(text: string, allowed: readonly Kind[] = []): string[] {
+    const found: string[] = [];
+    for (const [secret, kind] of this.#kinds) {
+      if (allowed.includes(kind)) continue;
+      const form = formsOf(secret).find(one => text.includes(one));
+      if (form !== undefined) found.push(`${kind} ${secret.slice(0, 12)}… at ${around(text, form)}`);
+    }
+    return found;
+  }
+}
+
+const around = (text: string, found: string) => {
+  const at = text.indexOf(found);
+  return JSON.stringify(text.slice(Math.max(0, at - 200), at + 40));
+};
+
+/** As it is; its end, for what was cut at the front; URL-encoded, hexadecimal, and base64 wherever it starts in what was encoded. */
+const known = new Map<string, readonly string[]>();
+function formsOf(secret: string): readonly string[] {
+  const forms = known.get(secret) ?? [
+    secret,
+    secret.slice(-24),
+    encodeURIComponent(secret),
+    Buffer.from(secret).toString('hex'),
+    ...[0, 1, 2].flatMap(offset => {
+      const shifted = Buffer.concat([Buffer.alloc(offset), Buffer.from(secret)]);
+      const whole = shifted.subarray(0, shifted.length - (shifted.length % 3));
+      const skip = Math.ceil((offset * 4) / 3);
+      return [whole.toString('base64').slice(skip), whole.toString('base64url').slice(skip)];
+    }),
+  ];
+  known.set(secret, forms);
+  return forms;
+}
+
+/** Everything in the database as text: bytes in hexadecimal, as both ways of dumping write them. */
+async function dump({ db, databaseUrl }: IdentityUnderTest): Promise<string> {
+  if (databaseUrl !== undefined) {
+    const { stdout } = await promisify(execFile)(
+      path.join(findPostgres() ?? '', 'pg_dump'),
+      ['--inserts', databaseUrl],
+      { maxBuffer: 2 ** 30 },
+    );
+    return stdout;
+  }
+  return (await Promise.all((await tablesOf(db)).map(table => everyRow(db, table)))).flat().join('\n');
+}
+
+const tablesOf = async (db: Database) =>
+  rows<{ schema: string; name: string }>(
+    db,
+    sql`select table_schema as schema, table_name as name from information_schema.tables
+        where table_type = 'BASE TABLE' and table_schema not in ('pg_catalog', 'information_schema')`,
+  );
+
+async function everyRow(db: Database, { schema, name }: { schema: string; name: string }): Promise<string[]> {
+  const table = sql`${sql.identifier(schema)}.${sql.identifier(name)}`;
+  const found = await rows<{ row: string }>(db, sql`select t::text as row from ${table} t`);
+  return found.map(({ row }) => `${name} ${row}`);
+}
+
+const USER = 'canary-user-of-the-caller';
+
+/** Everything that can happen to a user, well or badly; the database is looked at while secrets are in it. */
+async function liveThrough(
+  sb: IdentityUnderTest,
+  canaries: Canaries,
+  look: () => Promise<void>,
+): Promise<void> {
+  const { idp } = sb;
+  const key = { 'idempotency-key': `retry-${randomBytes(16).toString('hex')}` };
+  canaries.add('idempotencyKey', key['idempotency-key']);
+  const callTool = (token: string, server_id = 'mail') =>
+    sb.post(
+      '/v1/mcp/call',
+      { server_id, method: 'tools/call', params: { name: 'echo', arguments: { message: 'hi' } } },
+      { authorization: `Bearer ${token}` },
+    );
+  const create = async (more: object = {}) => (await sb.createSession(USER, more)).json;
+
+  // Sign-ins: direct, refused, on our own page (waiting for the click, then confirmed), twice.
+  idp.accessTokenTtlSec = 1;
+  const direct = await create();
+  await sb.poll(direct.session_id);
+  await sb.token(direct.session_id);
+  await look();
+  const callback = await sb.authorize(direct.auth_url, { login: 'canary' });
+  await new UserAgent().follow(await new UserAgent().get(callback));
+  await new UserAgent().get(callback);
+  await sb.poll(direct.session_id);
+  await sb.poll(direct.session_id);
+  await sb.signIn((await create()).auth_url, { login: 'canary', deny: true });
+  const paged = await create({ mode: 'page' });
+  const agent = new UserAgent();
+  const away = await agent.submit(await agent.get(paged.auth_url));
+  const waiting = await agent.signIn(away.headers.get('location') ?? '', {
+    login: 'canary',
+    stopAt: url => url.startsWith(`${sb.url}/`),
+  });
+  expect(waiting.status).toBe(200);
+  await look();
+  await agent.follow(await agent.submit(waiting, { fields: { decision: 'connect' } }));
+  expect((await sb.poll(paged.session_id)).json).toEqual({ status: 'complete' });
+
+  // Tokens: first pair, replayed; refresh, replayed; reuse.
+  const first = await sb.token(direct.session_id, key);
+  expect((await sb.token(direct.session_id, key)).json).toEqual(first.json);
+  const second = await sb.refresh(first.json.refresh_token, key);
+  expect((await sb.refresh(first.json.refresh_token, key)).json).toEqual(second.json);
+  await look();
+
+  // Calls: with a provider token that must be renewed first, that cannot be renewed, to a server that is away.
+  idp.faults.token = { status: 500 };
+  await callTool(second.json.access_token);
+  idp.faults.token = {};
+  await sb.elapse(31_000);
+  idp.accessTokenTtlSec = 3600;
+  expect((await callTool(second.json.access_token)).status).toBe(200);
+  await callTool(second.json.access_token, 'away');
+  await look();
+  await sb.refresh(second.json.refresh_token);
+  await sb.elapse(3_000);
+  expect((await sb.refresh(first.json.refresh_token)).status).toBe(400);
+  expect((await callTool(second.json.access_token)).status).toBe(401);
+
+  // What a provider can do wrong with a code.
+  for (const fault of [
+    { status: 500 },
+    { html: true },
+    { truncated: true },
+    { omitAccessToken: true },
+    { rewriteIdToken: 'wrong-nonce' },
+    { rewriteIdToken: 'other-key' },
+    { narrowScope: 'openid' },
+  ] as const) {
+    const spoilt = (await sb.createSession(`${USER}-spoilt-${JSON.stringify(fault)}`)).json;
+    idp.faults.token = fault;
+    await sb.signIn(spoilt.auth_url, { login: 'canary' });
+    idp.faults.token = {};
+    await sb.poll(spoilt.session_id);
+  }
+
+  // Secrets where they do not belong.
+  for (const secret of [second.json.refresh_token, second.json.access_token, direct.session_id, sb.key]) {
+    await sb.refresh(secret);
+    await sb.token(secret);
+    await sb.poll(secret);
+    await callTool(secret);
+    await sb.post('/v1/search', { query: 'mail' }, { 'x-api-key': `${secret}x` });
+    await sb.post(`/v1/search?api_key=${secret}&access_token=${secret}`, { query: 7 });
+    await sb.post('/v1/identity/refresh', `{"refresh_token": "${secret}"`);
+    await sb.post('/v1/identity/refresh', { refresh_token: secret, [secret]: secret });
+    await sb.post('/v1/identity/refresh', { refresh_token: [secret] });
+    await sb.post('/v1/identity/sessions', { user_id: USER, provider: secret });
+    await fetch(`${sb.url}/oauth/callback/local?state=${secret}&code=${secret}&error_description=${secret}`);
+    for (const place of ['connect', 'manage', 'oauth/done']) await fetch(`${sb.url}/${place}/${secret}`);
+  }
+
+  // What fails inside of us, with secrets at hand.
+  const again = await create();
+  const late = await sb.authorize(again.auth_url, { login: 'canary' });
+  const waitingForRefresh = await sb.connect(`${USER}-2`, { login: 'canary-2' });
+  for (const table of ['refresh_tokens', 'connections', 'audit_log']) {
+    const name = sql.identifier(table);
+    const hidden = sql.identifier(`${table}_hidden`);
+    await sb.db.execute(sql`alter table ${name} rename to ${hidden}`);
+    await sb.refresh(waitingForRefresh.refresh_token, key);
+    await sb.token(again.session_id);
+    await callTool(waitingForRefresh.access_token);
+    await sb.createSession(`${USER}-3`);
+    await sb.revoke(`${USER}-2`);
+    if (table === 'connections') expect((await new UserAgent().get(late)).status).toBe(500);
+    await sb.db.execute(sql`alter table ${hidden} rename to ${name}`);
+  }
+
+  // The end: the page of connections, then everything, while the provider does not listen.
+  const manage = (await sb.post('/v1/identity/manage', { user_id: USER })).json;
+  const manager = new UserAgent();
+  const list = await manager.follow(await manager.submit(await manager.get(manage.url)));
+  expect(list.html).toContain('canary@example.test');
+  idp.faults.revocation = { status: 500 };
+  await sb.revoke(USER);
+  await look();
+  idp.faults.revocation = {};
+  await sb.elapse(60_000);
+  await callTool((await sb.connect(`${USER}-4`, { login: 'canary-4' })).access_token);
+  idp.revokeEverythingOf('canary-4');
+  await look();
+}
+
+describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
+  afterEach(() => void vi.unstubAllGlobals());
+
+  it.skipIf(skipped)(
+    '96: no secret is in a log, an error, a page, /metrics or a dump of the database [identity.vault]',
+    async () => {
+      const canaries = new Canaries();
+      await using upstream = await startV2Server();
+      const away = `http://127.0.0.1:${await refusedPort()}`;
+      const kek = randomBytes(32);
+      await using sb = await startCanary(kind, kek, upstream.url, away);
+      listenIn(sb, canaries);
+      canaries.add('apiKey', sb.key, sb.otherKey);
+      canaries.add('kek', kek.toString('base64'), kek.toString('hex'));
+      canaries.add('clientSecret', sb.idp.clientSecret);
+      const created = await sb.admin.request('POST', '/keys', { name: 'canary', scopes: ['identity'] });
+      canaries.add('apiKey', created.json.key);
+      await sb.createSession('by-key', {}, { 'x-api-key': created.json.key });
+
+      const dumps: string[] = [];
+      await liveThrough(sb, canaries, async () => void dumps.push(await dump(sb)));
+      await sb.get('/metrics');
+      canaries.add('provider', ...sb.idp.secretsSeen);
+      const log = sb.logged();
+
+      // There was something to be found, everywhere.
+      for (const kindOf of [...Object.keys(FORMS), 'provider', 'apiKey', 'kek'])
+        expect([kindOf, canaries.count(kindOf) > 0]).toEqual([kindOf, true]);
+      expect(canaries.heard.filter(({ status }) => status === 500).length).toBeGreaterThan(3);
+      expect(log).toContain('request failed');
+      expect(log.split('\n').length).toBeGreaterThan(100);
+      expect(dumps.some(text => text.includes(USER))).toBe(true);
+      expect(dumps.some(text => /k1:eyJ/.test(text))).toBe(true);
+
+      expect(canaries.in(log)).toEqual([]);
+      expect(dumps.flatMap(text => canaries.in(text))).toEqual([]);
+      const leaks = canaries.heard.flatMap(({ method, path: at, status, text }) => {
+        const request = `${method} ${at}`;
+        const handed = HANDS_OUT.filter(([which, on]) => which.test(request) && on.includes(status));
+        const allowed = handed.flatMap(([, , kinds]) => kinds);
+        return canaries
+          .in(text.replaceAll(OWN_WORDS, ''), allowed)
+          .map(leak => `${request} -> ${status}: ${leak}`);
+      });
+      expect(leaks).toEqual([]);
+      // Nor who the user is, nor a private key.
+      expect(log).not.toContain(USER);
+      expect(log).not.toContain('canary@example.test');
+      const audit = await rows(sb.db, sql`select a::text as row from audit_log a`);
+      expect(audit.some(({ row }) => String(row).includes(USER))).toBe(false);
+      for (const text of dumps) expect(text).not.toMatch(/"d": ?"/);
+
+      // And it would be found, in whichever way it was written.
+      const [secret = ''] = sb.idp.secretsSeen;
+      const planted = [
+        secret,
+        `…${secret.slice(-24)}`,
+        Buffer.from(`{"token":"${secret}"}`).toString('base64'),
+        Buffer.from(`{"a":"${secret}"}`).toString('base64url'),
+        `\\x${Buffer.from(secret).toString('hex')}`,
+      ];
+      for (const leak of planted) expect(canaries.in(`${log}${leak}`), leak).toHaveLength(1);
+    },
+  );
+});
+
+/** Every answer of Switchboard from now on, headers too. */
+function listenIn(sb: IdentityUnderTest, canaries: Canaries): void {
+  const { fetch: real } = globalThis;
+  vi.stubGlobal('fetch', async (url: string, init?: RequestInit) => {
+    const response = await real(url, init);
+    if (!url.startsWith(`${sb.url}/`)) return response;
+    const headers = [...response.headers].map(([name, value]) => `${name}: ${value}`).join('\n');
+    canaries.hear({
+      method: init?.method ?? 'GET',
+      path: new URL(url).pathname,
+      status: response.status,
+      text: `${headers}\n\n${await response.clone().text()}`,
+    });
+    return response;
+  });
+}
+
+const startCanary = (kind: DatabaseKind, kek: Buffer, upstream: string, away: string) => {
+  const entry = (id: string, remote_url: string) => ({
+    id,
+    remote_url,
+    auth: { kind: 'user_oauth', provider: 'local', scopes: ['email'] },
+  });
+  return startIdentity({
+    database: kind,
+    catalogue: [entry('mail', upstream), entry('away', `${away}/mcp`)],
+    allowedOrigins: [new URL(upstream).origin, away],
+    env: {
+      LOG_LEVEL: 'trace',
+      SWITCHBOARD_KEKS: `k1:${kek.toString('base64')}`,
+      SWITCHBOARD_RATE_LIMIT: 'off',
+    },
+  });
+};

@@ -1,0 +1,479 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { createMeilisearchIndex } from '../../../../src/core/search/index/search-index-meilisearch.ts';
+import {
+  openDatabase,
+  type Database,
+  type OpenDatabase,
+} from '../../../../src/platform/database/database.ts';
+import { startMeilisearchDouble } from './meilisearch-double.ts';
+import { find, mail, update, weather } from './search-index.contract.ts';
+import { controlledEmbedder, recordingLog, server, settableClock } from '../support.ts';
+
+let database: OpenDatabase;
+beforeAll(async () => {
+  database = await openDatabase();
+});
+afterAll(() => database.close());
+
+const API_KEY = 'key-of-the-double';
+const CATALOGUE = ['a', 'b', 'c', 'd', 'e', 'f'].map(id =>
+  server(id, `Zebra ${id}.`, { feed: `Feeds ${id}.` }),
+);
+
+async function start({
+  owner = 'tests',
+  apiKey = API_KEY,
+  engineUp = true,
+  checkMs = 600_000,
+  countMs = 600_000,
+} = {}) {
+  const double = await startMeilisearchDouble({ apiKey: API_KEY });
+  if (!engineUp) await double.stop();
+  const control = controlledEmbedder();
+  control.embedder = { ...control.embedder, id: `char-ngrams-${randomBytes(6).toString('hex')}` };
+  const { log, messages, text } = recordingLog();
+  const clock = settableClock(Date.now());
+  const open = (embedder = control.embedder, name = owner) =>
+    createMeilisearchIndex({
+      url: double.url,
+      apiKey,
+      owner: name,
+      embedder,
+      db: database.db,
+      log,
+      clock,
+      retry: { firstMs: 5, lastMs: 20, checkMs, countMs },
+    });
+  const index = await open();
+  const opened = [index];
+  return {
+    double,
+    index,
+    control,
+    messages,
+    text,
+    clock,
+    /** That of another process on the same engine. */
+    openBeside: () => open(control.embedder, 'another'),
+    /** As after a restart of the process. */
+    async reopen(embedder = control.embedder) {
+      await opened.at(-1)?.close();
+      const next = await open(embedder);
+      opened.push(next);
+      return next;
+    },
+    /** The ids of the documents of the index that is searched. */
+    documents: () =>
+      liveOf(double).flatMap(([, { documents }]) => Array.from<string>(documents.keys()).sort()),
+    uids: () => [...double.indexes.keys()],
+    async [Symbol.asyncDispose]() {
+      await opened.at(-1)?.close();
+      await double.stop();
+    },
+  };
+}
+
+const liveOf = ({ indexes }: { indexes: Map<string, any> }) =>
+  [...indexes].filter(([uid]) => !uid.includes('-build-'));
+
+const recovered = (index: { degraded: string | undefined }) =>
+  vi.waitFor(() => expect(index.degraded).toBeUndefined(), { timeout: 20_000, interval: 5 });
+
+describe('the index in Meilisearch', () => {
+  it('is built beside the live one and swapped in whole, with settings for terms and nobody else`s vectors', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    const types = double.enqueuedTypes();
+    expect(types.indexOf('indexSwap')).toBeGreaterThan(types.lastIndexOf('documentAdditionOrUpdate'));
+    expect(started.documents()).toEqual(['aP0', 'bP0', 'cP0', 'dP0', 'eP0', 'fP0']);
+    expect(started.uids()).toHaveLength(1);
+    expect(started.uids()[0]).toMatch(/^switchboard-[0-9a-f]{16}-v\d+$/);
+    const [[, live]] = liveOf(double) as [[string, any]];
+    expect(live.settings).toMatchObject({
+      filterableAttributes: ['server'],
+      displayedAttributes: ['id', 'server', 'hash'],
+      typoTolerance: { enabled: false },
+      embedders: { switchboard: { source: 'userProvided', dimensions: 384 } },
+    });
+  });
+
+  it('answers two lists in one request, one by meaning and one by words', async () => {
+    await using started = await start();
+    await update(started.index, { upserted: CATALOGUE });
+    await started.index.find('feeds the zebra d');
+    const [search] = started.double.searches();
+    expect(started.double.searches()).toHaveLength(1);
+    expect(search?.body.queries).toMatchObject([
+      { hybrid: { embedder: 'switchboard', semanticRatio: 1 }, limit: 200, attributesToRetrieve: ['server'] },
+      // The rarest first: it is given up last.
+      { q: expect.stringMatching(/^d /), limit: 200, matchingStrategy: 'last' },
+    ]);
+    expect(search?.body.queries[0].vector).toHaveLength(384);
+  });
+
+  it('sends only what a change touches', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    double.requests.length = 0;
+    await update(index, { upserted: [mail], removed: ['a'] });
+    const writes = double.requests.filter(
+      ({ method, path }) => method !== 'GET' && path.includes('/documents'),
+    );
+    expect(writes.map(({ body }) => body.map((one: any) => one.id ?? one))).toEqual([['mailP0'], ['aP0']]);
+    expect(double.enqueuedTypes().filter(type => type === 'indexSwap')).toHaveLength(1);
+  });
+
+  it('is made, or cleared of what was abandoned, by two processes at once', async () => {
+    await using started = await start();
+    const { index, double, clock } = started;
+    const other = await started.openBeside();
+    const uids = () => double.tasks.map(({ type, indexUid }) => `${type} ${indexUid}`);
+    double.paused = true;
+    const made = Promise.all([index, other].map(one => update(one, { upserted: CATALOGUE })));
+    await vi.waitFor(() => expect(uids().filter(one => one.startsWith('indexCreation '))).toHaveLength(2));
+    const abandoned = `${uids()[0]?.split(' ')[1]}-build-nobody`;
+    double.paused = false;
+    double.work();
+    await made;
+    await Promise.all([recovered(index), recovered(other)]);
+    const updatedAt = new Date(clock.now() - 7_200_000).toISOString();
+    double.indexes.set(abandoned, { settings: {}, documents: new Map(), updatedAt });
+    double.paused = true;
+    const changed = Promise.all(
+      [index, other].map(one =>
+        update(one, { upserted: [server('a', 'A'), server('b', 'B'), server('c', 'C')] }),
+      ),
+    );
+    await vi.waitFor(() =>
+      expect(uids().filter(one => one === `indexDeletion ${abandoned}`)).toHaveLength(2),
+    );
+    double.paused = false;
+    double.work();
+    await changed;
+    await Promise.all([recovered(index), recovered(other)]);
+    expect(started.messages()).toEqual([]);
+    expect(started.documents()).toHaveLength(CATALOGUE.length);
+    await other.close();
+  });
+
+  it('is left alone by a restart, and brought up to date where the catalogue has changed', async () => {
+    await using started = await start();
+    const { double } = started;
+    await update(started.index, { upserted: CATALOGUE });
+    double.requests.length = 0;
+    const again = await started.reopen();
+    await update(again, { upserted: CATALOGUE });
+    const writes = () =>
+      double.requests.filter(({ method, path }) => method === 'POST' && path.endsWith('/documents'));
+    expect(writes()).toEqual([]);
+    expect(await find(again, 'zebra')).toHaveLength(6);
+    const third = await started.reopen();
+    await update(third, { upserted: [...CATALOGUE.slice(1), server('b', 'A penguin.')] });
+    expect(writes().flatMap(({ body }) => body.map(({ id }: any) => id))).toEqual(['bP0']);
+    expect(started.documents()).toEqual(['bP0', 'cP0', 'dP0', 'eP0', 'fP0']);
+    expect(await find(third, 'penguin')).toEqual(['b']);
+  });
+
+  it('is another one for another embedder', async () => {
+    await using started = await start();
+    await update(started.index, { upserted: CATALOGUE });
+    const other = await started.reopen({ ...started.control.embedder, id: 'another' });
+    await update(other, { upserted: [weather] });
+    expect(started.uids()).toHaveLength(2);
+    expect(started.documents()).toContain('aP0');
+  });
+
+  it('loses what an earlier run left unfinished, and no other process`s work', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    const [live = ''] = started.uids();
+    const leftover = (name: string, ageMs: number) =>
+      double.indexes.set(`${live}-build-${name}`, {
+        settings: {},
+        documents: new Map(),
+        updatedAt: new Date(Date.now() - ageMs).toISOString(),
+      });
+    leftover('tests-1', 0);
+    leftover('other-1', 0);
+    leftover('other-2', 2 * 3_600_000);
+    await update(await started.reopen(), { upserted: CATALOGUE });
+    expect(started.uids().sort()).toEqual([live, `${live}-build-other-1`]);
+  });
+
+  it('spreads a server with many tools over documents of 250 vectors', async () => {
+    await using started = await start();
+    const tools = Object.fromEntries(Array.from({ length: 600 }, (_, at) => [`tool_${at}`, `Task ${at}.`]));
+    await update(started.index, { upserted: [weather, mail, server('big.one', 'Does a lot.', tools)] });
+    expect(started.documents()).toEqual(['bigDoneP0', 'bigDoneP1', 'bigDoneP2', 'mailP0', 'weatherP0']);
+    await update(started.index, { upserted: [server('big.one', 'Does a little.')] });
+    expect(started.documents()).toEqual(['bigDoneP0', 'mailP0', 'weatherP0']);
+  });
+});
+
+describe('a change that Meilisearch refuses', () => {
+  const refusing = ({ type, indexUid }: { type: string; indexUid: string | null }) =>
+    type === 'documentAdditionOrUpdate' && indexUid !== null ? 'no space left on device' : undefined;
+
+  it.each([
+    ['a few servers', [weather]],
+    ['a whole catalogue', [weather, mail, ...CATALOGUE.map(one => ({ ...one, description: 'New.' }))]],
+  ])('is refused with its words, and leaves everything as it was: %s', async (_, upserted) => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    const before = started.documents();
+    double.failing = refusing;
+    await expect(update(index, { upserted, removed: ['a'] })).rejects.toThrow(
+      /failed: no space left on device/,
+    );
+    double.failing = () => undefined;
+    await recovered(index);
+    expect(index.size).toBe(6);
+    expect(await find(index, 'zebra')).toHaveLength(6);
+    await vi.waitFor(() => expect([started.documents(), started.uids().length]).toEqual([before, 1]));
+  });
+
+  it('is, of several requests, refused whole: what was taken of it is taken back', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, {
+      upserted: Array.from({ length: 30 }, (_, at) => server(`s${at}`, `Zebra ${at}.`)),
+    });
+    const before = started.documents();
+    let additions = 0;
+    double.failing = task =>
+      task.type === 'documentAdditionOrUpdate' && additions++ === 1 ? 'out of luck' : undefined;
+    const tools = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`t${at}`, `Task ${at}.`]));
+    const upserted = ['x', 'y', 'z'].map(id => server(id, 'Big.', tools));
+    await expect(update(index, { upserted })).rejects.toThrow('out of luck');
+    expect(additions).toBe(2);
+    await vi.waitFor(() => expect(started.documents()).toEqual(before));
+  });
+
+  it('does not keep the program from serving at its start', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    double.failing = refusing;
+    await update(index, { upserted: CATALOGUE });
+    expect(index.degraded).toMatch(/Meilisearch refuses/);
+    expect(started.messages()).toEqual([expect.stringMatching(/Meilisearch refuses/)]);
+    expect(await find(index, 'zebra')).toHaveLength(6);
+    double.failing = () => undefined;
+    await recovered(index);
+    expect(started.documents()).toHaveLength(6);
+  });
+});
+
+describe('without Meilisearch', () => {
+  it('the program starts, finds by words and meaning what it has in memory, and catches up later', async () => {
+    await using started = await start({ engineUp: false });
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    expect(index.degraded).toMatch(/Meilisearch unavailable/);
+    expect(await find(index, 'zebra')).toHaveLength(6);
+    expect((await index.find('feeding')).candidates[0]?.semantic).toBeGreaterThan(0.3);
+    await double.start();
+    await recovered(index);
+    expect(started.documents()).toHaveLength(6);
+    await index.find('zebra');
+    expect(double.searches()).toHaveLength(1);
+  });
+
+  it('changes take effect, and the engine is given them when it is back, whatever it held', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    await double.stop();
+    await update(index, { upserted: [mail], removed: ['a', 'b'] });
+    expect(await find(index, 'inbox')).toEqual(['mail']);
+    expect(index.degraded).toMatch(/Meilisearch unavailable/);
+    await double.start();
+    await recovered(index);
+    expect(started.documents()).toEqual(['cP0', 'dP0', 'eP0', 'fP0', 'mailP0']);
+  });
+
+  it('whose documents somebody deleted, searches find all the same, and it is given them again', async () => {
+    await using started = await start();
+    await update(started.index, { upserted: CATALOGUE });
+    for (const [, { documents }] of liveOf(started.double)) documents.clear();
+    expect(await find(started.index, 'zebra')).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
+    expect(started.index.degraded).toBe('Meilisearch unavailable');
+    await recovered(started.index);
+    expect(started.documents()).toHaveLength(6);
+  });
+
+  it.each([{ checkMs: 20 }, { countMs: 20 }])(
+    'that lost a part of it unnoticed, the part is there again after the next look: %o',
+    async times => {
+      await using started = await start(times);
+      await update(started.index, { upserted: CATALOGUE });
+      for (const [, { documents }] of liveOf(started.double)) documents.delete('cP0');
+      await vi.waitFor(() => expect(started.documents()).toContain('cP0'), { timeout: 20_000, interval: 5 });
+      await recovered(started.index);
+    },
+  );
+
+  it.each([{ checkMs: 20 }, { countMs: 20 }])(
+    'that was given documents by others, in a form of theirs, they are deleted: %o',
+    async times => {
+      await using started = await start(times);
+      await update(started.index, { upserted: CATALOGUE });
+      const theirs = [{ id: 'theirs', hash: 5 }, { id: 7 }] as const;
+      for (const [, { documents }] of liveOf(started.double))
+        for (const document of theirs) documents.set(String(document.id), document);
+      await vi.waitFor(() => expect(started.documents()).toHaveLength(6), { timeout: 20_000, interval: 5 });
+      expect(await find(started.index, 'zebra')).toHaveLength(6);
+      await recovered(started.index);
+    },
+  );
+
+  it('that lost its data, the index is built again', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    double.indexes.clear();
+    expect(await find(index, 'zebra')).toHaveLength(6);
+    expect(index.degraded).toBeDefined();
+    await recovered(index);
+    expect(started.documents()).toHaveLength(6);
+  });
+
+  it.each(['silent', 'broken', 'html', 'nonsense'] as const)(
+    'that answers every search %s, what is left answers; it is asked again only when a try has worked',
+    async mode => {
+      await using started = await start();
+      const { index, double } = started;
+      await update(index, { upserted: CATALOGUE });
+      double.onlySearches = true;
+      double.mode = mode;
+      expect(await find(index, 'zebra')).toHaveLength(6);
+      expect(index.degraded).toMatch(/Meilisearch unavailable/);
+      expect(await find(index, 'zebra')).toHaveLength(6);
+      expect(started.messages()).toHaveLength(1);
+      double.mode = 'right';
+      await recovered(index);
+      const before = double.searches().length;
+      expect(await find(index, 'zebra')).toHaveLength(6);
+      expect(double.searches()).toHaveLength(before + 1);
+    },
+  );
+
+  it.each(['broken', 'html', 'nonsense'] as const)(
+    'that answers everything %s, changes take effect',
+    async mode => {
+      await using started = await start();
+      const { index, double } = started;
+      await update(index, { upserted: CATALOGUE });
+      double.mode = mode;
+      await update(index, { upserted: [mail] });
+      expect(await find(index, 'inbox')).toEqual(['mail']);
+      double.mode = 'right';
+      await recovered(index);
+      expect(started.documents()).toContain('mailP0');
+    },
+  );
+
+  it('that knows another key, the program serves; the log says why and has no key', async () => {
+    await using started = await start({ apiKey: 'a-wrong-key-that-nobody-may-read' });
+    await update(started.index, { upserted: CATALOGUE });
+    expect(started.index.degraded).toMatch(/Meilisearch refuses the key.*MEILISEARCH_API_KEY/);
+    expect(started.text()).toContain('The provided API key is invalid');
+    expect(started.text()).not.toContain('nobody-may-read');
+    expect(await find(started.index, 'zebra')).toHaveLength(6);
+  });
+
+  it('the log says so once, however long it lasts and whoever notices, and once more the next time', async () => {
+    await using started = await start();
+    const { index, double, clock } = started;
+    await update(index, { upserted: CATALOGUE });
+    for (const outages of [1, 2]) {
+      await double.stop();
+      for (let hour = 0; hour < 3; hour++) {
+        clock.time += 3_600_000;
+        await Promise.all([find(index, 'zebra'), find(index, 'feeds')]);
+        await update(index, { upserted: [mail], removed: ['a'] });
+      }
+      expect(started.messages()).toEqual(
+        Array(outages).fill('Meilisearch unavailable: candidates are found in this process until it is back'),
+      );
+      await double.start();
+      await recovered(index);
+    }
+    expect(started.text().match(/ECONNREFUSED/g)).toHaveLength(2);
+  });
+
+  it('that is only slow with its tasks, searches go on', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    double.paused = true;
+    const changed = update(index, { upserted: [mail] });
+    await vi.waitFor(() => expect(double.tasks.at(-1)?.status).toBe('enqueued'));
+    expect(await find(index, 'zebra')).toHaveLength(6);
+    expect(index.degraded).toBeUndefined();
+    double.paused = false;
+    double.work();
+    await changed;
+    expect(await find(index, 'inbox')).toEqual(['mail']);
+  });
+});
+
+describe('the evidence of what Meilisearch finds', () => {
+  it('is by words alone while the stored vectors cannot be read, and is whole again afterwards', async () => {
+    const db = await openDatabase();
+    await using double = await startMeilisearchDouble();
+    const { embedder } = controlledEmbedder();
+    const { log, messages } = recordingLog();
+    const clock = settableClock(Date.now());
+    const context = { url: double.url, owner: 'tests', embedder, log, clock };
+    const first = await createMeilisearchIndex({ ...context, db: db.db });
+    await update(first, { upserted: [weather, mail] });
+    await first.close();
+    let isDown = false;
+    const failing: Database = Object.create(db.db, {
+      select: {
+        get() {
+          if (isDown) throw new Error('the database is down');
+          return db.db.select.bind(db.db);
+        },
+      },
+    });
+    // Too little memory for any vector.
+    const index = await createMeilisearchIndex({ ...context, db: failing, vectorBytes: 1 });
+    await update(index, { upserted: [weather, mail] });
+    isDown = true;
+    expect(await find(index, 'inbox')).toEqual(['mail']);
+    expect((await index.find('inbox')).candidates.every(({ semantic }) => semantic === 0)).toBe(true);
+    expect(index.degraded).toBe('stored vectors cannot be read: ranking by keyword only');
+    expect(messages()).toHaveLength(1);
+    isDown = false;
+    expect((await index.find('inbox')).candidates.some(({ semantic }) => semantic > 0.1)).toBe(true);
+    expect(index.degraded).toBeUndefined();
+    await index.close();
+    await db.close();
+  });
+
+  it('takes in vectors that were missing, in the engine and in memory, when the servers are indexed anew', async () => {
+    await using started = await start();
+    const { index, control, double } = started;
+    const real = control.embedder.embed;
+    let isMissing = true;
+    // As the embedding API does for texts to be kept while it is down.
+    control.embedder.embed = async texts =>
+      isMissing ? texts.map(() => new Float32Array(control.embedder.dimensions)) : real(texts, 'index');
+    await update(index, { upserted: [weather, mail, ...CATALOGUE] });
+    const embeddings = () =>
+      liveOf(double).flatMap(([, { documents }]) => documents.get('mailP0')._vectors.switchboard.embeddings);
+    expect(embeddings()).toEqual([]);
+    expect(await find(index, 'inbox')).toEqual(['mail']);
+    isMissing = false;
+    await update(index, { upserted: [weather, mail, ...CATALOGUE] });
+    expect(embeddings()).toHaveLength(3);
+    const found = (await index.find('search inbox')).candidates;
+    expect(found.find(({ serverId }) => serverId === 'mail')?.semantic).toBeGreaterThan(0.4);
+  });
+});

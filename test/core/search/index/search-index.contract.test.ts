@@ -1,0 +1,131 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, describe, expect, it, vi } from 'vitest';
+import { createEmbeddedIndex } from '../../../../src/core/search/index/search-index-embedded.ts';
+import { createMeilisearchIndex } from '../../../../src/core/search/index/search-index-meilisearch.ts';
+import { openDatabase } from '../../../../src/platform/database/database.ts';
+import { openMeilisearch } from '../../../support/meilisearch.ts';
+import { startMeilisearchDouble } from './meilisearch-double.ts';
+import {
+  describeSearchIndex,
+  evidence,
+  find,
+  update,
+  weather,
+  type StartedIndex,
+} from './search-index.contract.ts';
+import { controlledEmbedder, server, settableClock, silent } from '../support.ts';
+
+const database = await openDatabase();
+const double = await startMeilisearchDouble();
+const real = await openMeilisearch();
+afterAll(async () => {
+  await real?.[Symbol.asyncDispose]();
+  await double.stop();
+  await database.close();
+});
+
+/** The embedder has an id of its own, and so each index of an engine. */
+function surroundings() {
+  const control = controlledEmbedder();
+  control.embedder = { ...control.embedder, id: `char-ngrams-${randomBytes(6).toString('hex')}` };
+  return {
+    control,
+    context: { embedder: control.embedder, db: database.db, log: silent, clock: settableClock(Date.now()) },
+  };
+}
+
+const onMeilisearch = (url: string, apiKey?: string) => async (): Promise<StartedIndex> => {
+  const { control, context } = surroundings();
+  const index = await createMeilisearchIndex({
+    ...context,
+    url,
+    apiKey,
+    owner: 'tests',
+    searchTimeoutMs: 20_000,
+  });
+  return {
+    index,
+    control,
+    async [Symbol.asyncDispose]() {
+      // What stands in for the engine would have passed, too.
+      expect(index.degraded ?? '').not.toContain('Meilisearch');
+      await index.close();
+    },
+  };
+};
+
+describeSearchIndex('embedded', async () => {
+  const { control, context } = surroundings();
+  const index = await createEmbeddedIndex(context);
+  return { index, control, [Symbol.asyncDispose]: () => index.close() };
+});
+
+describeSearchIndex('Meilisearch (a double of its API)', onMeilisearch(double.url));
+
+const WORDS = 'zebra penguin mail weather stock invoice repository calendar map song'.split(' ');
+const word = (at: number) => WORDS[at % WORDS.length] ?? '';
+const servers = Array.from({ length: 150 }, (_, at) =>
+  server(`s${at}`, `The ${word(at)} of ${word(at + 3)}.`, {
+    [`get_${word(at * 7)}`]: `Gets a ${word(at * 7)} for the ${word(at + 1)}.`,
+    [`list${at}`]: `Lists ${word(at * 3)}s.`,
+  }),
+);
+
+it.each(real ? ['double', 'real'] : ['double'])(
+  'Meilisearch and the embedded index have the same evidence, to the last bit (%s)',
+  async name => {
+    const { context } = surroundings();
+    const engine = name === 'real' && real ? real : { url: double.url, apiKey: undefined };
+    const embedded = await createEmbeddedIndex(context);
+    const meilisearch = await createMeilisearchIndex({
+      ...context,
+      ...engine,
+      owner: 'tests',
+      searchTimeoutMs: 20_000,
+    });
+    await update(embedded, { upserted: servers });
+    await update(meilisearch, { upserted: servers });
+    for (const query of [
+      'get the weather',
+      'penguins. And a song for the invoice, please.',
+      'list9',
+      'qwertz',
+    ]) {
+      const ours = await evidence(embedded, query);
+      expect(ours.length).toBeGreaterThan(100);
+      expect(await evidence(meilisearch, query)).toEqual(ours);
+    }
+    expect(meilisearch.degraded).toBeUndefined();
+    await meilisearch.close();
+  },
+);
+
+describe.skipIf(!real?.kill)('a Meilisearch that is killed', () => {
+  it('leaves search and changes working, and is brought up to date when it is back', async () => {
+    if (!real?.kill || !real.restart) throw new Error('not ours to kill');
+    const { context } = surroundings();
+    const { url, apiKey } = real;
+    const retry = { firstMs: 50, lastMs: 200, checkMs: 600_000, countMs: 600_000 };
+    const index = await createMeilisearchIndex({
+      ...context,
+      url,
+      apiKey,
+      owner: 'tests',
+      retry,
+      searchTimeoutMs: 20_000,
+    });
+    await update(index, { upserted: servers });
+    await real.kill();
+    expect(await find(index, 'list9')).toContain('s9');
+    expect(index.degraded).toMatch(/Meilisearch unavailable/);
+    await update(index, { upserted: [weather], removed: ['s9'] });
+    await real.restart();
+    await vi.waitFor(() => expect(index.degraded).toBeUndefined(), { timeout: 60_000, interval: 50 });
+    expect(await find(index, 'forecast')).toEqual(['weather']);
+    expect(await find(index, 'list9')).not.toContain('s9');
+    expect(index.degraded).toBeUndefined();
+    await index.close();
+  });
+});
+
+if (real) describeSearchIndex(`Meilisearch ${real.version}`, onMeilisearch(real.url, real.apiKey));

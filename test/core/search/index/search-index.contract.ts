@@ -1,0 +1,355 @@
+import { setImmediate, setTimeout } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { CatalogueChange } from '../../../../src/core/catalogue/catalogue.ts';
+import type { SearchIndex } from '../../../../src/core/search/index/search-index.ts';
+import { server, type controlledEmbedder } from '../support.ts';
+
+/** An index that holds nothing yet, and the embedder it uses. */
+export interface StartedIndex extends AsyncDisposable {
+  readonly index: SearchIndex;
+  readonly control: ReturnType<typeof controlledEmbedder>;
+}
+
+export const weather = server('weather', 'Weather forecasts.', { get_forecast: 'Rain and sun for a city.' });
+export const mail = server('mail', 'Reads and sends e-mail.', {
+  send: 'Sends a message.',
+  search_inbox: 'Finds messages.',
+});
+
+export const update = async (index: SearchIndex, change: Partial<CatalogueChange>) => {
+  const takeEffect = await index.prepare({ upserted: [], removed: [], ...change });
+  await takeEffect();
+  // An engine may be done a little later.
+  while (index.degraded?.includes('catching up')) await setTimeout(10);
+};
+
+/** Ids of the servers for which a query has evidence in words. */
+export const find = async (index: SearchIndex, query: string) => {
+  const found = (await index.find(query)).candidates;
+  return found
+    .filter(({ keyword }) => keyword > 0)
+    .map(({ serverId }) => serverId)
+    .sort();
+};
+
+/** What a query finds, by id. */
+export const evidence = async (index: SearchIndex, query: string) =>
+  (await index.find(query)).candidates.toSorted((a, b) => a.serverId.localeCompare(b.serverId));
+
+const many = (count: number, word: string, id = word) =>
+  Array.from({ length: count }, (_, at) =>
+    server(`${id}${at}`, `Zebra ${word}.`, { x: `Zebra ${word}`, y: `Zebra ${word}`, z: `Zebra ${word}` }),
+  );
+
+/** What every engine behind the port guarantees. */
+export function describeSearchIndex(engine: string, start: () => Promise<StartedIndex>): void {
+  describe(`a search index: ${engine}`, () => {
+    it('finds a server by its own text and by a tool, with the evidence of every tool', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      const best = (await index.find('search inbox')).candidates.find(({ serverId }) => serverId === 'mail');
+      expect(best?.semantic).toBeGreaterThan(0.4);
+      expect(best?.tools.map(tool => tool.index)).toEqual([0, 1]);
+      expect(best?.tools[1]?.keyword).toBeGreaterThan(best?.tools[0]?.keyword ?? 0);
+      expect(best?.tools[1]?.semantic).toBeCloseTo(best?.semantic ?? 0, 6);
+      expect(index).toMatchObject({ size: 2, degraded: undefined });
+      expect(index.id).toContain(started.control.embedder.id);
+    });
+
+    it('compares the tools of a server that it does not hold, and leaves nothing of it behind', async () => {
+      await using started = await start();
+      const { index, control } = started;
+      await update(index, { upserted: [weather] });
+      const embedded = control.embedded.length;
+      const tools = await index.compareTools('finds messages', mail);
+      expect(tools.map(tool => tool.index)).toEqual([0, 1]);
+      expect(tools[1]?.keyword).toBeGreaterThan(tools[0]?.keyword ?? 0);
+      // The query alone: whoever asks must not make others wait for its tools.
+      expect(control.embedded.length).toBe(embedded + 1);
+      expect(await find(index, 'inbox')).toEqual([]);
+      expect(await index.compareTools('finds messages', { ...mail, tools: [] })).toEqual([]);
+    });
+
+    it('compares the tools of a server by words alone while some of them are not embedded', async () => {
+      await using started = await start();
+      const { index } = started;
+      const half = server('half', 'Half.', { one: 'Sends parcels', two: 'Finds messages in the inbox' });
+      await update(index, { upserted: [server('half', 'Half.', { one: 'Sends parcels' })] });
+      expect((await index.compareTools('finds messages', half)).map(tool => tool.semantic)).toEqual([0, 0]);
+      await update(index, { upserted: [half] });
+      const tools = await index.compareTools('finds messages', half);
+      expect(tools[1]?.semantic).toBeGreaterThan(tools[0]?.semantic ?? 0);
+    });
+
+    it('forgets what is removed, takes it back, and replaces what is rewritten', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      await update(index, { removed: ['mail', 'unknown'] });
+      expect(await find(index, 'inbox')).toEqual([]);
+      expect(index.size).toBe(1);
+      await update(index, { upserted: [mail] });
+      expect(await find(index, 'inbox')).toEqual(['mail']);
+      await update(index, { upserted: [server('mail', 'Postage stamps.')] });
+      expect(await find(index, 'inbox')).toEqual([]);
+      expect(await find(index, 'stamps')).toEqual(['mail']);
+      expect((await index.find('stamps')).candidates.find(one => one.serverId === 'mail')?.tools).toEqual([]);
+    });
+
+    it('gives the same evidence after any detour as from the start', async () => {
+      await using straight = await start();
+      await using detour = await start();
+      await update(straight.index, { upserted: [weather, mail] });
+      await update(detour.index, {
+        upserted: [mail, server('old', 'Weather, mail and messages.', { a: 'x', b: 'y' })],
+      });
+      await update(detour.index, { upserted: [weather], removed: ['old', 'mail'] });
+      await update(detour.index, { upserted: [mail] });
+      const query = 'send weather messages';
+      expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
+    });
+
+    it('grows its epoch with every change and with no query', async () => {
+      await using started = await start();
+      const { index } = started;
+      const epochs = [index.epoch];
+      await update(index, { upserted: [weather] });
+      epochs.push(index.epoch);
+      await index.find('rain');
+      expect(index.epoch).toBe(epochs[1]);
+      await update(index, { removed: ['weather'] });
+      epochs.push(index.epoch);
+      expect(epochs).toEqual(epochs.toSorted((a, b) => a - b));
+      expect(new Set(epochs).size).toBe(3);
+    });
+
+    it('stays as it was when a change fails, and takes the next one', async () => {
+      await using started = await start();
+      const { index, control } = started;
+      await update(index, { upserted: [weather] });
+      const { epoch } = index;
+      control.failing = true;
+      const fresh = server('new', 'Never embedded text.');
+      await expect(update(index, { upserted: [fresh], removed: ['weather'] })).rejects.toThrow(
+        'the embedder is down',
+      );
+      expect(index).toMatchObject({ size: 1, epoch });
+      control.failing = false;
+      expect(await find(index, 'forecast')).toEqual(['weather']);
+      await update(index, { upserted: [fresh], removed: ['weather'] });
+      expect(await find(index, 'embedded')).toEqual(['new']);
+    });
+
+    it('shows nothing of a change that never takes effect', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      await index.prepare({ upserted: [server('mail', 'Postage stamps.')], removed: ['weather'] });
+      expect(await find(index, 'inbox')).toEqual(['mail']);
+      expect(await find(index, 'forecast')).toEqual(['weather']);
+      expect(await find(index, 'stamps')).toEqual([]);
+    });
+
+    it('shows a query every server before or after a change, never half of it', async () => {
+      await using started = await start();
+      const { index } = started;
+      const versions = (version: string) => many(60, version, 'server');
+      await update(index, { upserted: versions('old') });
+      let updating = true;
+      const updated = update(index, { upserted: versions('new') }).finally(() => {
+        updating = false;
+      });
+      const stillUpdating = () => updating;
+      let seen = 0;
+      while (stillUpdating()) {
+        // This embedder answers without leaving the microtask queue: the change needs a turn.
+        await setImmediate();
+        const found = (await index.find('zebra old')).candidates;
+        expect(found).toHaveLength(60);
+        for (const { tools } of found) {
+          expect([tools.length, new Set(tools.map(tool => tool.keyword)).size]).toEqual([3, 1]);
+          seen++;
+        }
+      }
+      await updated;
+      expect(seen).toBeGreaterThanOrEqual(60);
+    });
+
+    it('replaces everything at once: no query sees a mixture', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: many(60, 'old') });
+      let updating = true;
+      const removed = many(60, 'old').map(({ id }) => id);
+      const replaced = update(index, { upserted: many(60, 'new'), removed }).finally(() => {
+        updating = false;
+      });
+      const stillUpdating = () => updating;
+      while (stillUpdating()) {
+        await setImmediate();
+        const found = (await index.find('zebra')).candidates;
+        expect(found).toHaveLength(60);
+        expect(new Set(found.map(({ serverId }) => serverId.slice(0, 3))).size).toBe(1);
+      }
+      await replaced;
+      expect((await find(index, 'zebra')).every(id => id.startsWith('new'))).toBe(true);
+    });
+
+    it('changes a part of the whole at once: no query sees a mixture, and the rest stays', async () => {
+      await using started = await start();
+      const { index } = started;
+      const kept = many(40, 'kept');
+      await update(index, { upserted: [...kept, ...many(20, 'old')] });
+      const fresh = many(20, 'new');
+      const removed = many(20, 'old').map(({ id }) => id);
+      let updating = true;
+      const changed = update(index, { upserted: fresh, removed, whole: [...kept, ...fresh] }).finally(() => {
+        updating = false;
+      });
+      const stillUpdating = () => updating;
+      while (stillUpdating()) {
+        await setImmediate();
+        const words = (await index.find('zebra')).candidates.map(({ serverId }) => serverId.slice(0, 3));
+        expect(words).toHaveLength(60);
+        expect(new Set(words).size).toBe(2);
+      }
+      await changed;
+      expect(await find(index, 'zebra old')).toEqual([...kept, ...fresh].map(({ id }) => id).sort());
+      expect(index.size).toBe(60);
+    });
+
+    it('gives the same evidence after changes of a part of the whole, one of which never took effect', async () => {
+      await using straight = await start();
+      await using detour = await start();
+      const rest = [
+        weather,
+        server('maps', 'Shows maps.', { route: 'The way to a city.', find: 'A place.' }),
+      ];
+      await update(straight.index, { upserted: [...rest, mail] });
+      await update(detour.index, { upserted: [...rest, server('old', 'Weather messages.', { a: 'x' })] });
+      const other = server('maps', 'Postage stamps for messages.');
+      await detour.index.prepare({ upserted: [other], removed: ['old'], whole: [weather, other] });
+      expect(await find(detour.index, 'stamps')).toEqual([]);
+      await update(detour.index, { upserted: [mail], removed: ['old'], whole: [...rest, mail] });
+      const query = 'send weather messages to a city';
+      expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
+    });
+
+    it('gives the same evidence after a change of a part of the whole that was ready, and then failed', async () => {
+      await using straight = await start();
+      await using detour = await start();
+      const rest = [weather, mail, server('maps', 'Shows maps.', { route: 'The way to a city.' })];
+      for (const { index } of [straight, detour]) await update(index, { upserted: rest });
+      const failing = new AbortController();
+      const other = server('maps', 'Postage stamps for messages.');
+      const change = { upserted: [other], removed: [], whole: [weather, mail, other] };
+      await detour.index.prepare(change, undefined, failing.signal);
+      failing.abort(new Error('the database is down'));
+      const query = 'send weather messages to a city';
+      expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
+    });
+
+    it('stays as it was when a change is ended on the way', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      const ending = new AbortController();
+      const fresh = server('new', 'A zebra.');
+      const preparing = index.prepare(
+        { upserted: [fresh], removed: ['mail'], whole: [weather, fresh] },
+        () => ending.abort(new Error('ended')),
+        ending.signal,
+      );
+      await expect(preparing).rejects.toThrow('ended');
+      expect(await find(index, 'zebra')).toEqual([]);
+      expect(await find(index, 'inbox')).toEqual(['mail']);
+      expect(index.size).toBe(2);
+    });
+
+    it('answers by keyword while the embedder fails, and recovers', async () => {
+      await using started = await start();
+      const { index, control } = started;
+      await update(index, { upserted: [weather, mail] });
+      control.failing = true;
+      expect(await find(index, 'forecast')).toEqual(['weather']);
+      expect(await find(index, 'inbox')).toEqual(['mail']);
+      expect(index.degraded).toMatch(/keyword only/);
+      control.failing = false;
+      await find(index, 'forecast');
+      expect(index.degraded).toBeUndefined();
+    });
+
+    it('keeps only the best few hundred of many servers', async () => {
+      await using started = await start();
+      const { index } = started;
+      const servers = Array.from({ length: 900 }, (_, at) =>
+        server(`s${at}`, at === 777 ? 'Penguin' : `Server number ${at}`),
+      );
+      await update(index, { upserted: servers });
+      const found = (await index.find('penguin')).candidates;
+      expect(found.length).toBeLessThanOrEqual(400);
+      expect(found.some(({ serverId }) => serverId === 's777')).toBe(true);
+    });
+
+    it('knows a server by any one sentence of a longer request', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      const semantic = async (query: string) =>
+        (await index.find(query)).candidates.find(({ serverId }) => serverId === 'mail')?.semantic ?? 0;
+      const alone = await semantic('Finds messages.');
+      expect(alone).toBeGreaterThan(0.5);
+      expect(await semantic('My grandmother collects porcelain. Finds messages.')).toBeCloseTo(alone, 6);
+    });
+
+    it('knows every tool of a server with a thousand', async () => {
+      await using started = await start();
+      const { index } = started;
+      const tools = Object.fromEntries(
+        Array.from({ length: 1_000 }, (_, at) => [
+          `tool_${at}`,
+          at === 999 ? 'Feeds the penguins.' : `Task ${at}.`,
+        ]),
+      );
+      await update(index, { upserted: [weather, mail, server('big', 'Does a lot.', tools)] });
+      const found = (await index.find('feeds penguins')).candidates;
+      const big = found.filter(({ serverId }) => serverId === 'big');
+      expect(big).toHaveLength(1);
+      expect(big[0]?.tools).toHaveLength(1_000);
+      expect(big[0]?.tools[999]?.semantic).toBeCloseTo(big[0]?.semantic ?? 0, 6);
+      await update(index, { upserted: [server('big', 'Does a little.', { rest: 'Rests.' })] });
+      expect(await find(index, 'penguins')).toEqual([]);
+    });
+
+    it('takes ids of every form', async () => {
+      await using started = await start();
+      const { index } = started;
+      const ids = ['a.b', 'a-b', 'a_b', '0', `x${'.-_y'.repeat(31)}`];
+      await update(index, { upserted: ids.map(id => server(id, 'A zebra.')) });
+      expect(await find(index, 'zebra')).toEqual(ids.toSorted());
+    });
+
+    it('takes queries of every form', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      for (const query of [
+        '"forecast',
+        '-forecast',
+        'forecast -rain "x y"',
+        '…',
+        '天気',
+        'the',
+        'a'.repeat(1_000),
+      ])
+        expect(Array.isArray((await index.find(query)).candidates)).toBe(true);
+      expect(await find(index, '-forecast "')).toEqual(['weather']);
+    });
+
+    it('gives no candidates from an empty catalogue', async () => {
+      await using started = await start();
+      expect((await started.index.find('anything')).candidates).toEqual([]);
+    });
+  });
+}

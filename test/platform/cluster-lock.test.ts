@@ -1,0 +1,123 @@
+import { describe, expect, it } from 'vitest';
+import { LOCKS, Turns } from '../../src/platform/database/cluster-lock.ts';
+import type { OpenDatabase } from '../../src/platform/database/database.ts';
+
+/** A database that several processes are on. */
+function shared() {
+  let holder: AbortController | undefined;
+  let waiting = () => {};
+  const hold: OpenDatabase['hold'] = () => {
+    if (holder) {
+      waiting();
+      return Promise.resolve(undefined);
+    }
+    const losing = new AbortController();
+    holder = losing;
+    const free = () => Promise.resolve(void (holder = undefined));
+    return Promise.resolve({ lost: losing.signal, [Symbol.asyncDispose]: free });
+  };
+  return {
+    process: () => new Turns(hold, LOCKS.sync),
+    lose: () => holder?.abort(new Error('lost')),
+    isHeld: () => holder !== undefined,
+    /** Resolves when somebody has tried to have the lock in vain. */
+    someoneWaits: () => new Promise<void>(resolve => (waiting = resolve)),
+  };
+}
+
+const endless = new AbortController().signal;
+const untilAborted = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+
+/** Work that lasts until it is told to end. */
+function work() {
+  const { promise: running, resolve: started } = Promise.withResolvers<void>();
+  const { promise, resolve: end } = Promise.withResolvers<string>();
+  const run = () => {
+    started();
+    return promise;
+  };
+  return { run, running, end };
+}
+
+describe('a turn', () => {
+  it('is had by one at a time in a process, in the order of asking', async () => {
+    const turns = shared().process();
+    const [first, second] = [work(), work()];
+    const waits: string[] = [];
+    const one = turns.take(endless, () => waits.push('first'), first.run);
+    const two = turns.take(endless, () => waits.push('second'), second.run);
+    await first.running;
+    expect(waits).toEqual(['second']);
+    first.end('1');
+    expect(await one).toBe('1');
+    await second.running;
+    second.end('2');
+    expect(await two).toBe('2');
+    expect(waits).toEqual(['second']);
+  });
+
+  it('is had by one at a time among processes: who is asked to waits, who need not goes on', async () => {
+    const database = shared();
+    const [first, second] = [work(), work()];
+    const one = database.process().take(endless, () => {}, first.run);
+    await first.running;
+    expect(await database.process().takeIfFree(endless, second.run)).toBeUndefined();
+    let waits = 0;
+    const waiting = database.someoneWaits();
+    const two = database.process().take(endless, () => waits++, second.run);
+    await waiting;
+    first.end('1');
+    await one;
+    await second.running;
+    second.end('2');
+    expect([await two, waits]).toEqual(['2', 1]);
+    expect(database.isHeld()).toBe(false);
+  });
+
+  it('is given back after a failure, and the next one has it', async () => {
+    const database = shared();
+    const turns = database.process();
+    await expect(
+      turns.take(
+        endless,
+        () => {},
+        () => Promise.reject(new Error('down')),
+      ),
+    ).rejects.toThrow('down');
+    expect(await turns.takeIfFree(endless, () => Promise.resolve('next'))).toBe('next');
+  });
+
+  it('ends its work when the lock is lost, since another may have it then', async () => {
+    const database = shared();
+    const turn = database.process().take(
+      endless,
+      () => {},
+      signal => {
+        const ended = untilAborted(signal);
+        database.lose();
+        return ended;
+      },
+    );
+    await expect(turn).rejects.toThrow('lost');
+  });
+
+  it('need not be waited for any longer', async () => {
+    const database = shared();
+    const first = work();
+    const one = database.process().take(endless, () => {}, first.run);
+    await first.running;
+    const gone = new AbortController();
+    const waiting = database.someoneWaits();
+    const two = database.process().take(
+      gone.signal,
+      () => {},
+      () => Promise.resolve('never'),
+    );
+    await waiting;
+    gone.abort(new Error('gone'));
+    await expect(two).rejects.toThrow('gone');
+    first.end('1');
+    expect(await one).toBe('1');
+  });
+});
