@@ -18,7 +18,7 @@ const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
   [/^api\/(mcp|pages|admin)\//, /^(api\/http|config|core|platform)\//],
   [/^core\/[\w-]+\.ts$/, /^(config|core|platform)\//],
   [/^core\/catalogue\//, /^(core\/[\w-]+\.ts$|platform\/)/],
-  [/^core\/access\//, /^(core\/identity\/(users|schema)\.ts$|config\/|core\/[\w-]+\.ts$|platform\/)/],
+  [/^core\/access\//, /^(config\/|core\/[\w-]+\.ts$|platform\/)/],
   [/^core\/(search|registry)\//, /^(core\/(access|catalogue)\/|core\/[\w-]+\.ts$|platform\/)/],
   [
     /^core\/identity\//,

@@ -1,6 +1,6 @@
 import { eq } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { apiKeys, tenants } from '../../src/core/schema.ts';
+import { apiKeys, tenants } from '../../src/core/access/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../src/platform/database/database.ts';
 import { settableClock } from '../core/search/support.ts';
 import { listed, startRegistry, type RegistryServer } from '../support/registry.ts';

@@ -1,6 +1,6 @@
 import { eq } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { users } from '../../src/core/schema.ts';
+import { users } from '../../src/core/access/schema.ts';
 import { startIdentity, type IdentityUnderTest } from '../support/identity.ts';
 import { keepOn, RESULTS_ENV } from '../support/results.ts';
 import type { Answer } from '../support/switchboard.ts';

@@ -7,7 +7,10 @@ import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { ConfigError, readConfig } from '../../src/config/index.ts';
 import { generateApiKey } from '../../src/core/access/api-key.ts';
-import { apiKeys, embeddings, servers, settings, tenants } from '../../src/core/schema.ts';
+import { apiKeys, tenants } from '../../src/core/access/schema.ts';
+import { embeddings } from '../../src/core/search/schema.ts';
+import { servers } from '../../src/core/catalogue/schema.ts';
+import { settings } from '../../src/platform/database/schema.ts';
 import {
   isDatabaseUnavailable,
   isUniqueViolation,

@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm';
 import { inject } from 'vitest';
 import { generateApiKey } from '../../src/core/access/api-key.ts';
 import { SCOPES } from '../../src/core/access/caller.ts';
-import { apiKeys, tenants } from '../../src/core/schema.ts';
+import { apiKeys, tenants } from '../../src/core/access/schema.ts';
 import type { Clock } from '../../src/platform/clock.ts';
 import {
   openDatabase,

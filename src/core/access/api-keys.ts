@@ -8,8 +8,8 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../../platform/telemetry/metrics.ts';
 import { SCOPES, type Scope, type Subject } from './caller.ts';
 import { Audit, type Actor } from './audit.ts';
-import { ensureUser, lockUser, requireUserId } from '../identity/users.ts';
-import { apiKeys, users } from '../schema.ts';
+import { ensureUser, lockUser, requireUserId } from './users.ts';
+import { apiKeys, users } from './schema.ts';
 import { generateApiKey, hashApiKey, idOfApiKey, sameHash } from './api-key.ts';
 import {
   info,

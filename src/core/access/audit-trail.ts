@@ -3,7 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../../platform/telemetry/metrics.ts';
 import { Audit, type Actor, type AuditEntry } from './audit.ts';
-import { auditLog } from '../identity/schema.ts';
+import { auditLog } from './schema.ts';
 
 export interface AuditFilter {
   readonly tenant?: string | undefined;

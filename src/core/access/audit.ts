@@ -2,7 +2,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../../platform/telemetry/metrics.ts';
 import type { Caller } from './caller.ts';
-import { auditLog } from '../identity/schema.ts';
+import { auditLog } from './schema.ts';
 
 /** Everything that is recorded. Successful refreshes are not: they are many, and the family's rows tell of them. */
 type AuditEvent =

@@ -1,6 +1,6 @@
 import { SwitchboardError } from '../../errors.ts';
 import type { Scope, Subject } from './caller.ts';
-import type { User } from '../identity/users.ts';
+import type { User } from './users.ts';
 import type { KeyRow } from './key-rows.ts';
 import type { Quota } from './quota.ts';
 import { LOCAL_TENANT } from './tenants.ts';

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../platform/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { SingleFlight } from '../../platform/single-flight.ts';
-import { apiKeys } from '../schema.ts';
+import { apiKeys } from './schema.ts';
 
 export type KeyRow = typeof apiKeys.$inferSelect;
 

@@ -4,7 +4,7 @@ import { quoted } from '../../platform/sanitize.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { SignInMode } from './caller.ts';
 import type { Actor, Audit } from './audit.ts';
-import { tenants } from '../schema.ts';
+import { tenants } from './schema.ts';
 
 /** The tenant of who names none. */
 export const LOCAL_TENANT = 'local';

@@ -1,6 +1,6 @@
 import { and, asc, desc, eq, gt, gte, lt, lte, or, sql } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
-import { apiKeys, keyUse } from '../schema.ts';
+import { apiKeys, keyUse } from './schema.ts';
 
 export interface UseFilter {
   readonly keyId?: string | undefined;

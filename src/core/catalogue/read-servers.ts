@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { and, asc, gt, gte, inArray, lt } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
-import { servers as table, serverToolParts as parts } from '../schema.ts';
+import { servers as table, serverToolParts as parts } from './schema.ts';
 import { cleanText } from '../../platform/sanitize.ts';
 import { cleanTool } from './tools/definitions.ts';
 import type { CataloguedTool, Server, Tool } from './entry.ts';

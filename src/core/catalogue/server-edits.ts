@@ -1,7 +1,7 @@
 import { and, eq, sql } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { servers as table } from '../schema.ts';
+import { servers as table } from './schema.ts';
 import { newsWithin, reportSuspicious, sameTexts } from './tools/compare.ts';
 import { readDefinitions, type Definition } from './tools/definitions.ts';
 import type { Origin, Server } from './entry.ts';

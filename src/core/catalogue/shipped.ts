@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { eq } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { settings } from '../schema.ts';
+import { settings } from '../../platform/database/schema.ts';
 import { Catalogue } from './catalogue.ts';
 import { RESERVED_SERVER_ID } from './entry.ts';
 import { readEntries, type ReadOptions } from './import-file.ts';

@@ -3,7 +3,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { eq, inArray, sql } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import { slices, type Pause } from '../../platform/yield.ts';
-import { excluded, servers as table, serverToolParts as parts } from '../schema.ts';
+import { excluded } from '../../platform/database/columns.ts';
+import { servers as table, serverToolParts as parts } from './schema.ts';
 import { cleanText } from '../../platform/sanitize.ts';
 import { cleanTool } from './tools/definitions.ts';
 import {

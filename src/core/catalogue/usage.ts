@@ -3,7 +3,8 @@ import { monotonicMs, type Clock } from '../../platform/clock.ts';
 import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
-import { excluded, serverUsage } from '../schema.ts';
+import { excluded } from '../../platform/database/columns.ts';
+import { serverUsage } from './schema.ts';
 import { WriteBehind } from '../../platform/database/write-behind.ts';
 import { HALF_LIFE_DAYS, NO_USE, UseTally, type UseCounts, type UseSignals } from './use-tally.ts';
 

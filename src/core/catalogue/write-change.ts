@@ -1,6 +1,6 @@
 import { and, inArray, not, or, sql } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
-import { serverHealth, servers as table } from '../schema.ts';
+import { serverHealth, servers as table } from './schema.ts';
 import type { CatalogueChange, OnProgress } from './catalogue.ts';
 import type { Origin } from './entry.ts';
 import { forgetDefinitions } from './tools/live.ts';

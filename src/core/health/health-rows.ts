@@ -1,7 +1,8 @@
 import { gte, sql } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import type { Health } from '../catalogue/health.ts';
-import { excluded, serverHealth as table } from '../schema.ts';
+import { excluded } from '../../platform/database/columns.ts';
+import { serverHealth as table } from '../catalogue/schema.ts';
 
 /** What is known of a server at that address. */
 export interface LocatedHealth {

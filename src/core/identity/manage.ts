@@ -1,12 +1,12 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
-import { tenants, users } from '../schema.ts';
+import { tenants, users } from '../access/schema.ts';
 import type { Actor } from '../access/audit.ts';
 import type { ConnectionInfo, Connections } from './connections/connections.ts';
 import type { IdentityContext } from './context.ts';
 import type { Revocations } from './connections/revocations.ts';
 import { manageLinks } from './schema.ts';
 import { isSecret, newSecret, sha256 } from './secrets.ts';
-import { ensureUser, requireUserId } from './users.ts';
+import { ensureUser, requireUserId } from '../access/users.ts';
 
 const LINK_MINUTES = 5;
 const PAGE_MINUTES = 15;

@@ -1,9 +1,10 @@
 import { getTableName, inArray, lt, or, sql, type SQL } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
 import { isDatabaseUnavailable, whyFailed, type Database } from '../../platform/database/database.ts';
-import { users } from '../schema.ts';
+import { users } from '../access/schema.ts';
 import type { IdentityContext } from './context.ts';
-import { auditLog, authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
+import { auditLog } from '../access/schema.ts';
+import { authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
 import { expireSessions } from './sign-in/session-expiry.ts';
 import type { SigningKeys } from './tokens/signing-keys.ts';
 

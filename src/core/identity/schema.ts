@@ -1,6 +1,5 @@
 import { sql } from 'drizzle-orm';
 import {
-  bigserial,
   boolean,
   check,
   foreignKey,
@@ -14,7 +13,8 @@ import {
   type AnyPgColumn,
 } from 'drizzle-orm/pg-core';
 import type { SignInMode } from '../access/caller.ts';
-import { bytea, createdAt, instant, users } from '../schema.ts';
+import { bytea, createdAt, instant } from '../../platform/database/columns.ts';
+import { users } from '../access/schema.ts';
 
 /**
  * The tables of identity. Secrets of ours are stored as SHA-256 only; those of providers as JWE (`sealed`, see
@@ -242,27 +242,5 @@ export const manageLinks = pgTable(
     index('manage_links_user').on(table.userId),
     index('manage_links_expires_at').on(table.expiresAt),
     check('manage_links_used', sql`(${table.usedAt} is null) = (${table.browserHash} is null)`),
-  ],
-);
-
-/** Append-only. Never a token, never the caller's own id of a user. */
-export const auditLog = pgTable(
-  'audit_log',
-  {
-    id: bigserial({ mode: 'number' }).primaryKey(),
-    at: instant('at').notNull().defaultNow(),
-    tenantId: text('tenant_id'),
-    keyId: text('key_id'),
-    userId: text('user_id'),
-    event: text().notNull(),
-    outcome: text().notNull(),
-    requestId: text('request_id'),
-    ip: text(),
-    meta: jsonb().notNull().default({}).$type<Record<string, unknown>>(),
-  },
-  table => [
-    index('audit_log_at').on(table.at),
-    index('audit_log_tenant').on(table.tenantId, table.at),
-    index('audit_log_user').on(table.userId, table.at),
   ],
 );

@@ -5,7 +5,7 @@ import { quoted } from '../../platform/sanitize.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { shownHealth, type ShownHealth } from '../catalogue/health.ts';
 import { storageProblem } from '../catalogue/import-file.ts';
-import { serverHealth, servers as table, serverToolParts as parts } from '../schema.ts';
+import { serverHealth, servers as table, serverToolParts as parts } from '../catalogue/schema.ts';
 import { OFFICIAL, OWN, SERVER_SCHEMA } from './documents.ts';
 
 /** The standard's bound on descriptions; the whole of ours goes beside it. */

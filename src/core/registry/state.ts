@@ -1,7 +1,7 @@
 import { eq } from 'drizzle-orm';
 import { z } from 'zod';
 import type { Database } from '../../platform/database/database.ts';
-import { settings } from '../schema.ts';
+import { settings } from '../../platform/database/schema.ts';
 
 const stateSchema = z.object({
   /** The latest `updatedAt` that was seen, by the registry's clock. */

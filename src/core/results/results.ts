@@ -8,7 +8,7 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import { slices } from '../../platform/yield.ts';
 import type { Caller } from '../access/caller.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
-import { keptResultParts as partsTable, keptResults as table } from '../schema.ts';
+import { keptResultParts as partsTable, keptResults as table } from './schema.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import { codePointsIn, indexAfter, quoted } from '../../platform/sanitize.ts';
 import { findLines, LOOK_BACK, type TextPart } from './find-lines.ts';

@@ -8,7 +8,8 @@ import { unknownTool } from '../catalogue/tools/known.ts';
 import type { UseCounts } from '../catalogue/use-tally.ts';
 import type { ClaimedCall, OutcomeSource, SearchOutcome, Verdict } from '../feedback-types.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
-import { excluded, queryLog as queries, searchOutcomes as table } from '../schema.ts';
+import { excluded } from '../../platform/database/columns.ts';
+import { queryLog as queries, searchOutcomes as table } from './schema.ts';
 import { WriteBehind } from '../../platform/database/write-behind.ts';
 import { isQueryLogId, RETENTION_DAYS, retainedSince, storable, type QueryLog } from './query-log.ts';
 

@@ -3,7 +3,7 @@ import type { Clock } from '../../platform/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
-import { queryLog as table } from '../schema.ts';
+import { queryLog as table } from './schema.ts';
 import { BATCH_ROWS, WriteBehind } from '../../platform/database/write-behind.ts';
 
 const MAX_BUFFERED_ROWS = 10_000;

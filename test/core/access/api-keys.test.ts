@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generateApiKey, idOfApiKey } from '../../../src/core/access/api-key.ts';
 import { ApiKeys } from '../../../src/core/access/api-keys.ts';
-import { apiKeys } from '../../../src/core/schema.ts';
+import { apiKeys } from '../../../src/core/access/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 

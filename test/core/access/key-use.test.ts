@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { KeyUse, QuotaExceeded } from '../../../src/core/access/quota.ts';
-import { keyUse } from '../../../src/core/schema.ts';
+import { keyUse } from '../../../src/core/access/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { settableClock } from '../search/support.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { servers } from '../../../src/core/schema.ts';
+import { servers } from '../../../src/core/catalogue/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 
 let database: OpenDatabase;

@@ -4,7 +4,7 @@ import { hashOf, type Definition } from '../../../src/core/catalogue/tools/defin
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { ToolRefresh } from '../../../src/core/catalogue/tools/refresh.ts';
 import { warnedTools, warningsOf } from '../../../src/core/catalogue/tools/warnings.ts';
-import { servers, toolDefinitions } from '../../../src/core/schema.ts';
+import { servers, toolDefinitions } from '../../../src/core/catalogue/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 

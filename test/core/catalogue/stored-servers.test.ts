@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { servers, serverToolParts } from '../../../src/core/schema.ts';
+import { servers, serverToolParts } from '../../../src/core/catalogue/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { createDatabase } from '../../support/postgres.ts';

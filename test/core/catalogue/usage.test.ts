@@ -3,7 +3,7 @@ import { eq } from 'drizzle-orm';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { Usage } from '../../../src/core/catalogue/usage.ts';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
-import { serverUsage } from '../../../src/core/schema.ts';
+import { serverUsage } from '../../../src/core/catalogue/schema.ts';
 import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { createDatabase } from '../../support/postgres.ts';

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { eq } from 'drizzle-orm';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { tenants } from '../../../src/core/schema.ts';
+import { tenants } from '../../../src/core/access/schema.ts';
 import { browserMissing, newVisitor, startBrowser, type Visitor } from '../../support/browser.ts';
 import { startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 

@@ -1,6 +1,6 @@
 import { eq, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { tenants } from '../../../src/core/schema.ts';
+import { tenants } from '../../../src/core/access/schema.ts';
 import { rows } from '../../../src/platform/database/database.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { UserAgent, type Page } from '../../support/user-agent.ts';

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { connectionBinding } from '../../../src/core/identity/connections/connection-record.ts';
 import { connections } from '../../../src/core/identity/schema.ts';
 import { Vault } from '../../../src/core/identity/vault/vault.ts';
-import { users } from '../../../src/core/schema.ts';
+import { users } from '../../../src/core/access/schema.ts';
 import { rows } from '../../../src/platform/database/database.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { DATABASES, startMail, type MailUnderTest } from '../../support/identity.ts';

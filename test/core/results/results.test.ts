@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Caller } from '../../../src/core/access/caller.ts';
 import { Results, type ResultLimits } from '../../../src/core/results/results.ts';
-import { keptResultParts, keptResults } from '../../../src/core/schema.ts';
+import { keptResultParts, keptResults } from '../../../src/core/results/schema.ts';
 import { Sealing } from '../../../src/platform/sealing.ts';
 import {
   openDatabase,

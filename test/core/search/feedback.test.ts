@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { CallOutcome, Verdict } from '../../../src/core/feedback-types.ts';
-import { queryLog as queries, searchOutcomes as table } from '../../../src/core/schema.ts';
+import { queryLog as queries, searchOutcomes as table } from '../../../src/core/search/schema.ts';
 import { QueryLog } from '../../../src/core/search/query-log.ts';
 import { SearchOutcomes } from '../../../src/core/search/feedback.ts';
 import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';

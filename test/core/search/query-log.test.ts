@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { queryLog as table } from '../../../src/core/schema.ts';
+import { queryLog as table } from '../../../src/core/search/schema.ts';
 import { QueryLog } from '../../../src/core/search/query-log.ts';
 import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { recordingLog, settableClock } from './support.ts';

@@ -1,7 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
-import { queryLog as queryLogTable, servers } from '../../../src/core/schema.ts';
+import { queryLog as queryLogTable } from '../../../src/core/search/schema.ts';
+import { servers } from '../../../src/core/catalogue/schema.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { createSearch, type Search } from '../../../src/core/search/search.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';

@@ -1,7 +1,8 @@
 import { and, eq, inArray } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import { excluded, toolDefinitions as table } from '../../schema.ts';
+import { excluded } from '../../../platform/database/columns.ts';
+import { toolDefinitions as table } from '../schema.ts';
 import type { CataloguedTool } from '../entry.ts';
 
 /** Definitions remembered of one server, those of tools it no longer lists among them. */

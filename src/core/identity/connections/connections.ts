@@ -5,7 +5,7 @@ import { connectionBinding, supersede, type ConnectionRow, type StoredTokens } f
 import type { IdentityContext } from '../context.ts';
 import type { Account, Grant } from './provider.ts';
 import { connections } from '../schema.ts';
-import { findUser, requireUserId } from '../users.ts';
+import { findUser, requireUserId } from '../../access/users.ts';
 
 /** A connection as callers and end users may see it: never a token. */
 export interface ConnectionInfo {

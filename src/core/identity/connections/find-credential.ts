@@ -1,7 +1,7 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Subject } from '../../access/caller.ts';
-import { users } from '../../schema.ts';
+import { users } from '../../access/schema.ts';
 import type { ConnectionRow } from './connection-record.ts';
 import { connections, tokenFamilies } from '../schema.ts';
 

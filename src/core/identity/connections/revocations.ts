@@ -6,7 +6,8 @@ import type { Connections } from './connections.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, manageLinks } from '../schema.ts';
 import { giveBackWaiting } from '../sign-in/session-expiry.ts';
-import { endTokens, findUser, lockUser, requireUserId } from '../users.ts';
+import { findUser, lockUser, requireUserId } from '../../access/users.ts';
+import { endTokens } from '../tokens/token-set.ts';
 
 /** Ends what a user has: all of it, or one connection. */
 export class Revocations {

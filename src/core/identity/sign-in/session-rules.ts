@@ -3,7 +3,7 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { SignInMode } from '../../access/caller.ts';
 import { authSessions } from '../schema.ts';
-import type { User } from '../users.ts';
+import type { User } from '../../access/users.ts';
 
 const MAX_PER_USER_AND_MINUTE = 10;
 

@@ -2,7 +2,7 @@ import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Caller, SignInMode } from '../../access/caller.ts';
-import { tenants } from '../../schema.ts';
+import { tenants } from '../../access/schema.ts';
 import type { IdentityContext } from '../context.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
 import { ProviderError } from '../connections/provider-error.ts';
@@ -12,7 +12,7 @@ import { expireSessions, overdue } from './session-expiry.ts';
 import { requireMode, requireReturnUrl, requireRoom, type SessionRequest } from './session-rules.ts';
 import { errorOf, SESSION_ERRORS, sessionBinding, type PendingSecrets } from './session-record.ts';
 import { isSecret, newNonce, newSecret, sha256 } from '../secrets.ts';
-import { ensureUser, lockUser, requireUserId, type User } from '../users.ts';
+import { ensureUser, lockUser, requireUserId, type User } from '../../access/users.ts';
 
 /** Seconds a session can be authorized and polled (contract). */
 const SESSION_SEC = 300;

@@ -1,5 +1,5 @@
 import { eq } from 'drizzle-orm';
-import { tenants, users } from '../../schema.ts';
+import { tenants, users } from '../../access/schema.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
 import { errorOf, type SessionError, type SessionRow } from './session-record.ts';

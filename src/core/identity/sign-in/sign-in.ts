@@ -18,7 +18,7 @@ import {
   waitingSecrets,
 } from './sign-in-store.ts';
 import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
-import { lockUser } from '../users.ts';
+import { lockUser } from '../../access/users.ts';
 
 export type CallbackOutcome =
   /** Over, one way or the other: its page says how. */

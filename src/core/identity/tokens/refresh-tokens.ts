@@ -4,14 +4,15 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
 import type { Caller } from '../../access/caller.ts';
-import { users } from '../../schema.ts';
+import { users } from '../../access/schema.ts';
 import type { IdentityContext } from '../context.ts';
 import type { IdentityTokens, TokenOwner } from './identity-token.ts';
 import { authSessions, refreshTokens, tokenFamilies } from '../schema.ts';
 import { isSecret, sha256 } from '../secrets.ts';
 import { sessionBinding } from '../sign-in/session-record.ts';
 import { issue, type Sign, type TokenSet } from './token-set.ts';
-import { endTokens, lockUser } from '../users.ts';
+import { lockUser } from '../../access/users.ts';
+import { endTokens } from './token-set.ts';
 import type { Binding } from '../vault/vault.ts';
 
 /** Days a family lives in all: rotation does not extend it. */

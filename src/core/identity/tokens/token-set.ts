@@ -1,7 +1,8 @@
-import { sql } from 'drizzle-orm';
+import { and, eq, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { IdentityTokens, TokenOwner } from './identity-token.ts';
-import { refreshTokens } from '../schema.ts';
+import { apiKeys, users } from '../../access/schema.ts';
+import { refreshTokens, tokenFamilies } from '../schema.ts';
 import { newSecret, sha256 } from '../secrets.ts';
 import { IDENTITY_TOKEN_SEC } from './signing-keys.ts';
 
@@ -37,4 +38,24 @@ export async function issue(
     expires_in: IDENTITY_TOKEN_SEC,
     token_type: 'Bearer',
   };
+}
+
+/** Ends what speaks for the user, whose row is locked: identity tokens, families of refresh tokens, bound API keys. */
+export async function endTokens(
+  tx: Database,
+  userId: string,
+  revokedReason: 'revoked' | 'refresh_reuse',
+): Promise<void> {
+  await tx
+    .update(users)
+    .set({ tokenEpoch: sql`${users.tokenEpoch} + 1` })
+    .where(eq(users.id, userId));
+  await tx
+    .update(tokenFamilies)
+    .set({ revokedAt: sql`now()`, revokedReason })
+    .where(and(eq(tokenFamilies.userId, userId), isNull(tokenFamilies.revokedAt)));
+  await tx
+    .update(apiKeys)
+    .set({ revokedAt: sql`now()` })
+    .where(and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt)));
 }

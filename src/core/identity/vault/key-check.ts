@@ -1,6 +1,6 @@
 import { eq } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
-import { settings } from '../../schema.ts';
+import { settings } from '../../../platform/database/schema.ts';
 import { keyIdOf, VaultError, type Binding, type Vault } from './vault.ts';
 
 const CANARY = 'vault_canary';

@@ -6,7 +6,7 @@ import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { slices } from '../../../platform/yield.ts';
 import type { OnProgress } from '../../catalogue/catalogue.ts';
-import { embeddings as table } from '../../schema.ts';
+import { embeddings as table } from '../schema.ts';
 import type { Embedder } from '../embed/embedder.ts';
 import { encodeVector, quantize, viewVector, type QuantizedVector } from './quantize.ts';
 import { readVectorFile, type VectorFile } from './vector-file.ts';

@@ -4,7 +4,7 @@ import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { slices } from '../../../platform/yield.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { embeddings as table } from '../../schema.ts';
+import { embeddings as table } from '../schema.ts';
 import { documentsOf } from '../documents.ts';
 import { textHash } from './vector-cache.ts';
 import type { SearchIndex } from './search-index.ts';

@@ -7,7 +7,7 @@ import type { Embedder } from '../../../../src/core/search/embed/embedder.ts';
 import { quantize } from '../../../../src/core/search/index/quantize.ts';
 import { textHash, VectorCache } from '../../../../src/core/search/index/vector-cache.ts';
 import { readVectorFile, writeVectorFile } from '../../../../src/core/search/index/vector-file.ts';
-import { embeddings } from '../../../../src/core/schema.ts';
+import { embeddings } from '../../../../src/core/search/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../../src/platform/database/database.ts';
 import { controlledEmbedder, recordingLog } from '../support.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { embeddings } from '../../../../src/core/schema.ts';
+import { embeddings } from '../../../../src/core/search/schema.ts';
 import { VectorCache } from '../../../../src/core/search/index/vector-cache.ts';
 import { pruneVectors, VectorPruning } from '../../../../src/core/search/index/vector-pruning.ts';
 import { openDatabase, type OpenDatabase } from '../../../../src/platform/database/database.ts';

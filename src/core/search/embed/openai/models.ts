@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { eq } from 'drizzle-orm';
 import type { Database } from '../../../../platform/database/database.ts';
-import { settings } from '../../../schema.ts';
+import { settings } from '../../../../platform/database/schema.ts';
 import { decodeVector, encodeVector, quantize, type QuantizedVector } from '../../index/quantize.ts';
 
 /** What every model is asked first: its vector tells one model from another of the same name. */

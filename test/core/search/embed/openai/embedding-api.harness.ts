@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { EmbeddingApi, type RemoteEmbedder } from '../../../../../src/core/search/embed/embedder-openai.ts';
 import type { EmbeddingLimits } from '../../../../../src/core/search/embed/openai/limits.ts';
-import { settings } from '../../../../../src/core/schema.ts';
+import { settings } from '../../../../../src/platform/database/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../../../src/platform/database/database.ts';
 import { Metrics } from '../../../../../src/platform/telemetry/metrics.ts';
 import {

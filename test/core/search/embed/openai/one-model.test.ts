@@ -1,6 +1,6 @@
 import { like } from 'drizzle-orm';
 import { describe, expect, it, vi } from 'vitest';
-import { settings } from '../../../../../src/core/schema.ts';
+import { settings } from '../../../../../src/platform/database/schema.ts';
 import {
   isProbe,
   refuse,

@@ -1,9 +1,8 @@
-import { and, eq, isNull, sql } from 'drizzle-orm';
+import { and, eq, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { randomBase62 } from '../../platform/ids.ts';
-import { apiKeys, users } from '../schema.ts';
-import { tokenFamilies } from './schema.ts';
+import { users } from './schema.ts';
 
 const MAX_BYTES = 1024;
 
@@ -62,24 +61,4 @@ export async function lockUser(tx: Database, tenantId: string, userId: string): 
     .where(and(eq(users.id, userId), eq(users.tenantId, tenantId)))
     .for('no key update');
   return user;
-}
-
-/** Ends what speaks for the user, whose row is locked: identity tokens, families of refresh tokens, bound API keys. */
-export async function endTokens(
-  tx: Database,
-  userId: string,
-  revokedReason: 'revoked' | 'refresh_reuse',
-): Promise<void> {
-  await tx
-    .update(users)
-    .set({ tokenEpoch: sql`${users.tokenEpoch} + 1` })
-    .where(eq(users.id, userId));
-  await tx
-    .update(tokenFamilies)
-    .set({ revokedAt: sql`now()`, revokedReason })
-    .where(and(eq(tokenFamilies.userId, userId), isNull(tokenFamilies.revokedAt)));
-  await tx
-    .update(apiKeys)
-    .set({ revokedAt: sql`now()` })
-    .where(and(eq(apiKeys.userId, userId), isNull(apiKeys.revokedAt)));
 }

@@ -1,0 +1,122 @@
+import { sql } from 'drizzle-orm';
+import {
+  bigint,
+  boolean,
+  check,
+  date,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+} from 'drizzle-orm/pg-core';
+import { createdAt, instant } from '../../platform/database/columns.ts';
+import type { AuthSpec, CataloguedTool, Origin, RegistryMark, Transport } from './entry.ts';
+import type { HealthState } from './health.ts';
+
+export const servers = pgTable(
+  'servers',
+  {
+    id: text().primaryKey(),
+    name: text().notNull(),
+    description: text().notNull(),
+    remoteUrl: text('remote_url').notNull(),
+    transport: text().$type<Transport>(),
+    auth: jsonb().notNull().$type<AuthSpec>(),
+    homepage: text(),
+    repository: text(),
+    categories: jsonb().notNull().$type<readonly string[]>(),
+    /** The first of its tools; the others are in `server_tool_parts`. */
+    tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
+    /** When the tools were last read from the server itself; null: they are those of its entry. */
+    toolsListedAt: instant('tools_listed_at'),
+    /** Who put it here: an upgrade rewrites `shipped` rows, a sync those of its registry; both leave `operator` rows alone. */
+    origin: text().notNull().$type<Origin>(),
+    /** Where a registry's entry came from; kept when the operator makes it inactive. */
+    registry: jsonb().$type<RegistryMark>(),
+    active: boolean().notNull(),
+    /** Whether it is inactive since probing had no answer of it for too long; what others make inactive is not. */
+    unanswered: boolean().notNull().default(false),
+    /** The number of the transaction that wrote it or its parts last; set by a trigger (`drizzle/`), whoever writes. */
+    revision: bigint({ mode: 'number' }).notNull().default(0),
+    createdAt: createdAt(),
+    updatedAt: instant('updated_at').notNull().defaultNow(),
+  },
+  table => [
+    index('servers_registry_name').on(sql`(${table.registry} ->> 'name')`),
+    index('servers_revision').on(table.revision),
+  ],
+);
+
+/**
+ * The tools of a server beyond those in its row, some at a time, in the order of `part` (1, 2, …): the embedded database writes
+ * a value in one go, on the main thread.
+ */
+export const serverToolParts = pgTable(
+  'server_tool_parts',
+  {
+    serverId: text('server_id')
+      .notNull()
+      .references(() => servers.id, { onDelete: 'cascade' }),
+    part: integer().notNull(),
+    tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
+  },
+  table => [primaryKey({ columns: [table.serverId, table.part] })],
+);
+
+/** What probing last found of a server (`catalogue/health.ts`). */
+export const serverHealth = pgTable(
+  'server_health',
+  {
+    serverId: text('server_id')
+      .primaryKey()
+      .references(() => servers.id, { onDelete: 'cascade' }),
+    /** What it is about: a server that has moved has not been visited. */
+    remoteUrl: text('remote_url').notNull(),
+    state: text().notNull().$type<HealthState>(),
+    latencyMs: integer('latency_ms'),
+    checkedAt: instant('checked_at').notNull(),
+    lastOkAt: instant('last_ok_at'),
+    failures: integer().notNull(),
+    deadSince: instant('dead_since'),
+    /** By the database's clock, the same for all processes. */
+    writtenAt: instant('written_at').notNull().defaultNow(),
+  },
+  table => [
+    index('server_health_written_at').on(table.writtenAt),
+    check('server_health_state', sql`${table.state} in ('ok', 'needs_sign_in', 'not_mcp', 'unreachable')`),
+  ],
+);
+
+/** The last definition of each tool that its server has listed itself: what the next one is compared with. */
+export const toolDefinitions = pgTable(
+  'tool_definitions',
+  {
+    serverId: text('server_id').notNull(),
+    tool: text().notNull(),
+    hash: text().notNull(),
+    firstSeenAt: instant('first_seen_at').notNull(),
+    /** Whether it took the place of another one. */
+    changed: boolean().notNull(),
+  },
+  table => [primaryKey({ columns: [table.serverId, table.tool] })],
+);
+
+/** Proxied calls and verdicts on them a day: what `use-tally.ts` computes from. */
+export const serverUsage = pgTable(
+  'server_usage',
+  {
+    serverId: text('server_id').notNull(),
+    tenantId: text('tenant_id').notNull(),
+    day: date().notNull(),
+    successes: integer().notNull().default(0),
+    failures: integer().notNull().default(0),
+    helpful: integer().notNull().default(0),
+    unhelpful: integer().notNull().default(0),
+  },
+  table => [
+    primaryKey({ columns: [table.serverId, table.tenantId, table.day] }),
+    index('server_usage_day').on(table.day),
+  ],
+);
