@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { globSync, readFileSync, existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parse as parseToml } from 'smol-toml';
@@ -9,16 +9,11 @@ import { parse as parseYaml } from 'yaml';
 import { commands } from '../src/cli/commands.ts';
 import { readConfig } from '../src/config/index.ts';
 import { Metrics } from '../src/platform/telemetry/metrics.ts';
+import { settings } from './support/settings.ts';
 
 const text = (file: string) => readFileSync(file, 'utf8');
 const json = (file: string) => JSON.parse(text(file));
 
-/** The names that src/config/*.ts read. */
-const settings = new Set(
-  globSync('src/config/*.ts').flatMap(file =>
-    [...text(file).matchAll(/^ {2}([A-Z][A-Z0-9_]+): [a-z]/gm)].map(([, name]) => name),
-  ),
-);
 /** Those that the SDK of OpenTelemetry reads itself. */
 const sdkSettings = ['OTEL_EXPORTER_OTLP_HEADERS', 'OTEL_RESOURCE_ATTRIBUTES', 'OTEL_SERVICE_NAME'];
 const assignments = (file: string) =>
@@ -242,26 +237,19 @@ describe('the Grafana dashboard', () => {
   });
 });
 
-describe('docs/production.md', () => {
+describe('docs/operations/monitoring.md', () => {
   it('has each metric of ours in its table, names no other, and alerts on what there is', async () => {
     const metrics = new Metrics();
     showAll(metrics);
     const printed = await metrics.text();
     const own = [...printed.matchAll(/^# TYPE (switchboard_\w+)/gm)].map(([, name]) => name);
-    const [, section = ''] = /^## Watching it\n([\s\S]*?)^## /m.exec(text('docs/production.md')) ?? [];
+    const page = text('docs/operations/monitoring.md');
+    const [, section = ''] = /^## Metrics\n([\s\S]*?)^## Traces/m.exec(page) ?? [];
     const named = section.match(/\bswitchboard_[a-z_]+\b/g) ?? [];
     const metricOf = (name: string) => name.replace(/_seconds_(count|sum|bucket)$/, '_seconds');
     expect(new Set(named.map(metricOf))).toEqual(new Set(own));
     const [, rules = ''] = /```yaml\n(groups:[\s\S]*?)```/.exec(section) ?? [];
     const names = parseYaml(rules).groups[0].rules.map(({ alert }: any) => alert);
     expect(new Set(names).size).toBe(names.length);
-  });
-
-  it('names only settings that there are', () => {
-    const known = new Set([...settings, ...Object.keys(assignments('.env.example'))]);
-    const named = text('docs/production.md').match(
-      /\b(SWITCHBOARD|DATABASE|MEILI\w*|POSTGRES|GOOGLE|OPENAI)_[A-Z_]+\b/g,
-    );
-    for (const name of named ?? []) expect(known).toContain(name);
   });
 });

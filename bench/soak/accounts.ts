@@ -3,7 +3,7 @@ import { KILLED, type Fault } from './faults.ts';
 import type { Installation } from './installation.ts';
 import type { Operation } from './load.ts';
 
-/** Counts are written once a second, so that a kill loses that much (docs/production.md, "Several processes"), and a write under way. */
+/** Counts are written once a second, so that a kill loses that much (docs/operations/postgres.md, "Several processes"), and a write under way. */
 const WRITTEN_BEHIND_MS = 1_250;
 
 /** Of one kind of count: what callers were answered, what is in the database. */

@@ -5,7 +5,7 @@ import type { Life, Replica } from './replicas.ts';
 /** How often each replica is asked whether it is ready, and how long its answer may take. */
 const CHECK_EVERY_MS = 500;
 const CHECK_TIMEOUT_MS = 2_000;
-/** Connections without use are given up before the replica does (docs/production.md, "Reverse proxy"). */
+/** Connections without use are given up before the replica does (docs/operations/deploy.md, "Reverse proxy"). */
 const KEEP_ALIVE_MS = 4_000;
 
 export interface Request {

@@ -8,7 +8,7 @@ const AWAY_MS = 30_000;
 const AWAY_SHARE = 0.04;
 /** How long after its end a fault may still be felt: a pool's connections, a replica's first seconds. */
 const GRACE_MS = 5_000;
-/** An upstream that was down is tried again after a time that doubles from 5 s on (README, "When a server fails"). */
+/** An upstream that was down is tried again after a time that doubles from 5 s on (docs/reliability.md). */
 const CIRCUIT_GRACE_MS = 30_000;
 
 type Touched = Pick<Operation, 'kind' | 'server' | 'failure' | 'life'>;

@@ -148,9 +148,9 @@ describe('open pages', () => {
       expect(text).toContain(`>${endpoint}</code>`);
   });
 
-  it('README names every error code', async () => {
-    const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
-    expect(errorCodes.filter(code => !readme.includes(`\`${code}\``))).toEqual([]);
+  it('docs/api.md names every error code', async () => {
+    const page = await readFile(new URL('../../docs/api.md', import.meta.url), 'utf8');
+    expect(errorCodes.filter(code => !page.includes(`\`${code}\``))).toEqual([]);
   });
 
   it('/docs is a page of its own: no script, nothing loaded from elsewhere', async () => {

@@ -9,7 +9,7 @@ import { setTimeout } from 'node:timers/promises';
 
 export interface MeilisearchServer extends AsyncDisposable {
   readonly url: string;
-  /** A key with the rights docs/meilisearch.md says are needed, and no others. */
+  /** A key with the rights docs/operations/meilisearch.md says are needed, and no others. */
   readonly apiKey: string | undefined;
   readonly version: string;
   /** SIGKILL; absent where the server is not ours to stop. */
@@ -96,13 +96,15 @@ async function startMeilisearch(binary: string): Promise<MeilisearchServer> {
 
 /** What the lines of the documentation print, run by a shell as they stand there. */
 async function documentedKey(url: string): Promise<string> {
-  const documentation = await readFile('docs/meilisearch.md', 'utf8');
+  const documentation = await readFile('docs/operations/meilisearch.md', 'utf8');
   const [, lines] = /^```sh\n(MEILISEARCH_API_KEY=[\s\S]*?)^```$/m.exec(documentation) ?? [];
-  if (lines === undefined) throw new Error('docs/meilisearch.md: it does not say how a key is made');
+  if (lines === undefined)
+    throw new Error('docs/operations/meilisearch.md: it does not say how a key is made');
   const env = { PATH: process.env['PATH'], MEILISEARCH_URL: url, MASTER_KEY };
   const { stdout } = await promisify(execFile)('sh', ['-eu', '-c', lines], { env });
   const key = stdout.trim();
-  if (!/^\S{20,}$/.test(key)) throw new Error(`docs/meilisearch.md: its lines print no key: ${stdout}`);
+  if (!/^\S{20,}$/.test(key))
+    throw new Error(`docs/operations/meilisearch.md: its lines print no key: ${stdout}`);
   return key;
 }
 

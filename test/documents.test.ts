@@ -1,0 +1,75 @@
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { commands } from '../src/cli/commands.ts';
+import { settings } from './support/settings.ts';
+
+const PAGES = [...globSync('*.md'), ...globSync('docs/**/*.md'), 'bench/RESULTS.md'];
+/** Settings of the containers and of scripts, which the program itself does not read. */
+const OTHER_SETTINGS = [
+  'MEILI_MASTER_KEY',
+  'POSTGRES_PASSWORD',
+  'SWITCHBOARD_KEY',
+  'SWITCHBOARD_PORT',
+  'SWITCHBOARD_TAG',
+  'SWITCHBOARD_URL',
+];
+
+const text = (file: string) => readFileSync(file, 'utf8');
+
+/** The text of a page without its code blocks. */
+const prose = (page: string) => text(page).replaceAll(/^```[\s\S]*?^```$/gm, '');
+
+/** The anchors of a page's headings, as GitHub makes them. */
+const anchors = (page: string) =>
+  [...prose(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+
+describe('README.md', () => {
+  it('has at most 200 lines of at most 110 characters', () => {
+    const lines = text('README.md').trimEnd().split('\n');
+    expect(lines.length).toBeLessThanOrEqual(200);
+    expect(lines.filter(line => line.length > 110)).toEqual([]);
+  });
+});
+
+describe.each(PAGES)('%s', page => {
+  it('links only to files and headings that exist', () => {
+    const links = [...prose(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, link = '']) => link);
+    const broken = links
+      .filter(link => !/^[a-z]+:/.test(link))
+      .filter(link => {
+        const [file = '', anchor] = link.split('#');
+        const target = file === '' ? page : path.join(path.dirname(page), file);
+        return !existsSync(target) || (anchor !== undefined && !anchors(target).includes(anchor));
+      });
+    expect(broken).toEqual([]);
+  });
+});
+
+// A changelog also names settings that are gone.
+describe.each(PAGES.filter(page => page !== 'CHANGELOG.md'))('%s', page => {
+  it('names only settings that exist', () => {
+    const named =
+      text(page).match(/\b(SWITCHBOARD|DATABASE|MEILI\w*|POSTGRES|GOOGLE|OPENAI)_[A-Z_]+[A-Z]\b/g) ?? [];
+    const known = new Set([...settings, ...OTHER_SETTINGS]);
+    expect(named.filter(name => !known.has(name) && !name.startsWith('SWITCHBOARD_TEST_'))).toEqual([]);
+  });
+});
+
+describe('the reference pages', () => {
+  it('docs/configuration.md has every setting', () => {
+    const page = text('docs/configuration.md');
+    const missing = [...settings].filter(name => !name.startsWith('OTEL_') && !page.includes(`\`${name}\``));
+    expect(missing).toEqual([]);
+  });
+
+  it('docs/cli.md has every command', () => {
+    const page = text('docs/cli.md');
+    expect(Object.keys(commands).filter(name => !page.includes(`| \`${name}`))).toEqual([]);
+  });
+});
