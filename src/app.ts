@@ -41,7 +41,7 @@ import { Metrics } from './platform/telemetry/metrics.ts';
 import { packageVersion } from './platform/package-version.ts';
 import { startTracing } from './platform/telemetry/tracing.ts';
 import { createPublicServer, listen } from './api/http/listen.ts';
-import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './core/open-database.ts';
+import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
@@ -69,16 +69,43 @@ export interface Switchboard extends AsyncDisposable {
 }
 
 /**
- * Puts Switchboard together and starts it: the lock first, then the database, the catalogue, the faces, and last the
- * index, which fills while the faces already answer (`/readyz` says when it is whole). Whatever fails, what was opened
- * before is closed again.
- * @throws SocketInUse when another process uses the data folder.
+ * Starts Switchboard: first the lock of the data folder, then the database, the catalogue and the API. The search index fills
+ * while the API already answers; `/readyz` says when it is complete. If any step fails, everything opened before it is closed.
+ * @throws SocketInUse when another process uses the data folder
+ * @throws ConfigError when a setting cannot be used
  */
 export async function startSwitchboard(config: Config, options: StartOptions = {}): Promise<Switchboard> {
-  const { clock = systemClock, log = createLog(config.logLevel) } = options;
   await using opened = new AsyncDisposableStack();
-  const version = await packageVersion();
+  const stores = await openStores(config, options, opened);
+  const access = await openIdentity(stores);
+  const search = await openSearch(stores);
+  const proxy = openProxy(stores, access, search);
+  const indexed = buildIndex(stores, search);
+  const upkeep = await openUpkeep(stores, search);
+  const core = coreOf({ stores, access, search, proxy, upkeep, indexed });
+  stores.control.serve(createAdminApp({ core, log: stores.log }));
+  const firstKey = stores.isServing ? await openHttp(stores, core, upkeep) : undefined;
+  const running = opened.move();
+  return { url: stores.life.url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
+}
 
+/** Changes while the process runs. */
+interface Life {
+  status: 'starting' | 'ready' | 'stopping';
+  /** The address listened on. */
+  url: string | undefined;
+}
+
+type Stores = Awaited<ReturnType<typeof openStores>>;
+type Access = Awaited<ReturnType<typeof openIdentity>>;
+type SearchParts = Awaited<ReturnType<typeof openSearch>>;
+type ProxyParts = ReturnType<typeof openProxy>;
+type Upkeep = Awaited<ReturnType<typeof openUpkeep>>;
+
+/** Takes the data folder's lock and opens the database, with what every other part needs: log, clock, metrics, guard. */
+async function openStores(config: Config, options: StartOptions, opened: AsyncDisposableStack) {
+  const { clock = systemClock, log = createLog(config.logLevel) } = options;
+  const version = await packageVersion();
   await makeDataDir(config.dataDir);
   const control = lateServer();
   opened.defer(() => closeServer(control.server));
@@ -90,32 +117,50 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => tracing?.close());
   const database = await (options.database ?? (() => openConfigured(config, log)))();
   opened.defer(() => database.close());
-  const { db, hold } = database;
   const metrics = new Metrics();
   if (database.pool) metrics.watch('switchboard_database_pool', database.pool);
   const databaseTrouble = () => database.trouble?.();
   metrics.watchDegraded('database', () => databaseTrouble() !== undefined);
-  const shared = config.databaseUrl !== undefined;
+
+  const life: Life = { status: 'starting', url: undefined };
+  const { allowPrivateNetwork } = config.proxy;
+  return {
+    config,
+    options,
+    opened,
+    version,
+    log,
+    clock,
+    metrics,
+    control,
+    isServing,
+    tracing,
+    db: database.db,
+    hold: database.hold,
+    databaseTrouble,
+    /** Other processes may use the same database. */
+    shared: config.databaseUrl !== undefined,
+    guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),
+    allowHttp: allowPrivateNetwork,
+    life,
+    publicUrl: () => config.http.publicUrl ?? life.url ?? `http://127.0.0.1:${config.http.port}`,
+  };
+}
+
+async function openIdentity({ config, opened, shared, guard, publicUrl, ...stores }: Stores) {
+  const { db, log, metrics, clock } = stores;
   const apiKeys = new ApiKeys({ db, clock, log, metrics, environmentKey: config.access.apiKey, shared });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
-
-  let url: string | undefined;
-  const publicUrl = () => config.http.publicUrl ?? url ?? `http://127.0.0.1:${config.http.port}`;
-  const guard = new Guard({ allowPrivateNetwork: config.proxy.allowPrivateNetwork, connectTimeoutMs: 5_000 });
-  const identity = await createIdentity({
-    db,
-    log,
-    metrics,
-    clock,
-    config: config.identity,
-    dataDir: config.dataDir,
-    guard,
-    publicUrl,
-  }).catch(explainKeys(config));
+  const { identity: settings, dataDir } = config;
+  const parts = { db, log, metrics, clock, config: settings, dataDir, guard, publicUrl };
+  const identity = await createIdentity(parts).catch(explainKeys(config));
   opened.defer(() => identity.close());
+  return { apiKeys, identity };
+}
 
-  const allowHttp = config.proxy.allowPrivateNetwork;
+async function openSearch({ config, options, opened, shared, isServing, allowHttp, ...stores }: Stores) {
+  const { db, log, clock, metrics } = stores;
   const catalogue = await openCatalogue({
     db,
     log,
@@ -124,12 +169,11 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     // A command run while no server is must not swap the catalogue that a server was started with.
     onlyFirst: !isServing,
     shared,
-  }).catch(rethrow(config));
+  }).catch(explainCatalogue(config));
   // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
   opened.defer(() => catalogue.settled());
   const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());
-
   const open = await openSearchIndex({
     db,
     log,
@@ -145,10 +189,11 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   opened.defer(() => open.close());
   const { index } = open;
   const board = await HealthBoard.load(db);
+  const filled = Promise.withResolvers<void>();
   const search = createSearch({
     catalogue,
     index,
-    indexed: () => indexed,
+    indexed: () => filled.promise,
     db,
     log,
     clock,
@@ -158,11 +203,20 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
   });
   opened.defer(() => search.close());
+  return { catalogue, usage, index, board, search, filled };
+}
+
+function openProxy(
+  { opened, db, log, clock, metrics, guard, shared, options }: Stores,
+  { identity }: Access,
+  { catalogue, usage, search }: SearchParts,
+) {
   const toolRefresh = new ToolRefresh(catalogue, clock, log);
+  const { credentials, sealing } = identity;
   const proxy = createProxy({
     catalogue,
-    credentials: identity.credentials,
-    sealing: identity.sealing,
+    credentials,
+    sealing,
     guard,
     log,
     clock,
@@ -173,36 +227,49 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     limits: options.proxyLimits,
   });
   opened.defer(() => proxy.close());
-  const results = new Results({ db, sealing: identity.sealing, clock, log, shared });
+  const results = new Results({ db, sealing, clock, log, shared });
   opened.defer(() => results.close());
+  return { proxy, results };
+}
 
+/** Fills the search index in the background and keeps it up to date. Settles when every entry is searchable, or failed. */
+function buildIndex({ config, opened, db, log, life }: Stores, parts: SearchParts): Promise<void> {
+  const { catalogue, index, board, filled } = parts;
   const pruning = new VectorPruning({ db, log, index, catalogue });
   opened.defer(() => pruning.close());
-  let starting: 'starting' | 'ready' = 'starting';
-  let stopping = false;
   opened.defer(() => {
-    stopping = true;
+    life.status = 'stopping';
     log.info('stopping');
   });
-  const indexed = catalogue
-    .attachIndex(beginningAnew(board, catalogue, (...change) => index.prepare(...change)))
-    .then(() => {
-      starting = 'ready';
-      log.info({ servers: index.size, embedder: index.embedderId }, 'ready');
-    });
-  indexed.catch((error: unknown) => {
-    if (!stopping) log.error({ err: error }, 'the catalogue could not be indexed');
+  filled.resolve(
+    catalogue
+      .attachIndex(beginningAnew(board, catalogue, (...change) => index.prepare(...change)))
+      .then(() => {
+        if (life.status === 'starting') life.status = 'ready';
+        log.info({ servers: index.size, embedder: index.embedderId }, 'ready');
+      }),
+  );
+  filled.promise.catch((error: unknown) => {
+    if (life.status !== 'stopping') log.error({ err: error }, 'could not index the catalogue');
   });
   if (config.databaseUrl !== undefined) {
     const catchUp = async () => void (await Promise.all([catalogue.catchUp(), board.catchUp()]));
     opened.use(followCatalogue({ catchUp }, config.databaseUrl, log));
   }
+  return filled.promise;
+}
+
+/** Opens what works beside the requests: rate limits, registry syncs and health checks. */
+async function openUpkeep({ config, opened, allowHttp, ...stores }: Stores, parts: SearchParts) {
+  const { db, hold, log, clock, metrics, guard } = stores;
+  const { catalogue, board } = parts;
+  const { registry } = config;
   const rateLimits = await RateLimits.open(config.access.rateLimits, config.redisUrl, { log, metrics });
   opened.defer(() => rateLimits.close());
-  const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...config.registry });
+  const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...registry });
   opened.defer(() => sync.close());
-  const schedule = new SyncSchedule({ sync, clock, log, ...config.registry });
-  opened.defer(() => schedule.stop());
+  const syncs = new SyncSchedule({ sync, clock, log, ...registry });
+  opened.defer(() => syncs.stop());
   const audit = new AuditTrail(db, log, metrics);
   const probing = new Probing({
     catalogue,
@@ -216,87 +283,93 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
     onTurned: (tx, turned) => audit.record({}, entryOf(turned), tx),
   });
   opened.defer(() => probing.close());
-  const probes = new ProbeSchedule({ probing, clock, log, everyMs: config.registry.probeEveryMs });
+  const probes = new ProbeSchedule({ probing, clock, log, everyMs: registry.probeEveryMs });
   opened.defer(() => probes.stop());
-  const core: Core = {
-    apiKeys,
+  const startSchedules = () => {
+    syncs.start();
+    probes.start();
+  };
+  return { rateLimits, sync, audit, probing, startSchedules };
+}
+
+function coreOf(parts: {
+  stores: Stores;
+  access: Access;
+  search: SearchParts;
+  proxy: ProxyParts;
+  upkeep: Upkeep;
+  indexed: Promise<void>;
+}): Core {
+  const { stores, access, search, proxy, upkeep, indexed } = parts;
+  const { config, db, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
+  const { rateLimits, audit, probing, sync } = upkeep;
+  const troubles = () => [databaseTrouble(), search.index.degraded, rateLimits.degraded, probing.degraded];
+  return {
+    ...access,
+    ...proxy,
     audit,
     allowHttp,
-    identity,
     rateLimits,
-    catalogue,
-    search: tracedSearch(search),
-    proxy,
-    results,
+    catalogue: search.catalogue,
+    search: tracedSearch(search.search),
     probing,
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
     indexed,
-    readiness: () => ({
-      status: stopping ? 'stopping' : starting,
-      degraded: [databaseTrouble(), index.degraded, rateLimits.degraded, probing.degraded].filter(
-        one => one !== undefined,
-      ),
-    }),
+    readiness: () => ({ status: life.status, degraded: troubles().filter(one => one !== undefined) }),
   };
-
-  control.serve(createAdminApp({ core, log }));
-  let firstKey: string | undefined;
-  if (isServing) {
-    metrics.watchProcess();
-    const app = createApp({
-      core,
-      config: config.http,
-      readTool: config.mcp.readTool,
-      isRegistryPublic: config.registry.isPublic,
-      log,
-      clock,
-      version,
-      tracing,
-      limits: options.faceLimits,
-    });
-    const server = createPublicServer(app);
-    opened.defer(() => closeServer(server));
-    opened.defer(() => proxy.endIdle());
-    url = await listen(server, config.http);
-    identity.start();
-    results.start();
-    void indexed.then(
-      () => {
-        schedule.start();
-        probes.start();
-      },
-      () => {},
-    );
-    // Last of all: a start that fails must not use up the one time the key is shown.
-    if (config.access.apiKey === undefined) firstKey = await apiKeys.createFirst();
-    // The first thing at the end: who asks hears of it while everything is still served.
-    opened.defer(async () => {
-      stopping = true;
-      if (config.http.drainMs === 0) return;
-      log.info({ drainMs: config.http.drainMs }, 'draining');
-      await delay(config.http.drainMs);
-    });
-  }
-  const running = opened.move();
-  return { url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
 }
 
-/** Of the one process that may use a data folder, and of its restarts. */
+/** Listens, and starts all background work. Returns the key made at the first start. */
+async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep): Promise<string | undefined> {
+  const { config, options, opened, log, clock, version, tracing, metrics, life } = stores;
+  const { apiKeys, identity, proxy, results, indexed } = core;
+  metrics.watchProcess();
+  const app = createApp({
+    core,
+    config: config.http,
+    readTool: config.mcp.readTool,
+    isRegistryPublic: config.registry.isPublic,
+    log,
+    clock,
+    version,
+    tracing,
+    limits: options.faceLimits,
+  });
+  const server = createPublicServer(app);
+  opened.defer(() => closeServer(server));
+  opened.defer(() => proxy.endIdle());
+  life.url = await listen(server, config.http);
+  identity.start();
+  results.start();
+  void indexed.then(startSchedules, () => {});
+  // Last of all: a start that fails must not use up the one time the key is shown.
+  const firstKey = config.access.apiKey === undefined ? await apiKeys.createFirst() : undefined;
+  // First of all at the end: `/readyz` says that it stops while everything is still served.
+  opened.defer(async () => {
+    life.status = 'stopping';
+    if (config.http.drainMs === 0) return;
+    log.info({ drainMs: config.http.drainMs }, 'draining');
+    await delay(config.http.drainMs);
+  });
+  return firstKey;
+}
+
+/** Identifies the one process that may use a data folder, across its restarts. */
 const processId = ({ dataDir }: Config): string =>
   createHash('sha256')
     .update(JSON.stringify([hostname(), dataDir]))
     .digest('hex')
     .slice(0, 12);
 
-/** What probing has done to a server by itself. */
+/** Returns the audit entry for a server that health checks took out or brought back. */
 const entryOf = ({ id, deadSince }: Turned): AuditEntry =>
   deadSince === undefined
     ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
     : { event: 'server_deactivated', outcome: 'ok', meta: { server: id, dead_since: deadSince } };
 
-const rethrow =
+const explainCatalogue =
   (config: Config) =>
   (error: unknown): never => {
     if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;

@@ -8,11 +8,9 @@ import { describe, expect, it } from 'vitest';
  */
 const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
   [/^main\.ts$/, /^(cli|config|platform)\//],
-  [
-    /^cli\//,
-    /^(app\.ts$|config\/|core\/(open-database\.ts$|access\/caller\.ts$|identity\/vault\/)|platform\/)/,
-  ],
-  [/^app\.ts$/, /^(api|config|core|platform)\//],
+  [/^cli\//, /^((app|stores)\.ts$|config\/|core\/(access\/caller\.ts$|identity\/vault\/)|platform\/)/],
+  [/^app\.ts$/, /^(stores\.ts$|(api|config|core|platform)\/)/],
+  [/^stores\.ts$/, /^(config\/|core\/identity\/vault\/|platform\/)/],
   [/^api\/http\//, /^(api|config|core|platform)\//],
   [/^api\/rest\//, /^(api\/(http|admin)|config|core|platform)\//],
   [/^api\/(mcp|pages|admin)\//, /^(api\/http|config|core|platform)\//],

@@ -3,7 +3,7 @@ import type { Config } from '../config/index.ts';
 import { hasDatabase } from '../platform/database/database.ts';
 import { SocketInUse, isAnswered } from '../platform/exclusive-socket.ts';
 import { linesOf } from '../platform/lines.ts';
-import { controlSocketOf } from '../core/open-database.ts';
+import { controlSocketOf } from '../stores.ts';
 import { startSwitchboard } from '../app.ts';
 
 /** What the server refused, in its own words. */

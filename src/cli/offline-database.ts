@@ -19,7 +19,7 @@ import { createLog } from '../platform/telemetry/log.ts';
 import { migrationState, type Migrated } from '../platform/database/migrations.ts';
 import { packageVersion } from '../platform/package-version.ts';
 import { connectPostgres, migratePostgres, otherSessions } from '../platform/database/postgres.ts';
-import { controlSocketOf, makeDataDir, openConfigured, reaching } from '../core/open-database.ts';
+import { controlSocketOf, makeDataDir, openConfigured, reaching } from '../stores.ts';
 
 /** Work on the database itself; nothing else of Switchboard runs in this process. Each may throw ConfigError. */
 

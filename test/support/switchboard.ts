@@ -9,7 +9,7 @@ import { createNgramEmbedder } from '../../src/core/search/embed/embedder-ngrams
 import type { Clock } from '../../src/platform/clock.ts';
 import { openDatabase } from '../../src/platform/database/database.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
-import { controlSocketOf } from '../../src/core/open-database.ts';
+import { controlSocketOf } from '../../src/stores.ts';
 import { startSwitchboard, type StartOptions } from '../../src/app.ts';
 import { connectAdminSocket, type AdminSocket } from './admin-socket.ts';
 

@@ -1,18 +1,19 @@
 import { mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { ConfigError, type Config } from '../config/index.ts';
-import { KeyFileError } from './identity/vault/key-file.ts';
-import { WrongKeys } from './identity/vault/key-check.ts';
-import { openDatabase, type OpenDatabase } from '../platform/database/database.ts';
-import type { Log } from '../platform/telemetry/log.ts';
-import { DatabaseUnreachable, openPostgres } from '../platform/database/postgres.ts';
+import { ConfigError, type Config } from './config/index.ts';
+import { KeyFileError } from './core/identity/vault/key-file.ts';
+import { WrongKeys } from './core/identity/vault/key-check.ts';
+import { openDatabase, type OpenDatabase } from './platform/database/database.ts';
+import type { Log } from './platform/telemetry/log.ts';
+import { DatabaseUnreachable, openPostgres } from './platform/database/postgres.ts';
 
-/** Where the settings say that things are kept: the data folder, the database, the keys of the vault. */
-
-/** It doubles as the lock of the data folder. */
+/** Returns the path of the control socket. The socket is also the lock of the data folder. */
 export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
 
-/** With all migrations applied. @throws ConfigError */
+/**
+ * Opens the configured database and applies the migrations it lacks.
+ * @throws ConfigError when the Postgres of DATABASE_URL cannot be reached
+ */
 export async function openConfigured(
   { databaseUrl, databaseLimits, dataDir }: Config,
   log?: Log,
@@ -21,7 +22,7 @@ export async function openConfigured(
   return reaching(openPostgres(databaseUrl, databaseLimits, log));
 }
 
-/** @throws ConfigError when the Postgres of DATABASE_URL cannot be reached. */
+/** @throws ConfigError when the Postgres of DATABASE_URL cannot be reached */
 export async function reaching<T>(opened: Promise<T>): Promise<T> {
   try {
     return await opened;
@@ -31,7 +32,7 @@ export async function reaching<T>(opened: Promise<T>): Promise<T> {
   }
 }
 
-/** For a `catch`: which setting has wrong keys. */
+/** Returns a rejection handler that names the setting which holds the wrong keys. */
 export const explainKeys = (config: Config) => (error: unknown) => {
   const source = config.identity.keks === undefined ? `vault.key in ${config.dataDir}` : 'SWITCHBOARD_KEKS';
   if (error instanceof WrongKeys) throw new ConfigError(`${source}: ${error.message}`);
@@ -45,7 +46,11 @@ const WHY_NO_FOLDER: Readonly<Record<string, string>> = {
   ENOTDIR: 'its parent is a file',
 };
 
-/** Not recursive: a mistyped path is refused instead of created. (And Node never ends a recursive mkdir below /proc.) @throws ConfigError */
+/**
+ * Creates the data folder if it does not exist. Parents are not created, so a mistyped path is refused. (Node also never
+ * ends a recursive mkdir below /proc.)
+ * @throws ConfigError
+ */
 export async function makeDataDir(folder: string): Promise<void> {
   try {
     await mkdir(folder, { mode: 0o700 });
