@@ -1,4 +1,4 @@
-import { abortReason } from './caller-abort.ts';
+import { abortReason } from './race-abort.ts';
 
 interface Tenant {
   busy: number;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LOCKS, Turns } from '../../src/platform/database/cluster-lock.ts';
+import { ClusterLock } from '../../src/platform/database/cluster-lock.ts';
 import type { OpenDatabase } from '../../src/platform/database/database.ts';
 
 /** A database that several processes are on. */
@@ -17,7 +17,7 @@ function shared() {
     return Promise.resolve({ lost: losing.signal, [Symbol.asyncDispose]: free });
   };
   return {
-    process: () => new Turns(hold, LOCKS.sync),
+    process: () => new ClusterLock(hold, 1),
     lose: () => holder?.abort(new Error('lost')),
     isHeld: () => holder !== undefined,
     /** Resolves when somebody has tried to have the lock in vain. */
@@ -42,11 +42,11 @@ function work() {
 
 describe('a turn', () => {
   it('is had by one at a time in a process, in the order of asking', async () => {
-    const turns = shared().process();
+    const lock = shared().process();
     const [first, second] = [work(), work()];
     const waits: string[] = [];
-    const one = turns.take(endless, () => waits.push('first'), first.run);
-    const two = turns.take(endless, () => waits.push('second'), second.run);
+    const one = lock.run(endless, () => waits.push('first'), first.run);
+    const two = lock.run(endless, () => waits.push('second'), second.run);
     await first.running;
     expect(waits).toEqual(['second']);
     first.end('1');
@@ -60,12 +60,12 @@ describe('a turn', () => {
   it('is had by one at a time among processes: who is asked to waits, who need not goes on', async () => {
     const database = shared();
     const [first, second] = [work(), work()];
-    const one = database.process().take(endless, () => {}, first.run);
+    const one = database.process().run(endless, () => {}, first.run);
     await first.running;
-    expect(await database.process().takeIfFree(endless, second.run)).toBeUndefined();
+    expect(await database.process().runIfFree(endless, second.run)).toBeUndefined();
     let waits = 0;
     const waiting = database.someoneWaits();
-    const two = database.process().take(endless, () => waits++, second.run);
+    const two = database.process().run(endless, () => waits++, second.run);
     await waiting;
     first.end('1');
     await one;
@@ -77,20 +77,20 @@ describe('a turn', () => {
 
   it('is given back after a failure, and the next one has it', async () => {
     const database = shared();
-    const turns = database.process();
+    const lock = database.process();
     await expect(
-      turns.take(
+      lock.run(
         endless,
         () => {},
         () => Promise.reject(new Error('down')),
       ),
     ).rejects.toThrow('down');
-    expect(await turns.takeIfFree(endless, () => Promise.resolve('next'))).toBe('next');
+    expect(await lock.runIfFree(endless, () => Promise.resolve('next'))).toBe('next');
   });
 
   it('ends its work when the lock is lost, since another may have it then', async () => {
     const database = shared();
-    const turn = database.process().take(
+    const turn = database.process().run(
       endless,
       () => {},
       signal => {
@@ -105,11 +105,11 @@ describe('a turn', () => {
   it('need not be waited for any longer', async () => {
     const database = shared();
     const first = work();
-    const one = database.process().take(endless, () => {}, first.run);
+    const one = database.process().run(endless, () => {}, first.run);
     await first.running;
     const gone = new AbortController();
     const waiting = database.someoneWaits();
-    const two = database.process().take(
+    const two = database.process().run(
       gone.signal,
       () => {},
       () => Promise.resolve('never'),

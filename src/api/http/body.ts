@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
-import { shapeOf } from '../../platform/json-depth.ts';
+import { shapeOf } from '../../platform/json-limits.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { HeldBytes } from './memory-budget.ts';
 import { addHeaders } from './http.ts';

@@ -1,4 +1,4 @@
-import { jsonSizeOf } from '../../platform/json-size.ts';
+import { jsonSizeOf } from '../../platform/json-limits.ts';
 import { isObject } from '../../core/proxy/upstream/json.ts';
 
 /** The part of a result about a sign-in that its call needs. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { unlessAborted } from '../../platform/race-abort.ts';
+import { raceAbort } from '../../platform/race-abort.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Definition } from '../catalogue/tools/definitions.ts';
 import type { Server } from '../catalogue/entry.ts';
@@ -45,7 +45,7 @@ export class FoundTools {
   /** Resolves when all is in the catalogue, or at once when the signal aborts: what is not committed by then is dropped. */
   async settle(signal: AbortSignal): Promise<void> {
     try {
-      await unlessAborted(this.#last, signal);
+      await raceAbort(this.#last, signal);
     } catch (error) {
       this.#ended.abort(error);
     }

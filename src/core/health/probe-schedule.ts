@@ -1,5 +1,5 @@
 import { monotonicMs, type Clock } from '../../platform/clock.ts';
-import { every } from '../../platform/repeat.ts';
+import { Repeat } from '../../platform/repeat.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Probing } from './probing.ts';
 
@@ -24,7 +24,7 @@ export class ProbeSchedule {
   readonly #parts: ScheduleParts;
   /** Not before that time, which no setting of the machine's clock changes. */
   #notBeforeMs = -Infinity;
-  readonly #looking = every(LOOK_EVERY_MS, () => this.probeIfDue());
+  readonly #looking = new Repeat(LOOK_EVERY_MS, () => this.probeIfDue());
   #isStopped = false;
 
   constructor(parts: ScheduleParts) {
@@ -37,7 +37,7 @@ export class ProbeSchedule {
 
   stop(): void {
     this.#isStopped = true;
-    this.#looking.stop();
+    void this.#looking.stop();
   }
 
   /** Resolves when a round that was due has ended, or failed. */

@@ -3,7 +3,8 @@ import type { OpenDatabase } from '../../platform/database/database.ts';
 import type { OnProgress } from '../catalogue/catalogue.ts';
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { LOCKS, Turns } from '../../platform/database/cluster-lock.ts';
+import { ClusterLock } from '../../platform/database/cluster-lock.ts';
+import { LOCKS } from '../locks.ts';
 import { readState, writeState } from './probing-state.ts';
 import { DOUBTED, Rounds, type Counts, type ProbeReport, type Rounding, type RoundsParts } from './rounds.ts';
 
@@ -34,7 +35,7 @@ export interface ProbeOptions {
 export class Probing {
   readonly #parts: ProbingParts;
   readonly #closing = new AbortController();
-  readonly #turns: Turns;
+  readonly #lock: ClusterLock;
   readonly #rounds: Rounds;
   #running: Promise<unknown> = Promise.resolve();
   /** When a round began that says rather more of our own network than of servers. */
@@ -42,7 +43,7 @@ export class Probing {
 
   constructor(parts: ProbingParts) {
     this.#parts = parts;
-    this.#turns = new Turns(parts.hold, LOCKS.probing);
+    this.#lock = new ClusterLock(parts.hold, LOCKS.probing);
     this.#rounds = new Rounds(parts);
     parts.metrics.watch('switchboard_servers', () => this.#standing());
     parts.metrics.watchDegraded('probing', () => this.degraded !== undefined);
@@ -68,7 +69,7 @@ export class Probing {
   probe({ ids, onWait = () => {}, signal, ...heard }: ProbeOptions = {}): Promise<ProbeReport> {
     const ended = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
     return this.#settling(
-      this.#turns.take(ended, onWait, async held => {
+      this.#lock.run(ended, onWait, async held => {
         const { board, catalogue } = this.#parts;
         await board.reload();
         const servers = ids ? this.#named(ids) : [...catalogue.standing()];
@@ -91,7 +92,7 @@ export class Probing {
   probeUnlessProbed(sinceMs: number, everyMs: number): Promise<ProbeReport | undefined> {
     const { board, db, clock, pauseMs = PAUSE_MS } = this.#parts;
     return this.#settling(
-      this.#turns.takeIfFree(this.#closing.signal, async signal => {
+      this.#lock.runIfFree(this.#closing.signal, async signal => {
         if (((await this.probedAtMs()) ?? -Infinity) > sinceMs) return undefined;
         const startedAtMs = clock.now();
         await board.reload();

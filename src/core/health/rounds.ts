@@ -3,7 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../../platform/telemetry/metrics.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';
-import { unlessAborted } from '../../platform/race-abort.ts';
+import { raceAbort } from '../../platform/race-abort.ts';
 import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';
 import { isAlive, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
@@ -144,7 +144,7 @@ export class Rounds {
         foundTools.offer(server, visit.tools ?? []);
         // It may wait for a long write, such as an import: that must not hold up a stop.
         const comesBack = this.#attempt(this.#comesBack(server, visit), server);
-        if (await unlessAborted(comesBack, signal)) reactivated++;
+        if (await raceAbort(comesBack, signal)) reactivated++;
         onFound?.(round.counts);
         onProgress?.({ done: round.visited, of: servers.length });
         return visit.timedOut !== true;
@@ -196,7 +196,7 @@ export class Rounds {
       if (!isToEnd || !catalogue.get(id)?.active) continue;
       const turned = { id, deadSince: new Date(deadSinceMs).toISOString() };
       const turning = catalogue.setUnanswered({ id, remoteUrl }, true, tx => onTurned(tx, turned));
-      if (await unlessAborted(turning, signal)) deactivated++;
+      if (await raceAbort(turning, signal)) deactivated++;
     }
     return deactivated;
   }

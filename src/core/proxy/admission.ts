@@ -4,7 +4,7 @@ import { monotonicMs, type Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { Circuit, type Entered } from './upstream/circuit.ts';
+import { Breaker, type BreakerLimits, type Entered } from '../../platform/breaker.ts';
 import {
   AnsweredWrongly,
   HttpFailure,
@@ -18,6 +18,13 @@ import { urlOf } from './upstream/urls.ts';
 
 /** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
 const MAX_KEPT = 10_000;
+const BREAKER: BreakerLimits = {
+  failuresInARow: 5,
+  window: { ms: 30_000, minCalls: 20 },
+  firstOpenMs: 5_000,
+  maxOpenMs: 60_000,
+  maxProbeMs: 10_000,
+};
 
 /** What failures say: of the server for everybody, of the server for this tenant, that it lives, or nothing. */
 type Evidence = 'down' | 'failing' | 'answered' | 'none';
@@ -45,7 +52,7 @@ type Asked = Pick<Server, 'id' | 'remoteUrl'>;
  * reached, for everybody.
  */
 export class Admission {
-  readonly #circuits = new LRUCache<string, Circuit>({ max: MAX_KEPT });
+  readonly #circuits = new LRUCache<string, Breaker>({ max: MAX_KEPT });
   /** Until when calls are held back (of the monotonic clock, milliseconds), and what for. */
   readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
     max: MAX_KEPT,
@@ -106,7 +113,7 @@ export class Admission {
   }
 
   /** Most of the time there is none: what a look-up costs each call a few times over is saved. */
-  #circuitOf(key: string): Circuit | undefined {
+  #circuitOf(key: string): Breaker | undefined {
     return this.#circuits.size === 0 ? undefined : this.#circuits.get(key);
   }
 
@@ -168,7 +175,7 @@ export class Admission {
   }
 
   #failed(asked: Asked, part: Part, failure: string): void {
-    const circuit = this.#circuitOf(part.key) ?? new Circuit();
+    const circuit = this.#circuitOf(part.key) ?? new Breaker(BREAKER);
     this.#circuits.set(part.key, circuit);
     if (circuit.failed(part.entered, monotonicMs(this.#clock), failure)) {
       this.#log.warn(

@@ -13,7 +13,7 @@ import type { Sealing } from '../../platform/sealing.ts';
 import { withAccessAdvice } from './unauthorized-hint.ts';
 import { Admission, NotAdmitted } from './admission.ts';
 import { asker, type Ask } from './with-user-token.ts';
-import { CallerAbortError } from '../../platform/caller-abort.ts';
+import { CallerAbortError } from '../../platform/race-abort.ts';
 import { Budget } from './upstream/deadline.ts';
 import { noteReply, tracedCall } from './call-span.ts';
 import { CheckedCalls } from './arguments/checked-call.ts';
@@ -43,7 +43,7 @@ import { Wire } from './upstream/http-client.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
-export { CallerAbortError } from '../../platform/caller-abort.ts';
+export { CallerAbortError } from '../../platform/race-abort.ts';
 export { NotReadOnly } from './arguments/checked-call.ts';
 
 export interface ProxyOptions extends Reports {

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { abortReason } from '../../platform/caller-abort.ts';
+import { abortReason } from '../../platform/race-abort.ts';
 import type { HttpAnswer, HttpRequest } from './upstream/buffered-response.ts';
 import type { Wire } from './upstream/http-client.ts';
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { inWords } from '../../platform/zod-issues.ts';
-import { shapeOf } from '../../platform/json-depth.ts';
+import { shapeOf } from '../../platform/json-limits.ts';
 import type { GuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { pageSchema } from './documents.ts';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../platform/clock.ts';
-import { every } from '../../platform/repeat.ts';
+import { Repeat } from '../../platform/repeat.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { RegistrySync } from './sync.ts';
 
@@ -23,7 +23,7 @@ interface ScheduleParts {
 export class SyncSchedule {
   readonly #parts: ScheduleParts;
   readonly #triedAtMs = new Map<string, number>();
-  readonly #looking = every(LOOK_EVERY_MS, () => this.syncDue());
+  readonly #looking = new Repeat(LOOK_EVERY_MS, () => this.syncDue());
   #isStopped = false;
 
   constructor(parts: ScheduleParts) {
@@ -36,7 +36,7 @@ export class SyncSchedule {
 
   stop(): void {
     this.#isStopped = true;
-    this.#looking.stop();
+    void this.#looking.stop();
   }
 
   /** Resolves when every registry that was due has been synced with, or has failed. */

@@ -7,7 +7,8 @@ import type { Catalogue, CatalogueChange, OnProgress } from '../catalogue/catalo
 import type { ReadOptions } from '../catalogue/import-file.ts';
 import { createGuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
-import { LOCKS, Turns } from '../../platform/database/cluster-lock.ts';
+import { ClusterLock } from '../../platform/database/cluster-lock.ts';
+import { LOCKS } from '../locks.ts';
 import { Collected, laterOf } from './listing.ts';
 import { CLIENT_LIMITS, pagesOf, type ClientLimits } from './client.ts';
 import { readItem } from './entry.ts';
@@ -77,11 +78,11 @@ export class RegistrySync {
   readonly #parts: SyncParts;
   readonly #outbound: ReturnType<typeof createGuardedFetch>;
   readonly #closing = new AbortController();
-  readonly #turns: Turns;
+  readonly #lock: ClusterLock;
 
   constructor(parts: SyncParts) {
     this.#parts = parts;
-    this.#turns = new Turns(parts.hold, LOCKS.sync);
+    this.#lock = new ClusterLock(parts.hold, LOCKS.sync);
     this.#outbound = createGuardedFetch(
       parts.guard,
       parts.limits?.maxPageBytes ?? CLIENT_LIMITS.maxPageBytes,
@@ -101,7 +102,7 @@ export class RegistrySync {
    */
   sync(source: string, { onWait = () => {}, signal, ...options }: SyncOptions): Promise<SyncReport> {
     const ended = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
-    return this.#turns.take(ended, onWait, held => this.#sync(source, { ...options, signal: held }));
+    return this.#lock.run(ended, onWait, held => this.#sync(source, { ...options, signal: held }));
   }
 
   /**
@@ -110,7 +111,7 @@ export class RegistrySync {
    * @param sinceMs on the clock
    */
   syncUnlessSynced(source: string, sinceMs: number, full: boolean): Promise<SyncReport | undefined> {
-    return this.#turns.takeIfFree(this.#closing.signal, async signal => {
+    return this.#lock.runIfFree(this.#closing.signal, async signal => {
       const { syncedAtMs = -Infinity } = await this.state(source);
       return syncedAtMs > sinceMs ? undefined : this.#sync(source, { full, signal });
     });

@@ -2,7 +2,7 @@ import { and, eq, gt, gte, isNotNull, lt, lte, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../platform/clock.ts';
 import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
-import { every } from '../../platform/repeat.ts';
+import { Repeat } from '../../platform/repeat.ts';
 import { newId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { slices } from '../../platform/yield.ts';
@@ -97,7 +97,7 @@ export class Results {
   readonly #parts: ResultsParts;
   readonly #limits: ResultLimits;
   readonly #partsAtOnce: number;
-  readonly #purging = every(PURGE_EVERY_MS, () => this.#purgeInTurn());
+  readonly #purging = new Repeat(PURGE_EVERY_MS, () => this.#purgeInTurn());
   #purge: Promise<unknown> = Promise.resolve();
   /** Written or deleted since the embedded database has made room last. */
   #changedParts = 0;
@@ -115,7 +115,7 @@ export class Results {
   }
 
   async close(): Promise<void> {
-    this.#purging.stop();
+    void this.#purging.stop();
     await this.#purge;
   }
 

@@ -1,50 +1,45 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { SerialQueue } from '../serial-queue.ts';
 import type { Hold, OpenDatabase } from './database.ts';
 
-/** Locks of the database: any numbers, but always the same. */
-export const LOCKS = { sync: 0x5b_5c, probing: 0x5b_5d } as const;
 /** How often one who waits for another process tries. */
 const TRY_EVERY_MS = 1_000;
 
-/** Aborts when the turn has to end, or was lost. */
+/** @param signal aborts when the work has to end, or the lock was lost */
 type Work<T> = (signal: AbortSignal) => Promise<T>;
 
-/** One piece of work of a kind at a time, such as a sync, of all processes on the database. */
-export class Turns {
+/** Lets one piece of work of a kind run at a time, of all processes on the database. */
+export class ClusterLock {
   readonly #hold: OpenDatabase['hold'];
   readonly #lock: number;
-  #running: Promise<unknown> = Promise.resolve();
-  /** Under way or waiting, in this process. */
-  #count = 0;
+  readonly #queue = new SerialQueue();
 
-  constructor(hold: OpenDatabase['hold'], lock: (typeof LOCKS)[keyof typeof LOCKS]) {
+  /** @param lock any number, but always the same for one kind of work */
+  constructor(hold: OpenDatabase['hold'], lock: number) {
     this.#hold = hold;
     this.#lock = lock;
   }
 
-  /** @param onWait hears, once, that others come first @throws the signal's reason, also while it waits */
-  take<T>(signal: AbortSignal, onWait: () => void, work: Work<T>): Promise<T> {
-    const hasToWait = this.#count > 0;
+  /**
+   * Works when the lock is had.
+   * @param onWait is called once where others come first
+   * @throws the signal's reason, also while it waits
+   */
+  run<T>(signal: AbortSignal, onWait: () => void, work: Work<T>): Promise<T> {
+    const hasToWait = this.#queue.size > 0;
     if (hasToWait) onWait();
-    return this.#next(async () => {
+    return this.#queue.run(async () => {
       await using hold = await this.#wait(signal, hasToWait ? () => {} : onWait);
       return await work(AbortSignal.any([signal, hold.lost]));
     });
   }
 
-  /** Undefined where another process has its turn. */
-  takeIfFree<T>(signal: AbortSignal, work: Work<T>): Promise<T | undefined> {
-    return this.#next(async () => {
+  /** Works unless another process has the lock: undefined then. */
+  runIfFree<T>(signal: AbortSignal, work: Work<T>): Promise<T | undefined> {
+    return this.#queue.run(async () => {
       await using hold = await this.#hold(this.#lock);
       return hold && (await work(AbortSignal.any([signal, hold.lost])));
     });
-  }
-
-  #next<T>(work: () => Promise<T>): Promise<T> {
-    this.#count++;
-    const running = this.#running.then(work).finally(() => this.#count--);
-    this.#running = running.catch(() => {});
-    return running;
   }
 
   async #wait(signal: AbortSignal, onWait: () => void): Promise<Hold> {

@@ -1,4 +1,5 @@
 import { Agent, fetch as undiciFetch, type RequestInit } from 'undici';
+import { readBody } from '../read-body.ts';
 import type { Guard } from './guard.ts';
 
 /** The part of the Fetch API that OAuth clients use. */
@@ -38,17 +39,11 @@ export function createGuardedFetch(
       dispatcher,
     };
     const response = await undiciFetch(url, init as RequestInit);
-    const bytes: Uint8Array[] = [];
-    let size = 0;
-    for await (const chunk of response.body ?? []) {
-      const part = chunk as Uint8Array;
-      size += part.length;
-      if (size > maxBytes) throw new Error(`the answer has more than ${maxBytes} bytes`);
-      bytes.push(part);
-    }
+    const tooLarge = () => new Error(`the answer has more than ${maxBytes} bytes`);
+    const bytes = response.body ? await readBody(response.body, maxBytes, tooLarge) : undefined;
     const { status } = response;
     const hasBody = status !== 204 && status !== 304;
-    return new Response(hasBody ? Buffer.concat(bytes) : null, {
+    return new Response(hasBody && bytes ? new Uint8Array(bytes) : null, {
       status,
       headers: [...response.headers] as [string, string][],
     });

@@ -1,4 +1,4 @@
-import { jsonSizeOf } from '../../../platform/json-size.ts';
+import { jsonSizeOf } from '../../../platform/json-limits.ts';
 import { isObject } from '../upstream/json.ts';
 
 /** Schemas in a schema and their keywords, those that references lead to counted each time: what compiling may cost. */

@@ -1,4 +1,4 @@
-import { abortReason, CallerAbortError } from '../../../platform/caller-abort.ts';
+import { abortReason, CallerAbortError } from '../../../platform/race-abort.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
 
 /** The time one piece of work has. Its signal aborts with what the work must reject with. */

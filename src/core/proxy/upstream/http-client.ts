@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Agent, type Dispatcher } from 'undici';
 import { SwitchboardError } from '../../../errors.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
-import { abortReason } from '../../../platform/caller-abort.ts';
+import { abortReason } from '../../../platform/race-abort.ts';
 import { NotConnected } from './failures.ts';
 import { Exchange, type HttpAnswer, type HttpRequest } from './buffered-response.ts';
 import { blockedRedirect, type Guard } from '../../../platform/outbound/guard.ts';

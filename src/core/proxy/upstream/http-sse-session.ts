@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
-import { abortReason } from '../../../platform/caller-abort.ts';
+import { abortReason } from '../../../platform/race-abort.ts';
 import type { RequestId } from './envelope.ts';
 import type { HttpAnswer } from './buffered-response.ts';
 import { brokeProtocol, RefusedAfterBegun } from './failures.ts';

@@ -5,7 +5,7 @@ import type { Credential } from '../../identity/connections/credentials.ts';
 import { errorOf, readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
 import type { HttpAnswer, HttpRequest } from './buffered-response.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
-import { isTooDeep, isTooDeepToParse } from './nesting.ts';
+import { isTooDeep, isTooDeepToParse } from '../../../platform/json-limits.ts';
 import { redact, redactAnswer } from './redact.ts';
 import { resume } from '../resume.ts';
 import type { Wire } from './http-client.ts';

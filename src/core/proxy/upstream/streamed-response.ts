@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { toSwitchboardError } from '../../../errors.ts';
-import { abortReason } from '../../../platform/caller-abort.ts';
+import { abortReason } from '../../../platform/race-abort.ts';
 import { isIdentity } from './buffered-response.ts';
 import { brokeProtocol, connectionFailure, outOfTime, type Stage } from './failures.ts';
 import { InterimAnswers } from './informational-responses.ts';

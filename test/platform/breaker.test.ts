@@ -1,30 +1,37 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { Circuit } from '../../../src/core/proxy/upstream/circuit.ts';
+import { Breaker } from '../../src/platform/breaker.ts';
 
+const LIMITS = {
+  failuresInARow: 5,
+  window: { ms: 30_000, minCalls: 20 },
+  firstOpenMs: 5_000,
+  maxOpenMs: 60_000,
+  maxProbeMs: 10_000,
+};
 let nowMs: number;
-let circuit: Circuit;
+let breaker: Breaker;
 
 beforeEach(() => {
   nowMs = 1_000_000;
-  circuit = new Circuit();
+  breaker = new Breaker(LIMITS);
 });
 
-const enter = () => circuit.enter(nowMs);
-const fail = (entered = enter()) => circuit.failed(entered, nowMs, 'upstream_timeout');
-const succeed = (entered = enter()) => circuit.succeeded(entered, nowMs);
+const enter = () => breaker.enter(nowMs);
+const fail = (entered = enter()) => breaker.failed(entered, nowMs, 'upstream_timeout');
+const succeed = (entered = enter()) => breaker.succeeded(entered, nowMs);
 const open = () => {
   for (let i = 0; i < 5; i++) fail();
 };
 
-describe('a circuit', () => {
+describe('a breaker', () => {
   it('opens at the fifth failure in a row, for 5 s, and says so once', () => {
     expect([fail(), fail(), fail(), fail()]).toEqual([false, false, false, false]);
-    expect(circuit.waitMs(nowMs)).toBe(0);
+    expect(breaker.waitMs(nowMs)).toBe(0);
     expect(fail()).toBe(true);
-    expect(circuit.waitMs(nowMs)).toBe(5_000);
-    expect(circuit.waitMs(nowMs + 4_999)).toBe(1);
-    expect(circuit.waitMs(nowMs + 5_000)).toBe(0);
-    expect(circuit.lastFailure).toBe('upstream_timeout');
+    expect(breaker.waitMs(nowMs)).toBe(5_000);
+    expect(breaker.waitMs(nowMs + 4_999)).toBe(1);
+    expect(breaker.waitMs(nowMs + 5_000)).toBe(0);
+    expect(breaker.lastFailure).toBe('upstream_timeout');
   });
 
   it('stays closed while a success comes now and then', () => {
@@ -32,7 +39,7 @@ describe('a circuit', () => {
       for (const _ of [1, 2]) fail();
       for (const _ of [1, 2, 3]) succeed();
     }
-    expect(circuit.waitMs(nowMs)).toBe(0);
+    expect(breaker.waitMs(nowMs)).toBe(0);
   });
 
   it('opens when half of at least 20 calls within 30 s fail', () => {
@@ -61,9 +68,9 @@ describe('a circuit', () => {
     nowMs += 5_000;
     const probe = enter();
     expect(probe.probes).toBe(true);
-    expect(circuit.waitMs(nowMs)).toBe(1_000);
+    expect(breaker.waitMs(nowMs)).toBe(1_000);
     expect(succeed(probe)).toBe(true);
-    expect(circuit.waitMs(nowMs)).toBe(0);
+    expect(breaker.waitMs(nowMs)).toBe(0);
     expect(enter().probes).toBe(false);
   });
 
@@ -71,22 +78,22 @@ describe('a circuit', () => {
     open();
     const waits: number[] = [];
     for (let i = 0; i < 6; i++) {
-      waits.push(circuit.waitMs(nowMs));
-      nowMs += circuit.waitMs(nowMs);
+      waits.push(breaker.waitMs(nowMs));
+      nowMs += breaker.waitMs(nowMs);
       expect(fail()).toBe(false);
     }
     expect(waits).toEqual([5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
     nowMs += 60_000;
     succeed();
     open();
-    expect(circuit.waitMs(nowMs)).toBe(5_000);
+    expect(breaker.waitMs(nowMs)).toBe(5_000);
   });
 
   it('a probe that leaves without a verdict frees its place for the next', () => {
     open();
     nowMs += 5_000;
-    circuit.leave(enter());
-    expect(circuit.waitMs(nowMs)).toBe(0);
+    breaker.leave(enter());
+    expect(breaker.waitMs(nowMs)).toBe(0);
     expect(enter().probes).toBe(true);
   });
 
@@ -95,15 +102,15 @@ describe('a circuit', () => {
     nowMs += 5_000;
     const slow = enter();
     nowMs += 10_000;
-    expect(circuit.waitMs(nowMs)).toBe(0);
+    expect(breaker.waitMs(nowMs)).toBe(0);
     const next = enter();
     // Only the newest probe's failure counts; the older one's place is not its to free.
     expect(fail(slow)).toBe(false);
-    circuit.leave(slow);
-    expect(circuit.waitMs(nowMs)).toBe(1_000);
+    breaker.leave(slow);
+    expect(breaker.waitMs(nowMs)).toBe(1_000);
     expect(succeed(slow)).toBe(true);
     expect(fail(next)).toBe(false);
-    expect(circuit.waitMs(nowMs)).toBe(0);
+    expect(breaker.waitMs(nowMs)).toBe(0);
   });
 
   it('calls that began before it opened or closed say nothing any more', () => {
@@ -111,10 +118,28 @@ describe('a circuit', () => {
     nowMs += 1;
     open();
     expect(succeed(early[0])).toBe(false);
-    expect(circuit.waitMs(nowMs)).toBe(5_000);
+    expect(breaker.waitMs(nowMs)).toBe(5_000);
     nowMs += 5_000;
     succeed();
     for (const entered of early) expect(fail(entered)).toBe(false);
-    expect(circuit.waitMs(nowMs)).toBe(0);
+    expect(breaker.waitMs(nowMs)).toBe(0);
+  });
+
+  it('stays open for as long as the service asks, within its bound', () => {
+    breaker = new Breaker({ ...LIMITS, failuresInARow: 1 });
+    expect(breaker.failed(enter(), nowMs, 'busy', 30_000)).toBe(true);
+    expect(breaker.waitMs(nowMs)).toBe(30_000);
+    nowMs += 30_000;
+    breaker.failed(enter(), nowMs, 'busy', 1e9);
+    expect(breaker.waitMs(nowMs)).toBe(60_000);
+  });
+
+  it('is tripped by one failure that leaves no doubt', () => {
+    expect(breaker.trip(nowMs, 'refused')).toBe(true);
+    expect(breaker.trip(nowMs, 'refused')).toBe(false);
+    expect(breaker.waitMs(nowMs)).toBe(5_000);
+    nowMs += 5_000;
+    expect(succeed()).toBe(true);
+    expect(breaker.isOpen).toBe(false);
   });
 });

@@ -1,0 +1,104 @@
+/** Deeper JSON has no honest use, and whatever walks it by calls could exhaust the stack. */
+export const MAX_JSON_DEPTH = 200;
+
+/** The structure of a JSON text, outside its strings. */
+interface JsonShape {
+  /** The deepest nesting of brackets. */
+  readonly depth: number;
+  /** Objects and arrays. */
+  readonly containers: number;
+  /** Members of objects. */
+  readonly members: number;
+}
+
+/** Counts what a JSON text holds before it is parsed, which may take many times its size in memory. */
+export function shapeOf(json: Uint8Array): JsonShape {
+  let level = 0;
+  let depth = 0;
+  let containers = 0;
+  let members = 0;
+  let inString = false;
+  for (let at = 0; at < json.length; at++) {
+    const byte = json[at];
+    if (inString) {
+      if (byte === 0x5c) at++;
+      else if (byte === 0x22) inString = false;
+    } else if (byte === 0x22) inString = true;
+    else if (byte === 0x3a) members++;
+    else if (byte === 0x7b || byte === 0x5b) {
+      containers++;
+      depth = Math.max(depth, ++level);
+    } else if (byte === 0x7d || byte === 0x5d) level--;
+  }
+  return { depth, containers, members };
+}
+
+/** So many brackets of one kind hold up JSON.parse if they nest: 8 MiB of them take it a second. */
+const DENSE = 10_000;
+
+/** Tells whether a text of very many brackets nests deeper than 200 levels. For other texts `isTooDeep` costs less. */
+export const isTooDeepToParse = (text: string): boolean =>
+  (hasMany(text, '{', DENSE) || hasMany(text, '[', DENSE)) &&
+  shapeOf(Buffer.from(text)).depth > MAX_JSON_DEPTH;
+
+/**
+ * Tells whether a parsed JSON value nests deeper than 200 levels. A text with few brackets cannot, which a search finds out
+ * at next to no cost: only values with many objects are walked through.
+ */
+export const isTooDeep = (value: unknown, text: string): boolean =>
+  isParent(value) && (hasMany(text, '{') || hasMany(text, '[')) && nestsDeeper(value, MAX_JSON_DEPTH);
+
+/** By default looks for half of the limit, as brackets of two kinds may alternate. */
+function hasMany(text: string, bracket: string, many = MAX_JSON_DEPTH / 2): boolean {
+  let at = -1;
+  for (let count = 0; count < many; count++) {
+    at = text.indexOf(bracket, at + 1);
+    if (at === -1) return false;
+  }
+  return true;
+}
+
+function nestsDeeper(value: object, levels: number): boolean {
+  if (levels === 0) return true;
+  if (Array.isArray(value)) {
+    return value.some(part => isParent(part) && nestsDeeper(part, levels - 1));
+  }
+  // Not Object.values, which would cost three times as much.
+  for (const key in value) {
+    const part: unknown = (value as Record<string, unknown>)[key];
+    if (isParent(part) && nestsDeeper(part, levels - 1)) return true;
+  }
+  return false;
+}
+
+const isParent = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+/** `jsonSizeOf` counts deeper nesting as endless. */
+const MAX_SIZED_DEPTH = 128;
+
+/**
+ * Counts the values in a parsed JSON value, and its letters divided by `charsPerUnit`. Stops counting above `max`.
+ * @returns Infinity for what nests deeper than 128 levels
+ */
+export function jsonSizeOf(root: unknown, charsPerUnit: number, max: number): number {
+  let size = 0;
+  const add = (value: unknown, depth: number): void => {
+    size++;
+    if (depth > MAX_SIZED_DEPTH) size = Infinity;
+    if (typeof value === 'string') size += Math.floor(value.length / charsPerUnit);
+    else if (Array.isArray(value)) {
+      for (const member of value) {
+        if (size > max) return;
+        add(member, depth + 1);
+      }
+    } else if (typeof value === 'object' && value !== null) {
+      for (const name in value) {
+        if (size > max) return;
+        size += Math.floor(name.length / charsPerUnit);
+        add((value as Readonly<Record<string, unknown>>)[name], depth + 1);
+      }
+    }
+  };
+  add(root, 0);
+  return size;
+}
