@@ -12,11 +12,10 @@ import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { UNUSED } from '../src/core/catalogue/use-tally.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/embedder-minilm.ts';
-import { fuse, lessChance } from '../src/core/search/ranking.ts';
+import { correctForToolCount, fuse, tuningOf } from '../src/core/search/ranking.ts';
 import { createEmbeddedIndex } from '../src/core/search/index/search-index-embedded.ts';
 import { createMeilisearchIndex } from '../src/core/search/index/search-index-meilisearch.ts';
 import type { Candidate, SearchIndex } from '../src/core/search/index/search-index.ts';
-import { tuningOf } from '../src/core/search/tuning.ts';
 import { systemClock } from '../src/platform/clock.ts';
 import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
@@ -39,7 +38,7 @@ const bySemantic = (candidates: readonly Candidate[]) =>
 const ranked = (candidates: readonly Candidate[], spread: number) =>
   fuse(
     candidates.map(one =>
-      Object.assign({}, one, { semantic: lessChance(one.semantic, one.tools.length + 1, spread) }),
+      Object.assign({}, one, { semantic: correctForToolCount(one.semantic, one.tools.length + 1, spread) }),
     ),
     () => UNUSED,
   )

@@ -28,7 +28,6 @@ import { Results } from './core/results/results.ts';
 import { openSearchIndex } from './core/search/index/open-index.ts';
 import type { EmbeddingLimits } from './core/search/embed/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
-import { tracedSearch } from './core/search/traced-search.ts';
 import { VectorPruning } from './core/search/index/vector-pruning.ts';
 import { createAdminApp } from './api/admin/admin-app.ts';
 import { createApp, type FaceLimits } from './api/http/app.ts';
@@ -311,7 +310,7 @@ function coreOf(parts: {
     allowHttp,
     rateLimits,
     catalogue: search.catalogue,
-    search: tracedSearch(search.search),
+    search: search.search,
     probing,
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),

@@ -1,4 +1,4 @@
-import type { CalibrationPoint } from '../../src/core/search/calibration.ts';
+import type { CalibrationPoint } from '../../src/core/search/ranking.ts';
 
 interface Outcome {
   readonly cosine: number;

@@ -1,4 +1,4 @@
-import { MAX_USE_EFFECT } from '../../src/core/search/usage-boost.ts';
+import { MAX_USE_EFFECT } from '../../src/core/search/ranking.ts';
 import { UseTally } from '../../src/core/catalogue/use-tally.ts';
 import { Usage } from '../../src/core/catalogue/usage.ts';
 import { openDatabase } from '../../src/platform/database/database.ts';

@@ -12,31 +12,31 @@ import type { RankedServer } from './ranking.ts';
 
 /** A tool of an answer, in the fields of the wire contract. */
 interface FoundTool extends Tool {
-  /** What to know before it is called (docs/tools.md); absent: nothing. */
+  /** What a caller should know before calling it (docs/tools.md); absent when there is nothing to know. */
   readonly warnings?: readonly string[];
 }
 
-/** One server of an answer, in the fields of the wire contract. */
+/** A server of an answer, in the fields of the wire contract. */
 export interface FoundServer {
   readonly id: string;
   readonly name: string;
   readonly description: string;
   readonly remote_url: string;
   readonly access: Access;
-  /** By relevance to the query. */
+  /** Ordered by relevance to the query. */
   readonly tools: readonly FoundTool[];
   readonly scores: { readonly semantic: number; readonly popularity: number };
   readonly final_score: number;
-  /** Its registry says that it should no longer be used; absent: no. */
+  /** True when its registry says that it should no longer be used. */
   readonly deprecated?: true;
-  /** What the registry says to that: text of others. */
+  /** The registry's reason: text written by others. */
   readonly status_message?: string;
-  /** What the last visit of it found; absent: there was none. */
+  /** Result of its last health check; absent when there was none. */
   readonly health?: ShownHealth;
 }
 
-interface RenderOptions {
-  /** Absent: all of them. */
+interface PresentOptions {
+  /** Most tools to show; all when undefined. */
   readonly maxTools: number | undefined;
   /** See `SearchInput`. */
   readonly nearBest: number | undefined;
@@ -44,13 +44,18 @@ interface RenderOptions {
   readonly health: Health | undefined;
 }
 
-export const render = (server: Server, ranked: RankedServer, options: RenderOptions): FoundServer => ({
+/** Renders a ranked server in the fields of the wire contract. */
+export const presentServer = (
+  server: Server,
+  ranked: RankedServer,
+  options: PresentOptions,
+): FoundServer => ({
   id: server.id,
   name: server.name,
   description: server.description,
   remote_url: server.remoteUrl,
   access: accessOf(server),
-  tools: toolsOf(server, ranked, options).map(tool => renderTool(tool, options.nowMs)),
+  tools: toolsOf(server, ranked, options).map(tool => presentTool(tool, options.nowMs)),
   scores: { semantic: ranked.semantic, popularity: ranked.popularity },
   final_score: ranked.finalScore,
   ...deprecationOf(server.registry),
@@ -65,16 +70,16 @@ const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated'
   };
 };
 
-function renderTool(tool: CataloguedTool, nowMs: number): FoundTool {
+function presentTool(tool: CataloguedTool, nowMs: number): FoundTool {
   const warnings = warningsOf(tool, nowMs);
   return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
 }
 
-/** By the ranking's order; a server rewritten since the ranking may have fewer tools, or more: those come last. */
+/** Orders the tools as ranked. A server rewritten since may have fewer tools, or more; those come last. */
 function toolsOf(
   { tools }: Server,
   ranked: RankedServer,
-  { maxTools, nearBest }: RenderOptions,
+  { maxTools, nearBest }: PresentOptions,
 ): CataloguedTool[] {
   const positions =
     nearBest === undefined ? [...ranked.toolOrder, ...tools.keys()] : positionsNearBest(ranked, nearBest);

@@ -1,6 +1,7 @@
 import type { UseSignals } from '../catalogue/use-tally.ts';
+import type { Answerability } from './answerability.ts';
+import minilm from './embed/minilm/tuning.json' with { type: 'json' };
 import type { Candidate, ToolEvidence } from './index/search-index.ts';
-import { withUse } from './usage-boost.ts';
 
 export interface RankingWeights {
   /** Shares of meaning and of keywords in relevance; they add up to 1. */
@@ -13,14 +14,89 @@ export interface RankingWeights {
 /** Tuned on the tune sets of bench/, never on anything else. */
 export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6 };
 
+/** Values learned about the cosines of one embedder by `bench/tune.ts`; they hold for no other embedder. */
+export interface Tuning {
+  /** How far apart the cosines of texts that do not serve a request lie, see `correctForToolCount`. */
+  readonly spread: number;
+  readonly calibration: readonly CalibrationPoint[];
+  readonly answerability: Answerability;
+}
+
+/** A cosine and the share of servers found with it that are relevant. Both columns of a table ascend. */
+export type CalibrationPoint = readonly [cosine: number, probability: number];
+
+const MINILM: Tuning = {
+  spread: minilm.spread,
+  calibration: minilm.calibration.map(([cosine = 0, probability = 0]) => [cosine, probability] as const),
+  answerability: minilm.answerability,
+};
+
+/** Returns the tuning of an embedder; undefined for n-grams and for models of APIs, which no tune run has seen. */
+export const tuningOf = (embedderId: string): Tuning | undefined =>
+  embedderId === minilm.embedder ? MINILM : undefined;
+
 /**
- * The cosine of a server with a query, made comparable: the best of many texts is high by chance, so a server with many tools would
- * stand before one that is known by its description alone. The best of n draws grows like √ln n.
- * @param texts whose best cosine it is, at least 1
- * @param spread of an embedder's cosines, see `Tuning`
+ * Makes the best cosine of a server comparable between servers. The best of n draws grows like √ln n by chance, so without the
+ * correction a server with many tools would stand before one that is known by its description alone.
+ * @param texts number of texts whose best cosine it is, at least 1
+ * @param spread of the embedder's cosines, see `Tuning`
  */
-export function lessChance(cosine: number, texts: number, spread: number): number {
+export function correctForToolCount(cosine: number, texts: number, spread: number): number {
   return cosine - spread * Math.sqrt(Math.log(texts));
+}
+
+/**
+ * Returns the probability (0 to 1) that a server found with this cosine is relevant, by linear interpolation in the table. The table
+ * is extended to (-1, 0) and (1, 1). Without a table the probability is the cosine itself, at least 0.
+ */
+export function calibrate(cosine: number, table: readonly CalibrationPoint[] | undefined): number {
+  if (!table || Number.isNaN(cosine)) return clamp(cosine);
+  let below: CalibrationPoint = [-1, 0];
+  for (const point of [...table, [1, 1] as const]) {
+    if (cosine <= point[0]) return interpolate(below, point, cosine);
+    below = point;
+  }
+  return 1;
+}
+
+function interpolate([x0, y0]: CalibrationPoint, [x1, y1]: CalibrationPoint, x: number): number {
+  if (x <= x0) return y0;
+  return y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
+}
+
+/**
+ * The most that use can change relevance, as a share. A more relevant server stays above another one unless their relevance differs
+ * by less than this share. Use therefore orders near-ties, and lifts nothing irrelevant over what is clearly relevant.
+ */
+export const MAX_USE_EFFECT = 0.05;
+
+/**
+ * Weight of each signal in a server's standing; they add up to 1. Success matters most. Novelty is worth less than popularity, so
+ * that what many use stays ahead of what nobody has tried, but a new server is seen where relevance differs little. A caller whose
+ * calls to a server succeeded never finds it below an untried equal. Verdicts cost nothing to give, so they weigh least.
+ */
+const USE_WEIGHTS: Readonly<Record<keyof UseSignals, number>> = {
+  success: 0.45,
+  popularity: 0.3,
+  novelty: 0.2,
+  approval: 0.05,
+};
+
+/**
+ * Returns relevance (0 to 1) multiplied by a factor between 1 / (1 + MAX_USE_EFFECT) and 1 that depends on the server's use. Servers
+ * of equal relevance are ordered by their use, servers of equal use by their relevance.
+ */
+export function boostByUse(relevance: number, signals: UseSignals): number {
+  return (relevance * (1 + MAX_USE_EFFECT * standingOf(signals))) / (1 + MAX_USE_EFFECT);
+}
+
+function standingOf({ success, popularity, novelty, approval }: UseSignals): number {
+  return (
+    USE_WEIGHTS.success * clamp(success) +
+    USE_WEIGHTS.popularity * clamp(popularity) +
+    USE_WEIGHTS.novelty * clamp(novelty) +
+    USE_WEIGHTS.approval * clamp((1 + approval) / 2)
+  );
 }
 
 export interface RankedServer {
@@ -33,13 +109,14 @@ export interface RankedServer {
   readonly finalScore: number;
   /** Positions in the server's `tools`, the most relevant first. */
   readonly toolOrder: readonly number[];
-  /** In that order, how relevant each is, 0 to 1, relative to the best tool of any candidate. */
+  /** Relevance of each tool in `toolOrder`, 0 to 1, relative to the best tool of any candidate. */
   readonly toolRelevance: readonly number[];
 }
 
 /**
- * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the
- * candidates (keywords at least by `fullKeyword`) and added by weight; what use says is put in by `withUse`. Equal scores are ordered by server id: the same evidence gives the same ranking.
+ * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the candidates
+ * (keywords at least by `fullKeyword`), added by weight, and then boosted by use. Servers with equal scores are ordered by id, so the
+ * same evidence gives the same ranking.
  */
 export function fuse(
   candidates: readonly Candidate[],
@@ -59,7 +136,7 @@ export function fuse(
         serverId: candidate.serverId,
         semantic: clamp(candidate.semantic),
         popularity: clamp(use.popularity),
-        finalScore: withUse(relevance(candidate), use),
+        finalScore: boostByUse(relevance(candidate), use),
         toolOrder: tools.map(({ index }) => index),
         toolRelevance: tools.map(tool => tool.relevance),
       };
@@ -67,41 +144,43 @@ export function fuse(
     .sort(byScore);
 }
 
-/** What is deprecated counts for so much: what may take its place comes first, where it fits nearly as well. */
+/** Factor for deprecated servers: a replacement that fits nearly as well comes first. */
 export const DEPRECATED_SHARE = 0.8;
 /**
- * What is dead counts for so much: deprecated servers still work, these do not, so that whatever fits half as well comes first. It is
- * not left out: where nothing else fits, that it is down is the answer.
+ * Factor for servers that do not work: anything that fits half as well comes first. They stay in the answer, because where nothing
+ * else fits, the caller learns that the server is down.
  */
 export const DEAD_SHARE = 0.5;
 
-/** The ranking with the scores of some servers lowered to a share of them. */
-export function putLower(
+/** Multiplies the scores of some servers by `share` and orders the ranking again. */
+export function demote(
   ranking: readonly RankedServer[],
-  isLower: (serverId: string) => boolean,
+  isDemoted: (serverId: string) => boolean,
   share: number,
 ): readonly RankedServer[] {
-  if (!ranking.some(({ serverId }) => isLower(serverId))) return ranking;
+  if (!ranking.some(({ serverId }) => isDemoted(serverId))) return ranking;
   return ranking
-    .map(server => (isLower(server.serverId) ? { ...server, finalScore: server.finalScore * share } : server))
+    .map(server =>
+      isDemoted(server.serverId) ? { ...server, finalScore: server.finalScore * share } : server,
+    )
     .sort(byScore);
 }
 
-/** The ranking with the servers that are `first` before all others, as relevant as the best of those. */
-export function putFirst(
+/** Moves some servers before all others and gives them the score of the best one. */
+export function pinFirst(
   ranking: readonly RankedServer[],
-  first: (serverId: string) => boolean,
+  isPinned: (serverId: string) => boolean,
 ): readonly RankedServer[] {
   const best = ranking[0]?.finalScore ?? 0;
-  const chosen = ranking.filter(({ serverId }) => first(serverId));
-  if (chosen.length === 0) return ranking;
-  const others = ranking.filter(({ serverId }) => !first(serverId));
-  return [...chosen.map(server => Object.assign({}, server, { finalScore: best })), ...others];
+  const pinned = ranking.filter(({ serverId }) => isPinned(serverId));
+  if (pinned.length === 0) return ranking;
+  const others = ranking.filter(({ serverId }) => !isPinned(serverId));
+  return [...pinned.map(server => Object.assign({}, server, { finalScore: best })), ...others];
 }
 
 type Evidence = Pick<Candidate, 'semantic' | 'keyword'>;
 
-/** Relevance 0 to 1 of a piece of evidence, relative to the best of its kind. */
+/** Returns a function from a piece of evidence to its relevance (0 to 1), relative to the best of its kind. */
 function relevanceAmong(all: readonly Evidence[], weights: RankingWeights): (evidence: Evidence) => number {
   let bestSemantic = 0;
   let bestKeyword = weights.fullKeyword;
@@ -114,18 +193,18 @@ function relevanceAmong(all: readonly Evidence[], weights: RankingWeights): (evi
     weights.semantic * share(semantic, bestSemantic) + weights.keyword * share(keyword, bestKeyword);
 }
 
-/** The tools of one server by their relevance, best first. */
+/** Orders the tools of one server by relevance, best first. */
 function rankTools(tools: readonly ToolEvidence[], relevance: (evidence: Evidence) => number) {
   return tools
     .map(tool => ({ index: tool.index, relevance: relevance(tool) }))
     .sort((a, b) => b.relevance - a.relevance || a.index - b.index);
 }
 
-/** The positions of one server's tools, the most relevant first: compared with each other alone. */
+/** Returns the positions of one server's tools, the most relevant first. They are compared with each other alone. */
 export const orderTools = (tools: readonly ToolEvidence[], weights: RankingWeights = WEIGHTS): number[] =>
   rankTools(tools, relevanceAmong(tools, weights)).map(({ index }) => index);
 
-/** NaN counts as 0. */
+/** Limits a value to 0 to 1; NaN counts as 0. */
 const clamp = (value: number): number => Math.min(1, Math.max(0, value || 0));
 
 const byScore = (a: RankedServer, b: RankedServer): number =>

@@ -7,7 +7,7 @@ import {
   type UseCounts,
   type UseSignals,
 } from '../../../src/core/catalogue/use-tally.ts';
-import { withUse } from '../../../src/core/search/usage-boost.ts';
+import { boostByUse } from '../../../src/core/search/ranking.ts';
 
 const TODAY = 20_000;
 
@@ -22,7 +22,7 @@ function signalsOf(uses: readonly Use[], today = TODAY): UseSignals {
 const tenants = (count: number, counts: Partial<UseCounts>): Use[] =>
   Array.from({ length: count }, (_, at) => [`t${at}`, counts]);
 /** The score of a server of full relevance. */
-const scoreOf = (uses: readonly Use[], today?: number) => withUse(1, signalsOf(uses, today));
+const scoreOf = (uses: readonly Use[], today?: number) => boostByUse(1, signalsOf(uses, today));
 
 const counts = fc.record({
   successes: fc.nat({ max: 2_000_000 }),
@@ -176,8 +176,8 @@ describe('a server among equals', () => {
 
   it('is nearer to an established one while it is new than it would be without that', () => {
     const established = signalsOf(tenants(100, { successes: 50, failures: 2 }));
-    const bonus = withUse(1, UNUSED) - withUse(1, { ...UNUSED, novelty: 0 });
-    const gap = withUse(1, established) - withUse(1, { ...UNUSED, novelty: 0 });
+    const bonus = boostByUse(1, UNUSED) - boostByUse(1, { ...UNUSED, novelty: 0 });
+    const gap = boostByUse(1, established) - boostByUse(1, { ...UNUSED, novelty: 0 });
     expect(bonus / gap).toBeGreaterThan(0.45);
   });
 });

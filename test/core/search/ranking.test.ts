@@ -1,9 +1,17 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
-import { fuse, lessChance, putFirst, putLower } from '../../../src/core/search/ranking.ts';
+import {
+  boostByUse,
+  calibrate,
+  correctForToolCount,
+  demote,
+  fuse,
+  MAX_USE_EFFECT,
+  pinFirst,
+  type CalibrationPoint,
+} from '../../../src/core/search/ranking.ts';
 import type { Candidate } from '../../../src/core/search/index/search-index.ts';
-import { MAX_USE_EFFECT } from '../../../src/core/search/usage-boost.ts';
 
 const evidence = {
   semantic: fc.double({ min: -1, max: 1, noNaN: true }),
@@ -124,38 +132,38 @@ describe('fuse', () => {
   });
 });
 
-describe('lessChance', () => {
+describe('correctForToolCount', () => {
   it('leaves the cosine of a single text, and takes more from the best of more texts', () => {
-    expect(lessChance(0.4, 1, 0.08)).toBe(0.4);
-    expect(lessChance(0.4, 20, 0)).toBe(0.4);
-    const by = [2, 5, 20, 200].map(texts => lessChance(0.4, texts, 0.08));
+    expect(correctForToolCount(0.4, 1, 0.08)).toBe(0.4);
+    expect(correctForToolCount(0.4, 20, 0)).toBe(0.4);
+    const by = [2, 5, 20, 200].map(texts => correctForToolCount(0.4, texts, 0.08));
     expect(by).toEqual(by.toSorted((a, b) => b - a));
     // e ** 4 texts: the square root of the logarithm is 2.
-    expect(lessChance(0.4, Math.exp(4), 0.08)).toBeCloseTo(0.24, 10);
+    expect(correctForToolCount(0.4, Math.exp(4), 0.08)).toBeCloseTo(0.24, 10);
   });
 });
 
-describe('putFirst', () => {
+describe('pinFirst', () => {
   it('puts the chosen before all others, as relevant as the best, and leaves the rest', () => {
     const ranking = fuse([at('a', 0.9, 9), at('b', 0.5, 3), at('c', 0.2, 1)], unused);
-    const found = putFirst(ranking, serverId => serverId === 'c');
+    const found = pinFirst(ranking, serverId => serverId === 'c');
     expect(found.map(({ serverId }) => serverId)).toEqual(['c', 'a', 'b']);
     expect(found.map(({ finalScore }) => finalScore)).toEqual([
       ranking[0]?.finalScore,
       ranking[0]?.finalScore,
       ranking[1]?.finalScore,
     ]);
-    expect(putFirst(ranking, () => false)).toBe(ranking);
+    expect(pinFirst(ranking, () => false)).toBe(ranking);
   });
 });
 
-describe('putLower', () => {
+describe('demote', () => {
   it('keeps every server, in falling order, and lowers none but those it is told to', () => {
     fc.assert(
       fc.property(candidates, fc.nat(20), (found, length) => {
         const ranking = fuse(found, unused);
         const old = new Set(found.map(({ serverId }) => serverId).slice(0, length));
-        const lowered = putLower(ranking, id => old.has(id), 0.8);
+        const lowered = demote(ranking, id => old.has(id), 0.8);
         const before = new Map(ranking.map(server => [server.serverId, server.finalScore]));
         expect(lowered.map(({ serverId }) => serverId).toSorted()).toEqual([...before.keys()].toSorted());
         let previous = 1;
@@ -166,5 +174,107 @@ describe('putLower', () => {
         }
       }),
     );
+  });
+});
+
+describe('calibrate', () => {
+  const table: CalibrationPoint[] = [
+    [0.2, 0],
+    [0.4, 0.1],
+    [0.6, 0.7],
+  ];
+
+  it.each([
+    [0.2, 0],
+    [0.3, 0.05],
+    [0.4, 0.1],
+    [0.5, 0.4],
+    [0.6, 0.7],
+    [0.8, 0.85],
+    [1, 1],
+    [1.2, 1],
+    [-1, 0],
+    [0.1, 0],
+  ])('a cosine of %d is a probability of %d', (cosine, probability) => {
+    expect(calibrate(cosine, table)).toBeCloseTo(probability, 10);
+  });
+
+  it('never gives less for more, and stays within 0 and 1', () => {
+    const cosines = fc.double({ min: -1.5, max: 1.5, noNaN: true });
+    fc.assert(
+      fc.property(cosines, cosines, (a, b) => {
+        const [low, high] = [Math.min(a, b), Math.max(a, b)].map(cosine => calibrate(cosine, table));
+        expect(low).toBeLessThanOrEqual(high ?? Number.NaN);
+        expect(low).toBeGreaterThanOrEqual(0);
+        expect(high).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+
+  it.each([
+    [0.7, 0.7],
+    [-0.2, 0],
+    [1.1, 1],
+    [Number.NaN, 0],
+  ])('without a table, %d counts as %d', (cosine, probability) => {
+    expect(calibrate(cosine, undefined)).toBe(probability);
+    if (Number.isNaN(cosine)) expect(calibrate(cosine, table)).toBe(0);
+  });
+});
+
+describe('boostByUse', () => {
+  const anything = fc.record({
+    popularity: fc.double(),
+    success: fc.double(),
+    novelty: fc.double(),
+    approval: fc.double(),
+  });
+  const relevance = fc.double({ min: 0, max: 1, noNaN: true });
+  const BEST = { popularity: 1, success: 1, novelty: 1, approval: 1 };
+  const WORST = { popularity: 0, success: 0, novelty: 0, approval: -1 };
+
+  it('changes relevance by no more than its bound, whatever the signals are', () => {
+    fc.assert(
+      fc.property(relevance, anything, (relevant, signals) => {
+        const score = boostByUse(relevant, signals);
+        expect(score).toBeLessThanOrEqual(relevant + 1e-12);
+        expect(score * (1 + MAX_USE_EFFECT) + 1e-12).toBeGreaterThanOrEqual(relevant);
+      }),
+    );
+  });
+
+  it('never lifts a server over one that is more relevant by more than the bound', () => {
+    fc.assert(
+      fc.property(relevance, anything, anything, (relevant, loved, hated) => {
+        const less = relevant / (1 + MAX_USE_EFFECT) - 1e-9;
+        fc.pre(less >= 0);
+        expect(boostByUse(less, loved)).toBeLessThan(boostByUse(relevant, hated));
+      }),
+    );
+  });
+
+  it('reaches the bound, and lifts nothing that is not relevant at all', () => {
+    expect(boostByUse(1, BEST) / boostByUse(1, WORST)).toBeCloseTo(1 + MAX_USE_EFFECT, 12);
+    expect(boostByUse(0, BEST)).toBe(0);
+  });
+
+  it('keeps the order of relevance among servers of equal use', () => {
+    fc.assert(
+      fc.property(relevance, relevance, anything, (one, other, signals) => {
+        fc.pre(one > other + 1e-9);
+        expect(boostByUse(one, signals)).toBeGreaterThan(boostByUse(other, signals));
+      }),
+    );
+  });
+
+  it('rises with each of the signals', () => {
+    for (const name of ['popularity', 'success', 'novelty', 'approval'] as const) {
+      const low = { ...UNUSED, [name]: 0.2 };
+      expect(boostByUse(0.5, { ...low, [name]: 0.3 })).toBeGreaterThan(boostByUse(0.5, low));
+    }
+  });
+
+  it('is a few percent at most', () => {
+    expect(MAX_USE_EFFECT).toBeLessThanOrEqual(0.05);
   });
 });

@@ -4,7 +4,7 @@ import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { queryLog as queryLogTable } from '../../../src/core/search/schema.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
-import { createSearch, type Search } from '../../../src/core/search/search.ts';
+import { createSearch, readyGate, type Search } from '../../../src/core/search/search.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { caller, controlledEmbedder, entry, settableClock, silent } from './support.ts';
 
@@ -248,6 +248,25 @@ describe('the query cache', () => {
     expect(control.embedded).toHaveLength(101);
   });
 
+  it('gives up a search whose callers have all left while it waits for its turn', async () => {
+    const { search, control } = await start();
+    const gate = Promise.withResolvers<void>();
+    control.gate = gate.promise;
+    const busy = Array.from({ length: 16 }, (_, at) => search.search(caller, { query: `rain ${at}` }));
+    const leaving = [new AbortController(), new AbortController()];
+    const left = leaving.map(({ signal }) => search.search({ ...caller, signal }, { query: 'left' }));
+    const [half, stays] = [new AbortController(), new AbortController()].map(one => ({
+      one,
+      answer: search.search({ ...caller, signal: one.signal }, { query: 'shared' }),
+    }));
+    for (const controller of [...leaving, half?.one]) controller?.abort(new Error('gone'));
+    for (const answer of [...left, half?.answer]) await expect(answer).rejects.toThrow('gone');
+    gate.resolve();
+    await Promise.all([...busy, stays?.answer]);
+    expect(control.embedded).toContain('shared');
+    expect(control.embedded).not.toContain('left');
+  });
+
   it('does not keep a ranking that was made without the embedder', async () => {
     const { ask, control } = await start();
     control.failing = true;
@@ -271,5 +290,28 @@ describe('the query log', () => {
       new Map(answers.map(answer => [answer.metadata.query_log_id, ids(answer)])),
     );
     expect(rows.filter(({ cacheHit }) => cacheHit)).toHaveLength(1);
+  });
+});
+
+describe('readyGate', () => {
+  it('waits for the index, and asks no more once it is filled', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    let asked = 0;
+    const untilIndexed = readyGate(() => {
+      asked++;
+      return promise;
+    });
+    const waiting = Promise.all([untilIndexed(), untilIndexed()]);
+    resolve();
+    await waiting;
+    await untilIndexed();
+    expect(asked).toBe(2);
+  });
+
+  it.each([
+    ['is not filled in time', () => new Promise(() => {})],
+    ['could not be filled', () => Promise.reject(new Error('the embedder left'))],
+  ])('is unavailable where the index %s', async (_, indexed) => {
+    await expect(readyGate(indexed, 1)()).rejects.toMatchObject({ code: 'unavailable', retryable: true });
   });
 });

@@ -1,0 +1,129 @@
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { pinFirst, type RankedServer } from './ranking.ts';
+import { tokenize } from './tokenize.ts';
+
+/** How a query names a server: not at all, among other words, or with no other words. */
+export type NameMatch = 'not' | 'among' | 'alone';
+
+/** Removes a trailing part in brackets from a server's name: "DefiLlama (unofficial)" becomes "DefiLlama". */
+const withoutBrackets = (name: string): string => name.replace(/\s*\([^()]*\)\s*$/, '');
+
+/** Returns the terms of each spelling of a name: as written, in small letters, and both without a trailing part in brackets. */
+export function spellingsOf(serverName: string): readonly ReadonlySet<string>[] {
+  const short = withoutBrackets(serverName);
+  const spellings = new Set([serverName, serverName.toLowerCase(), short, short.toLowerCase()]);
+  return [...spellings].map(spelling => new Set(tokenize(spelling))).filter(({ size }) => size > 0);
+}
+
+/**
+ * Returns a function that says how the query names a server, given the spellings of its name. A query names a server when it has all
+ * words of one spelling and they are at least a third of its own words. A caller who names a server wants that server, whatever the
+ * other evidence says.
+ */
+export function nameMatcher(query: string): (spellings: readonly ReadonlySet<string>[]) => NameMatch {
+  const asked = [query, query.toLowerCase()].map(text => new Set(tokenize(text)));
+  const match = (name: ReadonlySet<string>): NameMatch => {
+    const all = asked.find(words => [...name].every(term => words.has(term)));
+    if (!all || name.size * 3 < all.size) return 'not';
+    return name.size === all.size ? 'alone' : 'among';
+  };
+  return spellings => {
+    const matches = new Set(spellings.map(match));
+    if (matches.has('alone')) return 'alone';
+    return matches.has('among') ? 'among' : 'not';
+  };
+}
+
+/** Matches a letter or digit of a script that puts spaces between words. */
+const IN_WORD =
+  /[[\p{L}\p{N}]--[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]]/v;
+const SENTENCE_ENDS = new Set('.!?…。！？\n');
+/** Characters that may stand between the end of a sentence and the first word of the next. */
+const OPENS = new Set(' \t\r\u00A0\u3000"\'“„«‘([-–*•');
+/** Matches a sentence that goes on with a colon or in another script. */
+const GOES_ON_OTHERWISE = /^\s*[:：]|^[^\p{L}]*(?!\p{Script=Latin})\p{L}/u;
+
+/**
+ * Returns a function that says whether the query, of any length and language, mentions a server's name as it is written, with its
+ * capital letter. A word at the start of a sentence does not count, because every word has a capital letter there, unless the sentence
+ * goes on in another script. A query in which most words have a capital letter mentions nothing. Takes time in proportion to the query.
+ */
+export function mentionMatcher(query: string): (serverName: string) => boolean {
+  const words = query.match(/\p{L}+/gu) ?? [];
+  const isTitle = words.length > 3 && words.filter(word => /^\p{Lu}/u.test(word)).length * 2 > words.length;
+  if (isTitle) return () => false;
+  return serverName => {
+    const name = withoutBrackets(serverName);
+    if (name.length < 3 || !/\p{Lu}/u.test(name)) return false;
+    for (let at = query.indexOf(name); at >= 0; at = query.indexOf(name, at + name.length)) {
+      const end = at + name.length;
+      const isWhole = !IN_WORD.test(query.charAt(at - 1)) && !IN_WORD.test(query.charAt(end));
+      if (isWhole && (!beginsSentence(query, at) || GOES_ON_OTHERWISE.test(query.slice(end)))) return true;
+    }
+    return false;
+  };
+}
+
+function beginsSentence(query: string, at: number): boolean {
+  let before = at - 1;
+  while (before >= 0 && OPENS.has(query.charAt(before))) before--;
+  return before < 0 || SENTENCE_ENDS.has(query.charAt(before));
+}
+
+/**
+ * Finds servers whose id or name is the whole query. It looks through the whole catalogue, because the index does not list a server
+ * for common words in its name alone, and does not know ids.
+ */
+export class ExactNames {
+  readonly #catalogue: Pick<Catalogue, 'active' | 'get'>;
+  #byName = new Map<string, string[]>();
+  #epoch = -1;
+
+  constructor(catalogue: Pick<Catalogue, 'active' | 'get'>) {
+    this.#catalogue = catalogue;
+  }
+
+  /**
+   * Returns the ids of the servers whose id or name is the query, ignoring case and a trailing part of the name in brackets.
+   * @param epoch of the search index: a new one makes the names be read again
+   */
+  idsFor(query: string, epoch: number): string[] {
+    if (epoch !== this.#epoch) this.#read();
+    this.#epoch = epoch;
+    const called = query.toLowerCase();
+    const id = this.#catalogue.get(called)?.active ? [called] : [];
+    return [...new Set([...id, ...(this.#byName.get(called) ?? [])])];
+  }
+
+  /**
+   * Returns the ranking with three groups before all others: the server whose id is the query, then servers of exactly that name, then
+   * servers named in another spelling. An id is given out once, but anyone may choose any name.
+   * @param mayLead servers that do not fulfil it lead by their id only
+   */
+  pinExact(
+    ranking: readonly RankedServer[],
+    query: string,
+    isNamed: (serverId: string) => boolean,
+    mayLead: (serverId: string) => boolean,
+  ): readonly RankedServer[] {
+    const called = query.toLowerCase();
+    const isCalled = (serverId: string) => this.#catalogue.get(serverId)?.name.toLowerCase() === called;
+    const leading = (isChosen: (serverId: string) => boolean) => (serverId: string) =>
+      isChosen(serverId) && mayLead(serverId);
+    return [leading(isNamed), leading(isCalled), (serverId: string) => serverId === called].reduce(
+      (ranked, isChosen) => pinFirst(ranked, isChosen),
+      ranking,
+    );
+  }
+
+  #read(): void {
+    this.#byName = new Map();
+    for (const { id, name } of this.#catalogue.active()) {
+      for (const called of new Set([name.toLowerCase(), withoutBrackets(name).toLowerCase()])) {
+        const ids = this.#byName.get(called);
+        if (ids) ids.push(id);
+        else this.#byName.set(called, [id]);
+      }
+    }
+  }
+}
