@@ -10,8 +10,7 @@ import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tools/refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
-import { AuditTrail } from './core/access/audit-trail.ts';
-import type { AuditEntry } from './core/access/audit.ts';
+import { Audit, type AuditEntry } from './core/access/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
@@ -136,6 +135,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     tracing,
     db: database.db,
     hold: database.hold,
+    audit: new Audit(database.db, log, metrics),
     databaseTrouble,
     /** Other processes may use the same database. */
     shared: config.databaseUrl !== undefined,
@@ -147,12 +147,13 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
 }
 
 async function openIdentity({ config, opened, shared, guard, publicUrl, ...stores }: Stores) {
-  const { db, log, metrics, clock } = stores;
-  const apiKeys = new ApiKeys({ db, clock, log, metrics, environmentKey: config.access.apiKey, shared });
+  const { db, log, metrics, audit, clock } = stores;
+  const environmentKey = config.access.apiKey;
+  const apiKeys = new ApiKeys({ db, clock, log, metrics, audit, environmentKey, shared });
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
   const { identity: settings, dataDir } = config;
-  const parts = { db, log, metrics, clock, config: settings, dataDir, guard, publicUrl };
+  const parts = { db, log, metrics, audit, clock, config: settings, dataDir, guard, publicUrl };
   const identity = await createIdentity(parts).catch(explainKeys(config));
   opened.defer(() => identity.close());
   return { apiKeys, identity };
@@ -260,7 +261,7 @@ function buildIndex({ config, opened, db, log, life }: Stores, parts: SearchPart
 
 /** Opens what works beside the requests: rate limits, registry syncs and health checks. */
 async function openUpkeep({ config, opened, allowHttp, ...stores }: Stores, parts: SearchParts) {
-  const { db, hold, log, clock, metrics, guard } = stores;
+  const { db, hold, log, clock, metrics, audit, guard } = stores;
   const { catalogue, board } = parts;
   const { registry } = config;
   const rateLimits = await RateLimits.open(config.access.rateLimits, config.redisUrl, { log, metrics });
@@ -269,7 +270,6 @@ async function openUpkeep({ config, opened, allowHttp, ...stores }: Stores, part
   opened.defer(() => sync.close());
   const syncs = new SyncSchedule({ sync, clock, log, ...registry });
   opened.defer(() => syncs.stop());
-  const audit = new AuditTrail(db, log, metrics);
   const probing = new Probing({
     catalogue,
     board,
@@ -288,7 +288,7 @@ async function openUpkeep({ config, opened, allowHttp, ...stores }: Stores, part
     syncs.start();
     probes.start();
   };
-  return { rateLimits, sync, audit, probing, startSchedules };
+  return { rateLimits, sync, probing, startSchedules };
 }
 
 function coreOf(parts: {
@@ -301,12 +301,12 @@ function coreOf(parts: {
 }): Core {
   const { stores, access, search, proxy, upkeep, indexed } = parts;
   const { config, db, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
-  const { rateLimits, audit, probing, sync } = upkeep;
+  const { rateLimits, probing, sync } = upkeep;
   const troubles = () => [databaseTrouble(), search.index.degraded, rateLimits.degraded, probing.degraded];
   return {
     ...access,
     ...proxy,
-    audit,
+    audit: stores.audit,
     allowHttp,
     rateLimits,
     catalogue: search.catalogue,

@@ -1,7 +1,7 @@
 import type { Metrics } from '../platform/telemetry/metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
-import type { AuditTrail } from './access/audit-trail.ts';
+import type { Audit } from './access/audit.ts';
 import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { Probing } from './health/probing.ts';
@@ -21,7 +21,7 @@ interface Readiness {
 /** What the faces call. */
 export interface Core {
   readonly apiKeys: ApiKeys;
-  readonly audit: AuditTrail;
+  readonly audit: Audit;
   /** Whether servers of the catalogue may have `http:` addresses. */
   readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;

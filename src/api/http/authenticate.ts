@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { invalidToken } from '../../core/identity/tokens/identity-token.ts';
 import { SwitchboardError } from '../../errors.ts';

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import type { QuotaState } from '../../core/access/quota.ts';
 import type { RateLimitState } from '../../core/access/rate-limits.ts';
 import type { Caller } from '../../core/access/caller.ts';

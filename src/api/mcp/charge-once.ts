@@ -1,4 +1,4 @@
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import type { Use } from '../../core/access/quota.ts';
 import type { Core } from '../../core/core.ts';
 

@@ -1,4 +1,4 @@
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import { isOwnSession, SESSION_HEADER } from './elicitation.ts';
 
 /** Who may cancel a call: clients of 2025-xx name it by a request id, which is unique in a session. */

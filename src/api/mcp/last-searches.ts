@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import { isOwnSession, SESSION_HEADER } from './elicitation.ts';
 
 /** A call that comes later than this is not taken to follow from the search. */

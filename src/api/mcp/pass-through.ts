@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { requireScope } from '../../core/access/authorise.ts';
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { messagesIn } from '../../core/proxy/jsonrpc-peek.ts';
 import { passThroughStatus } from '../../core/proxy/pass-through-failures.ts';

@@ -9,7 +9,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { requireScope } from '../../core/access/authorise.ts';
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { NotReadOnly } from '../../core/proxy/proxy.ts';

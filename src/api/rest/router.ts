@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parse as parseQuery } from 'node:querystring';
 import { requireScope } from '../../core/access/authorise.ts';
-import type { Principal } from '../../core/access/api-keys.ts';
+import type { Principal } from '../../core/access/caller.ts';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { sanitise } from '../../platform/sanitize.ts';

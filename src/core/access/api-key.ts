@@ -1,13 +1,17 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { SwitchboardError } from '../../errors.ts';
 import { base62OfUint32, randomBase62 } from '../../platform/ids.ts';
+import type { Quota, Principal, Scope, Use } from './caller.ts';
+import type { apiKeys } from './schema.ts';
+import { LOCAL_TENANT } from './tenants.ts';
 
 const PREFIX = 'sbk_live_';
 const ID_LENGTH = 12;
 const SECRET_LENGTH = 32;
 const FORMAT = /^sbk_live_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/;
 
-/** A new key: `sbk_live_<12 id>_<32 secret><6 CRC-32>`, all base62; the secret has about 190 bits. */
+/** Makes a key: `sbk_live_<12 id>_<32 secret><6 CRC-32>`, all base62. The secret has about 190 bits. */
 export function generateApiKey(): { id: string; key: string; hash: Uint8Array } {
   const id = randomBase62(ID_LENGTH);
   const body = `${PREFIX}${id}_${randomBase62(SECRET_LENGTH)}`;
@@ -15,7 +19,7 @@ export function generateApiKey(): { id: string; key: string; hash: Uint8Array } 
   return { id, key, hash: hashApiKey(key) };
 }
 
-/** The key's public id, or undefined when the form or the checksum is wrong, which needs no look at the database. */
+/** Returns the key's public id; undefined when its form or checksum is wrong, which needs no look at the database. */
 export function idOfApiKey(key: string): string | undefined {
   if (!FORMAT.test(key)) return undefined;
   const body = key.slice(0, -6);
@@ -29,3 +33,114 @@ export const hashApiKey = (key: string): Uint8Array => Buffer.from(hash('sha256'
 /** Compares in constant time. */
 export const sameHash = (a: Uint8Array, b: Uint8Array): boolean =>
   a.length === b.length && timingSafeEqual(a, b);
+
+export type KeyRow = typeof apiKeys.$inferSelect;
+
+/** Monthly limits as an operator sets and sees them; null: no limit. */
+type QuotaSetting = Readonly<Record<Use, number | null>>;
+
+/** A limit that is left out stays as it is. */
+export type QuotaChange = { readonly [Name in Use]?: number | null | undefined };
+
+/** A key as an operator sees it: never the secret. */
+export interface ApiKeyInfo {
+  readonly id: string;
+  readonly name: string;
+  readonly tenant: string;
+  /** The caller's own id of the one user the key acts for. */
+  readonly user: string | null;
+  readonly scopes: readonly Scope[];
+  readonly monthly_quota: QuotaSetting;
+  readonly created_at: string;
+  readonly expires_at: string | null;
+  readonly revoked_at: string | null;
+  readonly last_used_at: string | null;
+}
+
+/** A key just made, with the key itself, which is shown this once. */
+export interface NewApiKey extends ApiKeyInfo {
+  readonly key: string;
+}
+
+export interface NewKeyInput {
+  readonly name: string;
+  /** Default `local`. */
+  readonly tenantId?: string | undefined;
+  /** The caller's own id of the one user the key is to act for. */
+  readonly userId?: string | undefined;
+  /** Default search and proxy, and identity unless the key acts for one user. */
+  readonly scopes?: readonly Scope[] | undefined;
+  readonly expiresAt?: Date | undefined;
+  /** Default: no limit. */
+  readonly quota?: QuotaChange | undefined;
+}
+
+/** Renders a key for an operator; `user` is the caller's own id of its user. */
+export const keyInfo = (row: KeyRow, user: string | null): ApiKeyInfo => ({
+  id: row.id,
+  name: row.name,
+  tenant: row.tenantId,
+  user,
+  scopes: row.scopes,
+  monthly_quota: { calls: row.monthlyCalls, searches: row.monthlySearches },
+  created_at: row.createdAt.toISOString(),
+  expires_at: row.expiresAt?.toISOString() ?? null,
+  revoked_at: row.revokedAt?.toISOString() ?? null,
+  last_used_at: row.lastUsedAt?.toISOString() ?? null,
+});
+
+/** Returns who holds a key, and what its requests are held to. */
+export function principalOf(row: KeyRow): Principal {
+  const { userId, userEpoch, monthlyCalls, monthlySearches, countedAs } = row;
+  const quota: Quota = {
+    ...(monthlyCalls === null ? {} : { calls: monthlyCalls }),
+    ...(monthlySearches === null ? {} : { searches: monthlySearches }),
+  };
+  return {
+    tenantId: row.tenantId,
+    keyId: row.id,
+    scopes: new Set(row.scopes),
+    ...(userId === null || userEpoch === null ? {} : { subject: { userId, epoch: userEpoch } }),
+    ...(Object.keys(quota).length === 0 ? {} : { quota }),
+    ...(countedAs === null ? {} : { countedAs }),
+  };
+}
+
+/** Returns the columns that a change of the quota writes. */
+export const quotaColumns = ({ calls, searches }: QuotaChange = {}) => ({
+  ...(calls === undefined ? {} : { monthlyCalls: calls }),
+  ...(searches === undefined ? {} : { monthlySearches: searches }),
+});
+
+/** Names a change of the quota for the audit log. */
+export const quotaMeta = ({ calls, searches }: QuotaChange = {}) => ({
+  ...(calls === undefined ? {} : { calls: calls ?? 'no limit' }),
+  ...(searches === undefined ? {} : { searches: searches ?? 'no limit' }),
+});
+
+const DEFAULT_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity'];
+/** All that a key of one user may have: the other scopes act for any user, or for none. */
+const USER_SCOPES: readonly Scope[] = ['search', 'proxy'];
+
+/**
+ * Returns the scopes of a new key.
+ * @throws SwitchboardError `invalid_request`: a user's key acts for nobody else, and an admin key is the operator's own.
+ */
+export function scopesFor(
+  asked: readonly Scope[] | undefined,
+  { tenantId, isUsers }: { tenantId: string; isUsers: boolean },
+): readonly Scope[] {
+  const scopes = asked ?? (isUsers ? USER_SCOPES : DEFAULT_SCOPES);
+  const refused = isUsers ? scopes.find(scope => !USER_SCOPES.includes(scope)) : undefined;
+  if (refused !== undefined)
+    throw new SwitchboardError(
+      'invalid_request',
+      `scopes: a key that acts for one user can have ${USER_SCOPES.join(' and ')}, not ${refused}: it must not act for others`,
+    );
+  if (scopes.includes('admin') && tenantId !== LOCAL_TENANT)
+    throw new SwitchboardError(
+      'invalid_request',
+      `scopes: admin is over the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
+    );
+  return scopes;
+}

@@ -1,55 +1,43 @@
 import { and, desc, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
-import { quoted } from '../../platform/sanitize.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
+import { LastUsed } from '../../platform/database/last-used.ts';
+import { quoted } from '../../platform/sanitize.ts';
+import { SingleFlight } from '../../platform/single-flight.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../../platform/telemetry/metrics.ts';
-import { SCOPES, type Scope, type Subject } from './caller.ts';
-import { Audit, type Actor } from './audit.ts';
-import { ensureUser, lockUser, requireUserId } from './users.ts';
-import { apiKeys, users } from './schema.ts';
-import { generateApiKey, hashApiKey, idOfApiKey, sameHash } from './api-key.ts';
 import {
-  info,
-  NO_LIMIT,
-  ownerOf,
+  generateApiKey,
+  hashApiKey,
+  idOfApiKey,
+  keyInfo,
+  principalOf,
   quotaColumns,
   quotaMeta,
-  quotaOf,
+  sameHash,
   scopesFor,
-  subjectOf,
   type ApiKeyInfo,
+  type KeyRow,
   type NewApiKey,
   type NewKeyInput,
-  type NewKeyRow,
   type QuotaChange,
-} from './key-info.ts';
-import { KeyRows, lockLine, type KeyRow } from './key-rows.ts';
-import { KeyUse, type Quota, type UseCount } from './quota.ts';
+} from './api-key.ts';
+import type { Actor, Audit } from './audit.ts';
+import { SCOPES, type Principal } from './caller.ts';
+import { KeyUse, type UseCount } from './quota.ts';
+import { apiKeys, users } from './schema.ts';
 import { ensureTenant, LOCAL_TENANT, Tenants } from './tenants.ts';
+import { ensureUser, lockUser, requireUserId } from './users.ts';
 
-/** The id under which the key of `SWITCHBOARD_API_KEY` appears in logs and limits. */
-const ENVIRONMENT_KEY = 'environment';
-const LAST_USED_EVERY_MS = 60_000;
+/** How long a process may go on with what it read and another process may have changed. */
+const CACHE_MS = 2_000;
 
-/** Who holds a key. */
-export interface Principal {
-  readonly tenantId: string;
-  readonly keyId: string;
-  readonly scopes: ReadonlySet<Scope>;
-  /** The one end user that a key bound to a user acts for. */
-  readonly subject?: Subject;
-  /** What the key may use in a month; absent: no limit. */
-  readonly quota?: Quota;
-  /** For a key that came by rotation: the one under which its use is counted. */
-  readonly countedAs?: string;
-}
-
+/** The holder of the key of `SWITCHBOARD_API_KEY`. Its key id appears in logs and limits. */
 const ENVIRONMENT_PRINCIPAL: Principal = {
   tenantId: LOCAL_TENANT,
-  keyId: ENVIRONMENT_KEY,
+  keyId: 'environment',
   scopes: new Set(SCOPES),
 };
 
@@ -58,43 +46,50 @@ interface ApiKeysOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics;
+  readonly audit: Audit;
   readonly environmentKey: string | undefined;
   /** Whether other processes work on the same database. */
   readonly shared?: boolean;
 }
 
-/** Each change is recorded in the audit log, with who made it; without an actor it is Switchboard itself. */
+/**
+ * API keys: checked on every request, and managed by operators. Each change is recorded in the audit log with its actor; without
+ * one it is Switchboard itself.
+ */
 export class ApiKeys {
   readonly tenants: Tenants;
-  /** What is counted against the keys' quotas. */
   readonly use: KeyUse;
   readonly #audit: Audit;
   readonly #db: Database;
   readonly #clock: Clock;
-  readonly #log: Log;
   readonly #environmentHash: Uint8Array | undefined;
   readonly #rows: KeyRows;
-  readonly #writes = new Set<Promise<void>>();
-  readonly #touchedAt = new LRUCache<string, number>({ max: 10_000 });
+  readonly #lastUsed: LastUsed;
 
-  constructor({ db, clock, log, metrics, environmentKey, shared = false }: ApiKeysOptions) {
-    this.#audit = new Audit(log, metrics);
-    this.tenants = new Tenants(db, this.#audit);
+  constructor({ db, clock, log, metrics, audit, environmentKey, shared = false }: ApiKeysOptions) {
+    this.#audit = audit;
+    this.tenants = new Tenants(db, audit);
     this.use = new KeyUse({ db, clock, log, metrics, shared });
     this.#db = db;
     this.#clock = clock;
-    this.#log = log;
     this.#environmentHash = environmentKey === undefined ? undefined : hashApiKey(environmentKey);
     this.#rows = new KeyRows(db, clock);
+    this.#lastUsed = new LastUsed({
+      clock,
+      log,
+      what: 'API key',
+      write: (id, lastUsedAt) => db.update(apiKeys).set({ lastUsedAt }).where(eq(apiKeys.id, id)),
+    });
   }
 
-  /** The tenant that the first start's key and the environment's key belong to. */
+  /** Makes the tenant that the first start's key and the environment's key belong to. */
   async prepare(): Promise<void> {
     await ensureTenant(this.#db, LOCAL_TENANT);
   }
 
   /**
-   * Who holds this key. `isGuarded` tells whether the address has tried too many wrong ones: its further ones must not each cost a query.
+   * Returns who holds a key.
+   * @param isGuarded whether the address has tried too many wrong keys: its further ones must not each cost a query.
    * @throws SwitchboardError `unauthorized`, with one text for every reason, so that it tells an attacker nothing.
    */
   async authenticate(key: string | undefined, isGuarded = () => Promise.resolve(false)): Promise<Principal> {
@@ -105,18 +100,12 @@ export class ApiKeys {
     if (id === undefined) throw unauthorized();
     const row = await this.#rows.find(id, isGuarded);
     if (!row || !sameHash(hash, row.hash) || !this.#isLive(row)) throw unauthorized();
-    this.#touch(row.id);
-    return {
-      tenantId: row.tenantId,
-      keyId: row.id,
-      scopes: new Set(row.scopes),
-      ...subjectOf(row),
-      ...quotaOf(row),
-    };
+    this.#lastUsed.touch(row.id);
+    return principalOf(row);
   }
 
   /**
-   * A new key; its tenant, and the user it acts for, are made when they are new.
+   * Makes a key, and its tenant and user where they are new.
    * @throws SwitchboardError `invalid_request`: a user id of a wrong form, or a scope that acts for others.
    */
   async create(input: NewKeyInput, actor: Partial<Actor> = {}): Promise<NewApiKey> {
@@ -126,35 +115,40 @@ export class ApiKeys {
     const created = await this.#db.transaction(async tx => {
       await ensureTenant(tx, tenantId);
       const user = externalId === undefined ? undefined : await ensureUser(tx, tenantId, externalId);
-      const expiresAt = input.expiresAt ?? null;
-      const quota = { ...NO_LIMIT, ...quotaColumns(input.quota) };
-      const values = { name, tenantId, scopes: [...scopes], expiresAt, countedAs: null, ...quota };
-      const key = await this.#insert(tx, { ...values, ...ownerOf(user) });
+      const key = await this.#insert(tx, {
+        name,
+        tenantId,
+        scopes: [...scopes],
+        userId: user?.id ?? null,
+        userEpoch: user?.tokenEpoch ?? null,
+        expiresAt: input.expiresAt ?? null,
+        ...quotaColumns(input.quota),
+      });
       const meta = { key: key.id, scopes: scopes.join(','), for_user: user !== undefined };
-      await this.#audit.record(tx, actor, { event: 'key_created', outcome: 'ok', tenantId, meta });
+      await this.#audit.record(actor, { event: 'key_created', outcome: 'ok', tenantId, meta }, tx);
       return key;
     });
     this.#rows.changed(created.id);
     return created;
   }
 
-  /** The first start's key: undefined when tenant `local` already has had one. */
+  /** Makes the first start's key; undefined when there is any key already. */
   async createFirst(): Promise<string | undefined> {
     const [any] = await this.#db.select({ id: apiKeys.id }).from(apiKeys).limit(1);
     if (any) return undefined;
     return (await this.create({ name: 'first start', scopes: SCOPES })).key;
   }
 
-  /** The newest first, with what has been used of the quotas. */
+  /** Lists keys, the newest first, with what has been used of their quotas. */
   async list(): Promise<(ApiKeyInfo & { readonly used_this_month: UseCount })[]> {
     const found = await this.#select(this.#db).orderBy(desc(apiKeys.createdAt), apiKeys.id);
     const used = await this.use.thisMonth();
     const usedBy = ({ countedAs, id }: KeyRow) => used.get(countedAs ?? id) ?? { calls: 0, searches: 0 };
-    return found.map(({ row, user }) => Object.assign(info(row, user), { used_this_month: usedBy(row) }));
+    return found.map(({ row, user }) => Object.assign(keyInfo(row, user), { used_this_month: usedBy(row) }));
   }
 
   /**
-   * What is left out stays as it is. The quota is that of the whole line of rotations.
+   * Renames a key or changes its quota, which is that of its whole line of rotations. What is left out stays as it is.
    * @throws SwitchboardError `key_not_found`.
    */
   async change(
@@ -163,31 +157,32 @@ export class ApiKeys {
     actor: Partial<Actor> = {},
   ): Promise<ApiKeyInfo> {
     const columns = quotaColumns(quota);
-    const { changed, after } = await this.#db.transaction(async tx => {
+    const hasColumns = Object.keys(columns).length > 0;
+    const changed = [id];
+    const after = await this.#db.transaction(async tx => {
       const { row: before, user: seen } = await this.#require(tx, id);
       await lockLine(tx, before);
-      if (name === undefined && Object.keys(columns).length === 0)
-        return { changed: [], after: info(before, seen) };
-      const first = before.countedAs ?? id;
+      if (name === undefined && !hasColumns) return keyInfo(before, seen);
       if (name !== undefined) await tx.update(apiKeys).set({ name }).where(eq(apiKeys.id, id));
-      const isOfLine = or(eq(apiKeys.id, first), eq(apiKeys.countedAs, first));
-      const line =
-        Object.keys(columns).length === 0
-          ? []
-          : await tx.update(apiKeys).set(columns).where(isOfLine).returning({ id: apiKeys.id });
+      if (hasColumns) {
+        const first = before.countedAs ?? id;
+        const isOfLine = or(eq(apiKeys.id, first), eq(apiKeys.countedAs, first));
+        const line = await tx.update(apiKeys).set(columns).where(isOfLine).returning({ id: apiKeys.id });
+        changed.push(...line.map(one => one.id));
+      }
       const { row, user } = await this.#require(tx, id);
-      const meta = { key: id, ...(name === undefined ? {} : { renamed: true }), ...quotaMeta(columns) };
+      const meta = { key: id, ...(name === undefined ? {} : { renamed: true }), ...quotaMeta(quota) };
       const { tenantId } = row;
-      await this.#audit.record(tx, actor, { event: 'key_changed', outcome: 'ok', tenantId, meta });
-      return { changed: [id, ...line.map(one => one.id)], after: info(row, user) };
+      await this.#audit.record(actor, { event: 'key_changed', outcome: 'ok', tenantId, meta }, tx);
+      return keyInfo(row, user);
     });
     for (const one of changed) this.#rows.changed(one);
     return after;
   }
 
   /**
-   * A new key in place of an old one: same tenant, name, scopes, user and expiry. The old one goes on for the overlap, never
-   * for longer than it would have.
+   * Makes a key in place of an old one, with its tenant, name, scopes, user, quota and expiry. The old one goes on for the overlap,
+   * never for longer than it would have.
    * @throws SwitchboardError `key_not_found`, or `invalid_request` for a key that is over already.
    */
   async rotate(
@@ -203,17 +198,26 @@ export class ApiKeys {
       const { row } = await this.#require(tx, id);
       if (!this.#isLive(row))
         throw new SwitchboardError('invalid_request', `The API key ${id} is over. Make a new one instead.`);
-      const end = Math.min(this.#clock.now() + overlapMs, row.expiresAt?.getTime() ?? Infinity);
-      await tx
-        .update(apiKeys)
-        .set({ expiresAt: new Date(end) })
-        .where(eq(apiKeys.id, id));
-      const created = await this.#insert(tx, { ...row, countedAs: row.countedAs ?? id });
+      const expiresAt = new Date(
+        Math.min(this.#clock.now() + overlapMs, row.expiresAt?.getTime() ?? Infinity),
+      );
+      await tx.update(apiKeys).set({ expiresAt }).where(eq(apiKeys.id, id));
+      const { name, tenantId, scopes, userId, userEpoch, monthlyCalls, monthlySearches } = row;
+      const created = await this.#insert(tx, {
+        name,
+        tenantId,
+        scopes,
+        userId,
+        userEpoch,
+        monthlyCalls,
+        monthlySearches,
+        expiresAt: row.expiresAt,
+        countedAs: row.countedAs ?? id,
+      });
       const old = await this.#require(tx, id);
       const meta = { key: id, by: created.id, overlap_sec: Math.round(overlapMs / 1000) };
-      const { tenantId } = row;
-      await this.#audit.record(tx, actor, { event: 'key_rotated', outcome: 'ok', tenantId, meta });
-      return { ...created, replaces: info(old.row, old.user) };
+      await this.#audit.record(actor, { event: 'key_rotated', outcome: 'ok', tenantId, meta }, tx);
+      return { ...created, replaces: keyInfo(old.row, old.user) };
     });
     this.#rows.changed(id);
     return rotated;
@@ -229,17 +233,17 @@ export class ApiKeys {
         .returning({ tenantId: apiKeys.tenantId });
       if (ended) {
         const meta = { key: id };
-        await this.#audit.record(tx, actor, { event: 'key_revoked', outcome: 'ok', ...ended, meta });
+        await this.#audit.record(actor, { event: 'key_revoked', outcome: 'ok', ...ended, meta }, tx);
       }
       return this.#require(tx, id);
     });
     this.#rows.changed(id);
-    return info(row, user);
+    return keyInfo(row, user);
   }
 
   /** Waits for what is still being written. */
   async close(): Promise<void> {
-    await Promise.all([...this.#writes, this.use.close()]);
+    await Promise.all([this.#lastUsed.close(), this.use.close()]);
   }
 
   #select(db: Database) {
@@ -255,37 +259,80 @@ export class ApiKeys {
     return found;
   }
 
-  async #insert(
-    tx: Database,
-    { name, tenantId, scopes, userId, userEpoch, expiresAt, countedAs, ...quota }: NewKeyRow,
-  ): Promise<NewApiKey> {
-    const { id, key, hash } = generateApiKey();
-    const { monthlyCalls, monthlySearches } = quota;
-    const owner = { tenantId, userId, userEpoch };
-    await tx
-      .insert(apiKeys)
-      .values({ id, hash, name, scopes, expiresAt, countedAs, monthlyCalls, monthlySearches, ...owner });
-    const { row, user } = await this.#require(tx, id);
-    return { ...info(row, user), key };
+  async #insert(tx: Database, values: Omit<typeof apiKeys.$inferInsert, 'id' | 'hash'>): Promise<NewApiKey> {
+    const { key, ...secret } = generateApiKey();
+    await tx.insert(apiKeys).values({ ...values, ...secret });
+    const { row, user } = await this.#require(tx, secret.id);
+    return { ...keyInfo(row, user), key };
   }
 
   #isLive(row: KeyRow): boolean {
     return row.revokedAt === null && (row.expiresAt === null || row.expiresAt.getTime() > this.#clock.now());
   }
-
-  #touch(id: string): void {
-    const now = this.#clock.now();
-    if (now - (this.#touchedAt.get(id) ?? -LAST_USED_EVERY_MS) < LAST_USED_EVERY_MS) return;
-    this.#touchedAt.set(id, now);
-    const write = this.#db
-      .update(apiKeys)
-      .set({ lastUsedAt: new Date(now) })
-      .where(eq(apiKeys.id, id))
-      .then(() => {})
-      .catch((error: unknown) => this.#log.warn({ err: error, keyId: id }, 'last use of a key not written'))
-      .finally(() => this.#writes.delete(write));
-    this.#writes.add(write);
-  }
 }
 
 const unauthorized = () => new SwitchboardError('unauthorized', 'Missing or invalid API key.');
+
+/** Keeps the rows of API keys for a moment, so that not every request asks the database. */
+class KeyRows {
+  readonly #db: Database;
+  readonly #clock: Clock;
+  readonly #rows: LRUCache<string, KeyRow>;
+  #ids: { readonly atMs: number; readonly ids: ReadonlySet<string> } | undefined;
+  readonly #readingIds = new SingleFlight<ReadonlySet<string>>();
+  #changes = 0;
+
+  constructor(db: Database, clock: Clock) {
+    this.#db = db;
+    this.#clock = clock;
+    this.#rows = new LRUCache({
+      max: 10_000,
+      ttl: CACHE_MS,
+      perf: { now: () => clock.now() },
+      ttlResolution: 0,
+    });
+  }
+
+  /**
+   * Returns the row of a key. From an address that has tried too many wrong keys, all the next ones together cost one query
+   * every two seconds, for the ids that exist; a good key is found all the same. Operators make keys: there are thousands of
+   * them, not millions.
+   */
+  async find(id: string, isGuarded: () => Promise<boolean>): Promise<KeyRow | undefined> {
+    const cached = this.#rows.get(id);
+    if (cached) return cached;
+    if ((await isGuarded()) && !(await this.#knownIds()).has(id)) return undefined;
+    const changes = this.#changes;
+    const [row] = await this.#db.select().from(apiKeys).where(eq(apiKeys.id, id));
+    // A row read before a revocation committed must not come back into the cache after it.
+    if (row && changes === this.#changes) this.#rows.set(id, row);
+    return row;
+  }
+
+  /** Forgets what was read of a key, and the list of ids. */
+  changed(id: string): void {
+    this.#changes++;
+    this.#ids = undefined;
+    this.#rows.delete(id);
+  }
+
+  async #knownIds(): Promise<ReadonlySet<string>> {
+    if (this.#ids && Math.abs(this.#clock.now() - this.#ids.atMs) < CACHE_MS) return this.#ids.ids;
+    const changes = this.#changes;
+    // A caller after a change must not join an earlier reading: the key just made would be missing.
+    return this.#readingIds.run(String(changes), async () => {
+      const atMs = this.#clock.now();
+      const rows = await this.#db.select({ id: apiKeys.id }).from(apiKeys);
+      const ids = new Set(rows.map(row => row.id));
+      if (changes === this.#changes) this.#ids = { atMs, ids };
+      return ids;
+    });
+  }
+}
+
+/** Locks a key and the first one of its line, whose quota it shares: nobody else may lengthen or change the line meanwhile. */
+async function lockLine(tx: Database, { id, countedAs }: KeyRow): Promise<void> {
+  // The first key of the line before any other: one order of locks, no deadlock.
+  for (const one of [countedAs ?? id, id])
+    await tx.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, one)).for('update');
+}

@@ -1,10 +1,11 @@
+import { and, desc, eq, gte, lt } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../../platform/telemetry/metrics.ts';
 import type { Caller } from './caller.ts';
 import { auditLog } from './schema.ts';
 
-/** Everything that is recorded. Successful refreshes are not: they are many, and the family's rows tell of them. */
+/** Every event that is recorded. Successful refreshes are not: they are many, and the family's rows show them. */
 type AuditEvent =
   | 'session_created'
   | 'session_completed'
@@ -32,7 +33,7 @@ type AuditEvent =
   | 'server_reactivated'
   | 'server_tools_read';
 
-/** Who caused it. The pages of an end user have no API key. */
+/** Who caused an event. The pages of an end user have no API key. */
 export interface Actor extends Pick<Caller, 'requestId'> {
   readonly tenantId?: string;
   readonly keyId?: string;
@@ -49,31 +50,62 @@ export interface AuditEntry {
   readonly meta?: Readonly<Record<string, string | number | boolean>>;
 }
 
+export interface AuditFilter {
+  readonly tenant?: string | undefined;
+  /** The id of the key that acted, or `operator` for the command line. */
+  readonly keyId?: string | undefined;
+  readonly event?: string | undefined;
+  /** Included. */
+  readonly from?: Date | undefined;
+  /** Excluded. */
+  readonly to?: Date | undefined;
+  /** Only entries older than the one with this id. */
+  readonly before?: number | undefined;
+  readonly limit: number;
+}
+
+/** An entry as an operator sees it. */
+export interface AuditRecord {
+  readonly id: number;
+  readonly at: string;
+  readonly event: string;
+  readonly outcome: string;
+  readonly tenant: string | null;
+  readonly key_id: string | null;
+  /** `usr_…`; never the caller's own id of the user. */
+  readonly user: string | null;
+  readonly request_id: string | null;
+  readonly ip: string | null;
+  readonly details: Readonly<Record<string, unknown>>;
+}
+
 /** The append-only audit log: a row, a log line and a count for each event. */
 export class Audit {
+  readonly #db: Database;
   readonly #log: Log;
   readonly #metrics: Metrics | undefined;
 
-  constructor(log: Log, metrics?: Metrics) {
+  constructor(db: Database, log: Log, metrics?: Metrics) {
+    this.#db = db;
     this.#log = log;
     this.#metrics = metrics;
   }
 
   /**
-   * Within the transaction of what it records, so that neither stands without the other. Line and count come after the row: without
-   * one there are none. They stand where the transaction fails later on.
+   * Records an event. The log line and the count follow the row; they stand even where the transaction fails later.
+   * @param tx the transaction of the change that is recorded, so that neither stands without the other; left out where nothing
+   * changed in the database.
    */
   async record(
-    db: Database,
     actor: Partial<Actor>,
-    { event, outcome, tenantId, userId, meta }: AuditEntry,
+    { event, outcome, tenantId = actor.tenantId, userId, meta }: AuditEntry,
+    tx: Database = this.#db,
   ): Promise<void> {
-    const tenant = tenantId ?? actor.tenantId;
     const { requestId } = actor;
-    await db.insert(auditLog).values({
+    await tx.insert(auditLog).values({
       event,
       outcome,
-      tenantId: tenant ?? null,
+      tenantId: tenantId ?? null,
       keyId: actor.keyId ?? null,
       userId: userId ?? null,
       requestId: requestId ?? null,
@@ -81,7 +113,44 @@ export class Audit {
       meta: { ...meta },
     });
     const level = outcome === 'ok' ? 'info' : 'warn';
-    this.#log[level]({ event, outcome, tenantId: tenant, userId, requestId, ...meta }, 'audit event');
+    this.#log[level]({ event, outcome, tenantId, userId, requestId, ...meta }, 'audit event');
     this.#metrics?.events.audited(event, outcome);
   }
+
+  /** Lists entries, the newest first. */
+  async list({ tenant, keyId, event, from, to, before, limit }: AuditFilter): Promise<{
+    readonly records: readonly AuditRecord[];
+    readonly hasMore: boolean;
+  }> {
+    const found = await this.#db
+      .select()
+      .from(auditLog)
+      .where(
+        and(
+          tenant === undefined ? undefined : eq(auditLog.tenantId, tenant),
+          keyId === undefined ? undefined : eq(auditLog.keyId, keyId),
+          event === undefined ? undefined : eq(auditLog.event, event),
+          from && gte(auditLog.at, from),
+          to && lt(auditLog.at, to),
+          before === undefined ? undefined : lt(auditLog.id, before),
+        ),
+      )
+      .orderBy(desc(auditLog.id))
+      // One more than asked for tells whether there are more.
+      .limit(limit + 1);
+    return { records: found.slice(0, limit).map(recordOf), hasMore: found.length > limit };
+  }
 }
+
+const recordOf = (row: typeof auditLog.$inferSelect): AuditRecord => ({
+  id: row.id,
+  at: row.at.toISOString(),
+  event: row.event,
+  outcome: row.outcome,
+  tenant: row.tenantId,
+  key_id: row.keyId,
+  user: row.userId,
+  request_id: row.requestId,
+  ip: row.ip,
+  details: row.meta,
+});

@@ -2,14 +2,19 @@ export const SCOPES = ['search', 'proxy', 'identity', 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 /**
- * How an end user's sign-in is finished. `direct`: the provider's own page is the start, and coming back to the callback
- * is the end. `page`: it starts and ends on a page of ours, in one browser, with a click that names app and account.
- * `caller`: the caller's own logged-in backend confirms (reserved, not built).
+ * How an end user's sign-in is finished. `direct`: it starts on the provider's own page and ends with the callback. `page`: it
+ * starts and ends on a page of ours, in one browser, with a click that names app and account. `caller`: the caller's own
+ * logged-in backend confirms it (reserved, not built).
  */
 export const SIGN_IN_MODES = ['direct', 'page'] as const;
 export type SignInMode = (typeof SIGN_IN_MODES)[number] | 'caller';
 
-/** The end user a call acts for, as its identity token or its user's API key says; whether that still holds is asked at use. */
+/** What a key uses and a quota limits: proxied calls and searches. */
+export type Use = 'calls' | 'searches';
+/** How much a key may use in a calendar month (UTC); a use that is absent has no limit. */
+export type Quota = Readonly<Partial<Record<Use, number>>>;
+
+/** The end user a call acts for, as its identity token or its user's API key says. Their validity is checked at use. */
 export interface Subject {
   /** `usr_…`, never the caller's own id of the user. */
   readonly userId: string;
@@ -19,19 +24,28 @@ export interface Subject {
   readonly familyId?: string;
 }
 
-/** Who asks, as the core sees it: never a request object of a face. */
-export interface Caller {
+/** The holder of an API key, and the end user it speaks for. */
+export interface Principal {
   readonly tenantId: string;
   readonly keyId: string;
   readonly scopes: ReadonlySet<Scope>;
+  /** Absent: the call acts for no end user. */
   readonly subject?: Subject;
-  /** How a sign-in that this call asks for must be finished, where the face cannot use the tenant's own way. */
+  /** Absent: no limit. */
+  readonly quota?: Quota;
+  /** For a key made by rotation: the first key of its line, under which the use of all of them is counted. */
+  readonly countedAs?: string;
+}
+
+/** The principal of one request, as the core sees it: never a request object of a face. */
+export interface Caller extends Principal {
+  /** Set where the face cannot use the tenant's own way to finish a sign-in. */
   readonly signInMode?: 'page';
   readonly requestId: string;
-  /** Where the request came from, for the audit log. */
+  /** The client's address, for the audit log. */
   readonly ip?: string;
   /** How long the caller waits for a proxied call at most, in milliseconds; absent: the proxy's own limit. */
   readonly timeoutMs?: number;
-  /** Aborted when the caller has gone away. */
+  /** Aborts when the caller has gone away. */
   readonly signal: AbortSignal;
 }

@@ -72,7 +72,7 @@ export class Tenants {
       const [row] = await tx.update(tenants).set(changes).where(eq(tenants.id, id)).returning();
       if (!row) throw unknownTenant(id);
       const meta = { changed: Object.keys(changes).join(',') };
-      await this.#audit.record(tx, actor, { event: 'tenant_changed', outcome: 'ok', tenantId: id, meta });
+      await this.#audit.record(actor, { event: 'tenant_changed', outcome: 'ok', tenantId: id, meta }, tx);
       return info(row);
     });
   }

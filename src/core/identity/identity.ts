@@ -6,7 +6,7 @@ import type { Metrics } from '../../platform/telemetry/metrics.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import { createGuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
 import { Sealing } from '../../platform/sealing.ts';
-import { Audit } from '../access/audit.ts';
+import type { Audit } from '../access/audit.ts';
 import { Connections } from './connections/connections.ts';
 import { Credentials } from './connections/credentials.ts';
 import { IdentityTokens } from './tokens/identity-token.ts';
@@ -52,6 +52,7 @@ interface IdentityOptions {
   readonly db: Database;
   readonly log: Log;
   readonly metrics?: Metrics;
+  readonly audit: Audit;
   readonly clock: Clock;
   readonly config: Config['identity'];
   readonly dataDir: string;
@@ -61,7 +62,7 @@ interface IdentityOptions {
 
 /** @throws WrongKeys, KeyFileError: starting with other keys than those that sealed the database is refused. */
 export async function createIdentity(options: IdentityOptions): Promise<Identity> {
-  const { db, log, metrics, clock, config, guard, publicUrl } = options;
+  const { db, log, metrics, audit, clock, config, guard, publicUrl } = options;
   const { vault, keks } = await openVault(options);
   const signingKeys = new SigningKeys({ db, vault, clock });
   await signingKeys.prepare();
@@ -78,7 +79,6 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
         ],
   );
   const providers = new Providers(config.providers, new Map(configured));
-  const audit = new Audit(log, metrics);
   const outbox = new Outbox({ db, vault, providers, audit, log });
   const context = { db, vault, audit, outbox, clock, log, metrics, providers, publicUrl };
 

@@ -60,7 +60,7 @@ export class Manage {
         })
         .returning({ expiresAt: manageLinks.expiresAt });
       if (!row) throw new Error('INSERT … RETURNING gave no row');
-      await audit.record(tx, actor, { event: 'manage_link_created', outcome: 'ok', userId: user.id });
+      await audit.record(actor, { event: 'manage_link_created', outcome: 'ok', userId: user.id }, tx);
       return row.expiresAt;
     });
     return { url: `${publicUrl()}/manage/${link}`, expires_at: expiresAt.toISOString() };
@@ -93,7 +93,7 @@ export class Manage {
         .returning();
       if (!row) return undefined;
       const { tenantId, userId } = row;
-      await audit.record(tx, actor, { event: 'manage_link_opened', outcome: 'ok', tenantId, userId });
+      await audit.record(actor, { event: 'manage_link_opened', outcome: 'ok', tenantId, userId }, tx);
       return browser;
     });
   }

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { generateApiKey, idOfApiKey } from '../../../src/core/access/api-key.ts';
 import { ApiKeys } from '../../../src/core/access/api-keys.ts';
+import { Audit } from '../../../src/core/access/audit.ts';
 import { apiKeys } from '../../../src/core/access/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
@@ -12,8 +13,10 @@ const environmentKey = 'an-environment-key-of-32-characters!';
 beforeAll(async () => void (database = await openDatabase()));
 afterAll(() => database.close());
 
-const open = () =>
-  new ApiKeys({ db: database.db, clock: { now: () => now }, log: createLog('silent'), environmentKey });
+const open = ({ db } = database, key: string | undefined = environmentKey) => {
+  const log = createLog('silent');
+  return new ApiKeys({ db, clock: { now: () => now }, log, audit: new Audit(db, log), environmentKey: key });
+};
 
 describe('the form of a key', () => {
   it('carries its id and a checksum', () => {
@@ -99,12 +102,7 @@ describe('storage', () => {
 
   it('makes a first key once', async () => {
     const fresh = await openDatabase();
-    const keys = new ApiKeys({
-      db: fresh.db,
-      clock: { now: () => now },
-      log: createLog('silent'),
-      environmentKey: undefined,
-    });
+    const keys = open(fresh);
     expect(await keys.createFirst()).toMatch(/^sbk_live_/);
     expect(await keys.createFirst()).toBeUndefined();
     await fresh.close();

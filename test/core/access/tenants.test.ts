@@ -8,7 +8,7 @@ let database: OpenDatabase;
 let tenants: Tenants;
 beforeAll(async () => {
   database = await openDatabase();
-  tenants = new Tenants(database.db, new Audit(createLog('silent')));
+  tenants = new Tenants(database.db, new Audit(database.db, createLog('silent')));
   await ensureTenant(database.db, 'acme');
 });
 afterAll(() => database.close());

@@ -84,7 +84,7 @@ export class Connections {
         userId,
         meta: { provider },
       } as const;
-      await this.#context.audit.record(tx, {}, event);
+      await this.#context.audit.record({}, event, tx);
     }
     const id = newId('con');
     const { accessToken, refreshToken } = grant;

@@ -1,6 +1,7 @@
 import { eq, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../../errors.ts';
+import { LastUsed } from '../../../platform/database/last-used.ts';
 import { SingleFlight } from '../../../platform/single-flight.ts';
 import type { Caller } from '../../access/caller.ts';
 import type { Server } from '../../catalogue/entry.ts';
@@ -14,7 +15,6 @@ import { connections } from '../schema.ts';
 import { sha256 } from '../secrets.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 
-const LAST_USED_EVERY_MS = 60_000;
 /** How often a server's refusal of a token is taken for a reason to get another. */
 const FORCE_EVERY_MS = 60_000;
 /** How long an opened token is kept: opening costs more than all else that a call needs of identity, but the query. */
@@ -49,15 +49,25 @@ export class Credentials {
   readonly #opened = new LRUCache<string, VersionedTokens>({ max: 5_000, ttl: OPENED_MS });
   readonly #refreshing = new SingleFlight<VersionedTokens>();
   readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
-  readonly #touchedAt = new LRUCache<string, number>({ max: 10_000 });
-  readonly #writes = new Set<Promise<void>>();
+  readonly #lastUsed: LastUsed;
 
   constructor(options: { context: IdentityContext; connections: Connections; sessions: Sessions }) {
     this.#context = options.context;
     this.#connections = options.connections;
     this.#sessions = options.sessions;
     this.#refresh = new ProviderRefresh(options.context, options.connections);
-    this.#find = prepareFind(options.context.db);
+    const { db, clock, log } = options.context;
+    this.#find = prepareFind(db);
+    this.#lastUsed = new LastUsed({
+      clock,
+      log,
+      what: 'connection',
+      write: id =>
+        db
+          .update(connections)
+          .set({ lastUsedAt: sql`now()` })
+          .where(eq(connections.id, id)),
+    });
   }
 
   /**
@@ -100,7 +110,7 @@ export class Credentials {
 
   /** Waits for what is still being written. */
   async close(): Promise<void> {
-    await Promise.all(this.#writes);
+    await this.#lastUsed.close();
   }
 
   #demandOf({ auth, remoteUrl, id }: Server): Demand | undefined {
@@ -154,7 +164,7 @@ export class Credentials {
     const tokens =
       connection.fresh && !refused ? await this.#open(connection) : await this.#renew(demand, connection);
     if (!tokens) throw await this.#required(caller, demand, userId, 'needs_reauth', []);
-    this.#touch(connection.id);
+    this.#lastUsed.touch(connection.id);
     return {
       connectionId: connection.id,
       version: tokens.version,
@@ -215,22 +225,6 @@ export class Credentials {
     if (last && version !== last.version && now - last.atMs < FORCE_EVERY_MS) return false;
     this.#forced.set(id, { version, atMs: now });
     return true;
-  }
-
-  #touch(id: string): void {
-    const now = this.#context.clock.now();
-    if (now - (this.#touchedAt.get(id) ?? -LAST_USED_EVERY_MS) < LAST_USED_EVERY_MS) return;
-    this.#touchedAt.set(id, now);
-    const write = this.#context.db
-      .update(connections)
-      .set({ lastUsedAt: sql`now()` })
-      .where(eq(connections.id, id))
-      .then(() => {})
-      .catch((error: unknown) =>
-        this.#context.log.warn({ err: error }, 'last use of a connection not written'),
-      )
-      .finally(() => this.#writes.delete(write));
-    this.#writes.add(write);
   }
 }
 

@@ -180,9 +180,9 @@ export class ProviderRefresh {
       for (const pair of older) await this.#context.outbox.add(tx, row, pair);
       const { tenantId, userId, provider } = row;
       await this.#context.audit.record(
-        tx,
         {},
         { event: 'connection_needs_reauth', outcome: 'failed', tenantId, userId, meta: { provider, reason } },
+        tx,
       );
     });
     this.#context.outbox.kick();

@@ -181,7 +181,7 @@ export class Outbox {
         .returning({ id: revocationOutbox.id });
       if (gone.length === 0) return;
       const outcome = result === 'revoked' ? 'ok' : 'failed';
-      await this.#audit.record(tx, {}, { event: 'provider_revocation', outcome, meta: { provider, result } });
+      await this.#audit.record({}, { event: 'provider_revocation', outcome, meta: { provider, result } }, tx);
     });
   }
 

@@ -44,7 +44,7 @@ export class Revocations {
       await tx.delete(manageLinks).where(eq(manageLinks.userId, userId));
       await this.#endSessions(tx, userId);
       for (const row of await this.#lockConnections(tx, userId)) await this.#connections.remove(tx, row);
-      await audit.record(tx, actor, { event: 'user_revoked', outcome: 'ok', userId });
+      await audit.record(actor, { event: 'user_revoked', outcome: 'ok', userId }, tx);
     });
     outbox.kick();
   }
@@ -79,7 +79,7 @@ export class Revocations {
       for (const row of rows) {
         await this.#connections.remove(tx, row);
         const meta = { provider: row.provider };
-        await audit.record(tx, actor, { event: 'connection_revoked', outcome: 'ok', userId, meta });
+        await audit.record(actor, { event: 'connection_revoked', outcome: 'ok', userId, meta }, tx);
       }
       return rows.length;
     });

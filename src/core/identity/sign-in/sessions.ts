@@ -72,7 +72,7 @@ export class Sessions {
         allowAccountChange: request.allowAccountChange ?? false,
       });
       const meta = { provider: provider.settings.name, mode };
-      await audit.record(tx, caller, { event: 'session_created', outcome: 'ok', userId: user.id, meta });
+      await audit.record(caller, { event: 'session_created', outcome: 'ok', userId: user.id, meta }, tx);
       return { session_id: draft.sessionId, auth_url: draft.authUrl, expires_at: expiresAt };
     });
   }
@@ -104,12 +104,16 @@ export class Sessions {
       if (known) return known;
       const expiresAt = await this.#insert(tx, caller, user, draft, { justInTime: true });
       const meta = { provider: provider.settings.name, mode, justInTime: true };
-      await this.#context.audit.record(tx, caller, {
-        event: 'session_created',
-        outcome: 'ok',
-        userId: user.id,
-        meta,
-      });
+      await this.#context.audit.record(
+        caller,
+        {
+          event: 'session_created',
+          outcome: 'ok',
+          userId: user.id,
+          meta,
+        },
+        tx,
+      );
       return { session_id: draft.sessionId, auth_url: draft.authUrl, expires_at: expiresAt };
     });
   }

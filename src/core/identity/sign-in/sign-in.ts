@@ -155,13 +155,17 @@ export class SignIns {
         .set({ revokedAt: sql`now()`, revokedReason: 'undone' })
         .where(and(eq(tokenFamilies.id, session.familyId ?? ''), isNull(tokenFamilies.revokedAt)));
       const { tenantId, userId, provider } = session;
-      await this.#context.audit.record(tx, actor, {
-        event: 'connection_undone',
-        outcome: 'ok',
-        tenantId,
-        userId,
-        meta: { provider },
-      });
+      await this.#context.audit.record(
+        actor,
+        {
+          event: 'connection_undone',
+          outcome: 'ok',
+          tenantId,
+          userId,
+          meta: { provider },
+        },
+        tx,
+      );
       return true;
     });
     this.#context.outbox.kick();
@@ -236,13 +240,17 @@ export class SignIns {
           .returning({ idHash: authSessions.idHash });
         // Rolls the connection back.
         if (!completed) throw new SessionOver();
-        await audit.record(tx, actor, {
-          event: 'session_completed',
-          outcome: 'ok',
-          tenantId,
-          userId,
-          meta: { provider },
-        });
+        await audit.record(
+          actor,
+          {
+            event: 'session_completed',
+            outcome: 'ok',
+            tenantId,
+            userId,
+            meta: { provider },
+          },
+          tx,
+        );
         return true;
       });
       if (!done) await this.#fail(session, 'revoked', actor, tokens);
@@ -271,7 +279,7 @@ export class SignIns {
       // Of two clicks at once the second finds it over: that is no event.
       if (!ended) return;
       const meta = { provider, code };
-      await audit.record(tx, actor, { event: 'session_failed', outcome: 'refused', tenantId, userId, meta });
+      await audit.record(actor, { event: 'session_failed', outcome: 'refused', tenantId, userId, meta }, tx);
     });
     outbox.kick();
   }

@@ -161,7 +161,7 @@ export class RefreshTokens {
       .set({ familyId, ...replay })
       .where(eq(authSessions.idHash, idHash));
     const meta = { provider: session.provider };
-    await this.#context.audit.record(tx, caller, { event: 'tokens_issued', outcome: 'ok', userId, meta });
+    await this.#context.audit.record(caller, { event: 'tokens_issued', outcome: 'ok', userId, meta }, tx);
     return set;
   }
 
@@ -224,12 +224,12 @@ export class RefreshTokens {
     const { audit } = this.#context;
     const { userId } = owner;
     if (!successorUsed && arrivedMs - usedAt.getTime() < this.#policy.refreshRaceMs) {
-      await audit.record(tx, caller, { event: 'refresh_race', outcome: 'refused', userId });
+      await audit.record(caller, { event: 'refresh_race', outcome: 'refused', userId }, tx);
       return 'refused';
     }
     await this.#endAfterReuse(tx, owner);
     const meta = { ended: this.#policy.reuseAction };
-    await audit.record(tx, caller, { event: 'refresh_reuse', outcome: 'refused', userId, meta });
+    await audit.record(caller, { event: 'refresh_reuse', outcome: 'refused', userId, meta }, tx);
     return 'refused';
   }
 
