@@ -51,8 +51,17 @@ describe.each(PAGES)('%s', page => {
   });
 });
 
-// A changelog also names settings that are gone.
+// A changelog also names what is gone.
 describe.each(PAGES.filter(page => page !== 'CHANGELOG.md'))('%s', page => {
+  it('names only scripts and commands that exist', () => {
+    const { scripts } = JSON.parse(text('package.json'));
+    const ran = [...text(page).matchAll(/\bnpm run ([\w:-]+)/g)].map(([, name = '']) => name);
+    expect(ran.filter(name => scripts[name] === undefined)).toEqual([]);
+    const groups = /\bswitchboard ((?:keys|tenant|connections|catalogue) [\w-]+)/g;
+    const used = [...text(page).matchAll(groups)].map(([, name = '']) => name);
+    expect(used.filter(name => !Object.keys(commands).some(one => one.startsWith(name)))).toEqual([]);
+  });
+
   it('names only settings that exist', () => {
     const named =
       text(page).match(/\b(SWITCHBOARD|DATABASE|MEILI\w*|POSTGRES|GOOGLE|OPENAI)_[A-Z_]+[A-Z]\b/g) ?? [];
