@@ -35,7 +35,7 @@ import type { OpenDatabase } from './platform/database/database.ts';
 import { listenExclusively } from './platform/exclusive-socket.ts';
 import { closeServer, lateServer } from './platform/deferred-server.ts';
 import { createLog, type Log } from './platform/telemetry/log.ts';
-import { Metrics } from './platform/telemetry/metrics.ts';
+import { Metrics } from './core/metrics.ts';
 import { packageVersion } from './platform/package-version.ts';
 import { startTracing } from './platform/telemetry/tracing.ts';
 import { createPublicServer, listen } from './api/http/listen.ts';

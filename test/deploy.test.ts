@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 import { commands } from '../src/cli/commands.ts';
 import { readConfig } from '../src/config/index.ts';
-import { Metrics } from '../src/platform/telemetry/metrics.ts';
+import { Metrics } from '../src/core/metrics.ts';
 import { settings } from './support/settings.ts';
 
 const text = (file: string) => readFileSync(file, 'utf8');

@@ -1,4 +1,4 @@
-import type { Metrics } from '../platform/telemetry/metrics.ts';
+import type { Metrics } from './metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
 import type { Audit } from './access/audit.ts';

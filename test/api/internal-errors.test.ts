@@ -8,7 +8,7 @@ import type { Core } from '../../src/core/core.ts';
 import { createApp } from '../../src/api/http/app.ts';
 import { systemClock } from '../../src/platform/clock.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
-import { Metrics } from '../../src/platform/telemetry/metrics.ts';
+import { Metrics } from '../../src/core/metrics.ts';
 import { exchange } from '../support/switchboard.ts';
 
 /** The faces over a core that breaks in a way nobody foresaw: real ones do not do so on command. */

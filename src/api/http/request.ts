@@ -4,7 +4,7 @@ import type { Config } from '../../config/index.ts';
 import { newId } from '../../platform/ids.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { HttpMetrics } from '../../platform/telemetry/metrics-http.ts';
+import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
 import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
 import { localsOf, type RequestLocals } from './http.ts';
 

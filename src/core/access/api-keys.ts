@@ -7,7 +7,7 @@ import { LastUsed } from '../../platform/database/last-used.ts';
 import { quoted } from '../../platform/sanitize.ts';
 import { SingleFlight } from '../../platform/single-flight.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import {
   generateApiKey,
   hashApiKey,

@@ -1,7 +1,7 @@
 import { and, desc, eq, gte, lt } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Caller } from './caller.ts';
 import { auditLog } from './schema.ts';
 

@@ -5,7 +5,7 @@ import { addedUp, DailyCounter, DAY_MS, dayOf } from '../../platform/database/da
 import type { Database } from '../../platform/database/database.ts';
 import { SingleFlight } from '../../platform/single-flight.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Principal, Use } from './caller.ts';
 import { apiKeys, keyUse } from './schema.ts';
 

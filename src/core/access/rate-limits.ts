@@ -3,7 +3,7 @@ import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limite
 import type { Config, RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import { Redis } from '../../platform/redis.ts';
 
 /** How a limit stands after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */

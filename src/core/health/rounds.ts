@@ -1,7 +1,7 @@
 import type { Clock } from '../../platform/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';
 import { raceAbort } from '../../platform/race-abort.ts';
 import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';

@@ -2,7 +2,7 @@ import type { Config } from '../../config/index.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import { createGuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
 import { Sealing } from '../../platform/sealing.ts';

@@ -1,4 +1,4 @@
-import type { CallKind } from '../../platform/telemetry/metrics-calls.ts';
+import type { CallKind } from '../metrics.ts';
 import type { CallOutcome, ClaimedCall } from '../feedback-types.ts';
 
 /** What a call is for. */

@@ -1,7 +1,7 @@
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { systemClock, type Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';

@@ -4,7 +4,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { newId } from '../../platform/ids.ts';
 import { raceDeadline } from '../../platform/race-abort.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { Metrics } from '../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import { traced } from '../../platform/telemetry/tracing.ts';
 import type { Caller } from '../access/caller.ts';
 import type { KnownHealth } from '../catalogue/health.ts';

@@ -1,20 +1,11 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { CallMetrics } from './metrics-calls.ts';
-import { EventMetrics } from './metrics-events.ts';
-import { watch, type GaugeName, type Standing } from './metrics-gauges.ts';
-import { HttpMetrics } from './metrics-http.ts';
 
-/** Seconds: an answer from the cache takes a few thousandths, one that waits for an embedding API up to one. */
-const SEARCH_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1, 2.5];
-const EMBEDDING_BUCKETS = [0.05, 0.1, 0.2, 0.4, 0.7, 1, 2.5, 5, 10, 30];
+export type { Counter, Histogram } from 'prom-client';
 
-/** Who asks an embedding API for vectors: a search, an import, or the program itself to see whether the API works. */
-export type EmbeddingLane = 'query' | 'bulk' | 'trial';
+/** One series of a histogram, kept by whoever observes often: no label object is made for each observation. */
+export type Observer = Histogram.Internal<string>;
 
-/** The parts of the program whose failure leaves it running, only worse. */
-export type DegradablePart = 'database' | 'embedder' | 'index' | 'rate_limits' | 'probing';
-
-/** Of the process: CPU, memory, event loop, garbage collection. One for all, as its observers cannot be taken away again. */
+/** CPU, memory, event loop and garbage collection: one for all, as its observers cannot be taken away again. */
 let ofProcess: Registry | undefined;
 
 function processRegistry(): Registry {
@@ -25,108 +16,41 @@ function processRegistry(): Registry {
 }
 
 /**
- * What operators count and draw, in one place. Labels have a handful of values each, all written here or in a closed list of
- * the code: never a name, an id or a text from outside.
+ * Metrics in Prometheus's text format. Labels have a handful of values each, all from closed lists of the code: never a name,
+ * an id or a text from outside.
  */
-export class Metrics {
+export class MetricsRegistry {
   readonly #registry = new Registry();
-  readonly #degraded = new Map<DegradablePart, () => boolean>();
   #process: Registry | undefined;
-  readonly http = new HttpMetrics(this.#registry);
-  readonly calls = new CallMetrics(this.#registry);
-  readonly events = new EventMetrics(this.#registry);
 
-  readonly #searches = new Histogram({
-    name: 'switchboard_search_duration_seconds',
-    help: 'Time a search took, by whether its ranking came from the cache.',
-    labelNames: ['cache'],
-    buckets: SEARCH_BUCKETS,
-    registers: [this.#registry],
-  });
-  readonly #hits = this.#searches.labels({ cache: 'hit' });
-  readonly #misses = this.#searches.labels({ cache: 'miss' });
-  readonly #empty = new Counter({
-    name: 'switchboard_search_empty_total',
-    help: 'Searches answered with no server.',
-    registers: [this.#registry],
-  });
-  readonly #embeddingRequests = new Histogram({
-    name: 'switchboard_embedding_request_duration_seconds',
-    help: 'Time a request to the embedding API took, by who asked and how it ended (ok or the kind of failure).',
-    labelNames: ['lane', 'outcome'],
-    buckets: EMBEDDING_BUCKETS,
-    registers: [this.#registry],
-  });
-  readonly #embeddedTexts = new Counter({
-    name: 'switchboard_embedding_texts_total',
-    help: 'Texts that the embedding API gave vectors for.',
-    labelNames: ['lane'],
-    registers: [this.#registry],
-  });
-  readonly #embeddingTokens = new Counter({
-    name: 'switchboard_embedding_tokens_total',
-    help: 'Tokens that the embedding API says it counted.',
-    labelNames: ['lane'],
-    registers: [this.#registry],
-  });
-  readonly #queryVectors = new Counter({
-    name: 'switchboard_embedding_query_cache_total',
-    help: 'Query texts whose vector was asked for, by whether it was in memory.',
-    labelNames: ['cache'],
-    registers: [this.#registry],
-  });
+  counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
+    return new Counter({ name, help, labelNames, registers: [this.#registry] });
+  }
 
-  constructor() {
-    const degraded = this.#degraded;
+  /** @param buckets upper bounds, in seconds */
+  histogram(
+    name: string,
+    help: string,
+    buckets: readonly number[],
+    labelNames: readonly string[] = [],
+  ): Histogram {
+    return new Histogram({ name, help, labelNames, buckets: [...buckets], registers: [this.#registry] });
+  }
+
+  /** @param read is called at each scrape and must not throw; its keys are the values of the label */
+  gauge(name: string, help: string, label: string, read: () => Readonly<Record<string, number>>): void {
     void new Gauge({
-      name: 'switchboard_degraded',
-      help: '1 while a part works worse than it should (see /readyz), else 0.',
-      labelNames: ['part'],
+      name,
+      help,
+      labelNames: [label],
       registers: [this.#registry],
       collect() {
-        for (const [part, isDegraded] of degraded) this.set({ part }, isDegraded() ? 1 : 0);
+        for (const [value, number] of Object.entries(read())) this.set({ [label]: value }, number);
       },
     });
   }
 
-  searched({ cacheHit, latencyMs, empty }: { cacheHit: boolean; latencyMs: number; empty: boolean }): void {
-    (cacheHit ? this.#hits : this.#misses).observe(latencyMs / 1000);
-    if (empty) this.#empty.inc();
-  }
-
-  /** @param outcome `ok`, or the kind of failure from a closed list */
-  embeddingRequested({
-    lane,
-    outcome,
-    tookMs,
-  }: {
-    lane: EmbeddingLane;
-    outcome: string;
-    tookMs: number;
-  }): void {
-    this.#embeddingRequests.observe({ lane, outcome }, tookMs / 1000);
-  }
-
-  embedded({ lane, texts, tokens }: { lane: EmbeddingLane; texts: number; tokens: number }): void {
-    this.#embeddedTexts.inc({ lane }, texts);
-    this.#embeddingTokens.inc({ lane }, tokens);
-  }
-
-  queryVector(cacheHit: boolean): void {
-    this.#queryVectors.inc({ cache: cacheHit ? 'hit' : 'miss' });
-  }
-
-  /** Asked at each scrape. */
-  watchDegraded(part: DegradablePart, isDegraded: () => boolean): void {
-    this.#degraded.set(part, isDegraded);
-  }
-
-  /** Has each scrape ask how something stands. Once for each. */
-  watch<Name extends GaugeName>(name: Name, read: () => Standing<Name>): void {
-    watch(this.#registry, name, read);
-  }
-
-  /** From now on what the process uses is measured and shown, too: for a server, not for a command. */
+  /** Shows, from now on, what the process uses, too: for a process that serves, not for a command. */
   watchProcess(): void {
     this.#process = processRegistry();
   }
@@ -135,9 +59,50 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  /** All of it in Prometheus's text format. */
   async text(): Promise<string> {
     const [own, process = ''] = await Promise.all([this.#registry.metrics(), this.#process?.metrics()]);
     return own + process;
+  }
+}
+
+/** Seconds: from an answer out of a cache to the longest that is waited for by default. */
+const HTTP_BUCKETS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'DELETE']);
+/** Stands for what could only be named by taking a text from outside for a label. */
+const OTHER = 'other';
+/** By the first digit of the HTTP status; 0: the client had gone. */
+const STATUSES = ['aborted', '1xx', '2xx', '3xx', '4xx', '5xx'] as const;
+
+/** Times HTTP requests by route. A request costs two look-ups and one observation. */
+export class HttpMetrics {
+  readonly #seconds: Histogram;
+  readonly #byRoute = new Map<string, Map<string, (Observer | undefined)[]>>();
+
+  constructor(registry: MetricsRegistry, name: string) {
+    const help =
+      'Time from the head of a request to the end of its answer, by route, method and class of status.';
+    this.#seconds = registry.histogram(name, help, HTTP_BUCKETS, ['route', 'method', 'status']);
+  }
+
+  /**
+   * @param route as the code has it (`/users/:id`), never a path that came; undefined: none was found, or the request was
+   *   refused before one was looked for
+   * @param status undefined: the client went away before the answer was written
+   */
+  answered(
+    route: string | undefined,
+    method: string | undefined,
+    status: number | undefined,
+    seconds: number,
+  ): void {
+    const key = route ?? OTHER;
+    const verb = method !== undefined && METHODS.has(method) ? method : OTHER;
+    let byMethod = this.#byRoute.get(key);
+    if (!byMethod) this.#byRoute.set(key, (byMethod = new Map<string, (Observer | undefined)[]>()));
+    let byStatus = byMethod.get(verb);
+    if (!byStatus) byMethod.set(verb, (byStatus = []));
+    const at = status === undefined ? 0 : Math.min(5, Math.floor(status / 100));
+    const observer = (byStatus[at] ??= this.#seconds.labels(key, verb, STATUSES[at] ?? OTHER));
+    observer.observe(seconds);
   }
 }

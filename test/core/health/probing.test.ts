@@ -10,7 +10,7 @@ import { servers } from '../../../src/core/catalogue/schema.ts';
 import { settings } from '../../../src/platform/database/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
-import { Metrics } from '../../../src/platform/telemetry/metrics.ts';
+import { Metrics } from '../../../src/core/metrics.ts';
 import { startChangeable, type Changeable } from '../../support/upstreams/changeable.ts';
 
 const HOUR = 3_600_000;

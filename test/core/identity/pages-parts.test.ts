@@ -9,7 +9,7 @@ import { isFormToken, formToken } from '../../../src/api/pages/cookies.ts';
 import { html, Html, named, type Content } from '../../../src/api/pages/html.ts';
 import { systemClock } from '../../../src/platform/clock.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
-import { Metrics } from '../../../src/platform/telemetry/metrics.ts';
+import { Metrics } from '../../../src/core/metrics.ts';
 import { startIdentity } from '../../support/identity.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 

@@ -4,7 +4,7 @@ import { Wire } from '../../../src/core/proxy/upstream/http-client.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { EmbeddingUsage } from '../../../src/core/search/embed/openai/usage.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
-import { Metrics } from '../../../src/platform/telemetry/metrics.ts';
+import { Metrics } from '../../../src/core/metrics.ts';
 import { activeSpan, within, type Span } from '../../../src/platform/telemetry/tracing.ts';
 import { listen } from '../../support/upstreams/http.ts';
 import { startV1Server, startV1SseServer } from '../../support/upstreams/v1.ts';

@@ -1,6 +1,6 @@
 import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import type { Metrics } from '../../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../../metrics.ts';
 import type { Embedder, EmbeddingPurpose } from './embedder.ts';
 import { BulkLane } from './openai/batch-embedder.ts';
 import { EmbeddingsClient, type EmbeddingApiConfig } from './openai/client.ts';

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../platform/clock.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import type { Metrics } from '../../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../../metrics.ts';
 import type { Catalogue } from '../../catalogue/catalogue.ts';
 import { createMiniLmEmbedder, WeightsUnavailable } from '../embed/embedder-minilm.ts';
 import { createNgramEmbedder } from '../embed/embedder-ngrams.ts';

@@ -1,5 +1,5 @@
 import { Pool, type Dispatcher } from 'undici';
-import type { EmbeddingLane } from '../../../../platform/telemetry/metrics.ts';
+import type { EmbeddingLane } from '../../../metrics.ts';
 import { sanitise } from '../../../../platform/sanitize.ts';
 import { readAnswer, type EmbeddingAnswer } from './answer.ts';
 import { EmbeddingFailure, type FailureKind } from './failure.ts';

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { Metrics } from '../../../../platform/telemetry/metrics.ts';
+import type { Metrics } from '../../../metrics.ts';
 import { SingleFlight } from '../../../../platform/single-flight.ts';
 import { sendable } from './batches.ts';
 import { EmbeddingFailure } from './failure.ts';

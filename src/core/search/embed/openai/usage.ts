@@ -1,5 +1,5 @@
 import type { Log } from '../../../../platform/telemetry/log.ts';
-import type { EmbeddingLane, Metrics } from '../../../../platform/telemetry/metrics.ts';
+import type { EmbeddingLane, Metrics } from '../../../metrics.ts';
 import { withoutSpan } from '../../../../platform/telemetry/tracing.ts';
 import type { FailureKind } from './failure.ts';
 

@@ -3,7 +3,7 @@ import { EmbeddingApi, type RemoteEmbedder } from '../../../../../src/core/searc
 import type { EmbeddingLimits } from '../../../../../src/core/search/embed/openai/limits.ts';
 import { settings } from '../../../../../src/platform/database/schema.ts';
 import { openDatabase, type OpenDatabase } from '../../../../../src/platform/database/database.ts';
-import { Metrics } from '../../../../../src/platform/telemetry/metrics.ts';
+import { Metrics } from '../../../../../src/core/metrics.ts';
 import {
   startEmbeddingsServer,
   vectorOf,
