@@ -38,7 +38,7 @@ import { createLog, type Log } from './platform/telemetry/log.ts';
 import { Metrics } from './core/metrics.ts';
 import { packageVersion } from './platform/package-version.ts';
 import { startTracing } from './platform/telemetry/tracing.ts';
-import { createPublicServer, listen } from './api/http/listen.ts';
+import { CannotListen, createPublicServer, listen } from './api/http/listen.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
@@ -102,7 +102,7 @@ type Upkeep = Awaited<ReturnType<typeof openUpkeep>>;
 
 /** Takes the data folder's lock and opens the database, with what every other part needs: log, clock, metrics, guard. */
 async function openStores(config: Config, options: StartOptions, opened: AsyncDisposableStack) {
-  const { clock = systemClock, log = createLog(config.logLevel) } = options;
+  const { clock = systemClock, log = createLog(config.log.level) } = options;
   const version = await packageVersion();
   await makeDataDir(config.dataDir);
   const control = lateServer();
@@ -138,7 +138,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     audit: new Audit(database.db, log, metrics),
     databaseTrouble,
     /** Other processes may use the same database. */
-    shared: config.databaseUrl !== undefined,
+    shared: config.database.url !== undefined,
     guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),
     allowHttp: allowPrivateNetwork,
     life,
@@ -181,8 +181,8 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     metrics,
     catalogue,
     shippedVectors: SHIPPED_VECTORS,
-    meilisearch: config.meilisearch && { ...config.meilisearch, owner: processId(config) },
-    embeddingApi: config.embedding,
+    meilisearch: config.search.meilisearch && { ...config.search.meilisearch, owner: processId(config) },
+    embeddingApi: config.search.embedding,
     embeddingLimits: options.embeddingLimits,
     embedder: options.embedder,
   });
@@ -252,9 +252,9 @@ function buildIndex({ config, opened, db, log, life }: Stores, parts: SearchPart
   filled.promise.catch((error: unknown) => {
     if (life.status !== 'stopping') log.error({ err: error }, 'could not index the catalogue');
   });
-  if (config.databaseUrl !== undefined) {
+  if (config.database.url !== undefined) {
     const catchUp = async () => void (await Promise.all([catalogue.catchUp(), board.catchUp()]));
-    opened.use(followCatalogue({ catchUp }, config.databaseUrl, log));
+    opened.use(followCatalogue({ catchUp }, config.database.url, log));
   }
   return filled.promise;
 }
@@ -264,7 +264,10 @@ async function openUpkeep({ config, opened, allowHttp, ...stores }: Stores, part
   const { db, hold, log, clock, metrics, audit, guard } = stores;
   const { catalogue, board } = parts;
   const { registry } = config;
-  const rateLimits = await RateLimits.open(config.access.rateLimits, config.redisUrl, { log, metrics });
+  const rateLimits = await RateLimits.open(config.access.rateLimits, config.access.redisUrl, {
+    log,
+    metrics,
+  });
   opened.defer(() => rateLimits.close());
   const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...registry });
   opened.defer(() => sync.close());
@@ -339,7 +342,7 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
   const server = createPublicServer(app);
   opened.defer(() => closeServer(server));
   opened.defer(() => proxy.endIdle());
-  life.url = await listen(server, config.http);
+  life.url = await listen(server, config.http).catch(explainAddress);
   identity.start();
   results.start();
   void indexed.then(startSchedules, () => {});
@@ -367,6 +370,10 @@ const entryOf = ({ id, deadSince }: Turned): AuditEntry =>
   deadSince === undefined
     ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
     : { event: 'server_deactivated', outcome: 'ok', meta: { server: id, dead_since: deadSince } };
+
+const explainAddress = (error: unknown): never => {
+  throw error instanceof CannotListen ? new ConfigError(error.message) : error;
+};
 
 const explainCatalogue =
   (config: Config) =>

@@ -15,11 +15,11 @@ export const controlSocketOf = (dataDir: string): string => path.join(dataDir, '
  * @throws ConfigError when the Postgres of DATABASE_URL cannot be reached
  */
 export async function openConfigured(
-  { databaseUrl, databaseLimits, dataDir }: Config,
+  { database: { url, limits }, dataDir }: Config,
   log?: Log,
 ): Promise<OpenDatabase> {
-  if (databaseUrl === undefined) return openDatabase(dataDir);
-  return reaching(openPostgres(databaseUrl, databaseLimits, log));
+  if (url === undefined) return openDatabase(dataDir);
+  return reaching(openPostgres(url, limits, log));
 }
 
 /** @throws ConfigError when the Postgres of DATABASE_URL cannot be reached */

@@ -98,7 +98,7 @@ describe('the embedding API', () => {
       { apiKey: undefined, baseUrl: 'http://127.0.0.1:11434/v1', model: 'nomic-embed-text' },
     ],
   ])('of %j is %j', (env, embedding) => {
-    expect(readConfig(env).embedding).toEqual(embedding);
+    expect(readConfig(env).search.embedding).toEqual(embedding);
   });
 });
 
@@ -317,7 +317,7 @@ describe('the reuse of refresh tokens', () => {
 
 describe('the limits of a Postgres', () => {
   it('are documented defaults, or what is set', () => {
-    expect(readConfig(postgres).databaseLimits).toEqual({
+    expect(readConfig(postgres).database.limits).toEqual({
       poolSize: 10,
       connectTimeoutMs: 5_000,
       statementTimeoutMs: 15_000,
@@ -330,7 +330,7 @@ describe('the limits of a Postgres', () => {
       DATABASE_STATEMENT_TIMEOUT_MS: '0',
       DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS: '2000',
     });
-    expect(set.databaseLimits).toEqual({
+    expect(set.database.limits).toEqual({
       poolSize: 3,
       connectTimeoutMs: 1_000,
       statementTimeoutMs: 0,

@@ -73,7 +73,7 @@ export async function connectAdmin(
     if (found === 'new' && !mayCreate) throw nothingThere(config);
     try {
       opened
-        .use(await startSwitchboard({ ...config, logLevel: 'warn' }, { listen: false }))
+        .use(await startSwitchboard({ ...config, log: { ...config.log, level: 'warn' } }, { listen: false }))
         .indexed.catch(() => {});
       alone = found;
     } catch (error) {
@@ -97,8 +97,8 @@ export async function connectAdmin(
 }
 
 /** As the command finds it. */
-function databaseOf({ databaseUrl, dataDir }: Config): NonNullable<AdminClient['alone']> {
-  if (databaseUrl !== undefined) return 'shared';
+function databaseOf({ database, dataDir }: Config): NonNullable<AdminClient['alone']> {
+  if (database.url !== undefined) return 'shared';
   return hasDatabase(dataDir) ? 'existing' : 'new';
 }
 

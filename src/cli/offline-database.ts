@@ -25,8 +25,8 @@ import { controlSocketOf, makeDataDir, openConfigured, reaching } from '../store
 
 /** Applies the migrations that are missing. On Postgres servers may run meanwhile; on the embedded database none may. */
 export async function migrateDatabase(config: Config): Promise<Migrated> {
-  if (config.databaseUrl !== undefined)
-    return reaching(migratePostgres(config.databaseUrl, config.databaseLimits));
+  if (config.database.url !== undefined)
+    return reaching(migratePostgres(config.database.url, config.database.limits));
   await using _folder = await holdDataDir(
     config,
     'Its server applied the migrations of its version at its start.',
@@ -54,7 +54,7 @@ export interface Transferred {
  */
 export async function exportDatabase(config: Config, file: string, onRows?: OnRows): Promise<Transferred> {
   await using opened = new AsyncDisposableStack();
-  if (config.databaseUrl === undefined) {
+  if (config.database.url === undefined) {
     if (!hasDatabase(config.dataDir))
       throw new Error(
         `There is no database in ${config.dataDir}: nothing to export. Set SWITCHBOARD_DATA_DIR (or DATABASE_URL) as your server has it.`,
@@ -68,7 +68,7 @@ export async function exportDatabase(config: Config, file: string, onRows?: OnRo
   const about = { version: await packageVersion(), migration: latest };
   const look = async (tx: Database) => ({
     vaultKey: (await isSealed(tx)) ? await keyIdOfCanary(tx) : undefined,
-    others: config.databaseUrl === undefined ? 0 : await otherSessions(tx),
+    others: config.database.url === undefined ? 0 : await otherSessions(tx),
   });
   const { header, seen } = await writeDump(db, file, about, look, onRows);
   return { file, header, rows: rowsIn(header), keptIn: keySource(config), ...seen };
@@ -79,7 +79,7 @@ export async function importDatabase(config: Config, file: string, onRows?: OnRo
   const dump = await openDump(file);
   await using opened = new AsyncDisposableStack();
   opened.defer(async () => void (await dump.lines.return(undefined)));
-  if (config.databaseUrl === undefined)
+  if (config.database.url === undefined)
     opened.use(await holdDataDir(config, 'An import goes into a new database.'));
   const database = await openConfigured(config);
   opened.defer(() => database.close());
@@ -90,7 +90,7 @@ export async function importDatabase(config: Config, file: string, onRows?: OnRo
     throw new ImportRefused(
       `${file} was exported at ${header.migration} (version ${header.version}), and this version's database is at ${latest}: nothing was imported. Use the same version for both.`,
     );
-  const keys = { config: config.identity, dataDir: config.dataDir, log: createLog(config.logLevel) };
+  const keys = { config: config.identity, dataDir: config.dataDir, log: createLog(config.log.level) };
   const approve = (tx: Database) =>
     requireKeys({ db: tx, ...keys }).catch(async (error: unknown) => {
       throw isAboutKeys(error) ? withoutKey(config, file, await keyIdOfCanary(tx), error) : error;
@@ -113,8 +113,8 @@ const keySource = ({ identity, dataDir }: Config) =>
 
 /** Without applying migrations on Postgres: others may be working there. */
 async function openAsItIs(config: Config): Promise<OpenDatabase> {
-  if (config.databaseUrl === undefined) return openDatabase(config.dataDir);
-  return reaching(connectPostgres(config.databaseUrl, config.databaseLimits));
+  if (config.database.url === undefined) return openDatabase(config.dataDir);
+  return reaching(connectPostgres(config.database.url, config.database.limits));
 }
 
 async function requireCurrent(db: Database) {

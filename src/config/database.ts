@@ -1,44 +1,66 @@
 import { z } from 'zod';
-import { ConfigError } from './error.ts';
 import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from '../platform/database/postgres-limits.ts';
+import { ConfigError, setting, wholeNumber, withoutStrayPercent } from './setting.ts';
 
-/** A whole number, from text. */
-const within = (smallest: number, largest: number) => (text: string, context: z.RefinementCtx<string>) => {
-  const value = Number(text);
-  if (/^\d{1,9}$/.test(text) && value >= smallest && value <= largest) return value;
-  context.addIssue({ code: 'custom', message: `must be a whole number from ${smallest} to ${largest}` });
-  return z.NEVER;
-};
 const HOUR_MS = 3_600_000;
-
-export const databaseEnvironment = {
-  DATABASE_URL: z
-    .url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// or postgresql:// URL' })
-    .regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25')
-    .optional(),
-  DATABASE_POOL_SIZE: z.string().transform(within(1, 1000)).optional(),
-  DATABASE_CONNECT_TIMEOUT_MS: z.string().transform(within(1, HOUR_MS)).optional(),
-  DATABASE_STATEMENT_TIMEOUT_MS: z.string().transform(within(0, HOUR_MS)).optional(),
-  DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS: z.string().transform(within(0, HOUR_MS)).optional(),
-};
-type Settings = z.output<z.ZodObject<typeof databaseEnvironment>>;
-
 const LIMITS = {
-  poolSize: 'DATABASE_POOL_SIZE',
-  connectTimeoutMs: 'DATABASE_CONNECT_TIMEOUT_MS',
-  statementTimeoutMs: 'DATABASE_STATEMENT_TIMEOUT_MS',
-  idleInTransactionTimeoutMs: 'DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS',
+  DATABASE_POOL_SIZE: 'poolSize',
+  DATABASE_STATEMENT_TIMEOUT_MS: 'statementTimeoutMs',
+  DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS: 'idleInTransactionTimeoutMs',
+  DATABASE_CONNECT_TIMEOUT_MS: 'connectTimeoutMs',
 } as const;
 
-/** @throws ConfigError for a limit of a Postgres that is not there. */
-export function readPostgresLimits(settings: Settings): PostgresLimits {
+const limit = (name: keyof typeof LIMITS, min: number, max: number, description: string) =>
+  setting(wholeNumber(min, max).optional(), description, `\`${DEFAULT_POSTGRES_LIMITS[LIMITS[name]]}\``);
+
+export const databaseSettings = {
+  DATABASE_URL: setting(
+    withoutStrayPercent(
+      z.url({ protocol: /^postgres(ql)?$/, error: 'must be a postgres:// or postgresql:// URL' }),
+    ).optional(),
+    'Postgres (15 or later) instead of the embedded database: [operations/postgres.md](operations/postgres.md).',
+  ),
+  DATABASE_POOL_SIZE: limit(
+    'DATABASE_POOL_SIZE',
+    1,
+    1000,
+    'Connections of a process to Postgres (1 to 1000).',
+  ),
+  DATABASE_STATEMENT_TIMEOUT_MS: limit(
+    'DATABASE_STATEMENT_TIMEOUT_MS',
+    0,
+    HOUR_MS,
+    'Time after which Postgres ends a statement. 0 leaves it to the role or the server.',
+  ),
+  DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS: limit(
+    'DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS',
+    0,
+    HOUR_MS,
+    'Time after which Postgres ends a transaction in which nothing happens. 0 leaves it to the role or the server.',
+  ),
+  DATABASE_CONNECT_TIMEOUT_MS: limit(
+    'DATABASE_CONNECT_TIMEOUT_MS',
+    1,
+    HOUR_MS,
+    'How long connecting to Postgres, or waiting for a connection of the pool, may take.',
+  ),
+};
+
+export interface DatabaseConfig {
+  /** Postgres to use instead of the embedded database. It holds a password: it must reach no log and no error. */
+  readonly url: string | undefined;
+  readonly limits: PostgresLimits;
+}
+
+/** @throws ConfigError when a limit is set without a Postgres */
+export function readDatabase(settings: z.output<z.ZodObject<typeof databaseSettings>>): DatabaseConfig {
   const limits = { ...DEFAULT_POSTGRES_LIMITS };
-  for (const [limit, name] of Object.entries(LIMITS) as [keyof PostgresLimits, keyof Settings][]) {
+  for (const [name, key] of Object.entries(LIMITS) as [keyof typeof LIMITS, keyof PostgresLimits][]) {
     const value = settings[name];
-    if (typeof value !== 'number') continue;
+    if (value === undefined) continue;
     if (settings.DATABASE_URL === undefined)
       throw new ConfigError(`${name}: must be set together with DATABASE_URL: it is for Postgres only`);
-    limits[limit] = value;
+    limits[key] = value;
   }
-  return limits;
+  return { url: settings.DATABASE_URL, limits };
 }

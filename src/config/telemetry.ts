@@ -2,40 +2,72 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { z } from 'zod';
-import { ConfigError } from './error.ts';
+import { LOG_LEVELS } from '../platform/telemetry/log.ts';
 import type { TracingSettings } from '../platform/telemetry/tracing.ts';
+import { ConfigError, setting } from './setting.ts';
+
+export const logSettings = {
+  LOG_LEVEL: setting(
+    z.enum(LOG_LEVELS).default('info'),
+    '`trace`, `debug`, `info`, `warn`, `error`, `fatal` or `silent`.',
+  ),
+};
 
 const text = z.string().optional();
 
 /**
- * OpenTelemetry's own names ("Environment Variable Specification"). Set for a whole machine, they may be meant for other programs:
- * they are looked at only where tracing is on. The SDK reads the rest of them: see `openTracing`.
+ * The variables of OpenTelemetry ("Environment Variable Specification"). They may be set for a whole machine and meant for other
+ * programs, so they are checked only where tracing is on. The SDK's packages themselves read only where to send, with which
+ * headers, and the resource; sampler, batches and, next to an agent of ours, TLS files have to be given to them.
  */
-export const tracingEnvironment = {
-  OTEL_SDK_DISABLED: text,
-  OTEL_TRACES_EXPORTER: text,
-  OTEL_EXPORTER_OTLP_ENDPOINT: text,
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text,
-  OTEL_EXPORTER_OTLP_PROTOCOL: text,
+export const tracingSettings = {
+  OTEL_EXPORTER_OTLP_ENDPOINT: setting(
+    text,
+    'Address of an OpenTelemetry collector, such as `http://127.0.0.1:4318`. Without it nothing is traced.',
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: setting(
+    text,
+    'Address for traces alone, with its path. It goes before the one above.',
+  ),
+  OTEL_SDK_DISABLED: setting(text, '`true` switches tracing off.'),
+  OTEL_TRACES_EXPORTER: setting(text, '`otlp`, or `none` to switch tracing off.', '`otlp`'),
+  OTEL_EXPORTER_OTLP_PROTOCOL: setting(text, 'Only `http/protobuf` is supported.', '`http/protobuf`'),
   OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: text,
-  OTEL_EXPORTER_OTLP_CERTIFICATE: text,
+  OTEL_EXPORTER_OTLP_CERTIFICATE: setting(text, 'File (PEM) with the authority of the collector.'),
   OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: text,
-  OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: text,
+  OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: setting(text, 'File (PEM) with a certificate for the collector.'),
   OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE: text,
-  OTEL_EXPORTER_OTLP_CLIENT_KEY: text,
+  OTEL_EXPORTER_OTLP_CLIENT_KEY: setting(text, 'File (PEM) with the key of that certificate.'),
   OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY: text,
-  OTEL_TRACES_SAMPLER: text,
-  OTEL_TRACES_SAMPLER_ARG: text,
-  OTEL_BSP_SCHEDULE_DELAY: text,
-  OTEL_BSP_EXPORT_TIMEOUT: text,
-  OTEL_BSP_MAX_QUEUE_SIZE: text,
-  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: text,
+  OTEL_TRACES_SAMPLER: setting(
+    text,
+    'Which traces are exported: `always_on`, `always_off`, `traceidratio`, or one of these after `parentbased_`.',
+    '`parentbased_always_on`',
+  ),
+  OTEL_TRACES_SAMPLER_ARG: setting(text, 'Share of traces for `traceidratio`, from 0 to 1.', '`1`'),
+  OTEL_BSP_SCHEDULE_DELAY: setting(text, 'Milliseconds between two exports.', '`5000`'),
+  OTEL_BSP_EXPORT_TIMEOUT: setting(text, 'Milliseconds that one export may take.', '`30000`'),
+  OTEL_BSP_MAX_QUEUE_SIZE: setting(text, 'Spans that wait for an export at most.', '`2048`'),
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: setting(text, 'Spans in one export at most.', '`512`'),
+  OTEL_EXPORTER_OTLP_HEADERS: setting(text, 'Headers for the collector, such as `api-key=…`.'),
+  OTEL_EXPORTER_OTLP_TIMEOUT: setting(
+    text,
+    'Milliseconds that a request to the collector may take.',
+    '`10000`',
+  ),
+  OTEL_EXPORTER_OTLP_COMPRESSION: setting(text, '`gzip` or `none`.', '`none`'),
+  OTEL_SERVICE_NAME: setting(text, 'Name of this service in traces.', '`switchboard`'),
+  OTEL_RESOURCE_ATTRIBUTES: setting(
+    text,
+    'More about this service, such as `deployment.environment.name=prod`.',
+  ),
 };
-type Settings = z.output<z.ZodObject<typeof tracingEnvironment>>;
+type Settings = z.output<z.ZodObject<typeof tracingSettings>>;
 
 const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const;
+const PROTOCOLS = ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'] as const;
 
-/** Of `OTEL_TRACES_SAMPLER`: the share of traces it takes, undefined where `OTEL_TRACES_SAMPLER_ARG` says it. */
+/** The share of traces that a sampler takes. Undefined: OTEL_TRACES_SAMPLER_ARG says it. */
 const RATIOS: Readonly<Record<string, number | undefined>> = {
   always_on: 1,
   always_off: 0,
@@ -44,23 +76,19 @@ const RATIOS: Readonly<Record<string, number | undefined>> = {
 const PARENT_BASED = 'parentbased_';
 
 /**
- * Undefined: no tracing, as no address of a collector is set, or it is switched off.
- * @throws ConfigError for what cannot be done as it is asked.
+ * Returns undefined where nothing is traced: no collector is named, or tracing is switched off.
+ * @throws ConfigError for a value that cannot be used
  */
 export function readTracing(settings: Settings): TracingSettings | undefined {
   const isDisabled = settings.OTEL_SDK_DISABLED?.toLowerCase() === 'true';
   const endpoint = ENDPOINTS.find(name => settings[name] !== undefined);
   if (isDisabled || settings.OTEL_TRACES_EXPORTER === 'none' || endpoint === undefined) return undefined;
-  requireWay(settings, endpoint);
-  return {
-    sampler: sampler(settings),
-    batch: batch(settings),
-    tls: tls(settings),
-  };
+  requireOtlpOverHttp(settings, endpoint);
+  return { sampler: sampler(settings), batch: batch(settings), tls: tls(settings) };
 }
 
-/** Of the ways there are to a collector, the one that the packages are here for. */
-function requireWay(settings: Settings, endpoint: (typeof ENDPOINTS)[number]): void {
+/** Refuses exporters and protocols whose packages are not installed. */
+function requireOtlpOverHttp(settings: Settings, endpoint: (typeof ENDPOINTS)[number]): void {
   const { OTEL_TRACES_EXPORTER: exporter = 'otlp' } = settings;
   if (exporter !== 'otlp')
     throw new ConfigError(
@@ -69,8 +97,7 @@ function requireWay(settings: Settings, endpoint: (typeof ENDPOINTS)[number]): v
   const url = URL.parse(settings[endpoint] ?? '');
   if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
     throw new ConfigError(`${endpoint}: must be an http(s) URL, such as http://127.0.0.1:4318`);
-  const names = ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'] as const;
-  const name = names.find(one => settings[one] !== undefined);
+  const name = PROTOCOLS.find(one => settings[one] !== undefined);
   if (name === undefined || settings[name] === 'http/protobuf') return;
   throw new ConfigError(
     `${name}: traces are sent by http/protobuf only, not by "${settings[name]}"; collectors take it on port 4318`,
@@ -92,28 +119,23 @@ function sampler(settings: Settings): TracingSettings['sampler'] {
 }
 
 function batch(settings: Settings): TracingSettings['batch'] {
-  const maxQueueSize = whole(settings, 'OTEL_BSP_MAX_QUEUE_SIZE', 1);
-  const maxExportBatchSize = whole(settings, 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 1);
-  // Where one is not set, the specification's own value stands.
+  const whole = (name: Extract<keyof Settings, `OTEL_BSP_${string}`>, min: number): number | undefined => {
+    const value = settings[name];
+    if (value === undefined) return undefined;
+    if (/^\d{1,9}$/.test(value) && Number(value) >= min) return Number(value);
+    throw new ConfigError(`${name}: must be a whole number from ${min} to 999999999`);
+  };
+  const maxQueueSize = whole('OTEL_BSP_MAX_QUEUE_SIZE', 1);
+  const maxExportBatchSize = whole('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 1);
+  // A value that is not set is the one of the specification.
   if ((maxExportBatchSize ?? 512) > (maxQueueSize ?? 2_048))
     throw new ConfigError('OTEL_BSP_MAX_EXPORT_BATCH_SIZE: must not be larger than OTEL_BSP_MAX_QUEUE_SIZE');
   return {
-    scheduledDelayMillis: whole(settings, 'OTEL_BSP_SCHEDULE_DELAY', 0),
-    exportTimeoutMillis: whole(settings, 'OTEL_BSP_EXPORT_TIMEOUT', 1),
+    scheduledDelayMillis: whole('OTEL_BSP_SCHEDULE_DELAY', 0),
+    exportTimeoutMillis: whole('OTEL_BSP_EXPORT_TIMEOUT', 1),
     maxQueueSize,
     maxExportBatchSize,
   };
-}
-
-function whole(
-  settings: Settings,
-  name: Extract<keyof Settings, `OTEL_BSP_${string}`>,
-  smallest: number,
-): number | undefined {
-  const value = settings[name];
-  if (value === undefined) return undefined;
-  if (/^\d{1,9}$/.test(value) && Number(value) >= smallest) return Number(value);
-  throw new ConfigError(`${name}: must be a whole number from ${smallest} to 999999999`);
 }
 
 function tls(settings: Settings): TracingSettings['tls'] {
@@ -123,7 +145,7 @@ function tls(settings: Settings): TracingSettings['tls'] {
     key: fileOf(settings, 'CLIENT_KEY'),
   };
   try {
-    // What is no certificate would be taken for none at all.
+    // A secure context ignores an authority that is no certificate, and would trust those of the system.
     if (files.ca !== undefined) void new X509Certificate(files.ca);
     createSecureContext(files);
   } catch (error) {
@@ -135,7 +157,7 @@ function tls(settings: Settings): TracingSettings['tls'] {
   return files;
 }
 
-/** What is set for traces alone goes before what is set for all signals. */
+/** Returns the text of the file for traces alone, or else of the one for all signals. */
 function fileOf(
   settings: Settings,
   what: 'CERTIFICATE' | 'CLIENT_CERTIFICATE' | 'CLIENT_KEY',

@@ -1,8 +1,4 @@
-import { globSync, readFileSync } from 'node:fs';
+import { SETTINGS } from '../../src/config/index.ts';
 
-/** The names of the environment variables that `src/config/` reads. */
-export const settings: ReadonlySet<string> = new Set(
-  globSync('src/config/*.ts').flatMap(file =>
-    [...readFileSync(file, 'utf8').matchAll(/^ {2}([A-Z][A-Z0-9_]+): [a-z]/gm)].map(([, name]) => name ?? ''),
-  ),
-);
+/** The names of the environment variables that the program reads. */
+export const settings: ReadonlySet<string> = new Set(SETTINGS.flatMap(group => Object.keys(group.settings)));

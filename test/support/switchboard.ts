@@ -82,7 +82,7 @@ export async function startTestSwitchboard({
   });
   const lines: string[] = [];
   const log = createLog(
-    config.logLevel,
+    config.log.level,
     new Writable({ write: (chunk: Buffer, _encoding, done) => (lines.push(chunk.toString()), done()) }),
   );
   const running = await startSwitchboard(config, {
@@ -90,7 +90,7 @@ export async function startTestSwitchboard({
     ...(clock === undefined ? {} : { clock }),
     ...(proxyLimits === undefined ? {} : { proxyLimits }),
     ...(faceLimits === undefined ? {} : { faceLimits }),
-    ...(config.embedding ? {} : { embedder }),
+    ...(config.search.embedding ? {} : { embedder }),
     ...(embeddingLimits === undefined ? {} : { embeddingLimits }),
     database,
   });

@@ -1,6 +1,6 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { ConfigError, type Config } from '../../config/index.ts';
+import type { Config } from '../../config/index.ts';
 
 const HTTP_LIMITS = {
   /** Room for a token that is far too long, which is then refused as such. */
@@ -14,13 +14,21 @@ const HTTP_LIMITS = {
 export const createPublicServer = (listener: RequestListener): Server =>
   createServer({ ...HTTP_LIMITS }, listener);
 
-/** Resolves with the address it is reached by. @throws ConfigError when it cannot listen there. */
+/** The configured address cannot be listened on. The message names the setting to change. */
+export class CannotListen extends Error {
+  override readonly name = 'CannotListen';
+}
+
+/**
+ * Starts listening and returns the address the server is reached by.
+ * @throws CannotListen
+ */
 export async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       const { code } = error;
-      if (code === 'EADDRINUSE') reject(new ConfigError(`PORT: ${port} is in use on ${host}`));
-      else reject(new ConfigError(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
+      if (code === 'EADDRINUSE') reject(new CannotListen(`PORT: ${port} is in use on ${host}`));
+      else reject(new CannotListen(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
     });
     server.listen(port, host, resolve);
   });

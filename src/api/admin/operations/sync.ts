@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Core } from '../../../core/core.ts';
 import type { AuditEntry } from '../../../core/access/audit.ts';
 import type { SyncDone } from '../../../core/registry/sync.ts';
-import { registryUrl } from '../../../config/registry-url.ts';
+import { registryUrl } from '../../../platform/registry-url.ts';
 import { operation } from './operation.ts';
 
 /** What a change of the catalogue has to wait for; undefined: for nothing. */

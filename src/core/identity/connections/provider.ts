@@ -2,7 +2,7 @@ import * as oauth from 'openid-client';
 import type { Clock } from '../../../platform/clock.ts';
 import type { GuardedFetch } from '../../../platform/outbound/guarded-fetch.ts';
 import { classify } from './provider-error.ts';
-import type { ProviderSettings } from '../../../config/providers.ts';
+import type { ProviderSettings } from '../../../config/index.ts';
 
 /** One answer of a provider takes at most this long (IDENTITY 2.7). */
 const TIMEOUT_SEC = 5;

@@ -1,6 +1,6 @@
 import { SwitchboardError } from '../../../errors.ts';
 import type { Provider } from './provider.ts';
-import type { ProviderSettings } from '../../../config/providers.ts';
+import type { ProviderSettings } from '../../../config/index.ts';
 
 /** The providers by name: known ones, of which some may not be configured. */
 export class Providers {

@@ -1,13 +1,13 @@
 /**
- * The address of a registry in one form, whichever of its pages was given: no query, no `/v0.1…`, no slash at the end. What came
- * from it goes by that.
- * @throws Error that says what is wrong with it
+ * Returns the base address of a server registry, whichever of its pages was given: without a query, without `/v0.1…` and
+ * without a slash at the end. Entries are filed under this address.
+ * @throws Error that says what is wrong with the address
  */
 export function registryUrl(address: string): string {
   const url = URL.parse(address);
   if (!url || !/^https?:$/.test(url.protocol)) throw new Error('must be an http(s) URL');
   if (url.username !== '' || url.password !== '')
-    throw new Error('must not hold a user or password: a key goes into SWITCHBOARD_REGISTRY_KEYS');
+    throw new Error('must not hold a user or password: set the key of the registry instead');
   const path = url.pathname.replace(/\/v0(\.\d+)?(\/servers)?\/?$/, '').replace(/\/+$/, '');
   return `${url.origin}${path}`;
 }

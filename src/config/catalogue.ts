@@ -1,0 +1,183 @@
+import { z } from 'zod';
+import { registryUrl } from '../platform/registry-url.ts';
+import {
+  ConfigError,
+  flag,
+  hasCredentials,
+  httpUrl,
+  setting,
+  someText,
+  visibleAscii,
+  wholeNumber,
+} from './setting.ts';
+
+const DEFAULT_BASE_URL = 'https://api.openai.com/v1';
+const DEFAULT_MODEL = 'text-embedding-3-small';
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+
+export const catalogueSettings = {
+  SWITCHBOARD_CATALOGUE: setting(
+    someText.optional(),
+    'File that replaces the shipped catalogue. Its entries are of the origin `shipped`.',
+    'the shipped catalogue',
+  ),
+  SWITCHBOARD_REGISTRIES: setting(
+    someText.optional(),
+    'Addresses of registries to sync with by schedule, separated by commas.',
+  ),
+  SWITCHBOARD_REGISTRY_KEYS: setting(
+    someText.optional(),
+    'Keys of registries that want one, as JSON: `{"https://registry.example.com":"…"}`.',
+  ),
+  SWITCHBOARD_SYNC_EVERY: setting(
+    wholeNumber(5, 10_080, 'minutes').default(60),
+    'Minutes between two syncs (5 to 10080). Once a day everything is asked for.',
+  ),
+  SWITCHBOARD_SYNC_MAX_SHRINK: setting(
+    wholeNumber(0, 100, 'a percentage').default(20),
+    "Percent of a registry's servers that one sync may make inactive (0 to 100).",
+  ),
+  SWITCHBOARD_PROBE_EVERY: setting(
+    wholeNumber(0, 720, 'hours').default(0),
+    'Hours between two [health checks](catalogue.md#health-checks) of all servers (up to 720). With 0 they run only by command. compose.yaml and fly.toml set 24.',
+  ),
+  SWITCHBOARD_REGISTRY_ACCESS: setting(
+    z.enum(['key', 'public'], 'must be key or public').default('key'),
+    'Who may read `/v0.1/servers`: `key` for those with a key of the scope `search`, `public` for everybody.',
+  ),
+};
+
+export const callSettings = {
+  SWITCHBOARD_ALLOW_PRIVATE_NETWORK: setting(
+    flag.default(false),
+    'Also allows calls to `http:` and private addresses, never to link-local or metadata addresses.',
+  ),
+  SWITCHBOARD_READ_TOOL: setting(
+    flag.default(false),
+    'Adds the tool `read_remote_tool` to `/mcp`: [mcp.md](mcp.md#reads-without-asking).',
+  ),
+};
+
+export const searchSettings = {
+  MEILISEARCH_URL: setting(
+    httpUrl
+      .refine(
+        url => !hasCredentials(url),
+        'must not hold a user or password: a key goes into MEILISEARCH_API_KEY',
+      )
+      .optional(),
+    'Meilisearch server (1.13 or later) that finds the candidates of a search: [operations/meilisearch.md](operations/meilisearch.md).',
+  ),
+  MEILISEARCH_API_KEY: setting(
+    visibleAscii.optional(),
+    'API key of that server. Requires `MEILISEARCH_URL`.',
+  ),
+  OPENAI_API_KEY: setting(
+    visibleAscii.optional(),
+    "Key of OpenAI's embedding API, or of the server at `OPENAI_BASE_URL`. The API then takes the place of the local model: [search.md](search.md#embedding-by-an-api).",
+  ),
+  OPENAI_BASE_URL: setting(
+    httpUrl
+      .refine(url => !hasCredentials(url), 'must hold no user or password; the key is OPENAI_API_KEY')
+      .optional(),
+    "Base URL of another server that speaks OpenAI's embedding API, such as `http://127.0.0.1:11434/v1`.",
+  ),
+  EMBEDDING_MODEL: setting(
+    someText.max(200).optional(),
+    'Model of the embedding API.',
+    `\`${DEFAULT_MODEL}\``,
+  ),
+};
+
+export interface RegistryConfig {
+  /** Addresses in the form of `registryUrl`. */
+  readonly sources: readonly string[];
+  /** By address. They must reach no log and no error. */
+  readonly keys: ReadonlyMap<string, string>;
+  readonly everyMs: number;
+  readonly maxShrinkPercent: number;
+  /** The time between two health checks of all servers; 0 switches them off. */
+  readonly probeEveryMs: number;
+  /** True serves `/v0.1/servers` to callers without a key. */
+  readonly isPublic: boolean;
+}
+
+/** The search engine to use instead of the embedded index. */
+export interface MeilisearchConfig {
+  readonly url: string;
+  /** It must reach no log and no error. */
+  readonly apiKey: string | undefined;
+}
+
+/** An embedding API to use instead of the local model. */
+export interface EmbeddingConfig {
+  readonly baseUrl: string;
+  /** It must reach no log and no error. Undefined: the server at `baseUrl` wants none. */
+  readonly apiKey: string | undefined;
+  readonly model: string;
+}
+
+/** @throws ConfigError */
+export function readRegistry(settings: z.output<z.ZodObject<typeof catalogueSettings>>): RegistryConfig {
+  const listed = settings.SWITCHBOARD_REGISTRIES?.split(',').map(part => part.trim()) ?? [];
+  const sources = listed.map(part => addressIn('SWITCHBOARD_REGISTRIES', part));
+  return {
+    sources: [...new Set(sources)],
+    keys: keysOf(settings.SWITCHBOARD_REGISTRY_KEYS),
+    everyMs: settings.SWITCHBOARD_SYNC_EVERY * MINUTE_MS,
+    maxShrinkPercent: settings.SWITCHBOARD_SYNC_MAX_SHRINK,
+    probeEveryMs: settings.SWITCHBOARD_PROBE_EVERY * HOUR_MS,
+    isPublic: settings.SWITCHBOARD_REGISTRY_ACCESS === 'public',
+  };
+}
+
+function addressIn(name: string, address: string): string {
+  try {
+    return registryUrl(address);
+  } catch (error) {
+    throw new ConfigError(`${name}: an address ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function keysOf(text: string | undefined): ReadonlyMap<string, string> {
+  const name = 'SWITCHBOARD_REGISTRY_KEYS';
+  const parsed = z.record(z.string(), visibleAscii).safeParse(text === undefined ? {} : jsonOf(text));
+  if (!parsed.success)
+    throw new ConfigError(
+      `${name}: must be a JSON object of keys by address, such as {"https://registry.example.com":"…"}`,
+    );
+  return new Map(Object.entries(parsed.data).map(([address, key]) => [addressIn(name, address), key]));
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+type SearchSettings = z.output<z.ZodObject<typeof searchSettings>>;
+
+/** @throws ConfigError for a key without a server */
+export function readMeilisearch(settings: SearchSettings): MeilisearchConfig | undefined {
+  const { MEILISEARCH_URL: url, MEILISEARCH_API_KEY: apiKey } = settings;
+  if (url !== undefined) return { url, apiKey };
+  if (apiKey === undefined) return undefined;
+  throw new ConfigError('MEILISEARCH_API_KEY: must be set together with MEILISEARCH_URL');
+}
+
+/**
+ * Returns undefined where the local model embeds: with neither a key nor a base URL.
+ * @throws ConfigError for a model without an API
+ */
+export function readEmbedding(settings: SearchSettings): EmbeddingConfig | undefined {
+  const { OPENAI_API_KEY: apiKey, OPENAI_BASE_URL: baseUrl, EMBEDDING_MODEL: model } = settings;
+  if (apiKey !== undefined || baseUrl !== undefined)
+    return { baseUrl: baseUrl ?? DEFAULT_BASE_URL, apiKey, model: model ?? DEFAULT_MODEL };
+  if (model === undefined) return undefined;
+  throw new ConfigError(
+    'EMBEDDING_MODEL: needs OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants no key',
+  );
+}

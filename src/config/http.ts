@@ -1,0 +1,178 @@
+import { isIP } from 'node:net';
+import { z } from 'zod';
+import {
+  ConfigError,
+  httpUrl,
+  LOOPBACK_NAMES,
+  setting,
+  someText,
+  visibleAscii,
+  wholeNumber,
+  withoutStrayPercent,
+} from './setting.ts';
+
+/** The classes of endpoints. Each has a rate limit of its own per API key. */
+const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke', 'admin'] as const;
+export type RateClass = (typeof RATE_CLASSES)[number];
+
+interface RateLimit {
+  readonly calls: number;
+  readonly seconds: number;
+}
+
+const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
+  search: { calls: 300, seconds: 60 },
+  proxy: { calls: 600, seconds: 60 },
+  refresh: { calls: 600, seconds: 60 },
+  sessions: { calls: 120, seconds: 60 },
+  revoke: { calls: 60, seconds: 60 },
+  admin: { calls: 120, seconds: 60 },
+};
+
+export const httpSettings = {
+  PORT: setting(
+    wholeNumber(0, 65_535, 'a port number').default(8080),
+    'Port to listen on. 0 takes any free port.',
+  ),
+  HOST: setting(someText.default('127.0.0.1'), 'Address to listen on.'),
+  PUBLIC_URL: setting(
+    httpUrl.optional(),
+    'Address at which users reach Switchboard: the issuer of identity tokens and the base of callbacks. See [below](#when-public_url-is-required).',
+  ),
+  SWITCHBOARD_ALLOWED_HOSTS: setting(
+    someText.optional(),
+    'Names that Host and Origin headers may have, separated by commas; `*` for any.',
+    "loopback and `PUBLIC_URL`'s host",
+  ),
+  SWITCHBOARD_TRUST_PROXY: setting(
+    someText.optional(),
+    'Number or addresses of the proxies in front.',
+    '`false`',
+  ),
+  SWITCHBOARD_DRAIN_MS: setting(
+    wholeNumber(0, 300_000, 'a whole number of milliseconds').default(0),
+    'Milliseconds (0 to 300000) from SIGTERM, when `/readyz` turns 503, to the end of serving. Give a balancer time to notice.',
+  ),
+};
+
+export const accessSettings = {
+  SWITCHBOARD_API_KEY: setting(
+    visibleAscii.min(32, 'must have at least 32 characters').optional(),
+    'An API key of your own choice (32 characters or more) with all scopes. No key is printed then.',
+  ),
+  SWITCHBOARD_RATE_LIMIT: setting(
+    someText.optional(),
+    'Requests per seconds for each key, by class of endpoint, or `off`.',
+    `\`${Object.entries(DEFAULT_RATE_LIMITS)
+      .map(([name, { calls, seconds }]) => `${name}=${calls}/${seconds}`)
+      .join(',')}\``,
+  ),
+  REDIS_URL: setting(
+    withoutStrayPercent(z.url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' }))
+      .refine(
+        url => !URL.canParse(url) || /^(\/\d*)?$/.test(new URL(url).pathname),
+        'must end with the host, or with / and the number of the database',
+      )
+      .optional(),
+    'Redis or Valkey that counts rate limits for all processes together: [operations/redis.md](operations/redis.md).',
+  ),
+};
+
+export interface HttpConfig {
+  readonly host: string;
+  /** 0 takes any free port. */
+  readonly port: number;
+  /** Without a trailing slash. Undefined: derived from the address listened on. */
+  readonly publicUrl: string | undefined;
+  /** Lower-case host names (without port) that the Host and Origin headers may carry; `*` = any. */
+  readonly allowedHosts: readonly string[];
+  /** Express's `trust proxy`: how many proxies stand in front, or their addresses. */
+  readonly trustProxy: number | string | false;
+  /** How long a stopping process goes on serving while `/readyz` answers 503, so that balancers notice. */
+  readonly drainMs: number;
+}
+
+export interface AccessConfig {
+  /** A key from the environment, accepted for tenant `local` with all scopes. It must reach no log. */
+  readonly apiKey: string | undefined;
+  /** `off` switches limiting off. */
+  readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
+  /** Redis that counts rate limits for all processes. It holds a password: it must reach no log and no error. */
+  readonly redisUrl: string | undefined;
+}
+
+/** @throws ConfigError */
+export function readHttp(settings: z.output<z.ZodObject<typeof httpSettings>>): HttpConfig {
+  const { HOST: host, SWITCHBOARD_ALLOWED_HOSTS: listed } = settings;
+  const publicUrl = settings.PUBLIC_URL?.replace(/\/+$/, '');
+  return {
+    host,
+    port: settings.PORT,
+    publicUrl,
+    allowedHosts: allowedHosts(listed, host, publicUrl),
+    trustProxy: trustProxy(settings.SWITCHBOARD_TRUST_PROXY),
+    drainMs: settings.SWITCHBOARD_DRAIN_MS,
+  };
+}
+
+/** @throws ConfigError */
+export const readAccess = (settings: z.output<z.ZodObject<typeof accessSettings>>): AccessConfig => ({
+  apiKey: settings.SWITCHBOARD_API_KEY,
+  rateLimits: rateLimits(settings.SWITCHBOARD_RATE_LIMIT),
+  redisUrl: settings.REDIS_URL,
+});
+
+function allowedHosts(
+  listed: string | undefined,
+  host: string,
+  publicUrl: string | undefined,
+): readonly string[] {
+  if (listed !== undefined) {
+    const names = listed.split(',').map(name => name.trim().toLowerCase());
+    if (names.includes(''))
+      throw new ConfigError('SWITCHBOARD_ALLOWED_HOSTS: must be host names separated by commas, or *');
+    return names;
+  }
+  if (publicUrl !== undefined) return [...LOOPBACK_NAMES, new URL(publicUrl).hostname];
+  if (isLoopback(host)) return LOOPBACK_NAMES;
+  throw new ConfigError(
+    `HOST: ${host} is reachable from other machines; set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS to the names it is called by`,
+  );
+}
+
+const isLoopback = (host: string) =>
+  host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+
+function trustProxy(value: string | undefined): number | string | false {
+  if (value === undefined || value === 'false') return false;
+  if (/^\d+$/.test(value)) return Number(value);
+  if (value === 'true') {
+    throw new ConfigError(
+      'SWITCHBOARD_TRUST_PROXY: "true" would trust anyone; give the number of proxies or their addresses',
+    );
+  }
+  const isAddress = (part: string) =>
+    ['loopback', 'linklocal', 'uniquelocal'].includes(part) || isIP(part.replace(/\/\d{1,3}$/, '')) !== 0;
+  if (!value.split(',').every(part => isAddress(part.trim()))) {
+    throw new ConfigError(
+      `SWITCHBOARD_TRUST_PROXY: "${value}" must be the number of proxies in front, or their addresses separated by commas`,
+    );
+  }
+  return value;
+}
+
+function rateLimits(value: string | undefined): AccessConfig['rateLimits'] {
+  if (value === 'off') return 'off';
+  const limits = { ...DEFAULT_RATE_LIMITS };
+  for (const part of value?.split(',') ?? []) {
+    const match = /^\s*([a-z]+)=([1-9]\d{0,8})\/([1-9]\d{0,6})\s*$/.exec(part);
+    const name = RATE_CLASSES.find(known => known === match?.[1]);
+    if (!match || !name) {
+      throw new ConfigError(
+        `SWITCHBOARD_RATE_LIMIT: "${part.trim()}" must be off or NAME=CALLS/SECONDS with NAME one of ${RATE_CLASSES.join(', ')}`,
+      );
+    }
+    limits[name] = { calls: Number(match[2]), seconds: Number(match[3]) };
+  }
+  return limits;
+}

@@ -1,0 +1,43 @@
+import { z } from 'zod';
+
+/** A setting that cannot be used. The message is one line that names the variable and says what to do. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+/**
+ * Adds to a schema what docs/configuration.md says about the variable.
+ * @param description Markdown; links are relative to docs/
+ * @param shownDefault Markdown for the column of defaults, where the schema's own default says nothing
+ */
+export const setting = <S extends z.ZodType>(schema: S, description: string, shownDefault?: string): S =>
+  schema.meta({ description, ...(shownDefault === undefined ? {} : { shownDefault }) });
+
+/** @param what names the number and its unit in the error, such as `minutes` */
+export const wholeNumber = (min: number, max: number, what = 'a whole number') =>
+  z.string().transform((text, context) => {
+    const value = Number(text);
+    if (/^\d{1,9}$/.test(text) && value >= min && value <= max) return value;
+    context.addIssue(`must be ${what} from ${min} to ${max}`);
+    return z.NEVER;
+  });
+
+export const someText = z.string().min(1);
+
+export const flag = z.enum(['true', 'false'], 'must be true or false').transform(text => text === 'true');
+
+/** A key or token: what an HTTP header can carry. */
+export const visibleAscii = z.string().regex(/^[\x21-\x7e]+$/, 'must be visible ASCII without spaces');
+
+export const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
+
+/** Without this check, a lone % in a password fails much later and with the whole URL in the message. */
+export const withoutStrayPercent = (schema: z.ZodURL) =>
+  schema.regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25');
+
+export const hasCredentials = (url: string): boolean =>
+  URL.canParse(url) && new URL(url).username + new URL(url).password !== '';
+
+export const isHttps = (url: string): boolean => new URL(url).protocol === 'https:';
+
+export const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'];
