@@ -37,6 +37,25 @@ describe('README.md', () => {
   });
 });
 
+describe('README.md, docs/limits.md and the picture', () => {
+  it('count the shipped catalogue as it is', () => {
+    const lines = text('catalogue/servers.jsonl').split('\n').filter(Boolean);
+    const entries = lines.map(line => JSON.parse(line) as { auth?: { kind: string }; tools?: unknown[] });
+    const kinds = entries.map(({ auth }) => auth?.kind ?? 'unknown');
+    const closed = kinds.filter(kind => kind === 'static_header' || kind === 'own_oauth').length;
+    const unknown = kinds.filter(kind => kind === 'unknown').length;
+    const withTools = entries.filter(({ tools = [] }) => tools.length > 0).length;
+    const readme = text('README.md');
+    expect(readme).toContain(`${closed} of the ${entries.length} servers`);
+    expect(readme).toContain(`another ${unknown} servers`);
+    expect(readme).toContain(`Only ${withTools} servers`);
+    expect(text('docs/limits.md').replaceAll(/\s+/g, ' ')).toContain(
+      `${closed} of ${entries.length} servers`,
+    );
+    expect(text('docs/switchboard.svg')).toContain(`${entries.length} MCP SERVERS`);
+  });
+});
+
 describe.each(PAGES)('%s', page => {
   it('links only to files and headings that exist', () => {
     const links = [...prose(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, link = '']) => link);
