@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openDatabase, rows, type OpenDatabase } from '../../src/platform/database/database.ts';
+import { rows, type OpenDatabase } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from '../support/database.ts';
 import { listed, startRegistry, type RegistryServer } from '../support/registry.ts';
 import { scrape, sumOf } from '../support/scrape.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
@@ -14,7 +15,7 @@ let sb: RunningSwitchboard;
 beforeAll(async () => {
   upstream = await startV2Server();
   registry = await startRegistry([listed('com.example/tides')]);
-  database = await openDatabase();
+  database = await openTestDatabase();
   sb = await startTestSwitchboard({
     catalogue: [
       { id: 'v2', remote_url: upstream.url },

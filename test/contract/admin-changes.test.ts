@@ -1,7 +1,8 @@
 import { eq } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { apiKeys, tenants } from '../../src/core/access/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from '../support/database.ts';
 import { settableClock } from '../core/search/support.ts';
 import { listed, startRegistry, type RegistryServer } from '../support/registry.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
@@ -16,7 +17,7 @@ let admin: { id: string; key: string };
 beforeAll(async () => {
   upstream = await startV2Server();
   registry = await startRegistry([listed('com.example/tides'), listed('com.example/bees')]);
-  database = await openDatabase();
+  database = await openTestDatabase();
   sb = await startTestSwitchboard({
     env: { SWITCHBOARD_RATE_LIMIT: 'admin=5000/60' },
     catalogue: [{ id: 'v2', remote_url: upstream.url }],

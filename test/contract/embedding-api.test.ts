@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { openDatabase } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from '../support/database.ts';
 import {
   cut,
   hang,
@@ -85,7 +85,7 @@ describe('an embedding API', () => {
 
   it('is paid once for a text: not again after a restart', async () => {
     await using stack = new AsyncDisposableStack();
-    const database = stack.adopt(await openDatabase(), ({ close }) => close());
+    const database = stack.adopt(await openTestDatabase(), ({ close }) => close());
     const shared = () => Promise.resolve({ ...database, close: () => Promise.resolve() });
     const env = {
       OPENAI_BASE_URL: api.baseUrl,

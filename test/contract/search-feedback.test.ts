@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openDatabase, rows, type OpenDatabase } from '../../src/platform/database/database.ts';
+import { rows, type OpenDatabase } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from '../support/database.ts';
 import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';
 import { startV1Server, type V1Server } from '../support/upstreams/v1.ts';
 import { startTestSwitchboard, type Answer, type RunningSwitchboard } from '../support/switchboard.ts';
@@ -16,7 +17,7 @@ let v1: V1Server;
 let hostile: Hostile;
 let sb: RunningSwitchboard;
 beforeAll(async () => {
-  [database, v1, hostile] = await Promise.all([openDatabase(), startV1Server(), startHostile()]);
+  [database, v1, hostile] = await Promise.all([openTestDatabase(), startV1Server(), startHostile()]);
   sb = await startTestSwitchboard({
     // Looked into beside the running program.
     database: () => Promise.resolve({ ...database, close: () => Promise.resolve() }),

@@ -14,12 +14,12 @@ import { settings } from '../../src/platform/database/schema.ts';
 import {
   isDatabaseUnavailable,
   isUniqueViolation,
-  openDatabase,
   rows,
   whyFailed,
   type Database,
   type OpenDatabase,
 } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from '../support/database.ts';
 import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from '../../src/platform/database/postgres-limits.ts';
 import { connectPostgres, openPostgres } from '../../src/platform/database/postgres.ts';
 import { startSwitchboard } from '../../src/app.ts';
@@ -47,7 +47,7 @@ const failure = (promise: Promise<unknown>) =>
   );
 
 describe.each([
-  { driver: 'PGlite', open: () => openDatabase(), skipped: false },
+  { driver: 'PGlite', open: () => openTestDatabase(), skipped: false },
   { driver: 'Postgres', open: openOnPostgres, skipped: withoutPostgres },
 ])('$driver', ({ driver, open, skipped }) => {
   describe.skipIf(skipped)('a lock', () => {

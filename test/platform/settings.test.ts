@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
-import { openDatabase, type MigratedDatabase } from '../../src/platform/database/database.ts';
+import type { MigratedDatabase } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from '../support/database.ts';
 import {
   claimSetting,
   deleteSetting,
@@ -11,7 +12,7 @@ import {
 } from '../../src/platform/database/settings.ts';
 
 let database: MigratedDatabase;
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 
 it('keeps one text under a key', async () => {

@@ -4,12 +4,8 @@ import { generateApiKey } from '../../src/core/access/api-key.ts';
 import { SCOPES } from '../../src/core/access/caller.ts';
 import { apiKeys, tenants } from '../../src/core/access/schema.ts';
 import type { Clock } from '../../src/platform/clock.ts';
-import {
-  openDatabase,
-  rows,
-  type Database,
-  type OpenDatabase,
-} from '../../src/platform/database/database.ts';
+import { rows, type Database, type OpenDatabase } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from './database.ts';
 import { openPostgres } from '../../src/platform/database/postgres.ts';
 import type { StartOptions } from '../../src/app.ts';
 import { providerSettings, startIdentityProvider, type IdentityProvider } from './identity-provider.ts';
@@ -248,7 +244,7 @@ function timeOf(db: Database, clock: TestClock) {
 }
 
 async function openStorage(kind: DatabaseKind): Promise<OpenDatabase & { url: string | undefined }> {
-  if (kind === 'pglite') return { ...(await openDatabase()), url: undefined };
+  if (kind === 'pglite') return { ...(await openTestDatabase()), url: undefined };
   const database = await createDatabase();
   const opened = await openPostgres(database.url);
   return {

@@ -7,7 +7,7 @@ import { readConfig } from '../../src/config/index.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
 import { createNgramEmbedder } from '../../src/core/search/embed/embedder-ngrams.ts';
 import type { Clock } from '../../src/platform/clock.ts';
-import { openDatabase } from '../../src/platform/database/database.ts';
+import { openTestDatabase } from './database.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
 import { controlSocketOf } from '../../src/stores.ts';
 import { startSwitchboard, type StartOptions } from '../../src/app.ts';
@@ -66,7 +66,7 @@ export async function startTestSwitchboard({
   faceLimits,
   embeddingLimits,
   embedder = () => Promise.resolve(createNgramEmbedder()),
-  database = () => openDatabase(),
+  database = () => openTestDatabase(),
 }: StartTest = {}): Promise<RunningSwitchboard> {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
   const file = path.join(dataDir, 'catalogue.jsonl');

@@ -46,12 +46,14 @@ const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
  * Opens (and at first creates) the embedded Postgres in `dataDir/pglite` and applies the migrations.
  * The caller must hold the data folder's lock: PGlite has none of its own, and two processes corrupt a folder.
  * Pass no folder for a database in memory, for tests.
+ * @param template an archive by PGlite's `dumpDataDir` that a database in memory starts from
  */
-export async function openDatabase(dataDir?: string): Promise<MigratedDatabase> {
+export async function openDatabase(dataDir?: string, template?: Blob): Promise<MigratedDatabase> {
   const folder = dataDir === undefined ? undefined : folderIn(dataDir);
   if (folder !== undefined && !existsSync(folder)) await initialise(folder);
   const client = await PGlite.create({
     ...(folder === undefined ? {} : { dataDir: folder }),
+    ...(template === undefined ? {} : { loadDataDir: template }),
     startParams: START,
   });
   const db = drizzle(client);

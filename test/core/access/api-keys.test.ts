@@ -3,14 +3,15 @@ import { generateApiKey, idOfApiKey } from '../../../src/core/access/api-key.ts'
 import { ApiKeys } from '../../../src/core/access/api-keys.ts';
 import { Audit } from '../../../src/core/access/audit.ts';
 import { apiKeys } from '../../../src/core/access/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 let database: OpenDatabase;
 let now = Date.parse('2026-11-21T12:00:00Z');
 const environmentKey = 'an-environment-key-of-32-characters!';
 
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 
 const open = ({ db } = database, key: string | undefined = environmentKey) => {
@@ -101,7 +102,7 @@ describe('storage', () => {
   });
 
   it('makes a first key once', async () => {
-    const fresh = await openDatabase();
+    const fresh = await openTestDatabase();
     const keys = open(fresh);
     expect(await keys.createFirst()).toMatch(/^sbk_live_/);
     expect(await keys.createFirst()).toBeUndefined();

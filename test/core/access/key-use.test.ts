@@ -1,7 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { KeyUse, QuotaExceeded } from '../../../src/core/access/quota.ts';
 import { keyUse } from '../../../src/core/access/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { settableClock } from '../search/support.ts';
 
@@ -10,7 +11,7 @@ let database: OpenDatabase;
 let clock: ReturnType<typeof settableClock>;
 const opened: KeyUse[] = [];
 
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 beforeEach(() => void (clock = settableClock(START)));
 afterEach(async () => {
   await Promise.all(opened.splice(0).map(one => one.close()));

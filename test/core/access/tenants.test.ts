@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ensureTenant, Tenants } from '../../../src/core/access/tenants.ts';
 import { Audit } from '../../../src/core/access/audit.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 let database: OpenDatabase;
 let tenants: Tenants;
 beforeAll(async () => {
-  database = await openDatabase();
+  database = await openTestDatabase();
   tenants = new Tenants(database.db, new Audit(database.db, createLog('silent')));
   await ensureTenant(database.db, 'acme');
 });

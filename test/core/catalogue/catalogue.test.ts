@@ -2,12 +2,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 
 let database: OpenDatabase;
 let catalogue: Catalogue;
 
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 beforeEach(async () => {
   await database.db.delete(servers);

@@ -5,7 +5,8 @@ import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { ToolRefresh } from '../../../src/core/catalogue/tools/refresh.ts';
 import { warnedTools, warningsOf } from '../../../src/core/catalogue/tools/warnings.ts';
 import { servers, toolDefinitions } from '../../../src/core/catalogue/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 const DAY_MS = 86_400_000;
@@ -16,7 +17,7 @@ let catalogue: Catalogue;
 let logged: Record<string, unknown>[];
 const log = () => createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) });
 
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 beforeEach(async () => {
   await database.db.delete(servers);

@@ -6,7 +6,8 @@ import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
 import { describe, expect, it } from 'vitest';
 import { openCatalogue } from '../../../src/core/catalogue/shipped.ts';
-import { openDatabase, type Database } from '../../../src/platform/database/database.ts';
+import type { Database } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { MIGRATIONS } from '../../../src/platform/database/migrations.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { temporaryFolder } from '../../support/program.ts';
@@ -62,7 +63,7 @@ describe('two processes that start together on a new database', () => {
 
 describe('a server of the id that is reserved, from an older version', () => {
   it('is deactivated at the start, which says so once', async () => {
-    const { db, close } = await openDatabase();
+    const { db, close } = await openTestDatabase();
     await using folder = temporaryFolder();
     const file = path.join(folder.path, 'catalogue.jsonl');
     await writeFile(file, `${LINE}\n${JSON.stringify({ ...JSON.parse(LINE), id: 'switchboard' })}`);

@@ -2,7 +2,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'v
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { servers, serverToolParts } from '../../../src/core/catalogue/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { createDatabase } from '../../support/postgres.ts';
 
@@ -26,7 +27,7 @@ const tool = (name: string, description: string) => ({
 });
 
 describe.each([
-  { driver: 'PGlite', open: () => openDatabase(), skipped: false },
+  { driver: 'PGlite', open: () => openTestDatabase(), skipped: false },
   { driver: 'Postgres', open: openOnPostgres, skipped: inject('postgresUrl') === undefined },
 ])('what is stored on $driver', ({ open, skipped }) => {
   describe.skipIf(skipped)('of servers and their tools', () => {

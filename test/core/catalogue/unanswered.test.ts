@@ -3,7 +3,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { settings } from '../../../src/platform/database/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 
 const entry = (id: string, remote_url = `https://${id}.example/mcp`): Entry => ({
   id,
@@ -16,7 +17,7 @@ const nothing = () => Promise.resolve();
 let database: OpenDatabase;
 let catalogue: Catalogue;
 beforeEach(async () => {
-  database = await openDatabase();
+  database = await openTestDatabase();
   catalogue = await Catalogue.load(database.db);
   await catalogue.put([entry('tides'), entry('maps')], { origin: 'shipped', replace: true });
 });

@@ -4,14 +4,15 @@ import { afterAll, afterEach, beforeAll, describe, expect, inject, it, vi } from
 import { Usage } from '../../../src/core/catalogue/usage.ts';
 import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { serverUsage } from '../../../src/core/catalogue/schema.ts';
-import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { Database, OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { createDatabase } from '../../support/postgres.ts';
 import { recordingLog, settableClock, silent } from '../search/support.ts';
 
 const DAY_MS = 86_400_000;
 let database: OpenDatabase;
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 afterEach(async () => {
   vi.useRealTimers();

@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 
 const SOURCE = 'https://registry.example.com';
 
 let database: OpenDatabase;
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 
 const entry = (id: string, name: string): Entry => ({

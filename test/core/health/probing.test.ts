@@ -8,7 +8,8 @@ import { Probing } from '../../../src/core/health/probing.ts';
 import type { Turned } from '../../../src/core/health/rounds.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { settings } from '../../../src/platform/database/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { Metrics } from '../../../src/core/metrics.ts';
 import { startChangeable, type Changeable } from '../../support/upstreams/changeable.ts';
@@ -17,7 +18,7 @@ const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 
 let database: OpenDatabase;
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 
 let nowMs: number;

@@ -6,7 +6,8 @@ import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { generateApiKey } from '../../../src/core/access/api-key.ts';
 import type { Clock } from '../../../src/platform/clock.ts';
-import { openDatabase, rows, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import { rows, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { DATABASES, startIdentity } from '../../support/identity.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../../support/switchboard.ts';
 
@@ -22,7 +23,7 @@ const clock = new SetClock();
 let database: OpenDatabase;
 let sb: RunningSwitchboard;
 beforeAll(async () => {
-  database = await openDatabase();
+  database = await openTestDatabase();
   sb = await startOn(database);
 });
 afterAll(async () => {

@@ -11,6 +11,7 @@ import {
   type Database,
   type OpenDatabase,
 } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { heapAfterCollection } from '../../support/fuzz/heap.ts';
 import { createDatabase, type TestDatabase } from '../../support/postgres.ts';
@@ -48,7 +49,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
   beforeAll(async () => {
     if (shared && isPostgresMissing) return;
     if (shared) server = await createDatabase();
-    database = server ? await openPostgres(server.url) : await openDatabase();
+    database = server ? await openPostgres(server.url) : await openTestDatabase();
   });
   afterAll(async () => {
     await database?.close();
@@ -525,7 +526,7 @@ describe('a result in a data folder', () => {
 
 describe('keeping', () => {
   it('many results leaves nothing of them in memory', async () => {
-    const database = await openDatabase();
+    const database = await openTestDatabase();
     const clock = settableClock();
     const sealing = new Sealing([KEY], clock);
     const { log } = recordingLog();

@@ -3,13 +3,14 @@ import type { CallOutcome, Verdict } from '../../../src/core/feedback-types.ts';
 import { queryLog as queries, searchOutcomes as table } from '../../../src/core/search/schema.ts';
 import { QueryLog } from '../../../src/core/search/query-log.ts';
 import { SearchOutcomes } from '../../../src/core/search/feedback.ts';
-import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { Database, OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { newId } from '../../../src/platform/ids.ts';
 import { recordingLog, settableClock } from './support.ts';
 
 const DAY_MS = 86_400_000;
 let database: OpenDatabase;
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 afterEach(async () => {
   vi.useRealTimers();

@@ -2,13 +2,14 @@ import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { queryLog as table } from '../../../src/core/search/schema.ts';
 import { QueryLog } from '../../../src/core/search/query-log.ts';
-import { openDatabase, type Database, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { Database, OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { recordingLog, settableClock } from './support.ts';
 
 const DAY_MS = 86_400_000;
 let database: OpenDatabase;
 beforeAll(async () => {
-  database = await openDatabase();
+  database = await openTestDatabase();
 });
 afterAll(() => database.close());
 beforeEach(async () => {

@@ -5,7 +5,8 @@ import { queryLog as queryLogTable } from '../../../src/core/search/schema.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { createSearch, readyGate, type Search } from '../../../src/core/search/search.ts';
-import { openDatabase, type OpenDatabase } from '../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { caller, controlledEmbedder, entry, settableClock, silent } from './support.ts';
 
 const entries = [
@@ -19,7 +20,7 @@ const entries = [
 
 let database: OpenDatabase;
 beforeAll(async () => {
-  database = await openDatabase();
+  database = await openTestDatabase();
 });
 afterAll(() => database.close());
 /** Closed after each test, so that none of their rows comes after it. */

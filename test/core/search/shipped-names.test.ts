@@ -6,12 +6,12 @@ import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
 import { createMiniLmEmbedder } from '../../../src/core/search/embed/embedder-minilm.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { createSearch } from '../../../src/core/search/search.ts';
-import { openDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import { caller, settableClock, silent } from './support.ts';
 
 it('no server of the shipped catalogue is said not to exist when its name is searched for', async () => {
   await using opened = new AsyncDisposableStack();
-  const database = await openDatabase();
+  const database = await openTestDatabase();
   opened.defer(() => database.close());
   const { db } = database;
   const clock = settableClock();

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { createEmbeddedIndex } from '../../../../src/core/search/index/search-index-embedded.ts';
-import { openDatabase } from '../../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../../support/database.ts';
 import { find, mail, update, weather } from './search-index.contract.ts';
 import { controlledEmbedder, recordingLog, settableClock } from '../support.ts';
 
 // What both indexes guarantee is in search-index.contract.ts.
 it('says once a minute that the embedder fails', async () => {
-  const database = await openDatabase();
+  const database = await openTestDatabase();
   const control = controlledEmbedder();
   const { log, messages } = recordingLog();
   const clock = settableClock();

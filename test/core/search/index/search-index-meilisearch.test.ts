@@ -1,18 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { createMeilisearchIndex } from '../../../../src/core/search/index/search-index-meilisearch.ts';
-import {
-  openDatabase,
-  type Database,
-  type OpenDatabase,
-} from '../../../../src/platform/database/database.ts';
+import type { Database, OpenDatabase } from '../../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../../support/database.ts';
 import { startMeilisearchDouble } from './meilisearch-double.ts';
 import { find, mail, update, weather } from './search-index.contract.ts';
 import { controlledEmbedder, recordingLog, server, settableClock } from '../support.ts';
 
 let database: OpenDatabase;
 beforeAll(async () => {
-  database = await openDatabase();
+  database = await openTestDatabase();
 });
 afterAll(() => database.close());
 
@@ -424,7 +421,7 @@ describe('without Meilisearch', () => {
 
 describe('the evidence of what Meilisearch finds', () => {
   it('is by words alone while the stored vectors cannot be read, and is whole again afterwards', async () => {
-    const db = await openDatabase();
+    const db = await openTestDatabase();
     await using double = await startMeilisearchDouble();
     const { embedder } = controlledEmbedder();
     const { log, messages } = recordingLog();

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { createEmbeddedIndex } from '../../../../src/core/search/index/search-index-embedded.ts';
 import { createMeilisearchIndex } from '../../../../src/core/search/index/search-index-meilisearch.ts';
-import { openDatabase } from '../../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../../support/database.ts';
 import { openMeilisearch } from '../../../support/meilisearch.ts';
 import { startMeilisearchDouble } from './meilisearch-double.ts';
 import {
@@ -15,7 +15,7 @@ import {
 } from './search-index.contract.ts';
 import { controlledEmbedder, server, settableClock, silent } from '../support.ts';
 
-const database = await openDatabase();
+const database = await openTestDatabase();
 const double = await startMeilisearchDouble();
 const real = await openMeilisearch();
 afterAll(async () => {

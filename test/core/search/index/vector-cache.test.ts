@@ -8,14 +8,15 @@ import { quantize } from '../../../../src/core/search/index/quantize.ts';
 import { textHash, VectorCache } from '../../../../src/core/search/index/vector-cache.ts';
 import { readVectorFile, writeVectorFile } from '../../../../src/core/search/index/vector-file.ts';
 import { embeddings } from '../../../../src/core/search/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../../support/database.ts';
 import { controlledEmbedder, recordingLog } from '../support.ts';
 
 const texts = ['weather', 'maps', 'mail'];
 let database: OpenDatabase;
 let folder: string;
 beforeAll(async () => {
-  database = await openDatabase();
+  database = await openTestDatabase();
   folder = await mkdtemp(path.join(tmpdir(), 'vectors-'));
 });
 afterAll(async () => {

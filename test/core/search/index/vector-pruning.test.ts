@@ -2,11 +2,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { embeddings } from '../../../../src/core/search/schema.ts';
 import { VectorCache } from '../../../../src/core/search/index/vector-cache.ts';
 import { pruneVectors, VectorPruning } from '../../../../src/core/search/index/vector-pruning.ts';
-import { openDatabase, type OpenDatabase } from '../../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../../support/database.ts';
 import { controlledEmbedder, server, silent } from '../support.ts';
 
 let database: OpenDatabase;
-beforeAll(async () => void (database = await openDatabase()));
+beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 beforeEach(async () => void (await database.db.delete(embeddings)));
 

@@ -2,7 +2,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { EmbeddingApi, type RemoteEmbedder } from '../../../../../src/core/search/embed/embedder-openai.ts';
 import type { EmbeddingLimits } from '../../../../../src/core/search/embed/openai/limits.ts';
 import { settings } from '../../../../../src/platform/database/schema.ts';
-import { openDatabase, type OpenDatabase } from '../../../../../src/platform/database/database.ts';
+import type { OpenDatabase } from '../../../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../../../support/database.ts';
 import { Metrics } from '../../../../../src/core/metrics.ts';
 import {
   startEmbeddingsServer,
@@ -67,7 +68,7 @@ export function useEmbeddingApi(): UsedApi {
       return { ...all, embedder };
     },
   };
-  beforeAll(async () => void (used.database = await openDatabase()));
+  beforeAll(async () => void (used.database = await openTestDatabase()));
   afterAll(() => used.database.close());
   beforeEach(async () => {
     used.server = await startEmbeddingsServer();
