@@ -1,8 +1,7 @@
 import { mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { ConfigError, type Config } from './config/index.ts';
-import { KeyFileError } from './core/identity/vault/key-file.ts';
-import { WrongKeys } from './core/identity/vault/key-check.ts';
+import { KeyFileError, WrongKeys } from './core/identity/vault/open.ts';
 import { openDatabase, type OpenDatabase } from './platform/database/database.ts';
 import type { Log } from './platform/telemetry/log.ts';
 import { DatabaseUnreachable, openPostgres } from './platform/database/postgres.ts';

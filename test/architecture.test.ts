@@ -40,7 +40,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   'ipaddr.js': /^platform\/outbound\/guard\.ts$/,
   ajv: /^core\/proxy\/arguments\//,
   jose: /^core\/identity\//,
-  'openid-client': /^core\/identity\/connections\/provider(-error)?\.ts$/,
+  'openid-client': /^core\/identity\/connections\/provider\.ts$/,
   'drizzle-orm': /^(core|platform\/database)\//,
   pg: /^platform\/database\/(postgres|listen)\.ts$/,
   '@electric-sql/pglite': /^platform\/database\/database\.ts$/,

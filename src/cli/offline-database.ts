@@ -1,8 +1,12 @@
 import { createServer } from 'node:http';
 import { ConfigError, type Config } from '../config/index.ts';
-import { requireKeys } from '../core/identity/vault/open.ts';
-import { KeyFileError } from '../core/identity/vault/key-file.ts';
-import { isSealed, keyIdOfCanary, WrongKeys } from '../core/identity/vault/key-check.ts';
+import {
+  isSealed,
+  KeyFileError,
+  keyIdOfCanary,
+  requireKeys,
+  WrongKeys,
+} from '../core/identity/vault/open.ts';
 import {
   hasDatabase,
   openDatabase,

@@ -5,7 +5,7 @@ import { users } from '../access/schema.ts';
 import type { IdentityContext } from './context.ts';
 import { auditLog } from '../access/schema.ts';
 import { authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
-import { expireSessions } from './sign-in/session-expiry.ts';
+import { expireSessions } from './sign-in/session-store.ts';
 import type { SigningKeys } from './tokens/signing-keys.ts';
 
 const EVERY_MS = 60_000;

@@ -1,11 +1,60 @@
 import { and, asc, eq, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
-import { connectionBinding, supersede, type ConnectionRow, type StoredTokens } from './connection-record.ts';
-import type { IdentityContext } from '../context.ts';
-import type { Account, Grant } from './provider.ts';
-import { connections } from '../schema.ts';
 import { findUser, requireUserId } from '../../access/users.ts';
+import type { IdentityContext } from '../context.ts';
+import { connections } from '../schema.ts';
+import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
+import type { Account, Grant } from './provider.ts';
+
+export type ConnectionRow = typeof connections.$inferSelect;
+
+export interface TokenPair {
+  readonly accessToken: string;
+  readonly refreshToken: string | undefined;
+}
+
+/** The tokens of a connection, as they lie in the vault. */
+export interface StoredTokens extends TokenPair {
+  /**
+   * Of earlier sign-ins to the same account. They are told to the provider together with the current ones and not before:
+   * many providers end the whole grant with any of its tokens.
+   */
+  readonly superseded?: readonly TokenPair[];
+}
+
+/** A user who signs in again and again leaves no more than the newest of them. */
+const MAX_SUPERSEDED = 10;
+
+const pairOf = ({ accessToken, refreshToken }: TokenPair): TokenPair => ({ accessToken, refreshToken });
+
+export const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]): StoredTokens => ({
+  accessToken: tokens.accessToken,
+  refreshToken: tokens.refreshToken,
+  superseded: [...(tokens.superseded ?? []), ...older.map(pairOf)].slice(-MAX_SUPERSEDED),
+});
+
+/** The provider and the resource are part of it: a row that is made another provider's opens nothing. */
+export const connectionBinding = (
+  row: Pick<ConnectionRow, 'tenantId' | 'userId' | 'id' | 'provider' | 'resource'>,
+): Binding => ({
+  table: 'connections',
+  tenantId: row.tenantId,
+  userId: row.userId,
+  id: JSON.stringify([row.id, row.provider, row.resource]),
+  purpose: 'provider_tokens',
+});
+
+/** What a connection without tokens is set to: only the user can mend it. */
+export const withoutTokens = () => ({
+  status: 'needs_reauth' as const,
+  sealed: null,
+  hasRefreshToken: false,
+  version: sql`${connections.version} + 1`,
+  leaseId: null,
+  leaseUntil: null,
+  updatedAt: sql`now()`,
+});
 
 /** A connection as callers and end users may see it: never a token. */
 export interface ConnectionInfo {
@@ -172,3 +221,50 @@ const isOne = (owner: { userId: string; provider: string; resource: string }) =>
     eq(connections.provider, owner.provider),
     eq(connections.resource, owner.resource),
   );
+
+/** Whose grant it is. */
+export interface GrantOwner {
+  readonly provider: string;
+  readonly userId: string;
+  /** The provider's `sub`. */
+  readonly subject: string;
+}
+
+/**
+ * Tokens that will not be used, of an account that is connected: kept beside the connection's own, to be revoked with them.
+ * False: the account is not connected, and the provider can be told at once. Within a transaction; locks the connection.
+ */
+export async function keepWithConnection(
+  tx: Database,
+  vault: Vault,
+  owner: GrantOwner,
+  tokens: TokenPair,
+): Promise<boolean> {
+  const [row] = await tx
+    .select()
+    .from(connections)
+    .where(
+      and(
+        eq(connections.userId, owner.userId),
+        eq(connections.provider, owner.provider),
+        eq(connections.subject, owner.subject),
+        eq(connections.status, 'active'),
+      ),
+    )
+    .limit(1)
+    .for('update');
+  if (!row?.sealed) return false;
+  const binding = connectionBinding(row);
+  let current: StoredTokens;
+  try {
+    current = JSON.parse(await vault.open(binding, row.sealed)) as StoredTokens;
+  } catch (error) {
+    // Nothing of it can be used or revoked; it must not keep these tokens, a revocation or an expiry.
+    if (error instanceof VaultError) return false;
+    throw error;
+  }
+  const sealed = await vault.seal(binding, JSON.stringify(supersede(current, tokens)));
+  // Not a new version: the tokens in use are the same.
+  await tx.update(connections).set({ sealed }).where(eq(connections.id, row.id));
+  return true;
+}

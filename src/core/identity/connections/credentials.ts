@@ -1,19 +1,20 @@
-import { eq, sql } from 'drizzle-orm';
+import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../../errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
 import { LastUsed } from '../../../platform/database/last-used.ts';
 import { SingleFlight } from '../../../platform/single-flight.ts';
-import type { Caller } from '../../access/caller.ts';
+import type { Caller, Subject } from '../../access/caller.ts';
+import { users } from '../../access/schema.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import type { Connections } from './connections.ts';
 import type { IdentityContext } from '../context.ts';
-import { isLive, prepareFind, type Found } from './find-credential.ts';
-import { invalidToken } from '../tokens/identity-token.ts';
-import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
-import type { Provider } from './provider.ts';
-import { connections } from '../schema.ts';
+import { connections, tokenFamilies } from '../schema.ts';
 import { sha256 } from '../secrets.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
+import { invalidToken } from '../tokens/identity-token.ts';
+import type { ConnectionRow, Connections } from './connections.ts';
+import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
+import type { Provider } from './provider.ts';
 
 /** How often a server's refusal of a token is taken for a reason to get another. */
 const FORCE_EVERY_MS = 60_000;
@@ -242,3 +243,67 @@ const tokenRequired = () =>
     'identity_token_required',
     "This server acts for an end user, and this key is bound to none: send the user's identity token as Authorization: Bearer next to X-API-Key. A client that cannot do that, such as an IDE, needs a key of the user's own: the operator makes one with switchboard keys create --user USER_ID.",
   );
+
+/** A token with less than this left is refreshed before it is used. */
+const FRESH_SEC = 60;
+
+/** A connection as a call needs it. */
+export type Found = Pick<
+  ConnectionRow,
+  | 'id'
+  | 'tenantId'
+  | 'userId'
+  | 'provider'
+  | 'resource'
+  | 'status'
+  | 'scopes'
+  | 'sealed'
+  | 'version'
+  | 'hasRefreshToken'
+> & { readonly fresh: boolean };
+
+/** The one query of a call: whether user and family still hold, and the connection. Built once: it runs on every call. */
+export function prepareFind(db: Database) {
+  return db
+    .select({
+      epoch: users.tokenEpoch,
+      familyId: tokenFamilies.id,
+      connection: {
+        id: connections.id,
+        tenantId: connections.tenantId,
+        userId: connections.userId,
+        provider: connections.provider,
+        resource: connections.resource,
+        status: connections.status,
+        scopes: connections.scopes,
+        sealed: connections.sealed,
+        version: connections.version,
+        hasRefreshToken: connections.hasRefreshToken,
+      },
+      fresh: sql<boolean>`coalesce(${connections.accessExpiresAt} > now() + make_interval(secs => ${FRESH_SEC}), true)`,
+    })
+    .from(users)
+    .leftJoin(
+      tokenFamilies,
+      and(
+        eq(tokenFamilies.id, sql.placeholder('familyId')),
+        eq(tokenFamilies.userId, users.id),
+        isNull(tokenFamilies.revokedAt),
+        gt(tokenFamilies.expiresAt, sql`now()`),
+      ),
+    )
+    .leftJoin(
+      connections,
+      and(
+        eq(connections.userId, users.id),
+        eq(connections.provider, sql.placeholder('provider')),
+        eq(connections.resource, sql.placeholder('resource')),
+      ),
+    )
+    .where(and(eq(users.id, sql.placeholder('userId')), eq(users.tenantId, sql.placeholder('tenantId'))))
+    .prepare('find_credential');
+}
+
+/** Whether what the identity token or the key says still holds. */
+export const isLive = (subject: Subject, row: { epoch: number; familyId: string | null }): boolean =>
+  row.epoch === subject.epoch && (subject.familyId === undefined || row.familyId === subject.familyId);

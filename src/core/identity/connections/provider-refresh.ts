@@ -2,13 +2,16 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { and, eq, isNull, lte, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import { newId } from '../../../platform/ids.ts';
-import { withoutTokens, type ConnectionRow, type TokenPair } from './connection-record.ts';
-import type { Connections } from './connections.ts';
+import {
+  keepWithConnection,
+  withoutTokens,
+  type ConnectionRow,
+  type Connections,
+  type TokenPair,
+} from './connections.ts';
 import type { IdentityContext } from '../context.ts';
-import { ProviderError } from './provider-error.ts';
-import type { Grant, Provider } from './provider.ts';
+import { ProviderError, type Grant, type Provider } from './provider.ts';
 import { connections } from '../schema.ts';
-import { keepWithConnection } from './replaced-grants.ts';
 
 /** Longer than a provider's time-out: a holder that lives never loses it. */
 const LEASE_SEC = 15;

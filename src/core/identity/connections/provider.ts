@@ -1,8 +1,43 @@
 import * as oauth from 'openid-client';
+import type { ProviderSettings } from '../../../config/index.ts';
+import { SwitchboardError } from '../../../errors.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import type { GuardedFetch } from '../../../platform/outbound/guarded-fetch.ts';
-import { classify } from './provider-error.ts';
-import type { ProviderSettings } from '../../../config/index.ts';
+
+/** Why an exchange or a refresh gave no tokens. */
+export class ProviderError extends Error {
+  override readonly name = 'ProviderError';
+  /**
+   * `denied`: the user said no. `refused`: the provider sent an error to the callback. `invalid_grant`: what we presented is no
+   * longer good. `failed`: anything else, from a time-out to an answer that breaks the protocol.
+   */
+  readonly reason: 'denied' | 'refused' | 'invalid_grant' | 'failed';
+
+  constructor(reason: ProviderError['reason'], cause: unknown) {
+    super(`the identity provider: ${reason}${codeOf(cause)}`, { cause });
+    this.reason = reason;
+  }
+}
+
+/** The OAuth error, for the log: `invalid_client` means that the operator's credentials are wrong. Only what looks like one. */
+function codeOf(cause: unknown): string {
+  const isChallenge = cause instanceof oauth.WWWAuthenticateChallengeError && cause.status === 401;
+  const code =
+    cause instanceof oauth.ResponseBodyError || cause instanceof oauth.AuthorizationResponseError
+      ? cause.error
+      : '';
+  if (isChallenge || code === 'invalid_client') return ' (invalid_client: check client_id and client_secret)';
+  return /^[a-z_]{1,40}$/.test(code) ? ` (${code})` : '';
+}
+
+export function classify(error: unknown): ProviderError {
+  if (error instanceof ProviderError) return error;
+  if (error instanceof oauth.AuthorizationResponseError) {
+    return new ProviderError(error.error === 'access_denied' ? 'denied' : 'refused', error);
+  }
+  const isDead = error instanceof oauth.ResponseBodyError && error.error === 'invalid_grant';
+  return new ProviderError(isDead ? 'invalid_grant' : 'failed', error);
+}
 
 /** One answer of a provider takes at most this long (IDENTITY 2.7). */
 const TIMEOUT_SEC = 5;
@@ -277,3 +312,48 @@ function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   if (/\p{C}/u.test(subject)) throw new Error('the account has an id with control characters');
   return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320) };
 }
+
+/** The providers by name: known ones, of which some may not be configured. */
+export class Providers {
+  readonly #settings: ReadonlyMap<string, ProviderSettings>;
+  readonly #configured: ReadonlyMap<string, Provider>;
+
+  constructor(settings: ReadonlyMap<string, ProviderSettings>, configured: ReadonlyMap<string, Provider>) {
+    this.#settings = settings;
+    this.#configured = configured;
+  }
+
+  get(name: string): Provider | undefined {
+    return this.#configured.get(name);
+  }
+
+  /** What pages call it; a provider that was configured once and is no more keeps its name. */
+  titleOf(name: string): string {
+    return this.#settings.get(name)?.title ?? name;
+  }
+
+  /** @throws SwitchboardError `invalid_request` for an unknown one, `provider_not_configured` for a known one. */
+  require(name: string): Provider {
+    const provider = this.#configured.get(name);
+    if (provider) return provider;
+    if (this.#settings.has(name)) throw notConfigured(name);
+    const known = [...this.#configured.keys()];
+    throw new SwitchboardError(
+      'invalid_request',
+      known.length === 0
+        ? `provider: ${JSON.stringify(name.slice(0, 64))} is not known, and none is configured. ${HOW_TO_CONFIGURE}`
+        : `provider: ${JSON.stringify(name.slice(0, 64))} is not known. Use one of ${known.join(', ')}`,
+    );
+  }
+}
+
+const HOW_TO_CONFIGURE =
+  'The operator sets GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET, or SWITCHBOARD_PROVIDERS for others.';
+
+const notConfigured = (name: string) =>
+  new SwitchboardError(
+    'provider_not_configured',
+    name === 'google'
+      ? 'The provider google has no client credentials yet. The operator sets GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET.'
+      : `The provider ${name} has no client credentials yet. The operator sets them in SWITCHBOARD_PROVIDERS.`,
+  );

@@ -4,10 +4,9 @@ import { newId } from '../../../platform/ids.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import type { Audit } from '../../access/audit.ts';
-import type { TokenPair } from './connection-record.ts';
-import type { Providers } from './providers.ts';
+import { keepWithConnection, type GrantOwner, type TokenPair } from './connections.ts';
+import type { Providers } from './provider.ts';
 import { revocationOutbox } from '../schema.ts';
-import { keepWithConnection, type GrantOwner } from './replaced-grants.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 
 /** How long a provider that cannot be reached is asked again, in seconds; then the tokens are forgotten unrevoked. */

@@ -1,13 +1,12 @@
 import { and, eq, inArray, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
-import type { ConnectionRow } from './connection-record.ts';
-import type { Connections } from './connections.ts';
+import type { ConnectionRow, Connections } from './connections.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, manageLinks } from '../schema.ts';
-import { giveBackWaiting } from '../sign-in/session-expiry.ts';
+import { giveBackWaiting } from '../sign-in/session-store.ts';
 import { findUser, lockUser, requireUserId } from '../../access/users.ts';
-import { endTokens } from '../tokens/token-set.ts';
+import { endTokens } from '../tokens/refresh-tokens.ts';
 
 /** Ends what a user has: all of it, or one connection. */
 export class Revocations {

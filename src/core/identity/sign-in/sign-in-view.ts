@@ -2,14 +2,16 @@ import { eq } from 'drizzle-orm';
 import { tenants, users } from '../../access/schema.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
-import { errorOf, type SessionError, type SessionRow } from './session-record.ts';
 import {
+  errorOf,
   isBrowserOf,
   pendingSecrets,
   sessionOfResult,
   sessionOfTicket,
   waitingSecrets,
-} from './sign-in-store.ts';
+  type SessionError,
+  type SessionRow,
+} from './session-store.ts';
 
 /** What a page about a sign-in names. */
 export interface SignInView {

@@ -2,21 +2,23 @@ import { and, eq, gt, inArray, isNull, or, sql } from 'drizzle-orm';
 import type { Actor } from '../../access/audit.ts';
 import { AccountMismatch, type Connections } from '../connections/connections.ts';
 import type { IdentityContext } from '../context.ts';
-import { ProviderError } from '../connections/provider-error.ts';
-import type { Account, Grant } from '../connections/provider.ts';
+import { ProviderError, type Account, type Grant } from '../connections/provider.ts';
 import { authSessions, connections, tokenFamilies } from '../schema.ts';
 import { newSecret, sha256 } from '../secrets.ts';
-import { giveBack } from './session-expiry.ts';
-import { waitingBinding, type SessionError, type SessionRow, type WaitingSecrets } from './session-record.ts';
 import {
   claimSession,
+  giveBack,
   isBrowserOf,
   pendingSecrets,
   sessionOfResult,
   sessionOfTicket,
   UNDO_MINUTES,
+  waitingBinding,
   waitingSecrets,
-} from './sign-in-store.ts';
+  type SessionError,
+  type SessionRow,
+  type WaitingSecrets,
+} from './session-store.ts';
 import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
 import { lockUser } from '../../access/users.ts';
 

@@ -1,10 +1,14 @@
-import type { Config } from '../../../config/index.ts';
+import { randomBytes } from 'node:crypto';
+import { open, readFile, rename, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { eq, isNotNull, sql } from 'drizzle-orm';
+import type { Config, Kek } from '../../../config/index.ts';
 import type { Database } from '../../../platform/database/database.ts';
+import { settings } from '../../../platform/database/schema.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import { keyFromFile } from './key-file.ts';
-import { checkKeys, isSealed, keyIdOfCanary, WrongKeys } from './key-check.ts';
-import { dropSealed } from './reset.ts';
-import { Vault } from './vault.ts';
+import { withoutTokens } from '../connections/connections.ts';
+import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
+import { keyIdOf, Vault, VaultError, type Binding } from './vault.ts';
 
 interface VaultOptions {
   readonly db: Database;
@@ -45,4 +49,147 @@ export async function requireKeys({ db, log, config, dataDir }: VaultOptions): P
   const keks = config.keks ?? [await keyFromFile(dataDir, log, false)];
   await checkKeys(db, await Vault.create(keks));
   return keyIdOfCanary(db);
+}
+
+const CANARY = 'vault_canary';
+const CANARY_TEXT = 'these are the keys of this database';
+const canaryBinding: Binding = { table: 'settings', tenantId: '', userId: '', id: CANARY, purpose: 'canary' };
+
+/** The keys given are not those that sealed this database: starting would make every token in it useless. */
+export class WrongKeys extends Error {
+  override readonly name = 'WrongKeys';
+}
+
+/** Whether the database has been sealed with a key before. */
+export async function isSealed(db: Database): Promise<boolean> {
+  const rows = await db.select({ key: settings.key }).from(settings).where(eq(settings.key, CANARY));
+  return rows.length > 0;
+}
+
+/**
+ * A sealed word in the database tells wrong keys from right ones before anything is served; it is made at the first start.
+ * @throws WrongKeys
+ */
+export async function checkKeys(db: Database, vault: Vault): Promise<void> {
+  const canary = await vault.seal(canaryBinding, CANARY_TEXT);
+  await db.insert(settings).values({ key: CANARY, value: canary }).onConflictDoNothing();
+  const [row] = await db.select().from(settings).where(eq(settings.key, CANARY));
+  try {
+    await vault.open(canaryBinding, row?.value ?? '');
+  } catch (cause) {
+    if (!(cause instanceof VaultError)) throw cause;
+    throw new WrongKeys(
+      `the vault of this database was sealed with the key ${JSON.stringify(keyIdOf(row?.value ?? ''))}, which is missing or different here. Add it, or, if it is lost, see SWITCHBOARD_VAULT_RESET in the README`,
+      { cause },
+    );
+  }
+}
+
+/** Seals the word anew, once nothing else needs the old key. */
+export async function renewCanary(db: Database, vault: Vault): Promise<void> {
+  const canary = await vault.seal(canaryBinding, CANARY_TEXT);
+  await db.update(settings).set({ value: canary }).where(eq(settings.key, CANARY));
+}
+
+/** Forgets it unless these keys open it by now, because another process began anew: false then. Locks it until the end. */
+export async function forgetCanary(tx: Database, vault: Vault): Promise<boolean> {
+  const [canary] = await tx.select().from(settings).where(eq(settings.key, CANARY)).for('update');
+  const isNew = await vault.open(canaryBinding, canary?.value ?? '').then(
+    () => true,
+    () => false,
+  );
+  if (!isNew) await tx.delete(settings).where(eq(settings.key, CANARY));
+  return !isNew;
+}
+
+/** Which key the next start must have. */
+export async function keyIdOfCanary(db: Database): Promise<string> {
+  const [canary] = await db.select().from(settings).where(eq(settings.key, CANARY));
+  return keyIdOf(canary?.value ?? '');
+}
+
+const FILE = 'vault.key';
+
+/** The key file cannot be used. The message says why, and never what is in it. */
+export class KeyFileError extends Error {
+  override readonly name = 'KeyFileError';
+}
+
+/**
+ * The embedded default for the key-encryption key: a file in the data folder that only its owner can read, made at the
+ * first start. It lies beside the data it protects: good against a copied database, not against a copied folder.
+ * @param mayCreate false where something is sealed already: a new key would open none of it.
+ * @throws KeyFileError
+ */
+export async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean): Promise<Kek> {
+  const file = path.join(dataDir, FILE);
+  const existing = await readIfThere(file);
+  if (existing !== undefined) return existing;
+  if (!mayCreate)
+    throw new KeyFileError(
+      `${file} is missing, and the database was sealed with it; restore it from a copy, or, if there is none, see SWITCHBOARD_VAULT_RESET in the README`,
+    );
+  const text = `k1:${randomBytes(32).toString('base64')}\n`;
+  // Written aside and renamed when whole: a kill half-way leaves no half key. The data folder's lock is held.
+  const aside = `${file}.new-${process.pid}`;
+  const handle = await open(aside, 'w', 0o600);
+  try {
+    await handle.writeFile(text);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(aside, file);
+  log.warn(
+    { file },
+    'made a key for the token vault in the data folder: keep a copy of it; for production set SWITCHBOARD_KEKS',
+  );
+  return parse(text, file);
+}
+
+async function readIfThere(file: string): Promise<Kek | undefined> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+    const { mode } = await stat(file);
+    if ((mode & 0o077) !== 0)
+      throw new KeyFileError(`${file} can be read by others: chmod 600 it, and consider its key known`);
+  } catch (error) {
+    if (error instanceof KeyFileError) throw error;
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
+    if (code === 'ENOENT') return undefined;
+    throw new KeyFileError(`${file} cannot be read (${code})`);
+  }
+  return parse(text, file);
+}
+
+function parse(text: string, file: string): Kek {
+  const match = /^([a-z0-9_-]+):([A-Za-z0-9+/]+={0,2})\s*$/.exec(text);
+  const key = Buffer.from(match?.[2] ?? '', 'base64');
+  if (!match?.[1] || key.length !== 32)
+    throw new KeyFileError(
+      `${file} is damaged; restore it from a copy, or, if there is none, move it away and see SWITCHBOARD_VAULT_RESET in the README`,
+    );
+  return { id: match[1], key: new Uint8Array(key) };
+}
+
+/**
+ * Gives up what a lost key has sealed, so that a new one can begin: connections must be made again, sign-ins under way end,
+ * providers are not told of tokens that can no longer be read, and identity tokens end with their signing keys, until they
+ * are refreshed. Users, refresh tokens, API keys and the catalogue stay.
+ */
+export async function dropSealed(db: Database, vault: Vault): Promise<void> {
+  await db.transaction(async tx => {
+    if (!(await forgetCanary(tx, vault))) return;
+    const noReplay = { replaySealed: null, replayUntil: null };
+    await tx.update(connections).set(withoutTokens()).where(isNotNull(connections.sealed));
+    await tx
+      .update(authSessions)
+      .set({ status: 'error', errorCode: 'interrupted', finishedAt: sql`now()`, sealed: null })
+      .where(isNotNull(authSessions.sealed));
+    await tx.update(authSessions).set(noReplay).where(isNotNull(authSessions.replaySealed));
+    await tx.update(refreshTokens).set(noReplay).where(isNotNull(refreshTokens.replaySealed));
+    await tx.delete(revocationOutbox);
+    await tx.delete(signingKeys);
+  });
 }

@@ -2,13 +2,13 @@ import { and, asc, eq, gt, isNotNull, not, sql } from 'drizzle-orm';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
-import { connectionBinding } from '../connections/connection-record.ts';
+import { connectionBinding } from '../connections/connections.ts';
 import { outboxBinding } from '../connections/revocation-outbox.ts';
 import { forgetReplays } from '../retention.ts';
 import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
-import { sessionBinding, waitingBinding } from '../sign-in/session-record.ts';
+import { sessionBinding, waitingBinding } from '../sign-in/session-store.ts';
 import { bindingOf as signingBinding } from '../tokens/signing-keys.ts';
-import { keyIdOfCanary, renewCanary } from './key-check.ts';
+import { keyIdOfCanary, renewCanary } from './open.ts';
 import { VaultError, type Binding, type Vault } from './vault.ts';
 
 const BATCH = 100;
