@@ -2,7 +2,7 @@ import { toSwitchboardError, type ErrorCode } from '../../errors.ts';
 import type { HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { HttpFailure } from '../proxy/upstream/failures.ts';
-import { HandshakeRefused } from '../proxy/upstream/handshake.ts';
+import { HandshakeRefused } from '../proxy/upstream/interpret-reply.ts';
 
 /** What a visit says of the server; `no_verdict`: nothing, so that it stays what it was. */
 export type Verdict = HealthState | 'no_verdict';

@@ -3,12 +3,12 @@ import { monotonicMs, type Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
-import { Budget } from '../proxy/upstream/deadline.ts';
+import { Deadline } from '../proxy/upstream/deadline.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from '../proxy/limits.ts';
 import { ToolDefinitions } from '../proxy/tool-definitions.ts';
 import { listAllTools, type ListedTool } from '../proxy/tools.ts';
-import { Upstreams } from '../proxy/upstream/upstreams.ts';
-import { Wire } from '../proxy/upstream/http-client.ts';
+import { UpstreamClient } from '../proxy/upstream/client.ts';
+import { HttpClient } from '../proxy/upstream/http-client.ts';
 import { verdictOf, type Verdict } from './classify.ts';
 
 /** Those of calls, in a shorter time and with few connections. */
@@ -54,14 +54,14 @@ export class Visits {
   readonly #parts: VisitParts;
   readonly #limits: ProxyLimits;
   readonly #log: Log;
-  readonly #wire: Wire;
+  readonly #wire: HttpClient;
 
   constructor(parts: VisitParts) {
     this.#parts = parts;
     this.#limits = { ...VISIT_LIMITS, ...parts.limits };
     // What calls say at each server once would be said at each visit.
     this.#log = parts.log.child({}, { level: 'warn' });
-    this.#wire = new Wire(parts.guard, this.#limits);
+    this.#wire = new HttpClient(parts.guard, this.#limits);
   }
 
   /** @throws the signal's reason once it aborts, and nothing else */
@@ -70,14 +70,14 @@ export class Visits {
     const limits = this.#limits;
     // Its own each time: a visit is to find out, not to know already.
     const definitions = new ToolDefinitions({ clock, log: this.#log, limits });
-    const upstreams = new Upstreams(this.#wire, limits, clock, this.#log, definitions);
+    const upstreams = new UpstreamClient(this.#wire, limits, clock, this.#log, definitions);
     const startedAtMs = monotonicMs(clock);
     const latency = () => ({ latencyMs: Math.round(monotonicMs(clock) - startedAtMs) });
     try {
-      using budget = new Budget(limits.totalTimeoutMs, signal);
+      using deadline = new Deadline(limits.totalTimeoutMs, signal);
       const view = { server, caller: VISITOR, connectionId: undefined };
       const call = { caller: VISITOR, server, credential: undefined, method: 'tools/list' };
-      const listing = await listAllTools(params => upstreams.request({ ...call, params }, budget), limits);
+      const listing = await listAllTools(params => upstreams.request({ ...call, params }, deadline), limits);
       return { verdict: 'ok', ...latency(), tools: definitions.keep(view, listing) };
     } catch (thrown) {
       signal.throwIfAborted();

@@ -14,7 +14,7 @@ import {
 } from './upstream/failures.ts';
 import type { ProxyLimits } from './limits.ts';
 import { FairSlots } from '../../platform/fair-slots.ts';
-import { urlOf } from './upstream/urls.ts';
+import { urlOf } from './upstream/http-client.ts';
 
 /** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
 const MAX_KEPT = 10_000;

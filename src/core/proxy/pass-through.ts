@@ -2,46 +2,46 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../platform/clock.ts';
+import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Credential, Credentials } from '../identity/connections/credentials.ts';
-import type { Sealing } from '../../platform/sealing.ts';
 import type { Admission } from './admission.ts';
-import { Budget } from './upstream/deadline.ts';
 import { traceContext } from './call-span.ts';
-import { httpFailure, toldOfCall } from './upstream/failures.ts';
-import { readSessionId } from './upstream/handshake.ts';
 import type { ProxyLimits } from './limits.ts';
-import { OpenCount } from './connection-quota.ts';
 import {
+  answerHeaders,
   oldTransport,
   perhapsOldTransport,
   refusedAnswer,
+  requestHeaders,
+  SESSION_ID,
   sessionNotFound,
   tooManyStreams,
-} from './pass-through-failures.ts';
-import { answerHeaders, requestHeaders, SESSION_ID } from './pass-through-headers.ts';
+} from './pass-through-messages.ts';
+import type { UpstreamClient } from './upstream/client.ts';
+import { Deadline } from './upstream/deadline.ts';
+import { httpFailure, markMayHaveRun } from './upstream/failures.ts';
+import { isMessage, type Sink, type Streamed } from './upstream/http.ts';
+import { urlOf, type HttpClient } from './upstream/http-client.ts';
+import { readSessionId } from './upstream/interpret-reply.ts';
 import { redact } from './upstream/redact.ts';
 import { authorizationOf } from './upstream/rpc.ts';
-import { isMessage, type Sink, type Streamed } from './upstream/streamed-response.ts';
-import type { Upstreams } from './upstream/upstreams.ts';
-import { urlOf } from './upstream/urls.ts';
-import type { Wire } from './upstream/http-client.ts';
 
 /**
- * How long a session id that was handed out can be brought back. Long, as few clients start afresh when they are told to; what
- * ends a session before is its server, which forgets idle ones, and the end of the key.
+ * A session id that was handed out can be used for this long. It is long, as few clients start afresh when they are told to.
+ * The server, which forgets idle sessions, or the end of the key ends a session before that.
  */
 const SESSION_LIFETIME_MS = 7 * 24 * 60 * 60_000;
-/** What session ids are sealed as. */
+/** The purpose that session ids are sealed for. */
 const PURPOSE = 'mcp-session';
-/** For so long a session id may outlive its time. */
+/** A session id may outlive its time by this much. */
 const SESSION_ID_CACHE_MS = 60_000;
-/** The longest time a timer can have: about 25 days. */
+/** The longest time of a timer: about 25 days. */
 const NO_TOTAL_MS = 2 ** 31 - 1;
-/** Notifications and answers that one key may have under way without taking slots; further ones take some. */
+/** One key may have so many notifications and answers under way without slots; further ones take slots. */
 const MAX_SIDE_PER_KEY = 8;
-/** What may be sent again though the first may have been taken: it does nothing but begin. `toldOfCall` knows what only reads. */
+/** Methods that do nothing but begin: they may be sent again. `markMayHaveRun` knows the methods that only read. */
 const HARMLESS: ReadonlySet<string | undefined> = new Set([
   'initialize',
   'server/discover',
@@ -51,11 +51,11 @@ const HARMLESS: ReadonlySet<string | undefined> = new Set([
 export interface PassedRequest {
   readonly serverId: string;
   readonly method: 'GET' | 'POST' | 'DELETE';
-  /** As they came: what may be passed on is picked here. */
+  /** The client's headers as they came: those to pass on are picked here. */
   readonly headers: IncomingHttpHeaders;
-  /** Whole, as it may have to be sent again; absent for methods without one. */
+  /** The whole body, as it may have to be sent again; absent for methods without one. */
   readonly body?: Buffer | undefined;
-  /** Called now and then while a stream stays open: to end it where its caller may not have it any more. Must not throw. */
+  /** Called now and then while a stream stays open: ends it when its caller may not have it any more. Must not throw. */
   readonly recheck?: () => void;
 }
 
@@ -63,43 +63,43 @@ interface PassThroughOptions {
   readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly admission: Pick<Admission, 'enter'>;
-  readonly wire: Pick<Wire, 'stream'>;
-  readonly upstreams: Pick<Upstreams, 'speaksOldTransport'>;
+  readonly http: Pick<HttpClient, 'stream'>;
+  readonly upstream: Pick<UpstreamClient, 'speaksHttpSse'>;
   readonly limits: ProxyLimits;
   readonly clock: Clock;
 }
 
 /**
- * `call`: admitted as any call, with one of its server's slots. `open` waits for something to happen, and `side`, a notification
- * or an answer, may be what a call waits for: they take none.
+ * `call` is admitted as any call, with one of its server's slots. `open` waits for something to happen. `side` is a
+ * notification or an answer that a call may wait for. These two take no slot.
  */
 type Kind = 'call' | 'open' | 'side';
 
-/** What one request is worked on with. */
+/** One request under way. */
 interface Passing {
   readonly server: Server;
   readonly request: PassedRequest;
   readonly kind: Kind;
   readonly wantsBody: boolean;
   readonly sink: Sink;
-  /** For whom session ids are sealed; complete once the credential is known. */
+  /** The owner that session ids are sealed for. */
   readonly binding: readonly string[];
-  readonly budget: Budget;
-  /** How long nothing may move. */
+  readonly deadline: Deadline;
+  /** The longest pause in which nothing moves. */
   readonly idleMs: number;
-  /** Whether it was written and not refused: it may have run. */
+  /** True once it was written and not refused: it may have run. */
   sent: boolean;
 }
 
 /**
- * A server as it is, byte for byte: the client negotiates with it itself. Only headers are picked, session ids sealed, and
- * the user's token put in.
+ * Passes a client's requests to a server byte for byte: the client negotiates with the server itself. Only headers are
+ * picked, session ids sealed, and the user's token put in.
  */
 export class PassThrough {
   readonly #options: PassThroughOptions;
-  readonly #open: OpenCount;
-  readonly #side: OpenCount;
-  /** Session ids that were opened lately, by what they are bound to: opening one costs as much as passing a request on. */
+  readonly #open: ConnectionQuota;
+  readonly #side: ConnectionQuota;
+  /** Session ids that were opened lately, by handle and owner: opening one costs as much as passing a request on. */
   readonly #sessionIds: LRUCache<string, string>;
   /** Ends the streams that stay open. */
   readonly #ending = new AbortController();
@@ -107,41 +107,40 @@ export class PassThrough {
   constructor(options: PassThroughOptions) {
     const { limits } = options;
     this.#options = options;
-    this.#open = new OpenCount(limits.maxStreamsPerKey, limits.maxStreams);
+    this.#open = new ConnectionQuota(limits.maxStreamsPerKey, limits.maxStreams);
     this.#sessionIds = new LRUCache({
       max: limits.maxSessions,
       ttl: SESSION_ID_CACHE_MS,
       perf: { now: () => options.clock.now() },
     });
-    this.#side = new OpenCount(MAX_SIDE_PER_KEY, limits.maxStreams);
+    this.#side = new ConnectionQuota(MAX_SIDE_PER_KEY, limits.maxStreams);
   }
 
   /**
    * Resolves with the HTTP status once the whole answer went to the sink.
-   * @param method the message's, where it has one.
-   * @throws SwitchboardError before the sink is touched; after it has been, it is destroyed first.
+   * @param method the message's, where it has one
+   * @throws SwitchboardError before the sink is touched; later only once the sink has been destroyed
    */
   async run(
     caller: Caller,
     { server, request, method }: { server: Server; request: PassedRequest; method: string | undefined },
     sink: Sink,
   ): Promise<number> {
-    const { credentials, admission, upstreams } = this.#options;
-    if (server.transport === 'sse' || upstreams.speaksOldTransport(server.remoteUrl))
-      throw oldTransport(server.id);
+    const { credentials, admission, upstream } = this.#options;
+    if (server.transport === 'sse' || upstream.speaksHttpSse(server.remoteUrl)) throw oldTransport(server.id);
     using place = this.#enter(caller.keyId, request, method);
-    using budget = this.#budgetOf(caller, place.kind);
-    budget.signal.throwIfAborted();
-    using pass = place.kind === 'call' ? await admission.enter(server, caller, budget.signal) : undefined;
+    using deadline = this.#deadlineOf(caller, place.kind);
+    deadline.signal.throwIfAborted();
+    using pass = place.kind === 'call' ? await admission.enter(server, caller, deadline.signal) : undefined;
     let passing: Passing | undefined;
     try {
       const lookup = credentials.forCall(caller, server);
-      const credential = lookup && (await budget.wait(lookup));
+      const credential = lookup && (await deadline.wait(lookup));
       const binding = bindingOf(caller, server, credential);
       const wantsBody = waitsForBody(request, method);
       const { kind } = place;
       const idleMs = this.#idleMsOf(caller, kind);
-      passing = { server, request, kind, wantsBody, sink, binding, budget, idleMs, sent: false };
+      passing = { server, request, kind, wantsBody, sink, binding, deadline, idleMs, sent: false };
       const answer = await this.#sendWith(caller, passing, credential);
       if (answer.status < 400) pass?.answered();
       else pass?.failed(httpFailure({ ...answer, nowMs: this.#options.clock.now() }));
@@ -152,11 +151,11 @@ export class PassThrough {
     }
   }
 
-  #budgetOf(caller: Caller, kind: Kind): Budget {
+  #deadlineOf(caller: Caller, kind: Kind): Deadline {
     const { passTotalMs } = this.#options.limits;
     if (kind !== 'open')
-      return new Budget(Math.min(caller.timeoutMs ?? passTotalMs, passTotalMs), caller.signal);
-    return new Budget(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]));
+      return new Deadline(Math.min(caller.timeoutMs ?? passTotalMs, passTotalMs), caller.signal);
+    return new Deadline(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]));
   }
 
   #idleMsOf({ timeoutMs = 0 }: Caller, kind: Kind): number {
@@ -164,13 +163,13 @@ export class PassThrough {
     return kind === 'open' ? streamIdleMs : Math.max(passIdleMs, timeoutMs);
   }
 
-  /** Refused for its token (401) it was not run: it is sent again with a newer one, where there is one. */
+  /** Sends a request, and once more with a newer token, where there is one, if the server refused the first (401). */
   async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
     const answer = await this.#send(passing, credential);
     if (answer.status !== 401 || !credential) return this.#passed(answer, passing, credential);
     passing.sent = false;
-    const { server, budget } = passing;
-    const newer = await budget.wait(this.#options.credentials.renewed(caller, server, credential));
+    const { server, deadline } = passing;
+    const newer = await deadline.wait(this.#options.credentials.renewed(caller, server, credential));
     if (!newer) return this.#passed(answer, passing, credential);
     return this.#passed(await this.#send(passing, newer), passing, newer);
   }
@@ -179,12 +178,12 @@ export class PassThrough {
   #passed(answer: Streamed, { request }: Passing, credential: Credential | undefined): Streamed {
     if (answer.passed) return answer;
     if (mayBeOldTransport(request, answer.status, answer.headers)) throw perhapsOldTransport(answer.status);
-    // Before anything of it is cut: no part of the token must be left.
+    // The token goes before anything is cut: no part of it must be left.
     const excerpt = redact(answer.excerpt, credential);
     throw refusedAnswer({ ...answer, excerpt }, this.#options.clock.now());
   }
 
-  /** Ends the streams that would otherwise stay open, now and from now on: clients open them again, elsewhere or later. */
+  /** Ends the streams that would stay open, now and from now on. Clients open them again, elsewhere or later. */
   endStreams(): void {
     this.#ending.abort();
   }
@@ -208,7 +207,7 @@ export class PassThrough {
     return { kind: 'side', [Symbol.dispose]: () => place[Symbol.dispose]() };
   }
 
-  /** The server's session id; undefined for a handle that is not this caller's, or over. */
+  /** Returns the server's session id; undefined for a handle that is another caller's, or too old. */
   #opened(binding: readonly string[], handle: string): string | undefined {
     const key = JSON.stringify([handle, ...binding]);
     const known = this.#sessionIds.get(key);
@@ -219,8 +218,8 @@ export class PassThrough {
   }
 
   #send(passing: Passing, credential: Credential | undefined): Promise<Streamed> {
-    const { server, request, kind, wantsBody, sink, binding, budget, idleMs } = passing;
-    const { sealing, wire } = this.#options;
+    const { server, request, kind, wantsBody, sink, binding, deadline, idleMs } = passing;
+    const { sealing, http } = this.#options;
     const handle = request.headers[SESSION_ID];
     const sessionId = typeof handle === 'string' ? this.#opened(binding, handle) : undefined;
     if (handle !== undefined && sessionId === undefined) throw sessionNotFound();
@@ -233,7 +232,7 @@ export class PassThrough {
       if (given === sessionId && typeof handle === 'string') return { [SESSION_ID]: handle };
       return { [SESSION_ID]: sealing.seal(PURPOSE, binding, given, SESSION_LIFETIME_MS) };
     };
-    return wire.stream({
+    return http.stream({
       url: urlOf(server.remoteUrl),
       method: request.method,
       headers: {
@@ -242,7 +241,7 @@ export class PassThrough {
         ...authorizationOf(credential),
       },
       body: request.body,
-      signal: budget.signal,
+      signal: deadline.signal,
       idleMs,
       apart: kind !== 'call',
       sink,
@@ -268,23 +267,53 @@ const bindingOf = (caller: Caller, server: Server, credential: Credential | unde
   credential?.connectionId ?? '',
 ];
 
-/** The failure of what was written. Where its method could not be made out, it may have been a call. */
+/** Returns the failure of a request that was written. Where its method could not be made out, it may have been a call. */
 const toldOf = (request: PassedRequest, method: string | undefined, error: unknown): unknown =>
-  request.method !== 'POST' || HARMLESS.has(method) ? error : toldOfCall(error, method ?? '');
+  request.method !== 'POST' || HARMLESS.has(method) ? error : markMayHaveRun(error, method ?? '');
 
-/** A notification, or an answer to a request of the server's. */
+/** Returns whether the message is a notification, or an answer to a request of the server's. */
 const isSideMessage = (method: string | undefined): boolean =>
   method === undefined || method.startsWith('notifications/');
 
 const waitsForBody = (request: PassedRequest, method: string | undefined): boolean =>
   request.method === 'GET' || (request.method === 'POST' && !isSideMessage(method));
 
-/** Passed on, they would make clients drop their key, or look for a sign-in here. */
+/** Passed on, these statuses would make clients drop their key, or look for a sign-in here. */
 const isForUs = (status: number) => status === 401 || status === 403 || status === 407;
 
-/** How servers of HTTP+SSE answer a POST to the URL of their stream. A client with a session has a server of the newer transport. */
+/** Servers of HTTP+SSE answer a POST to the URL of their stream so. A client with a session has a server of the newer transport. */
 const mayBeOldTransport = (request: PassedRequest, status: number, headers: AnswerHeaders): boolean =>
   (status === 404 || status === 405) &&
   request.method === 'POST' &&
   request.headers[SESSION_ID] === undefined &&
   !isMessage(headers);
+
+/** Limits how many connections each key has open at a time, and all keys together. */
+class ConnectionQuota {
+  readonly #perKey = new Map<string, number>();
+  readonly #maxPerKey: number;
+  readonly #max: number;
+  #total = 0;
+
+  constructor(maxPerKey: number, max: number) {
+    this.#maxPerKey = maxPerKey;
+    this.#max = max;
+  }
+
+  /** Counts one more until the result is disposed of. Returns the name of the bound instead where one is reached. */
+  enter(keyId: string): Disposable | 'key' | 'all' {
+    const held = this.#perKey.get(keyId) ?? 0;
+    if (held >= this.#maxPerKey) return 'key';
+    if (this.#total >= this.#max) return 'all';
+    this.#perKey.set(keyId, held + 1);
+    this.#total++;
+    return { [Symbol.dispose]: () => this.#leave(keyId) };
+  }
+
+  #leave(keyId: string): void {
+    const left = (this.#perKey.get(keyId) ?? 1) - 1;
+    if (left === 0) this.#perKey.delete(keyId);
+    else this.#perKey.set(keyId, left);
+    this.#total--;
+  }
+}

@@ -1,16 +1,16 @@
 import { SwitchboardError } from '../../errors.ts';
 import { asSentence, sanitise } from '../../platform/sanitize.ts';
+import type { ProxyLimits } from './limits.ts';
 import {
   errorOf,
   MISSING_CAPABILITY,
   type Params,
   type RpcAnswer,
   type RpcError,
+  type UpstreamReply,
 } from './upstream/envelope.ts';
-import { isObject } from './upstream/json.ts';
 import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './upstream/failures.ts';
-import type { ProxyLimits } from './limits.ts';
-import type { UpstreamReply } from './upstream/upstreams.ts';
+import { isObject } from './upstream/json.ts';
 
 /** A tool as its server lists it, with all its fields. */
 export interface ListedTool {
@@ -28,26 +28,26 @@ export interface ToolResult {
   readonly [field: string]: unknown;
 }
 
-/** The server wants the client's input before it can finish (2026-07-28, multi round-trip requests), with all its fields. */
+/** The server wants the client's input before it can finish (2026-07-28, multi round-trip requests). It has all its fields. */
 export interface InputRequired {
   readonly resultType: 'input_required';
   readonly [field: string]: unknown;
 }
 
-/** A tool call. `resume` is how a caller that can answer `input_required` goes on with a call it got that for. */
+/** A tool call. By `resume`, a caller goes on with a call that was answered with `input_required`. */
 export interface ToolCall {
   readonly name: string;
   readonly arguments?: Params;
-  /** Refused unless its server marks the tool as read-only (`readOnlyHint`). */
+  /** When set, the call is refused unless its server marks the tool as read-only (`readOnlyHint`). */
   readonly readOnly?: true;
-  /** What the caller can answer, as MCP's ClientCapabilities. Absent: nothing, and `input_required` is a failure. */
+  /** The questions that the caller can answer, as MCP's ClientCapabilities. Without them, `input_required` is a failure. */
   readonly capabilities?: Params;
   readonly resume?: { readonly inputResponses?: Params; readonly requestState?: string };
-  /** Told of the server's progress while it works. Must not throw. */
+  /** Takes the server's progress while it works. Must not throw. */
   readonly onProgress?: (progress: Progress) => void;
 }
 
-/** The parameters of `notifications/progress` but for its token. */
+/** The parameters of `notifications/progress` without its token. */
 export interface Progress {
   readonly progress: number;
   readonly total?: number;
@@ -56,43 +56,52 @@ export interface Progress {
 
 const META = 'io.modelcontextprotocol/';
 
-/** The parameters of `tools/call`. The token must be unique among the calls under way in one session. */
-export function toolCallParams(call: ToolCall, progressToken: string): Params {
+/**
+ * Returns the parameters of `tools/call`.
+ * @param args the arguments to send, which may be read otherwise than the call's own
+ * @param progressToken unique among the calls under way in one session
+ */
+export function toolCallParams(call: ToolCall, args: Params | undefined, progressToken: string): Params {
   const meta = {
     ...(call.onProgress ? { progressToken } : {}),
     ...(call.capabilities ? { [`${META}clientCapabilities`]: call.capabilities } : {}),
   };
   return {
     name: call.name,
-    ...(call.arguments === undefined ? {} : { arguments: call.arguments }),
+    ...(args === undefined ? {} : { arguments: args }),
     ...call.resume,
     ...(Object.keys(meta).length === 0 ? {} : { _meta: meta }),
   };
 }
 
-/** The progress in a notification, if it is one of this call's. */
-export function progressOf(token: string, method: string, params: unknown): Progress | undefined {
-  if (method !== 'notifications/progress' || !isObject(params)) return undefined;
-  const { progressToken, progress, total, message } = params;
-  if (progressToken !== token || typeof progress !== 'number') return undefined;
-  return {
-    progress,
-    ...(typeof total === 'number' ? { total } : {}),
-    ...(typeof message === 'string' ? { message } : {}),
-  };
-}
+/** Returns what takes the server's notifications and tells the call of its progress, if the call wants to know. */
+export const progressListener = (
+  { onProgress }: ToolCall,
+  token: string,
+): ((method: string, params: unknown) => void) | undefined =>
+  onProgress &&
+  ((method, params) => {
+    if (method !== 'notifications/progress' || !isObject(params)) return;
+    const { progressToken, progress, total, message } = params;
+    if (progressToken !== token || typeof progress !== 'number') return;
+    onProgress({
+      progress,
+      ...(typeof total === 'number' ? { total } : {}),
+      ...(typeof message === 'string' ? { message } : {}),
+    });
+  });
 
 const MAX_DETAIL_CHARS = 1_000;
 const MAX_LISTED_TOOLS = 10_000;
 
-/** What a caller that cannot be asked does with a tool that asks. */
+/** Advice to a caller that cannot be asked. */
 const HOW_TO_ANSWER = `Use POST /v1/mcp/call: declare what you can answer in params._meta["${META}clientCapabilities"], and make the call again with the inputResponses and the requestState; or use an MCP client that declares the capability, at /mcp.`;
 
-/** Of a call that was not sent again. */
+/** Advice about a call that was not sent again. */
 export const LOST_SESSION =
   'The session with the server was lost. The call was not sent again, as it cannot be known whether it ran. Make the call again where that does no harm: it gets a new session.';
 
-/** The upstream's result. @throws SwitchboardError `upstream_error` with the upstream's own error for a JSON-RPC error. */
+/** Returns the upstream's result. @throws SwitchboardError `upstream_error` with the upstream's own error. */
 function resultOf(answer: RpcAnswer): unknown {
   if ('result' in answer) return answer.result;
   throw reportedError(answer.error);
@@ -101,7 +110,7 @@ function resultOf(answer: RpcAnswer): unknown {
 const reportedError = (error: RpcError, advice = ''): SwitchboardError =>
   new SwitchboardError('upstream_error', detailOf(error, advice), { upstreamError: error });
 
-/** A server does not ask who has not said that it can answer (2026-07-28): it refuses, and names what is missing. */
+/** A server does not ask a client that cannot answer (2026-07-28): it refuses the call and names the missing capability. */
 function capabilityMissing(error: RpcError): SwitchboardError {
   const required = isObject(error.data) ? error.data['requiredCapabilities'] : undefined;
   return new SwitchboardError('upstream_input_required', detailOf(error, HOW_TO_ANSWER), {
@@ -116,14 +125,14 @@ function detailOf(error: RpcError, advice: string): string {
 }
 
 /**
- * What a reply to `tools/call` means for the caller.
- * @param canAnswer whether `input_required` is of use to the caller.
+ * Returns the result in a reply to `tools/call`.
+ * @param canAnswer whether `input_required` is of use to the caller
  * @throws SwitchboardError `upstream_error` for a JSON-RPC error; `upstream_input_required` with the upstream's result as the
- * member `input_required`, or with its error where it did not ask; `upstream_protocol` for what is not a CallToolResult.
+ *   member `input_required`, or with its error where it did not ask; `upstream_protocol` for a result of another shape
  */
 export function toolOutcome(reply: UpstreamReply, canAnswer: boolean): ToolResult | InputRequired {
   const error = errorOf(reply.answer);
-  // Where the caller can declare what it can answer, its own face knows best how.
+  // A caller that can declare capabilities learns how from its own API.
   if (error?.code === MISSING_CAPABILITY && !canAnswer) throw capabilityMissing(error);
   if (error && reply.lostSession) throw reportedError(error, LOST_SESSION);
   return toToolResult(resultOf(reply.answer), canAnswer);
@@ -144,21 +153,21 @@ function toToolResult(result: unknown, canAnswer: boolean): ToolResult | InputRe
   throw new AnsweredWrongly('answered tools/call without a content array');
 }
 
-/** All of a server's tools, and how far and how long they hold. */
+/** All of a server's tools, with how long they hold, and for whom. */
 export interface Listing {
   readonly tools: readonly ListedTool[];
   readonly bytes: number;
-  /** Absent: the server does not say. */
+  /** Undefined when the server does not say. */
   readonly ttlMs: number | undefined;
-  /** The same for everybody, says the server. */
+  /** True when the server says that the list is the same for everybody. */
   readonly isPublic: boolean;
-  /** Revision 2026-07-28. */
+  /** True for a server of revision 2026-07-28. */
   readonly isModern: boolean;
 }
 
 /**
- * All pages of tools/list. A server whose pages never end is stopped: by the number of pages, their size together, or a
- * cursor that comes twice.
+ * Returns all pages of tools/list. Three bounds stop a server whose pages never end: the number of pages, their size
+ * together, and a cursor that comes twice.
  */
 export async function listAllTools(
   ask: (params: Params | undefined) => Promise<UpstreamReply>,
@@ -190,7 +199,7 @@ export async function listAllTools(
   throw sentTooMuch(`lists more than ${limits.maxToolPages} pages of tools`);
 }
 
-/** The pages hold together as long as the one that holds shortest. */
+/** A listing holds as long as the page that holds shortest. */
 function holdingOf(pages: readonly Record<string, unknown>[]): Omit<Listing, 'tools' | 'bytes'> {
   const ttls = pages.map(page => page['ttlMs']).filter(ttl => typeof ttl === 'number' && ttl >= 0);
   return {
@@ -202,7 +211,7 @@ function holdingOf(pages: readonly Record<string, unknown>[]): Omit<Listing, 'to
 
 function toListedTool(tool: unknown): ListedTool {
   if (!isObject(tool) || typeof tool['name'] !== 'string') throw brokeProtocol('lists a tool without a name');
-  // `warnings` are ours to give: what a tool itself calls so is left out.
+  // `warnings` are ours to give: a tool's own field of that name is left out.
   const { name, description, inputSchema, warnings: _theirs, ...others } = tool;
   return {
     ...others,

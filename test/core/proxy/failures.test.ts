@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { AuthSpec } from '../../../src/core/catalogue/entry.ts';
-import { withAccessAdvice } from '../../../src/core/proxy/unauthorized-hint.ts';
+import { withAccessAdvice } from '../../../src/core/proxy/hints.ts';
 import { httpFailure, readRetryAfter } from '../../../src/core/proxy/upstream/failures.ts';
 
 describe('readRetryAfter', () => {

@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest';
 import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
-import { Wire } from '../../../src/core/proxy/upstream/http-client.ts';
+import { HttpClient } from '../../../src/core/proxy/upstream/http-client.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { EmbeddingUsage } from '../../../src/core/search/embed/openai/usage.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
@@ -29,7 +29,7 @@ it('what a server says on a connection is not told as of the call that opened it
     response.writeHead(200, { 'content-type': 'text/event-stream' }).end('data: {}\n\n');
   });
   const guard = new Guard({ allowPrivateNetwork: true, connectTimeoutMs: 5_000 });
-  const wire = new Wire(guard, DEFAULT_LIMITS);
+  const client = new HttpClient(guard, DEFAULT_LIMITS);
   const seen: (Span | undefined)[] = [];
   const request = {
     url: new URL(server.origin),
@@ -41,8 +41,8 @@ it('what a server says on a connection is not told as of the call that opened it
       return false;
     },
   };
-  for (const id of ['first', 'second']) await within(spanOf(id), () => wire.send(request));
-  await wire.close();
+  for (const id of ['first', 'second']) await within(spanOf(id), () => client.send(request));
+  await client.close();
   expect(seen).toEqual([undefined, undefined]);
 });
 

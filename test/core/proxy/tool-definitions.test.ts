@@ -3,7 +3,7 @@ import { createLog } from '../../../src/platform/telemetry/log.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
 import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
 import { paramHeaders } from '../../../src/core/proxy/arguments/param-headers.ts';
-import { Budget } from '../../../src/core/proxy/upstream/deadline.ts';
+import { Deadline } from '../../../src/core/proxy/upstream/deadline.ts';
 import { CheckedCalls } from '../../../src/core/proxy/arguments/checked-call.ts';
 import { ToolDefinitions } from '../../../src/core/proxy/tool-definitions.ts';
 import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
@@ -313,12 +313,12 @@ describe('a guess at a tool of a server whose tools nobody knows', () => {
     const checked = new CheckedCalls(definitions, limits);
     let waited = 0;
     const call = async (totalMs: number) => {
-      using budget = new Budget(totalMs);
+      using deadline = new Deadline(totalMs);
       const refresh = (where?: 'in-slot') => (where && waited++, new Promise<void>(() => {}));
       await checked.run(
         view,
         { name: 'x' },
-        { send: () => Promise.resolve({ content: [], isError: false }), refresh, budget },
+        { send: () => Promise.resolve({ content: [], isError: false }), refresh, deadline },
       );
     };
     await call(120);

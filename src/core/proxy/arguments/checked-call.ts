@@ -1,14 +1,14 @@
 import { SwitchboardError } from '../../../errors.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import { ArgumentChecks } from './arguments.ts';
-import { Budget } from '../upstream/deadline.ts';
+import { Deadline } from '../upstream/deadline.ts';
 import { HEADER_MISMATCH, INVALID_PARAMS, type Params } from '../upstream/envelope.ts';
 import { restated } from '../upstream/failures.ts';
 import { isObject } from '../upstream/json.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { readAsDeclared } from './read-as-declared.ts';
 import type { KnownTools, ToolDefinitions, View } from '../tool-definitions.ts';
-import { overviewOf, quoted, type KnownTool } from '../unknown-tool-hint.ts';
+import { overviewOf, quoted, type KnownTool } from '../hints.ts';
 import type { InputRequired, ToolCall, ToolResult } from '../tools.ts';
 
 /** Of a tool's error text, what is looked at. */
@@ -22,7 +22,7 @@ interface Sending {
   /** Asks for the definitions, in the call's own slot where it waits for them, else in the background. Never rejects. */
   readonly refresh: (where?: 'in-slot') => Promise<void>;
   /** The call's. */
-  readonly budget: Budget;
+  readonly deadline: Deadline;
 }
 
 /**
@@ -61,12 +61,12 @@ export class CheckedCalls {
   }
 
   /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for what must not be sent. */
-  async #admit(view: View, call: NamedCall, { refresh, budget }: Sending): Promise<NamedCall['arguments']> {
+  async #admit(view: View, call: NamedCall, { refresh, deadline }: Sending): Promise<NamedCall['arguments']> {
     const isUnsure =
       call.readOnly === true || (this.#isStranger(view, call) && this.#definitions.mayWait(view));
     if (isUnsure && !this.#definitions.fresh(view)) {
-      const waitMs = Math.min(this.#listWaitMs, budget.totalMs / 3);
-      const isInTime = await listed(refresh('in-slot'), waitMs, budget);
+      const waitMs = Math.min(this.#listWaitMs, deadline.totalMs / 3);
+      const isInTime = await listed(refresh('in-slot'), waitMs, deadline);
       if (!isInTime && waitMs === this.#listWaitMs) this.#definitions.noteSlow(view);
     }
     const known = this.#definitions.fresh(view);
@@ -139,12 +139,12 @@ export class CheckedCalls {
  * Waits for a listing, a moment at most: with the server's own list nothing need be guessed, and without it the call goes on. Resolves to
  * whether it ended in time.
  */
-async function listed(listing: Promise<void>, waitMs: number, budget: Budget): Promise<boolean> {
-  using patience = new Budget(waitMs);
+async function listed(listing: Promise<void>, waitMs: number, deadline: Deadline): Promise<boolean> {
+  using patience = new Deadline(waitMs);
   // Awaited here: the patience must not end before the wait.
-  return await budget.wait(patience.wait(listing)).then(
+  return await deadline.wait(patience.wait(listing)).then(
     () => true,
-    () => budget.signal.aborted,
+    () => deadline.signal.aborted,
   );
 }
 

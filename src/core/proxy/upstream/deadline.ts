@@ -1,14 +1,14 @@
 import { abortReason, CallerAbortError } from '../../../platform/race-abort.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
 
-/** The time one piece of work has. Its signal aborts with what the work must reject with. */
-export class Budget {
+/** Limits the time of one piece of work. Its signal aborts with the error that the work must reject with. */
+export class Deadline {
   readonly #controller = new AbortController();
   readonly #timer: NodeJS.Timeout;
   readonly #caller: AbortSignal | undefined;
   readonly totalMs: number;
 
-  /** Without a caller, for work that is shared between callers or that nobody waits for. */
+  /** @param caller absent for work that callers share or that nobody waits for */
   constructor(totalMs: number, caller?: AbortSignal) {
     this.#caller = caller;
     this.totalMs = totalMs;
@@ -26,7 +26,7 @@ export class Budget {
     return this.#controller.signal;
   }
 
-  /** Rejects when the budget ends before the work; the work itself goes on, for others who wait for it. */
+  /** Rejects when the deadline comes before the work's end. The work itself goes on, for others who wait for it. */
   wait<T>(work: Promise<T>): Promise<T> {
     const { signal } = this;
     return new Promise<T>((resolve, reject) => {
@@ -39,8 +39,8 @@ export class Budget {
   }
 
   /**
-   * Waits for work that several share and that has a budget of its own. One who joins it late, and whose own time is not up
-   * when the work's is, starts it anew.
+   * Waits for work that several callers share and that has a deadline of its own. A caller that joined late, and has time
+   * left when the work runs out of it, starts the work anew.
    */
   async share<T>(work: () => Promise<T>): Promise<T> {
     for (;;) {

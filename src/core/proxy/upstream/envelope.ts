@@ -5,13 +5,13 @@ import { paramHeaders } from '../arguments/param-headers.ts';
 
 /** The stateless revision: no session, an envelope in each request. */
 export const MODERN_VERSION = '2026-07-28';
-/** What `initialize` offers; the server answers with this or an earlier revision. */
+/** `initialize` offers this revision; the server answers with it or an earlier one. */
 const LEGACY_VERSION = '2025-11-25';
 
 const CLIENT_INFO = { name: packageJson.name, version: packageJson.version };
 const META = 'io.modelcontextprotocol/';
 
-/** JSON-RPC error codes of revision 2026-07-28 that say that the request was refused before it ran. */
+/** JSON-RPC error codes of revision 2026-07-28 for a request that was refused before it ran. */
 export const HEADER_MISMATCH = -32_020;
 export const MISSING_CAPABILITY = -32_021;
 export const UNSUPPORTED_VERSION = -32_022;
@@ -32,8 +32,16 @@ export interface RpcError {
   readonly data?: unknown;
 }
 
-/** An upstream's answer; the members hold what it sent, unknown fields and all. */
+/** An upstream's answer. Its members hold what the upstream sent, unknown fields and all. */
 export type RpcAnswer = { readonly result: unknown } | { readonly error: RpcError };
+
+/** An upstream's answer to a call. */
+export interface UpstreamReply {
+  readonly answer: RpcAnswer;
+  readonly bytes: number;
+  /** Present when the session was lost over the call, and nobody knows whether the call ran. */
+  readonly lostSession?: true;
+}
 
 export type RequestId = string | number;
 
@@ -44,10 +52,10 @@ export interface Outgoing {
 }
 
 /**
- * A request of revision 2026-07-28 (Streamable HTTP, "Request headers"; Base protocol, `_meta`). The caller's own
- * `_meta` is kept, its client capabilities too: that is how a caller declares that it can answer `input_required`.
- * @param toolSchema the called tool's input schema, where known: it says which arguments are mirrored in headers.
- * @param trace goes in the place of the trace context in the caller's `_meta`, and in headers.
+ * Writes a request of revision 2026-07-28 (Streamable HTTP, "Request headers"; Base protocol, `_meta`). The caller's own
+ * `_meta` is kept with its client capabilities, by which a caller declares that it can answer `input_required`.
+ * @param toolSchema the called tool's input schema, where known: it says which arguments headers repeat
+ * @param trace takes the place of the trace context in the caller's `_meta`, and goes in headers
  */
 export function modernRequest(
   id: RequestId,
@@ -78,7 +86,7 @@ export function modernRequest(
   };
 }
 
-/** The parameter that `Mcp-Name` repeats. */
+/** Returns the parameter that `Mcp-Name` repeats. */
 function mirroredName(method: string, params: Params): string | undefined {
   let name: unknown;
   if (method === 'tools/call' || method === 'prompts/get') name = params['name'];
@@ -87,15 +95,15 @@ function mirroredName(method: string, params: Params): string | undefined {
 }
 
 /**
- * A header value as it is where it is plain ASCII that survives the transport, else in the spec's base64 form (Streamable
- * HTTP, "Value encoding"). What already looks like that form is encoded, so that decoding is unambiguous.
+ * Returns a header value as it is, if it is plain ASCII that survives the transport, else in the spec's base64 form
+ * (Streamable HTTP, "Value encoding"). A value that already looks like that form is encoded, so decoding is unambiguous.
  */
 export function encodeHeader(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !/^=\?base64\?.*\?=$/i.test(value);
   return plain ? value : `=?base64?${Buffer.from(value).toString('base64')}?=`;
 }
 
-/** A session of revisions 2025-xx, as far as its messages show it. */
+/** The part of a session of revisions 2025-xx that its messages carry. */
 export interface SessionHeaders {
   readonly sessionId: string | undefined;
   readonly version: string;
@@ -106,7 +114,7 @@ export const sessionHeaders = ({ sessionId, version }: SessionHeaders): Record<s
   ...(sessionId === undefined ? {} : { 'mcp-session-id': sessionId }),
 });
 
-/** @param trace goes in headers, and in the place of the trace context that the caller's `_meta` has. */
+/** @param trace goes in headers, and takes the place of the trace context in the caller's `_meta` */
 export const legacyRequest = (
   session: SessionHeaders,
   id: RequestId,
@@ -118,7 +126,7 @@ export const legacyRequest = (
   headers: { ...trace, ...sessionHeaders(session) },
 });
 
-/** A caller's trace context in `_meta` would contradict ours in the headers: ours takes its place. */
+/** Puts our trace context in the place of the caller's, which would contradict the headers. */
 function retraced(params: Params | undefined, trace: TraceContext): Params | undefined {
   const meta = params?.['_meta'];
   if (!isObject(meta) || !('traceparent' in meta || 'tracestate' in meta)) return params;
@@ -140,7 +148,7 @@ export const initializeRequest = (id: RequestId): Outgoing => ({
   headers: {},
 });
 
-/** What we answer to a server's own request: we live (ping), and offer nothing else, having declared no capability. */
+/** Answers a server's own request. We answer `ping` and offer nothing else, as we declared no capability. */
 export const replyToServer = (session: SessionHeaders, id: RequestId, method: string): Outgoing => ({
   body: JSON.stringify({
     jsonrpc: '2.0',
@@ -152,7 +160,7 @@ export const replyToServer = (session: SessionHeaders, id: RequestId, method: st
   headers: sessionHeaders(session),
 });
 
-/** One message from an upstream, sorted by what it is to the request with our id. */
+/** One message from an upstream, sorted by its relation to the request with our id. */
 export type Incoming =
   | { readonly kind: 'answer'; readonly answer: RpcAnswer; readonly ownId: boolean }
   | { readonly kind: 'request'; readonly id: RequestId; readonly method: string }
@@ -161,8 +169,8 @@ export type Incoming =
   | { readonly kind: 'invalid' };
 
 /**
- * Ids are compared as strings: some servers send back "1" for 1. An error without an id (JSON-RPC 2.0 §5: it could not be
- * read) is ours too, as one exchange carries one request.
+ * Sorts one message. Ids are compared as strings: some servers send back "1" for 1. An error without an id (JSON-RPC 2.0
+ * §5: it could not be read) is ours too, as one exchange carries one request.
  */
 export function readMessage(message: unknown, ourId: RequestId): Incoming {
   if (!isObject(message)) return { kind: 'invalid' };
@@ -179,7 +187,7 @@ export function readMessage(message: unknown, ourId: RequestId): Incoming {
   return 'error' in answer && withoutId ? { kind: 'answer', answer, ownId: false } : { kind: 'other-id' };
 }
 
-/** An error of null beside a result is how JSON-RPC 1.0 says that there is none. */
+/** JSON-RPC 1.0 writes an error of null beside a result. */
 function readAnswer(message: Record<string, unknown>): RpcAnswer | undefined {
   const { error } = message;
   if (error !== undefined && error !== null) return isRpcError(error) ? { error } : undefined;

@@ -3,23 +3,23 @@ import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { SwitchboardError, type ErrorCode } from '../../../errors.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 
-/** The contract's wording for a time-out. */
+/** The text for a time-out is the contract's. */
 const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
 
-/** The end of the time that the caller gave, or could have given: its face knows how to give more. */
+/** Returns the failure for the end of the time that the caller gave, or could have given. The caller learns how to give more. */
 export const outOfTime = (limitMs: number): SwitchboardError =>
   new SwitchboardError('upstream_timeout', timeOutText(limitMs), { timeLimitMs: limitMs });
 
-/** The time-out of work that several callers share, which is not that of the one who waits for it. */
+/** Work that several callers share ran out of its time, which is not the time of the caller who waits for it. */
 export class SharedWorkTimedOut extends SwitchboardError {
   constructor(totalMs: number) {
     super('upstream_timeout', timeOutText(totalMs));
   }
 }
 
-/** Nothing was sent, as no connection was made. */
+/** No connection was made, so nothing was sent. */
 export class NotConnected extends SwitchboardError {
-  /** A second try a moment later may well succeed: with a server that is just starting, or closes an idle connection. */
+  /** True when a second try a moment later may well succeed: the server is just starting, or closes an idle connection. */
   readonly passing: boolean;
 
   constructor(code: ErrorCode, detail: string, cause: unknown, passing = false) {
@@ -28,12 +28,12 @@ export class NotConnected extends SwitchboardError {
   }
 }
 
-/** A server may keep one user waiting for this long (HTTP 429) … */
+/** A server may keep one user waiting for this long (HTTP 429). A longer time that it asks for is cut to this. */
 export const MAX_RATE_LIMIT_SEC = 5 * 60;
-/** … and a tenant for this long (HTTP 503): what it says beyond is neither held against it nor told. */
+/** A server may keep a tenant waiting for this long (HTTP 503). A longer time that it asks for is cut to this. */
 export const MAX_UNAVAILABLE_SEC = 60;
 
-/** An answer that is nothing but an HTTP status of 400 or more. */
+/** An answer that says nothing but an HTTP status of 400 or more. */
 export class HttpFailure extends SwitchboardError {
   readonly httpStatus: number;
 
@@ -43,9 +43,9 @@ export class HttpFailure extends SwitchboardError {
   }
 }
 
-/** A refusal by HTTP status of what the server had begun to work on: it is no leave to send that again. */
+/** The server refused, by HTTP status, a request that it had begun to work on. This must not be sent again. */
 export class RefusedAfterBegun extends SwitchboardError {
-  /** What the refusal is otherwise. */
+  /** The refusal as it counts where the work does not matter. */
   readonly refusal: SwitchboardError;
 
   constructor(httpStatus: number, refusal: SwitchboardError) {
@@ -58,7 +58,7 @@ export class RefusedAfterBegun extends SwitchboardError {
 export const brokeProtocol = (what: string, cause?: unknown): SwitchboardError =>
   new SwitchboardError('upstream_protocol', `The MCP server ${what}.`, { cause });
 
-/** A result in the wrong shape: the exchange itself was in order, so that it says nothing about the server's health. */
+/** A result had the wrong shape. The exchange itself was in order, so this says nothing about the server's health. */
 export class AnsweredWrongly extends SwitchboardError {
   constructor(what: string) {
     super('upstream_protocol', `The MCP server ${what}.`);
@@ -69,7 +69,8 @@ export const sentTooMuch = (what: string): SwitchboardError =>
   new SwitchboardError('upstream_too_large', `The MCP server ${what}.`);
 
 /**
- * What an HTTP status means that carries no JSON-RPC answer. `answer.excerpt` is upstream text: it is cut and cleaned here.
+ * Returns the failure for an HTTP status without a JSON-RPC answer.
+ * @param answer its `excerpt` is upstream text, which is cut and cleaned here
  */
 export function httpFailure(answer: {
   status: number;
@@ -80,7 +81,7 @@ export function httpFailure(answer: {
   const { status } = answer;
   const text = sanitise(answer.excerpt);
   const quoted = text === '' ? '.' : `: ${text}`;
-  // What can be done about these two, `withAccessAdvice` says.
+  // `withAccessAdvice` adds what can be done about 401 and 403.
   if (status === 401)
     return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server wants a sign-in (HTTP 401).');
   if (status === 403) {
@@ -126,12 +127,12 @@ const NOT_CONNECTED: Readonly<Record<string, string>> = {
 const isTlsCode = (code: string) =>
   /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH|EPROTO)/.test(code);
 
-/** How far the exchange had come when its connection failed. */
+/** The progress of an exchange when its connection failed. */
 export type Stage = 'unsent' | 'sent' | 'answering';
 
 /**
- * A failure of the connection, as what the caller is told. Host names and addresses stay in the cause, which is logged
- * and never shown.
+ * Returns the failure to tell the caller for a failure of the connection. Host names and addresses stay in the cause, which
+ * is logged and never shown.
  */
 export function connectionFailure(error: unknown, stage: Stage): SwitchboardError {
   if (error instanceof SwitchboardError) return error;
@@ -166,14 +167,14 @@ function notConnected(code: string, cause: unknown): SwitchboardError {
   return new NotConnected('upstream_unreachable', detail, cause, PASSING.has(code));
 }
 
-/** The same failure in other words. */
+/** Returns the failure with another text. */
 export const restated = (
   error: SwitchboardError,
   detail: string,
   retryable = error.retryable,
 ): SwitchboardError => {
   const { code, retryAfterSec, timeLimitMs, upstreamError, members, cause } = error;
-  // What kind it is of is evidence of the server's health.
+  // Its class is evidence of the server's health.
   if (error instanceof HttpFailure) return new HttpFailure(error.httpStatus, code, detail, retryAfterSec);
   const waiting = retryAfterSec === undefined ? {} : { retryAfterSec };
   const kept = { ...waiting, timeLimitMs, upstreamError, members, cause, retryable };
@@ -188,18 +189,18 @@ const MAY_HAVE_RUN: ReadonlySet<string> = new Set([
   'unavailable',
 ]);
 
-/** What changes nothing on the server: `tools/list`, `prompts/get`, `resources/read`, … */
+/** Returns whether the method changes nothing on the server: `tools/list`, `prompts/get`, `resources/read`, … */
 export const isRead = (method: string) => method === 'ping' || /\/(list|get|read|complete)$/.test(method);
 
 /**
- * The failure of a call that was written and not answered: what is no mere read may have run, and nobody should send it
- * again unseen.
+ * Returns the failure of a call that was written and not answered. It says that the call may have run, unless the call is a
+ * mere read: nobody should send it again unseen.
  */
-export function toldOfCall(error: unknown, method: string): unknown {
+export function markMayHaveRun(error: unknown, method: string): unknown {
   if (!(error instanceof SwitchboardError)) return error;
   if (isRead(method)) return error instanceof RefusedAfterBegun ? error.refusal : error;
-  // It failed at some point, or a gateway that knows no more than we do. Who asks to be called again (503 with `Retry-After`)
-  // has not run the call.
+  // The server, or a gateway that knows no more than we do, failed at some point. A server that asks to be called again
+  // (503 with `Retry-After`) has not run the call.
   const isFault =
     error instanceof HttpFailure && error.httpStatus >= 500 && error.code === 'upstream_http_error';
   if (!isFault && !MAY_HAVE_RUN.has(error.code)) return error;

@@ -4,17 +4,17 @@ import { errorOf, isRpcError, type RpcAnswer } from './envelope.ts';
 import { cleanText } from '../../../platform/sanitize.ts';
 import { restated } from './failures.ts';
 
-/** Shorter ones are no tokens of any provider, and would stand in ordinary words. */
+/** Shorter tokens are none of any provider's, and would stand in ordinary words. */
 const MIN_TOKEN_CHARS = 8;
 
 const REDACTED = '[redacted]';
 
-/** What is shown of a text is much shorter. */
+/** The part of a text that is shown is much shorter. */
 const MAX_SEARCHED_CHARS = 64 * 1024;
 
 /**
- * The text without the user's token, which a careless server repeats where it refuses it. Tokens are plain ASCII (RFC 6750
- * §2.1), so they look the same inside of JSON.
+ * Returns the text without the user's token, which a careless server repeats where it refuses it. Tokens are plain ASCII
+ * (RFC 6750 §2.1), so they look the same inside JSON.
  */
 export function redact(text: string, credential: Credential | undefined): string {
   const token = tokenOf(credential);
@@ -23,13 +23,13 @@ export function redact(text: string, credential: Credential | undefined): string
   return hides(clean, token) ? REDACTED : clean;
 }
 
-/** In lower case, too, as content types become. */
+/** Content types are turned into lower case, so the token is looked for in lower case, too. */
 const plainly = (text: string, token: string): string =>
   text.replaceAll(token, REDACTED).replaceAll(token.toLowerCase(), REDACTED);
 
 /**
- * Whether the token stands in the text with other characters between its own: cleaning the text for display takes some of
- * them out (`cleanText`), and would put it together again. Such a text is no accident, and goes as a whole.
+ * Returns whether the token stands in the text with other characters between its own. Cleaning the text for display
+ * (`cleanText`) removes some of them, and would put the token together again. Such a text is no accident, and goes as a whole.
  */
 function hides(text: string, token: string): boolean {
   if (text.length <= token.length) return false;
@@ -37,7 +37,7 @@ function hides(text: string, token: string): boolean {
   return bare.includes(token) || bare.toLowerCase().includes(token.toLowerCase());
 }
 
-/** The answer, without the token if it is an error. Results are the caller's, unchanged. */
+/** Returns the answer, without the token if it is an error. Results are the caller's, unchanged. */
 export function redactAnswer(
   answer: RpcAnswer | undefined,
   credential: Credential | undefined,
@@ -49,14 +49,14 @@ export function redactAnswer(
   const clean = JSON.stringify(error, (_key, value: unknown) =>
     typeof value === 'string' ? redact(value, credential) : value,
   );
-  // Names of members, too; nobody cleans those for display.
+  // The names of members may hold the token, too. Nobody cleans those for display.
   const whole = plainly(clean, token);
   if (whole === text) return answer;
   const redacted: unknown = JSON.parse(whole);
   return { error: isRpcError(redacted) ? redacted : { code: error.code, message: 'redacted' } };
 }
 
-/** Whatever part of an upstream's answer a text of ours quotes. */
+/** Returns the error without the token, whatever part of an upstream's answer its text quotes. */
 export const redactError = (thrown: unknown, credential: Credential | undefined): unknown => {
   if (!(thrown instanceof SwitchboardError)) return thrown;
   const clean = redact(thrown.detail, credential);

@@ -1,14 +1,15 @@
 import { isUtf8 } from 'node:buffer';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../../errors.ts';
+import { abortReason } from '../../../platform/race-abort.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
 import { errorOf, readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
-import type { HttpAnswer, HttpRequest } from './buffered-response.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
+import type { HttpAnswer, HttpRequest } from './http.ts';
+import type { HttpClient } from './http-client.ts';
 import { isTooDeep, isTooDeepToParse } from '../../../platform/json-limits.ts';
 import { redact, redactAnswer } from './redact.ts';
-import { resume } from '../resume.ts';
-import type { Wire } from './http-client.ts';
 
 export const POST_HEADERS = {
   'content-type': 'application/json',
@@ -16,26 +17,26 @@ export const POST_HEADERS = {
   'user-agent': 'switchboard',
 };
 
-/** The header with the user's token: for the server the credential was given for, and for nobody else. */
+/** Returns the header with the user's token: for the server the credential was given for, and for nobody else. */
 export const authorizationOf = (credential: Credential | undefined): Record<string, string> =>
   credential ? { authorization: credential.authorization } : {};
 
-/** What is searched for a token to leave out; what is quoted is much shorter. */
+/** So much of a text is searched for a token to leave out. The quoted part is much shorter. */
 const MAX_QUOTED_BYTES = 64 * 1024;
 
 export interface RpcRequest {
   readonly url: URL;
   readonly id: RequestId;
   readonly outgoing: Outgoing;
-  /** What the call carries for its user. */
+  /** The token that the call carries for its user. */
   readonly credential: Credential | undefined;
   readonly signal: AbortSignal;
   readonly onSent?: () => void;
-  /** Whether the revision lets us go on with an answer whose stream the server ended early. */
+  /** True when the revision allows us to go on with an answer whose stream the server ended early. */
   readonly resumable?: true;
-  /** A request of the server's own in the answer's stream. Without it, such requests are passed over. */
+  /** Takes a request of the server's own in the answer's stream. Without it, such requests are passed over. */
   readonly onServerRequest?: (id: RequestId, method: string) => void;
-  /** A notification in the answer's stream, before the answer. Must not throw. */
+  /** Takes a notification in the answer's stream, before the answer. Must not throw. */
   readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
 
@@ -45,11 +46,11 @@ export interface RpcReply {
   readonly bytes: number;
   /** The upstream's answer, whatever the HTTP status: 400 and 404 carry answers in revision 2026-07-28. */
   readonly answer: RpcAnswer | undefined;
-  /** The answer named our request. Only errors may come without. */
+  /** True when the answer named our request. Only errors may come without an id. */
   readonly ownId: boolean;
-  /** Something came before the answer that tells of work on the call: a notification, a request of the server's own. */
+  /** True when the server spoke of its work before it answered: by a notification, or a request of its own. */
   readonly begun: boolean;
-  /** What it means that there is no answer. */
+  /** Returns the error for a reply without an answer. */
   readonly problem: () => SwitchboardError;
 }
 
@@ -57,7 +58,11 @@ export interface RpcReply {
  * Sends one JSON-RPC request and reads its answer from JSON or SSE.
  * @throws SwitchboardError for 401, 403 and 429 without a result of this request, and for every failure of the connection.
  */
-export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => number): Promise<RpcReply> {
+export async function rpcExchange(
+  client: HttpClient,
+  request: RpcRequest,
+  nowMs: () => number,
+): Promise<RpcReply> {
   const reader = new AnswerReader(request);
   const post: HttpRequest = {
     url: request.url,
@@ -69,8 +74,9 @@ export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => 
     // An event without data only primes reconnecting (2025-11-25, Resumability).
     onEvent: ({ event, data }) => event === 'message' && data !== '' && reader.take(parseJson(data)),
   };
-  const first = await wire.send(post);
-  const http = request.resumable && first.lastEventId !== undefined ? await resume(wire, post, first) : first;
+  const first = await client.send(post);
+  const http =
+    request.resumable && first.lastEventId !== undefined ? await resume(client, post, first) : first;
   const { status, headers, bytes } = http;
   const failure = () => failureOf(http, request.credential, nowMs());
   try {
@@ -86,19 +92,14 @@ export async function rpcExchange(wire: Wire, request: RpcRequest, nowMs: () => 
   return { status, headers, bytes, answer, ownId: reader.ownId, begun: reader.begun, problem };
 }
 
-/** What an HTTP error means. */
+/** Returns the failure that an HTTP error stands for, without the token of the credential. */
 export const failureOf = (
   http: HttpAnswer,
   credential: Credential | undefined,
   nowMs: number,
 ): SwitchboardError => {
   const { status, headers } = http;
-  return httpFailure({
-    status,
-    headers,
-    nowMs,
-    excerpt: excerptOf(http, credential),
-  });
+  return httpFailure({ status, headers, nowMs, excerpt: excerptOf(http, credential) });
 };
 
 /** Feeds a JSON body to the reader. */
@@ -108,7 +109,6 @@ function readBody({ mediaType, body }: HttpAnswer, reader: AnswerReader): void {
   reader.take(parseJson(body.toString().replace(/^\u{feff}/u, '')));
 }
 
-/** What it means that there was no answer. */
 function noAnswer(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
   const { status, mediaType, body } = http;
   if (mediaType === 'text/event-stream') {
@@ -137,7 +137,7 @@ function noAnswer(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
   );
 }
 
-/** Whole or not at all, so that no part of a token is left that would be left out as a whole. */
+/** Shows a type whole or not at all: a part of a token would not be recognised, and left in. */
 const describeType = (mediaType: string): string => {
   if (mediaType === '') return 'no content type';
   return /^[\w.+-]{1,60}\/[\w.+-]{1,80}$/.test(mediaType) ? mediaType : 'another content type';
@@ -151,7 +151,7 @@ const excerptOf = ({ mediaType, body }: HttpAnswer, credential: Credential | und
 
 const nestedTooDeep = () => brokeProtocol('sent JSON that is nested too deep');
 
-/** @throws SwitchboardError `upstream_protocol`. */
+/** @throws SwitchboardError `upstream_protocol` for a text that is no JSON, or nested too deep. */
 export function parseJson(text: string): unknown {
   if (isTooDeepToParse(text)) throw nestedTooDeep();
   let value: unknown;
@@ -177,7 +177,7 @@ class AnswerReader {
     this.#request = request;
   }
 
-  /** Whether this message (or one of the batch, which revision 2025-03-26 allows) is the answer. */
+  /** Returns whether this message, or one of the batch that revision 2025-03-26 allows, is the answer. */
   take(message: unknown): boolean {
     if (Array.isArray(message)) return message.some(part => !Array.isArray(part) && this.take(part));
     const incoming = readMessage(message, this.#request.id);
@@ -190,4 +190,44 @@ class AnswerReader {
     this.ownId = incoming.ownId;
     return true;
   }
+}
+
+const MAX_RESUMES = 10;
+const DEFAULT_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 10_000;
+
+/**
+ * Goes on with an answer's stream that its server ended before the answer, if its events had ids (2025-11-25,
+ * Resumability): by GET, after the wait that the server asked for. The request itself is never sent again.
+ * @param request the POST that was answered; its handler takes the further events, its signal ends the waiting.
+ * @returns the answer to the POST with the stream's last end. A server that refuses to resume has ended it.
+ */
+async function resume(client: HttpClient, request: HttpRequest, first: HttpAnswer): Promise<HttpAnswer> {
+  const { 'content-type': _ofBody, ...headers } = request.headers;
+  const { url, signal, onEvent } = request;
+  let answer = first;
+  for (let resumes = 0; resumes < MAX_RESUMES; resumes++) {
+    const { lastEventId, retryMs, stream } = answer;
+    if (stream !== 'ended' || lastEventId === undefined) break;
+    await delay(Math.min(retryMs ?? DEFAULT_RETRY_MS, MAX_RETRY_MS), undefined, { signal }).catch(() => {
+      throw abortReason(signal);
+    });
+    const next = await client.send({
+      url,
+      method: 'GET',
+      headers: { ...headers, accept: 'text/event-stream', 'last-event-id': lastEventId },
+      signal,
+      ...(onEvent ? { onEvent } : {}),
+    });
+    // This must not be taken for a refusal of the call (401, 404), which would be a reason to send the call again.
+    if (next.status !== 200 || next.stream === 'none') break;
+    answer = {
+      ...first,
+      bytes: answer.bytes + next.bytes,
+      stream: next.stream,
+      lastEventId: next.lastEventId ?? lastEventId,
+      retryMs: next.retryMs ?? retryMs,
+    };
+  }
+  return answer;
 }

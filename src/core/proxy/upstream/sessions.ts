@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { monotonicMs, type Clock } from '../../../platform/clock.ts';
-import type { Log } from '../../../platform/telemetry/log.ts';
 import { SingleFlight } from '../../../platform/single-flight.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
-import { Budget } from './deadline.ts';
+import type { ProxyLimits } from '../limits.ts';
+import { Deadline } from './deadline.ts';
 import {
   initializeRequest,
   legacyNotification,
@@ -12,19 +13,15 @@ import {
   sessionHeaders,
   type Outgoing,
 } from './envelope.ts';
-import type { Era } from './era.ts';
 import { sentTooMuch, stopping } from './failures.ts';
-import { readSessionId, readVersion } from './handshake.ts';
-import type { ProxyLimits } from '../limits.ts';
+import { urlOf, type HttpClient } from './http-client.ts';
+import { HttpSseStream } from './http-sse.ts';
+import { readSessionId, readVersion, type Era } from './interpret-reply.ts';
 import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
-import { SessionStore } from './session-store.ts';
-import { SseStream } from './http-sse-session.ts';
-import { urlOf } from './urls.ts';
-import type { Wire } from './http-client.ts';
 
 /**
- * Whose session with which server: never shared between tenants, users or accounts that a user has connected; another URL
- * is another server.
+ * The owner of a session. A session is never shared between tenants, users or accounts that a user has connected, and
+ * another URL is another server.
  */
 export interface SessionOwner {
   readonly serverId: string;
@@ -34,11 +31,11 @@ export interface SessionOwner {
   readonly credential: Credential | undefined;
 }
 
-/** What a session needs to be told something that nobody waits for. */
+/** The address of messages that nobody waits for. */
 interface Peer {
   /** Takes our messages. */
   readonly url: URL;
-  /** The newest seen: messages of the session's own carry it. */
+  /** The newest that was seen: messages of the session's own carry it. */
   credential: Credential | undefined;
 }
 
@@ -47,39 +44,40 @@ export interface Session extends Peer {
   readonly key: string;
   readonly tenantId: string;
   readonly serverId: string;
-  /** Where the answers come, if the server speaks HTTP+SSE (2024-11-05). */
-  readonly stream: SseStream | undefined;
+  /** Brings the answers, if the server speaks HTTP+SSE (2024-11-05). */
+  readonly stream: HttpSseStream | undefined;
   readonly sessionId: string | undefined;
   /** The negotiated protocol version. */
   readonly version: string;
-  /** Own request ids: two callers of one session with equal ids would hang a stateful server. */
+  /** Our own request ids: two callers of one session with equal ids would hang a stateful server. */
   nextId: number;
   calls: number;
-  /** Of the monotonic clock. */
+  /** By the monotonic clock. */
   usedAtMs: number;
-  /** No longer given out; ended once its last call is done. */
+  /** True once it is no longer given out: it ends with its last call. */
   retired: boolean;
 }
 
 const INITIALIZE_ID = 1;
-/** A stop has waited for calls under way already. */
+/** Short, as a stop has waited for calls under way already. */
 const CLOSE_MS = 1_000;
 /** The revision of the transport, where nothing has been negotiated yet. */
 const HTTP_SSE_VERSION = '2024-11-05';
 
 /** The sessions with upstreams that need a handshake: made once, shared by one owner's calls, closed when idle. */
 export class Sessions {
-  readonly #store: SessionStore<Session>;
+  readonly #store: SessionStore;
   readonly #opening = new SingleFlight<Session>();
   readonly #sweeper: NodeJS.Timeout;
   /** Messages under way that nobody waits for, except `close`. */
   readonly #side = new Set<Promise<void>>();
-  readonly #wire: Wire;
+  readonly #client: HttpClient;
   readonly #limits: ProxyLimits;
   readonly #clock: Clock;
   readonly #log: Log;
-  constructor(wire: Wire, limits: ProxyLimits, clock: Clock, log: Log) {
-    this.#wire = wire;
+
+  constructor(client: HttpClient, limits: ProxyLimits, clock: Clock, log: Log) {
+    this.#client = client;
     this.#limits = limits;
     this.#clock = clock;
     this.#log = log;
@@ -91,23 +89,23 @@ export class Sessions {
     return this.#store.size;
   }
 
-  /** Sessions that calls use at present, and the others. */
+  /** The sessions that calls use at present, and the others. */
   get use(): { busy: number; idle: number } {
     const busy = this.#store.values().filter(({ calls }) => calls > 0).length;
     return { busy, idle: this.size - busy };
   }
 
   /**
-   * Takes part in the owner's session, opening it first where there is none. Give it back with `leave`.
+   * Takes part in the owner's session, and opens it first where there is none. Give it back with `leave`.
    * @throws NoHandshake, NoEventStream when the server turns out not to be of this era.
    */
-  async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, budget: Budget): Promise<Session> {
+  async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, deadline: Deadline): Promise<Session> {
     const { serverId, url, tenantId, userId, credential } = owner;
     const key = JSON.stringify([era, serverId, url, tenantId, userId, credential?.connectionId]);
     const open = () =>
       withoutSpan(() => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner)));
-    const session = this.#store.get(key) ?? (await budget.share(() => this.#opening.run(key, open)));
-    budget.signal.throwIfAborted();
+    const session = this.#store.get(key) ?? (await deadline.share(() => this.#opening.run(key, open)));
+    deadline.signal.throwIfAborted();
     session.calls++;
     if (credential && credential.version > (session.credential?.version ?? 0))
       session.credential = credential;
@@ -121,7 +119,7 @@ export class Sessions {
     if (session.retired && session.calls === 0) this.#end(session);
   }
 
-  /** The server no longer knows the session: it is not given out again, and there is nothing to end but a stream. */
+  /** Drops a session that the server no longer knows: there is nothing to end but a stream. */
   drop(session: Session): void {
     if (session.stream) {
       this.#retire(session);
@@ -136,7 +134,7 @@ export class Sessions {
     this.endIdle(this.#limits.sessionIdleMs);
   }
 
-  /** Closes the sessions that no call uses, or has used for so long. */
+  /** Closes the sessions that no call uses, or that none has used for `idleMs`. */
   endIdle(idleMs = 0): void {
     const idleSinceMs = monotonicMs(this.#clock) - idleMs;
     for (const session of this.#store.values()) {
@@ -149,7 +147,7 @@ export class Sessions {
     void this.#background(session, 'POST', outgoing);
   }
 
-  /** Ends every session, waiting for a moment that servers take note. */
+  /** Ends every session, and waits a moment for the servers to take note. */
   async close(): Promise<void> {
     clearInterval(this.#sweeper);
     for (const session of this.#store.values()) {
@@ -162,16 +160,16 @@ export class Sessions {
   }
 
   /**
-   * The handshake (2025-11-25, Lifecycle), with a budget of its own: one caller's going away must not end it for the others
-   * who wait for it. A session id that comes with an error is not kept.
+   * Does the handshake (2025-11-25, Lifecycle), with a deadline of its own: one caller's going away must not end it for the
+   * others who wait for it. A session id that comes with an error is not kept.
    */
   async #open(key: string, owner: SessionOwner): Promise<Session> {
-    using budget = new Budget(this.#limits.totalTimeoutMs);
+    using deadline = new Deadline(this.#limits.totalTimeoutMs);
     const url = urlOf(owner.url);
     const request = { url, id: INITIALIZE_ID, outgoing: initializeRequest(INITIALIZE_ID) };
     const reply = await rpcExchange(
-      this.#wire,
-      { ...request, credential: owner.credential, signal: budget.signal },
+      this.#client,
+      { ...request, credential: owner.credential, signal: deadline.signal },
       this.#now,
     );
     const version = readVersion(reply);
@@ -182,15 +180,15 @@ export class Sessions {
     return session;
   }
 
-  /** The same for HTTP+SSE (2024-11-05), where the session is the stream. */
+  /** Does the handshake over HTTP+SSE (2024-11-05), where the session is the stream. */
   async #openStream(key: string, owner: SessionOwner): Promise<Session> {
-    using budget = new Budget(this.#limits.totalTimeoutMs);
+    using deadline = new Deadline(this.#limits.totalTimeoutMs);
     const { credential } = owner;
-    const { signal } = budget;
+    const { signal } = deadline;
     let peer: Peer | undefined;
     let replying = 0;
-    const stream = new SseStream({
-      wire: this.#wire,
+    const stream = new HttpSseStream({
+      client: this.#client,
       limits: this.#limits,
       nowMs: this.#now,
       onServerRequest: (id, method) => {
@@ -227,21 +225,21 @@ export class Sessions {
   #make(
     key: string,
     { tenantId, serverId, credential }: SessionOwner,
-    shaken: Pick<Session, 'url' | 'version' | 'sessionId' | 'stream'>,
+    negotiated: Pick<Session, 'url' | 'version' | 'sessionId' | 'stream'>,
   ): Session {
     const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: monotonicMs(this.#clock), retired: false };
-    return { key, tenantId, serverId, credential, ...shaken, ...fresh };
+    return { key, tenantId, serverId, credential, ...negotiated, ...fresh };
   }
 
   #add(session: Session): void {
     for (const evicted of this.#store.add(session)) this.#retire(evicted);
   }
 
-  /** Servers that mind its absence say so at the first call; one that refuses it, or holds it open, is called all the same. */
+  /** A server that needs the notification says so at the first call. One that refuses it, or holds it open, is called all the same. */
   async #sendInitialized(session: Session): Promise<void> {
-    using budget = new Budget(this.#limits.sideTimeoutMs);
+    using deadline = new Deadline(this.#limits.sideTimeoutMs);
     try {
-      await this.#post(session, legacyNotification(session, 'notifications/initialized'), budget.signal);
+      await this.#post(session, legacyNotification(session, 'notifications/initialized'), deadline.signal);
     } catch (error) {
       this.#log.debug({ err: error }, 'upstream refused notifications/initialized');
     }
@@ -268,15 +266,15 @@ export class Sessions {
   }
 
   async #sendSide(peer: Peer, method: 'POST' | 'DELETE', outgoing: Outgoing): Promise<void> {
-    using budget = new Budget(this.#limits.sideTimeoutMs);
+    using deadline = new Deadline(this.#limits.sideTimeoutMs);
     try {
-      if (method === 'POST') await this.#post(peer, outgoing, budget.signal);
+      if (method === 'POST') await this.#post(peer, outgoing, deadline.signal);
       else
-        await this.#wire.send({
+        await this.#client.send({
           url: peer.url,
           method,
           headers: { ...outgoing.headers, ...authorizationOf(peer.credential) },
-          signal: budget.signal,
+          signal: deadline.signal,
         });
     } catch (error) {
       this.#log.debug({ err: error, method }, 'upstream side message failed');
@@ -284,15 +282,61 @@ export class Sessions {
   }
 
   async #post({ url, credential }: Peer, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
-    const headers = {
-      ...POST_HEADERS,
-      ...outgoing.headers,
-      ...authorizationOf(credential),
-    };
-    // The first event is enough: nothing here has an answer.
+    const headers = { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) };
+    // The first event is enough: these messages have no answer.
     const onEvent = () => true;
-    await this.#wire.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
+    await this.#client.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
   }
 
   readonly #now = (): number => this.#clock.now();
+}
+
+/** Sessions by key, least recently used first, bounded in all, per tenant and per server. */
+class SessionStore {
+  readonly #byKey = new Map<string, Session>();
+  readonly #limits: ProxyLimits;
+
+  constructor(limits: ProxyLimits) {
+    this.#limits = limits;
+  }
+
+  get size(): number {
+    return this.#byKey.size;
+  }
+
+  values(): Session[] {
+    return [...this.#byKey.values()];
+  }
+
+  get(key: string): Session | undefined {
+    const session = this.#byKey.get(key);
+    if (session) {
+      this.#byKey.delete(key);
+      this.#byKey.set(key, session);
+    }
+    return session;
+  }
+
+  /** Adds a session. Returns those it took out of groups that were full: idle ones before busy ones. */
+  add(session: Session): Session[] {
+    const { maxSessions, maxSessionsPerTenant, maxSessionsPerServer } = this.#limits;
+    const evicted: Session[] = [];
+    const makeRoom = (max: number, belongs: (other: Session) => boolean) => {
+      const group = this.values().filter(belongs);
+      if (group.length < max) return;
+      const victim = group.find(({ calls }) => calls === 0) ?? group[0];
+      if (!victim) return;
+      this.remove(victim);
+      evicted.push(victim);
+    };
+    makeRoom(maxSessionsPerTenant, other => other.tenantId === session.tenantId);
+    makeRoom(maxSessionsPerServer, other => other.serverId === session.serverId);
+    makeRoom(maxSessions, () => true);
+    this.#byKey.set(session.key, session);
+    return evicted;
+  }
+
+  remove(session: Session): void {
+    if (this.#byKey.get(session.key) === session) this.#byKey.delete(session.key);
+  }
 }

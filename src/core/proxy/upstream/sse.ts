@@ -1,5 +1,4 @@
 import { isUtf8 } from 'node:buffer';
-import { GrowingBuffer } from './growing-buffer.ts';
 
 export interface SseEvent {
   /** The `event:` field; `message` when there was none. */
@@ -11,19 +10,19 @@ const LF = 10;
 const CR = 13;
 const COLON = 58;
 const SPACE = 32;
-/** What a line of data costs beyond its bytes. */
+/** The cost of a line of data beyond its bytes. */
 const LINE_BYTES = 32;
-/** By their first byte. */
+/** The fields that count, by their first byte. */
 const FIELDS: Readonly<Record<number, string>> = { 100: 'data', 101: 'event', 105: 'id', 114: 'retry' };
-/** Up to so many bytes, looking at each is faster than a search. */
+/** Up to this many bytes, looking at each is faster than a search. */
 const SHORT_LINE = 32;
 const HEADER_SAFE = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/;
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
- * An incremental parser of `text/event-stream` (HTML §9.2.6): one pass over the bytes, lines may end in LF, CR or CRLF, and
+ * Parses `text/event-stream` (HTML §9.2.6) piece by piece, in one pass over the bytes. Lines may end in LF, CR or CRLF, and
  * chunks may be cut anywhere. A stream of nothing but line breaks, or of lines without meaning, costs little more than its
- * bytes. Other than the standard says, invalid UTF-8 is an error, not U+FFFD: a tool's result must not be changed on the way.
+ * bytes. Unlike the standard, invalid UTF-8 is an error and not U+FFFD: a tool's result must not change on the way.
  */
 export class SseParser {
   readonly #line = new GrowingBuffer();
@@ -36,7 +35,7 @@ export class SseParser {
   #lastId: string | undefined;
   #retryMs: number | undefined;
 
-  /** The events this chunk completes. @throws SyntaxError on invalid UTF-8. */
+  /** Returns the events that this chunk completes. @throws SyntaxError for invalid UTF-8. */
   push(chunk: Buffer): SseEvent[] {
     const events: SseEvent[] = [];
     const lineEnds = new LineEnds(chunk);
@@ -54,27 +53,27 @@ export class SseParser {
     return events;
   }
 
-  /** Whether the stream, were it to end here, would end in the middle of an event. */
+  /** True when the stream would end in the middle of an event if it ended here. */
   get midEvent(): boolean {
     return this.#line.length > 0 || this.#data.length > 0;
   }
 
-  /** The id of the last event that had one, with which the stream can be resumed; undefined if it cannot stand in a header. */
+  /** The id of the last event that had one: the stream is resumed with it. Undefined if it cannot stand in a header. */
   get lastEventId(): string | undefined {
     return this.#lastId;
   }
 
-  /** How long the server wants to be left alone before the stream is resumed. */
+  /** The wait that the server wants before the stream is resumed. */
   get retryMs(): number | undefined {
     return this.#retryMs;
   }
 
-  /** Bytes held of an event that is not complete. */
+  /** The bytes held of an event that is not complete. */
   get pendingBytes(): number {
     return this.#line.length + this.#dataBytes;
   }
 
-  /** Nothing of an event has come, so that empty lines mean nothing. */
+  /** True while nothing of an event has come, so that empty lines mean nothing. */
   get #isBetweenEvents(): boolean {
     return (
       this.#line.length === 0 &&
@@ -112,7 +111,7 @@ export class SseParser {
   #field(bytes: Buffer, start: number, end: number): undefined {
     const name = fieldOf(bytes, start, end);
     if (name === undefined) return;
-    // After the colon, and one space.
+    // The value begins after the colon and one space.
     let from = Math.min(start + name.length + 1, end);
     if (from < end && bytes[from] === SPACE) from++;
     if (from === end) {
@@ -130,13 +129,13 @@ export class SseParser {
       this.#dataBytes += bytes + LINE_BYTES;
     } else if (name === 'event') this.#event = value;
     else if (name === 'id') {
-      // One with a NUL is none, says the standard.
+      // The standard ignores an id with a NUL.
       if (!value.includes('\0')) this.#nextId = value;
     } else if (/^\d{1,9}$/.test(value)) this.#retryMs = Number(value);
   }
 }
 
-/** The field that a line sets, if it is one that counts. */
+/** Returns the field that a line sets, if it is one that counts. */
 function fieldOf(bytes: Buffer, start: number, end: number): string | undefined {
   const name = FIELDS[bytes[start] ?? 0];
   if (name === undefined) return undefined;
@@ -154,7 +153,7 @@ function afterBreaks(chunk: Buffer, start: number): number {
   return at;
 }
 
-/** Where the lines of a chunk end. A long line is searched through once for each kind of end, whatever there is of the other. */
+/** Finds the ends of a chunk's lines. It searches a long line once for each kind of line end. */
 class LineEnds {
   readonly #chunk: Buffer;
   #lf = -1;
@@ -164,7 +163,7 @@ class LineEnds {
     this.#chunk = chunk;
   }
 
-  /** The first line break from `start` on, else the chunk's length. */
+  /** Returns the first line break from `start` on, else the chunk's length. */
   from(start: number): number {
     const near = Math.min(start + SHORT_LINE, this.#chunk.length);
     for (let at = start; at < near; at++) if (isBreak(this.#chunk[at])) return at;
@@ -176,5 +175,36 @@ class LineEnds {
   #find(byte: number, from: number): number {
     const at = this.#chunk.indexOf(byte, from);
     return at === -1 ? this.#chunk.length : at;
+  }
+}
+
+/**
+ * Collects bytes by copying them into one buffer that doubles. A list of chunks would cost about 100 bytes a chunk: a
+ * server that sends single bytes could then take many times the size limit.
+ */
+export class GrowingBuffer {
+  #bytes = Buffer.alloc(0);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  append(chunk: Uint8Array): void {
+    const needed = this.#length + chunk.length;
+    if (needed > this.#bytes.length) {
+      const grown = Buffer.allocUnsafe(Math.max(needed, this.#bytes.length * 2));
+      this.#bytes.copy(grown, 0, 0, this.#length);
+      this.#bytes = grown;
+    }
+    this.#bytes.set(chunk, this.#length);
+    this.#length = needed;
+  }
+
+  /** Returns the bytes and empties the buffer. They are valid until the next `append`. */
+  take(): Buffer {
+    const taken = this.#bytes.subarray(0, this.#length);
+    this.#length = 0;
+    return taken;
   }
 }

@@ -1,22 +1,21 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
-import type { Credential } from '../../identity/connections/credentials.ts';
 import { abortReason } from '../../../platform/race-abort.ts';
-import type { RequestId } from './envelope.ts';
-import type { HttpAnswer } from './buffered-response.ts';
-import { brokeProtocol, RefusedAfterBegun } from './failures.ts';
+import type { Credential } from '../../identity/connections/credentials.ts';
 import type { ProxyLimits } from '../limits.ts';
+import type { RequestId } from './envelope.ts';
+import { brokeProtocol, RefusedAfterBegun } from './failures.ts';
+import type { HttpAnswer } from './http.ts';
+import type { HttpClient } from './http-client.ts';
 import { authorizationOf, failureOf, POST_HEADERS, type RpcReply } from './rpc.ts';
-import { StreamAllowance } from '../stream-rate-guard.ts';
-import { WaitingCalls, type SseRequest, type WaitingCall } from '../waiting-calls.ts';
-import type { Wire } from './http-client.ts';
+import { WaitingCalls, type SseRequest, type WaitingCall } from './waiting-calls.ts';
 
 const MAX_ENDPOINT_CHARS = 4_096;
 
-/** What the server wrote into the stream before it refused a POST may arrive a little later, being on another connection. */
+/** Events that the server wrote before it refused a POST may arrive a little later, as they come over another connection. */
 const SETTLE_MS = 50;
 
-/** Refusals after which a call is made again, by us or by the caller, as it was not run. */
+/** Refusals after which we or the caller make a call again, as it was not run. */
 const INVITES_REPEAT: ReadonlySet<number> = new Set([401, 403, 429, 503]);
 
 /** The server does not open a stream of events: it does not speak HTTP+SSE at this URL. */
@@ -27,41 +26,40 @@ export class NoEventStream extends SwitchboardError {
 }
 
 interface StreamOptions {
-  readonly wire: Wire;
+  readonly client: HttpClient;
   readonly limits: ProxyLimits;
   readonly nowMs: () => number;
-  /** A request of the server's own. */
+  /** Takes a request of the server's own. */
   readonly onServerRequest: (id: RequestId, method: string) => void;
 }
 
 /**
- * The stream of a session in revision 2024-11-05 (HTTP+SSE): the server names the endpoint that takes our messages, and
- * answers all of them in the one stream, by id. A stream that ends takes every answer that is still out with it.
+ * The stream of a session in revision 2024-11-05 (HTTP+SSE). The server names the endpoint that takes our messages, and
+ * answers all of them in the one stream, by id. When a stream ends, the answers that are still out never come.
  */
-export class SseStream {
+export class HttpSseStream {
   readonly #options: StreamOptions;
   readonly #waiting: WaitingCalls;
   readonly #closing = new AbortController();
   readonly #ended = Promise.withResolvers<SwitchboardError>();
-  readonly #allowance: StreamAllowance;
+  readonly #rate: StreamRateGuard;
   #endpoint: URL | undefined;
   #end: Error | undefined;
 
   constructor(options: StreamOptions) {
     this.#options = options;
     this.#waiting = new WaitingCalls(options.onServerRequest);
-    this.#allowance = new StreamAllowance(options.limits.maxResponseBytes, () => performance.now());
+    this.#rate = new StreamRateGuard(options.limits.maxResponseBytes, () => performance.now());
   }
 
-  /** Resolves with the reason once the stream is no more, whoever ended it. */
+  /** Resolves with the reason once the stream has ended, whoever ended it. */
   get ended(): Promise<SwitchboardError> {
     return this.#ended.promise;
   }
 
   /**
-   * Opens the stream; resolves with the endpoint for our messages.
-   * @throws NoEventStream when the server has none to offer; SwitchboardError for other failures, or what the signal was
-   * aborted with.
+   * Opens the stream, and resolves with the endpoint for our messages.
+   * @throws NoEventStream when the server offers no stream; SwitchboardError for other failures; the signal's reason.
    */
   async open(url: URL, credential: Credential | undefined, signal: AbortSignal): Promise<URL> {
     signal.throwIfAborted();
@@ -82,8 +80,8 @@ export class SseStream {
   }
 
   /**
-   * Sends one request and waits for its answer. A reply without one has the HTTP status that refused the request; 404 also
-   * says that the stream ended before it was written.
+   * Sends one request and waits for its answer. A reply without an answer has the HTTP status that refused the request. 404
+   * also says that the stream ended before the request was written.
    * @throws SwitchboardError for 401, 403, 429, failures of the connection, and when the stream ends.
    */
   async request(request: SseRequest): Promise<RpcReply> {
@@ -98,12 +96,12 @@ export class SseStream {
     const onAbort = () => reject(abortReason(signal));
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
-    this.#allowance.callBegins();
+    this.#rate.callBegins();
     const posting = new AbortController();
     const posted = this.#post(call, posting.signal).catch(reject);
     try {
       const reply = await call.reply;
-      // Servers that answer the POST late may do so, but not hold its connection for ever.
+      // A server may answer the POST late, but not hold its connection for ever.
       const late = setTimeout(() => posting.abort(), limits.sideTimeoutMs).unref();
       void posted.finally(() => clearTimeout(late));
       return reply;
@@ -113,24 +111,24 @@ export class SseStream {
       throw error;
     } finally {
       this.#waiting.remove(call);
-      this.#allowance.callEnds(this.#waiting.size);
+      this.#rate.callEnds(this.#waiting.size);
       signal.removeEventListener('abort', onAbort);
     }
   }
 
-  /** Sends the call. Once the server has taken it, the answer comes in the stream; what refuses it is the reply. */
+  /** Sends the call. The answer to a call that the server took comes in the stream; a refusal is the reply. */
   async #post(call: WaitingCall, signal: AbortSignal): Promise<void> {
-    const { wire } = this.#options;
+    const { client } = this.#options;
     const { outgoing, credential } = call;
     if (!this.#endpoint) throw new SwitchboardError('internal', 'A stream was used before it was open.');
-    const http = await wire.send({
+    const http = await client.send({
       url: this.#endpoint,
       method: 'POST',
       headers: { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) },
       body: outgoing.body,
       signal,
       onSent: () => {
-        // A redirect, which says that the first target did not take the request.
+        // This is a redirect, which says that the first target did not take the request.
         if (call.begun) throw brokeProtocol('began to work on the request and then redirected it');
         call.sent = true;
         call.onSent?.();
@@ -155,11 +153,11 @@ export class SseStream {
   }
 
   async #run(url: URL, credential: Credential | undefined, opened: PromiseWithResolvers<URL>): Promise<void> {
-    const { wire, limits, nowMs } = this.#options;
+    const { client, limits, nowMs } = this.#options;
     let end: SwitchboardError;
     let late: NodeJS.Timeout | undefined;
     try {
-      const http = await wire.send({
+      const http = await client.send({
         url,
         method: 'GET',
         headers: {
@@ -169,16 +167,16 @@ export class SseStream {
           ...authorizationOf(credential),
         },
         signal: this.#closing.signal,
-        stream: true,
+        apart: true,
         onOpen: () => {
           late = setTimeout(
             () => this.close(new NoEventStream('opened an event stream without an endpoint event')),
             limits.endpointTimeoutMs,
           );
         },
-        onBytes: bytes => this.#allowance.took(bytes, 0),
+        onBytes: bytes => this.#rate.took(bytes, 0),
         onEvent: ({ event, data }) => {
-          this.#allowance.took(0, 1);
+          this.#rate.took(0, 1);
           if (event === 'message') this.#waiting.take(data);
           else if (event === 'endpoint' && !this.#endpoint) {
             this.#endpoint = readEndpoint(url, data);
@@ -200,7 +198,7 @@ export class SseStream {
   }
 }
 
-/** @throws SwitchboardError when it is no URL of the server's own origin; the guard checks the rest before each message. */
+/** @throws SwitchboardError for a URL of another origin than the server's. The guard checks the rest before each message. */
 function readEndpoint(base: URL, data: string): URL {
   const endpoint = data.length > MAX_ENDPOINT_CHARS ? null : URL.parse(data.trim(), base.href);
   if (!endpoint) throw brokeProtocol('sent an endpoint event without a usable URL');
@@ -211,7 +209,7 @@ function readEndpoint(base: URL, data: string): URL {
   );
 }
 
-/** What the end of the GET means. Refusals and faults say nothing about what the server speaks. */
+/** Returns the failure that the end of the GET means. Refusals and faults say nothing about what the server speaks. */
 function endOf(
   { status, mediaType, stream }: HttpAnswer,
   wasOpen: boolean,
@@ -225,7 +223,7 @@ function endOf(
   );
 }
 
-/** As a dead session is told of: nothing was run. */
+/** Replies as a server does that no longer knows the session: nothing was run. */
 const gone = (end: unknown): RpcReply => ({
   status: 404,
   headers: {},
@@ -235,3 +233,55 @@ const gone = (end: unknown): RpcReply => ({
   begun: false,
   problem: () => toSwitchboardError(end),
 });
+
+/** A stream may carry this much in a window that no call brings about: keep-alives, a few notifications. */
+const WINDOW_MS = 10_000;
+const WINDOW_BYTES = 64 * 1024;
+const WINDOW_EVENTS = 1_000;
+/** Each call may bring so many events beside its answer: progress and log messages. */
+const CALL_EVENTS = 10_000;
+
+/**
+ * Limits what a server sends in a stream that stays open: so much for each call that waits, and a little in any ten
+ * seconds. Without it, a server that nobody asks anything could keep the process busy for as long as the stream lives.
+ */
+export class StreamRateGuard {
+  readonly #callBytes: number;
+  readonly #nowMs: () => number;
+  /** Left of the allowance that the waiting calls brought. */
+  #bytes = 0;
+  #events = 0;
+  /** Sent beyond that allowance. */
+  #window = { sinceMs: -Infinity, bytes: 0, events: 0 };
+
+  /** @param nowMs a clock that never goes back */
+  constructor(callBytes: number, nowMs: () => number) {
+    this.#callBytes = callBytes;
+    this.#nowMs = nowMs;
+  }
+
+  callBegins(): void {
+    this.#bytes += this.#callBytes;
+    this.#events += CALL_EVENTS;
+  }
+
+  /** The allowance that calls leave over is not saved up. */
+  callEnds(stillWaiting: number): void {
+    this.#bytes = Math.min(this.#bytes, stillWaiting * this.#callBytes);
+    this.#events = Math.min(this.#events, stillWaiting * CALL_EVENTS);
+  }
+
+  /** @throws SwitchboardError `upstream_protocol`: the stream must end. */
+  took(bytes: number, events: number): void {
+    const left = { bytes: this.#bytes - bytes, events: this.#events - events };
+    this.#bytes = Math.max(0, left.bytes);
+    this.#events = Math.max(0, left.events);
+    if (left.bytes >= 0 && left.events >= 0) return;
+    const nowMs = this.#nowMs();
+    if (nowMs - this.#window.sinceMs >= WINDOW_MS) this.#window = { sinceMs: nowMs, bytes: 0, events: 0 };
+    this.#window.bytes += Math.max(0, -left.bytes);
+    this.#window.events += Math.max(0, -left.events);
+    if (this.#window.bytes > WINDOW_BYTES || this.#window.events > WINDOW_EVENTS)
+      throw brokeProtocol('sent much more in its event stream than it was asked for');
+  }
+}

@@ -1,18 +1,18 @@
-import type { Credential } from '../identity/connections/credentials.ts';
-import { readMessage, type Incoming, type Outgoing, type RequestId } from './upstream/envelope.ts';
-import { brokeProtocol } from './upstream/failures.ts';
-import { isObject } from './upstream/json.ts';
-import { redactAnswer } from './upstream/redact.ts';
-import { parseJson, type RpcReply } from './upstream/rpc.ts';
+import type { Credential } from '../../identity/connections/credentials.ts';
+import { readMessage, type Incoming, type Outgoing, type RequestId } from './envelope.ts';
+import { brokeProtocol } from './failures.ts';
+import { isObject } from './json.ts';
+import { redactAnswer } from './redact.ts';
+import { parseJson, type RpcReply } from './rpc.ts';
 
 export interface SseRequest {
   readonly id: RequestId;
   readonly outgoing: Outgoing;
   readonly credential: Credential | undefined;
-  /** The token that the server's notifications of progress carry. */
+  /** The token in the server's notifications of progress on this call. */
   readonly progressToken: unknown;
   readonly signal: AbortSignal;
-  /** Absent: nothing is done by it (`initialize`), so that it does not matter how far the server had come. */
+  /** Absent for a request that does nothing (`initialize`), so that it does not matter how far the server had come. */
   readonly onSent?: () => void;
   readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
@@ -21,20 +21,20 @@ export interface WaitingCall extends SseRequest {
   readonly reply: Promise<RpcReply>;
   readonly resolve: (reply: RpcReply) => void;
   readonly reject: (error: Error) => void;
-  /** Written: from here on, what comes in the stream may tell of work on it. */
+  /** True once it is written: from here on, events in the stream may tell of work on it. */
   sent: boolean;
-  /** Something that may tell of work on it has come. */
+  /** True once an event that may tell of work on it has come. */
   begun: boolean;
-  /** Its POST was refused: the end of the stream is no news to it. */
+  /** True once its POST was refused: the end of the stream is no news to it. */
   refused: boolean;
 }
 
-/** The calls that wait for their answers in one stream of events, and which of its messages is whose. */
+/** The calls that wait for their answers in one stream of events. It gives each message to the calls it belongs to. */
 export class WaitingCalls {
   readonly #calls = new Map<string, WaitingCall>();
   readonly #onServerRequest: (id: RequestId, method: string) => void;
 
-  /** @param onServerRequest a request of the server's own */
+  /** @param onServerRequest takes a request of the server's own */
   constructor(onServerRequest: (id: RequestId, method: string) => void) {
     this.#onServerRequest = onServerRequest;
   }
@@ -54,12 +54,12 @@ export class WaitingCalls {
     this.#calls.delete(String(id));
   }
 
-  /** The stream is no more, and no answer will come. */
+  /** Fails every call, as the stream has ended and no answer will come. */
   end(reason: Error): void {
     for (const { refused, reject } of this.#calls.values()) if (!refused) reject(reason);
   }
 
-  /** Takes the data of one event. @throws SwitchboardError `upstream_protocol` for what is no JSON. */
+  /** Takes the data of one event. @throws SwitchboardError `upstream_protocol` for a text that is no JSON. */
   take(data: string): void {
     if (data === '') return;
     const message = parseJson(data);
@@ -97,7 +97,7 @@ export class WaitingCalls {
     }
   }
 
-  /** Only progress names the call it belongs to, and is passed on; the rest may be about anyone's. */
+  /** Only progress names the call it belongs to, and is passed on. Other notifications may be about any call. */
   #notify({ method, params }: Extract<Incoming, { kind: 'notification' }>): void {
     const token =
       method === 'notifications/progress' && isObject(params) ? params['progressToken'] : undefined;

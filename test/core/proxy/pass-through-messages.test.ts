@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { messagesIn, methodOf } from '../../../src/core/proxy/jsonrpc-peek.ts';
+import { messagesIn, methodOf } from '../../../src/core/proxy/pass-through-messages.ts';
 
 describe('the messages of a batch are counted', () => {
   it.each([

@@ -7,19 +7,19 @@ import {
   sentTooMuch,
 } from '../../../src/core/proxy/upstream/failures.ts';
 import {
-  judgeFailure,
-  judgeReply,
-  judgeResult,
-  judgeStatus,
-} from '../../../src/core/proxy/classify-outcome.ts';
+  classifyFailure,
+  classifyReply,
+  classifyResult,
+  classifyStatus,
+} from '../../../src/core/proxy/reporting.ts';
 import { SwitchboardError } from '../../../src/errors.ts';
 
 const how = { isShortened: false, isPassed: false };
 const http = (status: number) => httpFailure({ status, headers: {}, nowMs: 0, excerpt: '' });
 const lost = (code: string) => connectionFailure(Object.assign(new Error(code), { code }), 'unsent');
-const failedTool = (text: string) => judgeResult({ content: [{ type: 'text', text }], isError: true });
+const failedTool = (text: string) => classifyResult({ content: [{ type: 'text', text }], isError: true });
 const rpcError = (code: number, message: string) =>
-  judgeFailure(new SwitchboardError('upstream_error', message, { upstreamError: { code, message } }), how);
+  classifyFailure(new SwitchboardError('upstream_error', message, { upstreamError: { code, message } }), how);
 
 describe('what a failure says of its server', () => {
   it.each<[string, SwitchboardError]>([
@@ -33,7 +33,7 @@ describe('what a failure says of its server', () => {
       http(status),
     ]),
   ])('%s: it failed', (_name, error) => {
-    expect(judgeFailure(error, how)).toBe(false);
+    expect(classifyFailure(error, how)).toBe(false);
   });
 
   it.each<[string, SwitchboardError]>([
@@ -45,16 +45,16 @@ describe('what a failure says of its server', () => {
     ]),
     ['a tool that asks for input', new SwitchboardError('upstream_input_required', 'x')],
   ])('%s: nothing', (_name, error) => {
-    expect(judgeFailure(error, how)).toBeUndefined();
+    expect(classifyFailure(error, how)).toBeUndefined();
   });
 
   it("a time-out that the caller's own short limit may have made: nothing", () => {
-    expect(judgeFailure(outOfTime(5_000), { ...how, isShortened: true })).toBeUndefined();
+    expect(classifyFailure(outOfTime(5_000), { ...how, isShortened: true })).toBeUndefined();
   });
 
   it('HTTP 404 on the pass-through: nothing, as it may be the end of a session', () => {
-    expect(judgeFailure(http(404), { ...how, isPassed: true })).toBeUndefined();
-    expect([200, 202, 404, 401, 429, 500, 503].map(judgeStatus)).toEqual([
+    expect(classifyFailure(http(404), { ...how, isPassed: true })).toBeUndefined();
+    expect([200, 202, 404, 401, 429, 500, 503].map(classifyStatus)).toEqual([
       true,
       true,
       undefined,
@@ -80,7 +80,7 @@ describe('what a JSON-RPC error says of its server', () => {
     [7, 'custom', undefined],
   ])('%i %s: %s', (code, message, verdict) => {
     expect(rpcError(code, message)).toBe(verdict);
-    expect(judgeReply({ answer: { error: { code, message } } })).toBe(verdict);
+    expect(classifyReply({ answer: { error: { code, message } } })).toBe(verdict);
   });
 });
 
@@ -112,12 +112,12 @@ describe('what a result says of its server', () => {
 
   it('anything else: it works, but for a tool that asks back', () => {
     for (const result of [{}, null, [], { content: [] }, { contents: [] }, { isError: false }])
-      expect(judgeResult(result)).toBe(true);
-    expect(judgeResult({ resultType: 'input_required', inputRequests: {} })).toBeUndefined();
+      expect(classifyResult(result)).toBe(true);
+    expect(classifyResult({ resultType: 'input_required', inputRequests: {} })).toBeUndefined();
   });
 
   it('an error without readable content: it failed', () => {
-    expect(judgeResult({ isError: true })).toBe(false);
-    expect(judgeResult({ isError: true, content: [null, 7, { text: 9 }] })).toBe(false);
+    expect(classifyResult({ isError: true })).toBe(false);
+    expect(classifyResult({ isError: true, content: [null, 7, { text: 9 }] })).toBe(false);
   });
 });

@@ -1,0 +1,96 @@
+import type { SwitchboardError } from '../../errors.ts';
+import { nearest } from '../../platform/closest-names.ts';
+import { asSentence, fitting, isPlain, sanitise } from '../../platform/sanitize.ts';
+import type { Annotations, AuthSpec } from '../catalogue/entry.ts';
+import { cleanSchema } from '../catalogue/tools/definitions.ts';
+import { suspicionsOf } from '../catalogue/tools/suspicious.ts';
+import { restated } from './upstream/failures.ts';
+import { isObject } from './upstream/json.ts';
+
+const MAX_SUGGESTIONS = 3;
+/** An agent can bear to read this much after a wrong guess. */
+const MAX_CHARS = 4_000;
+const MAX_NAMES = 50;
+const MAX_DESCRIPTION = 80;
+const MAX_SCHEMAS = 2;
+/** Room reserved for schemas: without the schema of the tool that was meant, the next call is a guess again. */
+const MAX_SCHEMA_CHARS = 2_000;
+
+export interface KnownTool {
+  readonly name: string;
+  readonly description: string;
+  readonly schema: unknown;
+  readonly annotations?: Annotations | undefined;
+}
+
+/**
+ * Describes the tools of a server that has no tool of that name: which one was probably meant, all names (nearest first) and
+ * the input schemas of the nearest, as far as they fit.
+ */
+export function overviewOf(name: string, listed: readonly KnownTool[]): string {
+  // A name with invisible characters cannot be called as it is shown.
+  const tools = listed.filter(tool => isPlain(tool.name));
+  if (tools.length === 0) return ' It lists none at all.';
+  const byName = new Map(tools.map(tool => [tool.name, tool]));
+  const near = nearest(name, byName.keys(), MAX_NAMES);
+  const likely = near.slice(0, MAX_SUGGESTIONS);
+  const ordered = [...new Set([...near, ...byName.keys()])];
+  const start = likely.length === 0 ? '' : ` Did you mean ${likely.map(quoted).join(' or ')}?`;
+  const schemas = fitting(
+    likely.slice(0, MAX_SCHEMAS).map(one => {
+      const schema = byName.get(one)?.schema;
+      const isKnown = isObject(schema) && Object.keys(schema).length > 0 && suspicionsOf(schema).length === 0;
+      return isKnown ? `\nThe input schema of ${quoted(one)}: ${JSON.stringify(cleanSchema(schema))}` : '';
+    }),
+    MAX_SCHEMA_CHARS,
+  ).join('');
+  const lines = ordered.slice(0, MAX_NAMES).map(one => {
+    const tool = byName.get(one);
+    const description = sanitise(tool?.description ?? '', MAX_DESCRIPTION);
+    return `\n- ${quoted(one)}${effectOf(tool)}${description === '' ? '' : `: ${description}`}`;
+  });
+  const names = fitting(lines, MAX_CHARS - 200 - schemas.length);
+  const more = ordered.length - names.length;
+  return `${start} It has${more > 0 ? ` ${ordered.length} tools, ${more} of which are not shown` : ''}:${names.join('')}${schemas}`;
+}
+
+const effectOf = (tool: KnownTool | undefined): string => {
+  if (tool?.annotations?.destructiveHint === true) return ' (destructive)';
+  return tool?.annotations?.readOnlyHint === true ? ' (read-only)' : '';
+};
+
+export const quoted = (name: string) => JSON.stringify(sanitise(name, 80));
+
+const NOT_SENT =
+  'this version cannot send. Call the server without Switchboard, or use another one that needs none.';
+const NAME_PROVIDER = 'the operator must name it: switchboard catalogue add ID URL --provider NAME.';
+const PERHAPS_NAME_PROVIDER = `If it takes the tokens of an identity provider that is configured here, ${NAME_PROVIDER} A fixed header, or a sign-in of its own, this version cannot send.`;
+
+/** Advice for servers that get no token of a user's. */
+const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], string>> = {
+  static_header: `By its catalogue entry it needs a fixed header, such as an API key, which ${NOT_SENT}`,
+  own_oauth: `By its catalogue entry it needs a sign-in of its own (OAuth), whose tokens ${NOT_SENT}`,
+  user_oauth: `Its catalogue entry does not say which identity provider's tokens it takes: ${NAME_PROVIDER}`,
+  none: `By its catalogue entry it needs none. ${PERHAPS_NAME_PROVIDER}`,
+  unknown: PERHAPS_NAME_PROVIDER,
+};
+
+/**
+ * Adds what can be done to a server's HTTP 401 or 403, by the sign-in that its catalogue entry names. Returns any other
+ * failure as it is.
+ */
+export function withAccessAdvice(error: SwitchboardError, { kind, provider }: AuthSpec): SwitchboardError {
+  const { code, detail } = error;
+  if (code !== 'upstream_unauthorized' && code !== 'upstream_forbidden') return error;
+  const isRefusal = code === 'upstream_forbidden';
+  // Such a server is never called without the user's token.
+  if (kind === 'user_oauth' && provider !== undefined)
+    return restated(error, `${asSentence(detail)} ${isRefusal ? ACCOUNT_LACKS_RIGHT : TOKEN_NOT_TAKEN}`);
+  const missing = isRefusal ? `It may want a sign-in. ${WITHOUT_TOKEN[kind]}` : WITHOUT_TOKEN[kind];
+  return restated(error, `${asSentence(detail)} ${missing}`);
+}
+
+const TOKEN_NOT_TAKEN =
+  "It does not take the token of the user's account. If it stays so, the user must connect the account again.";
+const ACCOUNT_LACKS_RIGHT =
+  "The user's account may lack a right there: the user gets that, or connects another account.";

@@ -1,0 +1,190 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
+import { SwitchboardError } from '../../errors.ts';
+import type { TraceContext } from '../../platform/telemetry/tracing.ts';
+import { NotAdmitted } from './admission.ts';
+import type { ProxyLimits } from './limits.ts';
+import { brokeProtocol, HttpFailure, httpFailure } from './upstream/failures.ts';
+import type { Streamed } from './upstream/http.ts';
+
+/** A server gets these headers of a client, and `mcp-*`: no key, token, cookie, host or origin. */
+const REQUEST_HEADERS = ['accept', 'content-type', 'last-event-id', 'traceparent', 'tracestate'] as const;
+/** A client gets these headers of a server: no cookie, no challenge to sign in, nothing about the connection. */
+const ANSWER_HEADERS = [
+  'content-type',
+  'mcp-protocol-version',
+  'cache-control',
+  'allow',
+  'retry-after',
+  'x-accel-buffering',
+  // The framing: undici has checked that the body has that length, or breaks it off.
+  'content-length',
+] as const;
+
+export const SESSION_ID = 'mcp-session-id';
+/** Below the 16 KiB that common servers take in all. */
+const MAX_REQUEST_HEADER_CHARS = 12 * 1024;
+
+/**
+ * Picks the headers that a server gets, except the session id, whose value is the caller's sealed one. Node's parser has
+ * refused line breaks and the like in values.
+ * @param trace takes the place of the client's own trace context
+ * @throws SwitchboardError `invalid_request` when there are more than servers commonly take
+ */
+export function requestHeaders(client: IncomingHttpHeaders, trace?: TraceContext): Record<string, string> {
+  const from = trace ? { ...client, tracestate: undefined, ...trace } : client;
+  const headers: Record<string, string> = { 'accept-encoding': 'identity', 'user-agent': 'switchboard' };
+  let chars = 0;
+  const take = (name: string, value: unknown) => {
+    if (typeof value !== 'string') return;
+    headers[name] = value;
+    chars += name.length + value.length;
+  };
+  for (const name of REQUEST_HEADERS) take(name, from[name]);
+  for (const name in from) if (name.startsWith('mcp-') && name !== SESSION_ID) take(name, from[name]);
+  if (chars > MAX_REQUEST_HEADER_CHARS) {
+    throw new SwitchboardError(
+      'invalid_request',
+      `The headers that are passed on have over ${MAX_REQUEST_HEADER_CHARS} characters. Send fewer Mcp-Param-* headers.`,
+    );
+  }
+  return headers;
+}
+
+/** Picks the headers that a client gets, except the session id. A value that is not plain text is left out. */
+export function answerHeaders(from: AnswerHeaders): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const name of ANSWER_HEADERS) {
+    const value = from[name];
+    if (typeof value === 'string' && isPlainText(value)) headers[name] = value;
+  }
+  // Buffering proxies in front of us would hold back what is meant to be seen at once.
+  if (headers['content-type']?.toLowerCase().startsWith('text/event-stream'))
+    headers['x-accel-buffering'] = 'no';
+  return headers;
+}
+
+const isPlainText = (value: string) => /^[\x20-\x7e]*$/.test(value);
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COLON = 0x3a;
+const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
+const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d];
+
+/**
+ * Finds the top-level member `method` of a JSON-RPC message without parsing the rest: clients write it among the first.
+ * Returns undefined for an answer, a batch, and a text that is no JSON. Of several methods the first counts, which only the
+ * sender can have wanted.
+ */
+export function methodOf(body: Buffer): string | undefined {
+  let depth = 0;
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at];
+    if (byte === OPEN_OBJECT || byte === OPEN_LIST) depth++;
+    else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) depth--;
+    if (byte !== QUOTE) continue;
+    const end = endOfString(body, at);
+    if (end === -1) return undefined;
+    const isKey = depth === 1 && body.toString('latin1', at, end + 1) === '"method"';
+    at = end;
+    if (!isKey) continue;
+    const colon = skipSpace(body, end + 1);
+    if (body[colon] === COLON) return stringAt(body, skipSpace(body, colon + 1));
+  }
+  return undefined;
+}
+
+/** Counts the messages in a body: a batch (revision 2025-03-26) holds several. Returns at least 1, for any text. */
+export function messagesIn(body: Buffer): number {
+  // A byte order mark is no JSON, but many readers skip it.
+  const start = body.subarray(0, 3).equals(BYTE_ORDER_MARK) ? 3 : 0;
+  if (body[skipSpace(body, start)] !== OPEN_LIST) return 1;
+  let depth = 0;
+  let messages = 0;
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at];
+    if (byte === QUOTE) {
+      const end = endOfString(body, at);
+      if (end === -1) break;
+      at = end;
+    } else if (byte === OPEN_OBJECT || byte === OPEN_LIST) {
+      if (++depth === 2) messages++;
+    } else if (byte === CLOSE_OBJECT || byte === CLOSE_LIST) depth--;
+  }
+  return Math.max(1, messages);
+}
+
+/** Returns the index of the closing quote of the string that begins here; -1 when there is none. */
+function endOfString(body: Buffer, start: number): number {
+  let end = body.indexOf(QUOTE, start + 1);
+  while (end !== -1 && isEscaped(body, end)) end = body.indexOf(QUOTE, end + 1);
+  return end;
+}
+
+function isEscaped(body: Buffer, quote: number): boolean {
+  let first = quote;
+  while (body[first - 1] === BACKSLASH) first--;
+  return (quote - first) % 2 === 1;
+}
+
+function skipSpace(body: Buffer, from: number): number {
+  let at = from;
+  while (body[at] === 0x20 || body[at] === 0x0a || body[at] === 0x0d || body[at] === 0x09) at++;
+  return at;
+}
+
+function stringAt(body: Buffer, start: number): string | undefined {
+  const end = body[start] === QUOTE ? endOfString(body, start) : -1;
+  return end === -1 ? undefined : body.toString('utf8', start + 1, end);
+}
+
+/** One text for every reason, so that it tells nothing about others' sessions. */
+export const sessionNotFound = (): SwitchboardError =>
+  new SwitchboardError('mcp_session_not_found', 'There is no such session here. Initialize again.');
+
+export function tooManyStreams(bound: 'key' | 'all', limits: ProxyLimits): SwitchboardError {
+  if (bound === 'all')
+    return new SwitchboardError('unavailable', 'Too many streams are open here. Try again later.', {
+      retryAfterSec: 30,
+    });
+  return new SwitchboardError(
+    'rate_limited',
+    `This key has ${limits.maxStreamsPerKey} streams open already. Close one first.`,
+    { retryAfterSec: 30 },
+  );
+}
+
+const OTHER_WAYS = 'POST /v1/mcp/call, or through call_remote_tool at /mcp';
+
+export const oldTransport = (serverId: string): SwitchboardError =>
+  new NotAdmitted(
+    'upstream_protocol',
+    `The MCP server ${serverId} uses the old HTTP+SSE transport (2024-11-05), which has no pass-through. Call it with ${OTHER_WAYS}.`,
+  );
+
+export const perhapsOldTransport = (status: number): SwitchboardError =>
+  new HttpFailure(
+    status,
+    'upstream_http_error',
+    `The MCP server answered with HTTP ${status}, and not in MCP. It may speak only the old HTTP+SSE transport (2024-11-05), which has no pass-through: then call it with ${OTHER_WAYS}. Otherwise its catalogued URL may be out of date.`,
+  );
+
+/** Returns the failure for an answer that is not passed on. It quotes nothing of HTML. */
+export function refusedAnswer(answer: Streamed, nowMs: number): SwitchboardError {
+  if (answer.status >= 400) return httpFailure({ ...answer, nowMs });
+  return brokeProtocol(
+    `answered with HTTP ${answer.status} and a body that is neither JSON nor a stream of events`,
+  );
+}
+
+/**
+ * Returns the status that a client of the server knows what to do with: the server's own, where it gave one. The answer is
+ * 502 for the statuses that the client would take for ours (401, 403, 407).
+ */
+export function passThroughStatus(error: SwitchboardError): number {
+  if (error.code === 'upstream_rate_limited') return 429;
+  if (error.code === 'upstream_unavailable') return 503;
+  const isServers = error instanceof HttpFailure && error.code === 'upstream_http_error';
+  return isServers && error.httpStatus !== 407 ? error.httpStatus : error.status;
+}

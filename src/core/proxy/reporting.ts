@@ -1,0 +1,210 @@
+import type { ErrorCode, SwitchboardError } from '../../errors.ts';
+import type { CallKind, Metrics } from '../metrics.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Caller } from '../access/caller.ts';
+import type { CallOutcome, ClaimedCall } from '../feedback-types.ts';
+import { NotAdmitted } from './admission.ts';
+import type { Params, UpstreamReply } from './upstream/envelope.ts';
+import { HttpFailure } from './upstream/failures.ts';
+import { isObject } from './upstream/json.ts';
+
+/** The server that a call is for. */
+export interface Target {
+  readonly serverId: string;
+  /** The search that the call follows from, as the caller says. */
+  readonly queryLogId?: string | undefined;
+}
+
+/** One operation on a server, as it is counted and reported. */
+export interface Operation<T> extends Target {
+  readonly tool?: string | undefined;
+  /** The kind its end is counted as. Absent for streams that stay open for as long as their client likes. */
+  readonly kind?: CallKind | undefined;
+  /** Present when the client speaks with the server itself. */
+  readonly isPassed?: true;
+  /** Classifies its result. Absent for an operation that only looks at what the server offers, which is no use of it. */
+  readonly classify?: ((result: T) => Evidence) | undefined;
+}
+
+export interface Reports {
+  /**
+   * Called when an operation ended that says whether the server works; not for listings, refusals and callers that went
+   * away. Must not throw.
+   */
+  readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
+  /** Called when a call ended that names a search, unless its caller went away. Must not throw. */
+  readonly onClaimedCall?: (call: ClaimedCall) => void;
+}
+
+interface Parts extends Reports {
+  readonly log: Log;
+  readonly metrics?: Metrics | undefined;
+  /** The proxy's own time limit for a call. */
+  readonly totalTimeoutMs: number;
+}
+
+/** Reports how operations end: to the metrics, the log, search and the feedback on searches. */
+export class Reporter {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  succeeded<T>(caller: Caller, operation: Operation<T>, result: T, startedAtMs: number): void {
+    const ok = operation.classify?.(result);
+    this.#count(operation, ok === false ? 'upstream_error' : 'ok', startedAtMs);
+    this.#tell(caller, operation, ok, operation.classify ? 'inconclusive' : 'listed');
+  }
+
+  aborted(operation: Operation<never>, startedAtMs: number): void {
+    this.#count(operation, 'aborted', startedAtMs);
+  }
+
+  failed(caller: Caller, operation: Operation<never>, error: SwitchboardError, startedAtMs: number): void {
+    const { log, totalTimeoutMs } = this.#parts;
+    this.#count(operation, error.code, startedAtMs);
+    const isShortened = (caller.timeoutMs ?? Infinity) < totalTimeoutMs / 2;
+    const how = { isShortened, isPassed: operation.isPassed === true };
+    const isServers = isFaultOfServer(error);
+    this.#tell(caller, operation, isServers ? classifyFailure(error, how) : undefined, 'inconclusive');
+    const fields = {
+      serverId: operation.serverId,
+      tenantId: caller.tenantId,
+      requestId: caller.requestId,
+      code: error.code,
+      err: error.cause,
+    };
+    if (isServers) log.info(fields, 'upstream call failed');
+    else if (error.code === 'internal') log.error(fields, 'proxied call failed');
+    else log.info(fields, 'proxied call refused');
+  }
+
+  #count({ kind }: Operation<never>, outcome: ErrorCode | 'ok' | 'aborted', startedAtMs: number): void {
+    if (kind) this.#parts.metrics?.calls.ended(kind, outcome, performance.now() - startedAtMs);
+  }
+
+  #tell(
+    { tenantId }: Caller,
+    { serverId, queryLogId, tool, classify }: Operation<never>,
+    ok: Evidence,
+    otherwise: Extract<CallOutcome, 'listed' | 'inconclusive'>,
+  ): void {
+    const { onOutcome, onClaimedCall } = this.#parts;
+    if (classify && ok !== undefined) onOutcome?.({ serverId, tenantId, ok });
+    if (queryLogId === undefined) return;
+    const conclusion = ok === true ? 'success' : 'failure';
+    const outcome = ok === undefined ? otherwise : conclusion;
+    onClaimedCall?.({ queryLogId, tenantId, serverId, tool, outcome });
+  }
+}
+
+/**
+ * Returns whether an error is the server's: an identity provider that is down says nothing about the servers that want its
+ * tokens, nor does a call that never went out.
+ */
+const isFaultOfServer = (error: SwitchboardError): boolean =>
+  error.isUpstreamFailure && error.code !== 'provider_unavailable' && !(error instanceof NotAdmitted);
+
+/** The passed-through methods that are a use of the server. */
+const PASSED_USES: ReadonlySet<string | undefined> = new Set([
+  'tools/call',
+  'resources/read',
+  'prompts/get',
+  'completion/complete',
+]);
+export const isPassedUse = (method: string | undefined): boolean => PASSED_USES.has(method);
+
+/** REST has refused what makes no sense there. The rest is a use of the server, but for these methods. */
+export const isUse = (method: string): boolean => !/^(ping|server\/discover|.*\/list)$/.test(method);
+
+/**
+ * What the end of a call shows of its server: it works (true), it failed through its own fault (false), or nothing
+ * (undefined). Search ranks by it, so an end that may be the caller's own doing shows nothing: wrong arguments, a missing
+ * sign-in or right, rate limits, a time limit of the caller's own. A server's words are guessed at. A wrong guess does little
+ * harm, as each tenant's calls count up to a cap.
+ */
+type Evidence = boolean | undefined;
+
+/** So much of a tool's error text is looked at. */
+const MAX_TEXT_CHARS = 2_000;
+
+/** Words that blame the caller, or want a sign-in or patience of it. */
+const BLAMES_CALLER = new RegExp(
+  [
+    String.raw`\b(?:invalid|unexpected|missing|unknown|unrecognized|unsupported|malformed|required|bad request)\b`,
+    String.raw`\bmust (?:be|have|not)\b|\bnot (?:found|allowed|permitted)\b|\bno such\b|\bdo(?:es)?(?: not|n['’]t) exist\b|\bno (?:results|matches)\b`,
+    String.raw`\b(?:un)?auth(?:enticat|ori[sz]|\b)|\b(?:sign|log)[ -]?in\b|\bapi[ _-]?key\b|\btoken\b|\bcredential|\bpermission|\bforbidden\b|\baccess denied\b`,
+    String.raw`\brate[ -]?limit|\btoo many requests\b|\bquota\b|\bpayment\b|-32602|\b(?:40[0-4]|409|422|429)\b`,
+  ].join('|'),
+  'i',
+);
+
+/** JSON-RPC's internal error, and the codes of the SDKs for a closed connection and a time-out. */
+const SERVER_FAULTS: ReadonlySet<number> = new Set([-32_603, -32_000, -32_001]);
+
+const NO_EVIDENCE: ReadonlySet<ErrorCode> = new Set([
+  'upstream_unauthorized',
+  'upstream_forbidden',
+  'upstream_rate_limited',
+  'upstream_input_required',
+]);
+
+/** Node's codes for a fault of our own network. */
+const OUR_NETWORK: ReadonlySet<unknown> = new Set(['EAI_AGAIN', 'ENETUNREACH', 'ENETDOWN']);
+
+/** These statuses say that there is nothing at the catalogued URL. */
+const GONE: ReadonlySet<number> = new Set([404, 405, 410]);
+
+/**
+ * Classifies the failure of an upstream that was asked.
+ * @param how `isShortened`: the caller waits for less than half of the proxy's own limit; `isPassed`: the call came by the
+ *   pass-through, where 404 and 405 may mean a session's end or a transport that it does not have
+ */
+export function classifyFailure(
+  error: SwitchboardError,
+  { isShortened, isPassed }: { isShortened: boolean; isPassed: boolean },
+): Evidence {
+  if (NO_EVIDENCE.has(error.code) || isOurNetwork(error)) return undefined;
+  if (error.code === 'upstream_timeout' && isShortened) return undefined;
+  if (error instanceof HttpFailure)
+    return !isPassed && GONE.has(error.httpStatus) ? false : classifyStatus(error.httpStatus);
+  if (error.code === 'upstream_error') return classifyError(error.upstreamError);
+  return false;
+}
+
+/** Classifies an answer that was passed on by its HTTP status. */
+export function classifyStatus(status: number): Evidence {
+  if (status >= 200 && status <= 299) return true;
+  const isCallers = status >= 400 && status <= 499;
+  return isCallers ? undefined : false;
+}
+
+export const classifyReply = ({ answer }: Pick<UpstreamReply, 'answer'>): Evidence =>
+  'error' in answer ? classifyError(answer.error) : classifyResult(answer.result);
+
+/** Classifies a result of any method. One with `isError` is a tool's own failure. */
+export function classifyResult(result: unknown): Evidence {
+  if (!isObject(result) || result['isError'] !== true)
+    return isObject(result) && result['resultType'] === 'input_required' ? undefined : true;
+  const { content } = result;
+  const blocks: unknown[] = Array.isArray(content) ? content : [];
+  return blocks.some(block => isObject(block) && blamesCaller(block['text'])) ? undefined : false;
+}
+
+function classifyError(error: unknown): Evidence {
+  if (!isObject(error) || !SERVER_FAULTS.has(Number(error['code']))) return undefined;
+  return blamesCaller(error['message']) ? undefined : false;
+}
+
+const blamesCaller = (text: unknown): boolean =>
+  typeof text === 'string' && BLAMES_CALLER.test(text.slice(0, MAX_TEXT_CHARS));
+
+const isOurNetwork = ({ cause }: SwitchboardError): boolean =>
+  isObject(cause) && OUR_NETWORK.has(cause['code']);
+
+/** Returns the tool that a request calls, if it calls one. */
+export function toolNamed(method: string, params: Params | undefined): string | undefined {
+  const name = method === 'tools/call' ? params?.['name'] : undefined;
+  return typeof name === 'string' ? name.slice(0, 1_024) : undefined;
+}

@@ -1,0 +1,351 @@
+import { SwitchboardError } from '../../../errors.ts';
+import type { Clock } from '../../../platform/clock.ts';
+import { asSentence } from '../../../platform/sanitize.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
+import type { Span } from '../../../platform/telemetry/tracing.ts';
+import type { Caller } from '../../access/caller.ts';
+import type { Server } from '../../catalogue/entry.ts';
+import type { Credential } from '../../identity/connections/credentials.ts';
+import { noteReply, traceContext, tracedCall } from '../call-span.ts';
+import type { ProxyLimits } from '../limits.ts';
+import type { ToolDefinitions, View } from '../tool-definitions.ts';
+import { listAllTools, LOST_SESSION } from '../tools.ts';
+import type { Deadline } from './deadline.ts';
+import { EraDetector } from './detect.ts';
+import {
+  legacyNotification,
+  legacyRequest,
+  MODERN_VERSION,
+  modernRequest,
+  replyToServer,
+  type Params,
+  type UpstreamReply,
+} from './envelope.ts';
+import { brokeProtocol, isRead, markMayHaveRun, restated, sentTooMuch } from './failures.ts';
+import { urlOf, type HttpClient } from './http-client.ts';
+import { NoEventStream } from './http-sse.ts';
+import {
+  meaningInSession,
+  meaningOfModern,
+  NoHandshake,
+  repeatOf,
+  type Era,
+  type Meaning,
+} from './interpret-reply.ts';
+import { isObject } from './json.ts';
+import { redactError } from './redact.ts';
+import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
+import { Sessions, type Session } from './sessions.ts';
+
+export interface UpstreamCall {
+  readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
+  readonly server: Server;
+  /** Goes with every request this call makes to the server, and to nobody else. */
+  readonly credential: Credential | undefined;
+  readonly method: string;
+  readonly params: Params | undefined;
+  /** Takes the server's notifications while it works on the call. Must not throw. */
+  readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
+}
+
+/** The state of a call over its attempts. */
+interface Progress {
+  /** True once the call has been written and not been refused: it may have run. */
+  written: boolean;
+}
+
+/**
+ * Calls upstreams of every era. A call is sent again at most once, and only when it is a mere read or the first attempt
+ * cannot have run it: a dead session, a refused version (-32022), refused headers (-32020). (The HTTP client tries a refused
+ * connection once more.)
+ */
+export class UpstreamClient {
+  readonly #http: HttpClient;
+  readonly #limits: ProxyLimits;
+  readonly #clock: Clock;
+  readonly #definitions: ToolDefinitions;
+  readonly #eras: EraDetector;
+  readonly #sessions: Sessions;
+  #nextId = 1;
+
+  constructor(http: HttpClient, limits: ProxyLimits, clock: Clock, log: Log, definitions: ToolDefinitions) {
+    this.#http = http;
+    this.#limits = limits;
+    this.#clock = clock;
+    this.#definitions = definitions;
+    this.#eras = new EraDetector(http, limits, clock, log);
+    this.#sessions = new Sessions(http, limits, clock, log);
+  }
+
+  /** Returns the upstream's answer. @throws SwitchboardError when there is none; the reason that the deadline ended with. */
+  async request(asked: UpstreamCall, deadline: Deadline): Promise<UpstreamReply> {
+    const call: UpstreamCall = {
+      ...asked,
+      onNotification: (method, params) => {
+        if (method === 'notifications/tools/list_changed') this.#definitions.markStale(viewOf(asked));
+        asked.onNotification?.(method, params);
+      },
+    };
+    const progress: Progress = { written: false };
+    try {
+      const first = await this.#traced(call, deadline, progress, 1);
+      const reply = first === 'again' ? await this.#traced(call, deadline, progress, 2) : first;
+      if (reply === 'again') throw new SwitchboardError('internal', 'A call was to be sent a third time.');
+      return reply;
+    } catch (thrown) {
+      const error = redactError(thrown, call.credential);
+      throw progress.written ? markMayHaveRun(error, call.method) : error;
+    }
+  }
+
+  /** Returns whether the server has turned out to speak HTTP+SSE, lately. */
+  speaksHttpSse(url: string): boolean {
+    return this.#eras.known(url) === 'sse';
+  }
+
+  /** Returns whether it has turned out which revision the server speaks: the handshake, or the probe in its place, went well. */
+  hasEntered(url: string): boolean {
+    return this.#eras.known(url) !== undefined;
+  }
+
+  /** Closes idle sessions; runs by itself now and then. */
+  sweep(): void {
+    this.#sessions.sweep();
+  }
+
+  /** Ends the sessions that no call uses. */
+  endIdle(): void {
+    this.#sessions.endIdle();
+  }
+
+  get sessionUse(): { busy: number; idle: number } {
+    return this.#sessions.use;
+  }
+
+  get sessionCount(): number {
+    return this.#sessions.size;
+  }
+
+  close(): Promise<void> {
+    return this.#sessions.close();
+  }
+
+  #traced(
+    call: UpstreamCall,
+    deadline: Deadline,
+    progress: Progress,
+    attempt: 1 | 2,
+  ): Promise<UpstreamReply | 'again'> {
+    return tracedCall(
+      () => ({ ...call, tool: this.#definitions.calledBy(viewOf(call), call), attempt }),
+      span => this.#attempt(call, deadline, progress, { span, mayRepeat: attempt === 1 }),
+    );
+  }
+
+  /** Sends the call once. `again` says that it may be sent a second time. */
+  async #attempt(
+    call: UpstreamCall,
+    deadline: Deadline,
+    progress: Progress,
+    { span, mayRepeat }: { span: Span | undefined; mayRepeat: boolean },
+  ): Promise<UpstreamReply | 'again'> {
+    const { method } = call;
+    const session = await this.#connect(call, deadline);
+    // Revision 2026-07-28 has no ping. Detecting the era has answered what the caller wants to know.
+    if (!session && method === 'ping') return { answer: { result: {} }, bytes: 0 };
+    const reply = await this.#send(call, session, deadline, progress);
+    if (span) noteReply(span, reply, session ?? { version: MODERN_VERSION });
+    const meaning = session ? meaningInSession(session, reply) : meaningOfModern(reply);
+    this.#learn(call, session, meaning);
+    if (meaning.call === 'not-run') progress.written = false;
+    const repeat = mayRepeat ? repeatOf(meaning, reply, { method, isModern: !session }) : 'never';
+    if (repeat === 'now') return 'again';
+    if (repeat === 'with-new-definitions' && (await this.#listToolsAnew(call, deadline))) return 'again';
+    return toUpstreamReply(reply, meaning.call === 'unknown' && !isRead(method));
+  }
+
+  #send(
+    call: UpstreamCall,
+    session: Session | undefined,
+    deadline: Deadline,
+    progress: Progress,
+  ): Promise<RpcReply> {
+    const onSent = () => (progress.written = true);
+    return session
+      ? this.#sendInSession(call, session, deadline, onSent)
+      : this.#sendModern(call, deadline, onSent);
+  }
+
+  /** Forgets the session or the era that a reply has proved wrong. */
+  #learn({ server }: UpstreamCall, session: Session | undefined, { endsSession, era }: Meaning): void {
+    if (session && endsSession) this.#sessions.drop(session);
+    if (era === 'wrong') this.#eras.forget(server.remoteUrl);
+    if (era === 'doubtful') this.#eras.doubt(server.remoteUrl);
+  }
+
+  /** Lists the server's tools and remembers them. Resolves to whether the called tool is still among them. */
+  async #listToolsAnew(call: UpstreamCall, deadline: Deadline): Promise<boolean> {
+    const { server, caller, credential } = call;
+    const ask = async (params: Params | undefined): Promise<UpstreamReply> => {
+      const list = { server, caller, credential, method: 'tools/list', params };
+      return toUpstreamReply(await this.#sendModern(list, deadline), false);
+    };
+    try {
+      const tools = this.#definitions.keep(viewOf(call), await listAllTools(ask, this.#limits));
+      return tools.some(tool => tool.name === call.params?.['name']);
+    } catch (error) {
+      // The caller is told why the call was refused, not why its tools could not be listed.
+      if (deadline.signal.aborted || !(error instanceof SwitchboardError)) throw error;
+      return false;
+    }
+  }
+
+  /**
+   * Opens the session to use, or resolves to nothing for a modern server, which has none. Where the era is not known, it is
+   * found out: `server/discover`, else `initialize`, else a stream of events (2026-07-28, Versioning; 2025-11-25, Backwards
+   * compatibility). The era that was detected earlier, or that the catalogue names, is tried first. Refused sign-ins, faults
+   * and time-outs say nothing about the era: they surface.
+   */
+  async #connect(call: UpstreamCall, deadline: Deadline): Promise<Session | undefined> {
+    const { server, credential } = call;
+    const url = server.remoteUrl;
+    const detect = () => deadline.share(() => this.#eras.detect(url, credential));
+    const assumed = this.#eras.known(url) ?? (server.transport === 'sse' ? 'sse' : undefined);
+    const era = assumed ?? (await detect());
+    let refused: unknown;
+    try {
+      return await this.#enter(era, call, deadline);
+    } catch (error) {
+      if (assumed === undefined) return this.#enterHttpSse(error, call, deadline);
+      if (assumed === 'sse' ? !(error instanceof NoEventStream) : !isRefusal(error)) throw error;
+      refused = error;
+    }
+    // A server that refuses the handshake it once made, or should make, has perhaps moved on.
+    this.#eras.forget(url);
+    const found = await detect();
+    try {
+      return await this.#enter(found, call, deadline);
+    } catch (error) {
+      if (assumed !== 'sse') return this.#enterHttpSse(error, call, deadline);
+      throw error instanceof NoHandshake ? refused : error;
+    }
+  }
+
+  /** Joins a session of that era, and remembers the era once there is one. Resolves to nothing for the modern era. */
+  async #enter(era: Era, call: UpstreamCall, deadline: Deadline): Promise<Session | undefined> {
+    if (era === 'modern') return undefined;
+    const { server, caller, credential } = call;
+    const url = server.remoteUrl;
+    const { tenantId, subject } = caller;
+    const owner = { serverId: server.id, url, tenantId, userId: subject?.userId, credential };
+    const session = await this.#sessions.join(owner, era, deadline);
+    if (this.#eras.known(url) === undefined) this.#eras.set(url, era);
+    return session;
+  }
+
+  /** Asks a server that takes no `initialize` by POST for a stream of events, as revision 2024-11-05 has it. */
+  async #enterHttpSse(
+    refused: unknown,
+    call: UpstreamCall,
+    deadline: Deadline,
+  ): Promise<Session | undefined> {
+    if (!(refused instanceof NoHandshake)) throw refused;
+    try {
+      return await this.#enter('sse', call, deadline);
+    } catch (error) {
+      if (!(error instanceof NoEventStream)) throw error;
+      // The URL may well be right, and the request what the server does not like.
+      if (refused.httpStatus === 400) throw refused.failure;
+      throw brokeProtocol(
+        `answered HTTP ${refused.httpStatus} to initialize and has no event stream (HTTP+SSE) either. Its catalogued URL may be wrong`,
+      );
+    }
+  }
+
+  /** Sends a call to a server of revision 2026-07-28. */
+  #sendModern(call: UpstreamCall, deadline: Deadline, onSent: () => void = () => {}): Promise<RpcReply> {
+    const { server, credential, method, params, onNotification } = call;
+    const id = this.#nextId++;
+    const schema =
+      method === 'tools/call' ? this.#definitions.schemaOf(viewOf(call), params?.['name']) : undefined;
+    const outgoing = modernRequest(id, method, params, schema, traceContext());
+    const url = urlOf(server.remoteUrl);
+    const request = { url, id, outgoing, credential, signal: deadline.signal, onNotification, onSent };
+    return rpcExchange(this.#http, request, this.#now);
+  }
+
+  /** Sends a call in a session that it has joined, and leaves the session. */
+  async #sendInSession(
+    { credential, method, params, onNotification }: UpstreamCall,
+    session: Session,
+    deadline: Deadline,
+    onSent: () => void,
+  ): Promise<RpcReply> {
+    const id = session.nextId++;
+    const { signal } = deadline;
+    let sent = false;
+    const request = {
+      id,
+      outgoing: legacyRequest(session, id, method, params, traceContext()),
+      credential,
+      signal,
+      onNotification,
+      onSent: () => {
+        sent = true;
+        onSent();
+      },
+    };
+    const { stream } = session;
+    try {
+      return await (stream
+        ? stream.request({ ...request, progressToken: progressTokenOf(params) })
+        : rpcExchange(this.#http, { ...request, ...this.#ofSession(session) }, this.#now));
+    } catch (error) {
+      if (sent && signal.aborted) {
+        // 2025-11-25, Cancellation: closing the connection alone does not cancel in these revisions.
+        const cancelled = { requestId: id, reason: 'The caller went away or the time was up.' };
+        this.#sessions.notify(session, legacyNotification(session, 'notifications/cancelled', cancelled));
+      }
+      throw error;
+    } finally {
+      this.#sessions.leave(session);
+    }
+  }
+
+  /** Returns what a session over Streamable HTTP adds to a request. */
+  #ofSession(session: Session): Pick<RpcRequest, 'url' | 'resumable' | 'onServerRequest'> {
+    let serverRequests = 0;
+    return {
+      url: session.url,
+      resumable: true,
+      // Unanswered, a server that asks its client something would wait for ever, and its call with it.
+      onServerRequest: (requestId, requestMethod) => {
+        if (++serverRequests > this.#limits.maxServerRequests)
+          throw sentTooMuch('sent too many requests of its own');
+        this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
+      },
+    };
+  }
+
+  readonly #now = (): number => this.#clock.now();
+}
+
+const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
+  server,
+  caller,
+  connectionId: credential?.connectionId,
+});
+
+const progressTokenOf = (params: Params | undefined): unknown =>
+  isObject(params?.['_meta']) ? params['_meta']['progressToken'] : undefined;
+
+/** @param lostSession true when the session was lost over the call, and the call is no mere read */
+function toUpstreamReply({ answer, bytes, problem }: RpcReply, lostSession: boolean): UpstreamReply {
+  if (answer) return lostSession ? { answer, bytes, lostSession } : { answer, bytes };
+  const error = problem();
+  throw lostSession ? restated(error, `${asSentence(error.detail)} ${LOST_SESSION}`, false) : error;
+}
+
+const isRefusal = (error: unknown) =>
+  error instanceof SwitchboardError &&
+  (error.code === 'upstream_protocol' || error.code === 'upstream_http_error');

@@ -1,0 +1,218 @@
+import { SwitchboardError } from '../../../errors.ts';
+import { sanitise } from '../../../platform/sanitize.ts';
+import {
+  errorOf,
+  HEADER_MISMATCH,
+  isModernCode,
+  MODERN_VERSION,
+  UNSUPPORTED_VERSION,
+  type RpcAnswer,
+  type RpcError,
+} from './envelope.ts';
+import { brokeProtocol, isRead } from './failures.ts';
+import { isObject } from './json.ts';
+import type { RpcReply } from './rpc.ts';
+
+/** `legacy` has the handshake over Streamable HTTP (2025-03-26 to 2025-11-25), `sse` over HTTP+SSE (2024-11-05). */
+export type Era = 'modern' | 'legacy' | 'sse';
+
+/** The part of a session that replies are interpreted by. */
+interface SessionKind {
+  /** Present for HTTP+SSE (2024-11-05), where the session is the stream. */
+  readonly stream: unknown;
+  readonly sessionId: string | undefined;
+}
+
+/** The meaning of a reply, for its call and for what is known of its server. */
+export interface Meaning {
+  /** Whether the server took the call. `not-run`: it provably did not. `unknown`: it lost the session, and may have. */
+  readonly call: 'taken' | 'not-run' | 'unknown';
+  /** True when the session is of no use any more. */
+  readonly endsSession: boolean;
+  /** Whether the reply fits the era that was detected. `doubtful`: sloppy servers of that era reply so, too. */
+  readonly era: 'right' | 'doubtful' | 'wrong';
+}
+
+const TAKEN: Meaning = { call: 'taken', endsSession: false, era: 'right' };
+const TAKEN_DOUBTFULLY: Meaning = { ...TAKEN, era: 'doubtful' };
+const SESSION_DEAD: Meaning = { call: 'not-run', endsSession: true, era: 'right' };
+const SESSION_LOST: Meaning = { ...SESSION_DEAD, call: 'unknown' };
+
+/** Interprets a reply in a session. */
+export function meaningInSession(session: SessionKind, reply: RpcReply): Meaning {
+  const loss = lossOf(session, reply);
+  if (loss !== 'none') return loss === 'dead' ? SESSION_DEAD : SESSION_LOST;
+  const code = errorOf(reply.answer)?.code;
+  if (code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH)
+    return { call: isRefusedUnread(reply) ? 'not-run' : 'taken', endsSession: true, era: 'wrong' };
+  return hasResultType(reply.answer) ? TAKEN_DOUBTFULLY : TAKEN;
+}
+
+/** Interprets the reply of a server of revision 2026-07-28. */
+export function meaningOfModern(reply: RpcReply): Meaning {
+  const { status, answer } = reply;
+  const code = errorOf(answer)?.code;
+  const call = isRefusedUnread(reply) ? 'not-run' : 'taken';
+  if (code === UNSUPPORTED_VERSION || looksLegacy(status, code))
+    return { call, endsSession: false, era: 'wrong' };
+  if (answer && 'result' in answer && !hasResultType(answer)) return TAKEN_DOUBTFULLY;
+  return call === 'taken' ? TAKEN : { ...TAKEN, call };
+}
+
+/**
+ * Says when a call may be sent again. Refused headers are only worth a second attempt with other headers, and these follow
+ * from the server's tool definitions (2026-07-28, Streamable HTTP, "Schema extension").
+ * @param isModern true for a server of revision 2026-07-28
+ */
+export function repeatOf(
+  meaning: Meaning,
+  { answer }: RpcReply,
+  { method, isModern }: { method: string; isModern: boolean },
+): 'never' | 'now' | 'with-new-definitions' {
+  if (meaning.call === 'taken') return 'never';
+  if (meaning.call === 'unknown') return isRead(method) ? 'now' : 'never';
+  if (!isModern || errorOf(answer)?.code !== HEADER_MISMATCH) return 'now';
+  return method === 'tools/call' ? 'with-new-definitions' : 'never';
+}
+
+/**
+ * Returns whether a server no longer knows the session that a request was sent in. `dead`: it did not run what was asked.
+ * `perhaps`: it speaks of the session, and may have.
+ *
+ * By the protocol it says so with HTTP 404 (2025-11-25, Session management). An answer to our own request that is no error
+ * about the session counts as an answer nevertheless. Many servers look the session up themselves, before they give the
+ * request to the protocol, and say HTTP 400 with an error in words of their own; server-everything and those made after the
+ * SDK's examples are among them. Where these words can mean nothing else, and the request carried a session id, they are
+ * taken for what they say: what has been given to the protocol is answered with HTTP 200, also when a tool fails. A server
+ * that says it of a call it has run, against all this, gets that call a second time, once.
+ */
+function lossOf(session: SessionKind, reply: RpcReply): 'dead' | 'perhaps' | 'none' {
+  if (session.stream) return lossOfStream(reply);
+  const { status, answer, begun } = reply;
+  const error = errorOf(answer);
+  const hasId = session.sessionId !== undefined;
+  if (status === 404 && hasId) return isAboutSession(reply) ? 'dead' : 'none';
+  if (status !== 400 || !error || !speaksOfSession(error)) return 'none';
+  return hasId && !begun && NO_SUCH_SESSION.test(error.message) ? 'dead' : 'perhaps';
+}
+
+/** In HTTP+SSE the session is the stream, and its id stands in the URL. */
+function lossOfStream({ status, answer, begun, problem }: RpcReply): 'dead' | 'perhaps' | 'none' {
+  if (status === 404 || status === 410) return begun ? 'perhaps' : 'dead';
+  if (status !== 400) return 'none';
+  const error = errorOf(answer);
+  const speaks = error ? speaksOfSession(error) : /session|transport/i.test(problem().detail);
+  return speaks ? 'perhaps' : 'none';
+}
+
+const speaksOfSession = ({ code, message }: RpcError) => isGrandfathered(code) && /session/i.test(message);
+
+const NO_SUCH_SESSION =
+  /\b(?:no valid|invalid|unknown) (?:mcp[- ])?session\b|\bsession (?:id )?(?:was )?not found\b/i;
+
+/** Returns whether the code is one that revisions before 2026-07-28 left to implementations. */
+const isGrandfathered = (code = 0): boolean => code >= -32_019 && code <= -32_000;
+
+/**
+ * Returns whether an HTTP 404 to a request with a session id means that the session is gone (2025-11-25, Session
+ * management). An answer to our own request does not, unless it is an error about the session.
+ */
+const isAboutSession = ({ answer, ownId, begun }: RpcReply): boolean => {
+  if (begun) return false;
+  if (!ownId) return true;
+  const error = errorOf(answer);
+  return error !== undefined && (error.code === -32_001 || /session/i.test(error.message));
+};
+
+/**
+ * Returns whether the server refused the version or the headers before it looked at the call. Revision 2026-07-28 has HTTP
+ * 400 for that; the same codes in another place, or after the server has spoken of its work, are an answer.
+ */
+const isRefusedUnread = ({ status, answer, begun }: RpcReply): boolean => {
+  const code = errorOf(answer)?.code;
+  return status === 400 && !begun && (code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH);
+};
+
+/** No server of revision 2026-07-28 refuses without a JSON-RPC body, or with one in the manner of "no session". */
+const looksLegacy = (status: number, code: number | undefined) =>
+  [400, 404, 405, 406, 415].includes(status) &&
+  (code === undefined || isGrandfathered(code) || code === -32_600);
+
+/** Every result of revision 2026-07-28 has a type. */
+const hasResultType = (answer: RpcAnswer | undefined): boolean =>
+  answer !== undefined &&
+  'result' in answer &&
+  isObject(answer.result) &&
+  typeof answer.result['resultType'] === 'string';
+
+/**
+ * Returns the era that the reply to `server/discover` shows. `legacy` only means "not modern".
+ * @throws SwitchboardError when the server names its versions and none is one we speak.
+ */
+export function eraOf(reply: RpcReply): Exclude<Era, 'sse'> {
+  const versions = supportedVersions(reply);
+  if (versions?.includes(MODERN_VERSION)) return 'modern';
+  if (versions?.some(isLegacyVersion)) return 'legacy';
+  if (versions && versions.length > 0) {
+    throw brokeProtocol(
+      `speaks only protocol versions that are not supported here (${versions.slice(0, 3).join(', ')})`,
+    );
+  }
+  const error = errorOf(reply.answer);
+  return error && isModernCode(error.code) ? 'modern' : 'legacy';
+}
+
+/** Returns the versions in a DiscoverResult or in the data of UnsupportedProtocolVersion (-32022). */
+function supportedVersions({ answer }: RpcReply): string[] | undefined {
+  let list: unknown;
+  const error = errorOf(answer);
+  if (answer && 'result' in answer && isObject(answer.result)) list = answer.result['supportedVersions'];
+  else if (error?.code === UNSUPPORTED_VERSION && isObject(error.data)) list = error.data['supported'];
+  return Array.isArray(list) ? list.filter(isVersion) : undefined;
+}
+
+const isVersion = (value: unknown): value is string =>
+  typeof value === 'string' && /^[\w.-]{1,32}$/.test(value);
+
+/** Versions are dates; those before the stateless revision have the handshake. */
+const isLegacyVersion = (version: string): boolean =>
+  /^\d{4}-\d{2}-\d{2}$/.test(version) && version < MODERN_VERSION;
+
+/** Nothing at the server's URL takes `initialize` by POST: perhaps it speaks HTTP+SSE (MCP 2025-11-25, Backwards compatibility). */
+export class NoHandshake extends SwitchboardError {
+  readonly httpStatus: number;
+  /** The refusal as an ordinary failure, in the server's own words where it has some. */
+  readonly failure: SwitchboardError;
+
+  constructor(httpStatus: number, failure: SwitchboardError) {
+    super('upstream_protocol', `The MCP server answered HTTP ${httpStatus} to initialize.`);
+    this.httpStatus = httpStatus;
+    this.failure = failure;
+  }
+}
+
+/** A JSON-RPC error in answer to `initialize`: the server speaks the protocol, and does not want us. */
+export class HandshakeRefused extends SwitchboardError {
+  constructor(message: string) {
+    super('upstream_protocol', `The MCP server refused initialize: ${sanitise(message)}.`);
+  }
+}
+
+/** Returns the protocol version in the answer to `initialize`. @throws SwitchboardError when there is none to go on with. */
+export function readVersion({ status, answer, problem }: RpcReply): string {
+  if (!answer) {
+    const failure = problem();
+    throw status === 400 || status === 404 || status === 405 ? new NoHandshake(status, failure) : failure;
+  }
+  if ('error' in answer) throw new HandshakeRefused(answer.error.message);
+  const version = isObject(answer.result) ? answer.result['protocolVersion'] : undefined;
+  if (typeof version === 'string' && isLegacyVersion(version)) return version;
+  throw brokeProtocol('answered initialize without a protocol version that is supported here');
+}
+
+/** Returns a session id of visible ASCII (2025-11-25, Session management). @throws SwitchboardError for another text. */
+export function readSessionId(header: string | string[] | undefined): string | undefined {
+  if (header === undefined) return undefined;
+  if (typeof header === 'string' && /^[\x21-\x7e]{1,1024}$/.test(header)) return header;
+  throw brokeProtocol('sent a session id that is not visible ASCII');
+}
