@@ -73,6 +73,10 @@ function nestsDeeper(value: object, levels: number): boolean {
 
 const isParent = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
+/** Tells whether a JSON value is an object: neither null nor an array. */
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  isParent(value) && !Array.isArray(value);
+
 /** `jsonSizeOf` counts deeper nesting as endless. */
 const MAX_SIZED_DEPTH = 128;
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isObject } from '../../core/proxy/upstream/json.ts';
+import { isObject } from '../../platform/json-limits.ts';
 import { MAX_FIND_CHARS } from '../../core/results/results.ts';
 import { codePointsIn } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';

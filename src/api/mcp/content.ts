@@ -1,6 +1,5 @@
 import { isSpecType, type ContentBlock } from '@modelcontextprotocol/server';
-import { jsonSizeOf } from '../../platform/json-limits.ts';
-import { isObject } from '../../core/proxy/upstream/json.ts';
+import { isObject, jsonSizeOf } from '../../platform/json-limits.ts';
 import type { ToolResult } from '../../core/proxy/proxy.ts';
 import { codePointsIn, sanitise } from '../../platform/sanitize.ts';
 import { readOnCall, type Reader } from './own-server.ts';

@@ -1,5 +1,4 @@
-import { jsonSizeOf } from '../../platform/json-limits.ts';
-import { isObject } from '../../core/proxy/upstream/json.ts';
+import { isObject, jsonSizeOf } from '../../platform/json-limits.ts';
 
 /** The part of a result about a sign-in that its call needs. */
 export interface SignIn {

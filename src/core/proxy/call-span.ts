@@ -1,7 +1,7 @@
 import { activeSpan, traced, type Span, type TraceContext } from '../../platform/telemetry/tracing.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { errorOf, type RpcAnswer } from './upstream/envelope.ts';
-import { isObject } from './upstream/json.ts';
+import { isObject } from '../../platform/json-limits.ts';
 import { urlOf } from './upstream/http-client.ts';
 
 /** The methods that MCP's revisions define. Names of spans must be few, and what else a caller writes may be anything. */

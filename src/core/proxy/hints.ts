@@ -5,7 +5,7 @@ import type { Annotations, AuthSpec } from '../catalogue/entry.ts';
 import { cleanSchema } from '../catalogue/tools/definitions.ts';
 import { suspicionsOf } from '../catalogue/tools/suspicious.ts';
 import { restated } from './upstream/failures.ts';
-import { isObject } from './upstream/json.ts';
+import { isObject } from '../../platform/json-limits.ts';
 
 const MAX_SUGGESTIONS = 3;
 /** An agent can bear to read this much after a wrong guess. */

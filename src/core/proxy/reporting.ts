@@ -6,7 +6,7 @@ import type { CallOutcome, ClaimedCall } from '../feedback-types.ts';
 import { NotAdmitted } from './admission.ts';
 import type { Params, UpstreamReply } from './upstream/envelope.ts';
 import { HttpFailure } from './upstream/failures.ts';
-import { isObject } from './upstream/json.ts';
+import { isObject } from '../../platform/json-limits.ts';
 
 /** The server that a call is for. */
 export interface Target {

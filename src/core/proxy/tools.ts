@@ -10,7 +10,7 @@ import {
   type UpstreamReply,
 } from './upstream/envelope.ts';
 import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './upstream/failures.ts';
-import { isObject } from './upstream/json.ts';
+import { isObject } from '../../platform/json-limits.ts';
 
 /** A tool as its server lists it, with all its fields. */
 export interface ListedTool {

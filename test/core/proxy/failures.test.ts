@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { AuthSpec } from '../../../src/core/catalogue/entry.ts';
 import { withAccessAdvice } from '../../../src/core/proxy/hints.ts';
-import { httpFailure, readRetryAfter } from '../../../src/core/proxy/upstream/failures.ts';
+import { httpFailure } from '../../../src/core/proxy/upstream/failures.ts';
 
-describe('readRetryAfter', () => {
+describe('the wait that a server asks for', () => {
   const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
   it.each([
     ['7', 7],
@@ -19,7 +19,8 @@ describe('readRetryAfter', () => {
     ['9'.repeat(400), 300],
     ['Fri, 31 Dec 9999 23:59:59 GMT', 300],
   ])('%j is %s s', (value, seconds) => {
-    expect(readRetryAfter(value, nowMs, 300)).toBe(seconds);
+    const headers = value === undefined ? {} : { 'retry-after': value };
+    expect(httpFailure({ status: 429, headers, nowMs, excerpt: '' }).retryAfterSec).toBe(seconds);
   });
 });
 
@@ -27,7 +28,7 @@ describe('a server that wants to be left alone for years', () => {
   it.each([
     [429, 'upstream_rate_limited', 300],
     [503, 'upstream_unavailable', 60],
-  ])('HTTP %i is %s; what is told is what it is held to, %i s', (status, code, seconds) => {
+  ])('HTTP %i is %s; callers are told to wait %i s', (status, code, seconds) => {
     const headers = { 'retry-after': '999999999' };
     const error = httpFailure({ status, headers, nowMs: 0, excerpt: '' });
     expect(error).toMatchObject({ code, retryAfterSec: seconds });

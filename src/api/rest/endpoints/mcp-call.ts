@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isObject } from '../../../core/proxy/upstream/json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import { endpoint, MIB } from '../endpoint.ts';
 import { queryLogId, wrongType } from '../../http/input.ts';

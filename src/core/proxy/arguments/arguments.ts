@@ -8,7 +8,7 @@ import {
 import { LRUCache } from 'lru-cache';
 import { sanitise } from '../../../platform/sanitize.ts';
 import { checkableSchema, valuesIn, type Checkable } from './checkable-schema.ts';
-import { isObject } from '../upstream/json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 import { nearest } from '../../../platform/closest-names.ts';
 
 /** Compiled schemas kept; one takes some ten kilobytes. */

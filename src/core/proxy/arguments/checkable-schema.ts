@@ -1,5 +1,4 @@
-import { jsonSizeOf } from '../../../platform/json-limits.ts';
-import { isObject } from '../upstream/json.ts';
+import { isObject, jsonSizeOf } from '../../../platform/json-limits.ts';
 
 /** Schemas in a schema and their keywords, those that references lead to counted each time: what compiling may cost. */
 const MAX_CODE = 600;

@@ -4,7 +4,7 @@ import { ArgumentChecks } from './arguments.ts';
 import { Deadline } from '../upstream/deadline.ts';
 import { HEADER_MISMATCH, INVALID_PARAMS, type Params } from '../upstream/envelope.ts';
 import { restated } from '../upstream/failures.ts';
-import { isObject } from '../upstream/json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { readAsDeclared } from './read-as-declared.ts';
 import type { KnownTools, ToolDefinitions, View } from '../tool-definitions.ts';

@@ -1,4 +1,4 @@
-import { isObject } from '../upstream/json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 
 const NUMBER = /^-?\d{1,15}(?:\.\d{1,15})?$/;
 

@@ -32,7 +32,7 @@ import {
   type Era,
   type Meaning,
 } from './interpret-reply.ts';
-import { isObject } from './json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 import { redactError } from './redact.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { Sessions, type Session } from './sessions.ts';

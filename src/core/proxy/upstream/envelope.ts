@@ -1,6 +1,6 @@
 import packageJson from '../../../../package.json' with { type: 'json' };
 import type { TraceContext } from '../../../platform/telemetry/tracing.ts';
-import { isObject } from './json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 import { paramHeaders } from '../arguments/param-headers.ts';
 
 /** The stateless revision: no session, an envelope in each request. */

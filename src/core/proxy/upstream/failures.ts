@@ -1,6 +1,7 @@
 import { errors } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { SwitchboardError, type ErrorCode } from '../../../errors.ts';
+import { retryAfterMs } from '../../../platform/retry-after.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 
 /** The text for a time-out is the contract's. */
@@ -89,7 +90,8 @@ export function httpFailure(answer: {
     return new HttpFailure(status, 'upstream_forbidden', detail);
   }
   const maxSec = status === 429 ? MAX_RATE_LIMIT_SEC : MAX_UNAVAILABLE_SEC;
-  const retryAfterSec = readRetryAfter(answer.headers['retry-after'], answer.nowMs, maxSec);
+  const waitMs = retryAfterMs(answer.headers['retry-after'], answer.nowMs);
+  const retryAfterSec = waitMs === undefined ? undefined : Math.min(Math.ceil(waitMs / 1_000), maxSec);
   const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
   if (status === 429) {
     const detail = `The MCP server is rate limiting (HTTP 429).${when}`;
@@ -101,19 +103,6 @@ export function httpFailure(answer: {
   }
   const detail = `The MCP server answered with HTTP ${status}${quoted}`;
   return new HttpFailure(status, 'upstream_http_error', detail);
-}
-
-/** `Retry-After` as seconds up to `maxSec`, from either of its forms (RFC 9110 §10.2.3); nothing for what is neither. */
-export function readRetryAfter(
-  value: string | string[] | undefined,
-  nowMs: number,
-  maxSec: number,
-): number | undefined {
-  const text = (Array.isArray(value) ? value[0] : value)?.trim() ?? '';
-  if (/^\d+$/.test(text)) return Math.min(Number(text), maxSec);
-  const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(atMs)) return undefined;
-  return Math.min(Math.max(0, Math.ceil((atMs - nowMs) / 1000)), maxSec);
 }
 
 const NOT_CONNECTED: Readonly<Record<string, string>> = {

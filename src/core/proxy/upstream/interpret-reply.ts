@@ -10,7 +10,7 @@ import {
   type RpcError,
 } from './envelope.ts';
 import { brokeProtocol, isRead } from './failures.ts';
-import { isObject } from './json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 import type { RpcReply } from './rpc.ts';
 
 /** `legacy` has the handshake over Streamable HTTP (2025-03-26 to 2025-11-25), `sse` over HTTP+SSE (2024-11-05). */

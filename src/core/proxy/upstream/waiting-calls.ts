@@ -1,7 +1,7 @@
 import type { Credential } from '../../identity/connections/credentials.ts';
 import { readMessage, type Incoming, type Outgoing, type RequestId } from './envelope.ts';
 import { brokeProtocol } from './failures.ts';
-import { isObject } from './json.ts';
+import { isObject } from '../../../platform/json-limits.ts';
 import { redactAnswer } from './redact.ts';
 import { parseJson, type RpcReply } from './rpc.ts';
 
