@@ -14,11 +14,8 @@ import { Audit, type AuditEntry } from './core/access/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
-import { beginningAnew } from './core/health/beginning-anew.ts';
-import { HealthBoard } from './core/health/health-board.ts';
-import { ProbeSchedule } from './core/health/probe-schedule.ts';
-import { Probing } from './core/health/probing.ts';
-import type { Turned } from './core/health/rounds.ts';
+import { HealthStore } from './core/health/store.ts';
+import { HealthSweep, type StatusChange } from './core/health/sweep.ts';
 import { RegistrySync } from './core/registry/sync.ts';
 import { ServedRegistry } from './core/registry/served.ts';
 import { SyncSchedule } from './core/registry/schedule.ts';
@@ -79,7 +76,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const search = await openSearch(stores);
   const proxy = openProxy(stores, access, search);
   const indexed = buildIndex(stores, search);
-  const upkeep = await openUpkeep(stores, search);
+  const upkeep = await openUpkeep(stores, search, proxy);
   const core = coreOf({ stores, access, search, proxy, upkeep, indexed });
   stores.control.serve(createAdminApp({ core, log: stores.log }));
   const firstKey = stores.isServing ? await openHttp(stores, core, upkeep) : undefined;
@@ -188,7 +185,8 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
   });
   opened.defer(() => open.close());
   const { index } = open;
-  const board = await HealthBoard.load(db);
+  const healthStore = await HealthStore.load(db);
+  catalogue.onReinstated(ids => healthStore.forgetFailures(ids));
   const filled = Promise.withResolvers<void>();
   const search = createSearch({
     catalogue,
@@ -199,11 +197,11 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     clock,
     metrics,
     use: id => usage.signals(id),
-    health: board,
+    health: healthStore,
     onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
   });
   opened.defer(() => search.close());
-  return { catalogue, usage, index, board, search, filled };
+  return { catalogue, usage, index, healthStore, search, filled };
 }
 
 function openProxy(
@@ -234,7 +232,7 @@ function openProxy(
 
 /** Fills the search index in the background and keeps it up to date. Settles when every entry is searchable, or failed. */
 function buildIndex({ config, opened, db, log, life }: Stores, parts: SearchParts): Promise<void> {
-  const { catalogue, index, board, filled } = parts;
+  const { catalogue, index, healthStore, filled } = parts;
   const pruning = new VectorPruning({ db, log, index, catalogue });
   opened.defer(() => pruning.close());
   opened.defer(() => {
@@ -243,7 +241,7 @@ function buildIndex({ config, opened, db, log, life }: Stores, parts: SearchPart
   });
   filled.resolve(
     catalogue
-      .attachIndex(beginningAnew(board, catalogue, (...change) => index.prepare(...change)))
+      .attachIndex((...change) => index.prepare(...change))
       .then(() => {
         if (life.status === 'starting') life.status = 'ready';
         log.info({ servers: index.size, embedder: index.embedderId }, 'ready');
@@ -253,16 +251,19 @@ function buildIndex({ config, opened, db, log, life }: Stores, parts: SearchPart
     if (life.status !== 'stopping') log.error({ err: error }, 'could not index the catalogue');
   });
   if (config.database.url !== undefined) {
-    const catchUp = async () => void (await Promise.all([catalogue.catchUp(), board.catchUp()]));
+    const catchUp = async () => void (await Promise.all([catalogue.catchUp(), healthStore.catchUp()]));
     opened.use(followCatalogue({ catchUp }, config.database.url, log));
   }
   return filled.promise;
 }
 
 /** Opens what works beside the requests: rate limits, registry syncs and health checks. */
-async function openUpkeep({ config, opened, allowHttp, ...stores }: Stores, parts: SearchParts) {
+async function openUpkeep(
+  { config, opened, allowHttp, ...stores }: Stores,
+  { catalogue, healthStore }: SearchParts,
+  { proxy }: ProxyParts,
+) {
   const { db, hold, log, clock, metrics, audit, guard } = stores;
-  const { catalogue, board } = parts;
   const { registry } = config;
   const rateLimits = await RateLimits.open(config.access.rateLimits, config.access.redisUrl, {
     log,
@@ -273,25 +274,24 @@ async function openUpkeep({ config, opened, allowHttp, ...stores }: Stores, part
   opened.defer(() => sync.close());
   const syncs = new SyncSchedule({ sync, clock, log, ...registry });
   opened.defer(() => syncs.stop());
-  const probing = new Probing({
+  const health = new HealthSweep({
     catalogue,
-    board,
+    store: healthStore,
     db,
     hold,
     log,
     clock,
     metrics,
-    guard,
-    onTurned: (tx, turned) => audit.record({}, entryOf(turned), tx),
+    inspect: (server, signal) => proxy.inspect(server, signal),
+    onStatusChange: (tx, change) => audit.record({}, entryOf(change), tx),
+    everyMs: registry.probeEveryMs,
   });
-  opened.defer(() => probing.close());
-  const probes = new ProbeSchedule({ probing, clock, log, everyMs: registry.probeEveryMs });
-  opened.defer(() => probes.stop());
+  opened.defer(() => health.close());
   const startSchedules = () => {
     syncs.start();
-    probes.start();
+    health.start();
   };
-  return { rateLimits, sync, probing, startSchedules };
+  return { rateLimits, sync, health, startSchedules };
 }
 
 function coreOf(parts: {
@@ -304,8 +304,8 @@ function coreOf(parts: {
 }): Core {
   const { stores, access, search, proxy, upkeep, indexed } = parts;
   const { config, db, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
-  const { rateLimits, probing, sync } = upkeep;
-  const troubles = () => [databaseTrouble(), search.index.degraded, rateLimits.degraded, probing.degraded];
+  const { rateLimits, health, sync } = upkeep;
+  const troubles = () => [databaseTrouble(), search.index.degraded, rateLimits.degraded, health.degraded];
   return {
     ...access,
     ...proxy,
@@ -314,7 +314,7 @@ function coreOf(parts: {
     rateLimits,
     catalogue: search.catalogue,
     search: search.search,
-    probing,
+    health,
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
@@ -366,7 +366,7 @@ const processId = ({ dataDir }: Config): string =>
     .slice(0, 12);
 
 /** Returns the audit entry for a server that health checks took out or brought back. */
-const entryOf = ({ id, deadSince }: Turned): AuditEntry =>
+const entryOf = ({ id, deadSince }: StatusChange): AuditEntry =>
   deadSince === undefined
     ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
     : { event: 'server_deactivated', outcome: 'ok', meta: { server: id, dead_since: deadSince } };

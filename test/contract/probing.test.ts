@@ -207,9 +207,7 @@ describe('a dead server', () => {
     expect(await probeDaily(1)).toMatchObject({ deactivated: 1 });
     expect(await callStatus('first')).toBe(410);
     const { json } = await sb.post('/v1/mcp/tools/list', { server_id: 'first' });
-    expect(json.detail).toBe(
-      'The server first is no longer active: it has not worked for a month, and is back when it does.',
-    );
+    expect(json).toMatchObject({ code: 'server_inactive', detail: expect.stringContaining('30 days') });
     expect(idsOf(await search())).toEqual(['second']);
     expect(await show('first')).toMatchObject({ active: false, unanswered: true, origin: 'shipped' });
     expect(await audited('server_deactivated')).toMatchObject([
@@ -308,9 +306,7 @@ describe('a round in which most servers fail at once', () => {
     expect((await sb.get('/readyz')).json.degraded).toEqual([
       expect.stringMatching(/^probing: .*own network/),
     ]);
-    expect(sb.logged()).toContain(
-      'probing: most hosts that were alive, or never visited, failed in one round',
-    );
+    expect(sb.logged()).toMatch(/probing: .*own network/);
     const degraded = async () => sumOf(await scrape(sb.url), 'switchboard_degraded', { part: 'probing' });
     expect(await degraded()).toBe(1);
     turn('mcp');

@@ -59,6 +59,7 @@ export class Catalogue {
   readonly #log: Log | undefined;
   readonly #byId = new Map<string, Server>();
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
+  #onReinstated: (ids: readonly string[]) => void = () => {};
   #writing: Promise<unknown> = Promise.resolve();
   /** Writes under way or waiting. */
   #writes = 0;
@@ -86,6 +87,11 @@ export class Catalogue {
     return this.reindex(prepare);
   }
 
+  /** Calls the listener with servers that were inactive for not answering, once a write has made them active again. */
+  onReinstated(listener: (ids: readonly string[]) => void): void {
+    this.#onReinstated = listener;
+  }
+
   /** Has every active server prepared again, between two writes; resolves once that is in effect. */
   reindex(prepare: PrepareChange): Promise<void> {
     return this.#exclusively(async () => {
@@ -104,7 +110,9 @@ export class Catalogue {
     const server = this.#byId.get(id);
     if (server?.active) return server;
     if (!server) throw new SwitchboardError('server_not_found', notFound(id, this.active()));
-    const why = server.unanswered ? ': it has not worked for a month, and is back when it does' : '';
+    const why = server.unanswered
+      ? ': it has not answered for 30 days. It becomes active again when it answers a health check'
+      : '';
     throw new SwitchboardError('server_inactive', `The server ${id} is no longer active${why}.`);
   }
 
@@ -172,6 +180,8 @@ export class Catalogue {
       throw error;
     }
     for (const server of change.upserted) this.#byId.set(server.id, server);
+    const written = new Set(change.upserted.map(({ id }) => id));
+    this.#onReinstated(broughtBack.filter(id => written.has(id)));
     const removed = new Set(change.removed);
     for (const server of gone)
       if (removed.has(server.id)) this.#byId.set(server.id, withdrawn(server, origin));

@@ -13,6 +13,7 @@ import { Admission } from './admission.ts';
 import { CheckedCalls } from './arguments/checked-call.ts';
 import { noteReply, tracedCall } from './call-span.ts';
 import { Calls } from './calls.ts';
+import { inspect, type Inspection } from './inspect.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
 import { methodOf } from './pass-through-messages.ts';
 import { PassThrough, type PassedRequest } from './pass-through.ts';
@@ -88,6 +89,11 @@ export interface Proxy {
    * that the sink has been destroyed.
    */
   passThrough(caller: Caller, request: PassedRequest, sink: Sink): Promise<void>;
+  /**
+   * Asks a server for its tools within 15 s, for no user and without a credential. It counts as no call.
+   * @throws the signal's reason once it aborts, and nothing else
+   */
+  inspect(server: Server, signal: AbortSignal): Promise<Inspection>;
   /** Ends passed-through streams that stay open, and sessions without calls: a stop must not wait for them as it does for calls. */
   endIdle(): void;
   /** Ends the sessions with upstreams, in bounded time, and every connection. Calls then throw `unavailable`. */
@@ -167,6 +173,8 @@ export function createProxy(options: ProxyOptions): Proxy {
         ),
       );
     },
+
+    inspect: (server, signal) => inspect({ http, limits, clock, log }, server, signal),
 
     endIdle() {
       passThrough.endStreams();

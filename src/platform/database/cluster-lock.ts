@@ -42,6 +42,11 @@ export class ClusterLock {
     });
   }
 
+  /** Resolves when all work that has come so far in this process has ended. */
+  settled(): Promise<void> {
+    return this.#queue.settled();
+  }
+
   async #wait(signal: AbortSignal, onWait: () => void): Promise<Hold> {
     for (let tries = 0; ; tries++) {
       signal.throwIfAborted();

@@ -201,9 +201,9 @@ const show = operation({
   description: 'An inactive one, too.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
-  handle: ({ catalogue, probing }, _caller, { params: { id = '' } }) => {
+  handle: ({ catalogue, health }, _caller, { params: { id = '' } }) => {
     const server = catalogue.get(id) ?? catalogue.require(id);
-    return Promise.resolve(shown(server, probing.healthOf(server)));
+    return Promise.resolve(shown(server, health.healthOf(server)));
   },
 });
 
@@ -236,12 +236,12 @@ const deactivate = operation({
   description: 'It is not found any more, and calls of it are 410. An import brings it back.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
-  handle: async ({ catalogue, audit, probing }, caller, { params: { id = '' } }) => {
+  handle: async ({ catalogue, audit, health }, caller, { params: { id = '' } }) => {
     const meta = { server: id };
     const server = await catalogue.deactivate(id, tx =>
       audit.record(caller, { event: 'server_deactivated', outcome: 'ok', meta }, tx),
     );
-    return shown(server, probing.healthOf(server));
+    return shown(server, health.healthOf(server));
   },
 });
 

@@ -13,9 +13,10 @@ export const probeCatalogue = operation({
   operationId: 'probeCatalogue',
   summary: 'Visit the servers of the catalogue',
   description:
-    'All that are active, and those that are inactive since they did not answer; or those named. Each is asked server/discover or initialize, then tools/list, without a ' +
-    'credential, for 15 s at most, four hosts at a time; after three time-outs in a row the rest of a host is left out, unless named. What it lists goes into the catalogue. A failed visit counts at the end of the round, and not at all where most of ' +
-    'at least ten hosts that were alive fail together (doubted), for a day and three rounds at most; unless half of those known to be alive answer, servers never visited count as alive, too. It ends with its connection, and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
+    'Visits all active servers and those that were deactivated for not answering, or the named ones. Each is asked server/discover or initialize, ' +
+    'then tools/list, without a credential, for 15 s at most; four hosts at a time. After three time-outs in a row the rest of a host is left out, ' +
+    'unless named. Listed tools go into the catalogue. Failures are recorded at the end, and not at all when more than half of at least ten hosts ' +
+    'fail (doubted). The work ends with the connection and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
     'is lines {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
   errors: ['server_not_found', 'server_inactive', 'unavailable'],
   isLong: true,
@@ -47,14 +48,14 @@ export const probeCatalogue = operation({
     const record = (outcome: 'ok' | 'failed', meta: Record<string, number>) =>
       core.audit.record(caller, { event: 'catalogue_probed', outcome, meta });
     let found: Record<string, number> = {};
-    const probing = core.probing.probe({
+    const sweeping = core.health.sweep({
       ids,
       onProgress,
       onFound: counts => (found = { ...counts }),
       onWait: () => onNotice(OTHER_ROUND),
       signal: caller.signal,
     });
-    const report = await probing.catch(async (error: unknown) => {
+    const report = await sweeping.catch(async (error: unknown) => {
       // Servers may have been visited all the same.
       await record('failed', found);
       throw error;

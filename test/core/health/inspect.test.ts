@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuthSpec, Server } from '../../../src/core/catalogue/entry.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
-import { Visits } from '../../../src/core/health/visits.ts';
-import { systemClock } from '../../../src/platform/clock.ts';
+import { outcomeOf } from '../../../src/core/health/policy.ts';
+import { createProxy, type Proxy } from '../../../src/core/proxy/proxy.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { startChangeable, type Conduct } from '../../support/upstreams/changeable.ts';
 import { startEverything } from '../../support/upstreams/everything.ts';
@@ -12,17 +12,23 @@ import { startV2Server } from '../../support/upstreams/v2.ts';
 
 const endless = new AbortController().signal;
 
-const visitsWith = (limits = {}, allowPrivateNetwork = true) =>
-  new Visits({
+const proxyWith = (limits = {}, allowPrivateNetwork = true) => {
+  const never = () => {
+    throw new Error('an inspection needs no catalogue and no credential');
+  };
+  return createProxy({
+    catalogue: { require: never },
+    credentials: { forCall: never, renewed: never },
+    sealing: { seal: never, open: never },
     guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),
-    clock: systemClock,
     log: createLog('silent'),
     limits,
   });
+};
 
-let visits: Visits;
-beforeAll(() => void (visits = visitsWith()));
-afterAll(() => visits.close());
+let proxy: Proxy;
+beforeAll(() => void (proxy = proxyWith()));
+afterAll(() => proxy.close());
 
 const at = (remoteUrl: string, more: Partial<Server> = {}): Server => ({
   id: 's',
@@ -36,23 +42,28 @@ const at = (remoteUrl: string, more: Partial<Server> = {}): Server => ({
   active: true,
   ...more,
 });
-const visit = (url: string, more: Partial<Server> = {}) => visits.visit(at(url, more), endless);
+/** Inspects the server and says what that means for its health. */
+async function inspect(url: string, more: Partial<Server> = {}, by = proxy) {
+  const server = at(url, more);
+  const inspection = await by.inspect(server, endless);
+  return { ...inspection, outcome: outcomeOf(server, inspection), reason: inspection.error?.detail };
+}
 const namesOf = (tools: readonly { name: string }[] = []) => tools.map(({ name }) => name);
 
-describe('a visit of a server that works', () => {
-  it('of the stateless revision asks server/discover and tools/list, and nothing else', async () => {
+describe('the inspection of a server that works', () => {
+  it('asks server/discover and tools/list of the stateless revision, and nothing else', async () => {
     await using server = await startV2Server();
-    const { verdict, latencyMs, tools, reason } = await visit(server.url);
-    expect({ verdict, reason }).toEqual({ verdict: 'ok', reason: undefined });
+    const { outcome, latencyMs, tools, reason } = await inspect(server.url);
+    expect({ outcome, reason }).toEqual({ outcome: 'ok', reason: undefined });
     expect(latencyMs).toBeGreaterThanOrEqual(0);
     expect(namesOf(tools)).toEqual(['echo', 'region', 'fail', 'wait']);
     expect(server.inbox.methods()).toEqual(['server/discover', 'tools/list']);
   });
 
-  it('with sessions makes the handshake, lists, and ends the session', async () => {
+  it('makes the handshake, lists the tools and ends the session of a server with sessions', async () => {
     await using server = await startV1Server();
-    const { verdict, tools } = await visit(server.url);
-    expect(verdict).toBe('ok');
+    const { outcome, tools } = await inspect(server.url);
+    expect(outcome).toBe('ok');
     expect(namesOf(tools)).toContain('echo');
     await server.inbox.firstOf('DELETE');
     expect(server.inbox.methods().slice(1)).toEqual([
@@ -64,30 +75,30 @@ describe('a visit of a server that works', () => {
     expect(server.sessionIds).toEqual([]);
   });
 
-  it('over HTTP+SSE lists, and leaves no stream open', async () => {
+  it('lists the tools over HTTP+SSE and leaves no stream open', async () => {
     await using server = await startV1SseServer();
-    const { verdict, tools } = await visit(server.url);
-    expect(verdict).toBe('ok');
+    const { outcome, tools } = await inspect(server.url);
+    expect(outcome).toBe('ok');
     expect(namesOf(tools)).toContain('echo');
     while (server.sessionIds.length > 0) await new Promise(resolve => setImmediate(resolve));
   });
 
-  it('is the same for the reference server', async () => {
+  it('lists the tools of the reference server', async () => {
     await using server = await startEverything();
-    const { verdict, tools } = await visit(server.url);
-    expect(verdict).toBe('ok');
+    const { outcome, tools } = await inspect(server.url);
+    expect(outcome).toBe('ok');
     expect(namesOf(tools)).toContain('echo');
   });
 
-  it('finds out anew each time how it is to be spoken to', async () => {
+  it('negotiates anew each time', async () => {
     await using server = await startV2Server();
-    await visit(server.url);
-    await visit(server.url);
+    await inspect(server.url);
+    await inspect(server.url);
     expect(server.inbox.count('server/discover')).toBe(2);
   });
 });
 
-describe('what fails is', () => {
+describe('a failed inspection', () => {
   it.each<[Conduct, string]>([
     [401, 'needs_sign_in'],
     [402, 'needs_sign_in'],
@@ -98,40 +109,41 @@ describe('what fails is', () => {
     [500, 'unreachable'],
     [503, 'unreachable'],
     ['html', 'not_mcp'],
-  ])('answered with %s: %s', async (conduct, verdict) => {
+  ])('answered with %s means %s', async (conduct, outcome) => {
     await using server = await startChangeable(conduct);
-    const found = await visit(server.url);
-    expect(found).toMatchObject({ verdict, reason: expect.stringMatching(/\.$/) });
-    expect(found.latencyMs === undefined).toBe(verdict === 'unreachable');
+    const found = await inspect(server.url);
+    expect(found).toMatchObject({ outcome, reason: expect.stringMatching(/\.$/) });
     expect(server.inbox.count('tools/call')).toBe(0);
   });
 
   it.each(['not json', '{"jsonrpc":"2.0"', '[]', '{"jsonrpc":"2.0","id":"other","result":{}}'])(
-    'broken JSON-RPC (%s): not_mcp',
+    'answered with broken JSON-RPC (%s) means not_mcp',
     async body => {
       await using server = await listen((_request, response) => {
         response.writeHead(200, { 'content-type': 'application/json' }).end(body);
       });
-      expect(await visit(server.origin)).toMatchObject({ verdict: 'not_mcp' });
+      expect(await inspect(server.origin)).toMatchObject({ outcome: 'not_mcp' });
     },
   );
 
-  it('a closed port, and a name that leads nowhere: unreachable', async () => {
-    expect(await visit(`http://127.0.0.1:${await refusedPort()}/`)).toMatchObject({ verdict: 'unreachable' });
-    expect(await visit('https://nowhere.invalid/mcp')).toMatchObject({ verdict: 'unreachable' });
+  it('of a closed port or an unknown host name means unreachable', async () => {
+    expect(await inspect(`http://127.0.0.1:${await refusedPort()}/`)).toMatchObject({
+      outcome: 'unreachable',
+    });
+    expect(await inspect('https://nowhere.invalid/mcp')).toMatchObject({ outcome: 'unreachable' });
   });
 
-  it('a server that never answers: unreachable, when its time is up', async () => {
+  it('of a server that never answers means unreachable when the time is up', async () => {
     await using server = await startChangeable('silent');
-    const impatient = visitsWith({ totalTimeoutMs: 50 });
-    expect(await impatient.visit(at(server.url), endless)).toMatchObject({ verdict: 'unreachable' });
+    const impatient = proxyWith({ totalTimeoutMs: 50 });
+    expect(await inspect(server.url, {}, impatient)).toMatchObject({ outcome: 'unreachable' });
     await impatient.close();
   });
 
-  it('an address that is not public: unreachable, and never asked', async () => {
+  it('of a private address means unreachable, and the address is never asked', async () => {
     await using server = await startChangeable();
-    const guarded = visitsWith({}, false);
-    expect(await guarded.visit(at(server.url), endless)).toMatchObject({ verdict: 'unreachable' });
+    const guarded = proxyWith({}, false);
+    expect(await inspect(server.url, {}, guarded)).toMatchObject({ outcome: 'unreachable' });
     await guarded.close();
     expect(server.inbox.all).toEqual([]);
   });
@@ -140,19 +152,16 @@ describe('what fails is', () => {
     ['none', 'not_mcp'],
     ['static_header', 'needs_sign_in'],
     ['unknown', 'needs_sign_in'],
-  ])(
-    'a handshake that is refused in JSON-RPC, by a server whose entry says %s: %s',
-    async (kind, verdict) => {
-      await using server = await listen((request, response) => {
-        void readBody(request).then(({ message }) => {
-          const error = { code: -32_001, message: 'Unauthorized' };
-          response.writeHead(200, { 'content-type': 'application/json' });
-          response.end(JSON.stringify({ jsonrpc: '2.0', id: message.id, error }));
-        });
+  ])('whose handshake is refused in JSON-RPC by a server with auth %s means %s', async (kind, outcome) => {
+    await using server = await listen((request, response) => {
+      void readBody(request).then(({ message }) => {
+        const error = { code: -32_001, message: 'Unauthorized' };
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ jsonrpc: '2.0', id: message.id, error }));
       });
-      expect(await visit(server.origin, { auth: { kind } })).toMatchObject({ verdict });
-    },
-  );
+    });
+    expect(await inspect(server.origin, { auth: { kind } })).toMatchObject({ outcome });
+  });
 });
 
 describe('after the handshake', () => {
@@ -160,7 +169,7 @@ describe('after the handshake', () => {
     ['a JSON-RPC error', { error: { code: -32_601, message: 'Method not found' } }],
     ['a list without tools', { result: {} }],
     ['a tool without a name', { result: { tools: [{}] } }],
-  ])('%s in the place of the tools says that a server is there: ok', async (_what, answer) => {
+  ])('%s in place of the tools means ok, as an MCP server is there', async (_what, answer) => {
     await using server = await listen((request, response) => {
       void readBody(request).then(({ message }) => {
         if (message.id === undefined) {
@@ -174,17 +183,17 @@ describe('after the handshake', () => {
         response.end(JSON.stringify({ jsonrpc: '2.0', id: message.id, ...given }));
       });
     });
-    const found = await visit(server.origin);
-    expect(found).toMatchObject({ verdict: 'ok' });
+    const found = await inspect(server.origin);
+    expect(found).toMatchObject({ outcome: 'ok' });
     expect(found.tools ?? []).toEqual([]);
   });
 });
 
-it('a visit that is ended says nothing of the server', async () => {
+it('an inspection that is aborted rejects with the reason of the abort', async () => {
   await using server = await startChangeable('silent');
   const ending = new AbortController();
-  const visiting = visits.visit(at(server.url), ending.signal);
+  const inspecting = proxy.inspect(at(server.url), ending.signal);
   await server.inbox.firstOf('server/discover');
   ending.abort(new Error('stopping'));
-  await expect(visiting).rejects.toThrow('stopping');
+  await expect(inspecting).rejects.toThrow('stopping');
 });

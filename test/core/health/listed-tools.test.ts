@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
-import { FoundTools } from '../../../src/core/health/found-tools.ts';
+import { ListedTools } from '../../../src/core/health/sweep.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 const tool = (description: string) => ({ name: 'x', description, inputSchema: { type: 'object' } });
@@ -24,12 +24,12 @@ function slow() {
       });
     });
   const log = createLog('silent');
-  const found = new FoundTools({ catalogue: { refreshTools }, clock: { now: () => 0 }, log });
+  const found = new ListedTools({ catalogue: { refreshTools }, clock: { now: () => 0 }, log });
   return { found, begun, ended, proceed: () => proceed() };
 }
 const turn = () => new Promise(resolve => setImmediate(resolve));
 
-it('takes the tools of one server after the other, and nobody waits', async () => {
+it('stores the tools of one server after another, and offering never waits', async () => {
   const { found, begun, proceed } = slow();
   for (const id of ['a', 'b']) found.offer(server(id), [tool('X.')]);
   found.offer(server('c'), []);
@@ -38,27 +38,27 @@ it('takes the tools of one server after the other, and nobody waits', async () =
   proceed();
   await turn();
   expect(begun).toEqual(['a', 'b']);
-  const settled = found.settle(endless);
+  const finished = found.finish(endless);
   proceed();
-  await settled;
+  await finished;
   expect(begun).toEqual(['a', 'b']);
 });
 
-it('ends what is under way, and drops the rest, when its time is up', async () => {
+it('aborts the write under way and drops the rest when its time is up', async () => {
   const { found, begun, ended } = slow();
   for (const id of ['a', 'b']) found.offer(server(id), [tool('X.')]);
   await turn();
   const ending = new AbortController();
-  const settled = found.settle(ending.signal);
+  const finished = found.finish(ending.signal);
   ending.abort();
-  await settled;
+  await finished;
   await turn();
   found.offer(server('c'), [tool('X.')]);
   await turn();
   expect([begun, ended]).toEqual([['a'], ['a']]);
 });
 
-it('passes over what there is no room for', async () => {
+it('drops a listing that exceeds its bound of memory', async () => {
   const { found, begun, proceed } = slow();
   const large = tool('x'.repeat(20 * 1024 * 1024));
   for (const id of ['a', 'b']) found.offer(server(id), [large]);

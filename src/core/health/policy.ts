@@ -1,0 +1,102 @@
+import type { ErrorCode } from '../../errors.ts';
+import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
+import type { Server } from '../catalogue/entry.ts';
+import type { Inspection } from '../proxy/inspect.ts';
+import { HttpFailure } from '../proxy/upstream/failures.ts';
+import { HandshakeRefused } from '../proxy/upstream/interpret-reply.ts';
+
+/** Consecutive failed checks after which a server counts as dead. */
+const DEAD_AFTER_FAILURES = 3;
+const DAY_MS = 86_400_000;
+/** Time that a server stays dead before it is deactivated. */
+const DEACTIVATED_AFTER_MS = 30 * DAY_MS;
+/** Fewer hosts than this say nothing about our own network. */
+const MIN_HOSTS = 10;
+
+/** Result of one check. `no_verdict` says nothing about the server's health, which stays what it was. */
+export type Outcome = HealthState | 'no_verdict';
+
+/** An error code that is not listed here is our own fault, or our own stop. */
+const OUTCOMES: Partial<Record<ErrorCode, Outcome>> = {
+  upstream_unauthorized: 'needs_sign_in',
+  upstream_forbidden: 'needs_sign_in',
+  upstream_rate_limited: 'no_verdict',
+  upstream_timeout: 'unreachable',
+  upstream_unreachable: 'unreachable',
+  upstream_unavailable: 'unreachable',
+  upstream_blocked: 'unreachable',
+  upstream_http_error: 'not_mcp',
+  upstream_protocol: 'not_mcp',
+  upstream_too_large: 'not_mcp',
+  // A JSON-RPC error in answer to tools/list: the server may have no tools, but it speaks MCP.
+  upstream_error: 'ok',
+};
+
+/** HTTP 402 says what is missing, as 401 and 403 do. */
+const PAYMENT_REQUIRED = 402;
+
+/** Returns what an inspection says about the health of its server. */
+export function outcomeOf({ auth }: Pick<Server, 'auth'>, { error, hasEntered }: Inspection): Outcome {
+  if (!error) return 'ok';
+  if (error instanceof HandshakeRefused) return auth.kind === 'none' ? 'not_mcp' : 'needs_sign_in';
+  if (error instanceof HttpFailure && error.httpStatus >= 500) return 'unreachable';
+  if (error instanceof HttpFailure && error.httpStatus === PAYMENT_REQUIRED) return 'needs_sign_in';
+  const outcome = OUTCOMES[error.code] ?? 'no_verdict';
+  // Only an MCP server completes the handshake, however badly it answers afterwards.
+  return outcome === 'not_mcp' && hasEntered ? 'ok' : outcome;
+}
+
+/**
+ * Returns the health of a server after a check.
+ * @param previous its health at this address; undefined before the first check
+ */
+export function nextHealth(
+  previous: Health | undefined,
+  { state, latencyMs }: { readonly state: HealthState; readonly latencyMs?: number },
+  nowMs: number,
+): Health {
+  const checked = { state, ...(latencyMs === undefined ? {} : { latencyMs }), checkedAtMs: nowMs };
+  if (isAlive(state)) return { ...checked, lastOkAtMs: nowMs, failures: 0 };
+  const failures = (previous?.failures ?? 0) + 1;
+  return {
+    ...checked,
+    ...(previous?.lastOkAtMs === undefined ? {} : { lastOkAtMs: previous.lastOkAtMs }),
+    failures,
+    ...(failures < DEAD_AFTER_FAILURES ? {} : { deadSinceMs: previous?.deadSinceMs ?? nowMs }),
+  };
+}
+
+/** Returns true when a server has been dead for 30 days, so that it is to be deactivated. */
+export const isDeadForLong = (deadSinceMs: number, nowMs: number): boolean =>
+  nowMs - deadSinceMs >= DEACTIVATED_AFTER_MS;
+
+/**
+ * Returns true when a sweep should check the server: not checked within half the interval, so that a sweep after a restart goes on where
+ * the last one ended. A server that was deactivated for being dead is checked once a day at most.
+ */
+export function isDue(server: Server, health: Health | undefined, everyMs: number, nowMs: number): boolean {
+  if (!health) return true;
+  const passedMs = nowMs - health.checkedAtMs;
+  const intervalMs = server.unanswered ? Math.max(everyMs, DAY_MS) : everyMs;
+  // A time that is still to come says only that the clock was ahead.
+  return passedMs < 0 || passedMs >= intervalMs - everyMs / 2;
+}
+
+/** One check, and whether the server was alive before it. */
+export interface Check {
+  readonly host: string;
+  readonly wasAlive: boolean;
+  readonly isAlive: boolean;
+}
+
+/**
+ * Returns true when a sweep says more about our own network than about the servers: more than half of at least ten hosts failed. Hosts
+ * that were alive before are counted; while none was, all are. A host failed when none of its servers is alive.
+ */
+export function isOwnOutage(checks: readonly Check[]): boolean {
+  const hosts = [...Map.groupBy(checks, ({ host }) => host).values()];
+  const alive = hosts.filter(host => host.some(({ wasAlive }) => wasAlive));
+  const counted = alive.length > 0 ? alive : hosts;
+  const failed = counted.filter(host => !host.some(check => check.isAlive));
+  return counted.length >= MIN_HOSTS && failed.length > counted.length / 2;
+}

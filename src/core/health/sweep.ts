@@ -1,0 +1,458 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { SwitchboardError } from '../../errors.ts';
+import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { ClusterLock } from '../../platform/database/cluster-lock.ts';
+import type { Database, OpenDatabase } from '../../platform/database/database.ts';
+import { raceAbort } from '../../platform/race-abort.ts';
+import { Repeat } from '../../platform/repeat.ts';
+import { SerialQueue } from '../../platform/serial-queue.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Metrics } from '../metrics.ts';
+import { withoutSpan } from '../../platform/telemetry/tracing.ts';
+import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';
+import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
+import type { Server } from '../catalogue/entry.ts';
+import { LOCKS } from '../locks.ts';
+import type { Definition } from '../catalogue/tools/definitions.ts';
+import type { Inspection } from '../proxy/inspect.ts';
+import type { Proxy } from '../proxy/proxy.ts';
+import {
+  isDeadForLong,
+  isDue,
+  isOwnOutage,
+  nextHealth,
+  outcomeOf,
+  type Check,
+  type Outcome,
+} from './policy.ts';
+import { readSweptAt, writeSweptAt, type HealthStore, type LocatedHealth } from './store.ts';
+
+/** Servers checked at the same time, each on another host. */
+const HOSTS_AT_ONCE = 4;
+/** Pause of a scheduled sweep after each check: four servers a second at most. */
+const PAUSE_MS = 1_000;
+/** Consecutive time-outs after which the rest of a host is left to the next sweep. */
+const MAX_TIMEOUTS = 3;
+/** How often it is looked whether a sweep is due. */
+const LOOK_EVERY_MS = 60_000;
+/** Wait after a sweep that failed or was thrown away. */
+const RETRY_MS = 3_600_000;
+/** Good results are stored in batches, as each write is announced to every process. */
+const BATCH = 20;
+/** Failing servers that a report names. */
+const MAX_NAMED = 1_000;
+/** Time for listed tools to reach the catalogue after the last check. */
+const TOOLS_MS = 120_000;
+/** New or changed tools taken of a server in one check, as each has to be embedded. The next check brings more. */
+const MAX_NEW_TOOLS = 100;
+/** Characters of JSON of all listings that wait; further ones are dropped, and come again with the next check. */
+const MAX_WAITING_CHARS = 32 * 1024 * 1024;
+
+const OWN_OUTAGE =
+  'most hosts failed in one sweep, which points to our own network; nothing was recorded as worse';
+
+/** A server that was deactivated because it has been dead for 30 days, or (without a time) made active again. */
+export interface StatusChange {
+  readonly id: string;
+  /** RFC 3339. */
+  readonly deadSince?: string;
+}
+
+export type Counts = Readonly<Record<Outcome, number>>;
+
+export interface SweepReport extends Counts {
+  readonly visited: number;
+  readonly deactivated: number;
+  readonly reactivated: number;
+  /** Sorted by id, and limited to 1,000. */
+  readonly failing: readonly { readonly id: string; readonly status: HealthState; readonly reason: string }[];
+  /** Why no failure was recorded; absent where all were. */
+  readonly doubted?: string;
+}
+
+export interface SweepOptions {
+  /** Absent: every server that is active, or was deactivated for being dead. */
+  readonly ids?: readonly string[] | undefined;
+  readonly onProgress?: OnProgress | undefined;
+  /** Called after each check with the counts so far. */
+  readonly onFound?: ((counts: Counts) => void) | undefined;
+  /** Called once when another sweep, here or in another process, has to end first. */
+  readonly onWait?: () => void;
+  /** Ends the sweep. Servers found alive until then are recorded. */
+  readonly signal?: AbortSignal;
+}
+
+interface HealthSweepParts {
+  readonly catalogue: Catalogue;
+  readonly store: HealthStore;
+  readonly db: Database;
+  readonly hold: OpenDatabase['hold'];
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly metrics: Metrics;
+  readonly inspect: Proxy['inspect'];
+  /** Called in the transaction of the change. */
+  readonly onStatusChange: (tx: Database, change: StatusChange) => Promise<void>;
+  /** Interval between two sweeps; 0: none by themselves. */
+  readonly everyMs: number;
+  /** Defaults to a second. */
+  readonly pauseMs?: number;
+}
+
+interface Sweep extends Pick<SweepOptions, 'onProgress' | 'onFound'> {
+  readonly servers: readonly Server[];
+  readonly signal: AbortSignal;
+  readonly pauseMs: number;
+  /** False when an operator has named the servers. */
+  readonly isWhole: boolean;
+}
+
+interface Failure {
+  readonly server: Server;
+  readonly state: HealthState;
+  readonly latencyMs?: number;
+  readonly atMs: number;
+  readonly reason: string;
+}
+
+/**
+ * Checks the health of all servers once per interval, or on request. One sweep runs at a time among all processes on the database.
+ * A server that is alive is recorded as the sweep goes on, a failure at its end: a sweep that was cut short records no failures.
+ */
+export class HealthSweep {
+  readonly #parts: HealthSweepParts;
+  readonly #closing = new AbortController();
+  readonly #lock: ClusterLock;
+  readonly #schedule = new Repeat(LOOK_EVERY_MS, () => this.sweepIfDue());
+  #notBeforeMs = -Infinity;
+  /** When the last sweep began, if that was thrown away. */
+  #outageAtMs: number | undefined;
+
+  constructor(parts: HealthSweepParts) {
+    this.#parts = parts;
+    this.#lock = new ClusterLock(parts.hold, LOCKS.probing);
+    parts.metrics.watch('switchboard_servers', () => this.#serversByState());
+    parts.metrics.watchDegraded('probing', () => this.degraded !== undefined);
+  }
+
+  /** Begins sweeps by themselves, unless the interval is 0. */
+  start(): void {
+    if (this.#parts.everyMs > 0) this.#schedule.start();
+  }
+
+  /** Ends the sweep under way; servers found alive until then are recorded. */
+  async close(): Promise<void> {
+    this.#closing.abort(new SwitchboardError('unavailable', 'Switchboard is stopping.'));
+    await this.#schedule.stop();
+    await this.#lock.settled();
+  }
+
+  /** Why the last sweep was thrown away; undefined when it was not. */
+  get degraded(): string | undefined {
+    return this.#outageAtMs === undefined ? undefined : `probing: ${OWN_OUTAGE}`;
+  }
+
+  /** Returns undefined for a server that was not checked at its present address. */
+  healthOf(server: Server): Health | undefined {
+    return this.#parts.store.of(server);
+  }
+
+  /** @throws SwitchboardError `server_not_found` or `server_inactive` for an id that cannot be checked */
+  sweep({ ids, onWait = () => {}, signal, ...hooks }: SweepOptions = {}): Promise<SweepReport> {
+    const ended = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
+    return this.#lock.run(ended, onWait, held => {
+      const servers = ids ? this.#named(ids) : [...this.#parts.catalogue.standing()];
+      return this.#sweep({ ...hooks, servers, signal: held, pauseMs: 0, isWhole: !ids });
+    });
+  }
+
+  /**
+   * Sweeps when the interval has passed since the last sweep of any process. Resolves when that is done, and to undefined where there
+   * was nothing to do or it failed.
+   */
+  async sweepIfDue(): Promise<SweepReport | undefined> {
+    const { everyMs, clock, log, pauseMs = PAUSE_MS, catalogue, store, db } = this.#parts;
+    const { signal: closing } = this.#closing;
+    if (closing.aborted || monotonicMs(clock) < this.#notBeforeMs) return undefined;
+    try {
+      if (!(await this.#isDue())) return undefined;
+      const report = await this.#lock.runIfFree(closing, async signal => {
+        // Another process may have ended one in the meantime.
+        if (!(await this.#isDue())) return undefined;
+        await store.reload();
+        const startedAtMs = clock.now();
+        const servers = [...catalogue.standing()].filter(server =>
+          isDue(server, store.of(server), everyMs, startedAtMs),
+        );
+        const done = await this.#sweep({ servers, signal, pauseMs, isWhole: true });
+        if (done.doubted === undefined) await writeSweptAt(db, startedAtMs);
+        return done;
+      });
+      if (report?.doubted !== undefined) this.#retryLater();
+      return report;
+    } catch (error) {
+      this.#retryLater();
+      if (!closing.aborted) log.warn({ err: error }, 'probing failed');
+      return undefined;
+    }
+  }
+
+  #retryLater(): void {
+    this.#notBeforeMs = monotonicMs(this.#parts.clock) + Math.min(this.#parts.everyMs, RETRY_MS);
+  }
+
+  async #isDue(): Promise<boolean> {
+    const { db, clock, everyMs } = this.#parts;
+    const sweptAtMs = (await readSweptAt(db)) ?? -Infinity;
+    const passedMs = clock.now() - sweptAtMs;
+    // A later sweep of another process went well.
+    if (passedMs >= 0 && sweptAtMs > (this.#outageAtMs ?? Infinity)) this.#outageAtMs = undefined;
+    return passedMs < 0 || passedMs >= everyMs;
+  }
+
+  #named(ids: readonly string[]): Server[] {
+    const { catalogue } = this.#parts;
+    return [...new Set(ids)].map(id => {
+      const server = catalogue.get(id);
+      return server?.unanswered ? server : catalogue.require(id);
+    });
+  }
+
+  async #sweep(sweep: Sweep): Promise<SweepReport> {
+    const { log, clock, store } = this.#parts;
+    const startedAtMs = clock.now();
+    await store.reload();
+    const { counts, visited, checks, failures, reactivated } = await this.#checkAll(sweep);
+    const isOutage = isOwnOutage(checks);
+    if (isOutage) log.warn(counts, `probing: ${OWN_OUTAGE}`);
+    // A few named servers say nothing about the network while they are well.
+    if (isOutage || sweep.isWhole) this.#outageAtMs = isOutage ? startedAtMs : undefined;
+    const deactivated = isOutage ? 0 : await this.#record(failures, sweep.signal);
+    const done = { visited, ...counts, deactivated, reactivated };
+    log.info(done, 'servers probed');
+    const failing = failures.map(({ server: { id }, state, reason }) => ({ id, status: state, reason }));
+    return {
+      ...done,
+      failing: failing.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, MAX_NAMED),
+      ...(isOutage ? { doubted: OWN_OUTAGE } : {}),
+    };
+  }
+
+  /** Checks the servers, and records those that are alive. */
+  async #checkAll({ servers, signal, pauseMs, isWhole, onProgress, onFound }: Sweep): Promise<Findings> {
+    const { store, metrics, inspect } = this.#parts;
+    const findings = new Findings(this.#parts);
+    const tools = new ListedTools(this.#parts);
+    const check = async (server: Server) => {
+      const inspection = await withoutSpan(() => inspect(server, signal));
+      const outcome = outcomeOf(server, inspection);
+      metrics.events.probed(outcome);
+      findings.add(server, outcome, inspection);
+      if (findings.isBatchFull) await this.#attempt(server, findings.save());
+      // The catalogue may be at a long import, which must not hold up a stop.
+      const reactivating = this.#attempt(server, this.#reactivate(server, outcome));
+      if (await raceAbort(reactivating, signal)) findings.reactivated++;
+      tools.offer(server, inspection.tools ?? []);
+      onFound?.(findings.counts);
+      onProgress?.({ done: findings.visited, of: servers.length });
+      return inspection.error?.code !== 'upstream_timeout';
+    };
+    const checkedAtMs = (server: Server) => store.of(server)?.checkedAtMs ?? 0;
+    const oldestFirst = servers.toSorted((a, b) => checkedAtMs(a) - checkedAtMs(b));
+    const maxFailures = isWhole ? MAX_TIMEOUTS : Infinity;
+    let isStopped = true;
+    try {
+      await byHost(oldestFirst, { pauseMs, maxFailures, signal }, check);
+      isStopped = false;
+    } finally {
+      const timeUp = AbortSignal.timeout(TOOLS_MS);
+      await tools.finish(isStopped ? AbortSignal.abort() : AbortSignal.any([signal, timeUp]));
+      await findings.save();
+    }
+    return findings;
+  }
+
+  /** Resolves to undefined where storing failed: a passing fault of the database must not end a sweep. */
+  async #attempt<T>({ id }: Server, writing: Promise<T>): Promise<T | undefined> {
+    try {
+      return await writing;
+    } catch (error) {
+      this.#parts.log.warn({ err: error, serverId: id }, 'health check not stored');
+      return undefined;
+    }
+  }
+
+  async #reactivate(server: Server, outcome: Outcome): Promise<boolean> {
+    if (!server.unanswered || outcome === 'no_verdict' || !isAlive(outcome)) return false;
+    const { catalogue, onStatusChange } = this.#parts;
+    return catalogue.setUnanswered(server, false, tx => onStatusChange(tx, { id: server.id }));
+  }
+
+  /**
+   * Records failures, except of servers that have moved or were imported since their check. Resolves to the number of servers that were
+   * deactivated for them, each in a transaction of its own.
+   */
+  async #record(failures: readonly Failure[], signal: AbortSignal): Promise<number> {
+    const { catalogue, store, clock, onStatusChange } = this.#parts;
+    await store.reload();
+    const found = failures.flatMap(({ server, atMs, ...check }) => {
+      const { id: serverId, remoteUrl, unanswered } = server;
+      const known = catalogue.get(serverId);
+      if (known?.remoteUrl !== remoteUrl || known.unanswered !== unanswered) return [];
+      return { serverId, remoteUrl, health: nextHealth(store.of(server), check, atMs) };
+    });
+    let deactivated = 0;
+    for (const { serverId: id, remoteUrl, health } of await store.save(found)) {
+      signal.throwIfAborted();
+      const { deadSinceMs } = health;
+      if (deadSinceMs === undefined || !isDeadForLong(deadSinceMs, clock.now())) continue;
+      const change = { id, deadSince: new Date(deadSinceMs).toISOString() };
+      const deactivating = catalogue.setUnanswered({ id, remoteUrl }, true, tx => onStatusChange(tx, change));
+      if (await raceAbort(deactivating, signal)) deactivated++;
+    }
+    return deactivated;
+  }
+
+  #serversByState(): Record<HealthState | 'unvisited' | 'inactive', number> {
+    const servers = { ok: 0, needs_sign_in: 0, not_mcp: 0, unreachable: 0, unvisited: 0, inactive: 0 };
+    for (const server of this.#parts.catalogue.standing())
+      servers[server.unanswered ? 'inactive' : (this.healthOf(server)?.state ?? 'unvisited')]++;
+    return servers;
+  }
+}
+
+/** Results of one sweep. Servers that are alive are recorded as it goes on. */
+class Findings {
+  readonly #parts: Pick<HealthSweepParts, 'store' | 'clock'>;
+  readonly #alive: LocatedHealth[] = [];
+  readonly counts: Record<Outcome, number> = {
+    ok: 0,
+    needs_sign_in: 0,
+    not_mcp: 0,
+    unreachable: 0,
+    no_verdict: 0,
+  };
+  readonly checks: Check[] = [];
+  readonly failures: Failure[] = [];
+  visited = 0;
+  reactivated = 0;
+
+  constructor(parts: Pick<HealthSweepParts, 'store' | 'clock'>) {
+    this.#parts = parts;
+  }
+
+  add(server: Server, outcome: Outcome, { latencyMs, error }: Inspection): void {
+    this.visited++;
+    this.counts[outcome]++;
+    if (outcome === 'no_verdict') return;
+    const { store, clock } = this.#parts;
+    const { id: serverId, remoteUrl } = server;
+    const previous = store.of(server);
+    const check = { state: outcome, ...(outcome === 'unreachable' ? {} : { latencyMs }) };
+    const wasAlive = previous !== undefined && isAlive(previous.state);
+    this.checks.push({ host: hostOf(server), wasAlive, isAlive: isAlive(outcome) });
+    if (isAlive(outcome))
+      this.#alive.push({ serverId, remoteUrl, health: nextHealth(previous, check, clock.now()) });
+    else this.failures.push({ server, ...check, atMs: clock.now(), reason: error?.detail ?? '' });
+  }
+
+  get isBatchFull(): boolean {
+    return this.#alive.length >= BATCH;
+  }
+
+  /** Records the servers that are alive; those of a write that fails are recorded with the next one. */
+  async save(): Promise<void> {
+    const batch = this.#alive.splice(0);
+    try {
+      await this.#parts.store.save(batch);
+    } catch (error) {
+      this.#alive.unshift(...batch);
+      throw error;
+    }
+  }
+}
+
+const hostOf = ({ remoteUrl }: Server): string => new URL(remoteUrl).host;
+
+interface Pace {
+  readonly pauseMs: number;
+  /** Consecutive failures after which the rest of a host is left. */
+  readonly maxFailures: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Does the work for each server: four hosts at a time, one server of a host at a time, and round the hosts in turn.
+ * @param work resolves to false when it failed
+ * @throws the signal's reason, or what the work throws, once nothing is under way any more
+ */
+async function byHost(
+  servers: readonly Server[],
+  { pauseMs, maxFailures, signal }: Pace,
+  work: (server: Server) => Promise<boolean>,
+): Promise<void> {
+  const hosts = [...Map.groupBy(servers, hostOf).values()].map(waiting => ({ waiting, failures: 0 }));
+  const worker = async () => {
+    for (let host = hosts.shift(); host; host = hosts.shift()) {
+      const [server, ...waiting] = host.waiting;
+      if (!server) continue;
+      signal.throwIfAborted();
+      const failures = (await work(server)) ? 0 : host.failures + 1;
+      if (pauseMs > 0) await delay(pauseMs, undefined, { signal });
+      if (waiting.length > 0 && failures < maxFailures) hosts.push({ waiting, failures });
+    }
+  };
+  const workers = await Promise.allSettled(Array.from({ length: HOSTS_AT_ONCE }, worker));
+  signal.throwIfAborted();
+  for (const ended of workers) if (ended.status === 'rejected') throw ended.reason;
+}
+
+type ListedToolsParts = Pick<HealthSweepParts, 'clock' | 'log'> & {
+  readonly catalogue: Pick<Catalogue, 'refreshTools'>;
+};
+
+/** Brings tools that servers list into the catalogue, one server at a time, so that no check waits for it. */
+export class ListedTools {
+  readonly #parts: ListedToolsParts;
+  readonly #ended = new AbortController();
+  readonly #queue = new SerialQueue();
+  #waitingChars = 0;
+
+  constructor(parts: ListedToolsParts) {
+    this.#parts = parts;
+  }
+
+  /** Takes a listing, or drops it when too much waits. Never throws and never waits. */
+  offer(server: Server, tools: readonly Definition[]): void {
+    if (tools.length === 0 || this.#ended.signal.aborted) return;
+    const chars = JSON.stringify(tools).length;
+    if (this.#waitingChars + chars > MAX_WAITING_CHARS) return;
+    this.#waitingChars += chars;
+    const listedAtMs = this.#parts.clock.now();
+    void this.#queue
+      .run(() => this.#take(server, tools, listedAtMs))
+      .finally(() => (this.#waitingChars -= chars));
+  }
+
+  /** Resolves when everything is in the catalogue, or when the signal aborts: what is not committed then is dropped. */
+  async finish(signal: AbortSignal): Promise<void> {
+    try {
+      await raceAbort(this.#queue.settled(), signal);
+    } catch (error) {
+      this.#ended.abort(error);
+    }
+  }
+
+  async #take(server: Server, tools: readonly Definition[], listedAtMs: number): Promise<void> {
+    const { catalogue, log } = this.#parts;
+    const { signal } = this.#ended;
+    if (signal.aborted) return;
+    // An unchanged listing is not written: every process would make the server ready for searches again.
+    const options = { unlessSame: true, maxNews: MAX_NEW_TOOLS, signal };
+    try {
+      await catalogue.refreshTools(server, tools, listedAtMs, options);
+    } catch (error) {
+      if (!signal.aborted) log.warn({ err: error, serverId: server.id }, 'listed tools not stored');
+    }
+  }
+}

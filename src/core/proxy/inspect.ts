@@ -1,0 +1,77 @@
+import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
+import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Server } from '../catalogue/entry.ts';
+import type { ProxyLimits } from './limits.ts';
+import { ToolDefinitions } from './tool-definitions.ts';
+import { listAllTools, type ListedTool } from './tools.ts';
+import { UpstreamClient } from './upstream/client.ts';
+import { Deadline } from './upstream/deadline.ts';
+import type { HttpClient } from './upstream/http-client.ts';
+
+const MAX_INSPECTION_MS = 15_000;
+const MAX_ENDPOINT_MS = 5_000;
+const MAX_SIDE_MS = 2_000;
+/** Owner of an inspection's session, which ends with the inspection. */
+const INSPECTOR = { tenantId: 'health' };
+
+/** Result of asking a server how it is. */
+export interface Inspection {
+  /** Milliseconds from the first request to the answer, or to the failure. */
+  readonly latencyMs: number;
+  /** Usable tools that the server lists; absent when the inspection failed. */
+  readonly tools?: readonly ListedTool[];
+  /** Why the inspection failed. */
+  readonly error?: SwitchboardError;
+  /** True once the handshake, or `server/discover`, succeeded. */
+  readonly hasEntered: boolean;
+}
+
+interface InspectParts {
+  readonly http: HttpClient;
+  readonly limits: ProxyLimits;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Asks a server for its tools as a call would, within 15 s, for no user and without a credential. It negotiates anew each time and
+ * leaves no session behind. Slots, circuits and usage counts belong to real calls and are not touched.
+ * @throws the signal's reason once it aborts, and nothing else
+ */
+export async function inspect(
+  { http, clock, log: parentLog, limits: callLimits }: InspectParts,
+  server: Server,
+  signal: AbortSignal,
+): Promise<Inspection> {
+  const limits: ProxyLimits = {
+    ...callLimits,
+    totalTimeoutMs: Math.min(callLimits.totalTimeoutMs, MAX_INSPECTION_MS),
+    endpointTimeoutMs: Math.min(callLimits.endpointTimeoutMs, MAX_ENDPOINT_MS),
+    sideTimeoutMs: Math.min(callLimits.sideTimeoutMs, MAX_SIDE_MS),
+    toolRefreshIntervalMs: Infinity,
+  };
+  // Details that a call logs once per server would be repeated by every inspection.
+  const log = parentLog.child({}, { level: 'warn' });
+  const definitions = new ToolDefinitions({ clock, log, limits });
+  const upstream = new UpstreamClient(http, limits, clock, log, definitions);
+  const startedAtMs = monotonicMs(clock);
+  const ended = () => ({
+    latencyMs: Math.round(monotonicMs(clock) - startedAtMs),
+    hasEntered: upstream.hasEntered(server.remoteUrl),
+  });
+  try {
+    using deadline = new Deadline(limits.totalTimeoutMs, signal);
+    const call = { caller: INSPECTOR, server, credential: undefined, method: 'tools/list' };
+    const listing = await listAllTools(params => upstream.request({ ...call, params }, deadline), limits);
+    const view = { server, caller: INSPECTOR, connectionId: undefined };
+    return { ...ended(), tools: definitions.keep(view, listing) };
+  } catch (thrown) {
+    signal.throwIfAborted();
+    if (!(thrown instanceof SwitchboardError))
+      log.error({ err: thrown, serverId: server.id }, 'server inspection failed');
+    return { ...ended(), error: toSwitchboardError(thrown) };
+  } finally {
+    await upstream.close();
+  }
+}
