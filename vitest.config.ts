@@ -1,8 +1,12 @@
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
+
+/** `npm run test:full`: the long tests too, and every case on both databases. */
+const isFullRun = process.env['SWITCHBOARD_TEST_FULL'] === '1';
 
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    exclude: [...configDefaults.exclude, ...(isFullRun ? [] : ['test/**/*.full.test.ts'])],
     globalSetup: [
       'test/support/global-pglite.ts',
       'test/support/global-postgres.ts',

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, inject, it } from 'vitest';
+import { databasesOfRun } from '../support/full-run.ts';
 import {
   eventually,
   install,
@@ -17,7 +18,7 @@ const DATABASES = [
     open: (options: InstallationOptions) => installOnPostgres(options),
     skipped: inject('postgresUrl') === undefined,
   },
-];
+] as const;
 
 const linesOf = (log: string, message: string): any[] =>
   log
@@ -46,7 +47,7 @@ const search = async (process: Process, query: string, headers?: Record<string, 
   };
 };
 
-describe.each(DATABASES)('kill -9 on $name', ({ open, skipped }) => {
+describe.each(databasesOfRun(DATABASES))('kill -9 on $name', ({ open, skipped }) => {
   it.skipIf(skipped)(
     'loses no use that was written, which it is by itself within a second or so, and no key or token at all',
     async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, inject, it } from 'vitest';
+import { databasesOfRun } from '../support/full-run.ts';
 import {
   eventually,
   install,
@@ -17,7 +18,7 @@ interface Key {
 const DATABASES = [
   { name: 'PGlite', open: () => install(), skipped: false },
   { name: 'Postgres', open: () => installOnPostgres(), skipped: inject('postgresUrl') === undefined },
-];
+] as const;
 
 async function newKey(on: Process, searches: number): Promise<Key> {
   const made = await on.command('keys', 'create', '--name', 'held', '--searches', String(searches), '--json');
@@ -33,7 +34,7 @@ async function usedBy(on: Process, { id }: Key): Promise<number> {
 const written = async ({ sql }: Installation): Promise<number> =>
   Number((await sql('select coalesce(sum(searches), 0)::int as count from key_use'))[0]?.['count']);
 
-describe.each(DATABASES)('a monthly quota on $name', ({ open, skipped }) => {
+describe.each(databasesOfRun(DATABASES))('a monthly quota on $name', ({ open, skipped }) => {
   it.skipIf(skipped)(
     '[quota.durable] goes on after kill -9 with all that was written, and after SIGTERM with all of it',
     async () => {

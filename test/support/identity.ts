@@ -9,6 +9,7 @@ import { openTestDatabase } from './database.ts';
 import { openPostgres } from '../../src/platform/database/postgres.ts';
 import type { StartOptions } from '../../src/app.ts';
 import { providerSettings, startIdentityProvider, type IdentityProvider } from './identity-provider.ts';
+import { databasesOfRun } from './full-run.ts';
 import { createDatabase } from './postgres.ts';
 import {
   startTestSwitchboard,
@@ -19,12 +20,14 @@ import {
 import { actingForUsers, startAuthorised, type AuthorisedServer } from './upstreams/authorised.ts';
 import { UserAgent, type SignedIn } from './user-agent.ts';
 
-/** For `describe.each`: what the identity tests run on. Postgres is skipped where none is installed. */
-export const DATABASES = [
+/** For `describe.each`: both databases. Postgres is skipped where none is installed. */
+export const BOTH_DATABASES = [
   { name: 'PGlite', kind: 'pglite', skipped: false },
   { name: 'Postgres', kind: 'postgres', skipped: inject('postgresUrl') === undefined },
 ] as const;
-export type DatabaseKind = (typeof DATABASES)[number]['kind'];
+export type DatabaseKind = (typeof BOTH_DATABASES)[number]['kind'];
+
+export const DATABASES = databasesOfRun<(typeof BOTH_DATABASES)[number]>(BOTH_DATABASES);
 
 export interface TokenSet {
   readonly access_token: string;

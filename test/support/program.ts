@@ -11,6 +11,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 /** The real program as a user runs it. This file and its users import nothing from src. */
 const PROGRAM = path.resolve('bin/switchboard.js');
 
+/** Halves the processor time of a start: Node keeps the sources without their types. */
+const COMPILE_CACHE = path.resolve('node_modules/.cache/switchboard/compiled');
+
 export interface Finished {
   readonly code: number | null;
   readonly stdout: string;
@@ -36,7 +39,7 @@ const environment = (env: Environment) => {
         name,
       ),
   );
-  return { ...Object.fromEntries(inherited), LOG_LEVEL: 'warn', ...env };
+  return { ...Object.fromEntries(inherited), LOG_LEVEL: 'warn', NODE_COMPILE_CACHE: COMPILE_CACHE, ...env };
 };
 
 export function temporaryFolder(): AsyncDisposable & { readonly path: string } {

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { Client } from 'pg';
 import { describe, expect, inject, it } from 'vitest';
+import { databasesOfRun } from '../../support/full-run.ts';
 import type { TokenSet } from '../../support/identity.ts';
 import { startPostgres } from '../../support/postgres-server.ts';
 import {
@@ -70,7 +71,7 @@ async function expectInterrupted(
   expect(await count(installation, 'connections')).toBe(1);
 }
 
-describe.each(DATABASES)('kill -9 on $name', ({ open, skipped }) => {
+describe.each(databasesOfRun(DATABASES))('kill -9 on $name', ({ open, skipped }) => {
   describe.skipIf(skipped)('during a sign-in', () => {
     it('50: between claim and exchange: interrupted after a minute, and a new session works', async () => {
       await using installation = await open();

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sql } from 'drizzle-orm';
 import { rows } from '../../../src/platform/database/database.ts';
 import { providerSettings } from '../../support/identity-provider.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { BOTH_DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import type { Answer } from '../../support/switchboard.ts';
 
 const LIMITS = { SWITCHBOARD_RATE_LIMIT: 'refresh=100000/60,sessions=100000/60' };
@@ -16,7 +16,7 @@ const statuses = (answers: readonly Answer[]) =>
 
 const parallel = <T>(count: number, act: () => Promise<T>) => Promise.all(Array.from({ length: count }, act));
 
-describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
+describe.each(BOTH_DATABASES)('on $name', ({ kind, skipped }) => {
   describe.skipIf(skipped)('tokens', () => {
     let sb: IdentityUnderTest;
     let users = 0;

@@ -1,29 +1,43 @@
 import { execFileSync } from 'node:child_process';
+import { globSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, inject, it } from 'vitest';
 import { Balancer, type Target } from '../support/balancer.ts';
 import { startLoad } from '../support/load.ts';
 import { eventually, installOnPostgres } from '../support/processes.ts';
 
-/** A folder with an older version, in which `npm ci` was done. */
-const OLDER = process.env['SWITCHBOARD_TEST_OLDER'];
-if (OLDER === undefined)
-  console.warn(
-    'SKIPPED: the upgrade under load. Set SWITCHBOARD_TEST_OLDER to a folder with an older version.',
-  );
+const git = (...args: string[]) => execFileSync('git', args, { encoding: 'utf8' }).trim();
 
-const commitOf = (folder: string) =>
-  execFileSync('git', ['-C', folder, 'log', '-1', '--format=%h'], { encoding: 'utf8' }).trim();
+const commitOf = (folder: string) => git('-C', folder, 'log', '-1', '--format=%h');
 
-describe.skipIf(OLDER === undefined || inject('postgresUrl') === undefined)('an upgrade under load', () => {
-  const older = path.resolve(OLDER ?? '');
-  const folders = { older, newer: path.resolve('.') };
-  type Version = keyof typeof folders;
+/** The last commit before the newest migration came in. */
+function olderCommit(): string {
+  const newest = globSync('drizzle/*.sql').sort().at(-1) ?? '';
+  const [added = ''] = git('log', '--diff-filter=A', '--format=%H', '--', newest).split('\n');
+  try {
+    return git('rev-parse', '--verify', '--quiet', `${added}^`);
+  } catch {
+    throw new Error(`This clone lacks the version before ${newest}. Fetch it with: git fetch --unshallow`);
+  }
+}
 
+/** Installs the older version in a folder of its own. */
+function checkOutOlder() {
+  const folder = mkdtempSync(path.join(tmpdir(), 'sb-older-'));
+  git('worktree', 'add', '--quiet', '--detach', folder, olderCommit());
+  execFileSync('npm', ['ci', '--prefix', folder], { stdio: 'ignore' });
+  return { folder, [Symbol.dispose]: () => void git('worktree', 'remove', '--force', folder) };
+}
+
+describe.skipIf(inject('postgresUrl') === undefined)('an upgrade under load', () => {
   it(
     'and the way back, process by process, fail no request and lose nothing',
     { timeout: 900_000 },
     async () => {
+      using older = checkOutOlder();
+      const folders = { older: older.folder, newer: path.resolve('.') };
+      type Version = keyof typeof folders;
       await using installation = await installOnPostgres({ env: { SWITCHBOARD_RATE_LIMIT: 'off' } });
       const started = async (name: string, version: Version) => {
         const program = path.join(folders[version], 'bin/switchboard.js');
