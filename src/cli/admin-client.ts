@@ -4,12 +4,13 @@ import { hasDatabase } from '../platform/database/database.ts';
 import { SocketInUse, isAnswered } from '../platform/exclusive-socket.ts';
 import { linesOf } from '../platform/lines.ts';
 import { controlSocketOf } from '../stores.ts';
+import type { Io, Progress, ProgressDisplay } from './terminal.ts';
 import { startSwitchboard } from '../app.ts';
 
-/** What the server refused, in its own words. */
+/** A command failed. The message is the server's own, where a server refused it. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
-  /** From the closed list of errors, where the server said one. */
+  /** One of the closed list of error codes, where the server sent one. */
   readonly code: string | undefined;
 
   constructor(message: string, code?: string) {
@@ -18,48 +19,33 @@ export class CommandFailed extends Error {
   }
 }
 
-/** By Ctrl-C. */
+/** The user pressed Ctrl-C. */
 class Interrupted extends CommandFailed {
   constructor() {
-    super(
-      'Stopped. All of it is done or nothing: unless it had just come to its end, nothing was changed.',
-      'interrupted',
-    );
+    super('Cancelled. No changes were made.', 'interrupted');
   }
 }
 
 type Body = { readonly json: unknown } | { readonly text: string };
 
 export interface AdminClient extends AsyncDisposable {
-  /** Which database the commands work on while no server runs on the data folder; undefined: its server's. */
+  /** The database that the command works on while no server runs on the data folder. Undefined: a server runs. */
   readonly alone: 'new' | 'existing' | 'shared' | undefined;
-  /** @throws CommandFailed with the server's detail when it answers with an error. */
+  /** @throws CommandFailed with the server's detail when it answers with an error */
   request(method: 'GET' | 'POST', path: string, body?: Body): Promise<unknown>;
   /**
-   * Posts what is worked on for long, and hears how far it is. The work ends with this process, or with Ctrl-C.
-   * @throws CommandFailed like `request`, and when the server ends before it has answered; Interrupted
+   * Posts work that takes long, and shows its notices and, on a display, its progress. It ends with this process or Ctrl-C.
+   * @throws CommandFailed like `request`, and when the server ends before it has answered
+   * @throws Interrupted
    */
-  work(path: string, body: Body, heard: Hearing): Promise<unknown>;
-}
-
-interface Hearing {
-  readonly onProgress: (progress: Progress) => void;
-  /** How many entries of a registry have been read. */
-  readonly onListed?: (entries: number) => void;
-  /** A sentence for people. */
-  readonly onNotice: (notice: string) => void;
-}
-
-export interface Progress {
-  readonly done: number;
-  readonly of: number;
+  work(path: string, body: Body, io: Io, display?: ProgressDisplay): Promise<unknown>;
 }
 
 /**
- * Speaks to the running server over its control socket. While none runs, starts everything but the public faces in this
- * process, which holds the data folder's lock meanwhile, so a command works either way.
- * @param mayCreate whether a database is made where there is none
- * @throws CommandFailed where there is none and none may be made: nothing is written then
+ * Connects to the running server over its control socket. Where none runs, starts one in this process without its public
+ * API; it holds the data folder's lock meanwhile.
+ * @param mayCreate creates a database where there is none
+ * @throws CommandFailed where there is no database and none may be created; nothing is written then
  */
 export async function connectAdmin(
   config: Config,
@@ -91,21 +77,19 @@ export async function connectAdmin(
   return {
     alone,
     request: (method, path, body) => request(client, method, path, body),
-    work: (path, body, heard) => work(client, path, body, heard),
+    work: (path, body, io, display) => work(client, { path, body, io, display }),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
 
-/** As the command finds it. */
 function databaseOf({ database, dataDir }: Config): NonNullable<AdminClient['alone']> {
   if (database.url !== undefined) return 'shared';
   return hasDatabase(dataDir) ? 'existing' : 'new';
 }
 
-/** A command that only reads has most likely been given the wrong folder. */
 const nothingThere = ({ dataDir }: Config) =>
   new CommandFailed(
-    `There is no database in ${dataDir}, and no server is running on it: nothing to read. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) as your server has it.`,
+    `There is no database in ${dataDir}, and no server is running on it. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) as your server has it.`,
   );
 
 async function request(client: Client, method: 'GET' | 'POST', path: string, body?: Body) {
@@ -134,36 +118,45 @@ interface Line {
   readonly problem?: unknown;
 }
 
-async function work(client: Client, path: string, body: Body, hearing: Hearing): Promise<unknown> {
+interface Work {
+  readonly path: string;
+  readonly body: Body;
+  readonly io: Io;
+  readonly display: ProgressDisplay | undefined;
+}
+
+async function work(client: Client, { path, body, io, display }: Work): Promise<unknown> {
   const stopping = new AbortController();
   const stop = () => stopping.abort(new Interrupted());
-  // Once: a second Ctrl-C ends the process at once.
+  // Only once, so that a second Ctrl-C ends the process.
   process.once('SIGINT', stop);
   try {
-    return await answerTo(client, path, body, { ...hearing, signal: stopping.signal });
+    const content = contentOf(body);
+    const headers = { 'content-type': content.type, accept: 'application/x-ndjson' };
+    const { signal } = stopping;
+    const response = await client
+      .request({ method: 'POST', path, body: content.body, headers, signal })
+      .catch(lost);
+    if (response.statusCode >= 400)
+      throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);
+    return await resultOf(response.body, io, display);
   } finally {
     process.off('SIGINT', stop);
+    display?.end();
   }
 }
 
-async function answerTo(
-  client: Client,
-  path: string,
-  sent: Body,
-  { onProgress, onListed, onNotice, signal }: Hearing & { readonly signal: AbortSignal },
+async function resultOf(
+  body: AsyncIterable<Buffer>,
+  io: Io,
+  display: ProgressDisplay | undefined,
 ): Promise<unknown> {
-  const { body, type } = contentOf(sent);
-  const headers = { 'content-type': type, accept: 'application/x-ndjson' };
-  const response = await client.request({ method: 'POST', path, body, headers, signal }).catch(lost);
-  if (response.statusCode >= 400) {
-    throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);
-  }
   try {
-    for await (const line of linesOf(response.body)) {
+    for await (const line of linesOf(body)) {
       const { progress, listed, notice, result, problem } = JSON.parse(line) as Line;
-      if (progress) onProgress(progress);
-      if (listed !== undefined) onListed?.(listed);
-      if (notice !== undefined) onNotice(notice);
+      if (progress) display?.show(progress);
+      if (listed !== undefined) display?.listed(listed);
+      if (notice !== undefined) io.complain(notice);
       if (problem !== undefined) throw refusal(problem, 'The server failed.');
       if (result !== undefined) return result;
     }
@@ -178,7 +171,7 @@ function lost(cause?: unknown): never {
   if (cause instanceof Interrupted) throw cause;
   const why = cause instanceof Error ? ` (${cause.message})` : '';
   throw new CommandFailed(
-    `The connection to the server was lost before it was done${why}. Run the command again: texts embedded so far are not embedded again.`,
+    `The connection to the server was lost before the work was done${why}. Run the command again: texts embedded so far are kept.`,
   );
 }
 

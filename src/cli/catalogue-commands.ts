@@ -2,9 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { fetch } from 'undici';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
-import { workProgress } from './progress.ts';
-import { catalogueProbe } from './probe-command.ts';
-import { catalogueSync } from './sync-command.ts';
+import { workProgress } from './terminal.ts';
 
 interface ImportReport {
   imported: number;
@@ -16,54 +14,63 @@ interface ImportReport {
 
 const catalogueImport: Command = {
   args: ['FILE|URL'],
-  options: { replace: { type: 'boolean', help: 'make every server that is not in the file inactive' } },
-  help: 'add or rewrite servers from JSON Lines; done once they are searchable',
+  options: {
+    replace: {
+      type: 'boolean',
+      help: 'Makes every server that is not in the file inactive, all at once. A server whose line was bad stays as it was.',
+    },
+  },
+  help: 'Adds or rewrites servers from [JSON Lines](catalogue.md#file-format). It is done once they are searchable.',
   changes: true,
   async run({ admin, io, args: [source = ''], options }) {
-    const text = /^https?:\/\//.test(source) ? await download(source) : await contentOf(source);
-    io.complain('Importing; new texts are embedded, which takes a while for thousands of tools.');
+    const content = /^https?:\/\//.test(source) ? await download(source) : await contentOf(source);
+    io.complain('Importing. New texts are embedded, which takes a while for thousands of tools.');
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
-    const progress = workProgress(io);
-    const heard = { onProgress: progress.show, onNotice: (notice: string) => io.complain(notice) };
-    const report = (await admin.work(path, { text }, heard).finally(progress.end)) as ImportReport;
+    const report = (await admin.work(path, { text: content }, io, workProgress(io))) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);
     if (report.unknown_fields.length > 0)
       io.complain(`ignored unknown fields: ${report.unknown_fields.join(', ')}`);
     for (const warning of report.warnings) io.complain(`warning: ${warning}`);
-    const gone = report.deactivated > 0 ? `, ${report.deactivated} made inactive` : '';
-    const bad = report.problems.length > 0 ? `, ${report.problems.length} bad lines skipped` : '';
+    const counts = [
+      [report.deactivated, 'made inactive'],
+      [report.problems.length, 'bad lines skipped'],
+    ] as const;
     const failed = report.problems.length > 0 || report.imported === 0;
-    return { json: report, text: `${report.imported} servers imported${gone}${bad}.`, failed };
+    const text = [`${report.imported} servers imported`, ...counted(counts)].join(', ');
+    return { json: report, text: `${text}.`, failed };
   },
 };
+
+/** Returns the counts that are not 0, with their words. */
+const counted = (counts: readonly (readonly [number, string])[]): string[] =>
+  counts.flatMap(([count, what]) => (count === 0 ? [] : `${count} ${what}`));
 
 const catalogueAdd: Command = {
   args: ['ID', 'URL'],
   options: {
-    name: { type: 'string', help: 'display name (default: the id)' },
+    name: { type: 'string', help: 'Display name. Default: the id.' },
     description: {
       type: 'string',
-      help: 'what a user can do with it: search goes by this (default: the name)',
+      help: 'What a user can do with the server. Search goes by it. Default: the name.',
     },
-    transport: { type: 'string', help: 'streamable-http or sse (default: detect)' },
+    transport: { type: 'string', help: '`streamable-http` or `sse`. Default: found out.' },
     auth: {
       type: 'string',
-      help: 'none, static_header, own_oauth or unknown; user_oauth goes with --provider',
+      help: '`none`, `static_header`, `own_oauth` or `unknown`. For `user_oauth` give `--provider`.',
     },
-    provider: { type: 'string', help: 'acts for end users, with their account at this identity provider' },
-    scopes: { type: 'string', help: 'comma-separated: what it needs of that account' },
-    categories: { type: 'string', help: 'comma-separated' },
+    provider: {
+      type: 'string',
+      help: 'The server acts for end users, with their account at this identity provider.',
+    },
+    scopes: { type: 'string', help: 'Scopes that it needs of that account, separated by commas.' },
+    categories: { type: 'string', help: 'Categories, separated by commas.' },
   },
-  help: 'add one server with the tools it lists, or change or bring back the one of that id',
+  help: 'Adds one server with the tools it lists, changes it, or brings it back. What is not given stays.',
   changes: true,
   async run({ admin, io, args: [id = '', url = ''], options }) {
     const entry = entryFrom(await entryOf(admin, id), id, url, options);
-    const heard = { onProgress: () => {}, onNotice: (notice: string) => io.complain(notice) };
-    const report = (await admin.work(
-      '/catalogue/import',
-      { text: JSON.stringify(entry) },
-      heard,
-    )) as ImportReport;
+    const body = { text: JSON.stringify(entry) };
+    const report = (await admin.work('/catalogue/import', body, io)) as ImportReport;
     const [problem] = report.problems;
     if (problem) throw new UsageError(problem.reason);
     const { warnings } = report;
@@ -73,9 +80,8 @@ const catalogueAdd: Command = {
       return { json: { id, added: true, tools: 0, warnings }, text };
     }
     try {
-      const { tools } = (await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/tools`)) as {
-        tools: number;
-      };
+      const listed = await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/tools`);
+      const { tools } = listed as { tools: number };
       return { json: { id, added: true, tools }, text: `Added ${id} with ${tools} tools.` };
     } catch (error) {
       if (!(error instanceof CommandFailed)) throw error;
@@ -85,7 +91,7 @@ const catalogueAdd: Command = {
   },
 };
 
-/** What is not given stays as it was; tools belong to the address they were listed at. */
+/** Returns the entry to import. Fields that are not given stay as they were; tools stay only at the same address. */
 function entryFrom(
   known: Record<string, unknown> | undefined,
   id: string,
@@ -106,7 +112,7 @@ function entryFrom(
   return { ...defaults, ...kept, ...onlyGiven, id, remote_url: url };
 }
 
-/** Such a server is called with a user's token, and commands act for no user. */
+/** A server that acts for end users is called with a user's token, which a command does not have. */
 function actsForUsers(entry: Readonly<Record<string, unknown>>): boolean {
   const auth = entry['auth'] as { kind?: unknown; provider?: unknown } | undefined;
   return auth?.kind === 'user_oauth' && auth.provider !== undefined;
@@ -114,19 +120,19 @@ function actsForUsers(entry: Readonly<Record<string, unknown>>): boolean {
 
 function authFrom({ auth, provider, scopes }: Invocation['options']) {
   if (provider === undefined) {
-    if (scopes !== undefined) throw new UsageError('--scopes are those of a --provider');
+    if (scopes !== undefined) throw new UsageError('--scopes goes with --provider: give both');
     if (auth === 'user_oauth')
       throw new UsageError(
         '--auth user_oauth needs --provider: the identity provider whose tokens the server takes',
       );
     return auth === undefined ? undefined : { kind: auth };
   }
-  if (auth !== undefined && auth !== 'user_oauth') throw new UsageError('--provider means --auth user_oauth');
+  if (auth !== undefined && auth !== 'user_oauth')
+    throw new UsageError('--provider goes with --auth user_oauth only: leave --auth out');
   const wanted = scopes === undefined ? {} : { scopes: String(scopes).split(',') };
   return { kind: 'user_oauth', provider, ...wanted };
 }
 
-/** What the catalogue has under the id already. */
 async function entryOf(admin: AdminClient, id: string): Promise<Record<string, unknown> | undefined> {
   try {
     return (await admin.request('GET', `/catalogue/${encodeURIComponent(id)}`)) as Record<string, unknown>;
@@ -138,7 +144,7 @@ async function entryOf(admin: AdminClient, id: string): Promise<Record<string, u
 
 const catalogueDeactivate: Command = {
   args: ['ID'],
-  help: 'take a server out of search and calls (410 from then on)',
+  help: 'Takes a server out of search and calls. It is 410 from then on; `import` or `add` brings it back.',
   changes: true,
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/deactivate`);
@@ -148,7 +154,7 @@ const catalogueDeactivate: Command = {
 
 const catalogueShow: Command = {
   args: ['ID'],
-  help: 'show a server as the catalogue has it',
+  help: 'Shows an entry. With `--json` it prints a line that `import` reads.',
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('GET', `/catalogue/${encodeURIComponent(id)}`);
     return { json, text: JSON.stringify(json, null, 2) };
@@ -181,6 +187,112 @@ async function download(url: string): Promise<string> {
       error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
     throw new CommandFailed(`${url} could not be fetched: ${cause}.`);
   }
+}
+
+interface SyncReport {
+  registry: string;
+  mode: 'full' | 'incremental';
+  received: number;
+  synced: number;
+  deactivated: number;
+  left: number;
+  skipped: { deleted: number; no_remote: number; needs_configuration: number };
+  problems: { name?: string; reason: string }[];
+  bad: number;
+  refused?: string;
+}
+
+/** The most problems shown of a sync; `--json` has all. */
+const MAX_PROBLEMS = 10;
+
+const catalogueSync: Command = {
+  args: ['URL'],
+  options: {
+    full: {
+      type: 'boolean',
+      help: 'Asks for everything, not only for what has changed since the last sync.',
+    },
+    force: {
+      type: 'boolean',
+      help: 'Goes on where many servers would become inactive. Implies `--full`.',
+    },
+  },
+  help: 'Takes over what a [registry](catalogue.md#registries) lists, such as another Switchboard.',
+  changes: true,
+  async run({ admin, io, args: [url = ''], options }) {
+    if (!/^https?:\/\//.test(url)) throw new UsageError(`${url} must be an http(s) URL`);
+    const json = { url, full: options['full'] === true, force: options['force'] === true };
+    io.complain('Syncing. New texts are embedded, which takes a while for thousands of servers.');
+    const report = (await admin.work('/catalogue/sync', { json }, io, workProgress(io))) as SyncReport;
+    for (const { name, reason } of report.problems.slice(0, MAX_PROBLEMS))
+      io.complain(`${name ?? 'an entry'}: ${reason}`);
+    return { json: report, text: textOfSync(report), failed: report.refused !== undefined };
+  },
+};
+
+function textOfSync(report: SyncReport): string {
+  const { refused, mode, received, synced, deactivated, left, skipped, bad } = report;
+  if (refused !== undefined) return `Refused: ${refused}`;
+  const more = counted([
+    [deactivated, 'made inactive'],
+    [
+      left,
+      'left alone (here already, under the operator, the shipped catalogue or another registry, or inactive for not answering)',
+    ],
+    [skipped.no_remote, 'without a remote address'],
+    [skipped.needs_configuration, 'whose address has variables to be filled in'],
+    [skipped.deleted, 'deleted there'],
+    [bad, 'bad entries skipped'],
+  ]);
+  return `${[`${synced} servers synced (${mode}, ${received} entries listed)`, ...more].join(', ')}.`;
+}
+
+interface ProbeReport {
+  visited: number;
+  ok: number;
+  needs_sign_in: number;
+  not_mcp: number;
+  unreachable: number;
+  no_verdict: number;
+  deactivated: number;
+  reactivated: number;
+  failing: { id: string; status: string; reason: string }[];
+  doubted?: string;
+}
+
+/** The most failing servers shown; `--json` has all. */
+const MAX_FAILING = 20;
+
+const catalogueProbe: Command = {
+  args: ['ID*'],
+  help: '[Checks](catalogue.md#health-checks) all servers, or those named, and notes which work.',
+  changes: true,
+  async run({ admin, io, args }) {
+    const json = args.length === 0 ? {} : { ids: args };
+    const display = workProgress(io, { what: 'servers visited' });
+    const report = (await admin.work('/catalogue/probe', { json }, io, display)) as ProbeReport;
+    return { json: report, text: textOfProbe(report), failed: report.doubted !== undefined };
+  },
+};
+
+function textOfProbe(report: ProbeReport): string {
+  const { visited, failing, doubted } = report;
+  const counts = counted([
+    [report.ok, 'ok'],
+    [report.needs_sign_in, 'want a sign-in'],
+    [report.not_mcp, 'no MCP'],
+    [report.unreachable, 'unreachable'],
+    [report.no_verdict, 'say nothing of their health (such as HTTP 429)'],
+    [report.deactivated, 'made inactive'],
+    [report.reactivated, 'active again'],
+  ]);
+  const more = failing.length - MAX_FAILING;
+  return [
+    `${visited} ${visited === 1 ? 'server' : 'servers'} visited: ${counts.join(', ') || 'none'}.`,
+    ...failing.slice(0, MAX_FAILING).map(({ id, status, reason }) => `  ${id}: ${status}. ${reason}`),
+    ...(more > 0 ? [`  and ${more} more: --json names them.`] : []),
+    ...(doubted === undefined ? [] : [`Doubted: ${doubted}.`]),
+  ].join('\n');
 }
 
 export const catalogueCommands = {

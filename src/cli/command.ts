@@ -1,8 +1,8 @@
 import type { Config } from '../config/index.ts';
 import type { AdminClient } from './admin-client.ts';
-import type { Io } from './io.ts';
+import type { Io } from './terminal.ts';
 
-/** Wrong words on the command line: exit code 2. */
+/** The command line cannot be understood: exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
@@ -11,32 +11,34 @@ export interface Invocation {
   readonly admin: AdminClient;
   readonly io: Io;
   readonly args: readonly string[];
-  /** A list for an option that may be given several times. */
+  /** An option that may be repeated has a list. */
   readonly options: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
 }
 
 interface Option {
   readonly type: 'string' | 'boolean';
   readonly multiple?: true;
+  /** Markdown, as in `Described.help`. */
   readonly help: string;
 }
 
 interface Described {
-  /** Positional arguments by name; a trailing `?` marks one that may be absent, `*` any number of them. */
+  /** Positional arguments by name. A trailing `?` marks one that may be left out, `*` any number of them. */
   readonly args: readonly string[];
   readonly options?: Readonly<Record<string, Option>>;
+  /** Markdown for docs/cli.md, with links relative to docs/; `--help` shows it without markup. */
   readonly help: string;
 }
 
-/** A command that a server carries out: the running one, or else one without its public faces. */
+/** A command that a server carries out: the running one, or one started for it without its public API. */
 export interface Command extends Described {
-  /** It changes what a server works with, so that it must be the data of the right one. Others make no database where there is none. */
+  /** Set on commands that change data. All others fail where there is no database, and create none. */
   readonly changes?: true;
-  /** Resolves with the answer for `--json`, its text for people, and whether all of it went well. */
+  /** Returns the answer for `--json`, its text for people, and whether part of the work failed. */
   run(invocation: Invocation): Promise<{ json: unknown; text: string; failed?: boolean }>;
 }
 
-/** A command that works on the database itself: it starts nothing else, and asks no server. */
+/** A command that works on the database itself, without any server. */
 export interface DatabaseCommand extends Described {
   readonly on: 'database';
   run(
@@ -44,7 +46,7 @@ export interface DatabaseCommand extends Described {
   ): Promise<{ json: unknown; text: string }>;
 }
 
-/** The parts of a list written with commas; an option that may be repeated gives several such lists. */
+/** Returns the parts of a list written with commas; an option that may be repeated gives several such lists. */
 export function listOf(value: Invocation['options'][string]): string[] | undefined {
   if (value === undefined || typeof value === 'boolean') return undefined;
   return [value]

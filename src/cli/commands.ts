@@ -2,8 +2,7 @@ import { CommandFailed } from './admin-client.ts';
 import { catalogueCommands } from './catalogue-commands.ts';
 import { UsageError, type Command, type DatabaseCommand } from './command.ts';
 import { databaseCommands } from './database-commands.ts';
-import { identityCommands } from './identity-commands.ts';
-import { keyCommands } from './key-commands.ts';
+import { identityCommands, keyCommands } from './access-commands.ts';
 
 interface Found {
   servers: {
@@ -23,20 +22,23 @@ Or search for a server by its name.`;
 
 const search: Command = {
   args: ['QUERY'],
-  options: { limit: { type: 'string', help: '1 to 50 (default 10)' } },
-  help: 'search the catalogue',
+  options: { limit: { type: 'string', help: 'How many servers to show, 1 to 50. Default: 10.' } },
+  help: 'Searches the catalogue.',
   async run({ admin, args: [query = ''], options }) {
     const limit = options['limit'];
     if (limit !== undefined && !/^\d+$/.test(String(limit)))
       throw new UsageError('--limit must be a whole number from 1 to 50');
     const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }) };
     const found = (await admin.request('POST', '/search', { json })) as Found;
-    const blocks = found.servers.map(({ id, name, description, final_score, deprecated, health, tools }) => {
-      const best = tools
-        .slice(0, 3)
-        .map(tool => tool.name)
-        .join(', ');
-      return `${final_score.toFixed(3)}  ${id} (${name})${deprecated ? ', deprecated' : ''}${health === undefined || health.status === 'ok' ? '' : `, ${health.status}`}\n       ${description}${best === '' ? '' : `\n       tools: ${best}`}`;
+    const blocks = found.servers.map(server => {
+      const { id, name, description, final_score, deprecated, health, tools } = server;
+      const state = health === undefined || health.status === 'ok' ? '' : `, ${health.status}`;
+      const best = tools.slice(0, 3).map(tool => tool.name);
+      return [
+        `${final_score.toFixed(3)}  ${id} (${name})${deprecated ? ', deprecated' : ''}${state}`,
+        `       ${description}`,
+        ...(best.length === 0 ? [] : [`       tools: ${best.join(', ')}`]),
+      ].join('\n');
     });
     return { json: found, text: blocks.length > 0 ? blocks.join('\n') : NOTHING_FITS };
   },
@@ -44,7 +46,7 @@ const search: Command = {
 
 const call: Command = {
   args: ['SERVER', 'TOOL', 'JSON?'],
-  help: "call a server's tool with a JSON object of arguments, for no end user",
+  help: 'Calls a tool with a JSON object of arguments, for no end user. Needs no key.',
   async run({ admin, args: [server = '', tool = '', json = '{}'] }) {
     const input = { server_id: server, name: tool, arguments: parseJson(json) };
     const result = (await admin.request('POST', '/call', { json: input }).catch((error: unknown) => {
@@ -58,7 +60,7 @@ const call: Command = {
   },
 };
 
-/** The server's advice is for those who can send a token, which a command cannot. */
+/** Replaces the advice to send a token, which a command cannot. */
 function withoutUser(error: unknown, server: string): unknown {
   if (!(error instanceof CommandFailed) || error.code !== 'identity_token_required') return error;
   return new CommandFailed(
@@ -67,14 +69,18 @@ function withoutUser(error: unknown, server: string): unknown {
   );
 }
 
-export const commands: Readonly<Record<string, Command | DatabaseCommand>> = {
-  ...keyCommands,
-  ...identityCommands,
-  ...catalogueCommands,
-  ...databaseCommands,
-  search,
-  call,
+type Commands = Readonly<Record<string, Command | DatabaseCommand>>;
+
+/** All commands by subject, in the order in which `--help` and docs/cli.md show them. */
+export const COMMAND_GROUPS: Readonly<Record<string, Commands>> = {
+  Keys: keyCommands,
+  'Tenants and connections': identityCommands,
+  Catalogue: catalogueCommands,
+  'Search and call': { search, call },
+  Database: databaseCommands,
 };
+
+export const commands: Commands = Object.fromEntries(Object.values(COMMAND_GROUPS).flatMap(Object.entries));
 
 function parseJson(text: string): unknown {
   try {

@@ -1,12 +1,11 @@
 import { exportDatabase, importDatabase, migrateDatabase, type Transferred } from './offline-database.ts';
 import type { DatabaseCommand } from './command.ts';
-import type { Io } from './io.ts';
-import { workProgress } from './progress.ts';
+import { workProgress, type Io } from './terminal.ts';
 
 const migrate: DatabaseCommand = {
   on: 'database',
   args: [],
-  help: 'apply the migrations that the database lacks, as a start would, and end',
+  help: 'Applies the migrations that the database lacks, as a start would, and ends. Says which, or that it is up to date.',
   async run({ config }) {
     const { applied, latest, unknown } = await migrateDatabase(config);
     const done =
@@ -22,7 +21,7 @@ const migrate: DatabaseCommand = {
 const exportAll: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
-  help: 'write the whole database to a file, to move it: all but the key of the vault',
+  help: 'Writes the whole database to a file, to move it. The key of the vault is not in it.',
   async run({ config, io, args: [file = ''] }) {
     const done = await showing(io, 'rows written', onRows => exportDatabase(config, file, onRows));
     if (done.others > 0)
@@ -37,7 +36,7 @@ const exportAll: DatabaseCommand = {
 const importAll: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
-  help: 'fill a new database from a file that export wrote, all or nothing (for servers: catalogue import)',
+  help: 'Fills a new database from a file that `export` wrote, all or nothing. (For servers: `catalogue import`.)',
   async run({ config, io, args: [file = ''] }) {
     const done = await showing(io, 'rows stored', onRows => importDatabase(config, file, onRows));
     const key =

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { workProgress } from '../../src/cli/progress.ts';
+import { workProgress } from '../../src/cli/terminal.ts';
 
 function display({ terminal }: { terminal: boolean }) {
   const shown: string[] = [];

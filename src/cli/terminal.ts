@@ -1,16 +1,51 @@
-import type { Progress } from './admin-client.ts';
-import type { Io } from './io.ts';
+/** Where a command writes. */
+export interface Io {
+  /** Writes a line, or several, to stdout: the answer. */
+  print(text: string): void;
+  /** Writes a line to stderr: errors and remarks. */
+  complain(text: string): void;
+  /** Replaces the last line of stderr; an empty text clears it. Undefined where stderr is no terminal. */
+  readonly status: ((text: string) => void) | undefined;
+}
+
+const ERASE_LINE = '\r\u001B[K';
+
+export const processIo: Io = {
+  print: text => void process.stdout.write(`${text}\n`),
+  complain: text => void process.stderr.write(`${text}\n`),
+  status: process.stderr.isTTY
+    ? text => void process.stderr.write(`${ERASE_LINE}${text.slice(0, process.stderr.columns - 1)}`)
+    : undefined,
+};
+
+/**
+ * Returns rows as aligned columns. Names come from end users and identity providers: characters that move the cursor, colour
+ * the terminal or turn text around are shown as question marks.
+ */
+export function table(cells: readonly (readonly string[])[]): string {
+  const rows = cells.map(row => row.map(cell => cell.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?')));
+  const widths = rows.reduce<number[]>(
+    (max, row) => row.map((cell, at) => Math.max(max[at] ?? 0, cell.length)),
+    [],
+  );
+  const line = (row: string[]) => row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ');
+  return rows.map(row => line(row).trimEnd()).join('\n');
+}
 
 const BAR_CELLS = 30;
-/** Lines in the place of a bar: one for each such share. */
+/** Where there is no bar, a line is written for each such share of the work. */
 const LINE_SHARE = 0.05;
-/** The same where it is not known how many there are. */
+/** Where the total is unknown, a line is written for each such number of entries. */
 const LINE_ENTRIES = 1_000;
 
+export interface Progress {
+  readonly done: number;
+  readonly of: number;
+}
+
 export interface ProgressDisplay {
-  /** How many entries of a listing have been read. */
+  /** Shows how many entries of a listing have been read. */
   readonly listed: (entries: number) => void;
-  /** How far what is counted is. */
   readonly show: (progress: Progress) => void;
   /** Takes the bar away. */
   readonly end: () => void;
@@ -19,11 +54,11 @@ export interface ProgressDisplay {
 interface ProgressOptions {
   /** What is counted, and done. */
   readonly what?: string;
-  /** For the rate and the time left. */
+  /** The clock for the rate and the time left. */
   readonly nowMs?: () => number;
 }
 
-/** How far long work is: a count or a bar on a terminal, a line now and then elsewhere. */
+/** Shows how far long work is: a count or a bar on a terminal, a line now and then elsewhere. */
 export function workProgress(
   io: Io,
   { what = 'texts embedded', nowMs = () => performance.now() }: ProgressOptions = {},
@@ -57,7 +92,7 @@ export function workProgress(
   };
 }
 
-/** @param rate a second; not a number before there is one */
+/** @param rate per second; not a number before there is one */
 function describe({ done, of }: Progress, rate: number, what: string): string {
   const counts = `${done} of ${of} ${what}`;
   if (!Number.isFinite(rate) || rate <= 0 || done === of) return counts;

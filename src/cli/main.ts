@@ -1,0 +1,197 @@
+import { parseArgs } from 'node:util';
+import { startSwitchboard, type Switchboard } from '../app.ts';
+import { ConfigError, readConfig, type Config } from '../config/index.ts';
+import { SocketInUse } from '../platform/exclusive-socket.ts';
+import { packageVersion } from '../platform/package-version.ts';
+import { CommandFailed, connectAdmin } from './admin-client.ts';
+import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';
+import { commands } from './commands.ts';
+import { table, type Io } from './terminal.ts';
+
+const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
+
+/** The exit code of programs that Ctrl-C ended. */
+const INTERRUPTED = 130;
+
+/** Runs one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage or settings, 130 Ctrl-C. */
+export async function main(argv: readonly string[], io: Io): Promise<number> {
+  try {
+    return await dispatch(argv, io);
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : String(error);
+    const code = codeOf(error);
+    io.complain(
+      argv.includes('--json') ? JSON.stringify({ error: { code, detail } }) : `switchboard: ${detail}`,
+    );
+    if (code === 'interrupted') return INTERRUPTED;
+    return code === 'invalid_request' || code === 'invalid_settings' ? 2 : 1;
+  }
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof UsageError) return 'invalid_request';
+  if (error instanceof ConfigError) return 'invalid_settings';
+  return (error instanceof CommandFailed ? error.code : undefined) ?? 'failed';
+}
+
+async function dispatch(argv: readonly string[], io: Io): Promise<number> {
+  const [first = 'serve', second = ''] = argv;
+  const name = [`${first} ${second}`, first].find(one => Object.hasOwn(commands, one));
+  const command = name === undefined ? undefined : commands[name];
+  if (name !== undefined && command) return run(name, command, argv.slice(name.split(' ').length), io);
+  if (first === '--version') {
+    io.print(await packageVersion());
+    return 0;
+  }
+  if (first === 'help' || argv.includes('--help') || argv.includes('-h')) {
+    io.print(usage());
+    return 0;
+  }
+  if (first !== 'serve') {
+    throw new UsageError(
+      `unknown command ${JSON.stringify(`${first} ${second}`.trim())}. See switchboard --help`,
+    );
+  }
+  if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
+  return serve(readConfig(), io);
+}
+
+async function run(
+  name: string,
+  command: Command | DatabaseCommand,
+  argv: readonly string[],
+  io: Io,
+): Promise<number> {
+  const { args, options } = parse(argv, command);
+  if (options['help'] === true) {
+    io.print(usageOf(name, command));
+    return 0;
+  }
+  if (!takes(command, args.length)) throw new UsageError(`usage: ${usageOf(name, command)}`);
+  const config = readConfig();
+  const print = (answer: { json: unknown; text: string }) =>
+    io.print(options['json'] === true ? JSON.stringify(answer.json) : answer.text);
+  if ('on' in command) {
+    print(await command.run({ config, io, args, options }));
+    return 0;
+  }
+  await using admin = await connectAdmin(config, { mayCreate: command.changes === true });
+  // The wrong data folder is changed without an error, so say which one it was.
+  const remark = (what: string) => io.complain(`No server is running on ${config.dataDir}: ${what}`);
+  const advice = 'For a server on another folder, set SWITCHBOARD_DATA_DIR to that folder.';
+  if (admin.alone === 'new') remark(`a new database was created there. ${advice}`);
+  const { json, text, failed = false } = await command.run({ admin, io, args, options });
+  print({ json, text });
+  if (command.changes && admin.alone === 'existing') remark(`changed the data there. ${advice}`);
+  if (command.changes && admin.alone === 'shared') remark('changed the database of DATABASE_URL.');
+  return failed ? 1 : 0;
+}
+
+function takes({ args }: Command | DatabaseCommand, count: number): boolean {
+  const isEndless = args.some(arg => arg.endsWith('*'));
+  const required = args.filter(arg => !/[?*]$/.test(arg)).length;
+  return count >= required && (isEndless || count <= args.length);
+}
+
+function parse(argv: readonly string[], command: Command | DatabaseCommand) {
+  const own = Object.fromEntries(
+    Object.entries(command.options ?? {}).map(([name, { type, multiple = false }]) => [
+      name,
+      { type, multiple },
+    ]),
+  );
+  try {
+    const options = { ...own, ...SHARED_OPTIONS };
+    const { positionals, values } = parseArgs({ args: [...argv], options, allowPositionals: true });
+    return { args: positionals, options: values as Invocation['options'] };
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** Returns a command with its arguments, those that may be left out in brackets. */
+export const synopsis = (name: string, { args }: Command | DatabaseCommand): string =>
+  [name, ...args.map(arg => arg.replace(/^(.*)\?$/, '[$1]').replace(/^(.*)\*$/, '[$1…]'))].join(' ');
+
+/** Removes the markup of a help text: code marks and links. */
+const plain = (help: string) => help.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').replaceAll('`', '');
+
+function usageOf(name: string, command: Command | DatabaseCommand): string {
+  const options = Object.entries(command.options ?? {}).map(([option, { type, help }]) => [
+    `  --${option}${type === 'string' ? ' VALUE' : ''}`,
+    plain(help),
+  ]);
+  return [`switchboard ${synopsis(name, command)}: ${plain(command.help)}`, table(options)]
+    .join('\n')
+    .trimEnd();
+}
+
+function usage(): string {
+  const rows = Object.entries(commands).map(([name, command]) => [
+    `  ${synopsis(name, command)}`,
+    plain(command.help),
+  ]);
+  return [
+    'Usage: switchboard [COMMAND] [OPTIONS]',
+    '',
+    table([['  serve', 'Serves REST and MCP. This is the default.'], ...rows]),
+    '',
+    'Every command takes --json and --help. COMMAND --help shows its options.',
+    'Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR.',
+    'Commands that only read fail where there is no database yet. The others create it.',
+    'While a server is running, migrate, export and import need Postgres.',
+    'Settings are environment variables: see docs/configuration.md.',
+  ].join('\n');
+}
+
+/** Serves until SIGTERM or SIGINT, then lets calls under way end. A second signal ends the process at once. */
+async function serve(config: Config, io: Io): Promise<number> {
+  const stopped = firstSignal();
+  try {
+    await using switchboard = await startSwitchboard(config);
+    io.print(introduction(config, switchboard));
+    await Promise.race([stopped, switchboard.indexed.then(() => stopped)]);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof SocketInUse)) throw error;
+    throw new CommandFailed(
+      `Another Switchboard is running on ${config.dataDir}. Stop it, or set SWITCHBOARD_DATA_DIR.`,
+    );
+  }
+}
+
+function firstSignal(): Promise<void> {
+  return new Promise(resolve => {
+    const stop = () => {
+      // From here on a signal does what it does by default: it ends the process.
+      process.off('SIGTERM', stop).off('SIGINT', stop);
+      resolve();
+    };
+    process.on('SIGTERM', stop).on('SIGINT', stop);
+  });
+}
+
+function introduction(config: Config, { url = '', firstKey }: Switchboard): string {
+  const base = config.http.publicUrl ?? url;
+  const key = firstKey ?? 'YOUR_KEY';
+  const client = {
+    mcpServers: { switchboard: { type: 'http', url: `${base}/mcp`, headers: { 'X-API-Key': key } } },
+  };
+  return [
+    `Listening on ${url}`,
+    keyLine(config, firstKey),
+    '',
+    'Search:',
+    `  curl -s ${base}/v1/search -H 'X-API-Key: ${key}' -H 'Content-Type: application/json' -d '{"query":"create an issue in our bug tracker","limit":3}'`,
+    '',
+    'MCP client:',
+    `  ${JSON.stringify(client)}`,
+    '',
+  ].join('\n');
+}
+
+function keyLine(config: Config, firstKey: string | undefined): string {
+  if (firstKey !== undefined) return `API key (shown once): ${firstKey}`;
+  if (config.access.apiKey !== undefined) return 'API key: the one in SWITCHBOARD_API_KEY.';
+  return 'API key: as before. `npx switchboard keys create` makes another.';
+}
