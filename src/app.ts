@@ -25,7 +25,7 @@ import { openSearchIndex } from './core/search/index/open-index.ts';
 import type { EmbeddingLimits } from './core/search/embed/openai/limits.ts';
 import { createSearch } from './core/search/search.ts';
 import { VectorPruning } from './core/search/index/vector-pruning.ts';
-import { createAdminApp } from './api/admin/admin-app.ts';
+import { controlSocketListener } from './api/admin/table.ts';
 import { createApp, type FaceLimits } from './api/http/app.ts';
 import { systemClock, type Clock } from './platform/clock.ts';
 import type { OpenDatabase } from './platform/database/database.ts';
@@ -35,7 +35,7 @@ import { createLog, type Log } from './platform/telemetry/log.ts';
 import { Metrics } from './core/metrics.ts';
 import { packageVersion } from './platform/package-version.ts';
 import { startTracing } from './platform/telemetry/tracing.ts';
-import { CannotListen, createPublicServer, listen } from './api/http/listen.ts';
+import { CannotListen, createPublicServer, listen } from './api/http/server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
@@ -78,7 +78,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const indexed = buildIndex(stores, search);
   const upkeep = await openUpkeep(stores, search, proxy);
   const core = coreOf({ stores, access, search, proxy, upkeep, indexed });
-  stores.control.serve(createAdminApp({ core, log: stores.log }));
+  stores.control.serve(controlSocketListener({ core, log: stores.log, clock: stores.clock }));
   const firstKey = stores.isServing ? await openHttp(stores, core, upkeep) : undefined;
   const running = opened.move();
   return { url: stores.life.url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };

@@ -17,6 +17,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     promise: 'authentication comes before routing: an unknown path without a key is 401',
   },
   'access.rate-limit': { promise: 'over the limit is 429 on every endpoint but the two session ones' },
+  'access.order': {
+    promise:
+      'on every face a request is checked in one order: key, scope, rate limit, input, monthly quota, live user',
+  },
   'access.bearer-is-not-a-key': { promise: 'the REST API reads the key from X-API-Key only' },
 
   'search.request': { promise: 'POST /v1/search takes query and limit' },

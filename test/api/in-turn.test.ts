@@ -3,14 +3,17 @@ import { createServer, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { CONNECTION_LIMITS, inTurn } from '../../src/api/http/serialize-pipelined.ts';
+import { CONNECTION_LIMITS, serializePipelined } from '../../src/api/http/server.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
 
 /** A server that keeps the responses it is to write, and one client of it. */
 async function start(limits: Partial<typeof CONNECTION_LIMITS> = {}) {
   const responses: ServerResponse[] = [];
   const server = createServer(
-    inTurn((_request, response) => void responses.push(response), { ...CONNECTION_LIMITS, ...limits }),
+    serializePipelined((_request, response) => void responses.push(response), {
+      ...CONNECTION_LIMITS,
+      ...limits,
+    }),
   );
   await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve));
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');

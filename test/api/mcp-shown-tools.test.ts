@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { leanSchema } from '../../src/api/mcp/shown-tools.ts';
+import { leanSchema } from '../../src/api/mcp/shown.ts';
 
 describe('leanSchema', () => {
   it.each([

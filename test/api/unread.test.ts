@@ -2,20 +2,24 @@ import { once } from 'node:events';
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import { connect, Socket, type AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { defaultHeldLimits, HeldBytes, type HeldLimits } from '../../src/api/http/memory-budget.ts';
-import { countAnswer } from '../../src/api/http/backpressure.ts';
+import {
+  defaultMemoryLimits,
+  holdAnswer,
+  MemoryBudget,
+  type MemoryLimits,
+} from '../../src/api/http/memory-budget.ts';
 import { SwitchboardError } from '../../src/errors.ts';
 
 const ANSWER = 'x'.repeat(8 * 1024 * 1024);
 
 /** A server that answers 8 MiB to the key in the path, and clients of it that read nothing until they are told. */
-async function start(limits: HeldLimits) {
-  const answers = new HeldBytes(limits);
+async function start(limits: MemoryLimits) {
+  const answers = new MemoryBudget(limits);
   const closed: Promise<unknown>[] = [];
   const server = createServer((request, response) => {
     closed.push(once(response, 'close'));
     try {
-      countAnswer(answers, response, request.url ?? '', ANSWER);
+      holdAnswer(answers, response, request.url ?? '', ANSWER);
       response.end(ANSWER);
     } catch (error) {
       response.writeHead(error instanceof SwitchboardError ? error.status : 500).end();
@@ -76,7 +80,7 @@ describe('answers that are not read', () => {
 
 describe('bytes held for a response that is closed already', () => {
   it('are not counted, as nothing would take them off again', async () => {
-    const answers = new HeldBytes({ maxBytesPerKey: 1, maxBytes: 1 });
+    const answers = new MemoryBudget({ maxBytesPerKey: 1, maxBytes: 1 });
     const closed = new ServerResponse(new IncomingMessage(new Socket()));
     closed.destroy();
     await once(closed, 'close');
@@ -94,6 +98,6 @@ describe('what may be held by default', () => {
     [512, 32],
     [256, 32],
   ])('follows the heap: of %i MiB, %i MiB', (heap, all) => {
-    expect(defaultHeldLimits(heap * MIB)).toEqual({ maxBytes: all * MIB, maxBytesPerKey: (all * MIB) / 4 });
+    expect(defaultMemoryLimits(heap * MIB)).toEqual({ maxBytes: all * MIB, maxBytesPerKey: (all * MIB) / 4 });
   });
 });

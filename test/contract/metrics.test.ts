@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
-import { endpoints } from '../../src/api/rest/endpoints/index.ts';
+import { adminEndpoints } from '../../src/api/admin/table.ts';
+import { restEndpoints } from '../../src/api/rest/endpoints.ts';
 import { errorCodes } from '../../src/errors.ts';
 import { openPostgres } from '../../src/platform/database/postgres.ts';
 import { createDatabase } from '../support/postgres.ts';
@@ -148,7 +149,7 @@ describe('/metrics', () => {
   });
 
   it('has only labels of closed lists', async () => {
-    const paths = endpoints.map(({ path }) => path);
+    const paths = [...restEndpoints, ...adminEndpoints].map(({ path }) => path);
     const pages = ['/connect/:ticket', '/oauth/callback/:provider', '/manage', '/manage/:link'];
     const own = ['/mcp', '/mcp/:server_id', '/healthz', '/readyz', '/metrics', '/docs', '/openapi.json'];
     const routes = new Set([...paths, ...pages, ...own, '/.well-known/jwks.json', 'other']);

@@ -1,21 +1,32 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import express, { type ErrorRequestHandler, type Express } from 'express';
+import helmet from 'helmet';
 import type { Config } from '../../config/index.ts';
+import type { Scope } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
+import { JWKS_MAX_AGE_SEC } from '../../core/identity/tokens/signing-keys.ts';
 import type { Clock } from '../../platform/clock.ts';
+import { sanitise } from '../../platform/sanitize.ts';
+import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { within, type Tracing } from '../../platform/telemetry/tracing.ts';
-import { defaultHeldLimits, HeldBytes, type HeldLimits } from './memory-budget.ts';
-import { hostGuard } from './host-guard.ts';
-import { addHeaders } from './http.ts';
-import { CONNECTION_LIMITS, inTurn, type ConnectionLimits } from './serialize-pipelined.ts';
-import { isPassThrough, passThroughFace } from '../mcp/pass-through.ts';
-import { isPagePath } from '../pages/router.ts';
-import { sendMcpError, sendRpcError } from './problem.ts';
-import { pathOf, requestStarter } from './request.ts';
-import { isRegistryPath, isRpcPath, restHandler, sendRestProblem } from '../rest/router.ts';
-import { createWebApp } from './web-app.ts';
+import { adminEndpoints } from '../admin/table.ts';
+import { mcpHandler } from '../mcp/endpoint.ts';
+import { passThroughHandler } from '../mcp/pass-through.ts';
+import { isPagePath, pagesRouter } from '../pages/router.ts';
+import { docsPage } from '../rest/docs.ts';
+import { restEndpoints } from '../rest/endpoints.ts';
+import { openApiDocument } from '../rest/openapi.ts';
+import { hostGuard, type HostGuard } from './host-guard.ts';
+import { defaultMemoryLimits, MemoryBudget, type MemoryLimits } from './memory-budget.ts';
+import { byKey, serveEndpoints, type Authenticator, type PipelineOptions } from './pipeline.ts';
+import { renderError, wireOf } from './render-error.ts';
+import { localsOf, pathOf, requestStarter, singleHeader } from './request.ts';
+import { addHeaders } from './response.ts';
+import { routerOf } from './router.ts';
+import { CONNECTION_LIMITS, serializePipelined, type ConnectionLimits } from './server.ts';
 
-export type FaceLimits = HeldLimits & ConnectionLimits;
+export type FaceLimits = MemoryLimits & ConnectionLimits;
 
 interface AppOptions {
   readonly core: Core;
@@ -26,15 +37,15 @@ interface AppOptions {
   /** Whether `/mcp` offers `read_remote_tool`. */
   readonly readTool?: boolean;
   readonly tracing?: Tracing | undefined;
-  /** Whether the registry's part is served without a key. */
+  /** Whether the registry API is served without a key. */
   readonly isRegistryPublic?: boolean;
   /** For tests. */
   readonly limits?: Partial<FaceLimits> | undefined;
 }
 
 /**
- * All that comes in. `/v1`, `/v0.1` and `/mcp/{server_id}` are served on node:http itself: Express and its middleware were among the
- * largest costs of a proxied call (bench/RESULTS.md). Everything else goes to Express.
+ * Serves all public requests. `/v1`, `/v0.1` and `/mcp/{server_id}` are dispatched on node:http itself: Express and its middleware were
+ * among the largest costs of a proxied call. Everything else goes through Express. Both lanes share one pipeline.
  */
 export function createApp(options: AppOptions): RequestListener {
   const { core, config, log, clock } = options;
@@ -46,43 +57,130 @@ export function createApp(options: AppOptions): RequestListener {
     tracing: options.tracing,
   });
   const refusalOf = hostGuard(config.allowedHosts, isPagePath);
-  const limits = { ...defaultHeldLimits(), ...CONNECTION_LIMITS, ...options.limits };
-  const held = { bodies: new HeldBytes(limits), answers: new HeldBytes(limits) };
-  const web = createWebApp({ ...options, refusalOf, held });
-  const rest = restHandler(core, log, held, options.isRegistryPublic ?? false);
-  const passThrough = passThroughFace(core, log, held);
+  const limits = { ...defaultMemoryLimits(), ...CONNECTION_LIMITS, ...options.limits };
+  const shared: PipelineOptions = { core, log, budget: new MemoryBudget(limits) };
+  const endpoints = [...restEndpoints, ...adminEndpoints];
+  const rest = serveEndpoints({
+    ...shared,
+    find: routerOf(endpoints),
+    principalOf: options.isRegistryPublic === true ? orAnyone(core) : byKey(core),
+  });
+  const lanes = { rest, passThrough: passThroughHandler(shared) };
+  const web = createWebApp({ ...options, ...shared, refusalOf, endpoints });
   const serve = (request: IncomingMessage, response: ServerResponse, requestId: string) => {
     const path = pathOf(request);
-    const isPassed = isPassThrough(path);
-    if (!isPassed && !path.startsWith('/v1/') && !isRegistryPath(path)) {
+    const wire = wireOf(path);
+    const lane = wire === 'pass-through' ? lanes.passThrough : isRest(path) ? lanes.rest : undefined;
+    if (!lane) {
       response.setHeader('X-Request-Id', requestId);
       web(request, response);
       return;
     }
     addHeaders(response, { 'X-Request-Id': requestId, ...PROTECTION });
     const refusal = refusalOf(request, path);
-    if (!refusal) void (isPassed ? passThrough : rest)(request, response, path);
-    else if (isPassed) sendMcpError(response, refusal, null);
-    else if (isRpcPath(path)) sendRpcError(response, refusal, requestId, null);
-    else sendRestProblem(response, refusal, requestId, path);
+    if (refusal) renderError(response, refusal, { wire, log });
+    else void lane(request, response, path);
   };
-  return inTurn((request, response) => {
+  return serializePipelined((request, response) => {
     request.url = originForm(request.url ?? '/');
     const { requestId, span } = start(request, response);
     within(span, () => serve(request, response, requestId));
   }, limits);
 }
 
-/** A target that names the host as well, as to a proxy, is to be taken too (RFC 9112 §3.2.2). */
+const isRest = (path: string) => path.startsWith('/v1/') || path.startsWith('/v0.1/');
+
+/** Lets callers without a key read a public registry; their budget is that of their address. */
+function orAnyone(core: Core): Authenticator {
+  const authenticated = byKey(core);
+  return async (request, response, path) => {
+    const hasKey =
+      singleHeader(request, 'x-api-key') !== undefined || request.headers.authorization !== undefined;
+    if (hasKey || wireOf(path) !== 'registry') return authenticated(request, response, path);
+    const { ip = 'unknown' } = localsOf(response);
+    return { tenantId: '', keyId: `ip ${ip}`, scopes: new Set<Scope>(['search']) };
+  };
+}
+
+/** Takes a target that names the host as well, as a request to a proxy does (RFC 9112 §3.2.2). */
 function originForm(target: string): string {
   if (target.startsWith('/')) return target;
   const url = URL.parse(target);
   return url ? `${url.pathname}${url.search}` : target;
 }
 
-/** What keeps a browser from taking an answer of an API for a page. */
+/** Keeps a browser from taking an answer of an API for a page. */
 const PROTECTION = {
   'X-Content-Type-Options': 'nosniff',
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
   'Strict-Transport-Security': 'max-age=31536000; includeSubDomains',
+};
+
+interface WebAppOptions extends AppOptions, PipelineOptions {
+  readonly refusalOf: HostGuard;
+  readonly endpoints: Parameters<typeof openApiDocument>[0]['endpoints'];
+}
+
+/**
+ * Serves what is not on the hot path: `/mcp`, the pages, the documents, the probes. The pages, their errors and `/docs` are HTML for
+ * people; no other answer is. None has a stack trace.
+ */
+function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Express {
+  const { core, config, version } = options;
+  const app = express();
+  app.disable('x-powered-by');
+  app.set('etag', false);
+  app.set('case sensitive routing', true);
+  app.set('trust proxy', config.trustProxy);
+  app.get('/healthz', (_request, response) => void response.json({ status: 'ok' }));
+  app.get('/readyz', (_request, response) => {
+    const { status, degraded } = core.readiness();
+    response.status(status === 'ready' ? 200 : 503).json({ status, degraded });
+  });
+  app.get('/metrics', async (_request, response) => {
+    const text = await core.metrics.text();
+    // `send` would write the parameters of the type in another order.
+    response.setHeader('Content-Type', core.metrics.contentType);
+    response.end(text);
+  });
+  app.use(
+    helmet({
+      contentSecurityPolicy: {
+        directives: { ...NOTHING, styleSrc: ["'unsafe-inline'"] },
+        useDefaults: false,
+      },
+    }),
+  );
+  app.use((request, _response, next) => next(refusalOf(request, request.path)));
+  const document = openApiDocument({ version, publicUrl: config.publicUrl, endpoints });
+  // The same bytes are sent to everybody, so that clients who do not read them cost nothing.
+  const json = Buffer.from(JSON.stringify(document));
+  const docs = Buffer.from(docsPage(document));
+  app.get('/openapi.json', (_request, response) => void response.type('json').send(json));
+  app.get('/docs', (_request, response) => void response.type('html').send(docs));
+  app.get('/.well-known/jwks.json', async (_request, response) => {
+    const keys = await core.identity.signingKeys.jwks();
+    response.set('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SEC}`).type('application/jwk-set+json');
+    response.send(JSON.stringify(keys));
+  });
+  app.use(pagesRouter(core, config.publicUrl));
+  const mcp = mcpHandler(options);
+  app.all('/mcp', (request, response) => mcp(request, response, request.path));
+  app.use(request => {
+    throw new SwitchboardError(
+      'route_not_found',
+      `There is no ${sanitise(request.path)} here. /docs lists what there is.`,
+    );
+  });
+  const onError: ErrorRequestHandler = (thrown: unknown, request, response, _next) =>
+    renderError(response, thrown, { wire: wireOf(request.path), log: options.log });
+  app.use(onError);
+  return app;
+}
+
+const NOTHING = {
+  defaultSrc: ["'none'"],
+  frameAncestors: ["'none'"],
+  baseUri: ["'none'"],
+  formAction: ["'none'"],
 };

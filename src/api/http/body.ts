@@ -3,23 +3,23 @@ import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import { shapeOf } from '../../platform/json-limits.ts';
 import { SwitchboardError } from '../../errors.ts';
-import type { HeldBytes } from './memory-budget.ts';
-import { addHeaders } from './http.ts';
+import type { MemoryBudget } from './memory-budget.ts';
+import { addHeaders } from './response.ts';
 
 /** Deeper JSON has no honest use here, and walking it could exhaust the stack. */
 const MAX_DEPTH = 200;
 
-/** Many more than data has that is worth sending: of nothing but brackets, 4 MiB take 90 MB once they are parsed. */
+/** Far more than useful data has: 4 MiB of nothing but brackets take 90 MB once they are parsed. */
 const MAX_CONTAINERS = 100_000;
-/** About what an object, an array or a member takes in memory besides its text. */
+/** Estimates what an object, an array or a member takes in memory besides its text. */
 const PART_BYTES = 64;
-/** What is smaller is not counted: bodies of this size are most, and the rate limits bound them. */
+/** Smaller bodies are not counted: most are, and the rate limits bound them. */
 const SMALL_BYTES = 16 * 1024;
 
 export interface Room {
   readonly maxBytes: number;
-  /** Where it counts while its request is under way. */
-  readonly bodies: HeldBytes;
+  /** Counts the body while its request is under way. */
+  readonly budget: MemoryBudget;
   readonly keyId: string;
 }
 
@@ -35,12 +35,12 @@ export async function readJsonBody(
   requireJson(request.headers['content-type']);
   const bytes = await readBody(request, response, room);
   const partBytes = PART_BYTES * partsOf(bytes);
-  if (partBytes >= SMALL_BYTES && !room.bodies.hold(response, room.keyId)(partBytes)) throw tooMuchHeld();
+  if (partBytes >= SMALL_BYTES && !room.budget.hold(response, room.keyId)(partBytes)) throw tooMuchHeld();
   return parse(bytes);
 }
 
 /**
- * The body's bytes, without their Content-Encoding.
+ * Reads the body's bytes, without their Content-Encoding.
  * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`.
  */
 export async function readBody(
@@ -58,7 +58,7 @@ export async function readBody(
   }
 }
 
-/** What is let go by of a body that is refused, at most. */
+/** How much of a refused body is let go by at most, and for how long. */
 const LINGER_MS = 2_000;
 const LINGER_BYTES = 16 * 1024 * 1024;
 
@@ -81,13 +81,13 @@ export async function letGoBy(request: IncomingMessage): Promise<void> {
   request.off('data', drop).off('end', resolve).off('close', resolve).pause();
 }
 
-/** @throws SwitchboardError 413 or 400 `invalid_json`. */
+/** Parses JSON within the limits of a body. @throws SwitchboardError 413 or 400 `invalid_json`. */
 export function parseJsonBody(bytes: Buffer): unknown {
   partsOf(bytes);
   return parse(bytes);
 }
 
-/** How many objects, arrays and members there are; 0 for short texts. */
+/** Counts objects, arrays and members; 0 for short texts. @throws SwitchboardError 413 or 400 `invalid_json`. */
 function partsOf(bytes: Buffer): number {
   if (bytes.length <= MAX_DEPTH) return 0;
   const { depth, containers, members } = shapeOf(bytes);
@@ -144,7 +144,7 @@ const DECODERS: Readonly<Record<string, () => NodeJS.ReadWriteStream & Readable>
   zstd: createZstdDecompress,
 };
 
-/** The request itself, or what its Content-Encoding (RFC 9110 §8.4) decodes to. */
+/** Returns the request itself, or what its Content-Encoding (RFC 9110 §8.4) decodes to. */
 export function decodedBody(request: IncomingMessage): Readable {
   const encoding = request.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
   if (encoding === 'identity' || encoding === '') return request;
@@ -156,21 +156,21 @@ export function decodedBody(request: IncomingMessage): Readable {
   );
 }
 
-/** Everything the source gives, as long as there is room; then it is not read on. */
+/** Collects everything the source gives, as long as there is room; then it is not read on. */
 function collect(
   request: IncomingMessage,
   response: ServerResponse,
   source: Readable,
-  { maxBytes, bodies, keyId }: Room,
+  { maxBytes, budget, keyId }: Room,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
     let counted = 0;
-    let hold: ReturnType<HeldBytes['hold']> | undefined;
+    let hold: ReturnType<MemoryBudget['hold']> | undefined;
     const hasRoom = () => {
       if (length - counted < SMALL_BYTES) return true;
-      hold ??= bodies.hold(response, keyId);
+      hold ??= budget.hold(response, keyId);
       if (!hold(length - counted)) return false;
       counted = length;
       return true;

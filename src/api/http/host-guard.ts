@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { SwitchboardError } from '../../errors.ts';
 
-/** Why the request is refused, if it is. */
+/** Returns why a request is refused. Undefined: it is not. */
 export type HostGuard = (request: IncomingMessage, path: string) => SwitchboardError | undefined;
 
 /**
@@ -25,7 +25,7 @@ export function hostGuard(
   };
 }
 
-/** Header values that were found to be allowed, so that those which every request sends are parsed once. */
+/** Remembers header values that were found to be allowed, so that those which every request sends are parsed once. */
 class Allowed {
   readonly #seen = new Set<string>();
   readonly #isAllowed: (value: string) => boolean;

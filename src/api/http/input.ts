@@ -1,11 +1,12 @@
 import { z } from 'zod';
+import { HEALTH_STATES } from '../../core/catalogue/health.ts';
 import { isObject } from '../../platform/json-limits.ts';
 import { MAX_FIND_CHARS } from '../../core/results/results.ts';
 import { codePointsIn } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 
-/** Of a value that is missing or of another type, where more is to be said than its type. Its other checks speak for themselves. */
+/** Words the error of a value that is missing or of another type, where more is to be said than its type. */
 export const wrongType = (mustBe: string) => ({
   error({ code, input }: { readonly code: string; readonly input: unknown }) {
     if (code !== 'invalid_type') return undefined;
@@ -13,7 +14,7 @@ export const wrongType = (mustBe: string) => ({
   },
 });
 
-/** A search's query; lengths count Unicode code points. */
+/** The query of a search. Its length counts Unicode code points. */
 export const queryText = z
   .string(wrongType('must be a string of 1 to 1000 characters'))
   .refine(text => text.trim() !== '', 'must not be empty: say in plain words what you want to do')
@@ -36,13 +37,13 @@ export const searchLimit = z
 
 const FIND = `must be a string of 1 to ${MAX_FIND_CHARS} characters: the text to look for`;
 
-/** The text to find in a kept result; its length counts Unicode code points. */
+/** The text to find in a kept result. Its length counts Unicode code points. */
 export const findText = z
   .string(wrongType(FIND))
   .refine(text => text !== '' && codePointsIn(text) <= MAX_FIND_CHARS, FIND)
   .meta({ minLength: 1, maxLength: MAX_FIND_CHARS });
 
-/** A kept result is either read on from an `offset`, or searched for `find`, where `from` may say from where. */
+/** Refuses fields that contradict each other: a kept result is read on from `offset`, or searched for `find` from `from` on. */
 export function checkReadOrFind(
   { offset, find, from }: { readonly offset?: unknown; readonly find?: unknown; readonly from?: unknown },
   context: z.RefinementCtx,
@@ -56,11 +57,42 @@ export function checkReadOrFind(
     refuse('from', 'needs find: use offset to say where to read on');
 }
 
-/** Taken as it is: zod's own record leaves out a member named __proto__. */
+/** Takes an object as it is: zod's own record leaves out a member named __proto__. */
 export const jsonObject = z
   .unknown()
   .refine(isObject, 'must be a JSON object')
   .meta({ type: 'object', additionalProperties: {} });
+
+export const serverId = z
+  .string(wrongType("must be a string: a server's id as POST /v1/search returns it"))
+  .min(1)
+  .max(256)
+  .describe("The server's id, as search returns it.");
+
+/** Warnings on a tool's definition: see docs/tools.md. */
+export const toolWarnings = z
+  .array(z.string())
+  .optional()
+  .describe(
+    'What to know before the tool is called: definition_changed (within the last 7 days), suspicious:<rule id>. Absent: nothing.',
+  );
+
+export const healthStatus = z
+  .enum(HEALTH_STATES)
+  .describe(
+    'ok: it speaks MCP. needs_sign_in: it answers, and wants a sign-in or a key. not_mcp: what answers speaks no MCP. unreachable: no answer, or HTTP 5xx.',
+  );
+
+/** The health of a server, as its last check found it. */
+export const shownHealth = z.object({
+  status: healthStatus,
+  checked_at: z.iso.datetime().describe('When it was last visited.'),
+  latency_ms: z
+    .int()
+    .min(0)
+    .optional()
+    .describe('Milliseconds from the first request of the visit to its list of tools; absent: no answer.'),
+});
 
 export const queryLogId = z
   .string()
@@ -70,11 +102,11 @@ export const queryLogId = z
     'The query_log_id of the search that led here: what becomes of the call is noted there. One that does not fit is ignored.',
   );
 
-/** Some models send null for what they leave out. */
+/** Drops members that are null: some models send null for what they leave out. */
 export const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
 
-/** The JSON Schema of what a schema takes, or of what it gives. */
+/** Returns the JSON Schema of what a schema takes, or of what it gives. */
 export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
   const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io });
   return json;
@@ -87,7 +119,8 @@ export const idempotencyKey = z
   .optional();
 
 /**
- * @param whole what the value is, in an error
+ * Checks a value against a schema.
+ * @param whole names the value in an error
  * @throws SwitchboardError 400 `invalid_request` that names the fields at fault.
  */
 export function parseInput<Schema extends z.ZodType>(

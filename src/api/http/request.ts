@@ -1,12 +1,78 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import proxyaddr from 'proxy-addr';
 import type { Config } from '../../config/index.ts';
+import type { Principal } from '../../core/access/caller.ts';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { newId } from '../../platform/ids.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
 import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
-import { localsOf, type RequestLocals } from './http.ts';
+
+/** What is known of a request while it is served. It stands where Express has its `response.locals`. */
+export interface RequestLocals {
+  readonly requestId: string;
+  /** By the clock that also stamps the use of refresh tokens. */
+  readonly arrivedMs: number;
+  /** The client's address. */
+  readonly ip: string | undefined;
+  /** Names and values in turn of the headers that go out with the answer (`addHeaders`). */
+  readonly headers: string[];
+  principal?: Principal;
+  /** The path of its endpoint as the code has it, with names for what differs. Absent: none was found or looked for. */
+  route?: string;
+  /** The code of the error that the request is answered with. */
+  code?: ErrorCode;
+  /** Absent: the request is not traced. */
+  span?: Span;
+}
+
+export const localsOf = (response: ServerResponse): RequestLocals =>
+  (response as ServerResponse & { locals: RequestLocals }).locals;
+
+/** Gives a response its locals. */
+export function attachLocals(response: ServerResponse, clock: Clock, ip?: string): RequestLocals {
+  const locals = { requestId: newId('req'), arrivedMs: clock.now(), ip, headers: [] };
+  Object.assign(response, { locals });
+  return locals;
+}
+
+/** Returns a signal that aborts when the client has gone before the answer was written whole. */
+export function clientSignal(response: ServerResponse): AbortSignal {
+  const controller = new AbortController();
+  response.once('close', () => {
+    if (!response.writableFinished) controller.abort();
+  });
+  return controller.signal;
+}
+
+/** Returns a header that came once. Node joins two of one name, and both together never equal a key. */
+export function singleHeader(request: IncomingMessage, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** Returns the token of an Authorization header. One that is no Bearer token is '', which is as invalid as any other. */
+export function bearerOf({ headers: { authorization } }: IncomingMessage): string | undefined {
+  if (authorization === undefined) return undefined;
+  return /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';
+}
+
+/** The header that says how long a caller waits for a proxied call at most, and its bounds in milliseconds. */
+export const TIMEOUT_HEADER = { name: 'Switchboard-Timeout-Ms', minMs: 1_000, maxMs: 300_000 } as const;
+
+/** @throws SwitchboardError `invalid_request` for a header that is out of bounds or no whole number. */
+export function requestedTimeoutMs(request: IncomingMessage): number | undefined {
+  const { name, minMs, maxMs } = TIMEOUT_HEADER;
+  const value = request.headers[name.toLowerCase()];
+  if (value === undefined) return undefined;
+  const timeoutMs = typeof value === 'string' && /^\d{1,6}$/.test(value) ? Number(value) : 0;
+  if (timeoutMs >= minMs && timeoutMs <= maxMs) return timeoutMs;
+  throw new SwitchboardError(
+    'invalid_request',
+    `${name}: must be a whole number of milliseconds from ${minMs} to ${maxMs}`,
+  );
+}
 
 const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);
 
@@ -19,19 +85,13 @@ interface Options {
   readonly tracing: Tracing | undefined;
 }
 
-/** Gives a request its id and address, counts it and writes one line when it ends: no header, query or body. */
+/** Returns what begins a request: it gives it an id and address, counts it and logs one line at its end, without header, query or body. */
 export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Options) {
   const addressOf = addressReader(trustProxy);
   // Nothing in these lines is a secret; looking for some costs more than writing them.
   const lines = log.child({}, { redact: [] });
   return (request: IncomingMessage, response: ServerResponse): RequestLocals => {
-    const locals: RequestLocals = {
-      requestId: newId('req'),
-      arrivedMs: clock.now(),
-      ip: addressOf(request),
-      headers: [],
-    };
-    Object.assign(response, { locals });
+    const locals = attachLocals(response, clock, addressOf(request));
     const startedAt = performance.now();
     const path = pathOf(request);
     if (tracing && !PROBES.has(path)) locals.span = spanOf(tracing, request, locals);
@@ -47,17 +107,17 @@ export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Opt
   };
 }
 
-/** Express notes the route it has found, with its path as the code has it. */
+/** Express notes the route that it has found, with its path as the code has it. */
 const routeOf = (request: IncomingMessage & { route?: { path?: string } }, { route }: RequestLocals) =>
   route ?? request.route?.path;
 
-/** The path of a request's target, without the query. */
+/** Returns the path of a request's target, without the query. */
 export function pathOf({ url = '/' }: IncomingMessage): string {
   const end = url.indexOf('?');
   return end < 0 ? url : url.slice(0, end);
 }
 
-/** The methods that HTTP's own documents define; whatever else comes is one (OpenTelemetry, "HTTP server"). */
+/** The methods that HTTP's own documents define. All others count as one (OpenTelemetry, "HTTP server"). */
 const METHODS: ReadonlySet<string> = new Set([
   'GET',
   'HEAD',
@@ -79,7 +139,7 @@ function spanOf(tracing: Tracing, request: IncomingMessage, { requestId }: Reque
   return span;
 }
 
-/** In place of the path stands the route's: paths hold secrets, and names of users. Without a route nothing is said of it. */
+/** Names the route and not the path: paths hold secrets, and names of users. */
 function endSpan(
   span: Span,
   { method, route, status }: { method: string; route: string | undefined; status: number | undefined },
@@ -94,7 +154,7 @@ function endSpan(
   span.end();
 }
 
-/** The peer's address, or what the proxies that are trusted say of it. */
+/** Returns what reads a client's address: the peer's, or what the trusted proxies say of it. */
 function addressReader(trustProxy: Options['trustProxy']): (request: IncomingMessage) => string | undefined {
   if (trustProxy === false) return request => request.socket.remoteAddress;
   const trust =
@@ -111,7 +171,7 @@ function logEnd(
   { path, durationMs }: { path: string; durationMs: number },
 ): void {
   const { requestId, principal, code, span } = localsOf(response);
-  // Probes come every few seconds and say nothing.
+  // Probes come every few seconds and tell nothing.
   const level = PROBES.has(path) ? 'debug' : 'info';
   if (!lines.isLevelEnabled(level)) return;
   lines[level](
@@ -130,14 +190,14 @@ function logEnd(
   );
 }
 
-/** Session ids and the links of the pages are secrets that stand in paths. */
+/** Hides session ids and the links of the pages: they are secrets that stand in paths. */
 const withoutSecrets = (path: string): string =>
   path
     .replace(
       /^(\/+(?:connect|manage|oauth\/done|v1\/identity\/sessions)\/+)[^/]+/i,
       (whole, before: string) => (OPEN_PATHS.has(whole) ? whole : `${before}:secret`),
     )
-    // Wherever else one was put by mistake.
+    // One may stand elsewhere by mistake.
     .replaceAll(/(?:ses|sbr|link|done|page|web|sbk_live)_[\w-]{20,}|eyJ[\w.-]{20,}/g, ':secret');
 
 const OPEN_PATHS = new Set(['/manage/disconnect', '/manage/revoke-all']);

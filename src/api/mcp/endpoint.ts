@@ -1,42 +1,39 @@
 import { createMcpHandler } from '@modelcontextprotocol/server';
 import { toNodeHandler } from '@modelcontextprotocol/node';
-import { Router, type Request, type Response } from 'express';
-import type { Core } from '../../core/core.ts';
+import type { Request } from 'express';
+import { z } from 'zod';
+import { knownMethod } from '../../core/proxy/call-span.ts';
 import { SwitchboardError } from '../../errors.ts';
-import type { Log } from '../../platform/telemetry/log.ts';
-import { inSpan } from '../../platform/telemetry/tracing.ts';
-import { authenticate, presented } from '../http/authenticate.ts';
-import { readJsonBody, type Room } from '../http/body.ts';
-import type { Held } from '../http/memory-budget.ts';
-import { clientSignal, localsOf, requestedTimeoutMs } from '../http/http.ts';
-import { errorOf, isRpcId, rpcIdOf, sendMcpError, type RpcId } from '../http/problem.ts';
-import { countedAnswer } from '../http/backpressure.ts';
-import { CallsUnderWay } from './inflight-calls.ts';
-import { givingSessionIds } from './elicitation.ts';
-import { LastSearches } from './last-searches.ts';
+import { activeSpan, inSpan, type Span } from '../../platform/telemetry/tracing.ts';
+import { readJsonBody } from '../http/body.ts';
+import { MIB } from '../http/endpoint.ts';
+import { countedAnswer } from '../http/memory-budget.ts';
+import {
+  methodNotAllowed,
+  pipeline,
+  type Exchange,
+  type Handler,
+  type PipelineOptions,
+} from '../http/pipeline.ts';
+import { isRpcId, rpcIdOf } from '../http/render-error.ts';
+import { localsOf, requestedTimeoutMs } from '../http/request.ts';
+import { shortErrors } from './sdk-server.ts';
 import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
-import { shortErrors } from './truncate-sdk-errors.ts';
-import { spanOf } from './span.ts';
-import { Spending } from './charge-once.ts';
+import { givingSessionIds, InflightCalls, LastSearches } from './sessions.ts';
+import { TOOL_NAMES } from './tools.ts';
 
-const MAX_BODY_BYTES = 4 * 1024 * 1024;
-
-/** What the transport asks clients to accept. */
+/** The media types that the transport asks clients to accept. */
 const ANSWERS = ['application/json', 'text/event-stream'];
 
-interface McpOptions {
-  readonly core: Core;
-  readonly log: Log;
+interface McpOptions extends PipelineOptions {
   readonly version: string;
   /** Whether `read_remote_tool` is offered. */
-  readonly readTool: boolean;
-  readonly held: Held;
+  readonly readTool?: boolean;
 }
 
-/** `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
-export function mcpRouter({ core, log, version, readTool, held }: McpOptions): Router {
-  const { bodies, answers } = held;
-  const calls = new CallsUnderWay();
+/** Serves `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
+export function mcpHandler({ core, log, budget, version, readTool = false }: McpOptions): Handler<Request> {
+  const calls = new InflightCalls();
   const searches = new LastSearches();
   const handler = createMcpHandler(
     ({ authInfo, era, requestInfo }) => {
@@ -53,78 +50,68 @@ export function mcpRouter({ core, log, version, readTool, held }: McpOptions): R
         ...(authInfo.extra as unknown as FaceRequest),
       });
     },
-    { onerror: error => log.debug({ err: error }, 'mcp request refused') },
+    { onerror: error => log.debug({ err: error }, 'refused an MCP request') },
   );
   const node = toNodeHandler({ fetch: shortErrors(givingSessionIds(handler.fetch)) });
-  const router = Router({ caseSensitive: true });
-  router.all('/', async (request: Request, response: Response) => {
-    const locals = localsOf(response);
-    const { requestId } = locals;
-    locals.route = '/mcp';
-    let rpcId: RpcId = null;
+
+  async function serve(exchange: Exchange<Request>, admit: Exchange['admit'], onOther: () => Promise<void>) {
+    const { request, response, principal, signal } = exchange;
+    const timeoutMs = requestedTimeoutMs(request);
+    if (request.method !== 'POST') throw methodNotAllowed(response, request.method, 'POST');
+    negotiate(request);
+    // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
+    const message = await readJsonBody(request, response, {
+      maxBytes: 4 * MIB,
+      budget,
+      keyId: principal.keyId,
+    });
+    requireSingle(message);
+    exchange.rpcId = () => rpcIdOf(message, null);
+    if (!isToolCall(message)) await onOther();
+    const { requestId } = localsOf(response);
+    const isBehind = () => response.writableNeedDrain;
+    const face: FaceRequest = { principal, admit, requestId, timeoutMs, signal, isBehind };
+    const counted = countedAnswer(budget, response, principal.keyId);
+    const answer = () => node(withAuth(request, face), counted, message);
+    const span = spanOf(message);
+    await (span ? inSpan(span, answer) : answer());
+  }
+
+  return pipeline<Request>({ core, log, route: '/mcp' }, async exchange => {
+    const { keyId } = exchange.principal;
+    await core.rateLimits.requireUnspent('unclassed', keyId);
+    // A request counts once: in the class of the tool that it calls, or in none. Only the SDK can say which: it refuses some calls
+    // before their tool hears of them.
+    let isCounted = false;
+    const countAsOther = async () => {
+      if (isCounted) return;
+      isCounted = true;
+      await core.rateLimits.take('unclassed', keyId);
+    };
+    const admit: Exchange['admit'] = (policy, parse, callsIn) => {
+      isCounted = true;
+      return exchange.admit(policy, parse, callsIn);
+    };
     try {
-      const principal = await authenticate(core, { ...presented(request), ip: request.ip });
-      locals.principal = principal;
-      await core.rateLimits.requireUnspent('unclassed', principal.keyId);
-      const spending = new Spending(core, principal);
-      try {
-        const timeoutMs = requestedTimeoutMs(request);
-        const message = await readMessage(request, response, {
-          maxBytes: MAX_BODY_BYTES,
-          bodies,
-          keyId: principal.keyId,
-        });
-        rpcId = rpcIdOf(message, null);
-        if (!isToolCall(message)) await spending.onNoTool();
-        const signal = clientSignal(response);
-        const isBehind = () => response.writableNeedDrain;
-        const extra = { principal, spending, requestId, ip: request.ip, timeoutMs, signal, isBehind };
-        const counted = countedAnswer(answers, response, principal.keyId);
-        const serve = () => node(withAuth(request, extra), counted, message);
-        const span = spanOf(message);
-        await (span ? inSpan(span, serve) : serve());
-      } finally {
-        await spending.onNoTool();
-      }
-    } catch (thrown) {
-      if (response.destroyed || response.headersSent) return;
-      const error = errorOf(thrown);
-      if (error.code === 'internal') log.error({ err: thrown, requestId }, 'mcp request failed');
-      sendMcpError(response, error, rpcId);
+      await serve(exchange, admit, countAsOther);
+    } finally {
+      await countAsOther();
     }
   });
-  return router;
-}
-
-/** @throws SwitchboardError what the request is refused with. */
-async function readMessage(request: Request, response: Response, room: Room): Promise<unknown> {
-  requirePost(request, response);
-  negotiate(request);
-  // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
-  const message = await readJsonBody(request, response, room);
-  requireSingle(message);
-  return message;
 }
 
 /** The token field stays empty: nothing behind this point needs the key or the identity token. */
-const withAuth = (request: Request, extra: FaceRequest) =>
+const withAuth = (request: Request, face: FaceRequest) =>
   Object.assign(request, {
     auth: {
       token: '',
-      clientId: extra.principal.keyId,
-      scopes: [...extra.principal.scopes],
-      extra: { ...extra },
+      clientId: face.principal.keyId,
+      scopes: [...face.principal.scopes],
+      extra: { ...face },
     },
   });
 
-/** There is no session to open a stream in (GET) or to end (DELETE). */
-function requirePost(request: Request, response: Response): void {
-  if (request.method === 'POST') return;
-  response.set('Allow', 'POST');
-  throw new SwitchboardError('method_not_allowed', `${request.method} is not possible here. Use POST.`);
-}
-
-/** Clients that name no type, or a pattern that both fit, are served too; the SDK looks for the very names. */
+/** Serves clients that name no type, or a pattern that both fit, too: the SDK looks for the very names. */
 function negotiate(request: Request): void {
   const refused = ANSWERS.find(type => request.accepts(type) === false);
   if (refused !== undefined) {
@@ -150,3 +137,29 @@ function requireSingle(message: unknown): void {
 }
 
 const isFraction = (id: string | number) => typeof id === 'number' && !Number.isInteger(id);
+
+const traced = z.object({
+  method: z.string().transform(knownMethod),
+  params: z.object({ name: z.unknown().optional(), _meta: z.unknown().optional() }).optional(),
+});
+
+/**
+ * Returns a message's part of the trace of its request (OpenTelemetry, "Semantic conventions for MCP"). A client that traces says so in
+ * the message's `_meta` rather than in headers, and the trace that is named there goes before that of the HTTP request.
+ */
+function spanOf(message: unknown): Span | undefined {
+  const parent = activeSpan();
+  const parsed = parent && traced.safeParse(message).data;
+  if (!parsed) return undefined;
+  const { method, params } = parsed;
+  const tool = method === 'tools/call' ? TOOL_NAMES.find(name => name === params?.name) : undefined;
+  return parent.child(tool === undefined ? method : `${method} ${tool}`, {
+    kind: 'server',
+    from: params?._meta,
+    attributes: {
+      'mcp.method.name': method,
+      'gen_ai.tool.name': tool,
+      'gen_ai.operation.name': method === 'tools/call' ? 'execute_tool' : undefined,
+    },
+  });
+}

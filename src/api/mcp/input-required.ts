@@ -13,7 +13,7 @@ import { sanitise } from '../../platform/sanitize.ts';
 import type { InputRequired } from '../../core/proxy/proxy.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import { SwitchboardError } from '../../errors.ts';
-import { metaOf } from './meta.ts';
+import { metaOf } from './content.ts';
 
 /** How long a user has to answer what a tool asks. */
 const TTL_MS = 10 * 60_000;

@@ -16,7 +16,7 @@ import {
   withoutNulls,
   wrongType,
 } from '../http/input.ts';
-import { count, headOf, MAX_SHOWN_BYTES } from './shown-text.ts';
+import { count, headOf, MAX_SHOWN_BYTES } from './shown.ts';
 
 const readResultInput = z
   .strictObject({

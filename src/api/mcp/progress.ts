@@ -1,7 +1,7 @@
 import { sanitise } from '../../platform/sanitize.ts';
 import type { Progress } from '../../core/proxy/proxy.ts';
 import type { SwitchboardError } from '../../errors.ts';
-import { TIMEOUT_HEADER } from '../http/http.ts';
+import { TIMEOUT_HEADER } from '../http/request.ts';
 
 /** Under the 60 s after which many clients give up. */
 const WITHOUT_PROGRESS_MS = 55_000;

@@ -1,8 +1,15 @@
-import { ProtocolError, ProtocolErrorCode, Server, specTypeSchemas } from '@modelcontextprotocol/server';
+import {
+  ProtocolError,
+  ProtocolErrorCode,
+  Server,
+  specTypeSchemas,
+  type McpHttpHandler,
+} from '@modelcontextprotocol/server';
+import { z } from 'zod';
 import { sanitise } from '../../platform/sanitize.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 
-/** What is served here and has params of its own. */
+/** The requests that are served here and have params of their own. */
 const REQUESTS = {
   initialize: specTypeSchemas.InitializeRequest,
   'tools/list': specTypeSchemas.ListToolsRequest,
@@ -14,7 +21,10 @@ const MAX_CHARS = 300;
 type Handler = ReturnType<Server['_wrapHandler']>;
 type Request = Parameters<Handler>[0];
 
-/** Says of wrong params in one line what is wrong. The SDK answers with its validator's dump, mostly as an internal error. */
+/**
+ * Says in one line what is wrong with params, before the SDK answers with its validator's dump, mostly as an internal error. The SDK means
+ * `_wrapHandler` for subclasses: a handler of ours runs only after its own check, and `initialize` has none of ours.
+ */
 export class FaceServer extends Server {
   protected override _wrapHandler(method: string, handler: Handler): Handler {
     const wrapped = super._wrapHandler(method, handler);
@@ -47,3 +57,25 @@ const isServed = (method: string): method is keyof typeof REQUESTS => Object.has
 
 const isObject = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
+
+type Fetch = McpHttpHandler['fetch'];
+
+const refusal = z.looseObject({ error: z.unknown() });
+const shorter = (_key: string, value: unknown): unknown =>
+  typeof value === 'string' ? sanitise(value, MAX_CHARS) : value;
+
+/** Shortens the SDK's refusals: they quote versions, methods and names as they came, in headers or a message, however long those were. */
+export const shortErrors =
+  (fetch: Fetch): Fetch =>
+  async (request, options) => {
+    const response = await fetch(request, options);
+    if (response.status < 400 || !response.headers.get('content-type')?.startsWith('application/json'))
+      return response;
+    const message = refusal.safeParse(await response.clone().json());
+    if (!message.success) return response;
+    // Not the id, by which its caller knows the answer.
+    const error: unknown = JSON.parse(JSON.stringify(message.data.error), shorter);
+    const headers = new Headers(response.headers);
+    headers.delete('content-length');
+    return new Response(JSON.stringify({ ...message.data, error }), { status: response.status, headers });
+  };

@@ -1,7 +1,22 @@
+import { readDefinitions } from '../../core/catalogue/tools/definitions.ts';
+import { accessOf, RESERVED_SERVER_ID, type Access, type Server } from '../../core/catalogue/entry.ts';
+import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
+import type { ListedTool } from '../../core/proxy/proxy.ts';
+import type { Described } from '../../core/search/documents.ts';
 import type { FoundServer } from '../../core/search/present.ts';
-import { addTool, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, shorten, type ShownServer } from './shown-tools.ts';
+import { fitting, quoted } from '../../platform/sanitize.ts';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
+import { isOwnServer, OWN_TOOLS } from './own-server.ts';
+import {
+  addTool,
+  MAX_DESCRIPTION_CHARS,
+  MAX_NAME_CHARS,
+  shorten,
+  type ShownServer,
+  type ToolToShow,
+} from './shown.ts';
 import type { SearchServersOutput } from './tools.ts';
 
 /** About 2,000 tokens of JSON (a token is roughly 3.5 characters of it). */
@@ -16,7 +31,7 @@ const WITHOUT_DESCRIPTION = 300;
 const NOTHING_FITS =
   'No server of the catalogue fits. If a service could do it, search again in English for one step at a time, as an action and its object ("create a calendar event"), without the people, places and figures of this case, or by the name of a service. Otherwise answer without a server; do not call one that was not found.';
 const NOT_LISTED = 'search_servers with server_id lists tools that are not shown.';
-export const SETUP_NEEDED = 'setup_needed: cannot be called from here yet.';
+const SETUP_NEEDED = 'setup_needed: cannot be called from here yet.';
 
 interface Found {
   readonly answer: SearchServersOutput;
@@ -79,3 +94,138 @@ const maxDescription = (servers: readonly unknown[]) =>
     30,
     Math.min(MAX_DESCRIPTION_CHARS, Math.floor(MAX_CHARACTERS / servers.length) - WITHOUT_DESCRIPTION),
   );
+
+/** About 3,000 tokens of JSON: more than a search may take, as it is of one server that was asked for. */
+const MAX_LISTING_CHARACTERS = 10_000;
+/** Reserved for the names of tools that are shown without schemas. */
+const MAX_NAMES_CHARACTERS = 3_000;
+/** How long a server may take to list its tools, in milliseconds: an agent that looks around should not wait long. */
+const LIST_MS = 15_000;
+
+/** Errors of a call to a server that acts for users, for which the server itself was not asked. */
+const SIGN_IN: ReadonlySet<ErrorCode> = new Set([
+  'connection_required',
+  'identity_token_required',
+  'provider_not_configured',
+]);
+
+interface Asked {
+  readonly serverId: string;
+  readonly query: string | undefined;
+  /** How long the client waits at most, in milliseconds. */
+  readonly timeoutMs: number | undefined;
+}
+
+/**
+ * The tools of one server as it lists them now, with their schemas: the best for the query first, else in the server's order. Where it
+ * cannot be asked, those that the catalogue knows.
+ * @throws SwitchboardError `server_not_found`, `server_inactive`; where no tools are known, what keeps them from being listed.
+ */
+export async function toolsOfServer(
+  core: Core,
+  caller: Caller,
+  { serverId, query, timeoutMs }: Asked,
+): Promise<SearchServersOutput> {
+  const { server, access, tools, problem } = isOwnServer(serverId)
+    ? ownServer()
+    : await listed(core, { ...caller, timeoutMs: Math.min(timeoutMs ?? LIST_MS, LIST_MS) }, serverId);
+  const order = query === undefined ? tools.keys() : await orderOf(core, caller, query, { ...server, tools });
+  const ordered = [...order].flatMap(position => tools[position] ?? []);
+  const shown: ShownServer = {
+    id: server.id,
+    name: shorten(server.name, MAX_NAME_CHARS),
+    description: shorten(server.description, MAX_DESCRIPTION_CHARS),
+    ...(access === 'setup_needed' ? { access } : {}),
+    tools: [],
+  };
+  let left = MAX_LISTING_CHARACTERS - MAX_NAMES_CHARACTERS - JSON.stringify(shown).length;
+  const others: string[] = [];
+  for (const tool of ordered) {
+    const used = others.length > 0 ? 0 : addTool(shown.tools, tool, left);
+    left -= used;
+    if (used === 0) others.push(tool.name);
+  }
+  const names = fitting(others, MAX_NAMES_CHARACTERS, '"",'.length);
+  if (names.length > 0) shown.other_tools = names;
+  if (others.length > 0) shown.more_tools = others.length;
+  const hint = listingHintOn({ problem, access, hasOthers: others.length > 0, isEmpty: tools.length === 0 });
+  return { servers: [shown], ...(hint === '' ? {} : { hint }) };
+}
+
+const listingHintOn = ({
+  problem = '',
+  access,
+  hasOthers,
+  isEmpty,
+}: Pick<Listed, 'problem' | 'access'> & { hasOthers: boolean; isEmpty: boolean }): string =>
+  [
+    problem,
+    access === 'setup_needed' ? SETUP_NEEDED : '',
+    hasOthers ? 'To see the schemas of other tools, repeat this call with another query.' : '',
+    isEmpty ? 'The server lists no tools.' : '',
+  ]
+    .filter(hint => hint !== '')
+    .join(' ');
+
+/** By relevance. Where they cannot be ranked, as the server has them: a listing is not lost for that. */
+const orderOf = (core: Core, caller: Caller, query: string, server: Described): Promise<Iterable<number>> =>
+  core.search.orderTools(caller, query, server).catch((error: unknown) => {
+    if (caller.signal.aborted) throw error;
+    return server.tools.keys();
+  });
+
+interface Listed {
+  readonly server: Pick<Server, 'id' | 'name' | 'description'>;
+  /** Absent: it is Switchboard itself. */
+  readonly access?: Access['status'] | undefined;
+  readonly tools: readonly ToolToShow[];
+  /** Why they are not those that the server lists now. */
+  readonly problem?: string | undefined;
+}
+
+async function listed(core: Core, caller: Caller, serverId: string): Promise<Listed> {
+  const server = core.catalogue.require(serverId);
+  const access = accessOf(server).status;
+  try {
+    const { tools } = await core.proxy.listTools(caller, { serverId });
+    return { server, access, ...(await readListed(tools)) };
+  } catch (error) {
+    // Without the account that the server wants, too, what it has is worth knowing.
+    const isOut = error instanceof SwitchboardError && (error.isUpstreamFailure || SIGN_IN.has(error.code));
+    if (!isOut || server.tools.length === 0) throw error;
+    const tools = server.tools.map(tool => ({ ...tool, warnings: warningsOf(tool, Date.now()) }));
+    return {
+      server,
+      access,
+      tools,
+      problem: `These are the tools last known. The server could not be asked: ${error.detail}`,
+    };
+  }
+}
+
+/** Reads them as the catalogue would: cleaned, with their warnings, and without those that are too large or not plain. */
+async function readListed(sent: readonly ListedTool[]): Promise<Pick<Listed, 'tools' | 'problem'>> {
+  const { tools, leftOut } = await readDefinitions(sent);
+  const changed = new Set(sent.filter(hasChanged).map(({ name }) => name));
+  const shown = tools.map((tool): ToolToShow => {
+    const warnings = warningsOf(tool, Date.now());
+    if (changed.has(tool.name)) warnings.unshift('definition_changed');
+    return Object.assign(tool, { warnings });
+  });
+  if (leftOut.length === 0) return { tools: shown };
+  const [{ tool, reason }] = leftOut as [(typeof leftOut)[number]];
+  return { tools: shown, problem: `Left out: ${leftOut.length} tools, such as ${quoted(tool)} (${reason}).` };
+}
+
+const hasChanged = ({ warnings }: ListedTool): boolean =>
+  Array.isArray(warnings) && warnings.includes('definition_changed');
+
+const ownServer = (): Listed => ({
+  server: { id: RESERVED_SERVER_ID, name: 'Switchboard', description: 'Reads on in results that were cut.' },
+  tools: OWN_TOOLS.map(({ name, description = '', inputSchema, annotations }) => ({
+    name,
+    description,
+    input_schema: inputSchema,
+    annotations,
+  })),
+});

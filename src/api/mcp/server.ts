@@ -8,9 +8,8 @@ import {
   type Tool,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
-import { requireScope } from '../../core/access/authorise.ts';
+import type { Policy } from '../../core/access/admit.ts';
 import type { Principal } from '../../core/access/caller.ts';
-import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { NotReadOnly } from '../../core/proxy/proxy.ts';
 import { readAsDeclared } from '../../core/proxy/arguments/read-as-declared.ts';
@@ -18,26 +17,22 @@ import { quoted } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { activeSpan } from '../../platform/telemetry/tracing.ts';
-import { toCaller } from '../http/http.ts';
 import { parseInput, withoutNulls } from '../http/input.ts';
-import { errorOf } from '../http/problem.ts';
+import type { Exchange } from '../http/pipeline.ts';
+import { toolErrorText, toReported } from '../http/render-error.ts';
 import { callRemoteTool } from './call-remote-tool.ts';
-import type { CallsUnderWay } from './inflight-calls.ts';
-import { urlElicitationOf } from './elicitation.ts';
-import { FaceServer } from './sdk-server.ts';
+import { metaKey } from './content.ts';
 import { cannotBeAsked } from './input-required.ts';
 import { isOwnServer, readOnCall, type Reader } from './own-server.ts';
-import type { LastSearches } from './last-searches.ts';
-import { metaKey } from './meta.ts';
 import { adviceOnTimeOut } from './progress.ts';
-import { searchServers } from './search-servers.ts';
-import { toolsOfServer } from './server-tools.ts';
-import { askToSignIn } from './sign-in.ts';
-import type { Spending } from './charge-once.ts';
+import { FaceServer } from './sdk-server.ts';
+import { searchServers, toolsOfServer } from './search-servers.ts';
+import type { InflightCalls, LastSearches } from './sessions.ts';
+import { askToSignIn, urlElicitationOf } from './sign-in.ts';
 import {
   callRemoteToolInput,
   searchServersInput,
-  TOOL_SCOPES,
+  TOOL_NAMES,
   toolsOf,
   type SearchServersOutput,
   type ToolName,
@@ -51,12 +46,15 @@ const INSTRUCTIONS =
   'Outside services for most tasks: weather, maps, travel, e-mail, chat, calendars, documents, databases, code, cloud, payments, sales, news, ' +
   'web search. Find a tool with search_servers, then call it with call_remote_tool.';
 
+const SEARCH: Policy = { scope: 'search', rateLimit: 'search', quota: 'searches', user: 'checked' };
+const CALL: Policy = { scope: 'proxy', rateLimit: 'proxy', quota: 'calls', user: 'by-call' };
+
 /** What is known of the HTTP request. */
 export interface FaceRequest {
   readonly principal: Principal;
-  readonly spending: Spending;
+  /** Passes a call through the gate, as REST does. */
+  readonly admit: Exchange['admit'];
   readonly requestId: string;
-  readonly ip: string | undefined;
   /** How long the caller says it waits at most, in milliseconds. */
   readonly timeoutMs: number | undefined;
   /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
@@ -67,7 +65,7 @@ export interface FaceRequest {
 
 interface FaceOptions extends FaceRequest {
   readonly core: Core;
-  readonly calls: CallsUnderWay;
+  readonly calls: InflightCalls;
   readonly searches: LastSearches;
   /** Whether `read_remote_tool` is offered. */
   readonly readTool: boolean;
@@ -80,7 +78,7 @@ interface FaceOptions extends FaceRequest {
 
 const toolCall = z.object({
   method: z.literal('tools/call'),
-  params: z.object({ name: z.literal(Object.keys(TOOL_SCOPES)) }),
+  params: z.object({ name: z.literal(TOOL_NAMES) }),
 });
 /** Whether a message is for a tool, if nothing is wrong with it. */
 export const isToolCall = (message: unknown): boolean => toolCall.safeParse(message).success;
@@ -130,20 +128,11 @@ const unknownTool = (name: string, tools: readonly Tool[]): ProtocolError =>
     `Unknown tool ${quoted(name)}. The tools here are ${tools.map(tool => tool.name).join(' and ')}; call_remote_tool calls the others.`,
   );
 
-/**
- * A sign-in asked for here is finished on a page of ours, whatever the tenant's way: the link goes through an agent, and
- * who opens it must see for which application and user it is (MCP, Elicitation, "Phishing").
- */
-const callerOf = ({ principal, requestId, ip, signal }: FaceOptions, context: ServerContext): Caller => ({
-  ...toCaller(principal, { requestId, ip, signal: AbortSignal.any([signal, context.mcpReq.signal]) }),
-  signInMode: 'page',
-});
-
 type ToolAnswer = CallToolResult | InputRequiredResult;
 
 /**
- * Admits a call as REST does (scope, rate, input, quota) and makes it. A mistake or a failure is a tool result that the model can
- * read and act on, not a protocol error (SEP-1303).
+ * Admits a call as REST does and makes it. A mistake or a failure is a tool result that the model can read and act on, not a protocol
+ * error (SEP-1303).
  * @throws ProtocolError for what the protocol wants as an error.
  */
 async function answer(
@@ -152,44 +141,48 @@ async function answer(
   input: Input,
   context: ServerContext,
 ): Promise<ToolAnswer> {
-  const caller = callerOf(options, context);
+  const signal = AbortSignal.any([options.signal, context.mcpReq.signal]);
+  /**
+   * A sign-in asked for here is finished on a page of ours, whatever the tenant's way: the link goes through an agent, and who opens it
+   * must see for which application and user it is (MCP, Elicitation, "Phishing").
+   */
+  const admit: Exchange['admit'] = async (policy, parse, callsIn) => {
+    const admitted = await options.admit(policy, parse, callsIn);
+    return { ...admitted, caller: { ...admitted.caller, signal, signInMode: 'page' } };
+  };
   try {
     return name === 'search_servers'
-      ? await search(options, caller, input, context)
-      : await call(options, caller, { input, context, readOnly: name === 'read_remote_tool' });
+      ? await search({ ...options, admit }, input, context)
+      : await call({ ...options, admit }, { input, context, readOnly: name === 'read_remote_tool' });
   } catch (thrown) {
     // A sign-in as the protocol asks for it, or a state that is not ours.
     if (thrown instanceof ProtocolError) throw thrown;
-    const error = errorOf(thrown);
+    const error = toReported(thrown, signal.aborted ? undefined : options.log, options.requestId);
     activeSpan()?.failed(error.code);
-    const { log, requestId } = options;
-    if (error.code === 'internal' && !caller.signal.aborted)
-      log.error({ err: thrown, requestId }, 'tool call failed');
-    return { content: [{ type: 'text', text: textOf(error, options, input) }], isError: true };
+    const text = toolErrorText(error) + adviceOn(error, options, input);
+    return { content: [{ type: 'text', text }], isError: true };
   }
 }
 
-async function search(
-  { core, spending, searches, ...options }: FaceOptions,
-  caller: Caller,
-  input: Input,
-  context: ServerContext,
-): Promise<ToolAnswer> {
+async function search(options: FaceOptions, input: Input, context: ServerContext): Promise<ToolAnswer> {
+  const { core, searches } = options;
   // One server's own tools are asked of the server: that is a call.
   const isCall = input['server_id'] !== undefined;
-  const scope = isCall ? 'proxy' : TOOL_SCOPES.search_servers;
-  requireScope(caller, scope);
-  await spending.onTool(scope);
   const { query: _none, ...unasked } = input;
   // Some models send '' for what they leave out.
   const asked = isCall && input['query'] === '' ? unasked : input;
-  const { query, server_id: serverId, limit } = parseInput(searchServersInput, asked, 'The arguments');
-  if (serverId === undefined || !isOwnServer(serverId)) await spending.onUse(isCall ? 'calls' : 'searches');
+  const {
+    caller,
+    input: { query, server_id: serverId, limit },
+  } = await options.admit(
+    isCall ? CALL : SEARCH,
+    () => parseInput(searchServersInput, asked, 'The arguments'),
+    ({ server_id }) => callsOf(server_id),
+  );
   if (serverId !== undefined)
-    return orSignIn({ core, ...options }, context, { serverId }, async () =>
+    return orSignIn(options, context, { serverId }, async () =>
       resultOf(await toolsOfServer(core, caller, { serverId, query, timeoutMs: options.timeoutMs })),
     );
-  await core.identity.credentials.requireLive(caller);
   const { answer: found, queryLogId } = await searchServers(core, caller, { query: query ?? '', limit });
   searches.note(
     options,
@@ -199,7 +192,11 @@ async function search(
   return { ...resultOf(found), _meta: { [metaKey('query_log_id')]: queryLogId } };
 }
 
-/** The same in both forms: which of them a client shows to its model is the client's choice. */
+/** Reading on in what a call brought is part of that call. */
+const callsOf = (serverId: string | undefined): number =>
+  serverId !== undefined && isOwnServer(serverId) ? 0 : 1;
+
+/** Gives an answer in both forms: which of them a client shows to its model is the client's choice. */
 const resultOf = (found: SearchServersOutput): CallToolResult => ({
   content: [{ type: 'text', text: JSON.stringify(found) }],
   structuredContent: found,
@@ -207,17 +204,15 @@ const resultOf = (found: SearchServersOutput): CallToolResult => ({
 
 async function call(
   options: FaceOptions,
-  caller: Caller,
   { input, context, readOnly }: { input: unknown; context: ServerContext; readOnly: boolean },
 ): Promise<ToolAnswer> {
-  const { spending, searches } = options;
-  requireScope(caller, TOOL_SCOPES.call_remote_tool);
-  await spending.onTool(TOOL_SCOPES.call_remote_tool);
-  const parsed = parseInput(callRemoteToolInput, input, 'The arguments');
+  const { caller, input: parsed } = await options.admit(
+    CALL,
+    () => parseInput(callRemoteToolInput, input, 'The arguments'),
+    ({ server_id }) => callsOf(server_id),
+  );
   const { server_id: serverId, tool_name: toolName } = parsed;
-  // Reading on in what a call brought is part of that call.
-  if (!isOwnServer(serverId)) await spending.onUse('calls');
-  const queryLogId = parsed.query_log_id ?? searches.leadingTo(options, serverId);
+  const queryLogId = parsed.query_log_id ?? options.searches.leadingTo(options, serverId);
   return orSignIn(options, context, { serverId, toolName }, () =>
     callRemoteTool({ ...options, queryLogId, readOnly, reader: readerOf(options) }, caller, parsed, context),
   );
@@ -247,9 +242,6 @@ async function orSignIn(
 }
 
 type Input = Readonly<Record<string, unknown>>;
-
-const textOf = (error: SwitchboardError, options: FaceOptions, input: Input) =>
-  `${error.detail} (${error.code}${error.retryAfterSec === undefined ? '' : `, retry after ${error.retryAfterSec} s`})${adviceOn(error, options, input)}`;
 
 /** -32021: what the client has not declared, a careful server does not even ask for. */
 const missingCapability = z.object({ code: z.literal(-32_021) });

@@ -1,14 +1,31 @@
 import { createHash } from 'node:crypto';
 import {
+  CLIENT_CAPABILITIES_META_KEY,
   inputRequired,
   UrlElicitationRequiredError,
   type CallToolResult,
   type InputRequiredResult,
+  type ServerContext,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { SwitchboardError } from '../../errors.ts';
-import type { UrlElicitation } from './elicitation.ts';
-import { metaOf, type SignIn } from './meta.ts';
+import { metaOf, type SignIn } from './content.ts';
+import { opensUrls, opensUrlsCapability } from './sessions.ts';
+
+/** How a client can be asked to open a URL (2025-11-25: an error of its own; 2026-07-28: a result that asks for input). */
+type UrlElicitation = 'error' | 'input-required';
+
+const envelope = z.object({ [CLIENT_CAPABILITIES_META_KEY]: opensUrlsCapability });
+
+/** Returns how the client of this request can be asked to open a URL, if it said that it can. */
+export function urlElicitationOf(
+  era: 'legacy' | 'modern',
+  headers: Headers | undefined,
+  context: ServerContext,
+): UrlElicitation | undefined {
+  if (era === 'legacy') return opensUrls(headers) ? 'error' : undefined;
+  return envelope.safeParse(context.mcpReq.envelope).success ? 'input-required' : undefined;
+}
 
 /** The members of `connection_required`. */
 const membersSchema = z.object({

@@ -151,11 +151,5 @@ const READ_REMOTE_TOOL: Tool = {
 export const toolsOf = ({ readTool }: { readonly readTool: boolean }): Tool[] =>
   readTool ? [SEARCH_SERVERS, CALL_REMOTE_TOOL, READ_REMOTE_TOOL] : [SEARCH_SERVERS, CALL_REMOTE_TOOL];
 
-/** Each tool's scope, which is also its class of rate limit. */
-export const TOOL_SCOPES = {
-  search_servers: 'search',
-  call_remote_tool: 'proxy',
-  read_remote_tool: 'proxy',
-} as const;
-export type ToolName = keyof typeof TOOL_SCOPES;
-export const TOOL_NAMES = Object.keys(TOOL_SCOPES) as ToolName[];
+export const TOOL_NAMES = ['search_servers', 'call_remote_tool', 'read_remote_tool'] as const;
+export type ToolName = (typeof TOOL_NAMES)[number];

@@ -2,7 +2,7 @@ import type { Request, Response, Router } from 'express';
 import type { Core } from '../../core/core.ts';
 import type { Actor } from '../../core/access/audit.ts';
 import { SwitchboardError } from '../../errors.ts';
-import { localsOf } from '../http/http.ts';
+import { localsOf } from '../http/request.ts';
 import { isFormToken, type Cookies } from './cookies.ts';
 import { readForm, sameOriginOnly, type Fields } from './forms.ts';
 

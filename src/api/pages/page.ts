@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
+import { addHeaders, sendText } from '../http/response.ts';
 import { html, Html } from './html.ts';
 
 export interface Page {
@@ -14,12 +16,9 @@ export interface Page {
 }
 
 /** Answers with a page: whole without script, and with nothing loaded from anywhere. */
-export function sendPage(response: Response, page: Page): void {
-  response
-    .status(page.status ?? 200)
-    .set(headersOf(page.formTargets))
-    .type('html')
-    .send(documentOf(page).text);
+export function sendPage(response: ServerResponse, page: Page): void {
+  addHeaders(response, headersOf(page.formTargets));
+  sendText(response, page.status ?? 200, 'text/html', documentOf(page).text);
 }
 
 /** Leads on to another page, which is fetched by GET whatever this request was (RFC 9110 §15.4.4). */

@@ -1,5 +1,6 @@
-import type { Response } from 'express';
+import type { ServerResponse } from 'node:http';
 import { errorKind, type ErrorCode, type SwitchboardError } from '../../errors.ts';
+import { addHeaders } from '../http/response.ts';
 import { html } from './html.ts';
 import { sendPage, type Page } from './page.ts';
 
@@ -54,10 +55,10 @@ const ERRORS: Partial<Record<ErrorCode, { readonly title: string; readonly text:
 };
 
 /** Anything that was thrown, as a page: never a word of what went wrong inside. */
-export function sendErrorPage(response: Response, error: SwitchboardError, requestId: string): void {
+export function sendErrorPage(response: ServerResponse, error: SwitchboardError, requestId: string): void {
   const isOurs = error.status >= 500 && ERRORS[error.code] === undefined;
   const { title, text } = ERRORS[error.code] ?? (isOurs ? FAILED : UNREADABLE);
-  if (error.retryAfterSec !== undefined) response.set('Retry-After', String(error.retryAfterSec));
+  if (error.retryAfterSec !== undefined) addHeaders(response, { 'Retry-After': String(error.retryAfterSec) });
   sendPage(response, plain(errorKind(error.code).status, title, text, requestId));
 }
 

@@ -1,0 +1,292 @@
+import { z } from 'zod';
+import { registryUrl } from '../../platform/registry-url.ts';
+import type { AuditEntry } from '../../core/access/audit.ts';
+import type { Caller } from '../../core/access/caller.ts';
+import type { Entry } from '../../core/catalogue/entry.ts';
+import { readEntryStream, type ReadEntries } from '../../core/catalogue/import-file.ts';
+import type { Core } from '../../core/core.ts';
+import type { SyncDone } from '../../core/registry/sync.ts';
+import { SwitchboardError } from '../../errors.ts';
+import type { Endpoint } from '../http/endpoint.ts';
+import { healthStatus } from '../http/input.ts';
+import type { ProgressListener } from '../http/progress.ts';
+import { ADMIN, operation } from './operation.ts';
+
+/** What a change of the catalogue has to wait for; undefined: for nothing. */
+function waitsFor(core: Core): string | undefined {
+  if (!core.catalogue.isWriting) return undefined;
+  return core.readiness().status === 'starting'
+    ? 'The catalogue is being read into the search index: this begins when that has ended.'
+    : 'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
+}
+
+const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
+
+const importQuery = z.strictObject({
+  replace: z
+    .enum(['true', 'false'])
+    .default('false')
+    .describe('true: what the file does not name is no longer active.'),
+});
+
+const importCatalogue: Endpoint = {
+  ...ADMIN,
+  method: 'post',
+  path: '/catalogue/import',
+  operationId: 'importCatalogue',
+  summary: 'Import servers into the catalogue',
+  description:
+    'The body is a catalogue file as it is: JSON Lines, one server a line, at most 512 MiB. A bad line is reported and the others are imported; they are searchable ' +
+    'when this answers. With Accept: application/x-ndjson the answer is lines {"progress":{"done","of"}} and a last one {"result"} or {"problem"}. ' +
+    'It ends with the connection, and then changes nothing.',
+  errors: ['invalid_request', 'payload_too_large', 'unsupported_media_type', 'rate_limited'],
+  querySchema: importQuery,
+  responseSchema: z.object({
+    imported: z.int(),
+    deactivated: z.int(),
+    problems: z.array(z.object({ line: z.int(), reason: z.string(), id: z.string().optional() })),
+    unknown_fields: z.array(z.string()),
+    warnings: z.array(z.string()),
+  }),
+  stream: {
+    types: ['application/x-ndjson', 'application/jsonl', 'text/plain'],
+    read: async (core, caller, body, query) => {
+      const { replace } = query as z.output<typeof importQuery>;
+      const read = await readEntryStream(bounded(body), {
+        allowHttp: core.allowHttp,
+        compact: entry => core.catalogue.sharing(entry),
+      });
+      return ({ onProgress, onNotice }) => {
+        const waits = waitsFor(core);
+        if (waits !== undefined) onNotice(waits);
+        return importEntries(core, caller, read, { replace: replace === 'true', onProgress });
+      };
+    },
+  },
+};
+
+async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  try {
+    for await (const chunk of body) {
+      bytes += chunk.length;
+      if (bytes > MAX_CATALOGUE_BYTES) {
+        throw new SwitchboardError(
+          'payload_too_large',
+          `The file is over ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
+        );
+      }
+      yield chunk;
+    }
+  } catch (cause) {
+    if (cause instanceof SwitchboardError) throw cause;
+    throw new SwitchboardError('invalid_request', 'The file was cut short: nothing was changed.', { cause });
+  }
+}
+
+/**
+ * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server
+ * whose line is bad stays as it was, and a file without one good entry replaces nothing.
+ */
+async function importEntries(
+  core: Core,
+  caller: Caller,
+  { entries, problems, unknownFields }: ReadEntries,
+  { replace, onProgress }: { replace: boolean; onProgress: ProgressListener['onProgress'] },
+) {
+  if (entries.length === 0 && problems.length === 0) {
+    throw new SwitchboardError('invalid_request', 'The file holds no entry: nothing was changed.');
+  }
+  const keep = new Set(problems.flatMap(({ id }) => id ?? []));
+  const change =
+    entries.length === 0
+      ? undefined
+      : await core.catalogue.put(entries, {
+          origin: 'operator',
+          replace,
+          keep,
+          onProgress,
+          alongside: (tx, { upserted, removed }) => {
+            const counts = { imported: upserted.length, deactivated: removed.length };
+            const meta = { ...counts, bad_lines: problems.length, replace };
+            return core.audit.record(caller, { event: 'catalogue_imported', outcome: 'ok', meta }, tx);
+          },
+          signal: caller.signal,
+        });
+  return {
+    imported: change?.upserted.length ?? 0,
+    deactivated: change?.removed.length ?? 0,
+    problems,
+    unknown_fields: unknownFields,
+    warnings: entries.flatMap(entry => signInWarning(core, entry) ?? []),
+  };
+}
+
+/** Why calls of a server that acts for end users would be refused here. The settings can follow the entry: no problem of its. */
+function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): string | undefined {
+  if (auth?.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
+  const name = JSON.stringify(auth.provider);
+  const provider = identity.providers.get(auth.provider);
+  if (!provider)
+    return `${id}: the identity provider ${name} is not configured here (SWITCHBOARD_PROVIDERS); until it is, calls are refused`;
+  const { origin } = new URL(remote_url);
+  if (provider.settings.allowedOrigins.includes(origin)) return undefined;
+  return `${id}: allowed_origins of the identity provider ${name} do not name ${origin} (SWITCHBOARD_PROVIDERS); until they do, calls are refused`;
+}
+
+const OTHER_SYNC =
+  'Another sync is under way, here or in another process on this database: this one begins when it has ended.';
+
+const registry = z
+  .string()
+  .max(2048)
+  .transform((address, context) => {
+    try {
+      return registryUrl(address);
+    } catch (error) {
+      context.addIssue(error instanceof Error ? error.message : String(error));
+      return z.NEVER;
+    }
+  });
+
+const syncCatalogue = operation({
+  method: 'post',
+  path: '/catalogue/sync',
+  operationId: 'syncCatalogue',
+  summary: 'Bring in what a registry lists',
+  description:
+    'Any registry of the API v0.1, such as another Switchboard. All of it is done or nothing, and it is searchable when this answers; a sync ends with its connection, and ' +
+    'then changes nothing. Where refused is in the answer, too much would have become inactive and nothing was changed. With Accept: application/x-ndjson the answer is lines ' +
+    '{"listed"}, {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
+  errors: [
+    'upstream_unreachable',
+    'upstream_timeout',
+    'upstream_protocol',
+    'upstream_too_large',
+    'upstream_http_error',
+    'upstream_unauthorized',
+    'upstream_blocked',
+    'unavailable',
+  ],
+  isLong: true,
+  bodySchema: z.strictObject({
+    url: registry.describe('Its address: https, without a key (SWITCHBOARD_REGISTRY_KEYS has those).'),
+    full: z
+      .boolean()
+      .default(false)
+      .describe('Ask for everything, not only for what has changed since the last sync.'),
+    force: z
+      .boolean()
+      .default(false)
+      .describe('Also where many servers would become inactive. Implies full.'),
+  }),
+  responseSchema: z.object({
+    registry: z.string(),
+    mode: z.enum(['full', 'incremental']),
+    received: z.int().describe('Entries that it listed.'),
+    synced: z.int().describe('Servers that are active and as it has them.'),
+    deactivated: z.int(),
+    left: z
+      .int()
+      .describe(
+        'Left alone: their id or address is that of the operator, the shipped catalogue or another registry.',
+      ),
+    skipped: z.object({ deleted: z.int(), no_remote: z.int(), needs_configuration: z.int() }),
+    problems: z
+      .array(z.object({ name: z.string().optional(), reason: z.string() }))
+      .describe('Some of the bad entries.'),
+    bad: z.int().describe('Bad entries.'),
+    refused: z.string().optional().describe('Why nothing was changed.'),
+  }),
+  handle: async (core, caller, { body: { url, full, force }, progress }) => {
+    const { onListed, onProgress, onNotice } = progress;
+    const waits = waitsFor(core);
+    if (waits !== undefined) onNotice(waits);
+    const entryOf = (
+      outcome: 'ok' | 'refused',
+      { mode, synced, deactivated, left }: SyncDone,
+    ): AuditEntry => ({
+      event: 'catalogue_synced',
+      outcome,
+      meta: { registry: url, mode, synced, deactivated, left, force },
+    });
+    const report = await core.registrySync.sync(url, {
+      full: full || force,
+      force,
+      onListed,
+      onProgress,
+      onWait: () => onNotice(OTHER_SYNC),
+      alongside: (tx, done) => core.audit.record(caller, entryOf('ok', done), tx),
+      signal: caller.signal,
+    });
+    if (report.refused !== undefined) await core.audit.record(caller, entryOf('refused', report));
+    return report;
+  },
+});
+
+const OTHER_ROUND =
+  'Servers are being visited already, here or by another process on this database: this begins when that has ended.';
+
+const MAX_IDS = 1_000;
+
+const probeCatalogue = operation({
+  method: 'post',
+  path: '/catalogue/probe',
+  operationId: 'probeCatalogue',
+  summary: 'Visit the servers of the catalogue',
+  description:
+    'Visits all active servers and those that were deactivated for not answering, or the named ones. Each is asked server/discover or initialize, ' +
+    'then tools/list, without a credential, for 15 s at most; four hosts at a time. After three time-outs in a row the rest of a host is left out, ' +
+    'unless named. Listed tools go into the catalogue. Failures are recorded at the end, and not at all when more than half of at least ten hosts ' +
+    'fail (doubted). The work ends with the connection and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
+    'is lines {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
+  errors: ['server_not_found', 'server_inactive', 'unavailable'],
+  isLong: true,
+  bodySchema: z.strictObject({
+    ids: z
+      .array(z.string().min(1).max(256))
+      .min(1, 'must name a server; leave it out for all of them')
+      .max(MAX_IDS)
+      .optional()
+      .describe('Only these servers.'),
+  }),
+  responseSchema: z.object({
+    visited: z.int(),
+    ok: z.int(),
+    needs_sign_in: z.int(),
+    not_mcp: z.int(),
+    unreachable: z.int(),
+    no_verdict: z
+      .int()
+      .describe('Answers that say nothing of the health, such as HTTP 429: all is as it was.'),
+    deactivated: z.int().describe('Dead for 30 days: calls of them are 410 now.'),
+    reactivated: z.int().describe('Had become inactive for that, and answer again.'),
+    failing: z
+      .array(z.object({ id: z.string(), status: healthStatus, reason: z.string() }))
+      .describe('Servers that are neither ok nor want a sign-in, and why. The reason may quote the server.'),
+    doubted: z.string().optional().describe('Why no failure counts.'),
+  }),
+  handle: async (core, caller, { body: { ids }, progress: { onProgress, onNotice } }) => {
+    const record = (outcome: 'ok' | 'failed', meta: Record<string, number>) =>
+      core.audit.record(caller, { event: 'catalogue_probed', outcome, meta });
+    let found: Record<string, number> = {};
+    const sweeping = core.health.sweep({
+      ids,
+      onProgress,
+      onFound: counts => (found = { ...counts }),
+      onWait: () => onNotice(OTHER_ROUND),
+      signal: caller.signal,
+    });
+    const report = await sweeping.catch(async (error: unknown) => {
+      // Servers may have been visited all the same.
+      await record('failed', found);
+      throw error;
+    });
+    const { failing: _named, doubted, ...counts } = report;
+    await record(doubted === undefined ? 'ok' : 'failed', counts);
+    return report;
+  },
+});
+
+/** The endpoints that change many entries at once, and may take long. */
+export const changeEndpoints: readonly Endpoint[] = [importCatalogue, syncCatalogue, probeCatalogue];

@@ -1,0 +1,128 @@
+import { z } from 'zod';
+import { bareTool, toEntry, type Server } from '../../core/catalogue/entry.ts';
+import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
+import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
+import { errorCodes } from '../../errors.ts';
+import type { Endpoint } from '../http/endpoint.ts';
+import { shownHealth } from '../http/input.ts';
+import { changeEndpoints } from './catalogue-changes.ts';
+import { operation } from './operation.ts';
+
+const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
+
+const serverInfo = z
+  .looseObject({
+    id: z.string(),
+    name: z.string(),
+    description: z.string(),
+    remote_url: z.string(),
+    tools: z.array(z.looseObject({ name: z.string(), description: z.string() })),
+    tools_source: z.enum(['catalogue', 'live']).describe('live: as the server itself listed them.'),
+    tools_listed_at: z.iso.datetime().optional(),
+    active: z.boolean(),
+    unanswered: z
+      .literal(true)
+      .optional()
+      .describe(
+        'Inactive since it did not answer for 30 days; active again as soon as a visit has an answer.',
+      ),
+    health: shownHealth
+      .extend({
+        last_ok_at: z.iso.datetime().optional().describe('Absent: no visit found it alive.'),
+        failures: z.int().describe('Visits in a row that failed.'),
+        dead_since: z.iso.datetime().optional().describe('Since the third of them; absent: it is not dead.'),
+      })
+      .optional()
+      .describe('What the last visit found; absent: there was none at this address.'),
+    origin: z.enum(['shipped', 'operator', 'registry']),
+    registry: z
+      .looseObject({ source: z.string(), name: z.string(), version: z.string() })
+      .optional()
+      .describe("Where a registry's entry came from."),
+  })
+  .describe('The entry as a catalogue file has it, and what has become of it.');
+
+/** A server as the operator sees it: its entry, and what has become of it. */
+const shown = (server: Server, health: Health | undefined) => ({
+  ...toEntry(server),
+  tools: server.tools.map(tool => {
+    const warnings = warningsOf(tool, Date.now());
+    return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
+  }),
+  tools_source: server.toolsListedAt === undefined ? 'catalogue' : 'live',
+  ...(server.toolsListedAt === undefined
+    ? {}
+    : { tools_listed_at: new Date(server.toolsListedAt).toISOString() }),
+  active: server.active,
+  ...(server.unanswered ? { unanswered: true } : {}),
+  ...(health ? { health: healthForOperators(health) } : {}),
+  origin: server.origin,
+  ...(server.registry === undefined ? {} : { registry: registryOf(server.registry) }),
+});
+
+const healthForOperators = (health: Health) => {
+  const { lastOkAtMs, deadSinceMs, failures } = health;
+  return {
+    ...inWire(health),
+    ...(lastOkAtMs === undefined ? {} : { last_ok_at: new Date(lastOkAtMs).toISOString() }),
+    failures,
+    ...(deadSinceMs === undefined ? {} : { dead_since: new Date(deadSinceMs).toISOString() }),
+  };
+};
+
+/** Without the document itself, which `/v0.1/servers` has. */
+const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
+
+const show = operation({
+  method: 'get',
+  path: '/catalogue/:id',
+  operationId: 'showServer',
+  summary: 'Show a server of the catalogue',
+  description: 'An inactive one, too.',
+  errors: ['server_not_found'],
+  responseSchema: serverInfo,
+  handle: ({ catalogue, health }, _caller, { params: { id = '' } }) => {
+    const server = catalogue.get(id) ?? catalogue.require(id);
+    return Promise.resolve(shown(server, health.healthOf(server)));
+  },
+});
+
+const learnTools = operation({
+  method: 'post',
+  path: '/catalogue/:id/tools',
+  operationId: 'readServerTools',
+  summary: "Put a server's own list of tools into its entry",
+  description: 'Asks the server, for no user: one that acts for end users alone is refused.',
+  errors: ['server_not_found', 'server_inactive', 'identity_token_required', ...UPSTREAM_ERRORS],
+  responseSchema: z.object({ tools: z.int().describe('How many the entry has now.') }),
+  handle: async ({ catalogue, proxy, audit }, caller, { params: { id = '' } }) => {
+    const server = catalogue.require(id);
+    const { tools } = await proxy.listTools(caller, { serverId: id });
+    await catalogue.refreshTools(server, tools, Date.now(), {
+      alongside: (tx, { upserted: [refreshed] }) => {
+        const meta = { server: id, tools: refreshed?.tools.length ?? 0 };
+        return audit.record(caller, { event: 'server_tools_read', outcome: 'ok', meta }, tx);
+      },
+    });
+    return { tools: catalogue.require(id).tools.length };
+  },
+});
+
+const deactivate = operation({
+  method: 'post',
+  path: '/catalogue/:id/deactivate',
+  operationId: 'deactivateServer',
+  summary: 'Take a server out of use',
+  description: 'It is not found any more, and calls of it are 410. An import brings it back.',
+  errors: ['server_not_found'],
+  responseSchema: serverInfo,
+  handle: async ({ catalogue, audit, health }, caller, { params: { id = '' } }) => {
+    const meta = { server: id };
+    const server = await catalogue.deactivate(id, tx =>
+      audit.record(caller, { event: 'server_deactivated', outcome: 'ok', meta }, tx),
+    );
+    return shown(server, health.healthOf(server));
+  },
+});
+
+export const catalogueEndpoints: readonly Endpoint[] = [...changeEndpoints, show, learnTools, deactivate];

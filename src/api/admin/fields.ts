@@ -1,0 +1,70 @@
+import { z } from 'zod';
+import { SCOPES } from '../../core/access/caller.ts';
+
+export const tenantId = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z, 0-9, "_", "-"');
+
+/** What neither the database can hold nor anybody sees, or what turns other text around, is no part of a name. */
+export const visibleLine = (schema: z.ZodString) =>
+  schema.regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters');
+
+const FIRST_MS = 0;
+const LAST_MS = Date.UTC(9999, 11, 31);
+const isInReach = (text: string) => Date.parse(text) >= FIRST_MS && Date.parse(text) <= LAST_MS;
+const REACH = 'must be from 1970 to 9999';
+
+export const time = z.iso.datetime({ offset: true }).refine(isInReach, REACH);
+/** UTC. */
+export const day = z.iso.date().refine(isInReach, REACH);
+const nullableTime = z.iso.datetime().nullable();
+
+const monthlyLimit = z
+  .int('must be a whole number, or null for no limit')
+  .min(1, 'must be at least 1; null is no limit')
+  .max(2_000_000_000, 'must be at most 2000000000')
+  .nullable();
+
+/** What is left out stays as it is, at first without a limit. */
+export const monthlyQuota = z
+  .strictObject({
+    calls: monthlyLimit.optional().describe('Proxied calls. null: no limit.'),
+    searches: monthlyLimit.optional().describe('Searches. null: no limit.'),
+  })
+  .describe('What the key may use in a calendar month (UTC).');
+
+export const counts = z.object({ calls: z.int(), searches: z.int() });
+
+/** An API key as an operator sees it. */
+export const keyInfo = z.object({
+  id: z.string(),
+  name: z.string(),
+  tenant: z.string(),
+  user: z.string().nullable().describe('The one user that it acts for, by the id the caller gave.'),
+  scopes: z.array(z.enum(SCOPES)),
+  monthly_quota: z.object({ calls: z.int().nullable(), searches: z.int().nullable() }),
+  created_at: z.iso.datetime(),
+  expires_at: nullableTime,
+  revoked_at: nullableTime,
+  last_used_at: nullableTime,
+});
+
+export const newKeyInfo = keyInfo.extend({
+  key: z.string().describe('The key itself: shown here and never again.'),
+});
+
+/** How much of a list, and where it goes on. */
+export const page = {
+  limit: z
+    .string()
+    .regex(/^\d{1,4}$/, 'must be a whole number from 1 to 1000')
+    .transform(Number)
+    .refine(limit => limit >= 1 && limit <= 1000, 'must be a whole number from 1 to 1000')
+    .default(100)
+    .describe('Entries at most, 1 to 1000.'),
+  cursor: z.string().max(200).optional().describe('next_cursor of the page before.'),
+};
+export const nextCursor = z
+  .string()
+  .nullable()
+  .describe('Where the next page begins; null: this is the last.');

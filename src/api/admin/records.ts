@@ -1,0 +1,122 @@
+import { z } from 'zod';
+import { SwitchboardError } from '../../errors.ts';
+import { day, nextCursor, page, tenantId, time } from './fields.ts';
+import type { Endpoint } from '../http/endpoint.ts';
+import { operation } from './operation.ts';
+
+const ofTenant = tenantId.optional().describe('Only of this tenant.');
+const ofKey = z
+  .string()
+  .regex(/^[\w-]{1,100}$/, 'must be the id of a key')
+  .optional();
+
+const usage = operation({
+  method: 'get',
+  path: '/usage',
+  operationId: 'listUsage',
+  summary: 'What keys have used, by day',
+  description:
+    'A record per key and day (UTC), the newest day first; a key that came by rotation counts under the first of its line. Kept for 400 days. What ' +
+    'other processes have counted within the last second may be missing.',
+  errors: ['invalid_request'],
+  querySchema: z.strictObject({
+    from: day.optional().describe('The first day, such as 2026-11-01.'),
+    to: day.optional().describe('The last day.'),
+    key_id: ofKey.describe('Only of this key.'),
+    tenant: ofTenant,
+    ...page,
+  }),
+  responseSchema: z.object({
+    usage: z.array(
+      z.object({
+        day: z.iso.date(),
+        key_id: z.string(),
+        name: z.string().nullable().describe('Null for the key of SWITCHBOARD_API_KEY, as is its tenant.'),
+        tenant: z.string().nullable(),
+        calls: z.int().describe('Proxied calls.'),
+        searches: z.int(),
+      }),
+    ),
+    next_cursor: nextCursor,
+  }),
+  handle: async (core, _caller, { query: { from, to, key_id, tenant, limit, cursor } }) => {
+    const after = cursor === undefined ? undefined : usagePlace(cursor);
+    const { records, hasMore } = await core.apiKeys.use.list({
+      from,
+      to,
+      keyId: key_id,
+      tenant,
+      limit,
+      after,
+    });
+    const last = records.at(-1);
+    return { usage: records, next_cursor: hasMore && last ? `${last.day}~${last.key_id}` : null };
+  },
+});
+
+function usagePlace(cursor: string): { day: string; keyId: string } {
+  const [, date = '', keyId = ''] = /^(\d{4}-\d{2}-\d{2})~([\w-]{1,100})$/.exec(cursor) ?? [];
+  if (!day.safeParse(date).success) throw wrongCursor();
+  return { day: date, keyId };
+}
+
+const audit = operation({
+  method: 'get',
+  path: '/audit',
+  operationId: 'listAudit',
+  summary: 'What was done, and by whom',
+  description:
+    'The newest first. key_id names the key that acted; "operator" is the command line. Kept for 90 days. It never holds a secret, nor a user_id.',
+  errors: ['invalid_request'],
+  querySchema: z.strictObject({
+    tenant: ofTenant,
+    key_id: ofKey.describe('Only what this key did.'),
+    event: z
+      .string()
+      .regex(/^[a-z_]{1,100}$/, 'must be the name of an event')
+      .optional()
+      .describe('Only this kind, such as key_created.'),
+    from: time.optional().describe('From this time on.'),
+    to: time.optional().describe('Before this time.'),
+    ...page,
+  }),
+  responseSchema: z.object({
+    audit: z.array(
+      z.object({
+        id: z.int(),
+        at: z.iso.datetime(),
+        event: z.string(),
+        outcome: z.enum(['ok', 'refused', 'failed']),
+        tenant: z.string().nullable().describe('Whose it was done to.'),
+        key_id: z.string().nullable(),
+        user: z.string().nullable().describe('The end user, by our own id.'),
+        request_id: z.string().nullable(),
+        ip: z.string().nullable(),
+        details: z.record(z.string(), z.unknown()),
+      }),
+    ),
+    next_cursor: nextCursor,
+  }),
+  handle: async (core, _caller, { query: { tenant, key_id, event, from, to, limit, cursor } }) => {
+    const { records, hasMore } = await core.audit.list({
+      tenant,
+      keyId: key_id,
+      event,
+      from: from === undefined ? undefined : new Date(from),
+      to: to === undefined ? undefined : new Date(to),
+      before: cursor === undefined ? undefined : auditPlace(cursor),
+      limit,
+    });
+    return { audit: records, next_cursor: hasMore ? String(records.at(-1)?.id) : null };
+  },
+});
+
+function auditPlace(cursor: string): number {
+  if (!/^\d{1,15}$/.test(cursor)) throw wrongCursor();
+  return Number(cursor);
+}
+
+const wrongCursor = () =>
+  new SwitchboardError('invalid_request', 'cursor: must be the next_cursor of an answer, as it is');
+
+export const recordEndpoints: readonly Endpoint[] = [usage, audit];

@@ -1,0 +1,55 @@
+import type { RequestListener } from 'node:http';
+import type { Principal } from '../../core/access/caller.ts';
+import { SCOPES } from '../../core/access/caller.ts';
+import { LOCAL_TENANT } from '../../core/access/tenants.ts';
+import type { Core } from '../../core/core.ts';
+import type { Clock } from '../../platform/clock.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { Endpoint } from '../http/endpoint.ts';
+import { defaultMemoryLimits, MemoryBudget } from '../http/memory-budget.ts';
+import { serveEndpoints } from '../http/pipeline.ts';
+import { attachLocals, pathOf } from '../http/request.ts';
+import { routerOf } from '../http/router.ts';
+import { catalogueEndpoints } from './catalogue.ts';
+import { keyEndpoints } from './keys.ts';
+import { operatorEndpoints } from './operator-only.ts';
+import { recordEndpoints } from './records.ts';
+
+const shared: readonly Endpoint[] = [...keyEndpoints, ...catalogueEndpoints, ...recordEndpoints];
+
+const belowV1 = (one: Endpoint): Endpoint => ({ ...one, path: `/v1/admin${one.path}` });
+const withoutLimit = (one: Endpoint): Endpoint => ({ ...one, rateLimit: undefined });
+
+/** The admin API for keys with the scope `admin`. */
+export const adminEndpoints: readonly Endpoint[] = shared.map(belowV1);
+
+const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: 'operator', scopes: new Set(SCOPES) };
+
+/**
+ * Serves the control socket: the same table by shorter paths, and what only the command line has. Reaching the socket (0600) is the
+ * authentication; nothing limits an operator.
+ */
+export function controlSocketListener({
+  core,
+  log,
+  clock,
+}: {
+  readonly core: Core;
+  readonly log: Log;
+  readonly clock: Clock;
+}): RequestListener {
+  const endpoints = [...shared, ...operatorEndpoints].map(withoutLimit);
+  const serve = serveEndpoints({
+    core,
+    log,
+    budget: new MemoryBudget(defaultMemoryLimits()),
+    find: routerOf(endpoints),
+    principalOf: () => Promise.resolve(OPERATOR),
+    wire: 'command',
+    isStreamExclusive: false,
+  });
+  return (request, response) => {
+    attachLocals(response, clock);
+    void serve(request, response, pathOf(request));
+  };
+}

@@ -1,0 +1,300 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { parse as parseQuery } from 'node:querystring';
+import { admit, authenticate, countUnclassed, type Policy } from '../../core/access/admit.ts';
+import type { Principal } from '../../core/access/caller.ts';
+import type { Caller } from '../../core/access/caller.ts';
+import type { Core } from '../../core/core.ts';
+import { sanitise } from '../../platform/sanitize.ts';
+import { SwitchboardError } from '../../errors.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { decodedBody, letGoBy, readJsonBody } from './body.ts';
+import type { Endpoint, Input, StreamedBody } from './endpoint.ts';
+import { idempotencyKey, parseInput } from './input.ts';
+import { holdAnswer, type MemoryBudget } from './memory-budget.ts';
+import { answerInLines, NDJSON, SILENT, type ProgressListener } from './progress.ts';
+import {
+  problemOf,
+  renderError,
+  rpcIdOf,
+  toReported,
+  wireOf,
+  type RpcId,
+  type Wire,
+} from './render-error.ts';
+import { bearerOf, clientSignal, localsOf, requestedTimeoutMs, singleHeader } from './request.ts';
+import { addHeaders, limitHeaders, sendText, writeHead } from './response.ts';
+import type { FindRoute } from './router.ts';
+
+/** Serves one request to its end, errors too. */
+export type Handler<Request extends IncomingMessage = IncomingMessage> = (
+  request: Request,
+  response: ServerResponse,
+  path: string,
+) => Promise<void>;
+
+/** An authenticated request on its way through the pipeline. */
+export interface Exchange<Request extends IncomingMessage = IncomingMessage> {
+  readonly request: Request;
+  readonly response: ServerResponse;
+  readonly path: string;
+  readonly principal: Principal;
+  /** Aborts when the client has gone. */
+  readonly signal: AbortSignal;
+  /** Returns the id with which a JSON-RPC error is answered. */
+  rpcId: () => RpcId;
+  /** Passes the request through the gate (`admit`), and adds the headers of its limits to the answer. */
+  admit<Parsed>(
+    policy: Policy,
+    parse: () => Parsed | Promise<Parsed>,
+    callsIn?: (input: Parsed) => number,
+  ): Promise<{ caller: Caller; input: Parsed }>;
+}
+
+export interface PipelineOptions {
+  readonly core: Core;
+  readonly log: Log;
+  readonly budget: MemoryBudget;
+}
+
+interface PipelineParts extends Pick<PipelineOptions, 'core' | 'log'> {
+  /** Tells who calls. Default: by the API key and the identity token that came. */
+  readonly principalOf?: Authenticator;
+  /** What metrics call the path, where it is known before the caller is. */
+  readonly route?: string;
+  /** Default: the form that belongs to the path. */
+  readonly wire?: Wire;
+}
+
+export type Authenticator = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  path: string,
+) => Promise<Principal>;
+
+/**
+ * The one way of every request with a key: it is authenticated, then handled, and whatever is thrown is rendered. The handler finds
+ * what the request is for, and has it admitted.
+ */
+export function pipeline<Request extends IncomingMessage = IncomingMessage>(
+  { core, log, principalOf = byKey(core), route, wire }: PipelineParts,
+  handle: (exchange: Exchange<Request>) => Promise<void>,
+): Handler<Request> {
+  return async (request, response, path) => {
+    const locals = localsOf(response);
+    if (route !== undefined) locals.route = route;
+    let exchange: Exchange<Request> | undefined;
+    try {
+      const principal = await principalOf(request, response, path);
+      locals.principal = principal;
+      const signal = clientSignal(response);
+      exchange = {
+        request,
+        response,
+        path,
+        principal,
+        signal,
+        rpcId: () => null,
+        admit: (policy, parse, callsIn) =>
+          admit(core, principal, policy, {
+            requestId: locals.requestId,
+            ip: locals.ip,
+            signal,
+            parse,
+            ...(callsIn === undefined ? {} : { callsIn }),
+            onLimit: state => addHeaders(response, limitHeaders(state)),
+          }),
+      };
+      await handle(exchange);
+    } catch (thrown) {
+      renderError(response, thrown, {
+        wire: wire ?? wireOf(path),
+        log,
+        rpcId: exchange?.rpcId() ?? null,
+      });
+    }
+  };
+}
+
+/**
+ * REST clients send `X-API-Key`, with the user's identity token as a Bearer token beside it. Clients of MCP and of a registry may have
+ * nothing but a Bearer token: without `X-API-Key`, that is the key.
+ */
+export const byKey =
+  (core: Core): Authenticator =>
+  (request, response, path) => {
+    const { ip } = localsOf(response);
+    const key = singleHeader(request, 'x-api-key');
+    const bearer = bearerOf(request);
+    if (path.startsWith('/v1/')) return authenticate(core, { key, token: bearer, ip });
+    const token = key === undefined ? undefined : bearer;
+    return authenticate(core, { key: key ?? bearer, token, keyMayBeBearer: true, ip });
+  };
+
+interface EndpointOptions extends PipelineOptions, Pick<PipelineParts, 'principalOf' | 'wire'> {
+  readonly find: FindRoute;
+  /** Whether one streamed body is read at a time: what is kept of it may be large. */
+  readonly isStreamExclusive?: boolean;
+}
+
+/** Serves a table of endpoints. Authentication comes before routing: without a key nobody learns which paths exist. */
+export function serveEndpoints({
+  core,
+  log,
+  budget,
+  find,
+  isStreamExclusive = true,
+  ...parts
+}: EndpointOptions): Handler {
+  let isStreaming = false;
+
+  async function serveJson(
+    one: Endpoint & { stream?: undefined },
+    params: Input['params'],
+    exchange: Exchange,
+  ): Promise<void> {
+    const { request, response, principal } = exchange;
+    const { caller, input } = await exchange.admit(policyOf(one, params), async () => {
+      const parsed = partsOf(one, request);
+      const room = { maxBytes: one.maxBodyBytes, budget, keyId: principal.keyId };
+      const sent = one.bodySchema && (await readJsonBody(request, response, room));
+      exchange.rpcId = () => rpcIdOf(sent, 1);
+      return { ...parsed, body: one.bodySchema && parseInput(one.bodySchema, sent) };
+    });
+    const { timeoutMs, ...rest } = input;
+    const { arrivedMs } = localsOf(response);
+    const work = (progress: ProgressListener) =>
+      one.run(core, timeoutMs === undefined ? caller : { ...caller, timeoutMs }, {
+        ...rest,
+        params,
+        arrivedMs,
+        progress,
+      });
+    if (one.isLong === true) return answerLong(exchange, caller, work);
+    sendAnswer(exchange, await work(SILENT));
+  }
+
+  async function serveStream(
+    one: Endpoint & { stream: StreamedBody },
+    params: Input['params'],
+    exchange: Exchange,
+  ): Promise<void> {
+    const { request, response } = exchange;
+    let isOurs = false;
+    try {
+      const { caller, input } = await exchange.admit(policyOf(one, params), () => {
+        requireType(one.stream, request.headers['content-type']);
+        return partsOf(one, request);
+      });
+      if (isStreaming && isStreamExclusive) throw busy();
+      isStreaming = isOurs = true;
+      // The stream is left open where it is not read to its end: the answer goes out on the same connection.
+      const body = decodedBody(request).iterator({ destroyOnReturn: false });
+      await answerLong(exchange, caller, await one.stream.read(core, caller, body, input.query));
+    } catch (error) {
+      await letGoBy(request);
+      if (!response.headersSent) addHeaders(response, { Connection: 'close' });
+      throw error;
+    } finally {
+      if (isOurs) isStreaming = false;
+    }
+  }
+
+  function sendAnswer({ response, principal }: Exchange, answer: unknown): void {
+    const text = JSON.stringify(answer);
+    holdAnswer(budget, response, principal.keyId, text);
+    sendText(response, 200, 'application/json', text);
+  }
+
+  /** Answers with lines of progress where these are accepted. */
+  async function answerLong(
+    exchange: Exchange,
+    { signal }: Caller,
+    work: (progress: ProgressListener) => Promise<unknown>,
+  ): Promise<void> {
+    const { request, response } = exchange;
+    const { requestId } = localsOf(response);
+    const logged = (progress: ProgressListener) =>
+      work(progress).catch((error: unknown) => {
+        if (signal.aborted && error === signal.reason)
+          log.info({ requestId }, 'cancelled a change of the catalogue, as its caller has gone');
+        throw error;
+      });
+    if (request.headers.accept !== NDJSON) return sendAnswer(exchange, await logged(SILENT));
+    writeHead(response, 200, { 'Content-Type': NDJSON });
+    await answerInLines(response, logged, thrown =>
+      problemOf(toReported(thrown, response.destroyed ? undefined : log, requestId), requestId),
+    );
+  }
+
+  return pipeline({ core, log, ...parts }, async exchange => {
+    const { request, response, path, principal } = exchange;
+    const { endpoint, params, allowed } = find(request.method ?? '', path);
+    if (!endpoint) {
+      await countUnclassed(core, principal, () => {
+        throw noEndpoint(request, response, path, allowed);
+      });
+      return;
+    }
+    localsOf(response).route = endpoint.path;
+    if (endpoint.cache !== undefined) addHeaders(response, { 'Cache-Control': endpoint.cache });
+    await (endpoint.stream ? serveStream(endpoint, params, exchange) : serveJson(endpoint, params, exchange));
+  });
+}
+
+const policyOf = ({ rateLimit, ...policy }: Endpoint, params: Input['params']): Policy => ({
+  ...policy,
+  rateLimit: typeof rateLimit === 'function' ? rateLimit(params) : rateLimit,
+});
+
+/** Reads all of a request but its body and its path. @throws SwitchboardError `invalid_request`. */
+function partsOf({ querySchema, timeoutHeader, idempotent }: Endpoint, request: IncomingMessage) {
+  const { url = '', headers } = request;
+  const at = url.indexOf('?');
+  const query = at < 0 ? '' : url.slice(at + 1);
+  return {
+    query: querySchema && parseInput(querySchema, parseQuery(query), 'The query string'),
+    timeoutMs: timeoutHeader && requestedTimeoutMs(request),
+    idempotencyKey:
+      idempotent && parseInput(idempotencyKey, headers['idempotency-key'], 'The header Idempotency-Key'),
+  };
+}
+
+function noEndpoint(
+  { method }: IncomingMessage,
+  response: ServerResponse,
+  path: string,
+  allowed: readonly string[],
+): SwitchboardError {
+  const methods = allowed.join(', ');
+  if (methods === '')
+    return new SwitchboardError(
+      'route_not_found',
+      `There is no ${sanitise(path)}. /openapi.json lists what there is.`,
+    );
+  return methodNotAllowed(response, method, methods);
+}
+
+/** Returns the error of a method that a path does not take, and has the answer say which ones it takes. */
+export function methodNotAllowed(
+  response: ServerResponse,
+  method: string | undefined,
+  allowed: string,
+): SwitchboardError {
+  addHeaders(response, { Allow: allowed });
+  return new SwitchboardError('method_not_allowed', `${method} is not possible here. Use ${allowed}.`);
+}
+
+/** @throws SwitchboardError `unsupported_media_type` for a body that is declared as something else. */
+function requireType({ types }: StreamedBody, contentType = ''): void {
+  const [type = ''] = contentType.toLowerCase().split(';');
+  if (types.includes(type.trim())) return;
+  throw new SwitchboardError(
+    'unsupported_media_type',
+    `Send the body in UTF-8 as Content-Type: ${types.join(' or ')}.`,
+  );
+}
+
+const busy = () =>
+  new SwitchboardError('unavailable', 'Another import is under way. Send this one again when it is done.', {
+    retryAfterSec: 5,
+  });

@@ -1,0 +1,176 @@
+import type { ServerResponse } from 'node:http';
+import { QuotaExceeded } from '../../core/access/quota.ts';
+import { RateLimited } from '../../core/access/rate-limits.ts';
+import { toFailure } from '../../core/failure.ts';
+import { passThroughStatus } from '../../core/proxy/pass-through-messages.ts';
+import { CallerAbortError } from '../../core/proxy/proxy.ts';
+import { errorKind, SwitchboardError } from '../../errors.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { sendErrorPage } from '../pages/refusals.ts';
+import { isPagePath } from '../pages/router.ts';
+import { localsOf, TIMEOUT_HEADER } from './request.ts';
+import { addHeaders, limitHeaders, sendJson, sendText } from './response.ts';
+
+export type RpcId = string | number | null;
+
+/**
+ * The forms an error can have over HTTP: problem details (`registry`: with that API's own member besides), JSON-RPC and problem
+ * details at once (`rpc`), a JSON-RPC error alone (`mcp`, `pass-through`), a page for people, or problem details for the command line (`command`).
+ */
+export type Wire = 'problem' | 'registry' | 'rpc' | 'mcp' | 'pass-through' | 'page' | 'command';
+
+/** Returns the form in which the errors of a path are sent, also to a caller without a key or with another method. */
+export function wireOf(path: string): Wire {
+  if (path === '/v1/mcp/call') return 'rpc';
+  if (path.startsWith('/v1/')) return 'problem';
+  if (path.startsWith('/v0.1/')) return 'registry';
+  if (path === '/mcp' || path === '/mcp/') return 'mcp';
+  if (path.startsWith('/mcp/')) return 'pass-through';
+  return isPagePath(path) ? 'page' : 'problem';
+}
+
+interface Failed {
+  readonly wire: Wire;
+  readonly log: Log;
+  /** The id of the JSON-RPC request. Default: null, for one that could not be read (JSON-RPC 2.0 §5). */
+  readonly rpcId?: RpcId;
+}
+
+/** Answers with an error, in the one form that its caller understands. Where an answer has begun, ends the connection. */
+export function renderError(
+  response: ServerResponse,
+  thrown: unknown,
+  { wire, log, rpcId = null }: Failed,
+): void {
+  if (response.destroyed) return;
+  if (response.headersSent || thrown instanceof CallerAbortError) {
+    response.destroy();
+    return;
+  }
+  const { requestId } = localsOf(response);
+  const error = toReported(thrown, log, requestId);
+  if (wire === 'page') return sendErrorPage(response, error, requestId);
+  if (wire === 'rpc' && error.isUpstreamFailure) return sendJson(response, 200, rpcErrorOf(error, rpcId));
+  send(response, error, bodyOf(error, wire, requestId, rpcId), {
+    type: wire === 'mcp' || wire === 'pass-through' ? 'application/json' : 'application/problem+json',
+    status: wire === 'pass-through' ? passThroughStatus(error) : error.status,
+  });
+}
+
+function bodyOf(
+  error: SwitchboardError,
+  wire: Exclude<Wire, 'page'>,
+  requestId: string,
+  rpcId: RpcId,
+): Record<string, unknown> {
+  if (wire === 'mcp') return rpcErrorOf(error, rpcId);
+  if (wire === 'pass-through') return rpcErrorOf(withoutSecret(error), rpcId);
+  const problem = problemOf(error, requestId);
+  if (wire === 'rpc') return { ...problem, ...rpcErrorOf(error, rpcId) };
+  if (wire === 'registry') return { ...problem, error: error.detail };
+  return wire === 'command' ? problem : { ...problem, detail: detailOf(error) };
+}
+
+/**
+ * Turns anything thrown into a SwitchboardError, and logs a fault of our own unless no log is given, as its caller has gone. A database that cannot be reached is `unavailable`, never
+ * the caller's fault. Express's refusals, such as a path that it cannot decode, carry a 4xx status.
+ */
+export function toReported(thrown: unknown, log: Log | undefined, requestId: string): SwitchboardError {
+  const error = isExpressRefusal(thrown)
+    ? new SwitchboardError('invalid_request', `The request could not be understood: ${thrown.message}`, {
+        cause: thrown,
+      })
+    : toFailure(thrown);
+  if (error.code === 'internal') log?.error({ err: thrown, requestId }, 'request failed');
+  return error;
+}
+
+const isExpressRefusal = (thrown: unknown): thrown is Error =>
+  thrown instanceof Error &&
+  !(thrown instanceof SwitchboardError) &&
+  'status' in thrown &&
+  typeof thrown.status === 'number' &&
+  thrown.status < 500;
+
+/** Returns problem details (RFC 9457), with `code` from the closed list and the request's id. */
+export function problemOf(error: SwitchboardError, requestId: string): Record<string, unknown> {
+  const { title, oauth } = errorKind(error.code);
+  return {
+    type: `urn:switchboard:error:${error.code}`,
+    title,
+    status: error.status,
+    detail: error.detail,
+    code: error.code,
+    request_id: requestId,
+    ...(oauth === undefined ? {} : { error: oauth }),
+    ...(error.status < 500 ? {} : { retryable: error.retryable }),
+    ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
+    ...(error.upstreamError === undefined ? {} : { upstream_error: error.upstreamError }),
+    ...error.members,
+  };
+}
+
+const rpcErrorOf = (error: SwitchboardError, id: RpcId) => ({
+  jsonrpc: '2.0',
+  id,
+  error: {
+    code: error.rpcCode,
+    message: detailOf(error),
+    data: {
+      ...error.members,
+      origin: 'switchboard',
+      reason: error.code,
+      retryable: error.retryable,
+      ...(error.retryAfterSec === undefined ? {} : { retry_after: error.retryAfterSec }),
+    },
+  },
+});
+
+/** Returns an error in the words of a tool result, which a model reads. */
+export const toolErrorText = ({ detail, code, retryAfterSec }: SwitchboardError): string =>
+  `${detail} (${code}${retryAfterSec === undefined ? '' : `, retry after ${retryAfterSec} s`})`;
+
+/** Over HTTP itself, a call that took too long can be given more time. */
+const detailOf = ({ detail, timeLimitMs = Infinity }: SwitchboardError): string =>
+  timeLimitMs >= TIMEOUT_HEADER.maxMs
+    ? detail
+    : `${detail} The header ${TIMEOUT_HEADER.name} allows a call more time, up to ${TIMEOUT_HEADER.maxMs}.`;
+
+/** Clients put the body of an MCP error before their model, where the id of a sign-in session does not belong. */
+function withoutSecret(error: SwitchboardError): SwitchboardError {
+  if (error.code !== 'connection_required') return error;
+  const { session_id: _secret, ...members } = error.members;
+  return new SwitchboardError(error.code, error.detail, { members });
+}
+
+/** Whole numbers beyond 2^53 - 1 have been rounded when they were read: they are not the caller's id any more. */
+export const isRpcId = (id: unknown): id is string | number =>
+  typeof id === 'string' ||
+  (typeof id === 'number' && Number.isFinite(id) && (!Number.isInteger(id) || Number.isSafeInteger(id)));
+
+/** Returns the id to answer with: null where it could not be read (JSON-RPC 2.0 §5). @param absent where the message has none */
+export function rpcIdOf(message: unknown, absent: RpcId): RpcId {
+  if (typeof message !== 'object' || message === null || Array.isArray(message)) return null;
+  const id = 'id' in message ? message.id : absent;
+  return isRpcId(id) ? id : null;
+}
+
+/**
+ * Every 401 has a challenge (RFC 9110 §15.5.2), in the form of RFC 6750 §3. It has no `resource_metadata`: there is no sign-in to be
+ * discovered here, and clients that look for one drop the key they were given.
+ */
+const CHALLENGE = 'Bearer realm="switchboard", error="invalid_token"';
+
+function send(
+  response: ServerResponse,
+  error: SwitchboardError,
+  body: Record<string, unknown>,
+  { type, status }: { readonly type: string; readonly status: number },
+): void {
+  localsOf(response).code = error.code;
+  if (error instanceof RateLimited || error instanceof QuotaExceeded)
+    addHeaders(response, limitHeaders(error.state));
+  if (status === 401) addHeaders(response, { 'WWW-Authenticate': CHALLENGE });
+  if (error.retryAfterSec !== undefined) addHeaders(response, { 'Retry-After': String(error.retryAfterSec) });
+  sendText(response, status, type, JSON.stringify(body));
+}

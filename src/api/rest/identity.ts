@@ -1,0 +1,216 @@
+import { z } from 'zod';
+import { SIGN_IN_MODES } from '../../core/access/caller.ts';
+import { sha256 } from '../../core/identity/secrets.ts';
+import { endpoint, KIB, type Endpoint } from '../http/endpoint.ts';
+import { wrongType } from '../http/input.ts';
+
+const COMMON = {
+  tag: 'Identity',
+  scope: 'identity',
+  user: 'checked',
+  maxBodyBytes: 64 * KIB,
+  cache: 'no-store',
+} as const;
+
+const userId = z
+  .string(wrongType("must be a string: the caller's own id of the end user"))
+  .describe(
+    "The caller's own id of the end user: 1 to 1024 bytes, compared byte by byte, without control characters.",
+  );
+const provider = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,64}$/, 'must be the name of an identity provider')
+  .describe('The identity provider, such as google.');
+const sessionId = z.string().min(1).max(256);
+
+const authSession = z.object({
+  session_id: z.string(),
+  auth_url: z.string().describe('Where the end user signs in: a redirect, a pop-up or a new tab.'),
+  expires_at: z.iso.datetime(),
+});
+
+const tokenSet = z.object({
+  access_token: z.string().describe('The identity token, a JWT. Send it as Authorization: Bearer.'),
+  refresh_token: z.string().describe('Works once.'),
+  expires_in: z.int().describe('Seconds.'),
+  token_type: z.literal('Bearer'),
+});
+
+const connection = z.object({
+  id: z.string(),
+  provider: z.string(),
+  title: z.string(),
+  account: z.string().nullable().describe('What a person knows the account by.'),
+  scopes: z.array(z.string()),
+  status: z.enum(['active', 'needs_reauth']),
+  resource: z.string().nullable(),
+  connected_at: z.iso.datetime(),
+  last_used_at: z.iso.datetime().nullable(),
+});
+
+const createSession = endpoint({
+  ...COMMON,
+  method: 'post',
+  path: '/v1/identity/sessions',
+  operationId: 'createSession',
+  summary: 'Create an authorization session',
+  description:
+    'Starts an OAuth authorization of an end user at an identity provider. Send the user to auth_url, then poll the session.',
+  rateLimit: 'sessions',
+  errors: ['rate_limited', 'provider_not_configured', 'unavailable'],
+  bodySchema: z.strictObject({
+    user_id: userId,
+    provider,
+    scopes: z
+      .array(
+        z
+          .string()
+          .max(256)
+          .regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'must be scope names (RFC 6749 §3.3)'),
+      )
+      .max(50)
+      .optional()
+      .describe("Asked for besides the provider's own and those already granted."),
+    resource: z
+      .url({ protocol: /^https?$/, error: 'must be an absolute http(s) URL' })
+      .max(2048, 'must have at most 2048 characters')
+      .regex(/^[\x21\x22\x24-\x7e]+$/, 'must be ASCII, without a fragment (RFC 8707 §2)')
+      .optional()
+      .describe('RFC 8707: the connection is for this resource alone.'),
+    mode: z
+      .enum(SIGN_IN_MODES)
+      .optional()
+      .describe('page: the user confirms app and account on a page of this service, in one browser.'),
+    return_url: z.string().max(2048).optional().describe('Registered for the tenant; matched exactly.'),
+    login_hint: z.string().min(1).max(320).optional().describe('Which account the provider should suggest.'),
+    allow_account_change: z
+      .boolean()
+      .optional()
+      .describe('Without it, a sign-in to another account than the connected one fails.'),
+  }),
+  responseSchema: authSession,
+  handle: (core, caller, { body }) =>
+    core.identity.sessions.create(caller, {
+      userId: body.user_id,
+      provider: body.provider,
+      ...(body.scopes === undefined ? {} : { scopes: body.scopes }),
+      ...(body.resource === undefined ? {} : { resource: body.resource }),
+      ...(body.mode === undefined ? {} : { mode: body.mode }),
+      ...(body.return_url === undefined ? {} : { returnUrl: body.return_url }),
+      ...(body.login_hint === undefined ? {} : { loginHint: body.login_hint }),
+      ...(body.allow_account_change === undefined ? {} : { allowAccountChange: body.allow_account_change }),
+    }),
+});
+
+const getSession = endpoint({
+  ...COMMON,
+  method: 'get',
+  path: '/v1/identity/sessions/:session_id',
+  operationId: 'getSession',
+  summary: 'Poll an authorization session',
+  description:
+    'Says how an authorization session stands. A final status is delivered once. Every 1 to 2 seconds is enough.',
+  rateLimit: ({ session_id: id = '' }) => ({
+    bucket: 'poll',
+    key: Buffer.from(sha256(id)).toString('base64url'),
+  }),
+  errors: ['session_not_found', 'session_delivered', 'rate_limited'],
+  responseSchema: z.object({
+    status: z.enum(['pending', 'complete', 'error']),
+    error: z.string().optional(),
+  }),
+  handle: (core, caller, { params: { session_id: id = '' } }) => core.identity.sessions.poll(caller, id),
+});
+
+const issueToken = endpoint({
+  ...COMMON,
+  method: 'post',
+  path: '/v1/identity/token',
+  operationId: 'issueToken',
+  summary: 'Get the first tokens of a completed session',
+  description:
+    'Works once for a session that is complete, within ten minutes. With an Idempotency-Key a lost answer can be had again for a minute.',
+  rateLimit: 'refresh',
+  errors: ['invalid_grant', 'authorization_pending', 'rate_limited'],
+  idempotent: true,
+  bodySchema: z.strictObject({ session_id: sessionId }),
+  responseSchema: tokenSet,
+  handle: (core, caller, { body, idempotencyKey }) =>
+    core.identity.refreshTokens.redeem(caller, body.session_id, idempotencyKey),
+});
+
+const refreshToken = endpoint({
+  ...COMMON,
+  method: 'post',
+  path: '/v1/identity/refresh',
+  operationId: 'refreshToken',
+  summary: 'Refresh an identity token',
+  description:
+    'Each refresh token works once; one that comes again ends every token of its family. With an Idempotency-Key a lost answer can be had again for a minute.',
+  rateLimit: 'refresh',
+  errors: ['invalid_grant', 'rate_limited'],
+  idempotent: true,
+  bodySchema: z.strictObject({ refresh_token: z.string().min(1) }),
+  responseSchema: tokenSet,
+  handle: (core, caller, input) =>
+    core.identity.refreshTokens.refresh(caller, input.body.refresh_token, input),
+});
+
+const revokeUser = endpoint({
+  ...COMMON,
+  method: 'post',
+  path: '/v1/identity/revoke',
+  operationId: 'revokeUser',
+  summary: "Revoke all of a user's tokens",
+  description:
+    'Ends the identity tokens, the refresh tokens, the bound API keys and the stored provider tokens of an end user, at once; the providers are told in the background. With provider, only the connections with that one.',
+  rateLimit: 'revoke',
+  errors: ['rate_limited'],
+  bodySchema: z.strictObject({ user_id: userId, provider: provider.optional() }),
+  responseSchema: z.object({ success: z.literal(true) }),
+  handle: async (core, caller, { body: { user_id, provider: name } }) => {
+    await core.identity.revocations.revoke(caller, user_id, name);
+    return { success: true };
+  },
+});
+
+const listConnections = endpoint({
+  ...COMMON,
+  method: 'get',
+  path: '/v1/identity/connections',
+  operationId: 'listConnections',
+  summary: "List a user's connections",
+  description:
+    'Which accounts a user has connected, with which scopes, and when they were last used. Never a token.',
+  rateLimit: 'sessions',
+  errors: ['invalid_request', 'rate_limited'],
+  querySchema: z.strictObject({ user_id: userId }),
+  responseSchema: z.object({ connections: z.array(connection) }),
+  handle: async (core, caller, { query }) => ({
+    connections: await core.identity.connections.list(caller.tenantId, query.user_id),
+  }),
+});
+
+const createManageLink = endpoint({
+  ...COMMON,
+  method: 'post',
+  path: '/v1/identity/manage',
+  operationId: 'createManageLink',
+  summary: "Make a link to the page of a user's connections",
+  description: 'The link works once, within five minutes. On the page the user sees and revokes connections.',
+  rateLimit: 'sessions',
+  errors: ['rate_limited'],
+  bodySchema: z.strictObject({ user_id: userId }),
+  responseSchema: z.object({ url: z.string(), expires_at: z.iso.datetime() }),
+  handle: (core, caller, { body: { user_id } }) => core.identity.manage.createLink(caller, user_id),
+});
+
+export const identityEndpoints: readonly Endpoint[] = [
+  createSession,
+  getSession,
+  issueToken,
+  refreshToken,
+  revokeUser,
+  listConnections,
+  createManageLink,
+];

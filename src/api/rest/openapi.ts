@@ -1,0 +1,227 @@
+import { z } from 'zod';
+import { DEFAULT_LIMITS } from '../../core/proxy/limits.ts';
+import { errorCodes, errorKind, type ErrorCode } from '../../errors.ts';
+import type { Endpoint } from '../http/endpoint.ts';
+import { toJsonSchema } from '../http/input.ts';
+import { NDJSON } from '../http/progress.ts';
+import { TIMEOUT_HEADER } from '../http/request.ts';
+
+type Json = Record<string, unknown>;
+
+/** What every endpoint can answer, whatever it does. */
+const EVERYWHERE: readonly ErrorCode[] = [
+  'unauthorized',
+  'identity_token_invalid',
+  'insufficient_scope',
+  'host_not_allowed',
+  'internal',
+  'unavailable',
+];
+/** A path can hold what cannot be decoded, or a NUL. */
+const WITH_PARAMETERS: readonly ErrorCode[] = ['invalid_request'];
+const WITH_BODY: readonly ErrorCode[] = [
+  'invalid_json',
+  'invalid_request',
+  'payload_too_large',
+  'unsupported_media_type',
+];
+
+const ofConnection = (schema: z.ZodType, meaning: string) =>
+  schema.optional().describe(`With connection_required: ${meaning}`);
+
+const problemSchema = z.looseObject({
+  type: z.string(),
+  title: z.string(),
+  status: z.int(),
+  detail: z.string().describe('What was wrong and what to do.'),
+  code: z.enum(errorCodes),
+  request_id: z.string(),
+  retry_after: z.number().optional().describe('Seconds.'),
+  retryable: z
+    .boolean()
+    .optional()
+    .describe(
+      'With status 500 and above: whether the same request may succeed later. Never true where a call may have run.',
+    ),
+  upstream_error: z.unknown().optional().describe("The server's own JSON-RPC error object."),
+  input_required: z
+    .unknown()
+    .optional()
+    .describe(
+      'With upstream_input_required, where the tool asked: what it answered, with its inputRequests and requestState.',
+    ),
+  required_capabilities: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe(
+      'With upstream_input_required, where the server did not ask (upstream_error.code -32021): the capabilities it names.',
+    ),
+  error: z
+    .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])
+    .optional()
+    .describe('The error code of OAuth 2.0; on POST /v1/mcp/call the JSON-RPC error object.'),
+  quota: z
+    .looseObject({ use: z.string(), limit: z.int(), resets_at: z.iso.datetime() })
+    .optional()
+    .describe('With quota_exceeded: what the month has, and when the next one begins.'),
+  provider: ofConnection(z.string(), 'the identity provider.'),
+  reason: ofConnection(z.enum(['not_connected', 'needs_reauth', 'missing_scopes']), 'why.'),
+  missing_scopes: ofConnection(z.array(z.string()), 'the scopes the connection lacks.'),
+  session_id: ofConnection(z.string(), 'the session made for this sign-in, to be polled.'),
+  auth_url: ofConnection(z.string(), 'where the user signs in.'),
+  expires_at: ofConnection(z.iso.datetime(), 'when the session expires.'),
+});
+
+/** The OpenAPI 3.1 document of `/v1` and `/v0.1`, made from the very schemas that check the requests. */
+export function openApiDocument(options: {
+  readonly version: string;
+  readonly publicUrl: string | undefined;
+  readonly endpoints: readonly Endpoint[];
+}): Json {
+  const paths: Record<string, Json> = {};
+  for (const one of options.endpoints) {
+    const path = one.path.replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [one.method]: operation(one) };
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Switchboard',
+      version: options.version,
+      description: 'Find a remote MCP server in plain words and call it by its id.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: options.publicUrl ?? '/' }],
+    security: [{ apiKey: [] }],
+    tags: [
+      { name: 'Search', description: 'Find servers and tools.' },
+      { name: 'Proxy', description: 'Call the servers found.' },
+      { name: 'Identity', description: 'Act for an end user.' },
+      { name: 'Registry', description: 'The catalogue, for IDEs and other registries.' },
+      { name: 'Admin', description: 'Administer: for keys with the scope admin.' },
+    ],
+    paths,
+    components: {
+      securitySchemes: {
+        apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+        identityToken: {
+          type: 'http',
+          scheme: 'bearer',
+          bearerFormat: 'JWT',
+          description: "The end user's identity token: needed where the server called acts for end users.",
+        },
+      },
+      schemas: { Problem: toJsonSchema(problemSchema, 'output') },
+    },
+  };
+}
+
+function operation(one: Endpoint): Json {
+  const errors = [
+    ...EVERYWHERE,
+    ...(one.path.includes(':') ? WITH_PARAMETERS : []),
+    ...(one.bodySchema ? WITH_BODY : []),
+    ...one.errors,
+  ];
+  return {
+    operationId: one.operationId,
+    tags: [one.tag],
+    summary: one.summary,
+    description: one.description,
+    ...(one.tag === 'Proxy' && { security: [{ apiKey: [] }, { apiKey: [], identityToken: [] }] }),
+    ...parametersOf(one),
+    ...(one.stream && {
+      requestBody: {
+        required: true,
+        content: Object.fromEntries(one.stream.types.map(type => [type, { schema: { type: 'string' } }])),
+      },
+    }),
+    ...(one.bodySchema && {
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: toJsonSchema(one.bodySchema, 'input') } },
+      },
+    }),
+    responses: {
+      200: {
+        description: 'Done.',
+        content: {
+          'application/json': { schema: toJsonSchema(one.responseSchema, 'output') },
+          ...((one.isLong === true || one.stream) && { [NDJSON]: { schema: LINES } }),
+        },
+      },
+      ...errorResponses(errors),
+    },
+  };
+}
+
+const IDEMPOTENCY_KEY = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  description: 'Under the same key a lost answer can be had again for a minute.',
+  schema: { type: 'string', minLength: 1, maxLength: 255 },
+};
+const TIMEOUT = {
+  name: TIMEOUT_HEADER.name,
+  in: 'header',
+  required: false,
+  description: 'How long to wait for the server at most, in milliseconds.',
+  schema: {
+    type: 'integer',
+    minimum: TIMEOUT_HEADER.minMs,
+    maximum: TIMEOUT_HEADER.maxMs,
+    default: DEFAULT_LIMITS.totalTimeoutMs,
+  },
+};
+
+function parametersOf({ path, querySchema, idempotent, timeoutHeader }: Endpoint): Json {
+  const inPath = [...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+  const inQuery = Object.entries((querySchema?.shape ?? {}) as Record<string, z.ZodType>).map(
+    ([name, schema]) => ({
+      name,
+      in: 'query',
+      required: !schema.safeParse(undefined).success,
+      schema: toJsonSchema(schema, 'input'),
+    }),
+  );
+  const headers = [...(idempotent ? [IDEMPOTENCY_KEY] : []), ...(timeoutHeader ? [TIMEOUT] : [])];
+  const parameters = [...inPath, ...inQuery, ...headers];
+  return parameters.length === 0 ? {} : { parameters };
+}
+
+function errorResponses(codes: readonly ErrorCode[]): Json {
+  const byStatus = Map.groupBy(new Set(codes), code => errorKind(code).status);
+  const content = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } };
+  const entries = [...byStatus].map(([status, list]) => [
+    status,
+    {
+      description: list.map(code => `\`${code}\`: ${errorKind(code).title}`).join('. '),
+      ...(status === 401 && { headers: CHALLENGE_HEADERS }),
+      ...(status === 429 && { headers: RATE_LIMIT_HEADERS }),
+      content,
+    },
+  ]);
+  return Object.fromEntries(entries) as Json;
+}
+
+/** Of long work, for who accepts them. */
+const LINES: Json = {
+  type: 'string',
+  description: 'A JSON object a line; the last one has result or problem.',
+};
+
+const header = (description: string) => ({ description, schema: { type: 'string' } });
+const CHALLENGE_HEADERS = {
+  'WWW-Authenticate': header('A Bearer challenge (RFC 6750). It starts no sign-in.'),
+};
+const RATE_LIMIT_HEADERS = {
+  'Retry-After': header('Seconds until the next call can succeed.'),
+  RateLimit: header('What is left, and the seconds until it starts again.'),
+  'RateLimit-Policy': header('The limit and its window in seconds.'),
+};

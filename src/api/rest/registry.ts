@@ -1,0 +1,120 @@
+import { z } from 'zod';
+import { storageProblem } from '../../core/catalogue/import-file.ts';
+import { endpoint, KIB, type Endpoint } from '../http/endpoint.ts';
+import { wrongType } from '../http/input.ts';
+
+const MAX_LIMIT = 100;
+const ABOUT =
+  'The registry API v0.1 of MCP, for IDEs and for other Switchboards to sync from. The key may come as a Bearer token; none is needed with ' +
+  'SWITCHBOARD_REGISTRY_ACCESS=public.';
+
+const storable = (schema: z.ZodString) =>
+  schema.refine(text => storageProblem(text) === undefined, 'must not hold a NUL character');
+
+const includeDeleted = z
+  .enum(['true', 'false'], 'must be true or false')
+  .transform(value => value === 'true')
+  .optional()
+  .describe('Servers that are no longer active, too. Implied by updated_since.');
+
+const deletedQuery = z.object({ include_deleted: includeDeleted });
+
+/** Parameters that are not known are ignored, as the standard's own servers do. */
+const listQuery = z.object({
+  cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the page before.'),
+  limit: z
+    .string(wrongType(`must be a whole number from 1 to ${MAX_LIMIT}`))
+    .regex(/^\d{1,9}$/, `must be a whole number from 1 to ${MAX_LIMIT}`)
+    .transform(Number)
+    .refine(limit => limit >= 1, `must be a whole number from 1 to ${MAX_LIMIT}`)
+    .transform(limit => Math.min(limit, MAX_LIMIT))
+    .default(30)
+    .describe(`Servers a page; more than ${MAX_LIMIT} count as ${MAX_LIMIT}.`),
+  search: storable(z.string().max(200)).optional().describe('Part of a name, in whichever case.'),
+  updated_since: z.iso
+    .datetime({ offset: true, error: 'must be a time as RFC 3339 writes it, such as 2026-11-21T08:00:00Z' })
+    .optional()
+    .describe('What was changed at that time or later.'),
+  version: storable(z.string().min(1).max(255))
+    .optional()
+    .describe('latest, or one version exactly. Only the latest of each server is known.'),
+  include_deleted: includeDeleted,
+});
+
+const document = z.looseObject({
+  name: z.string().describe('NAMESPACE/NAME.'),
+  description: z.string().describe('At most 100 characters, of entries that are not from a registry.'),
+  version: z.string(),
+  title: z.string().optional(),
+  remotes: z
+    .array(z.looseObject({ type: z.string(), url: z.string() }))
+    .optional()
+    .describe('Where the server itself speaks MCP.'),
+});
+const served = z.object({
+  server: document.describe('Its server.json.'),
+  _meta: z
+    .record(z.string(), z.looseObject({}))
+    .describe(
+      "io.modelcontextprotocol.registry/official: status (active, deprecated, deleted), times, isLatest. dev.switchboard/server: its id here, its url behind this Switchboard's /mcp, the whole description, categories, the number of its tools, how to sign in, its health where it was visited.",
+    ),
+});
+const page = z.object({
+  servers: z.array(served),
+  metadata: z.object({
+    nextCursor: z.string().optional().describe('Absent: this is the last page.'),
+    count: z.int().describe('Servers on this page.'),
+  }),
+});
+
+const COMMON = {
+  method: 'get',
+  tag: 'Registry',
+  scope: 'search',
+  rateLimit: 'search',
+  user: 'checked',
+  maxBodyBytes: KIB,
+} as const;
+
+export const registryEndpoints: readonly Endpoint[] = [
+  endpoint({
+    ...COMMON,
+    path: '/v0.1/servers',
+    operationId: 'listRegistryServers',
+    summary: 'List the catalogue as a registry',
+    description: ABOUT,
+    errors: ['invalid_request', 'rate_limited'],
+    querySchema: listQuery,
+    responseSchema: page,
+    handle: (core, _caller, { query: { updated_since, include_deleted, ...rest } }) =>
+      core.registry.list({ ...rest, updatedSince: updated_since, includeDeleted: include_deleted }),
+  }),
+  endpoint({
+    ...COMMON,
+    path: '/v0.1/servers/:server_name/versions',
+    operationId: 'listRegistryVersions',
+    summary: "List a server's versions",
+    description: `${ABOUT} The name is percent-encoded: com.example%2Fnotes.`,
+    errors: ['invalid_request', 'server_not_found', 'rate_limited'],
+    querySchema: deletedQuery,
+    responseSchema: page,
+    handle: (core, _caller, { params, query }) =>
+      core.registry.versions(params['server_name'] ?? '', query.include_deleted ?? false),
+  }),
+  endpoint({
+    ...COMMON,
+    path: '/v0.1/servers/:server_name/versions/:version',
+    operationId: 'getRegistryVersion',
+    summary: 'Get one version of a server',
+    description: `${ABOUT} The version may be latest.`,
+    errors: ['invalid_request', 'server_not_found', 'rate_limited'],
+    querySchema: deletedQuery,
+    responseSchema: served,
+    handle: (core, _caller, { params, query }) =>
+      core.registry.version(
+        params['server_name'] ?? '',
+        params['version'] ?? '',
+        query.include_deleted ?? false,
+      ),
+  }),
+];

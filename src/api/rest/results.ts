@@ -1,0 +1,103 @@
+import { z } from 'zod';
+import {
+  DEFAULT_READ_CHARS,
+  MAX_READ_CHARS,
+  type FoundLines,
+  type KeptPart,
+} from '../../core/results/results.ts';
+import { endpoint, KIB } from '../http/endpoint.ts';
+import { checkReadOrFind, findText, wrongType } from '../http/input.ts';
+
+const OFFSET = 'must be a whole number, 0 or more';
+const CHARS = `must be a whole number from 1 to ${MAX_READ_CHARS}`;
+
+const wholeNumber = (mustBe: string) =>
+  z
+    .string(wrongType(mustBe))
+    .regex(/^\d{1,9}$/, mustBe)
+    .transform(Number);
+
+const query = z
+  .strictObject({
+    offset: wholeNumber(OFFSET).optional().describe('Where to read on. Default 0.'),
+    max_chars: wholeNumber(CHARS)
+      .refine(chars => chars >= 1 && chars <= MAX_READ_CHARS, CHARS)
+      .default(DEFAULT_READ_CHARS)
+      .describe(`Characters at most, 1 to ${MAX_READ_CHARS}; with find, of all matches together.`),
+    find: findText.optional().describe('Plain text to find, in either case, instead of reading on.'),
+    from: wholeNumber(OFFSET)
+      .optional()
+      .describe('With find: matches before this offset are left out. Default 0.'),
+  })
+  .superRefine(checkReadOrFind);
+
+const ofEach = {
+  total_characters: z.int().describe('The length of the whole result.'),
+  expires_at: z.iso.datetime().describe('Until then it is kept.'),
+};
+const part = z.object({
+  handle: z.string(),
+  offset: z.int(),
+  text: z.string(),
+  next_offset: z.int().optional().describe('Where to read on. Absent: this is the end.'),
+  ...ofEach,
+});
+const found = z.object({
+  handle: z.string(),
+  matches: z
+    .array(z.object({ offset: z.int().describe('Where this text begins.'), text: z.string() }))
+    .describe(
+      'The lines that match, each with the one before and after; of long lines what is around the match.',
+    ),
+  more_matches: z.boolean().describe('Whether there are more than max_chars had room for.'),
+  next_from: z.int().optional().describe('The from that finds those.'),
+  ...ofEach,
+});
+
+const lengthAndEnd = ({ totalChars, expiresAtMs }: KeptPart | FoundLines) => ({
+  total_characters: totalChars,
+  expires_at: new Date(expiresAtMs).toISOString(),
+});
+
+export const readResult = endpoint({
+  method: 'get',
+  path: '/v1/results/:handle',
+  operationId: 'readResult',
+  tag: 'Proxy',
+  summary: 'Read on in a kept result',
+  description:
+    'A tool result that is too long for an agent is cut, and kept whole for 10 minutes under a handle (res_…), for the key and the user that ' +
+    'made the call. This reads it in parts, or finds text in it. Offsets and lengths count Unicode code points.',
+  scope: 'proxy',
+  rateLimit: 'proxy',
+  user: 'checked',
+  cache: 'no-store',
+  timeoutHeader: true,
+  maxBodyBytes: KIB,
+  errors: ['invalid_request', 'identity_token_invalid', 'result_not_found', 'rate_limited', 'unavailable'],
+  querySchema: query,
+  responseSchema: z.union([part, found]),
+  handle: async (core, caller, { params, query: { offset = 0, max_chars: maxChars, find, from = 0 } }) => {
+    const handle = params['handle'] ?? '';
+    if (find === undefined) {
+      const one = await core.results.read(caller, { handle, offset, maxChars });
+      const { text, nextOffset } = one;
+      return {
+        handle,
+        offset,
+        text,
+        ...(nextOffset === undefined ? {} : { next_offset: nextOffset }),
+        ...lengthAndEnd(one),
+      };
+    }
+    const one = await core.results.find(caller, { handle, find, from, maxChars });
+    const { matches, nextFrom } = one;
+    return {
+      handle,
+      matches,
+      more_matches: nextFrom !== undefined,
+      ...(nextFrom === undefined ? {} : { next_from: nextFrom }),
+      ...lengthAndEnd(one),
+    };
+  },
+});

@@ -1,0 +1,138 @@
+import { z } from 'zod';
+import { isObject } from '../../platform/json-limits.ts';
+import { errorCodes, SwitchboardError } from '../../errors.ts';
+import { endpoint, MIB, type Endpoint } from '../http/endpoint.ts';
+import { jsonObject, queryLogId, serverId, toolWarnings, wrongType } from '../http/input.ts';
+import { isRpcId } from '../http/render-error.ts';
+
+const COMMON = {
+  method: 'post',
+  tag: 'Proxy',
+  scope: 'proxy',
+  rateLimit: 'proxy',
+  quota: 'calls',
+  user: 'by-call',
+  maxBodyBytes: 4 * MIB,
+  cache: 'no-store',
+  timeoutHeader: true,
+} as const;
+
+const SERVER_ERRORS = [
+  'identity_token_required',
+  'identity_token_invalid',
+  'connection_required',
+  'server_not_found',
+  'server_inactive',
+  'rate_limited',
+  'quota_exceeded',
+  'provider_not_configured',
+  'unavailable',
+] as const;
+
+/** On the two convenience endpoints whatever the server does wrong is a 502. */
+const UPSTREAM_ERRORS = errorCodes.filter(
+  code => code.startsWith('upstream_') || code === 'provider_unavailable',
+);
+
+const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
+
+const BAD_ID =
+  'must be a string of at most 1024 characters or a number; send a whole number beyond 2^53 - 1 as a string';
+
+const mcpCall = endpoint({
+  ...COMMON,
+  path: '/v1/mcp/call',
+  operationId: 'mcpCall',
+  summary: 'Call any JSON-RPC method of a server',
+  description:
+    'Forwards one JSON-RPC request to a catalogued MCP server and returns its answer, result or error, with HTTP 200. ' +
+    'What goes wrong on the way to the server (time-out, refused connection, broken answer) is also a 200, with error.code ' +
+    '-32000 and error.data {origin, reason, retryable, retry_after}. A tool of revision 2026-07-28 may ask back: say what can ' +
+    'be answered in params._meta["io.modelcontextprotocol/clientCapabilities"] (such as {"elicitation":{"form":{}}}); on a result ' +
+    'with resultType "input_required" make the same call again with inputResponses (an answer under each key of inputRequests) ' +
+    'and the requestState, unchanged, in params. Every other error body is problem details and a ' +
+    'JSON-RPC error at once.',
+  errors: ['invalid_params', ...SERVER_ERRORS],
+  bodySchema: z.strictObject({
+    server_id: serverId,
+    method: z
+      .string(wrongType('must be a string: a JSON-RPC method name'))
+      .min(1)
+      .max(256)
+      .meta({ examples: ['tools/list'] }),
+    // Checked by the handler: JSON-RPC has a code of its own for it.
+    params: z.unknown().optional().meta({ type: 'object' }),
+    id: z.union([z.string().max(1024, BAD_ID), z.number().refine(isRpcId, BAD_ID)], BAD_ID).default(1),
+    jsonrpc: z.literal('2.0').optional(),
+    query_log_id: queryLogId,
+  }),
+  responseSchema: z.object({
+    jsonrpc: z.literal('2.0'),
+    id: z.union([z.string(), z.number()]),
+    result: z.unknown().optional(),
+    error: rpcError.optional(),
+  }),
+  handle: async (core, caller, { body: { server_id, method, params, id, query_log_id } }) => {
+    if (params !== undefined && !isObject(params))
+      throw new SwitchboardError('invalid_params', 'params: must be an object');
+    const input = {
+      serverId: server_id,
+      queryLogId: query_log_id,
+      method,
+      ...(params === undefined ? {} : { params }),
+    };
+    return { jsonrpc: '2.0', id, ...(await core.proxy.call(caller, input)) };
+  },
+});
+
+const toolsCall = endpoint({
+  ...COMMON,
+  path: '/v1/mcp/tools/call',
+  operationId: 'callTool',
+  summary: 'Call one tool of a server',
+  description:
+    'Runs a tool and returns its result. A tool that reports its own failure is a 200 with isError true.',
+  errors: ['invalid_params', ...SERVER_ERRORS, ...UPSTREAM_ERRORS],
+  bodySchema: z.strictObject({
+    server_id: serverId,
+    name: z
+      .string(wrongType("must be a string: the tool's name"))
+      .min(1)
+      .max(1024)
+      .describe("The tool's name."),
+    arguments: jsonObject.optional().describe("What the tool's inputSchema asks for."),
+    query_log_id: queryLogId,
+  }),
+  responseSchema: z.looseObject({ content: z.array(jsonObject), isError: z.boolean() }),
+  handle: (core, caller, { body: { server_id, name, arguments: args, query_log_id } }) =>
+    core.proxy.callTool(caller, {
+      serverId: server_id,
+      queryLogId: query_log_id,
+      name,
+      ...(args === undefined ? {} : { arguments: args }),
+    }),
+});
+
+const toolsList = endpoint({
+  ...COMMON,
+  path: '/v1/mcp/tools/list',
+  operationId: 'listTools',
+  summary: "List a server's tools",
+  description: 'Asks the server itself, following its pages to the end.',
+  errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS.filter(code => code !== 'upstream_input_required')],
+  bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),
+  responseSchema: z.object({
+    tools: z.array(
+      z.looseObject({
+        name: z.string(),
+        description: z.string(),
+        inputSchema: jsonObject,
+        warnings: toolWarnings,
+      }),
+    ),
+  }),
+  handle: (core, caller, { body: { server_id, query_log_id } }) =>
+    core.proxy.listTools(caller, { serverId: server_id, queryLogId: query_log_id }),
+});
+
+export const toolEndpoints: readonly Endpoint[] = [mcpCall, toolsCall, toolsList];
