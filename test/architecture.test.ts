@@ -33,7 +33,7 @@ const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
 /** Packages that belong to one place; every other package may be used where it is useful. */
 const HOMES: Readonly<Record<string, RegExp>> = {
   express: /^api\//,
-  helmet: /^api\/http\/web-app\.ts$/,
+  helmet: /^api\/http\/app\.ts$/,
   '@modelcontextprotocol/server': /^api\/mcp\//,
   '@modelcontextprotocol/node': /^api\/mcp\/endpoint\.ts$/,
   undici: /^(core\/(proxy|search\/embed\/openai)\/|platform\/outbound\/|cli\/)/,
