@@ -22,10 +22,10 @@ import { SignIns } from './sign-in/sign-in.ts';
 import { SigningKeys } from './tokens/signing-keys.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
 
-/** An answer of a provider; its key set is the largest. */
+/** Bounds an answer of a provider; its key set is the largest. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
 
-/** Acting for end users: IDENTITY.md's decisions, one part each. */
+/** The parts of identity: acting for end users. */
 export interface Identity {
   readonly sessions: Sessions;
   readonly signIns: SignIns;
@@ -38,11 +38,11 @@ export interface Identity {
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
   readonly providers: Providers;
-  /** With the keys of the vault. */
+  /** Seals with the keys of the vault. */
   readonly sealing: Sealing;
-  /** Operators' work on the keys of the vault. */
+  /** Operators' commands on the keys of the vault. */
   readonly vaultKeys: { rewrap(): Promise<number>; requireUnused(keyId: string): Promise<void> };
-  /** Begins the work that runs by itself. */
+  /** Begins the background work. */
   start(): void;
   close(): Promise<void>;
 }
@@ -59,7 +59,7 @@ interface IdentityOptions {
   readonly publicUrl: () => string;
 }
 
-/** @throws WrongKeys, KeyFileError: starting with other keys than those that sealed the database is refused. */
+/** Opens identity. @throws WrongKeys, KeyFileError: other keys than those that sealed the database are refused. */
 export async function createIdentity(options: IdentityOptions): Promise<Identity> {
   const { db, log, metrics, audit, clock, config, guard, publicUrl } = options;
   const { vault, keks } = await openVault(options);
@@ -67,17 +67,12 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   await signingKeys.prepare();
 
   const outbound = createGuardedFetch(guard, MAX_ANSWER_BYTES);
-  const configured = [...config.providers.values()].flatMap(settings =>
-    settings.client === undefined
-      ? []
-      : [
-          [
-            settings.name,
-            new Provider({ ...settings, client: settings.client }, { fetch: outbound.fetch, clock }),
-          ] as const,
-        ],
-  );
-  const providers = new Providers(config.providers, new Map(configured));
+  const configured = new Map<string, Provider>();
+  for (const settings of config.providers.values()) {
+    const { name, client } = settings;
+    if (client) configured.set(name, new Provider({ ...settings, client }, { fetch: outbound.fetch, clock }));
+  }
+  const providers = new Providers(config.providers, configured);
   const outbox = new Outbox({ db, vault, providers, audit, log });
   const context = { db, vault, audit, outbox, clock, log, metrics, providers, publicUrl };
 

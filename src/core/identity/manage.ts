@@ -28,8 +28,8 @@ interface Holder {
 }
 
 /**
- * The page where a user sees and ends connections. There is no login of ours: the caller, which knows its user, asks for a
- * link; the link works once, within five minutes, and opens the page for a quarter of an hour in one browser.
+ * The page on which a user sees and ends connections. Switchboard has no login of its own: the caller, which knows its user, asks
+ * for a link. The link works once, within five minutes, and opens the page for a quarter of an hour in one browser.
  */
 export class Manage {
   readonly #context: IdentityContext;
@@ -42,7 +42,7 @@ export class Manage {
     this.#revocations = revocations;
   }
 
-  /** @throws SwitchboardError `invalid_request`. */
+  /** Makes a link to the page. @throws SwitchboardError `invalid_request`. */
   async createLink(actor: Actor & { tenantId: string }, externalId: string): Promise<ManageLink> {
     const userId = requireUserId(externalId);
     const link = newSecret('page');
@@ -66,7 +66,7 @@ export class Manage {
     return { url: `${publicUrl()}/manage/${link}`, expires_at: expiresAt.toISOString() };
   }
 
-  /** Whether the link still works: looking at it (as link previews do) does not use it up. */
+  /** Resolves to whether the link still works. Looking at it, as link previews do, does not use it up. */
   async isOpen(link: string): Promise<boolean> {
     if (!isSecret(link, 'page')) return false;
     const [row] = await this.#context.db
@@ -76,7 +76,7 @@ export class Manage {
     return row !== undefined;
   }
 
-  /** Uses the link up. @returns the secret of the browser that may see the page; undefined when the link is over. */
+  /** Uses the link up. Returns the secret of the browser that may see the page; undefined when the link is over. */
   async open(link: string, actor: Actor): Promise<string | undefined> {
     if (!isSecret(link, 'page')) return undefined;
     const browser = newSecret('web');
@@ -98,7 +98,7 @@ export class Manage {
     });
   }
 
-  /** Undefined: this browser may not see the page, or no longer. */
+  /** Returns the page's data; undefined when this browser may not see it, or no longer. */
   async view(browser: string | undefined): Promise<ManageView | undefined> {
     const holder = await this.#holder(browser);
     if (!holder) return undefined;
@@ -115,7 +115,7 @@ export class Manage {
     };
   }
 
-  /** Ends one connection. Undefined: the page is over; false: the connection was gone already. */
+  /** Ends one connection. Resolves to false when it was gone already, and to undefined when the page is over. */
   async disconnect(
     browser: string | undefined,
     connectionId: string,
@@ -127,7 +127,7 @@ export class Manage {
     return this.#revocations.disconnect({ ...actor, tenantId: holder.tenantId }, holder.userId, connectionId);
   }
 
-  /** Ends everything the app has of this user, this page included. Undefined: the page is over. */
+  /** Ends everything the app has of this user, this page included. Resolves to undefined when the page is over. */
   async revokeAll(browser: string | undefined, actor: Actor): Promise<true | undefined> {
     const holder = await this.#holder(browser);
     if (!holder) return undefined;

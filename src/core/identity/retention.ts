@@ -2,6 +2,7 @@ import { getTableName, inArray, lt, or, sql, type SQL } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
 import { isDatabaseUnavailable, whyFailed, type Database } from '../../platform/database/database.ts';
 import { users } from '../access/schema.ts';
+import { Repeat } from '../../platform/repeat.ts';
 import type { IdentityContext } from './context.ts';
 import { auditLog } from '../access/schema.ts';
 import { authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
@@ -11,7 +12,7 @@ import type { SigningKeys } from './tokens/signing-keys.ts';
 const EVERY_MS = 60_000;
 const BATCH = 500;
 
-/** What is deleted, and when (IDENTITY 2.18). Rows that hang on a deleted one go with it. */
+/** Rows that are deleted, and when. Rows that depend on a deleted one go with it. */
 const RULES: readonly {
   readonly table: PgTable;
   readonly key: PgColumn;
@@ -29,10 +30,10 @@ const RULES: readonly {
     when: sql`${manageLinks.expiresAt} < now() - interval '24 hours'`,
   },
   {
-    // Used refresh tokens stay as long as their family: forgotten earlier, a stolen one would be unknown, not reused.
+    // Used refresh tokens stay as long as their family: without its row, a stolen one would be unknown instead of reused.
     table: tokenFamilies,
     key: tokenFamilies.id,
-    // Each may have thousands of tokens.
+    // A family may have thousands of tokens.
     batch: 20,
     when: sql`${or(
       sql`${tokenFamilies.expiresAt} < now()`,
@@ -50,12 +51,11 @@ const RULES: readonly {
   },
 ];
 
-/** Deletes what is past its time, in batches, so that no lock lasts and replicas do not wait for each other. */
+/** Deletes expired rows in batches, so that no lock lasts and replicas do not wait for each other. */
 export class Retention {
   readonly #context: IdentityContext;
   readonly #keys: SigningKeys;
-  #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | undefined;
+  readonly #repeat = new Repeat(EVERY_MS, () => this.purge());
   #stopped = false;
 
   constructor(context: IdentityContext, keys: SigningKeys) {
@@ -64,21 +64,17 @@ export class Retention {
   }
 
   start(): void {
-    this.#timer = setInterval(() => {
-      // One at a time, however long it takes.
-      this.#running ??= this.purge().then(() => (this.#running = undefined));
-    }, EVERY_MS).unref();
+    this.#repeat.start(EVERY_MS);
   }
 
   async close(): Promise<void> {
     this.#stopped = true;
-    clearInterval(this.#timer);
-    await this.#running;
+    await this.#repeat.stop();
   }
 
   /**
-   * Resolves with how many rows were deleted; what hangs on them is not counted. A rule that fails stops no other, unless the
-   * database is away.
+   * Resolves to the number of deleted rows, without those that depend on them. A rule that fails stops no other, unless the
+   * database is unavailable.
    */
   async purge(): Promise<number> {
     let deleted = 0;
@@ -88,7 +84,7 @@ export class Retention {
       if (isAway) return;
       await work().catch((error: unknown) => {
         isAway = isDatabaseUnavailable(error);
-        log.warn({ ...whyFailed(error), what }, 'old identity rows could not be deleted');
+        log.warn({ ...whyFailed(error), what }, 'old identity rows not deleted');
       });
     };
     await attempt('overdue sessions', async () => {
@@ -113,7 +109,7 @@ export class Retention {
   }
 }
 
-/** Answers that were kept for a repeated request hold live tokens: they go as soon as their minute is over. */
+/** Deletes answers kept for a repeated request as soon as their minute is over: they hold live tokens. */
 export async function forgetReplays(db: Database): Promise<void> {
   const forgotten = { replaySealed: null, replayUntil: null };
   await db

@@ -14,27 +14,28 @@ export interface TokenPair {
   readonly refreshToken: string | undefined;
 }
 
-/** The tokens of a connection, as they lie in the vault. */
+/** The tokens of a connection, as the vault holds them. */
 export interface StoredTokens extends TokenPair {
   /**
-   * Of earlier sign-ins to the same account. They are told to the provider together with the current ones and not before:
-   * many providers end the whole grant with any of its tokens.
+   * Tokens of earlier sign-ins to the same account. They are revoked together with the current ones and not before: many
+   * providers end the whole grant with any of its tokens.
    */
   readonly superseded?: readonly TokenPair[];
 }
 
-/** A user who signs in again and again leaves no more than the newest of them. */
+/** Only the newest superseded tokens of a user who signs in again and again are kept. */
 const MAX_SUPERSEDED = 10;
 
 const pairOf = ({ accessToken, refreshToken }: TokenPair): TokenPair => ({ accessToken, refreshToken });
 
-export const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]): StoredTokens => ({
+/** Adds older tokens to those that are revoked with the connection's own. */
+const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]): StoredTokens => ({
   accessToken: tokens.accessToken,
   refreshToken: tokens.refreshToken,
   superseded: [...(tokens.superseded ?? []), ...older.map(pairOf)].slice(-MAX_SUPERSEDED),
 });
 
-/** The provider and the resource are part of it: a row that is made another provider's opens nothing. */
+/** Binds the tokens to the row, its provider and its resource: a row that is given another provider opens nothing. */
 export const connectionBinding = (
   row: Pick<ConnectionRow, 'tenantId' | 'userId' | 'id' | 'provider' | 'resource'>,
 ): Binding => ({
@@ -45,7 +46,7 @@ export const connectionBinding = (
   purpose: 'provider_tokens',
 });
 
-/** What a connection without tokens is set to: only the user can mend it. */
+/** Returns the columns of a connection without tokens, which only the user can mend. */
 export const withoutTokens = () => ({
   status: 'needs_reauth' as const,
   sealed: null,
@@ -61,7 +62,7 @@ export interface ConnectionInfo {
   readonly id: string;
   readonly provider: string;
   readonly title: string;
-  /** What a person knows the account by; null where the provider does not say. */
+  /** The name a person knows the account by; null where the provider gives none. */
   readonly account: string | null;
   readonly scopes: readonly string[];
   readonly status: 'active' | 'needs_reauth';
@@ -70,12 +71,12 @@ export interface ConnectionInfo {
   readonly last_used_at: string | null;
 }
 
-/** The sign-in came back with another account than the one connected, and nobody allowed that. */
+/** Thrown when a sign-in came back with another account than the one connected, and nobody allowed that. */
 export class AccountMismatch extends Error {
   override readonly name = 'AccountMismatch';
 }
 
-/** Which accounts a user has connected, and the tokens behind them. */
+/** The accounts that users have connected, and the tokens behind them. */
 export class Connections {
   readonly #context: IdentityContext;
 
@@ -83,7 +84,7 @@ export class Connections {
     this.#context = context;
   }
 
-  /** For an unknown user an empty list: nobody learns who exists. @throws SwitchboardError `invalid_request`. */
+  /** Lists a user's connections; empty for an unknown user, so that nobody learns who exists. @throws SwitchboardError `invalid_request`. */
   async list(tenantId: string, externalId: string): Promise<ConnectionInfo[]> {
     const user = await findUser(this.#context.db, tenantId, requireUserId(externalId));
     return user ? this.listOf(tenantId, user.id) : [];
@@ -109,9 +110,9 @@ export class Connections {
   }
 
   /**
-   * Puts the outcome of a sign-in in place, within the transaction that completes its session; the user's row is locked.
-   * The same account keeps its connection; another one, where that is allowed, makes a new one, and the old one's tokens
-   * go back to the provider. Resolves with the connection's id.
+   * Stores the outcome of a sign-in, within the transaction that completes its session; the user's row is locked. The same account
+   * keeps its connection. Another account, where that is allowed, makes a new one, and the old tokens go back to the provider.
+   * Resolves to the connection's id.
    * @throws AccountMismatch
    */
   async put(
@@ -126,14 +127,8 @@ export class Connections {
     if (existing) {
       await this.remove(tx, existing);
       const { tenantId, userId, provider } = existing;
-      const event = {
-        event: 'connection_replaced',
-        outcome: 'ok',
-        tenantId,
-        userId,
-        meta: { provider },
-      } as const;
-      await this.#context.audit.record({}, event, tx);
+      const who = { tenantId, userId, meta: { provider } };
+      await this.#context.audit.record({}, { event: 'connection_replaced', outcome: 'ok', ...who }, tx);
     }
     const id = newId('con');
     const { accessToken, refreshToken } = grant;
@@ -143,7 +138,7 @@ export class Connections {
     return id;
   }
 
-  /** Whether another account than this one is connected. */
+  /** Resolves to whether another account than this one is connected. */
   async isOther(
     owner: { userId: string; provider: string; resource: string },
     account: Account,
@@ -158,8 +153,7 @@ export class Connections {
     { grant, account }: { grant: Grant; account: Account },
   ): Promise<string> {
     const old = await this.tokensOf(existing);
-    // A provider that gave a refresh token once need not give it again for the same account; but without a subject nobody
-    // knows whether it is the same.
+    // A provider need not give a refresh token again for the same account. Without a subject nobody knows whether it is the same.
     const kept = account.subject === '' ? undefined : old?.refreshToken;
     const { accessToken, refreshToken = kept } = grant;
     const current = { accessToken, refreshToken, superseded: old?.superseded ?? [] };
@@ -172,9 +166,9 @@ export class Connections {
     return existing.id;
   }
 
-  /** What a write of tokens sets: sealed, the lease given up, the version raised. */
+  /** Returns the columns of a write of tokens: sealed, the lease given up, the version raised. */
   async columnsOf(owner: Parameters<typeof connectionBinding>[0], tokens: StoredTokens, grant: Grant) {
-    const sealed = await this.#context.vault.seal(connectionBinding(owner), JSON.stringify(tokens));
+    const sealed = await this.#context.vault.sealJson(connectionBinding(owner), tokens);
     return {
       sealed,
       scopes: [...grant.scopes],
@@ -189,13 +183,13 @@ export class Connections {
     };
   }
 
-  /** Undefined when there are none (`needs_reauth`), or they do not open (which is logged and refused, never guessed at). */
+  /** Returns undefined when there are none (`needs_reauth`), or when they do not open, which is logged. */
   async tokensOf(
     row: Parameters<typeof connectionBinding>[0] & Pick<ConnectionRow, 'sealed'>,
   ): Promise<StoredTokens | undefined> {
     if (row.sealed === null) return undefined;
     try {
-      return JSON.parse(await this.#context.vault.open(connectionBinding(row), row.sealed)) as StoredTokens;
+      return await this.#context.vault.openJson<StoredTokens>(connectionBinding(row), row.sealed);
     } catch (error) {
       this.#context.log.error(
         { err: error, event: 'connection_unreadable', connectionId: row.id, tenantId: row.tenantId },
@@ -205,10 +199,10 @@ export class Connections {
     }
   }
 
-  /** Out of use at once; the provider is told by the outbox. */
+  /** Deletes a connection. The provider is told by the outbox. */
   async remove(tx: Database, row: ConnectionRow): Promise<void> {
     const tokens = await this.tokensOf(row);
-    // The newest first: with it goes the grant, where tokens of one account have one in common.
+    // The newest first: where an account's tokens share a grant, it ends with them.
     for (const pair of tokens ? [tokens, ...(tokens.superseded ?? []).toReversed()] : [])
       await this.#context.outbox.add(tx, row, pair);
     await tx.delete(connections).where(eq(connections.id, row.id));
@@ -222,7 +216,7 @@ const isOne = (owner: { userId: string; provider: string; resource: string }) =>
     eq(connections.resource, owner.resource),
   );
 
-/** Whose grant it is. */
+/** The account that a grant belongs to. */
 export interface GrantOwner {
   readonly provider: string;
   readonly userId: string;
@@ -231,8 +225,8 @@ export interface GrantOwner {
 }
 
 /**
- * Tokens that will not be used, of an account that is connected: kept beside the connection's own, to be revoked with them.
- * False: the account is not connected, and the provider can be told at once. Within a transaction; locks the connection.
+ * Keeps unused tokens beside those of the connection to the same account, to be revoked with them. Locks the connection until the
+ * transaction ends. Resolves to false when the account is not connected: then the provider can be told at once.
  */
 export async function keepWithConnection(
   tx: Database,
@@ -257,14 +251,14 @@ export async function keepWithConnection(
   const binding = connectionBinding(row);
   let current: StoredTokens;
   try {
-    current = JSON.parse(await vault.open(binding, row.sealed)) as StoredTokens;
+    current = await vault.openJson<StoredTokens>(binding, row.sealed);
   } catch (error) {
-    // Nothing of it can be used or revoked; it must not keep these tokens, a revocation or an expiry.
+    // Tokens that nobody can open must not hold up the revocation of these.
     if (error instanceof VaultError) return false;
     throw error;
   }
-  const sealed = await vault.seal(binding, JSON.stringify(supersede(current, tokens)));
-  // Not a new version: the tokens in use are the same.
+  const sealed = await vault.sealJson(binding, supersede(current, tokens));
+  // No new version: the tokens in use are the same.
   await tx.update(connections).set({ sealed }).where(eq(connections.id, row.id));
   return true;
 }

@@ -16,20 +16,20 @@ import type { ConnectionRow, Connections } from './connections.ts';
 import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
 
-/** How often a server's refusal of a token is taken for a reason to get another. */
+/** A server's refusal of a token leads to a refresh at most this often. */
 const FORCE_EVERY_MS = 60_000;
-/** How long an opened token is kept: opening costs more than all else that a call needs of identity, but the query. */
+/** How long an opened token is kept: opening costs more than anything else here but the query. */
 const OPENED_MS = 60_000;
 
-/** What one call to one server may carry. Never logged, never shown. */
+/** The authorization of one call to one server. Never logged, never shown. */
 export interface Credential {
-  /** A session with an upstream belongs to this connection: another account never gets into it. */
+  /** Sessions with an upstream are kept apart by connection: another account never gets into one. */
   readonly connectionId: string;
   readonly version: number;
   readonly authorization: string;
 }
 
-/** What a server's entry asks for, where the provider's settings agree. */
+/** The sign-in that a server's entry asks for, where the provider's settings agree. */
 interface Demand {
   readonly provider: Provider;
   readonly scopes: readonly string[];
@@ -37,8 +37,8 @@ interface Demand {
 }
 
 /**
- * Which provider token goes to which server: none, unless the server's entry names a provider and that provider's settings
- * name the server's origin (IDENTITY 2.6), and the user has connected an account with the scopes it takes.
+ * Decides which provider token goes to which server. None does, unless the server's entry names a provider, that provider's settings
+ * name the server's origin, and the user has connected an account with the scopes it takes.
  */
 export class Credentials {
   readonly #context: IdentityContext;
@@ -46,7 +46,7 @@ export class Credentials {
   readonly #sessions: Sessions;
   readonly #refresh: ProviderRefresh;
   readonly #find: ReturnType<typeof prepareFind>;
-  /** Opened tokens by all of what they were sealed in and for, so that a changed row is opened anew. */
+  /** Opened tokens by the whole row they were sealed in, so that a changed row is opened anew. */
   readonly #opened = new LRUCache<string, VersionedTokens>({ max: 5_000, ttl: OPENED_MS });
   readonly #refreshing = new SingleFlight<VersionedTokens>();
   readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
@@ -72,8 +72,8 @@ export class Credentials {
   }
 
   /**
-   * What the call may carry; undefined where the server takes no user's token, and at once where there is no identity token
-   * either. One query tells whether the identity token still holds, and loads the connection.
+   * Returns the credential of a call; undefined where the server takes no user's token, and at once where there is no identity
+   * token either. One query tells whether the identity token still holds, and loads the connection.
    * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with where to sign
    * in), `provider_not_configured`, `provider_unavailable`.
    */
@@ -88,7 +88,7 @@ export class Credentials {
     return demand && this.#use(caller, demand, userId, connection, false);
   }
 
-  /** After the server refused it: a newer one, or undefined when there is nothing better to offer. */
+  /** Returns a newer credential after the server refused this one; undefined when there is none. */
   async renewed(caller: Caller, server: Server, refused: Credential): Promise<Credential | undefined> {
     const demand = this.#demandOf(server);
     if (!demand) return undefined;
@@ -97,19 +97,19 @@ export class Credentials {
     const isNewer = connection.version > refused.version;
     if (!isNewer && (!connection.hasRefreshToken || !this.#mayForce(connection))) return undefined;
     const offered = await this.#use(caller, demand, userId, connection, !isNewer);
-    // A provider that cannot be asked just now leaves the old token, which has just been refused.
+    // With a provider that cannot be asked just now, this is the token that was refused.
     return offered.version > refused.version ? offered : undefined;
   }
 
   /**
-   * An identity token that came along must hold, also where nothing needs it: it is never silently ignored.
+   * Checks an identity token that nothing needs: one that was sent is never silently ignored.
    * @throws SwitchboardError `identity_token_invalid`.
    */
   async requireLive(caller: Caller): Promise<void> {
     if (caller.subject) await this.#load(caller, undefined);
   }
 
-  /** Waits for what is still being written. */
+  /** Waits for writes under way. */
   async close(): Promise<void> {
     await this.#lastUsed.close();
   }
@@ -184,7 +184,7 @@ export class Credentials {
     return opened;
   }
 
-  /** Undefined: only the user can mend it. */
+  /** Returns undefined when only the user can mend the connection. */
   async #renew(demand: Demand, connection: Found): Promise<VersionedTokens | undefined> {
     const { id, version } = connection;
     try {
@@ -217,8 +217,8 @@ export class Credentials {
   }
 
   /**
-   * A server that refuses every token must not make each call a refresh, and the provider refuse us all: what a forced
-   * refresh gave is not replaced by another one at once. Calls that were refused the same token share one.
+   * Returns whether a refused token may be replaced. A server that refuses every token must not make each call a refresh. Calls
+   * that were refused the same token share one.
    */
   #mayForce({ id, version }: Found): boolean {
     const now = this.#context.clock.now();
@@ -247,8 +247,8 @@ const tokenRequired = () =>
 /** A token with less than this left is refreshed before it is used. */
 const FRESH_SEC = 60;
 
-/** A connection as a call needs it. */
-export type Found = Pick<
+/** The columns of a connection that a call needs. */
+type Found = Pick<
   ConnectionRow,
   | 'id'
   | 'tenantId'
@@ -262,8 +262,8 @@ export type Found = Pick<
   | 'hasRefreshToken'
 > & { readonly fresh: boolean };
 
-/** The one query of a call: whether user and family still hold, and the connection. Built once: it runs on every call. */
-export function prepareFind(db: Database) {
+/** Prepares the one query of a call: whether user and family still hold, and the connection. */
+function prepareFind(db: Database) {
   return db
     .select({
       epoch: users.tokenEpoch,
@@ -304,6 +304,6 @@ export function prepareFind(db: Database) {
     .prepare('find_credential');
 }
 
-/** Whether what the identity token or the key says still holds. */
-export const isLive = (subject: Subject, row: { epoch: number; familyId: string | null }): boolean =>
+/** Returns whether the claims of the identity token or the key still hold. */
+const isLive = (subject: Subject, row: { epoch: number; familyId: string | null }): boolean =>
   row.epoch === subject.epoch && (subject.familyId === undefined || row.familyId === subject.familyId);

@@ -13,7 +13,7 @@ import type { IdentityContext } from '../context.ts';
 import { ProviderError, type Grant, type Provider } from './provider.ts';
 import { connections } from '../schema.ts';
 
-/** Longer than a provider's time-out: a holder that lives never loses it. */
+/** Longer than a provider's time-out: a live holder never loses the lease. */
 const LEASE_SEC = 15;
 /** How long a provider that failed is left alone. */
 const COOLDOWN_SEC = 30;
@@ -23,15 +23,14 @@ const LOOK_AGAIN_MS = 50;
 
 export type VersionedTokens = TokenPair & { readonly version: number };
 
-/** The connection has no usable tokens, and no refresh will get any: the user must sign in again. */
+/** Thrown when a connection has no usable tokens and no refresh can get any: the user must sign in again. */
 export class NeedsReauth extends Error {
   override readonly name = 'NeedsReauth';
 }
 
 /**
- * Provider tokens are renewed by one process at a time: whoever takes the row's lease asks the provider, outside any
- * transaction, and its write is fenced by lease and version (IDENTITY 2.7). Two refreshes with one token would make
- * providers that rotate theirs end the whole grant.
+ * Renews provider tokens, one process at a time: the holder of the row's lease asks the provider, outside any transaction, and its
+ * write is fenced by lease and version. Two refreshes with one token would make providers that rotate theirs end the whole grant.
  */
 export class ProviderRefresh {
   readonly #context: IdentityContext;
@@ -43,7 +42,7 @@ export class ProviderRefresh {
   }
 
   /**
-   * Tokens newer than `version`; or, when the provider cannot be asked, the old ones if they still hold.
+   * Returns tokens newer than `version`; or the old ones, if they still hold and the provider cannot be asked.
    * @throws NeedsReauth, or SwitchboardError `provider_unavailable`.
    */
   async run(provider: Provider, id: string, version: number): Promise<VersionedTokens> {
@@ -86,7 +85,7 @@ export class ProviderRefresh {
         throw new NeedsReauth();
       }
       this.#context.metrics?.events.providerRefreshed('failed');
-      this.#context.log.warn({ err: error, provider: name }, 'a provider did not refresh a token');
+      this.#context.log.warn({ err: error, provider: name }, 'token not refreshed by its provider');
       await this.#cool(row.id, leaseId);
       return fallBack(row.valid, old);
     }
@@ -100,8 +99,8 @@ export class ProviderRefresh {
   }
 
   /**
-   * Fenced: only the holder of the lease writes what is used from now on. Overtaken by a new sign-in, what we were given is
-   * kept to be revoked with the connection; without a connection, the provider is told at once.
+   * Stores fresh tokens if this process still holds the lease. Where a new sign-in has overtaken it, they are kept to be revoked with
+   * the connection; without a connection, the provider is told at once. Returns the tokens in use.
    */
   #store(
     row: ConnectionRow,
@@ -162,10 +161,10 @@ export class ProviderRefresh {
       .where(holds(id, leaseId));
   }
 
-  /** Only the user can mend it: the tokens are dropped, and the provider is not asked again. */
+  /** Drops tokens that only the user can replace. The provider is not asked again. */
   async #end(row: ConnectionRow, leaseId: string | undefined, reason: string): Promise<void> {
     await this.#context.db.transaction(async tx => {
-      // A superseded pair may have been added since `row` was read (not a new version): read again, locked.
+      // Read again, locked: a superseded pair may have been added since, which is no new version.
       const [locked] = await tx.select().from(connections).where(eq(connections.id, row.id)).for('update');
       const older = (locked && (await this.#connections.tokensOf(locked))?.superseded) ?? [];
       const ended = await tx
@@ -182,9 +181,10 @@ export class ProviderRefresh {
       // Grants of earlier sign-ins may still live.
       for (const pair of older) await this.#context.outbox.add(tx, row, pair);
       const { tenantId, userId, provider } = row;
+      const who = { tenantId, userId, meta: { provider, reason } };
       await this.#context.audit.record(
         {},
-        { event: 'connection_needs_reauth', outcome: 'failed', tenantId, userId, meta: { provider, reason } },
+        { event: 'connection_needs_reauth', outcome: 'failed', ...who },
         tx,
       );
     });

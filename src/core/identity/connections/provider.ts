@@ -4,12 +4,12 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import type { GuardedFetch } from '../../../platform/outbound/guarded-fetch.ts';
 
-/** Why an exchange or a refresh gave no tokens. */
+/** Thrown when an exchange or a refresh gave no tokens. */
 export class ProviderError extends Error {
   override readonly name = 'ProviderError';
   /**
-   * `denied`: the user said no. `refused`: the provider sent an error to the callback. `invalid_grant`: what we presented is no
-   * longer good. `failed`: anything else, from a time-out to an answer that breaks the protocol.
+   * `denied`: the user said no. `refused`: the provider sent an error to the callback. `invalid_grant`: the code or token is no
+   * longer valid. `failed`: anything else, from a time-out to an answer that breaks the protocol.
    */
   readonly reason: 'denied' | 'refused' | 'invalid_grant' | 'failed';
 
@@ -19,7 +19,7 @@ export class ProviderError extends Error {
   }
 }
 
-/** The OAuth error, for the log: `invalid_client` means that the operator's credentials are wrong. Only what looks like one. */
+/** Returns the OAuth error for the log, if it looks like one; `invalid_client` means that the operator's credentials are wrong. */
 function codeOf(cause: unknown): string {
   const isChallenge = cause instanceof oauth.WWWAuthenticateChallengeError && cause.status === 401;
   const code =
@@ -30,7 +30,7 @@ function codeOf(cause: unknown): string {
   return /^[a-z_]{1,40}$/.test(code) ? ` (${code})` : '';
 }
 
-export function classify(error: unknown): ProviderError {
+function classify(error: unknown): ProviderError {
   if (error instanceof ProviderError) return error;
   if (error instanceof oauth.AuthorizationResponseError) {
     return new ProviderError(error.error === 'access_denied' ? 'denied' : 'refused', error);
@@ -39,33 +39,33 @@ export function classify(error: unknown): ProviderError {
   return new ProviderError(isDead ? 'invalid_grant' : 'failed', error);
 }
 
-/** One answer of a provider takes at most this long (IDENTITY 2.7). */
+/** Bounds one answer of a provider; the lease of a refresh lasts longer. */
 const TIMEOUT_SEC = 5;
 /** An id_token is read seconds after it was issued. */
 const MAX_CLOCK_DIFFERENCE_SEC = 300;
 /** Ten years: a provider that says more means that the token does not expire. */
 const MAX_LIFETIME_SEC = 315_360_000;
-/** How long a provider's metadata are believed. */
+/** How long a provider's metadata are used before they are read again. */
 const METADATA_MS = 3_600_000;
 
-/** What a provider granted. Never leaves the core. */
+/** The tokens that a provider granted. They never leave the core. */
 export interface Grant {
   readonly accessToken: string;
-  /** Undefined: none was given. */
+  /** Absent: none was given. */
   readonly refreshToken: string | undefined;
   /** Undefined: it does not expire, or the provider does not say. */
   readonly expiresInSec: number | undefined;
   readonly scopes: readonly string[];
 }
 
-/** Whose account it is. */
+/** The account at the provider. */
 export interface Account {
   /** '' where a plain OAuth provider has no userinfo endpoint. */
   readonly subject: string;
   readonly label: string | undefined;
 }
 
-/** What is kept between the start of a sign-in and its callback. */
+/** Secrets kept between the start of a sign-in and its callback. */
 export interface Proof {
   readonly state: string;
   readonly nonce: string;
@@ -97,7 +97,7 @@ export class Provider {
     this.#clock = options.clock;
   }
 
-  /** The URL of the provider's page. @throws ProviderError `failed` when its metadata cannot be had. */
+  /** Returns the URL of the provider's page. @throws ProviderError `failed` when its metadata cannot be had. */
   async authorizationUrl(request: AuthorizationRequest): Promise<string> {
     const configuration = await this.#configuration();
     const { scopes, loginHint, resource } = request;
@@ -116,7 +116,7 @@ export class Provider {
   }
 
   /**
-   * The tokens for the code in the callback's URL (RFC 6749 §4.1.3, with RFC 7636, RFC 9207 and OpenID Connect's checks).
+   * Exchanges the code in the callback's URL for tokens (RFC 6749 §4.1.3, with RFC 7636, RFC 9207 and OpenID Connect's checks).
    * @throws ProviderError
    */
   async exchange(
@@ -150,7 +150,7 @@ export class Provider {
     }
   }
 
-  /** @throws ProviderError; `invalid_grant` means that only the user can mend it. */
+  /** Gets new tokens. @throws ProviderError; `invalid_grant` means that only the user can mend it. */
   async refresh(
     refreshToken: string,
     known: { scopes: readonly string[]; resource: string },
@@ -164,7 +164,7 @@ export class Provider {
     }
   }
 
-  /** Tells the provider to forget a token (RFC 7009). Resolves with false where it has no endpoint for that. */
+  /** Revokes a token (RFC 7009). Resolves to false where the provider has no endpoint for that. */
   async revoke(token: string, hint: 'access_token' | 'refresh_token'): Promise<boolean> {
     const configuration = await this.#configuration();
     if (configuration.serverMetadata().revocation_endpoint === undefined) return false;
@@ -172,7 +172,7 @@ export class Provider {
       await oauth.tokenRevocation(configuration, token, { token_type_hint: hint });
       return true;
     } catch (error) {
-      // Dead already, which is what was wanted; or not a kind of token that the provider revokes (RFC 7009 §2.2.1).
+      // The token is dead already, or of a kind that the provider does not revoke (RFC 7009 §2.2.1).
       if (
         error instanceof oauth.ResponseBodyError &&
         /^(invalid_token|unsupported_token_type)$/.test(error.error)
@@ -187,7 +187,7 @@ export class Provider {
     this.#known ??= { atMs: now, configuration: this.#configure() };
     const known = this.#known;
     if (now - known.atMs > METADATA_MS) {
-      // In the background, and the old ones until then: a slow provider must not be waited for twice in one call.
+      // Read in the background, so that no call waits twice for a slow provider.
       const fresh = { atMs: now, configuration: this.#configure() };
       this.#known = { atMs: now, configuration: known.configuration };
       fresh.configuration.then(
@@ -209,7 +209,7 @@ export class Provider {
     const metadata =
       issuer === undefined ? plainMetadata(endpoints) : (await this.#discover(issuer)).serverMetadata();
     const methods = metadata.token_endpoint_auth_methods_supported;
-    // RFC 8414 §2: client_secret_basic is meant where nothing is said.
+    // RFC 8414 §2: client_secret_basic is the default.
     const usesBasic = issuer !== undefined && (methods?.includes('client_secret_basic') ?? true);
     const { id, secret } = this.#client;
     const authentication = usesBasic ? oauth.ClientSecretBasic(secret) : oauth.ClientSecretPost(secret);
@@ -255,7 +255,7 @@ export class Provider {
   }
 }
 
-/** Without a word of ours, openid-client takes what the provider lists: only signatures that its published keys verify. */
+/** Leaves only signatures that the provider's published keys verify; openid-client would take all that it lists. */
 function withAsymmetricOnly(metadata: oauth.ServerMetadata): oauth.ServerMetadata {
   const listed = metadata.id_token_signing_alg_values_supported;
   if (!listed) return metadata;
@@ -263,7 +263,7 @@ function withAsymmetricOnly(metadata: oauth.ServerMetadata): oauth.ServerMetadat
   return { ...metadata, id_token_signing_alg_values_supported: usable };
 }
 
-/** A provider whose clock is off would set wrong lifetimes, too (OpenID Connect Core §3.1.3.7, 10). */
+/** Refuses a provider whose clock is off: it would set wrong lifetimes, too (OpenID Connect Core §3.1.3.7, 10). */
 function requireFresh(issuedAtSec: number, nowMs: number): void {
   const offSec = Math.abs(issuedAtSec - nowMs / 1000);
   if (offSec > MAX_CLOCK_DIFFERENCE_SEC)
@@ -313,7 +313,7 @@ function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320) };
 }
 
-/** The providers by name: known ones, of which some may not be configured. */
+/** The known providers by name; some may not be configured. */
 export class Providers {
   readonly #settings: ReadonlyMap<string, ProviderSettings>;
   readonly #configured: ReadonlyMap<string, Provider>;
@@ -327,12 +327,12 @@ export class Providers {
     return this.#configured.get(name);
   }
 
-  /** What pages call it; a provider that was configured once and is no more keeps its name. */
+  /** Returns the name that pages show; a provider that is no longer configured keeps its id. */
   titleOf(name: string): string {
     return this.#settings.get(name)?.title ?? name;
   }
 
-  /** @throws SwitchboardError `invalid_request` for an unknown one, `provider_not_configured` for a known one. */
+  /** Returns a configured provider. @throws SwitchboardError `invalid_request` for an unknown one, `provider_not_configured` for a known one. */
   require(name: string): Provider {
     const provider = this.#configured.get(name);
     if (provider) return provider;

@@ -1,15 +1,16 @@
 import { and, eq, inArray, lte, sql } from 'drizzle-orm';
 import { whyFailed, type Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
+import { Repeat } from '../../../platform/repeat.ts';
+import { OutageLog } from '../../../platform/throttled-log.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import type { Audit } from '../../access/audit.ts';
 import { keepWithConnection, type GrantOwner, type TokenPair } from './connections.ts';
 import type { Providers } from './provider.ts';
 import { revocationOutbox } from '../schema.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 
-/** How long a provider that cannot be reached is asked again, in seconds; then the tokens are forgotten unrevoked. */
+/** Seconds in which a provider that cannot be reached is asked again; then the tokens are forgotten unrevoked. */
 const LIFETIME_SEC = 3600;
 const BATCH = 10;
 const LOOK_EVERY_MS = 5_000;
@@ -18,8 +19,8 @@ const FIRST_RETRY_SEC = 30;
 const MAX_RETRY_SEC = 300;
 
 /**
- * Tokens that their provider has yet to be told to forget (RFC 7009). They are sealed for this purpose alone: the proxy
- * could not open them. Each row is worked on by one replica at a time, and outlives crashes.
+ * Tokens that are still to be revoked at their provider (RFC 7009). They are sealed for this purpose alone: the proxy could not
+ * open them. Each row is worked on by one replica at a time, and outlives crashes.
  */
 export class Outbox {
   readonly #db: Database;
@@ -27,11 +28,8 @@ export class Outbox {
   readonly #providers: Providers;
   readonly #audit: Audit;
   readonly #log: Log;
-  #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | undefined;
-  #again = false;
-  /** The last look at it did. */
-  #hasFailed = false;
+  readonly #outage: OutageLog;
+  readonly #looking = new Repeat(LOOK_EVERY_MS, () => this.#look());
   #closed = false;
   readonly #draining = new Map<string, Promise<void>>();
 
@@ -41,17 +39,17 @@ export class Outbox {
     this.#providers = options.providers;
     this.#audit = options.audit;
     this.#log = options.log;
+    this.#outage = new OutageLog(options.log, 'revocation outbox worked on again');
   }
 
-  /** Within the transaction that takes the tokens out of use. Call `kick` once it is committed. */
+  /** Adds tokens, within the transaction that takes them out of use. Call `kick` once it is committed. */
   async add(
     tx: Database,
     { provider, userId, subject }: GrantOwner,
     { accessToken, refreshToken }: TokenPair,
   ): Promise<void> {
     const id = newId('out');
-    const text = JSON.stringify({ accessToken, refreshToken });
-    const sealed = await this.#vault.seal(outboxBinding(provider, id), text);
+    const sealed = await this.#vault.sealJson(outboxBinding(provider, id), { accessToken, refreshToken });
     await tx.insert(revocationOutbox).values({
       id,
       provider,
@@ -63,42 +61,30 @@ export class Outbox {
   }
 
   start(): void {
-    this.#timer = setInterval(() => this.kick(), LOOK_EVERY_MS).unref();
-    this.kick();
+    this.#looking.start();
   }
 
   /** Works on what is due, in the background. */
   kick(): void {
-    if (this.#running) {
-      this.#again = true;
-      return;
-    }
-    this.#again = false;
-    this.#running = withoutSpan(() => this.#drain())
-      .then(() => {
-        this.#hasFailed = false;
-      })
-      .catch((error: unknown) => {
-        // It is looked again every few seconds: said is only that it begins.
-        if (!this.#hasFailed)
-          this.#log.warn(whyFailed(error), 'the revocation outbox could not be worked on');
-        this.#hasFailed = true;
-      })
-      .finally(() => {
-        this.#running = undefined;
-        if (this.#again && this.#timer) this.kick();
-      });
+    this.#looking.kick();
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    await this.#running;
+    await this.#looking.stop();
     this.#closed = true;
     await Promise.all(this.#draining.values());
   }
 
-  /** Each provider by itself: one that hangs holds up nobody else's revocations. */
+  async #look(): Promise<void> {
+    try {
+      await this.#drain();
+      this.#outage.succeeded();
+    } catch (error) {
+      this.#outage.failed('revocation outbox', whyFailed(error), 'revocation outbox not worked on');
+    }
+  }
+
+  /** Works on each provider by itself: one that hangs holds up nobody else's revocations. */
   async #drain(): Promise<void> {
     const due = await this.#db
       .selectDistinct({ provider: revocationOutbox.provider })
@@ -108,7 +94,7 @@ export class Outbox {
       if (this.#draining.has(provider)) continue;
       const work = this.#drainOf(provider)
         .catch((error: unknown) =>
-          this.#log.warn({ ...whyFailed(error), provider }, 'the revocation outbox could not be worked on'),
+          this.#log.warn({ ...whyFailed(error), provider }, 'revocation outbox not worked on'),
         )
         .finally(() => this.#draining.delete(provider));
       this.#draining.set(provider, work);
@@ -123,7 +109,7 @@ export class Outbox {
     }
   }
 
-  /** Takes rows by moving their next time into the future: whoever dies with them gives them back by that. */
+  /** Takes rows by moving their next time into the future: a process that dies with them gives them back by that. */
   #take(provider: string) {
     const due = this.#db
       .select({ id: revocationOutbox.id })
@@ -147,7 +133,7 @@ export class Outbox {
       });
   }
 
-  /** False: it is to be tried again. */
+  /** Resolves to false when the row is to be tried again. */
   async #work(row: Taken): Promise<boolean> {
     const { id, provider } = row;
     try {
@@ -156,14 +142,14 @@ export class Outbox {
       await this.#remove(row, tokens ? await this.#revoke(provider, tokens) : 'unreadable');
       return true;
     } catch (error) {
-      this.#log.warn({ err: error, provider, id }, 'a provider did not take a revocation');
-      // Past its time it was tried once more, however long this process was away.
+      this.#log.warn({ err: error, provider, id }, 'revocation refused by its provider');
+      // Tried at least once past its time, however long this process was away.
       if (row.isOver) await this.#remove(row, 'abandoned');
       return row.isOver;
     }
   }
 
-  /** The user has connected the same account again: revoking now could end that, so the tokens wait with it. */
+  /** Keeps the tokens with a new connection to the same account, which revoking them now could end. */
   #isNeeded(row: Taken, tokens: TokenPair): Promise<boolean> {
     return this.#db.transaction(async tx => {
       const kept = await keepWithConnection(tx, this.#vault, row, tokens);
@@ -186,10 +172,10 @@ export class Outbox {
 
   async #open({ id, provider, sealed }: Taken): Promise<TokenPair | undefined> {
     try {
-      return JSON.parse(await this.#vault.open(outboxBinding(provider, id), sealed)) as TokenPair;
+      return await this.#vault.openJson<TokenPair>(outboxBinding(provider, id), sealed);
     } catch (error) {
       if (!(error instanceof VaultError)) throw error;
-      this.#log.error({ err: error, provider, id }, 'ALARM: tokens that were to be revoked do not open');
+      this.#log.error({ err: error, provider, id }, 'ALARM: tokens to be revoked do not open');
       return undefined;
     }
   }
@@ -197,7 +183,7 @@ export class Outbox {
   async #revoke(name: string, { accessToken, refreshToken }: TokenPair): Promise<string> {
     const provider = this.#providers.get(name);
     if (!provider) return 'provider_removed';
-    // The refresh token first: with it goes the grant, and with most providers its access tokens (RFC 7009 §2.1).
+    // The refresh token first: with most providers its grant and access tokens end with it (RFC 7009 §2.1).
     if (refreshToken !== undefined && !(await provider.revoke(refreshToken, 'refresh_token')))
       return 'no_revocation_endpoint';
     return (await provider.revoke(accessToken, 'access_token')) ? 'revoked' : 'no_revocation_endpoint';
@@ -207,7 +193,7 @@ export class Outbox {
 interface Taken extends GrantOwner {
   readonly id: string;
   readonly sealed: string;
-  /** Its hour is over. */
+  /** Its lifetime is over. */
   readonly isOver: boolean;
 }
 

@@ -1,14 +1,14 @@
-import { and, eq, inArray, isNull, sql } from 'drizzle-orm';
+import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { ConnectionRow, Connections } from './connections.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, manageLinks } from '../schema.ts';
-import { giveBackWaiting } from '../sign-in/session-store.ts';
+import { failed, giveBackWaiting } from '../sign-in/session-store.ts';
 import { findUser, lockUser, requireUserId } from '../../access/users.ts';
 import { endTokens } from '../tokens/refresh-tokens.ts';
 
-/** Ends what a user has: all of it, or one connection. */
+/** Ends all that a user has, or one connection. */
 export class Revocations {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
@@ -19,9 +19,9 @@ export class Revocations {
   }
 
   /**
-   * Everything of a user, at once and on every replica: identity tokens, refresh tokens, keys bound to the user, sign-ins
-   * under way, stored provider tokens; the provider is told in the background. With `provider`, only the connections with
-   * that one. An unknown user is a success: nobody learns who exists (RFC 7009 §2.2 in spirit).
+   * Ends everything of a user, at once and on every replica: identity tokens, refresh tokens, keys bound to the user, sign-ins
+   * under way, stored provider tokens; the provider is told in the background. With `provider`, it ends only the connections with
+   * that one. An unknown user is a success, so that nobody learns who exists (RFC 7009 §2.2 in spirit).
    * @throws SwitchboardError `invalid_request`.
    */
   async revoke(actor: Actor & { tenantId: string }, externalId: string, provider?: string): Promise<void> {
@@ -48,7 +48,7 @@ export class Revocations {
     outbox.kick();
   }
 
-  /** One connection, as the user's own page ends it. False: it is gone already, or not this user's. */
+  /** Ends one connection, from the user's own page. Resolves to false when it is gone already, or not this user's. */
   async disconnect(
     actor: Actor & { tenantId: string },
     userId: string,
@@ -66,14 +66,12 @@ export class Revocations {
     const { db, audit, outbox } = this.#context;
     const count = await db.transaction(async tx => {
       if (!(await lockUser(tx, actor.tenantId, userId))) return 0;
-      // Also where nothing is connected yet: a sign-in under way would connect after the revocation.
-      if (sessions) await this.#endSessions(tx, userId, sessions);
-      // A sign-in under way would bring back what is being ended. Before the connections are locked: the order of locks.
+      // A sign-in under way would connect again, also where nothing is connected yet. Sessions are locked before connections.
       const ending = tx
         .select({ provider: connections.provider })
         .from(connections)
         .where(and(eq(connections.userId, userId), which));
-      if (!sessions) await this.#endSessions(tx, userId, inArray(authSessions.provider, ending));
+      await this.#endSessions(tx, userId, sessions ?? inArray(authSessions.provider, ending));
       const rows = await this.#lockConnections(tx, userId, which);
       for (const row of rows) {
         await this.#connections.remove(tx, row);
@@ -103,9 +101,6 @@ export class Revocations {
     for (const row of open) await giveBackWaiting(this.#context, tx, row);
     const ids = open.map(({ idHash }) => idHash);
     if (ids.length === 0) return;
-    await tx
-      .update(authSessions)
-      .set({ status: 'error', errorCode: 'revoked', finishedAt: sql`now()`, sealed: null })
-      .where(inArray(authSessions.idHash, ids));
+    await tx.update(authSessions).set(failed('revoked')).where(inArray(authSessions.idHash, ids));
   }
 }

@@ -9,30 +9,31 @@ import { VaultError, type Binding } from '../vault/vault.ts';
 
 export type SessionRow = typeof authSessions.$inferSelect;
 
-/** What a pending session keeps to itself. */
+export const UNDO_MINUTES = 10;
+/** A callback that came in time may still be finished this long afterwards; one that takes longer has crashed. */
+const CLAIM_SEC = 60;
+
+/** The secrets of a pending session. */
 export interface PendingSecrets {
   readonly nonce: string;
   readonly verifier: string;
   /** The provider's page. */
   readonly providerUrl: string;
-  /** As they were answered, for a just-in-time session that is given out again. */
+  /** The answer of a just-in-time session, to be given again. */
   readonly sessionId: string;
   readonly authUrl: string;
 }
 
-/** What a session keeps to itself while it waits for the user's click. */
+/** The secrets of a session that waits for the user's click. */
 export interface WaitingSecrets {
   readonly grant: Grant;
   readonly account: Account;
 }
 
-/** The session's row in the vault's terms. */
-export const sessionBinding = (row: {
-  tenantId: string;
-  userId: string;
-  idHash: Uint8Array;
-  provider: string;
-}): Binding => ({
+/** Binds what is sealed in a session's row to that row and its provider. */
+export const sessionBinding = (
+  row: Pick<SessionRow, 'tenantId' | 'userId' | 'idHash' | 'provider'>,
+): Binding => ({
   table: 'auth_sessions',
   tenantId: row.tenantId,
   userId: row.userId,
@@ -40,13 +41,13 @@ export const sessionBinding = (row: {
   purpose: 'authorization',
 });
 
-/** While it waits for the user's click, a session's secrets are the tokens themselves. */
+/** Binds the tokens of a session that waits for the user's click. */
 export const waitingBinding = (row: Parameters<typeof sessionBinding>[0]): Binding => ({
   ...sessionBinding(row),
   purpose: 'waiting',
 });
 
-/** The texts of the ways in which a session fails. Never a provider's own words: they reach pages and logs. */
+/** The texts of a session's failures. Never a provider's own words: they reach pages and logs. */
 export const SESSION_ERRORS = {
   access_denied: 'access_denied: The user did not grant access.',
   account_mismatch:
@@ -63,19 +64,17 @@ export const SESSION_ERRORS = {
 } as const;
 export type SessionError = keyof typeof SESSION_ERRORS;
 
-/** A code that this version does not know is that of a failure nevertheless. */
+/** Returns a stored error code, or `exchange_failed` for one that this version does not know. */
 export const errorOf = (code: string | null): SessionError =>
   code !== null && Object.hasOwn(SESSION_ERRORS, code) ? (code as SessionError) : 'exchange_failed';
 
-export const UNDO_MINUTES = 10;
-
-/** The session behind a link to our own page, while it can still be begun. */
+/** Finds the session behind a link to our own page, while it can still be begun. */
 export async function sessionOfTicket(
-  context: IdentityContext,
+  { db }: IdentityContext,
   ticket: string,
 ): Promise<SessionRow | undefined> {
   if (!isSecret(ticket, 'link')) return undefined;
-  const [session] = await context.db
+  const [session] = await db
     .select()
     .from(authSessions)
     .where(
@@ -88,13 +87,20 @@ export async function sessionOfTicket(
   return session;
 }
 
-/** The session behind the link to a result. `over`: too late for the click; `undoable`: not too late for that. */
+export type ResultSession = SessionRow & {
+  /** The click comes too late. */
+  readonly over: boolean;
+  /** The connection can still be undone. */
+  readonly undoable: boolean;
+};
+
+/** Finds the session behind the link to a result. */
 export async function sessionOfResult(
-  context: IdentityContext,
+  { db }: IdentityContext,
   result: string,
-): Promise<(SessionRow & { over: boolean; undoable: boolean }) | undefined> {
+): Promise<ResultSession | undefined> {
   if (!isSecret(result, 'done')) return undefined;
-  const [found] = await context.db
+  const [found] = await db
     .select({
       session: authSessions,
       over: sql<boolean>`${authSessions.expiresAt} <= now()`,
@@ -106,19 +112,16 @@ export async function sessionOfResult(
 }
 
 /** @throws VaultError */
-export async function pendingSecrets(context: IdentityContext, session: SessionRow): Promise<PendingSecrets> {
-  return JSON.parse(
-    await context.vault.open(sessionBinding(session), session.sealed ?? ''),
-  ) as PendingSecrets;
-}
+export const pendingSecrets = ({ vault }: IdentityContext, session: SessionRow): Promise<PendingSecrets> =>
+  vault.openJson(sessionBinding(session), session.sealed ?? '');
 
-/** Undefined: no longer waiting. @throws VaultError */
+/** Returns undefined when the session no longer waits for the click. @throws VaultError */
 export async function waitingSecrets(
-  context: IdentityContext,
+  { vault }: IdentityContext,
   session: SessionRow,
 ): Promise<WaitingSecrets | undefined> {
   if (session.status !== 'confirm' || session.sealed === null) return undefined;
-  return JSON.parse(await context.vault.open(waitingBinding(session), session.sealed)) as WaitingSecrets;
+  return vault.openJson<WaitingSecrets>(waitingBinding(session), session.sealed);
 }
 
 export const isBrowserOf = (session: SessionRow, browser: string | undefined): boolean =>
@@ -126,15 +129,12 @@ export const isBrowserOf = (session: SessionRow, browser: string | undefined): b
   session.browserHash !== null &&
   Buffer.compare(session.browserHash, sha256(browser)) === 0;
 
-/** Gives a pending session to one callback, once; says why it cannot. */
+/** Gives a pending session to one callback, once; otherwise returns why it cannot. */
 export async function claimSession(
-  context: IdentityContext,
-  provider: string,
-  state: string,
-  browser: string | undefined,
-  result: string,
+  { db }: IdentityContext,
+  callback: { provider: string; state: string; browser: string | undefined; result: string },
 ): Promise<SessionRow | 'link_over' | 'other_browser'> {
-  const { db } = context;
+  const { provider, state, browser, result } = callback;
   const open = and(
     eq(authSessions.stateHash, sha256(state)),
     eq(authSessions.provider, provider),
@@ -152,10 +152,7 @@ export async function claimSession(
   return elsewhere?.mode === 'page' ? 'other_browser' : 'link_over';
 }
 
-/** A callback that came in time may still be finished this long afterwards; one that takes longer has crashed. */
-const CLAIM_SEC = 60;
-
-/** Ends what nobody finished in time. Tokens that were waiting for the user's click go back to the provider. */
+/** Ends sessions that nobody finished in time, at most `limit` of them. Resolves to their number. */
 export async function expireSessions(
   context: IdentityContext,
   which: SQL | undefined,
@@ -174,19 +171,22 @@ export async function expireSessions(
       await giveBackWaiting(context, tx, row);
       await tx
         .update(authSessions)
-        .set({
-          status: 'error',
-          errorCode: row.status === 'claimed' ? 'interrupted' : 'session_expired',
-          finishedAt: sql`now()`,
-          sealed: null,
-        })
+        .set(failed(row.status === 'claimed' ? 'interrupted' : 'session_expired'))
         .where(eq(authSessions.idHash, row.idHash));
     }
     return rows.length;
   });
 }
 
-/** The tokens of a session that ends without its click; one that does not wait for a click has none. */
+/** Returns the columns of a session that ends in error. */
+export const failed = (errorCode: SessionError) => ({
+  status: 'error' as const,
+  errorCode,
+  finishedAt: sql`now()`,
+  sealed: null,
+});
+
+/** Gives back the tokens of a session that ends without its click, if it has any. */
 export async function giveBackWaiting(
   context: IdentityContext,
   tx: Database,
@@ -203,19 +203,18 @@ export async function giveBackWaiting(
   if (waiting) await giveBack(context, tx, row, waiting);
 }
 
-/** Tokens of a sign-in that came to nothing. The provider is told, but not while the same account is connected. */
+/** Gives tokens of a failed sign-in back. The provider is told, but not while the same account is connected. */
 export async function giveBack(
-  context: IdentityContext,
+  { vault, outbox }: IdentityContext,
   tx: Database,
-  session: Pick<SessionRow, 'userId' | 'provider'>,
+  { userId, provider }: Pick<SessionRow, 'userId' | 'provider'>,
   { grant, account }: WaitingSecrets,
 ): Promise<void> {
-  const owner = { userId: session.userId, provider: session.provider, subject: account.subject };
-  if (!(await keepWithConnection(tx, context.vault, owner, grant)))
-    await context.outbox.add(tx, owner, grant);
+  const owner = { userId, provider, subject: account.subject };
+  if (!(await keepWithConnection(tx, vault, owner, grant))) await outbox.add(tx, owner, grant);
 }
 
-/** Past its time: unfinished at expiry, or claimed by a callback that did not come back. */
+/** Selects sessions past their time: unfinished at expiry, or claimed by a callback that did not come back. */
 export const overdue = () =>
   sql<boolean>`(${or(
     and(sql`${authSessions.status} in ('pending', 'confirm')`, lte(authSessions.expiresAt, sql`now()`)),

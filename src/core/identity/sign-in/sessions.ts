@@ -13,6 +13,7 @@ import {
   errorOf,
   expireSessions,
   overdue,
+  pendingSecrets,
   SESSION_ERRORS,
   sessionBinding,
   type PendingSecrets,
@@ -20,7 +21,7 @@ import {
 
 /** Seconds a session can be authorized and polled (contract). */
 const SESSION_SEC = 300;
-/** A just-in-time session is given out again while it has this long left. */
+/** A just-in-time session is given out again while it has at least this long left. */
 const REUSE_LEFT_SEC = 60;
 
 export interface AuthSession {
@@ -45,7 +46,7 @@ interface Draft extends Proof {
   readonly authUrl: string;
 }
 
-/** Sign-ins of end users, from the caller's side: made, and polled until they are over. */
+/** Sign-ins from the caller's side: created, and polled until they are over. */
 export class Sessions {
   readonly #context: IdentityContext;
 
@@ -54,6 +55,7 @@ export class Sessions {
   }
 
   /**
+   * Creates a session, which can be authorized and polled for five minutes.
    * @throws SwitchboardError `invalid_request`, `provider_not_configured`, `rate_limited` (one user's sessions), or
    * `unavailable` when the provider's metadata cannot be had.
    */
@@ -63,7 +65,7 @@ export class Sessions {
     const tenant = await this.#tenant(caller.tenantId);
     requireReturnUrl(request.returnUrl, tenant.returnUrls);
     const mode = requireMode(request.mode, tenant.signInMode);
-    const { db, audit } = this.#context;
+    const { db } = this.#context;
     const resource = request.resource ?? '';
     const known = await this.#grantedScopes(caller.tenantId, userId, provider.settings.name, resource);
     const scopes = union(provider.settings.scopes, known, request.scopes ?? []);
@@ -71,19 +73,16 @@ export class Sessions {
     return db.transaction(async tx => {
       const user = await ensureUser(tx, caller.tenantId, userId);
       await requireRoom(tx, user);
-      const expiresAt = await this.#insert(tx, caller, user, draft, {
+      return this.#insert(tx, caller, user, draft, {
         returnUrl: request.returnUrl ?? null,
         allowAccountChange: request.allowAccountChange ?? false,
       });
-      const meta = { provider: provider.settings.name, mode };
-      await audit.record(caller, { event: 'session_created', outcome: 'ok', userId: user.id, meta }, tx);
-      return { session_id: draft.sessionId, auth_url: draft.authUrl, expires_at: expiresAt };
     });
   }
 
   /**
-   * The session for a proxied call that lacks a connection: an open one for the same user, provider and scopes is given out
-   * again, so that fifty failing calls make one link.
+   * Returns a session for a proxied call that lacks a connection. An open one for the same user, provider and scopes is given
+   * out again, so that fifty failing calls make one link.
    */
   async justInTime(
     caller: Caller,
@@ -106,24 +105,12 @@ export class Sessions {
       if (caller.subject?.epoch !== user.tokenEpoch) throw invalidToken();
       const known = await open(tx);
       if (known) return known;
-      const expiresAt = await this.#insert(tx, caller, user, draft, { justInTime: true });
-      const meta = { provider: provider.settings.name, mode, justInTime: true };
-      await this.#context.audit.record(
-        caller,
-        {
-          event: 'session_created',
-          outcome: 'ok',
-          userId: user.id,
-          meta,
-        },
-        tx,
-      );
-      return { session_id: draft.sessionId, auth_url: draft.authUrl, expires_at: expiresAt };
+      return this.#insert(tx, caller, user, draft, { justInTime: true });
     });
   }
 
   /**
-   * How the session stands. A final status is given once.
+   * Returns the status of a session. A final status is delivered once.
    * @throws SwitchboardError `session_not_found` (also for another tenant's), `session_delivered` from the second time on.
    */
   async poll(caller: Pick<Caller, 'tenantId'>, sessionId: string): Promise<SessionStatus> {
@@ -171,7 +158,7 @@ export class Sessions {
         const { name, issuer } = provider.settings;
         this.#context.log.warn(
           { err: cause, provider: name, issuer },
-          'an identity provider cannot be used: its metadata could not be read',
+          'metadata of an identity provider not read',
         );
         throw new SwitchboardError(
           'unavailable',
@@ -191,14 +178,14 @@ export class Sessions {
     };
   }
 
-  /** Resolves with when it expires. */
+  /** Inserts the session and records it in the audit log. */
   async #insert(
     tx: Database,
     caller: Caller,
     user: User,
     draft: Draft,
     extras: Partial<typeof authSessions.$inferInsert>,
-  ): Promise<string> {
+  ): Promise<AuthSession> {
     const idHash = sha256(draft.sessionId);
     const binding = sessionBinding({ ...draft, tenantId: caller.tenantId, userId: user.id, idHash });
     const { nonce, verifier, providerUrl, sessionId, authUrl } = draft;
@@ -216,14 +203,21 @@ export class Sessions {
         scopes: [...draft.scopes],
         resource: draft.resource,
         mode: draft.mode,
-        sealed: await this.#context.vault.seal(binding, JSON.stringify(secrets)),
+        sealed: await this.#context.vault.sealJson(binding, secrets),
         epoch: user.tokenEpoch,
         expiresAt: sql`now() + make_interval(secs => ${SESSION_SEC})`,
         ...extras,
       })
       .returning({ expiresAt: authSessions.expiresAt });
     if (!row) throw new Error('INSERT … RETURNING gave no row');
-    return row.expiresAt.toISOString();
+    const meta = {
+      provider: draft.provider,
+      mode: draft.mode,
+      ...(extras.justInTime ? { justInTime: true } : {}),
+    };
+    const event = { event: 'session_created', outcome: 'ok', userId: user.id, meta } as const;
+    await this.#context.audit.record(caller, event, tx);
+    return { session_id: sessionId, auth_url: authUrl, expires_at: row.expiresAt.toISOString() };
   }
 
   async #openJustInTime(
@@ -244,21 +238,15 @@ export class Sessions {
           eq(authSessions.mode, wanted.mode),
           eq(authSessions.justInTime, true),
           eq(authSessions.status, 'pending'),
-          // What the index of open sessions is restricted to.
+          // The index of open sessions has this condition.
           isNull(authSessions.finishedAt),
           gt(authSessions.expiresAt, sql`now() + make_interval(secs => ${REUSE_LEFT_SEC})`),
         ),
       );
     const same = rows.find(row => sameSet(row.scopes, wanted.scopes));
-    if (!same?.sealed) return undefined;
-    const secrets = JSON.parse(
-      await this.#context.vault.open(sessionBinding(same), same.sealed),
-    ) as PendingSecrets;
-    return {
-      session_id: secrets.sessionId,
-      auth_url: secrets.authUrl,
-      expires_at: same.expiresAt.toISOString(),
-    };
+    if (!same) return undefined;
+    const { sessionId, authUrl } = await pendingSecrets(this.#context, same);
+    return { session_id: sessionId, auth_url: authUrl, expires_at: same.expiresAt.toISOString() };
   }
 
   async #tenant(tenantId: string) {
@@ -311,14 +299,14 @@ export interface SessionRequest {
   readonly allowAccountChange?: boolean;
 }
 
-/** `direct` can be raised to `page` for one session; never the other way round. */
-export function requireMode(asked: SignInMode | undefined, tenantMode: SignInMode): SignInMode {
+/** Raises `direct` to `page` for one session, never the other way round. */
+function requireMode(asked: SignInMode | undefined, tenantMode: SignInMode): SignInMode {
   if (asked === undefined || asked === tenantMode) return tenantMode;
   if (tenantMode === 'direct') return asked;
   throw new SwitchboardError('invalid_request', `mode: this tenant requires ${JSON.stringify(tenantMode)}`);
 }
 
-export function requireReturnUrl(url: string | undefined, registered: readonly string[]): void {
+function requireReturnUrl(url: string | undefined, registered: readonly string[]): void {
   if (url === undefined || registered.includes(url)) return;
   throw new SwitchboardError(
     'invalid_request',
@@ -326,7 +314,8 @@ export function requireReturnUrl(url: string | undefined, registered: readonly s
   );
 }
 
-export async function requireRoom(tx: Database, user: User): Promise<void> {
+/** Bounds the sessions of one user. @throws SwitchboardError `rate_limited`. */
+async function requireRoom(tx: Database, user: User): Promise<void> {
   const [recent] = await tx
     .select({
       count: sql<number>`count(*)::int`,

@@ -9,13 +9,14 @@ import {
   sessionOfResult,
   sessionOfTicket,
   waitingSecrets,
+  type ResultSession,
   type SessionError,
   type SessionRow,
 } from './session-store.ts';
 
-/** What a page about a sign-in names. */
+/** Names for a page about a sign-in. */
 export interface SignInView {
-  /** The app that asked, as its tenant is called; undefined where it has no name. */
+  /** The name of the tenant; undefined where it has none. */
   readonly app: string | undefined;
   /** The app's own id of the user. */
   readonly user: string;
@@ -25,7 +26,7 @@ export interface SignInView {
 }
 
 export interface ResultView extends SignInView {
-  /** `confirm`: waits for the user's click, in the browser in which it began. */
+  /** `confirm`: the sign-in waits for the user's click, in the browser in which it began. */
   readonly state: 'confirm' | 'complete' | 'error';
   readonly account?: string | undefined;
   readonly error: SessionError | undefined;
@@ -33,12 +34,13 @@ export interface ResultView extends SignInView {
   readonly returnUrl: string | undefined;
 }
 
-/** What the page behind a link says before the user goes on to the provider. */
+/** Data of the page that comes before the provider's. */
 export interface LinkView extends SignInView {
-  /** For the page's content security policy: where its form leads. */
+  /** The origin that the page's form leads to, for its content security policy. */
   readonly providerOrigin: string;
 }
 
+/** Returns undefined when the link is over. */
 export async function viewLink(context: IdentityContext, ticket: string): Promise<LinkView | undefined> {
   const session = await sessionOfTicket(context, ticket);
   if (!session) return undefined;
@@ -46,6 +48,7 @@ export async function viewLink(context: IdentityContext, ticket: string): Promis
   return { ...(await describe(context, session)), providerOrigin: new URL(providerUrl).origin };
 }
 
+/** Returns undefined when there is no such result, or when it waits for a click in another browser. */
 export async function viewResult(
   context: IdentityContext,
   result: string,
@@ -65,18 +68,16 @@ export async function viewResult(
   };
 }
 
-type Found = NonNullable<Awaited<ReturnType<typeof sessionOfResult>>>;
-
 /** A sign-in that waits for its click is shown in its own browser alone, and while the click still counts. */
 function isShown(
-  session: Found,
+  session: ResultSession,
   browser: string | undefined,
-): session is Found & { status: 'confirm' | 'complete' | 'error' } {
+): session is ResultSession & { status: 'confirm' | 'complete' | 'error' } {
   if (session.status === 'confirm') return !session.over && isBrowserOf(session, browser);
   return session.status === 'complete' || session.status === 'error';
 }
 
-/** The account signed in to, with its scopes; undefined when there is none, or no longer. */
+/** Returns the account signed in to, with its scopes; undefined when there is none any more. */
 async function accountOf(context: IdentityContext, session: SessionRow) {
   const waiting = await waitingSecrets(context, session);
   if (waiting) return { account: waiting.account.label, scopes: waiting.grant.scopes };

@@ -18,17 +18,18 @@ import {
   type SessionError,
   type SessionRow,
   type WaitingSecrets,
+  failed,
 } from './session-store.ts';
 import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
 import { lockUser } from '../../access/users.ts';
 
 export type CallbackOutcome =
-  /** Over, one way or the other: its page says how. */
+  /** The sign-in is over; its page says how. */
   | { readonly kind: 'result'; readonly result: string }
   /** Nothing was changed. */
   | { readonly kind: 'refused'; readonly reason: 'link_over' | 'other_browser' };
 
-/** Sign-ins of end users, from their browser's side: our page where there is one, the callback, the result, the undo. */
+/** Sign-ins from the end user's side: our page where there is one, the callback, the result, the undo. */
 export class SignIns {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
@@ -38,19 +39,19 @@ export class SignIns {
     this.#connections = all;
   }
 
-  /** What the page behind a link of mode `page` says; undefined when the link is over. */
+  /** Returns the page behind a link of mode `page`; undefined when the link is over. */
   view(ticket: string): Promise<LinkView | undefined> {
     return viewLink(this.#context, ticket);
   }
 
-  /** Undefined: no such result, or (while it waits for the click) not in the browser in which it began. */
+  /** Returns undefined when there is no such result, or when it waits for a click in another browser. */
   result(result: string, browser: string | undefined): Promise<ResultView | undefined> {
     return viewResult(this.#context, result, browser);
   }
 
   /**
-   * The user goes on to the provider: from here on the sign-in belongs to this browser.
-   * @returns the provider's page; undefined when the link is over or belongs to another browser.
+   * Ties the sign-in to this browser. Returns the URL of the provider's page; undefined when the link is over or belongs to another
+   * browser.
    */
   async begin(ticket: string, browser: string): Promise<string | undefined> {
     const session = await sessionOfTicket(this.#context, ticket);
@@ -71,8 +72,8 @@ export class SignIns {
   }
 
   /**
-   * The provider sent the browser back. The session is claimed first, so that the code is exchanged at most once, whatever
-   * comes twice or at the same time.
+   * Finishes a sign-in that the provider sent back. The session is claimed first, so that the code is exchanged at most once,
+   * whatever comes twice or at the same time.
    */
   async callback(
     providerName: string,
@@ -84,7 +85,8 @@ export class SignIns {
     const [state, ...more] = query.getAll('state');
     if (!provider || state === undefined || more.length > 0) return { kind: 'refused', reason: 'link_over' };
     const result = newSecret('done');
-    const session = await claimSession(this.#context, providerName, state, browser, result);
+    const claim = { provider: providerName, state, browser, result };
+    const session = await claimSession(this.#context, claim);
     if (typeof session === 'string') return { kind: 'refused', reason: session };
     const outcome = { kind: 'result', result } as const;
     if (hasRepeated(query)) {
@@ -101,7 +103,7 @@ export class SignIns {
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;
       const level = error.reason === 'denied' ? 'info' : 'warn';
-      this.#context.log[level]({ err: error, provider: providerName }, 'a sign-in failed');
+      this.#context.log[level]({ err: error, provider: providerName }, 'failed sign-in');
       await this.#fail(session, CODES[error.reason], actor);
       return outcome;
     }
@@ -111,7 +113,7 @@ export class SignIns {
     return outcome;
   }
 
-  /** The user's click on a sign-in of mode `page`. False: over, or another browser. */
+  /** Takes the user's click on a sign-in of mode `page`. Resolves to false when it is over, or in another browser. */
   async confirm(
     result: string,
     browser: string | undefined,
@@ -128,7 +130,7 @@ export class SignIns {
     return true;
   }
 
-  /** "That was not me": ends the connection and what was issued for it. Once, within ten minutes. */
+  /** Ends the connection of a sign-in, and what was issued for it. Works once, within ten minutes. */
   async undo(result: string, actor: Actor): Promise<boolean> {
     const found = await sessionOfResult(this.#context, result);
     if (!found) return false;
@@ -174,7 +176,7 @@ export class SignIns {
     return done;
   }
 
-  /** Whatever fails on our side while tokens are in hand, the session ends and the tokens go back, if that can still be done. */
+  /** Ends the session and gives the tokens back if the work fails on our side. */
   async #orGiveBack(
     session: SessionRow,
     tokens: WaitingSecrets,
@@ -185,21 +187,21 @@ export class SignIns {
       await work();
     } catch (error) {
       await this.#fail(session, 'interrupted', actor, tokens).catch((cause: unknown) =>
-        this.#context.log.warn({ err: cause }, 'tokens of a failed sign-in could not be given back'),
+        this.#context.log.warn({ err: cause }, 'tokens of a failed sign-in not given back'),
       );
       throw error;
     }
   }
 
-  /** Mode `page`: the tokens wait, sealed, for the click that names the account. */
+  /** Keeps the tokens of mode `page`, sealed, until the click that names the account. */
   async #wait(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
-    // Told now rather than after a click that could not count.
+    // Refused now rather than after a click that could not count.
     if (!session.allowAccountChange && (await this.#connections.isOther(session, tokens.account)))
       return this.#fail(session, 'account_mismatch', actor, tokens);
-    const sealed = await this.#context.vault.seal(waitingBinding(session), JSON.stringify(tokens));
+    const sealed = await this.#context.vault.sealJson(waitingBinding(session), tokens);
     const [waits] = await this.#context.db
       .update(authSessions)
-      // Who came in time gets a minute for the click.
+      // A user who came in time gets at least a minute for the click.
       .set({
         status: 'confirm',
         sealed,
@@ -210,7 +212,7 @@ export class SignIns {
     if (!waits) await this.#fail(session, 'revoked', actor, tokens);
   }
 
-  /** One transaction stores the tokens and completes the session, unless the user was revoked meanwhile. */
+  /** Stores the tokens and completes the session in one transaction, unless the user was revoked meanwhile. */
   async #complete(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
     const { db, audit, outbox } = this.#context;
     const { tenantId, userId, provider, resource } = session;
@@ -264,7 +266,7 @@ export class SignIns {
     outbox.kick();
   }
 
-  /** Tokens that were granted and will not be kept go back to the provider. */
+  /** Ends the session in error. Tokens that were granted go back to the provider. */
   async #fail(session: SessionRow, code: SessionError, actor: Actor, tokens?: WaitingSecrets): Promise<void> {
     const { db, audit, outbox } = this.#context;
     const { tenantId, userId, provider } = session;
@@ -272,13 +274,13 @@ export class SignIns {
       await lockUser(tx, tenantId, userId);
       const [ended] = await tx
         .update(authSessions)
-        .set({ status: 'error', errorCode: code, finishedAt: sql`now()`, sealed: null })
+        .set(failed(code))
         .where(
           and(eq(authSessions.idHash, session.idHash), inArray(authSessions.status, ['claimed', 'confirm'])),
         )
         .returning({ idHash: authSessions.idHash });
       if (tokens) await giveBack(this.#context, tx, session, tokens);
-      // Of two clicks at once the second finds it over: that is no event.
+      // The second of two clicks at once finds the session over, which is no event.
       if (!ended) return;
       const meta = { provider, code };
       await audit.record(actor, { event: 'session_failed', outcome: 'refused', tenantId, userId, meta }, tx);
@@ -287,7 +289,7 @@ export class SignIns {
   }
 }
 
-/** The session was ended while its code was being exchanged. */
+/** Thrown when the session was ended while its code was being exchanged. */
 class SessionOver extends Error {
   override readonly name = 'SessionOver';
 }

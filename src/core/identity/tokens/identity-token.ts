@@ -10,7 +10,7 @@ import { ALGORITHM, CLOCK_TOLERANCE_SEC, IDENTITY_TOKEN_SEC, type SigningKeys } 
 const MAX_TOKEN_CHARS = 4096;
 const TYPE = 'at+jwt';
 
-/** Whom a token is for, and what it hangs on. */
+/** The user a token is for, with the family and epoch it depends on. */
 export interface TokenOwner {
   readonly tenantId: string;
   readonly keyId: string;
@@ -36,7 +36,7 @@ export class IdentityTokens {
   readonly #keys: SigningKeys;
   readonly #clock: Clock;
   readonly #publicUrl: () => string;
-  /** A signature that was good stays good; a key stays published for longer than what it signed lives. */
+  /** A good signature stays good: a key stays published for longer than the tokens it signed live. */
   readonly #verified = new LRUCache<string, Verified>({ max: 5_000 });
 
   constructor(options: { keys: SigningKeys; clock: Clock; publicUrl: () => string }) {
@@ -46,8 +46,8 @@ export class IdentityTokens {
   }
 
   /**
-   * Signs tokens with the key that is active now. To be had before a transaction begins: reading the keys may take the
-   * database, of which the embedded one has a single connection.
+   * Returns a function that signs with the key that is active now. Call this before a transaction begins: reading the keys may need
+   * the database, and the embedded one has a single connection.
    */
   async issuer(): Promise<(owner: TokenOwner) => Promise<string>> {
     const { kid, privateKey } = await this.#keys.active();
@@ -71,14 +71,13 @@ export class IdentityTokens {
   }
 
   /**
-   * Whom the token names. Whether the user or the family has been revoked since is not asked here: the query that uses the
-   * subject asks it.
+   * Returns the user a token names. The query that uses the subject checks that user and family have not been revoked since.
    * @throws SwitchboardError `identity_token_invalid`, with one text for every reason.
    */
   async verify(token: string, tenantId: string): Promise<Subject> {
     const nowSec = this.#clock.now() / 1000;
     const { tid, exp, subject } = this.#verified.get(token) ?? (await this.#check(token));
-    // What was checked before can have expired since.
+    // A token that was verified earlier can have expired since.
     if (tid !== tenantId || exp + CLOCK_TOLERANCE_SEC <= nowSec) throw invalidToken();
     return subject;
   }

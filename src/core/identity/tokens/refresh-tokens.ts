@@ -16,17 +16,17 @@ import { IDENTITY_TOKEN_SEC } from './signing-keys.ts';
 
 /** Days a family lives in all: rotation does not extend it. */
 const FAMILY_DAYS = 90;
-/** How long an answer can be had again with its Idempotency-Key. */
+/** An answer is given again to its Idempotency-Key for this long. */
 const REPLAY_SEC = 60;
-/** How long after its completion a session can be redeemed. */
+/** A session can be redeemed for this long after its completion. */
 const REDEEM_SEC = 600;
 
 type Outcome = TokenSet | 'refused' | 'pending';
 
 /**
  * Identity tokens and their refresh tokens: the first pair for a completed session, then rotation (RFC 9700 §4.14.2).
- * A used token that comes again ends its family, but for a lost answer or a race of one client with itself, neither of
- * which is given tokens twice (IDENTITY 2.9).
+ * A used token that comes again ends its family, except after a lost answer or in a race of one client with itself; neither of
+ * these is given new tokens.
  */
 export class RefreshTokens {
   readonly #context: IdentityContext;
@@ -44,7 +44,7 @@ export class RefreshTokens {
   }
 
   /**
-   * The first token set of a completed session, once, within ten minutes of its completion.
+   * Issues the first token set of a completed session, once, within ten minutes of its completion.
    * @throws SwitchboardError `authorization_pending`, `invalid_grant`.
    */
   async redeem(caller: Caller, sessionId: string, idempotencyKey?: string): Promise<TokenSet> {
@@ -83,7 +83,7 @@ export class RefreshTokens {
   }
 
   /**
-   * A new token set for a refresh token, which is used up by it.
+   * Issues a new token set for a refresh token, which is used up by it.
    * @param arrivedMs when the request arrived, by this process's clock.
    * @throws SwitchboardError `invalid_grant`, with one text for every reason.
    */
@@ -114,7 +114,7 @@ export class RefreshTokens {
       if (!won) return this.#usedBefore(tx, caller, owner, hash, { arrivedMs, idempotencyKey });
       const set = await issue(tx, sign, owner, hash);
       if (idempotencyKey !== undefined) {
-        const replaySealed = await this.#context.vault.seal(replayBinding(owner, hash), JSON.stringify(set));
+        const replaySealed = await this.#context.vault.sealJson(replayBinding(owner, hash), set);
         await tx
           .update(refreshTokens)
           .set({ replaySealed, replayUntil: replayUntil() })
@@ -123,7 +123,7 @@ export class RefreshTokens {
       return set;
     });
     this.#count('refresh_token', outcome);
-    // Thrown only now: what a reuse ends must stay ended, and throwing inside would have rolled it back.
+    // Thrown only now: inside, it would have rolled back the end of a reused token's family.
     if (typeof outcome === 'string') throw invalidGrant();
     return outcome;
   }
@@ -152,7 +152,7 @@ export class RefreshTokens {
       idempotencyKey === undefined
         ? {}
         : {
-            replaySealed: await this.#context.vault.seal(sessionReplay(session), JSON.stringify(set)),
+            replaySealed: await this.#context.vault.sealJson(sessionReplay(session), set),
             replayUntil: replayUntil(),
           };
     await tx
@@ -184,12 +184,10 @@ export class RefreshTokens {
     if (open) return 'pending';
     if (!replayable || session.replaySealed === null || !isSameKey(session.idempotencyHash, idempotencyKey))
       return 'refused';
-    return JSON.parse(
-      await this.#context.vault.open(sessionReplay(session), session.replaySealed),
-    ) as TokenSet;
+    return this.#context.vault.openJson<TokenSet>(sessionReplay(session), session.replaySealed);
   }
 
-  /** A refresh token that did not win: a lost answer asked for again, a race, a theft, or nothing that was ever good. */
+  /** Decides on a token that cannot be used: an answer asked for again, a race, a theft, or a token that was never good. */
   async #usedBefore(
     tx: Database,
     caller: Caller,
@@ -216,9 +214,7 @@ export class RefreshTokens {
       token.replaySealed !== null &&
       isSameKey(token.idempotencyHash, idempotencyKey)
     ) {
-      return JSON.parse(
-        await this.#context.vault.open(replayBinding(owner, hash), token.replaySealed),
-      ) as TokenSet;
+      return this.#context.vault.openJson<TokenSet>(replayBinding(owner, hash), token.replaySealed);
     }
     const { audit } = this.#context;
     const { userId } = owner;
@@ -232,7 +228,7 @@ export class RefreshTokens {
     return 'refused';
   }
 
-  /** Tokens of providers are kept: they never left us. */
+  /** Ends the family, or all of the user's. Tokens of providers stay: they never left us. */
   async #endAfterReuse(tx: Database, { userId, familyId }: TokenOwner): Promise<void> {
     if (this.#policy.reuseAction === 'user') {
       await endTokens(tx, userId, 'refresh_reuse');
@@ -245,7 +241,7 @@ export class RefreshTokens {
   }
 }
 
-/** Whose token it is, with the user's row locked. Another tenant's token is as unknown as one that never was. */
+/** Returns the owner of a token, with the user's row locked. Another tenant's token is as unknown as one that never existed. */
 async function lockOwner(tx: Database, caller: Caller, hash: Uint8Array): Promise<TokenOwner | undefined> {
   const [owner] = await tx
     .select({ userId: users.id, epoch: users.tokenEpoch, familyId: tokenFamilies.id })
@@ -297,9 +293,9 @@ export interface TokenSet {
   readonly token_type: 'Bearer';
 }
 
-export type Sign = Awaited<ReturnType<IdentityTokens['issuer']>>;
-/** A new pair; the refresh token follows the one with `parentHash`, or begins its family. */
-export async function issue(
+type Sign = Awaited<ReturnType<IdentityTokens['issuer']>>;
+/** Issues a new pair; its refresh token follows the one with `parentHash`, or begins its family. */
+async function issue(
   tx: Database,
   sign: Sign,
   owner: TokenOwner,
@@ -321,7 +317,7 @@ export async function issue(
   };
 }
 
-/** Ends what speaks for the user, whose row is locked: identity tokens, families of refresh tokens, bound API keys. */
+/** Ends all that speaks for a user, whose row is locked: identity tokens, families of refresh tokens, bound API keys. */
 export async function endTokens(
   tx: Database,
   userId: string,

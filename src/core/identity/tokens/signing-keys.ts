@@ -11,19 +11,20 @@ import {
 import { SwitchboardError } from '../../../errors.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import type { Database } from '../../../platform/database/database.ts';
+import { SingleFlight } from '../../../platform/single-flight.ts';
 import { signingKeys } from '../schema.ts';
 import type { Binding, Vault } from '../vault/vault.ts';
 
 export const ALGORITHM = 'ES256';
 /** Seconds an identity token lives. */
 export const IDENTITY_TOKEN_SEC = 3600;
-/** For clocks that differ between replicas. */
+/** Allows for clocks that differ between replicas. */
 export const CLOCK_TOLERANCE_SEC = 5;
-/** How long clients may keep the published keys: a new key is published at least this long before it signs. */
+/** Clients may keep the published keys this long; a new key is published at least as long before it signs. */
 export const JWKS_MAX_AGE_SEC = 600;
-/** How long this process goes on with the keys it has read; another replica may have rotated them. */
+/** How long this process uses the keys it has read; another replica may have rotated them. */
 const RELOAD_MS = 60_000;
-/** An unknown key id makes us look again, but not for each of a flood of forged ones. */
+/** An unknown key id makes us read again, at most this often in a flood of forged ones. */
 const UNKNOWN_KID_MS = 2_000;
 
 interface Loaded {
@@ -34,7 +35,7 @@ interface Loaded {
 }
 
 /**
- * The keys of identity tokens, in the database (private ones sealed): `next` is published and waits, `active` signs,
+ * The signing keys of identity tokens, in the database, the private ones sealed: `next` is published and waits, `active` signs,
  * `retired` ones stay published until the last token they signed has expired.
  */
 export class SigningKeys {
@@ -42,7 +43,7 @@ export class SigningKeys {
   readonly #vault: Vault;
   readonly #clock: Clock;
   #loaded: Loaded | undefined;
-  #loading: Promise<Loaded> | undefined;
+  readonly #loading = new SingleFlight<Loaded>();
 
   constructor(options: { db: Database; vault: Vault; clock: Clock }) {
     this.#db = options.db;
@@ -50,7 +51,7 @@ export class SigningKeys {
     this.#clock = options.clock;
   }
 
-  /** Makes the first keys where there are none. Of several replicas that start at once, one does. */
+  /** Makes the first keys where there are none; only one of several replicas that start at once does. */
   async prepare(): Promise<void> {
     const [active, next] = [await this.#generate('active'), await this.#generate('next')];
     await this.#db.transaction(async tx => {
@@ -64,20 +65,20 @@ export class SigningKeys {
     return (await this.#current(RELOAD_MS)).active;
   }
 
-  /** The public key of that id. @throws JWKSNoMatchingKey */
+  /** Returns the public key with that id. @throws JWKSNoMatchingKey */
   async verifying(kid: string | undefined): Promise<CryptoKey> {
     const key = kid === undefined ? undefined : await this.#find(kid);
     if (!key) throw new errors.JWKSNoMatchingKey();
     return key;
   }
 
-  /** The key set (RFC 7517 §5) for `/.well-known/jwks.json`. */
+  /** Returns the key set (RFC 7517 §5) for `/.well-known/jwks.json`. */
   async jwks(): Promise<Loaded['jwks']> {
     return (await this.#current(RELOAD_MS)).jwks;
   }
 
   /**
-   * `next` becomes active, the active key is retired, a new `next` is published.
+   * Makes `next` active, retires the active key and publishes a new `next`.
    * @throws SwitchboardError `invalid_request` while clients may not yet have seen the next key.
    */
   async rotate(): Promise<{ active: string; retired: string }> {
@@ -115,7 +116,7 @@ export class SigningKeys {
     return rotated;
   }
 
-  /** Forgets keys whose last token has expired. */
+  /** Deletes keys whose last token has expired. */
   async purge(): Promise<void> {
     await this.#db
       .delete(signingKeys)
@@ -133,8 +134,7 @@ export class SigningKeys {
   }
 
   #load(): Promise<Loaded> {
-    this.#loading ??= this.#read().finally(() => (this.#loading = undefined));
-    return this.#loading;
+    return this.#loading.run('keys', () => this.#read());
   }
 
   async #read(): Promise<Loaded> {
@@ -145,7 +145,7 @@ export class SigningKeys {
       .where(or(isNotNull(signingKeys.sealed), sql`${signingKeys.retireAt} > now()`));
     const active = rows.find(({ state }) => state === 'active');
     if (!active?.sealed) throw new Error('there is no active signing key');
-    const privateJwk = JSON.parse(await this.#vault.open(bindingOf(active.kid), active.sealed)) as JWK;
+    const privateJwk = await this.#vault.openJson<JWK>(bindingOf(active.kid), active.sealed);
     const imported = rows.map(
       async ({ kid, publicJwk }) => [kid, (await importJWK(publicJwk, ALGORITHM)) as CryptoKey] as const,
     );
@@ -162,7 +162,7 @@ export class SigningKeys {
     const { publicKey, privateKey } = await generateKeyPair(ALGORITHM, { extractable: true });
     const jwk = await exportJWK(publicKey);
     const kid = await calculateJwkThumbprint(jwk);
-    const sealed = await this.#vault.seal(bindingOf(kid), JSON.stringify(await exportJWK(privateKey)));
+    const sealed = await this.#vault.sealJson(bindingOf(kid), await exportJWK(privateKey));
     return { kid, state, sealed, publicJwk: { ...jwk, kid, alg: ALGORITHM, use: 'sig' } };
   }
 }

@@ -1,14 +1,35 @@
 import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { eq, isNotNull, sql } from 'drizzle-orm';
+import { isNotNull, sql } from 'drizzle-orm';
 import type { Config, Kek } from '../../../config/index.ts';
 import type { Database } from '../../../platform/database/database.ts';
-import { settings } from '../../../platform/database/schema.ts';
+import {
+  claimSetting,
+  deleteSetting,
+  readSetting,
+  writeSetting,
+} from '../../../platform/database/settings.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutTokens } from '../connections/connections.ts';
 import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
 import { keyIdOf, Vault, VaultError, type Binding } from './vault.ts';
+
+const KEY_FILE = 'vault.key';
+/** A sealed word in the database tells wrong keys from right ones before anything is served. */
+const CANARY = 'vault_canary';
+const CANARY_TEXT = 'these are the keys of this database';
+const canaryBinding: Binding = { table: 'settings', tenantId: '', userId: '', id: CANARY, purpose: 'canary' };
+
+/** The keys given are not those that sealed this database: starting would make every token in it useless. */
+export class WrongKeys extends Error {
+  override readonly name = 'WrongKeys';
+}
+
+/** The key file cannot be used. The message says why, and never what is in it. */
+export class KeyFileError extends Error {
+  override readonly name = 'KeyFileError';
+}
 
 interface VaultOptions {
   readonly db: Database;
@@ -18,7 +39,8 @@ interface VaultOptions {
 }
 
 /**
- * With the keys of this database; where they are lost and the operator says so, with new ones and without what they sealed.
+ * Opens the vault with the keys of this database. Where they are lost and the operator says so, it begins with new keys and
+ * drops what the old ones sealed.
  * @throws WrongKeys, KeyFileError
  */
 export async function openVault({ db, log, config, dataDir }: VaultOptions) {
@@ -29,10 +51,7 @@ export async function openVault({ db, log, config, dataDir }: VaultOptions) {
     await checkKeys(db, vault);
   } catch (error) {
     if (!mayLose || !(error instanceof WrongKeys)) throw error;
-    log.warn(
-      { err: error },
-      'the old vault key is lost: what it sealed is dropped, and users must sign in again',
-    );
+    log.warn({ err: error }, 'dropped what the lost vault key had sealed: users must sign in again');
     await dropSealed(db, vault);
     await checkKeys(db, vault);
   }
@@ -40,7 +59,7 @@ export async function openVault({ db, log, config, dataDir }: VaultOptions) {
 }
 
 /**
- * The id of the key that a next start must have, once it is known that the keys given open the vault; undefined where nothing
+ * Checks that the configured keys open the vault. Returns the id of the key that a next start must have; undefined where nothing
  * is sealed yet.
  * @throws WrongKeys, KeyFileError
  */
@@ -51,83 +70,70 @@ export async function requireKeys({ db, log, config, dataDir }: VaultOptions): P
   return keyIdOfCanary(db);
 }
 
-const CANARY = 'vault_canary';
-const CANARY_TEXT = 'these are the keys of this database';
-const canaryBinding: Binding = { table: 'settings', tenantId: '', userId: '', id: CANARY, purpose: 'canary' };
+/** Returns whether a key has sealed this database before. */
+export const isSealed = async (db: Database): Promise<boolean> =>
+  (await readSetting(db, CANARY)) !== undefined;
 
-/** The keys given are not those that sealed this database: starting would make every token in it useless. */
-export class WrongKeys extends Error {
-  override readonly name = 'WrongKeys';
-}
+/** Returns the id of the key that the next start must have. */
+export const keyIdOfCanary = async (db: Database): Promise<string> =>
+  keyIdOf((await readSetting(db, CANARY)) ?? '');
 
-/** Whether the database has been sealed with a key before. */
-export async function isSealed(db: Database): Promise<boolean> {
-  const rows = await db.select({ key: settings.key }).from(settings).where(eq(settings.key, CANARY));
-  return rows.length > 0;
-}
+/** Seals the canary anew, once nothing else needs the old key. */
+export const renewCanary = async (db: Database, vault: Vault): Promise<void> =>
+  writeSetting(db, CANARY, await vault.seal(canaryBinding, CANARY_TEXT));
 
-/**
- * A sealed word in the database tells wrong keys from right ones before anything is served; it is made at the first start.
- * @throws WrongKeys
- */
-export async function checkKeys(db: Database, vault: Vault): Promise<void> {
-  const canary = await vault.seal(canaryBinding, CANARY_TEXT);
-  await db.insert(settings).values({ key: CANARY, value: canary }).onConflictDoNothing();
-  const [row] = await db.select().from(settings).where(eq(settings.key, CANARY));
+/** Makes the canary at the first start, and opens it at all others. @throws WrongKeys */
+async function checkKeys(db: Database, vault: Vault): Promise<void> {
+  const canary = await claimSetting(db, CANARY, await vault.seal(canaryBinding, CANARY_TEXT));
   try {
-    await vault.open(canaryBinding, row?.value ?? '');
+    await vault.open(canaryBinding, canary);
   } catch (cause) {
     if (!(cause instanceof VaultError)) throw cause;
     throw new WrongKeys(
-      `the vault of this database was sealed with the key ${JSON.stringify(keyIdOf(row?.value ?? ''))}, which is missing or different here. Add it, or, if it is lost, see SWITCHBOARD_VAULT_RESET in the README`,
+      `the vault of this database was sealed with the key ${JSON.stringify(keyIdOf(canary))}, which is missing or different here. Add it, or, if it is lost, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
       { cause },
     );
   }
 }
 
-/** Seals the word anew, once nothing else needs the old key. */
-export async function renewCanary(db: Database, vault: Vault): Promise<void> {
-  const canary = await vault.seal(canaryBinding, CANARY_TEXT);
-  await db.update(settings).set({ value: canary }).where(eq(settings.key, CANARY));
-}
-
-/** Forgets it unless these keys open it by now, because another process began anew: false then. Locks it until the end. */
-export async function forgetCanary(tx: Database, vault: Vault): Promise<boolean> {
-  const [canary] = await tx.select().from(settings).where(eq(settings.key, CANARY)).for('update');
-  const isNew = await vault.open(canaryBinding, canary?.value ?? '').then(
-    () => true,
-    () => false,
-  );
-  if (!isNew) await tx.delete(settings).where(eq(settings.key, CANARY));
-  return !isNew;
-}
-
-/** Which key the next start must have. */
-export async function keyIdOfCanary(db: Database): Promise<string> {
-  const [canary] = await db.select().from(settings).where(eq(settings.key, CANARY));
-  return keyIdOf(canary?.value ?? '');
-}
-
-const FILE = 'vault.key';
-
-/** The key file cannot be used. The message says why, and never what is in it. */
-export class KeyFileError extends Error {
-  override readonly name = 'KeyFileError';
+/**
+ * Drops everything that a lost key has sealed, so that a new key can begin. Connections must be made again, and sign-ins under way
+ * end. Providers are not told of tokens that can no longer be read. Identity tokens end with their signing keys, until they
+ * are refreshed. Users, refresh tokens, API keys and the catalogue stay.
+ */
+async function dropSealed(db: Database, vault: Vault): Promise<void> {
+  await db.transaction(async tx => {
+    const canary = await readSetting(tx, CANARY, { lock: true });
+    const opened = await vault.open(canaryBinding, canary ?? '').catch(() => undefined);
+    // Another process has begun anew with these keys meanwhile.
+    if (opened !== undefined) return;
+    await deleteSetting(tx, CANARY);
+    const noReplay = { replaySealed: null, replayUntil: null };
+    await tx.update(connections).set(withoutTokens()).where(isNotNull(connections.sealed));
+    await tx
+      .update(authSessions)
+      .set({ status: 'error', errorCode: 'interrupted', finishedAt: sql`now()`, sealed: null })
+      .where(isNotNull(authSessions.sealed));
+    await tx.update(authSessions).set(noReplay).where(isNotNull(authSessions.replaySealed));
+    await tx.update(refreshTokens).set(noReplay).where(isNotNull(refreshTokens.replaySealed));
+    await tx.delete(revocationOutbox);
+    await tx.delete(signingKeys);
+  });
 }
 
 /**
- * The embedded default for the key-encryption key: a file in the data folder that only its owner can read, made at the
+ * Returns the embedded default for the key-encryption key: a file in the data folder that only its owner can read, made at the
  * first start. It lies beside the data it protects: good against a copied database, not against a copied folder.
- * @param mayCreate false where something is sealed already: a new key would open none of it.
+ * @param mayCreate false where something is sealed already: a new key would open none of it
  * @throws KeyFileError
  */
-export async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean): Promise<Kek> {
-  const file = path.join(dataDir, FILE);
-  const existing = await readIfThere(file);
+async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean): Promise<Kek> {
+  const file = path.join(dataDir, KEY_FILE);
+  const existing = await readKeyFile(file);
   if (existing !== undefined) return existing;
   if (!mayCreate)
     throw new KeyFileError(
-      `${file} is missing, and the database was sealed with it; restore it from a copy, or, if there is none, see SWITCHBOARD_VAULT_RESET in the README`,
+      `${file} is missing, and the database was sealed with it; restore it from a copy, or, if there is none, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
     );
   const text = `k1:${randomBytes(32).toString('base64')}\n`;
   // Written aside and renamed when whole: a kill half-way leaves no half key. The data folder's lock is held.
@@ -144,10 +150,10 @@ export async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean)
     { file },
     'made a key for the token vault in the data folder: keep a copy of it; for production set SWITCHBOARD_KEKS',
   );
-  return parse(text, file);
+  return parseKey(text, file);
 }
 
-async function readIfThere(file: string): Promise<Kek | undefined> {
+async function readKeyFile(file: string): Promise<Kek | undefined> {
   let text: string;
   try {
     text = await readFile(file, 'utf8');
@@ -160,36 +166,15 @@ async function readIfThere(file: string): Promise<Kek | undefined> {
     if (code === 'ENOENT') return undefined;
     throw new KeyFileError(`${file} cannot be read (${code})`);
   }
-  return parse(text, file);
+  return parseKey(text, file);
 }
 
-function parse(text: string, file: string): Kek {
+function parseKey(text: string, file: string): Kek {
   const match = /^([a-z0-9_-]+):([A-Za-z0-9+/]+={0,2})\s*$/.exec(text);
   const key = Buffer.from(match?.[2] ?? '', 'base64');
   if (!match?.[1] || key.length !== 32)
     throw new KeyFileError(
-      `${file} is damaged; restore it from a copy, or, if there is none, move it away and see SWITCHBOARD_VAULT_RESET in the README`,
+      `${file} is damaged; restore it from a copy, or, if there is none, move it away and see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
     );
   return { id: match[1], key: new Uint8Array(key) };
-}
-
-/**
- * Gives up what a lost key has sealed, so that a new one can begin: connections must be made again, sign-ins under way end,
- * providers are not told of tokens that can no longer be read, and identity tokens end with their signing keys, until they
- * are refreshed. Users, refresh tokens, API keys and the catalogue stay.
- */
-export async function dropSealed(db: Database, vault: Vault): Promise<void> {
-  await db.transaction(async tx => {
-    if (!(await forgetCanary(tx, vault))) return;
-    const noReplay = { replaySealed: null, replayUntil: null };
-    await tx.update(connections).set(withoutTokens()).where(isNotNull(connections.sealed));
-    await tx
-      .update(authSessions)
-      .set({ status: 'error', errorCode: 'interrupted', finishedAt: sql`now()`, sealed: null })
-      .where(isNotNull(authSessions.sealed));
-    await tx.update(authSessions).set(noReplay).where(isNotNull(authSessions.replaySealed));
-    await tx.update(refreshTokens).set(noReplay).where(isNotNull(refreshTokens.replaySealed));
-    await tx.delete(revocationOutbox);
-    await tx.delete(signingKeys);
-  });
 }

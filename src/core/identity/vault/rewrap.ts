@@ -12,18 +12,18 @@ import { keyIdOfCanary, renewCanary } from './open.ts';
 import { VaultError, type Binding, type Vault } from './vault.ts';
 
 const BATCH = 100;
-/** Rows that one call of `rewrap` seals anew before it answers. */
+/** One call of `rewrap` seals about so many rows anew. */
 const SLICE = 1000;
 
 type Table = typeof connections | typeof revocationOutbox | typeof signingKeys | typeof authSessions;
 type Key = string | Uint8Array;
 interface Batch {
   readonly sealed: number;
-  /** Where the next batch goes on; undefined: this was the last. */
+  /** The key after which the next batch begins; undefined: this was the last. */
   readonly after: Key | undefined;
 }
 
-/** Rows that live on. Answers kept for a repeated request are left alone: they are gone within a minute. */
+/** Tables with sealed rows. Answers kept for a repeated request are left out: they are deleted within a minute. */
 const SEALED: readonly {
   readonly table: Table;
   readonly rewrap: (tx: Database, vault: Vault, after: Key | undefined) => Promise<Batch>;
@@ -50,9 +50,9 @@ const SEALED: readonly {
 ];
 
 /**
- * Seals again, with the first key, what another key sealed: in batches, each in a transaction of its own, and about `SLICE`
- * rows a call, so that whoever calls can tell how far it is. It can be broken off at any time and goes on where it was. Rows
- * that are in use or do not open are passed over. Resolves with how many were sealed anew; 0: nothing is left to do.
+ * Seals anew, with the first key, the rows that another key sealed. It works in batches, each in a transaction of its own, and on
+ * about `SLICE` rows a call, so that the caller can report progress. It can be broken off at any time and goes on where it
+ * was. Rows that are in use or do not open are skipped. Resolves to the number of rows sealed anew; 0: nothing is left to do.
  * @throws SwitchboardError `unavailable` when rows of another key remain and none of them could be sealed anew.
  */
 export async function rewrap(db: Database, vault: Vault): Promise<number> {
@@ -81,7 +81,7 @@ export async function rewrap(db: Database, vault: Vault): Promise<number> {
   return 0;
 }
 
-/** Whether nothing needs this key any longer. @throws SwitchboardError `invalid_request` while something does. */
+/** Checks that nothing needs this key any longer. @throws SwitchboardError `invalid_request` while something does. */
 export async function requireUnused(db: Database, vault: Vault, keyId: string): Promise<void> {
   const refuse = (why: string) => new SwitchboardError('invalid_request', why);
   if (keyId === vault.activeKeyId)
@@ -153,7 +153,7 @@ function rewrapping<T extends Table>(
   return { table, rewrap: batch };
 }
 
-/** Undefined: it does not open, which is for whoever uses it to report. */
+/** Returns undefined for a row that does not open; its user will report that. */
 async function resealed(vault: Vault, binding: Binding, sealed: string): Promise<string | undefined> {
   try {
     return await vault.seal(binding, await vault.open(binding, sealed));

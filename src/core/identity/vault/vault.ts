@@ -2,7 +2,7 @@ import { webcrypto } from 'node:crypto';
 import { base64url, flattenedDecrypt, FlattenedEncrypt, type CryptoKey } from 'jose';
 import type { Kek } from '../../../config/index.ts';
 
-/** What a sealed text belongs to. Moved to another row, or used for another purpose, it does not open. */
+/** The row and the purpose that a sealed text belongs to. Moved to another row or used for another purpose, it does not open. */
 export interface Binding {
   readonly table: string;
   readonly tenantId: string;
@@ -12,13 +12,14 @@ export interface Binding {
   readonly purpose: string;
 }
 
-/** A sealed text that does not open: another row's, another key's, or damaged. */
+/** A sealed text does not open: it belongs to another row or key, or is damaged. */
 export class VaultError extends Error {
   override readonly name = 'VaultError';
 }
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
+const USAGES: webcrypto.KeyUsage[] = ['encrypt', 'decrypt'];
 const ALGORITHMS = { keyManagementAlgorithms: ['A256GCMKW'], contentEncryptionAlgorithms: ['A256GCM'] };
 
 /**
@@ -35,18 +36,12 @@ export class Vault {
     this.#keys = keys;
   }
 
-  /** The first key seals, all of them open. */
+  /** @param keks the first key seals, all of them open */
   static async create(keks: readonly Kek[]): Promise<Vault> {
     const [first] = keks;
     if (!first) throw new Error('the vault needs a key');
     const importKey = async ({ id, key }: Kek) =>
-      [
-        id,
-        await webcrypto.subtle.importKey('raw', Uint8Array.from(key), 'AES-GCM', false, [
-          'encrypt',
-          'decrypt',
-        ]),
-      ] as const;
+      [id, await webcrypto.subtle.importKey('raw', Uint8Array.from(key), 'AES-GCM', false, USAGES)] as const;
     return new Vault(first.id, new Map(await Promise.all(keks.map(importKey))));
   }
 
@@ -84,6 +79,15 @@ export class Vault {
       if (cause instanceof VaultError) throw cause;
       throw new VaultError(`a sealed text of ${binding.table} does not open`, { cause });
     }
+  }
+
+  sealJson(binding: Binding, value: object): Promise<string> {
+    return this.seal(binding, JSON.stringify(value));
+  }
+
+  /** Opens what `sealJson` sealed for the same binding, which tells its type. @throws VaultError */
+  async openJson<T>(binding: Binding, sealed: string): Promise<T> {
+    return JSON.parse(await this.open(binding, sealed)) as T;
   }
 
   #key(keyId: string): CryptoKey {
