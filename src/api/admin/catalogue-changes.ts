@@ -12,12 +12,12 @@ import { healthStatus } from '../http/input.ts';
 import type { ProgressListener } from '../http/progress.ts';
 import { ADMIN, operation } from './operation.ts';
 
-/** What a change of the catalogue has to wait for; undefined: for nothing. */
+/** Returns what a change of the catalogue has to wait for. Undefined: it can begin. */
 function waitsFor(core: Core): string | undefined {
   if (!core.catalogue.isWriting) return undefined;
   return core.readiness().status === 'starting'
-    ? 'The catalogue is being read into the search index: this begins when that has ended.'
-    : 'Another change of the catalogue, such as an import, is under way: this one begins when it has ended.';
+    ? 'Waiting for the catalogue to be read into the search index.'
+    : 'Waiting for another change of the catalogue, such as an import, to end.';
 }
 
 const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
@@ -26,7 +26,7 @@ const importQuery = z.strictObject({
   replace: z
     .enum(['true', 'false'])
     .default('false')
-    .describe('true: what the file does not name is no longer active.'),
+    .describe('true: deactivates the servers that the file does not name.'),
 });
 
 const importCatalogue: Endpoint = {
@@ -36,9 +36,9 @@ const importCatalogue: Endpoint = {
   operationId: 'importCatalogue',
   summary: 'Import servers into the catalogue',
   description:
-    'The body is a catalogue file as it is: JSON Lines, one server a line, at most 512 MiB. A bad line is reported and the others are imported; they are searchable ' +
+    'The body is a catalogue file: JSON Lines, one server a line, at most 512 MiB. A bad line is reported and the others are imported. They are searchable ' +
     'when this answers. With Accept: application/x-ndjson the answer is lines {"progress":{"done","of"}} and a last one {"result"} or {"problem"}. ' +
-    'It ends with the connection, and then changes nothing.',
+    'Closing the connection cancels the import; nothing is changed then.',
   errors: ['invalid_request', 'payload_too_large', 'unsupported_media_type', 'rate_limited'],
   querySchema: importQuery,
   responseSchema: z.object({
@@ -73,20 +73,24 @@ async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
       if (bytes > MAX_CATALOGUE_BYTES) {
         throw new SwitchboardError(
           'payload_too_large',
-          `The file is over ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
+          `The file has more than ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
         );
       }
       yield chunk;
     }
   } catch (cause) {
     if (cause instanceof SwitchboardError) throw cause;
-    throw new SwitchboardError('invalid_request', 'The file was cut short: nothing was changed.', { cause });
+    throw new SwitchboardError(
+      'invalid_request',
+      'The file was cut short. Nothing was changed; send it again.',
+      { cause },
+    );
   }
 }
 
 /**
- * The good entries are stored and searchable when this resolves; the bad lines are reported. In a replacement, a server
- * whose line is bad stays as it was, and a file without one good entry replaces nothing.
+ * Stores the good entries, which are searchable when this resolves, and reports the bad lines. In a replacement, a server whose line is
+ * bad stays as it was, and a file without one good entry replaces nothing.
  */
 async function importEntries(
   core: Core,
@@ -95,7 +99,7 @@ async function importEntries(
   { replace, onProgress }: { replace: boolean; onProgress: ProgressListener['onProgress'] },
 ) {
   if (entries.length === 0 && problems.length === 0) {
-    throw new SwitchboardError('invalid_request', 'The file holds no entry: nothing was changed.');
+    throw new SwitchboardError('invalid_request', 'The file has no entry. Nothing was changed.');
   }
   const keep = new Set(problems.flatMap(({ id }) => id ?? []));
   const change =
@@ -122,7 +126,7 @@ async function importEntries(
   };
 }
 
-/** Why calls of a server that acts for end users would be refused here. The settings can follow the entry: no problem of its. */
+/** Returns why calls of a server that acts for end users would be refused here. It is a warning only: the settings can follow later. */
 function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): string | undefined {
   if (auth?.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
   const name = JSON.stringify(auth.provider);
@@ -134,8 +138,7 @@ function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): str
   return `${id}: allowed_origins of the identity provider ${name} do not name ${origin} (SWITCHBOARD_PROVIDERS); until they do, calls are refused`;
 }
 
-const OTHER_SYNC =
-  'Another sync is under way, here or in another process on this database: this one begins when it has ended.';
+const OTHER_SYNC = 'Waiting for another sync to end, here or in another process on this database.';
 
 const registry = z
   .string()
@@ -155,9 +158,9 @@ const syncCatalogue = operation({
   operationId: 'syncCatalogue',
   summary: 'Bring in what a registry lists',
   description:
-    'Any registry of the API v0.1, such as another Switchboard. All of it is done or nothing, and it is searchable when this answers; a sync ends with its connection, and ' +
-    'then changes nothing. Where refused is in the answer, too much would have become inactive and nothing was changed. With Accept: application/x-ndjson the answer is lines ' +
-    '{"listed"}, {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
+    'Takes the servers of any registry with the API v0.1, such as another Switchboard. A sync is done as a whole or not at all, and its servers are searchable when ' +
+    'this answers. Closing the connection cancels it; nothing is changed then. If the answer has refused, too many servers would have become inactive and nothing was ' +
+    'changed. With Accept: application/x-ndjson the answer is lines {"listed"}, {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
   errors: [
     'upstream_unreachable',
     'upstream_timeout',
@@ -170,32 +173,34 @@ const syncCatalogue = operation({
   ],
   isLong: true,
   bodySchema: z.strictObject({
-    url: registry.describe('Its address: https, without a key (SWITCHBOARD_REGISTRY_KEYS has those).'),
+    url: registry.describe(
+      'The https address of the registry, without a key: keys belong in SWITCHBOARD_REGISTRY_KEYS.',
+    ),
     full: z
       .boolean()
       .default(false)
-      .describe('Ask for everything, not only for what has changed since the last sync.'),
+      .describe('true: asks for all servers, not only for those that changed since the last sync.'),
     force: z
       .boolean()
       .default(false)
-      .describe('Also where many servers would become inactive. Implies full.'),
+      .describe('true: syncs even if many servers become inactive. Implies full.'),
   }),
   responseSchema: z.object({
     registry: z.string(),
     mode: z.enum(['full', 'incremental']),
-    received: z.int().describe('Entries that it listed.'),
-    synced: z.int().describe('Servers that are active and as it has them.'),
+    received: z.int().describe('The number of entries that the registry listed.'),
+    synced: z.int().describe('The number of active servers that match the registry.'),
     deactivated: z.int(),
     left: z
       .int()
       .describe(
-        'Left alone: their id or address is that of the operator, the shipped catalogue or another registry.',
+        'The number of entries left alone, because their id or address belongs to the operator, the shipped catalogue or another registry.',
       ),
     skipped: z.object({ deleted: z.int(), no_remote: z.int(), needs_configuration: z.int() }),
     problems: z
       .array(z.object({ name: z.string().optional(), reason: z.string() }))
-      .describe('Some of the bad entries.'),
-    bad: z.int().describe('Bad entries.'),
+      .describe('Some of the bad entries, and what is wrong with them.'),
+    bad: z.int().describe('The number of bad entries.'),
     refused: z.string().optional().describe('Why nothing was changed.'),
   }),
   handle: async (core, caller, { body: { url, full, force }, progress }) => {
@@ -225,7 +230,7 @@ const syncCatalogue = operation({
 });
 
 const OTHER_ROUND =
-  'Servers are being visited already, here or by another process on this database: this begins when that has ended.';
+  'Waiting for another visit of the servers to end, here or in another process on this database.';
 
 const MAX_IDS = 1_000;
 
@@ -248,7 +253,7 @@ const probeCatalogue = operation({
       .min(1, 'must name a server; leave it out for all of them')
       .max(MAX_IDS)
       .optional()
-      .describe('Only these servers.'),
+      .describe('Visits only these servers.'),
   }),
   responseSchema: z.object({
     visited: z.int(),
@@ -258,13 +263,19 @@ const probeCatalogue = operation({
     unreachable: z.int(),
     no_verdict: z
       .int()
-      .describe('Answers that say nothing of the health, such as HTTP 429: all is as it was.'),
-    deactivated: z.int().describe('Dead for 30 days: calls of them are 410 now.'),
-    reactivated: z.int().describe('Had become inactive for that, and answer again.'),
+      .describe(
+        'The number of answers that say nothing about health, such as HTTP 429. They change nothing.',
+      ),
+    deactivated: z
+      .int()
+      .describe('The number of servers that were dead for 30 days. Calls of them are 410 now.'),
+    reactivated: z
+      .int()
+      .describe('The number of servers that had become inactive for that and answer again.'),
     failing: z
       .array(z.object({ id: z.string(), status: healthStatus, reason: z.string() }))
-      .describe('Servers that are neither ok nor want a sign-in, and why. The reason may quote the server.'),
-    doubted: z.string().optional().describe('Why no failure counts.'),
+      .describe('The servers that failed, and why. The reason may quote the server.'),
+    doubted: z.string().optional().describe('Why no failure of this sweep counts.'),
   }),
   handle: async (core, caller, { body: { ids }, progress: { onProgress, onNotice } }) => {
     const record = (outcome: 'ok' | 'failed', meta: Record<string, number>) =>
@@ -278,7 +289,7 @@ const probeCatalogue = operation({
       signal: caller.signal,
     });
     const report = await sweeping.catch(async (error: unknown) => {
-      // Servers may have been visited all the same.
+      // Some servers may have been visited before the error.
       await record('failed', found);
       throw error;
     });

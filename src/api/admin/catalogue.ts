@@ -17,32 +17,35 @@ const serverInfo = z
     description: z.string(),
     remote_url: z.string(),
     tools: z.array(z.looseObject({ name: z.string(), description: z.string() })),
-    tools_source: z.enum(['catalogue', 'live']).describe('live: as the server itself listed them.'),
+    tools_source: z.enum(['catalogue', 'live']).describe('live: the server itself listed them.'),
     tools_listed_at: z.iso.datetime().optional(),
     active: z.boolean(),
     unanswered: z
       .literal(true)
       .optional()
       .describe(
-        'Inactive since it did not answer for 30 days; active again as soon as a visit has an answer.',
+        'Inactive because it did not answer for 30 days. The next visit that it answers makes it active again.',
       ),
     health: shownHealth
       .extend({
-        last_ok_at: z.iso.datetime().optional().describe('Absent: no visit found it alive.'),
-        failures: z.int().describe('Visits in a row that failed.'),
-        dead_since: z.iso.datetime().optional().describe('Since the third of them; absent: it is not dead.'),
+        last_ok_at: z.iso.datetime().optional().describe('When a visit last found it alive. Absent: never.'),
+        failures: z.int().describe('The number of failed visits in a row.'),
+        dead_since: z.iso
+          .datetime()
+          .optional()
+          .describe('When the third visit in a row failed. Absent: the server is not dead.'),
       })
       .optional()
-      .describe('What the last visit found; absent: there was none at this address.'),
+      .describe('What the last visit found. Absent: this address was never visited.'),
     origin: z.enum(['shipped', 'operator', 'registry']),
     registry: z
       .looseObject({ source: z.string(), name: z.string(), version: z.string() })
       .optional()
-      .describe("Where a registry's entry came from."),
+      .describe('The registry that the entry came from.'),
   })
-  .describe('The entry as a catalogue file has it, and what has become of it.');
+  .describe('The entry as a catalogue file has it, and its state.');
 
-/** A server as the operator sees it: its entry, and what has become of it. */
+/** Returns a server as the operator sees it: its entry and its state. */
 const shown = (server: Server, health: Health | undefined) => ({
   ...toEntry(server),
   tools: server.tools.map(tool => {
@@ -70,7 +73,7 @@ const healthForOperators = (health: Health) => {
   };
 };
 
-/** Without the document itself, which `/v0.1/servers` has. */
+/** Leaves out the document itself, which `/v0.1/servers` has. */
 const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
 const show = operation({
@@ -78,7 +81,7 @@ const show = operation({
   path: '/catalogue/:id',
   operationId: 'showServer',
   summary: 'Show a server of the catalogue',
-  description: 'An inactive one, too.',
+  description: 'Shows inactive servers as well.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
   handle: ({ catalogue, health }, _caller, { params: { id = '' } }) => {
@@ -92,9 +95,9 @@ const learnTools = operation({
   path: '/catalogue/:id/tools',
   operationId: 'readServerTools',
   summary: "Put a server's own list of tools into its entry",
-  description: 'Asks the server, for no user: one that acts for end users alone is refused.',
+  description: 'Asks the server, for no user. A server that only acts for end users is refused.',
   errors: ['server_not_found', 'server_inactive', 'identity_token_required', ...UPSTREAM_ERRORS],
-  responseSchema: z.object({ tools: z.int().describe('How many the entry has now.') }),
+  responseSchema: z.object({ tools: z.int().describe('The number of tools that the entry has now.') }),
   handle: async ({ catalogue, proxy, audit }, caller, { params: { id = '' } }) => {
     const server = catalogue.require(id);
     const { tools } = await proxy.listTools(caller, { serverId: id });
@@ -113,7 +116,7 @@ const deactivate = operation({
   path: '/catalogue/:id/deactivate',
   operationId: 'deactivateServer',
   summary: 'Take a server out of use',
-  description: 'It is not found any more, and calls of it are 410. An import brings it back.',
+  description: 'Searches no longer find it, and calls of it are 410. An import brings it back.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
   handle: async ({ catalogue, audit, health }, caller, { params: { id = '' } }) => {

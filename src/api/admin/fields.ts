@@ -5,7 +5,7 @@ export const tenantId = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z, 0-9, "_", "-"');
 
-/** What neither the database can hold nor anybody sees, or what turns other text around, is no part of a name. */
+/** Refuses characters that the database cannot hold, that nobody sees, or that turn other text around. */
 export const visibleLine = (schema: z.ZodString) =>
   schema.regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters');
 
@@ -25,13 +25,13 @@ const monthlyLimit = z
   .max(2_000_000_000, 'must be at most 2000000000')
   .nullable();
 
-/** What is left out stays as it is, at first without a limit. */
+/** A quota to set. Fields that are left out stay as they are; at first there is no limit. */
 export const monthlyQuota = z
   .strictObject({
-    calls: monthlyLimit.optional().describe('Proxied calls. null: no limit.'),
-    searches: monthlyLimit.optional().describe('Searches. null: no limit.'),
+    calls: monthlyLimit.optional().describe('Proxied calls a month. null: no limit.'),
+    searches: monthlyLimit.optional().describe('Searches a month. null: no limit.'),
   })
-  .describe('What the key may use in a calendar month (UTC).');
+  .describe('The calls and searches that the key may make in a calendar month (UTC).');
 
 export const counts = z.object({ calls: z.int(), searches: z.int() });
 
@@ -40,7 +40,7 @@ export const keyInfo = z.object({
   id: z.string(),
   name: z.string(),
   tenant: z.string(),
-  user: z.string().nullable().describe('The one user that it acts for, by the id the caller gave.'),
+  user: z.string().nullable().describe('The one user that the key acts for, by the id that the caller gave.'),
   scopes: z.array(z.enum(SCOPES)),
   monthly_quota: z.object({ calls: z.int().nullable(), searches: z.int().nullable() }),
   created_at: z.iso.datetime(),
@@ -50,10 +50,10 @@ export const keyInfo = z.object({
 });
 
 export const newKeyInfo = keyInfo.extend({
-  key: z.string().describe('The key itself: shown here and never again.'),
+  key: z.string().describe('The key itself. It is shown here and never again.'),
 });
 
-/** How much of a list, and where it goes on. */
+/** The query parameters of a list with pages. */
 export const page = {
   limit: z
     .string()
@@ -61,10 +61,10 @@ export const page = {
     .transform(Number)
     .refine(limit => limit >= 1 && limit <= 1000, 'must be a whole number from 1 to 1000')
     .default(100)
-    .describe('Entries at most, 1 to 1000.'),
-  cursor: z.string().max(200).optional().describe('next_cursor of the page before.'),
+    .describe('The most entries to return, 1 to 1000.'),
+  cursor: z.string().max(200).optional().describe('The next_cursor of the page before.'),
 };
 export const nextCursor = z
   .string()
   .nullable()
-  .describe('Where the next page begins; null: this is the last.');
+  .describe('The cursor of the next page. null: this is the last page.');

@@ -13,13 +13,13 @@ const listKeys = operation({
   path: '/keys',
   operationId: 'listKeys',
   summary: 'List the API keys',
-  description: 'The newest first, those that are over among them. A key itself is never shown again.',
+  description: 'The newest first, with revoked and expired keys. A key itself is never shown again.',
   errors: [],
   responseSchema: z.object({
     keys: z.array(
       keyInfo.extend({
         used_this_month: counts.describe(
-          'Counted against the quota since the month began (UTC); keys that were rotated count together.',
+          'Use counted against the quota since the month began (UTC). Keys that followed each other by rotation count together.',
         ),
       }),
     ),
@@ -33,22 +33,22 @@ const createKey = operation({
   operationId: 'createKey',
   summary: 'Make an API key',
   description:
-    'The key is in the answer and is never shown again. Its tenant, and the user whom it acts for, are made when they are new. A key with ' +
+    'The key is in the answer and is never shown again. A new tenant, or a new user whom the key acts for, is made with it. A key with ' +
     'the scope admin administers the whole installation and belongs to the tenant local.',
   errors: [],
   bodySchema: z.strictObject({
     name,
-    tenant: tenantId.optional().describe('Who owns it. Default: local.'),
-    user_id: z.string().optional().describe('The one user that it acts for, without an identity token.'),
+    tenant: tenantId.optional().describe('The tenant that owns the key. Default: local.'),
+    user_id: z.string().optional().describe('The one user that the key acts for, without an identity token.'),
     scopes: z
       .array(z.enum(SCOPES))
       .min(1)
       .optional()
-      .describe('Default: search, proxy, and identity unless it acts for one user.'),
+      .describe('Default: search, proxy and, unless the key acts for one user, identity.'),
     expires_at: time
       .refine(at => Date.parse(at) > Date.now(), 'must be in the future')
       .optional()
-      .describe('When it ends. Absent: never.'),
+      .describe('When the key expires. Absent: never.'),
     monthly_quota: monthlyQuota.optional(),
   }),
   responseSchema: newKeyInfo,
@@ -72,7 +72,7 @@ const changeKey = operation({
   operationId: 'changeKey',
   summary: 'Change the name or the quota of an API key',
   description:
-    'What is left out stays as it is. A quota is that of all keys that followed each other by rotation. It holds within two seconds, on every process.',
+    'Fields that are left out stay as they are. Keys that followed each other by rotation share one quota. A new quota holds on every process within two seconds.',
   errors: ['key_not_found'],
   bodySchema: z.strictObject({ name: name.optional(), monthly_quota: monthlyQuota.optional() }),
   responseSchema: keyInfo,
@@ -86,14 +86,14 @@ const rotateKey = operation({
   operationId: 'rotateKey',
   summary: 'Make a key in place of another',
   description:
-    'Same tenant, name, scopes, user, expiry and quota; it goes on with the count of the old one, which ends after the overlap. The new key is shown once.',
+    'The new key has the same tenant, name, scopes, user, expiry and quota, and continues the count of the old key. The old key ends after the overlap. The new key is shown once.',
   errors: ['key_not_found'],
   bodySchema: z.strictObject({
     overlap_sec: z
       .int('must be whole seconds')
       .min(0, 'must not be negative')
       .max(MAX_OVERLAP_SEC, `must be at most ${MAX_OVERLAP_SEC / 86_400} days`)
-      .describe('How long the old key goes on, in seconds.'),
+      .describe('How long the old key keeps working, in seconds.'),
   }),
   responseSchema: newKeyInfo.extend({ replaces: keyInfo }),
   handle: (core, caller, { params, body }) =>
@@ -105,7 +105,8 @@ const revokeKey = operation({
   path: '/keys/:id/revoke',
   operationId: 'revokeKey',
   summary: 'End an API key at once',
-  description: 'At once in this process, within two seconds in others. Twice is as once.',
+  description:
+    'Takes effect at once in this process, and within two seconds in others. Revoking twice has no further effect.',
   errors: ['key_not_found'],
   responseSchema: keyInfo,
   handle: (core, caller, { params }) => core.apiKeys.revoke(params['id'] ?? '', caller),
@@ -113,9 +114,9 @@ const revokeKey = operation({
 
 const tenantInfo = z.object({
   id: z.string(),
-  name: z.string().nullable().describe('What the pages that an end user sees call the app.'),
-  mode: z.enum([...SIGN_IN_MODES, 'caller']).describe('How a sign-in is finished.'),
-  return_urls: z.array(z.string()).describe('Where the result page may lead back to.'),
+  name: z.string().nullable().describe('The name of the app on the pages that an end user sees.'),
+  mode: z.enum([...SIGN_IN_MODES, 'caller']).describe('The way in which a sign-in is finished.'),
+  return_urls: z.array(z.string()).describe('The addresses that the result page may lead back to.'),
   created_at: z.iso.datetime(),
 });
 
@@ -124,7 +125,7 @@ const listTenants = operation({
   path: '/tenants',
   operationId: 'listTenants',
   summary: 'List the tenants',
-  description: 'By id.',
+  description: 'Returns all tenants, ordered by id.',
   errors: [],
   responseSchema: z.object({ tenants: z.array(tenantInfo) }),
   handle: async core => ({ tenants: await core.apiKeys.tenants.list() }),
@@ -135,7 +136,7 @@ const showTenant = operation({
   path: '/tenants/:id',
   operationId: 'showTenant',
   summary: 'Show a tenant',
-  description: 'What its end users see, and how their sign-ins are finished.',
+  description: 'Returns what its end users see, and how their sign-ins are finished.',
   errors: ['invalid_request'],
   responseSchema: tenantInfo,
   handle: (core, _caller, { params }) => core.apiKeys.tenants.get(params['id'] ?? ''),
@@ -146,12 +147,12 @@ const changeTenant = operation({
   path: '/tenants/:id',
   operationId: 'changeTenant',
   summary: 'Change a tenant',
-  description: 'What is left out stays as it is. A tenant is made with its first key, not here.',
+  description: 'Fields that are left out stay as they are. A tenant is made with its first key, not here.',
   errors: [],
   bodySchema: z.strictObject({
-    name: visibleLine(z.string().max(100)).optional().describe("'' takes it away."),
+    name: visibleLine(z.string().max(100)).optional().describe("The name of the app. '' removes it."),
     mode: z.enum(SIGN_IN_MODES).optional(),
-    return_urls: z.array(z.string()).max(100).optional().describe('All of them.'),
+    return_urls: z.array(z.string()).max(100).optional().describe('The whole list. It replaces the old one.'),
   }),
   responseSchema: tenantInfo,
   handle: (core, caller, { params, body: { return_urls: returnUrls, ...rest } }) =>

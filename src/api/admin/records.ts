@@ -4,7 +4,7 @@ import { day, nextCursor, page, tenantId, time } from './fields.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 import { operation } from './operation.ts';
 
-const ofTenant = tenantId.optional().describe('Only of this tenant.');
+const ofTenant = tenantId.optional().describe('Returns only records of this tenant.');
 const ofKey = z
   .string()
   .regex(/^[\w-]{1,100}$/, 'must be the id of a key')
@@ -16,13 +16,13 @@ const usage = operation({
   operationId: 'listUsage',
   summary: 'What keys have used, by day',
   description:
-    'A record per key and day (UTC), the newest day first; a key that came by rotation counts under the first of its line. Kept for 400 days. What ' +
-    'other processes have counted within the last second may be missing.',
+    'Returns one record for each key and day (UTC), the newest day first. A key that came by rotation counts under the first key of its line. Records are kept ' +
+    'for 400 days. Counts of other processes within the last second may be missing.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
-    from: day.optional().describe('The first day, such as 2026-11-01.'),
-    to: day.optional().describe('The last day.'),
-    key_id: ofKey.describe('Only of this key.'),
+    from: day.optional().describe('The first day to return, such as 2026-11-01.'),
+    to: day.optional().describe('The last day to return.'),
+    key_id: ofKey.describe('Returns only records of this key.'),
     tenant: ofTenant,
     ...page,
   }),
@@ -31,7 +31,7 @@ const usage = operation({
       z.object({
         day: z.iso.date(),
         key_id: z.string(),
-        name: z.string().nullable().describe('Null for the key of SWITCHBOARD_API_KEY, as is its tenant.'),
+        name: z.string().nullable().describe('null for the key of SWITCHBOARD_API_KEY, like its tenant.'),
         tenant: z.string().nullable(),
         calls: z.int().describe('Proxied calls.'),
         searches: z.int(),
@@ -66,18 +66,18 @@ const audit = operation({
   operationId: 'listAudit',
   summary: 'What was done, and by whom',
   description:
-    'The newest first. key_id names the key that acted; "operator" is the command line. Kept for 90 days. It never holds a secret, nor a user_id.',
+    'Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never hold a secret or a user_id.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
     tenant: ofTenant,
-    key_id: ofKey.describe('Only what this key did.'),
+    key_id: ofKey.describe('Returns only actions of this key.'),
     event: z
       .string()
       .regex(/^[a-z_]{1,100}$/, 'must be the name of an event')
       .optional()
-      .describe('Only this kind, such as key_created.'),
-    from: time.optional().describe('From this time on.'),
-    to: time.optional().describe('Before this time.'),
+      .describe('Returns only events of this kind, such as key_created.'),
+    from: time.optional().describe('Returns only events from this time on.'),
+    to: time.optional().describe('Returns only events before this time.'),
     ...page,
   }),
   responseSchema: z.object({
@@ -87,9 +87,9 @@ const audit = operation({
         at: z.iso.datetime(),
         event: z.string(),
         outcome: z.enum(['ok', 'refused', 'failed']),
-        tenant: z.string().nullable().describe('Whose it was done to.'),
+        tenant: z.string().nullable().describe('The tenant that the action was done to.'),
         key_id: z.string().nullable(),
-        user: z.string().nullable().describe('The end user, by our own id.'),
+        user: z.string().nullable().describe('The end user, by the internal id.'),
         request_id: z.string().nullable(),
         ip: z.string().nullable(),
         details: z.record(z.string(), z.unknown()),
@@ -117,6 +117,6 @@ function auditPlace(cursor: string): number {
 }
 
 const wrongCursor = () =>
-  new SwitchboardError('invalid_request', 'cursor: must be the next_cursor of an answer, as it is');
+  new SwitchboardError('invalid_request', 'cursor: must be the unchanged next_cursor of an answer');
 
 export const recordEndpoints: readonly Endpoint[] = [usage, audit];

@@ -34,12 +34,12 @@ interface AppOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly version: string;
-  /** Whether `/mcp` offers `read_remote_tool`. */
+  /** true: `/mcp` offers `read_remote_tool`. */
   readonly readTool?: boolean;
   readonly tracing?: Tracing | undefined;
-  /** Whether the registry API is served without a key. */
+  /** true: the registry API is served without a key. */
   readonly isRegistryPublic?: boolean;
-  /** For tests. */
+  /** Limits that tests set. */
   readonly limits?: Partial<FaceLimits> | undefined;
 }
 
@@ -169,7 +169,7 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
   app.use(request => {
     throw new SwitchboardError(
       'route_not_found',
-      `There is no ${sanitise(request.path)} here. /docs lists what there is.`,
+      `There is no ${sanitise(request.path)} here. /docs lists all endpoints.`,
     );
   });
   const onError: ErrorRequestHandler = (thrown: unknown, request, response, _next) =>

@@ -58,13 +58,13 @@ export async function readBody(
   }
 }
 
-/** How much of a refused body is let go by at most, and for how long. */
+/** Limits how much of a refused body is read and dropped, and for how long. */
 const LINGER_MS = 2_000;
 const LINGER_BYTES = 16 * 1024 * 1024;
 
 /**
- * Lets the rest of a refused body go by for a moment: a client that is still sending when its connection is closed mostly
- * finds it broken, and never sees the answer.
+ * Reads and drops the rest of a refused body for a moment. A client that is still sending when its connection is closed mostly finds it
+ * broken, and never sees the answer.
  */
 export async function letGoBy(request: IncomingMessage): Promise<void> {
   if (request.readableEnded || request.destroyed) return;
@@ -100,7 +100,7 @@ function partsOf(bytes: Buffer): number {
   if (containers > MAX_CONTAINERS) {
     throw new SwitchboardError(
       'payload_too_large',
-      `The body holds more than ${MAX_CONTAINERS} objects and arrays. Send fewer.`,
+      `The body has more than ${MAX_CONTAINERS} objects and arrays. Send fewer.`,
     );
   }
   return containers + members;
@@ -202,7 +202,7 @@ const tooLarge = (maxBytes: number) =>
 const tooMuchHeld = () =>
   new SwitchboardError(
     'unavailable',
-    'Requests under way, of this key or in all, hold too much data already, so this one was not read. Send it again when some are done.',
+    'Too much data of other requests is being worked on, of this key or in all, so this request was not read. Send it again when some are done.',
     { retryAfterSec: 1 },
   );
 

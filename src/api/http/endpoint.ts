@@ -13,7 +13,7 @@ export type PathParams = Readonly<Record<string, string>>;
 
 interface EndpointBase extends Omit<Policy, 'rateLimit'> {
   readonly method: 'post' | 'get';
-  /** With names for what differs, such as `/v1/identity/sessions/:session_id`. */
+  /** The path, with a name for each parameter, such as `/v1/identity/sessions/:session_id`. */
   readonly path: string;
   readonly operationId: string;
   readonly tag: 'Search' | 'Proxy' | 'Identity' | 'Registry' | 'Admin';
@@ -22,13 +22,13 @@ interface EndpointBase extends Omit<Policy, 'rateLimit'> {
   /** The class whose budget a request spends, or a limit of its own. Absent: none. */
   readonly rateLimit?: RateClass | ((params: PathParams) => Throttle) | undefined;
   readonly maxBodyBytes: number;
-  /** `no-store`: answers hold secrets, or are for nobody else to see. */
+  /** `no-store`: answers hold secrets, or are private to their caller. */
   readonly cache?: 'no-store';
   /** Takes the header Switchboard-Timeout-Ms. */
   readonly timeoutHeader?: true;
   /** Takes the header Idempotency-Key. */
   readonly idempotent?: true;
-  /** What the endpoint can answer besides 200, next to what every endpoint can. */
+  /** The errors that the endpoint can answer with, besides those of every endpoint. */
   readonly errors: readonly ErrorCode[];
   readonly querySchema?: z.ZodObject;
   readonly responseSchema: z.ZodType;

@@ -49,5 +49,5 @@ const hostnameOf = (url: string): string | undefined =>
 const refusal = (header: 'Host' | 'Origin') =>
   new SwitchboardError(
     'host_not_allowed',
-    `The ${header} header names a host this server is not called by. Its operator can add it to SWITCHBOARD_ALLOWED_HOSTS.`,
+    `The ${header} header names a host that is not allowed here. The operator can add it to SWITCHBOARD_ALLOWED_HOSTS.`,
   );

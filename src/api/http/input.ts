@@ -74,24 +74,26 @@ export const toolWarnings = z
   .array(z.string())
   .optional()
   .describe(
-    'What to know before the tool is called: definition_changed (within the last 7 days), suspicious:<rule id>. Absent: nothing.',
+    'Warnings to read before the tool is called: definition_changed (within the last 7 days), suspicious:<rule id>. Absent: none.',
   );
 
 export const healthStatus = z
   .enum(HEALTH_STATES)
   .describe(
-    'ok: it speaks MCP. needs_sign_in: it answers, and wants a sign-in or a key. not_mcp: what answers speaks no MCP. unreachable: no answer, or HTTP 5xx.',
+    'ok: it speaks MCP. needs_sign_in: it answers, and requires a sign-in or a key. not_mcp: it answers, but not in MCP. unreachable: no answer, or HTTP 5xx.',
   );
 
 /** The health of a server, as its last check found it. */
 export const shownHealth = z.object({
   status: healthStatus,
-  checked_at: z.iso.datetime().describe('When it was last visited.'),
+  checked_at: z.iso.datetime().describe('When the server was last visited.'),
   latency_ms: z
     .int()
     .min(0)
     .optional()
-    .describe('Milliseconds from the first request of the visit to its list of tools; absent: no answer.'),
+    .describe(
+      'Milliseconds from the first request of the visit to its list of tools. Absent: there was no answer.',
+    ),
 });
 
 export const queryLogId = z

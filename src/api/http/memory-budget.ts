@@ -12,7 +12,7 @@ export interface MemoryLimits {
   readonly maxBytes: number;
 }
 
-/** What is parsed and sent on takes several times its bytes, so all together may come to a sixteenth of the heap's limit. */
+/** Returns limits by the heap's: parsed data takes several times its bytes, so all together may come to a sixteenth of the heap. */
 export function defaultMemoryLimits(heapLimitBytes = getHeapStatistics().heap_size_limit): MemoryLimits {
   const maxBytes = Math.min(256 * MIB, Math.max(32 * MIB, Math.floor(heapLimitBytes / 16)));
   return { maxBytes, maxBytesPerKey: Math.floor(maxBytes / 4) };
@@ -38,7 +38,7 @@ export class MemoryBudget {
     let held = 0;
     response.once('close', () => this.#add(keyId, -held));
     return bytes => {
-      // Nothing closes it a second time.
+      // A closed response never closes again, so nothing would be given back.
       if (response.closed) return true;
       if (!this.#hasRoom(keyId, bytes)) return false;
       held += bytes;
@@ -101,6 +101,6 @@ export function countedAnswer(budget: MemoryBudget, response: ServerResponse, ke
   };
 }
 
-/** Whether the connection lasts is for its client, its server and Node to say; the handler's event streams would say that it does. */
+/** Drops the Connection header: the handler's event streams would keep alive what its client, its server or Node wants to close. */
 const withoutConnection = (headers: Readonly<Record<string, string>>) =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => name.toLowerCase() !== 'connection'));

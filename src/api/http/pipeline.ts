@@ -59,7 +59,7 @@ export interface PipelineOptions {
 interface PipelineParts extends Pick<PipelineOptions, 'core' | 'log'> {
   /** Tells who calls. Default: by the API key and the identity token that came. */
   readonly principalOf?: Authenticator;
-  /** What metrics call the path, where it is known before the caller is. */
+  /** The name of the path in metrics, where it is known before the caller is. */
   readonly route?: string;
   /** Default: the form that belongs to the path. */
   readonly wire?: Wire;
@@ -132,7 +132,7 @@ export const byKey =
 
 interface EndpointOptions extends PipelineOptions, Pick<PipelineParts, 'principalOf' | 'wire'> {
   readonly find: FindRoute;
-  /** Whether one streamed body is read at a time: what is kept of it may be large. */
+  /** true: one streamed body is read at a time, as the data that is kept of it may be large. Default. */
   readonly isStreamExclusive?: boolean;
 }
 
@@ -269,7 +269,7 @@ function noEndpoint(
   if (methods === '')
     return new SwitchboardError(
       'route_not_found',
-      `There is no ${sanitise(path)}. /openapi.json lists what there is.`,
+      `There is no ${sanitise(path)}. /openapi.json lists all endpoints.`,
     );
   return methodNotAllowed(response, method, methods);
 }
@@ -295,6 +295,6 @@ function requireType({ types }: StreamedBody, contentType = ''): void {
 }
 
 const busy = () =>
-  new SwitchboardError('unavailable', 'Another import is under way. Send this one again when it is done.', {
+  new SwitchboardError('unavailable', 'Another import is under way. Try again when it is done.', {
     retryAfterSec: 5,
   });

@@ -9,10 +9,10 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
 import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
 
-/** What is known of a request while it is served. It stands where Express has its `response.locals`. */
+/** The facts about a request while it is served. They stand where Express has its `response.locals`. */
 export interface RequestLocals {
   readonly requestId: string;
-  /** By the clock that also stamps the use of refresh tokens. */
+  /** When it arrived, by the clock that also stamps the use of refresh tokens. */
   readonly arrivedMs: number;
   /** The client's address. */
   readonly ip: string | undefined;
@@ -88,7 +88,7 @@ interface Options {
 /** Returns what begins a request: it gives it an id and address, counts it and logs one line at its end, without header, query or body. */
 export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Options) {
   const addressOf = addressReader(trustProxy);
-  // Nothing in these lines is a secret; looking for some costs more than writing them.
+  // These lines hold no secret, and looking for one costs more than writing them.
   const lines = log.child({}, { redact: [] });
   return (request: IncomingMessage, response: ServerResponse): RequestLocals => {
     const locals = attachLocals(response, clock, addressOf(request));

@@ -6,7 +6,7 @@ interface Route {
   /** Absent: nothing here takes this method. */
   readonly endpoint: Endpoint | undefined;
   readonly params: PathParams;
-  /** Where there is no endpoint, the methods that the path takes; empty for a path that does not exist. */
+  /** The methods that the path takes, where there is no endpoint. Empty: the path does not exist. */
   readonly allowed: readonly string[];
 }
 
@@ -30,7 +30,7 @@ export function routerOf(endpoints: readonly Endpoint[]): FindRoute {
         names.length === segments.length &&
         names.every((name, at) => (name.startsWith(':') ? segments[at] !== '' : name === segments[at])),
     );
-    // A server may be called `import`: what the path itself does not take may be for the entry of that id.
+    // A server may be called `import`: a method that the path itself does not take may be for the entry of that id.
     const atPattern = pattern ? (byPath.get(pattern.join('/')) ?? []) : [];
     const params = (pattern ?? []).flatMap((name, at) =>
       name.startsWith(':') ? [[name.slice(1), decode(segments[at] ?? '')] as const] : [],

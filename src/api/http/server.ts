@@ -37,7 +37,7 @@ export async function listen(server: Server, { host, port }: Config['http']): Pr
 }
 
 export interface ConnectionLimits {
-  /** How long a client may leave everything unread that is ready for it, in milliseconds. */
+  /** The longest time, in milliseconds, for which a client may leave everything unread that is ready for it. */
   readonly stallMs: number;
   /** Requests of one connection that wait for the answer to an earlier one. */
   readonly maxWaiting: number;

@@ -12,23 +12,23 @@ import type { CallRemoteToolInput } from './tools.ts';
 interface Surroundings {
   readonly core: Core;
   readonly era: 'legacy' | 'modern';
-  /** How long the caller says it waits at most, in milliseconds. */
+  /** The longest time that the caller says it waits, in milliseconds. */
   readonly timeoutMs: number | undefined;
-  /** Whether the client has yet to take what was sent to it. */
+  /** Tells whether the client has yet to read earlier messages. */
   readonly isBehind: () => boolean;
   /** The search that the call follows from, where it is known. */
   readonly queryLogId: string | undefined;
-  /** Whether only tools may be called that their server marks as read-only. */
+  /** true: refuses tools that their server does not mark as read-only. */
   readonly readOnly: boolean;
   /** The tool that a cut result names for reading on. */
   readonly reader: Reader;
 }
 
-/** It comes back with each notification. */
+/** The token comes back with each notification. */
 const MAX_TOKEN_CHARS = 1_024;
 
 /**
- * The server's own result: its content, structured content and `isError`, with Switchboard's facts in `_meta`.
+ * Returns the server's own result: its content, structured content and `isError`, with Switchboard's facts in `_meta`.
  * @throws ProtocolError for what the protocol wants as an error; SwitchboardError for what the model should read.
  */
 export async function callRemoteTool(
@@ -66,11 +66,11 @@ export async function callRemoteTool(
   };
 }
 
-/** Whatever other fields a server sends with it. */
+/** Results with content ask for nothing, whatever other fields a server sends with it. */
 const asksForInput = (result: ToolResult | InputRequired): result is InputRequired =>
   !Array.isArray(result['content']);
 
-/** Nothing, for a client that has not asked for progress. @throws SwitchboardError `invalid_request` for too long a token. */
+/** Returns nothing for a client that has not asked for progress. @throws SwitchboardError `invalid_request` for too long a token. */
 function relayTo({ mcpReq }: ServerContext, isBehind: () => boolean): ProgressRelay | undefined {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return undefined;

@@ -89,7 +89,7 @@ class Cutter {
     return this.#cut === undefined;
   }
 
-  /** Whether the texts say the same as structured content, or as the `result` that SDKs wrap what is no object in. */
+  /** Tells whether the texts repeat structured content, or the `result` in which SDKs wrap a value that is no object. */
   repeats(structured: unknown): boolean {
     const isWrapped = isObject(structured) && Object.keys(structured).length === 1 && 'result' in structured;
     const forms: unknown[] = isWrapped ? [structured, structured['result']] : [structured];
@@ -249,7 +249,7 @@ function wordsOf(sent: unknown): string {
   return isObject(sent) && BINARY.has(sent['type']) ? `[${String(sent['type'])}]` : JSON.stringify(sent);
 }
 
-/** The part of a result about a sign-in that its call needs. */
+/** The facts in a result about the sign-in that its call needs. */
 export interface SignIn {
   readonly provider: string;
   /** `not_connected`, `needs_reauth` or `missing_scopes`. */
@@ -264,14 +264,14 @@ interface Facts {
   /** Absent: no tool was called. */
   readonly toolName?: string | undefined;
   readonly signIn?: SignIn | undefined;
-  /** Where the rest of a result can be read that was too long to show. */
+  /** The handle under which the rest of a long result can be read. */
   readonly cut?: { readonly handle: string; readonly total_characters: number } | undefined;
   /** The server's own `_meta`. */
   readonly upstream?: unknown;
 }
 
 const PREFIX = 'switchboard/';
-/** The key of a fact of Switchboard's in `_meta`. */
+/** Returns the key in `_meta` of one of Switchboard's facts. */
 export const metaKey = (fact: string): string => `${PREFIX}${fact}`;
 /** Labels of prefixes that the protocol reserves: such keys speak of the hop between two peers (MCP, "General fields: _meta"). */
 const RESERVED_LABELS: ReadonlySet<string> = new Set(['modelcontextprotocol', 'mcp']);
@@ -280,7 +280,7 @@ const MAX_KEY_CHARS = 256;
 const MAX_META_CHARS = 20_000;
 
 /**
- * The `_meta` of a result of `call_remote_tool`: the server's own, as far as it is short and not reserved, and Switchboard's facts
+ * Returns the `_meta` of a result of `call_remote_tool`: the server's own, as far as it is short and not reserved, and Switchboard's facts
  * under `switchboard/`. No client shows it to a model.
  */
 export function metaOf({ serverId, toolName, signIn, cut, upstream }: Facts): Record<string, unknown> {

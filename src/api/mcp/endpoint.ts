@@ -27,7 +27,7 @@ const ANSWERS = ['application/json', 'text/event-stream'];
 
 interface McpOptions extends PipelineOptions {
   readonly version: string;
-  /** Whether `read_remote_tool` is offered. */
+  /** true: `read_remote_tool` is offered. */
   readonly readTool?: boolean;
 }
 
@@ -59,7 +59,7 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
     const timeoutMs = requestedTimeoutMs(request);
     if (request.method !== 'POST') throw methodNotAllowed(response, request.method, 'POST');
     negotiate(request);
-    // Read here and not by the SDK, which would walk JSON of any depth and take broken UTF-8.
+    // The SDK would walk JSON of any depth and take broken UTF-8.
     const message = await readJsonBody(request, response, {
       maxBytes: 4 * MIB,
       budget,

@@ -15,17 +15,17 @@ import type { Sealing } from '../../platform/sealing.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { metaOf } from './content.ts';
 
-/** How long a user has to answer what a tool asks. */
+/** The time, in milliseconds, that a user has to answer a tool's question. */
 const TTL_MS = 10 * 60_000;
 const PURPOSE = 'mcp-request-state';
-/** Of what a server asks, with its state. */
+/** Limits the JSON of a server's questions and its state together. */
 const MAX_CHARS = 1_000_000;
 const MAX_NAMED = 10;
 
 const ELSEWHERE =
   'POST /v1/mcp/call with what can be answered in params._meta["io.modelcontextprotocol/clientCapabilities"], then again with inputResponses and requestState in params';
 
-/** What can be done where a tool needs input and the client cannot be asked: in an old revision whatever it declared. */
+/** Says what can be done when a tool needs input and the client cannot be asked, as in old revisions. */
 export const cannotBeAsked = (era: 'legacy' | 'modern'): string =>
   'If the tool takes what it needs as arguments, call it again with them. ' +
   (era === 'modern'
@@ -35,7 +35,7 @@ export const cannotBeAsked = (era: 'legacy' | 'modern'): string =>
       `or ${ELSEWHERE}.`);
 
 const record = z.record(z.string(), z.unknown());
-/** Of what a client can do, that which lets it answer; nothing else of it is an upstream's business. */
+/** The capabilities that let a client answer. A server is told of no others. */
 const capabilitiesSchema = z.object({
   elicitation: record.optional(),
   sampling: record.optional(),
@@ -53,7 +53,7 @@ const askedSchema = z
   })
   .refine(asked => asked.requestState !== undefined || Object.keys(asked.inputRequests).length > 0);
 
-/** A digest of the call's arguments, and the server's own state. */
+/** The sealed parts: a digest of the call's arguments, and the server's own state. */
 const sealedSchema = z.tuple([z.string(), z.string().nullable()]);
 type Sealed = z.output<typeof sealedSchema>;
 
@@ -71,7 +71,7 @@ export class Conversation {
   readonly #call: RemoteCall;
   readonly #sealing: Sealing;
   readonly #boundTo: readonly string[];
-  /** What the client declared in this request; undefined: it is of an era that cannot be asked. */
+  /** The capabilities that the client declared in this request. Undefined: its era cannot be asked. */
   readonly #declared: Capabilities | undefined;
   readonly #era: 'legacy' | 'modern';
 
@@ -90,13 +90,13 @@ export class Conversation {
       era === 'modern' && declared.success ? declared.data[CLIENT_CAPABILITIES_META_KEY] : undefined;
   }
 
-  /** For the upstream: never more than the client's own. */
+  /** The capabilities to declare to the server: never more than the client's own. */
   get capabilities(): Capabilities {
     return this.#declared ?? {};
   }
 
   /**
-   * The answers to what this call was interrupted for, and the server's own state; undefined for a call that begins.
+   * Returns the answers to the server's questions, and the server's own state. Undefined: the call begins.
    * @throws ProtocolError -32602 for a state that is not ours, not for this, or too old.
    */
   resume({
@@ -120,7 +120,7 @@ export class Conversation {
   }
 
   /**
-   * Asks the client what the server asks, or tells the model where the client cannot be asked.
+   * Passes the server's questions on to the client, or tells the model that the client cannot be asked.
    * @throws SwitchboardError `upstream_protocol`, `upstream_too_large`.
    */
   ask(result: InputRequired): InputRequiredResult | CallToolResult {
@@ -152,7 +152,7 @@ export class Conversation {
     return this.#sealing.seal(PURPOSE, this.#boundTo, JSON.stringify(sealed), TTL_MS);
   }
 
-  /** The arguments, which may be large, are only looked at for a state that was given out here for this tool. */
+  /** Looks at the arguments, which may be large, only for a state that was given out here for this tool. */
   #open(state: string): { requestState: string | null } | undefined {
     const text = this.#sealing.open(PURPOSE, this.#boundTo, state);
     if (text === undefined) return undefined;
@@ -185,14 +185,14 @@ export class Conversation {
 const digestOf = (args: RemoteCall['arguments']): string =>
   createHash('sha256').update(JSON.stringify(args, sortKeys)).digest('base64url');
 
-/** The order in which a client writes its arguments says nothing. */
+/** Sorts keys: the order in which a client writes its arguments has no meaning. */
 function sortKeys(_key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   const entries = Object.entries(value);
   return entries.length < 2 ? value : Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** 2026-07-28, "Client capabilities": elicitation without a mode means forms. */
+/** Tells whether a client can answer. Elicitation without a mode means forms (2026-07-28, "Client capabilities"). */
 function canAnswer(
   { elicitation, sampling, roots }: Capabilities,
   { method, params = {} }: InputRequest,
@@ -213,7 +213,7 @@ function canAnswer(
   return false;
 }
 
-/** In one line of the server's own words, cleaned. */
+/** Describes a question in one line of the server's own words, cleaned. */
 function describe({ method, params = {} }: InputRequest): string {
   const { message, url, requestedSchema } = params;
   const schema = z.object({ properties: record }).safeParse(requestedSchema);

@@ -48,20 +48,20 @@ const READ_RESULT: Tool = {
   inputSchema: toJsonSchema(readResultInput, 'input') as Tool['inputSchema'],
   annotations: { readOnlyHint: true },
 };
-/** The tools of Switchboard itself, as a server lists them. */
+/** The tools of Switchboard itself, in the form in which a server lists them. */
 export const OWN_TOOLS: readonly Tool[] = [READ_RESULT];
 
-/** The tool of ours that a model reads on with: the one that hosts need not ask for, where there is one. */
+/** The tool that a model reads on with: the one that hosts need not ask for, where it is offered. */
 export type Reader = 'call_remote_tool' | 'read_remote_tool';
 
 const callOf = (reader: Reader, args: Readonly<Record<string, unknown>>): string =>
   `${reader} ${JSON.stringify({ server_id: RESERVED_SERVER_ID, tool_name: 'read_result', arguments: args })}`;
 
-/** The call that reads on, as a model can copy it. */
+/** Returns the call that reads on, in a form that a model can copy. */
 export const readOnCall = (reader: Reader, { handle, offset }: { handle: string; offset: number }): string =>
   callOf(reader, { handle, offset });
 
-/** Whether an id means Switchboard itself, whose name differs from its id by a capital. */
+/** Tells whether an id means Switchboard itself. Models also write it with a capital, like the name. */
 export const isOwnServer = (serverId: string): boolean => serverId.toLowerCase() === RESERVED_SERVER_ID;
 
 /**

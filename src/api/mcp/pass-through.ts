@@ -45,7 +45,7 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
     const caller = {
       ...admitted,
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      // As at `/mcp`: the link goes through an agent.
+      // The link goes through an agent, as at `/mcp`.
       signInMode: 'page' as const,
     };
     const requireLive = async () => {
@@ -69,7 +69,7 @@ const sinkOf = (response: ServerResponse): Sink => ({
   once: (event, listener) => response.once(event, listener),
 });
 
-/** Ids hold nothing that is encoded in a URL, so nothing is decoded. One slash at the end is let pass, as after `/mcp`. */
+/** Returns the id in a path. Ids need no encoding in a URL, so nothing is decoded. One slash at the end is allowed, as after `/mcp`. */
 function serverIdOf(path: string): string {
   const id = path.slice(PREFIX.length).replace(/\/$/, '');
   if (id !== '' && !id.includes('/')) return id;

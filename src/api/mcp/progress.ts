@@ -3,20 +3,20 @@ import type { Progress } from '../../core/proxy/proxy.ts';
 import type { SwitchboardError } from '../../errors.ts';
 import { TIMEOUT_HEADER } from '../http/request.ts';
 
-/** Under the 60 s after which many clients give up. */
+/** Many clients give up after 60 s. */
 const WITHOUT_PROGRESS_MS = 55_000;
 
 const MIN_INTERVAL_MS = 100;
 const HEARTBEAT_MS = 15_000;
-/** What a heartbeat adds: too little to be in the way of the values the server sends. */
+/** Added by a heartbeat: too little to get in the way of the values that the server sends. */
 const HEARTBEAT_STEP = 0.001;
 const MAX_MESSAGE_CHARS = 300;
 
-/** How long a call may take, in milliseconds: what its client says, else longer for those that are told of progress, as they do not give up. */
+/** Returns how long a call may take, in milliseconds, if its client does not say. Clients that hear of progress wait longer. */
 export const callTimeoutMs = (requestedMs: number | undefined, hasProgress: boolean): number =>
   requestedMs ?? (hasProgress ? TIMEOUT_HEADER.maxMs : WITHOUT_PROGRESS_MS);
 
-/** What a model can do about a time-out, and why the call had no more time. */
+/** Says what a model can do about a time-out, and why the call had no more time. */
 export function adviceOnTimeOut(
   { timeLimitMs, retryable }: Pick<SwitchboardError, 'timeLimitMs' | 'retryable'>,
   requestedMs: number | undefined,

@@ -47,7 +47,7 @@ function requireParams({ method, params }: Request): void {
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, sanitise(text, MAX_CHARS));
 }
 
-/** What a call needs in every revision. What is in its arguments its tool looks at: they may be large. */
+/** Returns the params that a call has in every revision. Its arguments may be large, and their tool checks them. */
 const callOf = ({ name, arguments: args }: Readonly<Record<string, unknown>> = {}) => ({
   name,
   arguments: isObject(args) ? {} : args,

@@ -19,13 +19,13 @@ import {
 } from './shown.ts';
 import type { SearchServersOutput } from './tools.ts';
 
-/** About 2,000 tokens of JSON (a token is roughly 3.5 characters of it). */
+/** Limits an answer to about 2,000 tokens: a token is roughly 3.5 characters of JSON. */
 const MAX_CHARACTERS = 7_000;
 const TOOLS_PER_SERVER = 5;
 /** Shows a server's tools whose relevance is at least this share of its best one's. */
 const NEAR_BEST = 0.75;
 const MAX_STATUS_MESSAGE = 100;
-/** A server without its description: id, name, scores and the JSON around them. */
+/** The characters of a server without its description: id, name, scores and the JSON around them. */
 const WITHOUT_DESCRIPTION = 300;
 
 const NOTHING_FITS =
@@ -39,7 +39,7 @@ interface Found {
 }
 
 /**
- * The REST search, cut to what an agent's context can bear: every server first, then tools in rounds (the best tool of
+ * Runs the REST search, and cuts its answer to what an agent's context can bear: every server first, then tools in rounds (the best tool of
  * each server, then the second best, …) with their schemas, until the answer is full.
  */
 export async function searchServers(
@@ -88,21 +88,21 @@ function hintOn(servers: readonly FoundServer[]): string | undefined {
   return hints.length === 0 ? undefined : hints.join(' ');
 }
 
-/** The more servers, the less of each. */
+/** Returns the length of a description: the more servers, the shorter. */
 const maxDescription = (servers: readonly unknown[]) =>
   Math.max(
     30,
     Math.min(MAX_DESCRIPTION_CHARS, Math.floor(MAX_CHARACTERS / servers.length) - WITHOUT_DESCRIPTION),
   );
 
-/** About 3,000 tokens of JSON: more than a search may take, as it is of one server that was asked for. */
+/** Limits the listing of one server to about 3,000 tokens: more than a search, as the server was asked for. */
 const MAX_LISTING_CHARACTERS = 10_000;
 /** Reserved for the names of tools that are shown without schemas. */
 const MAX_NAMES_CHARACTERS = 3_000;
-/** How long a server may take to list its tools, in milliseconds: an agent that looks around should not wait long. */
+/** The time, in milliseconds, in which a server must list its tools: an agent that looks around should not wait long. */
 const LIST_MS = 15_000;
 
-/** Errors of a call to a server that acts for users, for which the server itself was not asked. */
+/** Errors before a server that acts for users was asked. */
 const SIGN_IN: ReadonlySet<ErrorCode> = new Set([
   'connection_required',
   'identity_token_required',
@@ -112,13 +112,13 @@ const SIGN_IN: ReadonlySet<ErrorCode> = new Set([
 interface Asked {
   readonly serverId: string;
   readonly query: string | undefined;
-  /** How long the client waits at most, in milliseconds. */
+  /** The longest time that the client waits, in milliseconds. */
   readonly timeoutMs: number | undefined;
 }
 
 /**
- * The tools of one server as it lists them now, with their schemas: the best for the query first, else in the server's order. Where it
- * cannot be asked, those that the catalogue knows.
+ * Returns the tools of one server as it lists them now, with their schemas: the best for the query first, else in the server's order.
+ * Where the server cannot be asked, returns the tools that the catalogue knows.
  * @throws SwitchboardError `server_not_found`, `server_inactive`; where no tools are known, what keeps them from being listed.
  */
 export async function toolsOfServer(
@@ -167,7 +167,7 @@ const listingHintOn = ({
     .filter(hint => hint !== '')
     .join(' ');
 
-/** By relevance. Where they cannot be ranked, as the server has them: a listing is not lost for that. */
+/** Orders tools by relevance. Tools that cannot be ranked keep the server's order, so that no listing is lost for that. */
 const orderOf = (core: Core, caller: Caller, query: string, server: Described): Promise<Iterable<number>> =>
   core.search.orderTools(caller, query, server).catch((error: unknown) => {
     if (caller.signal.aborted) throw error;
@@ -179,7 +179,7 @@ interface Listed {
   /** Absent: it is Switchboard itself. */
   readonly access?: Access['status'] | undefined;
   readonly tools: readonly ToolToShow[];
-  /** Why they are not those that the server lists now. */
+  /** Says why the tools are not those that the server lists now. */
   readonly problem?: string | undefined;
 }
 
@@ -190,7 +190,7 @@ async function listed(core: Core, caller: Caller, serverId: string): Promise<Lis
     const { tools } = await core.proxy.listTools(caller, { serverId });
     return { server, access, ...(await readListed(tools)) };
   } catch (error) {
-    // Without the account that the server wants, too, what it has is worth knowing.
+    // The known tools are worth showing, also without the account that the server requires.
     const isOut = error instanceof SwitchboardError && (error.isUpstreamFailure || SIGN_IN.has(error.code));
     if (!isOut || server.tools.length === 0) throw error;
     const tools = server.tools.map(tool => ({ ...tool, warnings: warningsOf(tool, Date.now()) }));
@@ -203,7 +203,7 @@ async function listed(core: Core, caller: Caller, serverId: string): Promise<Lis
   }
 }
 
-/** Reads them as the catalogue would: cleaned, with their warnings, and without those that are too large or not plain. */
+/** Reads tools as the catalogue would: cleaned, with their warnings, and without those that are too large or not plain. */
 async function readListed(sent: readonly ListedTool[]): Promise<Pick<Listed, 'tools' | 'problem'>> {
   const { tools, leftOut } = await readDefinitions(sent);
   const changed = new Set(sent.filter(hasChanged).map(({ name }) => name));

@@ -49,17 +49,17 @@ const INSTRUCTIONS =
 const SEARCH: Policy = { scope: 'search', rateLimit: 'search', quota: 'searches', user: 'checked' };
 const CALL: Policy = { scope: 'proxy', rateLimit: 'proxy', quota: 'calls', user: 'by-call' };
 
-/** What is known of the HTTP request. */
+/** The facts about the HTTP request. */
 export interface FaceRequest {
   readonly principal: Principal;
   /** Passes a call through the gate, as REST does. */
   readonly admit: Exchange['admit'];
   readonly requestId: string;
-  /** How long the caller says it waits at most, in milliseconds. */
+  /** The longest time that the caller says it waits, in milliseconds. */
   readonly timeoutMs: number | undefined;
   /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
   readonly signal: AbortSignal;
-  /** Whether the client has yet to take what was sent to it. */
+  /** Tells whether the client has yet to read earlier messages. */
   readonly isBehind: () => boolean;
 }
 
@@ -67,12 +67,12 @@ interface FaceOptions extends FaceRequest {
   readonly core: Core;
   readonly calls: InflightCalls;
   readonly searches: LastSearches;
-  /** Whether `read_remote_tool` is offered. */
+  /** true: `read_remote_tool` is offered. */
   readonly readTool: boolean;
   readonly log: Log;
   readonly version: string;
   readonly era: 'legacy' | 'modern';
-  /** Of the HTTP request. */
+  /** The headers of the HTTP request. */
   readonly headers: Headers | undefined;
 }
 
@@ -80,10 +80,10 @@ const toolCall = z.object({
   method: z.literal('tools/call'),
   params: z.object({ name: z.literal(TOOL_NAMES) }),
 });
-/** Whether a message is for a tool, if nothing is wrong with it. */
+/** Tells whether a message is a well-formed call of a tool. */
 export const isToolCall = (message: unknown): boolean => toolCall.safeParse(message).success;
 
-/** The MCP server of one request: its tools stand over the same core, keys and limits as REST. */
+/** Creates the MCP server of one request. Its tools use the same core, keys and limits as REST. */
 export function createFaceServer(options: FaceOptions): Server {
   const { calls, era, version } = options;
   const server = new FaceServer(
@@ -220,7 +220,7 @@ async function call(
 
 const readerOf = ({ readTool }: FaceOptions): Reader => (readTool ? 'read_remote_tool' : 'call_remote_tool');
 
-/** Asks for the sign-in that a server wants, where that is what it fails with. */
+/** Does the work, and asks for a sign-in where the server requires one. */
 async function orSignIn(
   { core, era, headers }: Pick<FaceOptions, 'core' | 'era' | 'headers'>,
   context: ServerContext,
@@ -235,7 +235,7 @@ async function orSignIn(
       ...asked,
       titleOf: provider => core.identity.providers.titleOf(provider),
       elicitation: urlElicitationOf(era, headers, context),
-      // With a state of ours, these answer what the server asked.
+      // With a state of ours, these responses answer the server's questions.
       inputResponses: context.mcpReq.requestState() === undefined ? context.mcpReq.inputResponses : undefined,
     });
   }
@@ -243,11 +243,11 @@ async function orSignIn(
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** -32021: what the client has not declared, a careful server does not even ask for. */
+/** -32021: a careful server does not ask for what the client has not declared. */
 const missingCapability = z.object({ code: z.literal(-32_021) });
 const CALL_FIELDS: ReadonlySet<string> = new Set(Object.keys(callRemoteToolInput.shape));
 
-/** The next step for a model, where the error by itself does not say it. */
+/** Returns the next step for a model, where the error itself does not say it. */
 function adviceOn(error: SwitchboardError, options: FaceOptions, input: Input): string {
   const { era, timeoutMs } = options;
   if (error instanceof NotReadOnly)

@@ -28,7 +28,7 @@ const initializeOpensUrls = z.object({ params: z.object({ capabilities: opensUrl
 export const givingSessionIds =
   (fetch: Fetch): Fetch =>
   async (request, options) => {
-    // With a version, it has been negotiated: this is not initialize.
+    // A client that sends the version has negotiated it already: this is not initialize.
     if (request.method !== 'POST' || request.headers.has('mcp-protocol-version'))
       return fetch(request, options);
     const response = await fetch(request, options);
@@ -44,10 +44,10 @@ export const givingSessionIds =
 export const opensUrls = (headers: Headers | undefined): boolean =>
   headers?.get(SESSION_HEADER)?.startsWith(CAN_OPEN_URLS) ?? false;
 
-/** Who sends a request: a key and user, and a session id where one was given out. */
+/** The sender of a request: a key and user, and a session id where one was given out. */
 export interface Client {
   readonly principal: Principal;
-  /** Of the HTTP request. */
+  /** The headers of the HTTP request. */
   readonly headers: Headers | undefined;
 }
 

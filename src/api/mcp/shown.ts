@@ -8,7 +8,7 @@ export type ToolToShow = Tool & { readonly warnings?: readonly string[] };
 
 export const MAX_DESCRIPTION_CHARS = 400;
 export const MAX_NAME_CHARS = 80;
-/** With less room nothing of a tool is shown. */
+/** A tool is not shown in less room. */
 const MIN_TOOL_CHARS = 40;
 
 /** Adds a tool as far as there is room for it. @returns the characters of JSON it takes */
@@ -43,7 +43,7 @@ interface LeanSchema {
 
 const leanSchemas = new WeakMap<object, LeanSchema>();
 
-/** Made once for each schema: the same tools are shown again and again. */
+/** Makes the lean form once for each schema: the same tools are shown again and again. */
 function leanOf(inputSchema: Tool['input_schema']): LeanSchema {
   const known = leanSchemas.get(inputSchema);
   if (known) return known;
@@ -72,7 +72,7 @@ const DATA = new Set(['default', 'const', 'enum', 'examples', 'required']);
 const NOISE = new Set(['$schema', '$id', '$comment', 'title']);
 
 /**
- * A tool's input schema without what only costs tokens: dialects, titles, `additionalProperties: false`, empty lists and texts, and
+ * Returns a tool's input schema without what only costs tokens: dialects, titles, `additionalProperties: false`, empty lists and texts, and
  * the "or null, by default null" that generators write for every optional argument. What a model should send stays the same.
  */
 export function leanSchema(schema: unknown): unknown {
@@ -104,7 +104,7 @@ function isNoise(key: string, value: unknown): boolean {
 const isEmpty = (value: unknown) =>
   typeof value === 'object' && value !== null && Object.keys(value).length === 0;
 
-/** `{anyOf: [X, null], default: null}` as X. */
+/** Returns `{anyOf: [X, null], default: null}` as X. */
 function optional(schema: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { anyOf, ...others } = schema;
   if (!Array.isArray(anyOf) || others['default'] !== null) return schema;
@@ -113,7 +113,7 @@ function optional(schema: Readonly<Record<string, unknown>>): Readonly<Record<st
 }
 
 /**
- * The room that one result may take in an agent's context, in bytes of UTF-8. Clients cut longer ones themselves, where nobody can read on:
+ * Limits the room that one result takes in an agent's context, in bytes of UTF-8. Clients cut longer ones themselves, where nobody can read on:
  * Codex keeps 48,000 bytes, Claude Code 50,000 characters, and 10,000 characters of an error (measured 2026-11).
  */
 export const MAX_SHOWN_BYTES = 44_000;
@@ -122,7 +122,7 @@ export const MAX_SHOWN_ERROR_BYTES = 9_000;
 /** Writes a number with its thousands apart. */
 export const count = (value: number): string => value.toLocaleString('en-US');
 
-/** The first code points of a text, as many as fit into so many bytes of UTF-8. */
+/** Returns the first code points of a text that fit into so many bytes of UTF-8. */
 export function headOf(words: string, maxBytes: number): string {
   let bytes = 0;
   let at = 0;

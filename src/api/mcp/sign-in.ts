@@ -12,7 +12,7 @@ import type { SwitchboardError } from '../../errors.ts';
 import { metaOf, type SignIn } from './content.ts';
 import { opensUrls, opensUrlsCapability } from './sessions.ts';
 
-/** How a client can be asked to open a URL (2025-11-25: an error of its own; 2026-07-28: a result that asks for input). */
+/** The way to ask a client to open a URL (2025-11-25: an error; 2026-07-28: a result that asks for input). */
 type UrlElicitation = 'error' | 'input-required';
 
 const envelope = z.object({ [CLIENT_CAPABILITIES_META_KEY]: opensUrlsCapability });
@@ -37,14 +37,14 @@ const membersSchema = z.object({
   expires_at: z.string(),
 });
 
-/** What the client's answer is found under when it comes again (2026-07-28, multi round-trip requests). */
+/** The key of the client's answer when it comes again (2026-07-28, multi round-trip requests). */
 const INPUT = 'sign_in';
 
 interface RefusedCall {
   readonly serverId: string;
   /** Absent: its tools were to be listed. */
   readonly toolName?: string;
-  /** What people call a provider. */
+  /** Returns the name that people know a provider by. */
   readonly titleOf: (provider: string) => string;
   readonly elicitation: UrlElicitation | undefined;
   /** The client's answers to what an earlier try asked for. */
@@ -52,9 +52,9 @@ interface RefusedCall {
 }
 
 /**
- * A call that lacks a connection: the client is asked to open the sign-in page where it can do so, else the result tells
- * the model. A client that has been asked, and comes back without a connection, is told too: "accept" only means that the
- * user agreed to open the page, and asking again at once would go round in circles.
+ * Asks the client of a call that lacks a connection to open the sign-in page, or tells the model where the client cannot. A client that
+ * was asked and comes back without a connection is told too: "accept" only means that the user agreed to open the page, and asking again
+ * at once would go round in circles.
  * @throws UrlElicitationRequiredError where the client's revision wants an error.
  */
 export function askToSignIn(
@@ -65,7 +65,7 @@ export function askToSignIn(
   const message = `${call.serverId} needs your account at ${call.titleOf(signIn.provider)} to ${call.toolName === undefined ? 'list its tools' : `run ${call.toolName}`}. Sign in there, then the call can be made again.`;
   const url = signIn.auth_url;
   if (call.elicitation === 'error') {
-    // The same for calls that wait for the same sign-in, and not the session id, which is the caller's secret.
+    // Calls that wait for the same sign-in share an id. The session id itself is the caller's secret.
     const elicitationId = createHash('sha256').update(sessionId).digest('base64url');
     throw new UrlElicitationRequiredError([{ mode: 'url', elicitationId, url, message }], message);
   }

@@ -28,10 +28,7 @@ export const searchServersInput = z
     error: 'is missing; say in plain words what you want to do, or name a server with server_id',
   });
 
-/**
- * The schema asks for an object. Some models send it as a string of JSON: what is meant is plain, and a refusal would only cost another
- * round.
- */
+/** Takes an object that some models send as a string of JSON: a refusal would only cost another round. */
 function toArguments(value: unknown): unknown {
   if (typeof value !== 'string') return value;
   try {
@@ -146,7 +143,8 @@ const READ_REMOTE_TOOL: Tool = {
 };
 
 /**
- * The tools of `/mcp`. They name tasks in plain words, as some clients find tools by the words of a request. Their text never depends on the catalogue: clients keep it in their prompt caches.
+ * Returns the tools of `/mcp`. They name tasks in plain words, as some clients find tools by the words of a request. Their text never
+ * depends on the catalogue: clients keep it in their prompt caches.
  */
 export const toolsOf = ({ readTool }: { readonly readTool: boolean }): Tool[] =>
   readTool ? [SEARCH_SERVERS, CALL_REMOTE_TOOL, READ_REMOTE_TOOL] : [SEARCH_SERVERS, CALL_REMOTE_TOOL];

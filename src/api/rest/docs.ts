@@ -20,7 +20,7 @@ interface Content {
 }
 
 /**
- * The reference at `/docs`, rendered from the OpenAPI document: one static page, no script, nothing loaded from
+ * Renders the reference at `/docs` from the OpenAPI document: one static page, no script, nothing loaded from
  * elsewhere. (The usual viewers are megabytes of script, or load it from a third party.)
  */
 export function docsPage(document: Json): string {
@@ -44,7 +44,7 @@ ${MCP_SECTION}
 </main></body></html>`;
 }
 
-/** What OpenAPI has no words for. */
+/** Describes the MCP endpoints, which OpenAPI cannot. */
 const MCP_SECTION = `<section><h2>MCP endpoints</h2>
 <p><code class="route">POST /mcp</code></p><p>Streamable HTTP, protocol revisions 2024-10-07 to 2026-07-28, with two tools over the whole catalogue:
 <code>search_servers</code> and <code>call_remote_tool</code> (and <code>read_remote_tool</code>, where it is switched on).</p>
@@ -63,7 +63,7 @@ ${parameterTable(operation)}${schemaBlock('Body', operation.requestBody)}${schem
 <table><thead><tr><th>Status</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table></section>`;
 }
 
-/** The Authorization header is no parameter in OpenAPI but a security scheme; to a reader it is one. */
+/** The Authorization header is a security scheme in OpenAPI, and a parameter to a reader. */
 const AUTHORIZATION: Parameter = {
   name: 'Authorization',
   in: 'header',

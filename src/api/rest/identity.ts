@@ -25,14 +25,16 @@ const sessionId = z.string().min(1).max(256);
 
 const authSession = z.object({
   session_id: z.string(),
-  auth_url: z.string().describe('Where the end user signs in: a redirect, a pop-up or a new tab.'),
+  auth_url: z
+    .string()
+    .describe('The address where the end user signs in. Open it by a redirect, in a pop-up or in a new tab.'),
   expires_at: z.iso.datetime(),
 });
 
 const tokenSet = z.object({
   access_token: z.string().describe('The identity token, a JWT. Send it as Authorization: Bearer.'),
-  refresh_token: z.string().describe('Works once.'),
-  expires_in: z.int().describe('Seconds.'),
+  refresh_token: z.string().describe('The next refresh token. It works once.'),
+  expires_in: z.int().describe('Seconds until the access token expires.'),
   token_type: z.literal('Bearer'),
 });
 
@@ -40,7 +42,7 @@ const connection = z.object({
   id: z.string(),
   provider: z.string(),
   title: z.string(),
-  account: z.string().nullable().describe('What a person knows the account by.'),
+  account: z.string().nullable().describe('The name by which a person knows the account.'),
   scopes: z.array(z.string()),
   status: z.enum(['active', 'needs_reauth']),
   resource: z.string().nullable(),
@@ -70,23 +72,32 @@ const createSession = endpoint({
       )
       .max(50)
       .optional()
-      .describe("Asked for besides the provider's own and those already granted."),
+      .describe("Scopes to ask for besides the provider's own and those already granted."),
     resource: z
       .url({ protocol: /^https?$/, error: 'must be an absolute http(s) URL' })
       .max(2048, 'must have at most 2048 characters')
       .regex(/^[\x21\x22\x24-\x7e]+$/, 'must be ASCII, without a fragment (RFC 8707 §2)')
       .optional()
-      .describe('RFC 8707: the connection is for this resource alone.'),
+      .describe('The one resource that the connection is for (RFC 8707).'),
     mode: z
       .enum(SIGN_IN_MODES)
       .optional()
       .describe('page: the user confirms app and account on a page of this service, in one browser.'),
-    return_url: z.string().max(2048).optional().describe('Registered for the tenant; matched exactly.'),
-    login_hint: z.string().min(1).max(320).optional().describe('Which account the provider should suggest.'),
+    return_url: z
+      .string()
+      .max(2048)
+      .optional()
+      .describe('An address to return to. It must be registered for the tenant exactly as it is.'),
+    login_hint: z
+      .string()
+      .min(1)
+      .max(320)
+      .optional()
+      .describe('The account that the provider should suggest.'),
     allow_account_change: z
       .boolean()
       .optional()
-      .describe('Without it, a sign-in to another account than the connected one fails.'),
+      .describe('true: allows a sign-in to another account than the connected one.'),
   }),
   responseSchema: authSession,
   handle: (core, caller, { body }) =>
@@ -109,7 +120,7 @@ const getSession = endpoint({
   operationId: 'getSession',
   summary: 'Poll an authorization session',
   description:
-    'Says how an authorization session stands. A final status is delivered once. Every 1 to 2 seconds is enough.',
+    'Returns the status of an authorization session. A final status is delivered once. Poll every 1 to 2 seconds.',
   rateLimit: ({ session_id: id = '' }) => ({
     bucket: 'poll',
     key: Buffer.from(sha256(id)).toString('base64url'),
@@ -129,7 +140,7 @@ const issueToken = endpoint({
   operationId: 'issueToken',
   summary: 'Get the first tokens of a completed session',
   description:
-    'Works once for a session that is complete, within ten minutes. With an Idempotency-Key a lost answer can be had again for a minute.',
+    'Works once for a complete session, within ten minutes. A request repeated with the same Idempotency-Key within a minute gets the same answer.',
   rateLimit: 'refresh',
   errors: ['invalid_grant', 'authorization_pending', 'rate_limited'],
   idempotent: true,
@@ -146,7 +157,7 @@ const refreshToken = endpoint({
   operationId: 'refreshToken',
   summary: 'Refresh an identity token',
   description:
-    'Each refresh token works once; one that comes again ends every token of its family. With an Idempotency-Key a lost answer can be had again for a minute.',
+    'Each refresh token works once. Using one again ends every token of its family. A request repeated with the same Idempotency-Key within a minute gets the same answer.',
   rateLimit: 'refresh',
   errors: ['invalid_grant', 'rate_limited'],
   idempotent: true,
@@ -163,7 +174,7 @@ const revokeUser = endpoint({
   operationId: 'revokeUser',
   summary: "Revoke all of a user's tokens",
   description:
-    'Ends the identity tokens, the refresh tokens, the bound API keys and the stored provider tokens of an end user, at once; the providers are told in the background. With provider, only the connections with that one.',
+    'Ends the identity tokens, the refresh tokens, the bound API keys and the stored provider tokens of an end user at once. The providers are told in the background. With provider, ends only the connections with that provider.',
   rateLimit: 'revoke',
   errors: ['rate_limited'],
   bodySchema: z.strictObject({ user_id: userId, provider: provider.optional() }),
@@ -181,7 +192,7 @@ const listConnections = endpoint({
   operationId: 'listConnections',
   summary: "List a user's connections",
   description:
-    'Which accounts a user has connected, with which scopes, and when they were last used. Never a token.',
+    'Returns the accounts that a user has connected, their scopes, and when they were last used. It never returns a token.',
   rateLimit: 'sessions',
   errors: ['invalid_request', 'rate_limited'],
   querySchema: z.strictObject({ user_id: userId }),
@@ -197,7 +208,8 @@ const createManageLink = endpoint({
   path: '/v1/identity/manage',
   operationId: 'createManageLink',
   summary: "Make a link to the page of a user's connections",
-  description: 'The link works once, within five minutes. On the page the user sees and revokes connections.',
+  description:
+    'Returns a link that works once, within five minutes. On its page the user sees and revokes connections.',
   rateLimit: 'sessions',
   errors: ['rate_limited'],
   bodySchema: z.strictObject({ user_id: userId }),

@@ -8,7 +8,7 @@ import { TIMEOUT_HEADER } from '../http/request.ts';
 
 type Json = Record<string, unknown>;
 
-/** What every endpoint can answer, whatever it does. */
+/** The errors that every endpoint can answer with. */
 const EVERYWHERE: readonly ErrorCode[] = [
   'unauthorized',
   'identity_token_invalid',
@@ -17,7 +17,7 @@ const EVERYWHERE: readonly ErrorCode[] = [
   'internal',
   'unavailable',
 ];
-/** A path can hold what cannot be decoded, or a NUL. */
+/** A parameter in a path may be undecodable, or hold a NUL. */
 const WITH_PARAMETERS: readonly ErrorCode[] = ['invalid_request'];
 const WITH_BODY: readonly ErrorCode[] = [
   'invalid_json',
@@ -33,28 +33,28 @@ const problemSchema = z.looseObject({
   type: z.string(),
   title: z.string(),
   status: z.int(),
-  detail: z.string().describe('What was wrong and what to do.'),
+  detail: z.string().describe('What happened and what to do.'),
   code: z.enum(errorCodes),
   request_id: z.string(),
-  retry_after: z.number().optional().describe('Seconds.'),
+  retry_after: z.number().optional().describe('Seconds until a new try makes sense.'),
   retryable: z
     .boolean()
     .optional()
     .describe(
-      'With status 500 and above: whether the same request may succeed later. Never true where a call may have run.',
+      'With status 500 and above: whether the same request may succeed later. It is never true where a call may have run.',
     ),
   upstream_error: z.unknown().optional().describe("The server's own JSON-RPC error object."),
   input_required: z
     .unknown()
     .optional()
     .describe(
-      'With upstream_input_required, where the tool asked: what it answered, with its inputRequests and requestState.',
+      'With upstream_input_required, when the tool asked for input: its answer, with inputRequests and requestState.',
     ),
   required_capabilities: z
     .record(z.string(), z.unknown())
     .optional()
     .describe(
-      'With upstream_input_required, where the server did not ask (upstream_error.code -32021): the capabilities it names.',
+      'With upstream_input_required, when the server did not ask (upstream_error.code -32021): the capabilities that it requires.',
     ),
   error: z
     .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])
@@ -63,7 +63,7 @@ const problemSchema = z.looseObject({
   quota: z
     .looseObject({ use: z.string(), limit: z.int(), resets_at: z.iso.datetime() })
     .optional()
-    .describe('With quota_exceeded: what the month has, and when the next one begins.'),
+    .describe('With quota_exceeded: the limit of the month, and when the next month begins.'),
   provider: ofConnection(z.string(), 'the identity provider.'),
   reason: ofConnection(z.enum(['not_connected', 'needs_reauth', 'missing_scopes']), 'why.'),
   missing_scopes: ofConnection(z.array(z.string()), 'the scopes the connection lacks.'),
@@ -72,7 +72,7 @@ const problemSchema = z.looseObject({
   expires_at: ofConnection(z.iso.datetime(), 'when the session expires.'),
 });
 
-/** The OpenAPI 3.1 document of `/v1` and `/v0.1`, made from the very schemas that check the requests. */
+/** Makes the OpenAPI 3.1 document of `/v1` and `/v0.1` from the schemas that check the requests. */
 export function openApiDocument(options: {
   readonly version: string;
   readonly publicUrl: string | undefined;
@@ -95,10 +95,10 @@ export function openApiDocument(options: {
     security: [{ apiKey: [] }],
     tags: [
       { name: 'Search', description: 'Find servers and tools.' },
-      { name: 'Proxy', description: 'Call the servers found.' },
+      { name: 'Proxy', description: 'Call the servers that were found.' },
       { name: 'Identity', description: 'Act for an end user.' },
-      { name: 'Registry', description: 'The catalogue, for IDEs and other registries.' },
-      { name: 'Admin', description: 'Administer: for keys with the scope admin.' },
+      { name: 'Registry', description: 'Read the catalogue, for IDEs and other registries.' },
+      { name: 'Admin', description: 'Administer the installation, with keys that have the scope admin.' },
     ],
     paths,
     components: {
@@ -108,7 +108,7 @@ export function openApiDocument(options: {
           type: 'http',
           scheme: 'bearer',
           bearerFormat: 'JWT',
-          description: "The end user's identity token: needed where the server called acts for end users.",
+          description: "The end user's identity token. Servers that act for end users need it.",
         },
       },
       schemas: { Problem: toJsonSchema(problemSchema, 'output') },
@@ -159,14 +159,15 @@ const IDEMPOTENCY_KEY = {
   name: 'Idempotency-Key',
   in: 'header',
   required: false,
-  description: 'Under the same key a lost answer can be had again for a minute.',
+  description:
+    'A request repeated with the same key within a minute gets the same answer, in case the first was lost.',
   schema: { type: 'string', minLength: 1, maxLength: 255 },
 };
 const TIMEOUT = {
   name: TIMEOUT_HEADER.name,
   in: 'header',
   required: false,
-  description: 'How long to wait for the server at most, in milliseconds.',
+  description: 'The longest time to wait for the server, in milliseconds.',
   schema: {
     type: 'integer',
     minimum: TIMEOUT_HEADER.minMs,
@@ -210,10 +211,10 @@ function errorResponses(codes: readonly ErrorCode[]): Json {
   return Object.fromEntries(entries) as Json;
 }
 
-/** Of long work, for who accepts them. */
+/** The answer of long work to a caller that accepts lines. */
 const LINES: Json = {
   type: 'string',
-  description: 'A JSON object a line; the last one has result or problem.',
+  description: 'One JSON object a line. The last one has result or problem.',
 };
 
 const header = (description: string) => ({ description, schema: { type: 'string' } });
@@ -222,6 +223,6 @@ const CHALLENGE_HEADERS = {
 };
 const RATE_LIMIT_HEADERS = {
   'Retry-After': header('Seconds until the next call can succeed.'),
-  RateLimit: header('What is left, and the seconds until it starts again.'),
+  RateLimit: header('The calls that are left, and the seconds until the window starts again.'),
   'RateLimit-Policy': header('The limit and its window in seconds.'),
 };

@@ -5,8 +5,8 @@ import { wrongType } from '../http/input.ts';
 
 const MAX_LIMIT = 100;
 const ABOUT =
-  'The registry API v0.1 of MCP, for IDEs and for other Switchboards to sync from. The key may come as a Bearer token; none is needed with ' +
-  'SWITCHBOARD_REGISTRY_ACCESS=public.';
+  'Part of the registry API v0.1 of MCP, for IDEs and for other Switchboards to sync from. The key may come as a Bearer token. With ' +
+  'SWITCHBOARD_REGISTRY_ACCESS=public no key is needed.';
 
 const storable = (schema: z.ZodString) =>
   schema.refine(text => storageProblem(text) === undefined, 'must not hold a NUL character');
@@ -15,11 +15,11 @@ const includeDeleted = z
   .enum(['true', 'false'], 'must be true or false')
   .transform(value => value === 'true')
   .optional()
-  .describe('Servers that are no longer active, too. Implied by updated_since.');
+  .describe('true: includes servers that are no longer active. Implied by updated_since.');
 
 const deletedQuery = z.object({ include_deleted: includeDeleted });
 
-/** Parameters that are not known are ignored, as the standard's own servers do. */
+/** Ignores unknown parameters, as the standard's own servers do. */
 const listQuery = z.object({
   cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the page before.'),
   limit: z
@@ -29,34 +29,34 @@ const listQuery = z.object({
     .refine(limit => limit >= 1, `must be a whole number from 1 to ${MAX_LIMIT}`)
     .transform(limit => Math.min(limit, MAX_LIMIT))
     .default(30)
-    .describe(`Servers a page; more than ${MAX_LIMIT} count as ${MAX_LIMIT}.`),
-  search: storable(z.string().max(200)).optional().describe('Part of a name, in whichever case.'),
+    .describe(`The number of servers on a page. More than ${MAX_LIMIT} count as ${MAX_LIMIT}.`),
+  search: storable(z.string().max(200)).optional().describe('Part of a name. Case does not matter.'),
   updated_since: z.iso
     .datetime({ offset: true, error: 'must be a time as RFC 3339 writes it, such as 2026-11-21T08:00:00Z' })
     .optional()
-    .describe('What was changed at that time or later.'),
+    .describe('Returns only servers that were changed at that time or later.'),
   version: storable(z.string().min(1).max(255))
     .optional()
-    .describe('latest, or one version exactly. Only the latest of each server is known.'),
+    .describe('latest, or an exact version. Only the latest version of each server is known.'),
   include_deleted: includeDeleted,
 });
 
 const document = z.looseObject({
   name: z.string().describe('NAMESPACE/NAME.'),
-  description: z.string().describe('At most 100 characters, of entries that are not from a registry.'),
+  description: z.string().describe('At most 100 characters where the entry is not from a registry.'),
   version: z.string(),
   title: z.string().optional(),
   remotes: z
     .array(z.looseObject({ type: z.string(), url: z.string() }))
     .optional()
-    .describe('Where the server itself speaks MCP.'),
+    .describe('The addresses of the server itself.'),
 });
 const served = z.object({
   server: document.describe('Its server.json.'),
   _meta: z
     .record(z.string(), z.looseObject({}))
     .describe(
-      "io.modelcontextprotocol.registry/official: status (active, deprecated, deleted), times, isLatest. dev.switchboard/server: its id here, its url behind this Switchboard's /mcp, the whole description, categories, the number of its tools, how to sign in, its health where it was visited.",
+      "io.modelcontextprotocol.registry/official: status (active, deprecated, deleted), times, isLatest. dev.switchboard/server: the server's id here, its address behind this Switchboard's /mcp, the whole description, the categories, the number of tools, how to sign in, and its health if it was visited.",
     ),
 });
 const page = z.object({

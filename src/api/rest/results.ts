@@ -19,38 +19,38 @@ const wholeNumber = (mustBe: string) =>
 
 const query = z
   .strictObject({
-    offset: wholeNumber(OFFSET).optional().describe('Where to read on. Default 0.'),
+    offset: wholeNumber(OFFSET).optional().describe('The character to read on from. Default 0.'),
     max_chars: wholeNumber(CHARS)
       .refine(chars => chars >= 1 && chars <= MAX_READ_CHARS, CHARS)
       .default(DEFAULT_READ_CHARS)
-      .describe(`Characters at most, 1 to ${MAX_READ_CHARS}; with find, of all matches together.`),
-    find: findText.optional().describe('Plain text to find, in either case, instead of reading on.'),
+      .describe(`The most characters to return, 1 to ${MAX_READ_CHARS}. With find, all matches together.`),
+    find: findText.optional().describe('Plain text to find instead of reading on. Case does not matter.'),
     from: wholeNumber(OFFSET)
       .optional()
-      .describe('With find: matches before this offset are left out. Default 0.'),
+      .describe('With find: leaves out matches before this offset. Default 0.'),
   })
   .superRefine(checkReadOrFind);
 
 const ofEach = {
   total_characters: z.int().describe('The length of the whole result.'),
-  expires_at: z.iso.datetime().describe('Until then it is kept.'),
+  expires_at: z.iso.datetime().describe('When the kept result is deleted.'),
 };
 const part = z.object({
   handle: z.string(),
   offset: z.int(),
   text: z.string(),
-  next_offset: z.int().optional().describe('Where to read on. Absent: this is the end.'),
+  next_offset: z.int().optional().describe('The offset to read on from. Absent: this is the end.'),
   ...ofEach,
 });
 const found = z.object({
   handle: z.string(),
   matches: z
-    .array(z.object({ offset: z.int().describe('Where this text begins.'), text: z.string() }))
+    .array(z.object({ offset: z.int().describe('The offset of this text.'), text: z.string() }))
     .describe(
-      'The lines that match, each with the one before and after; of long lines what is around the match.',
+      'The matching lines, each with the line before and after. Of a long line, the text around the match.',
     ),
-  more_matches: z.boolean().describe('Whether there are more than max_chars had room for.'),
-  next_from: z.int().optional().describe('The from that finds those.'),
+  more_matches: z.boolean().describe('true: there are more matches than max_chars had room for.'),
+  next_from: z.int().optional().describe('The value of from that finds them.'),
   ...ofEach,
 });
 
@@ -66,8 +66,8 @@ export const readResult = endpoint({
   tag: 'Proxy',
   summary: 'Read on in a kept result',
   description:
-    'A tool result that is too long for an agent is cut, and kept whole for 10 minutes under a handle (res_…), for the key and the user that ' +
-    'made the call. This reads it in parts, or finds text in it. Offsets and lengths count Unicode code points.',
+    'Reads a kept result in parts, or finds text in it. A tool result that is too long for an agent is cut, and kept whole for 10 minutes under a ' +
+    'handle (res_…), for the key and the user that made the call. Offsets and lengths count Unicode code points.',
   scope: 'proxy',
   rateLimit: 'proxy',
   user: 'checked',

@@ -29,7 +29,7 @@ const SERVER_ERRORS = [
   'unavailable',
 ] as const;
 
-/** On the two convenience endpoints whatever the server does wrong is a 502. */
+/** The two convenience endpoints answer a failure of the server with 502. */
 const UPSTREAM_ERRORS = errorCodes.filter(
   code => code.startsWith('upstream_') || code === 'provider_unavailable',
 );
@@ -46,12 +46,12 @@ const mcpCall = endpoint({
   summary: 'Call any JSON-RPC method of a server',
   description:
     'Forwards one JSON-RPC request to a catalogued MCP server and returns its answer, result or error, with HTTP 200. ' +
-    'What goes wrong on the way to the server (time-out, refused connection, broken answer) is also a 200, with error.code ' +
-    '-32000 and error.data {origin, reason, retryable, retry_after}. A tool of revision 2026-07-28 may ask back: say what can ' +
-    'be answered in params._meta["io.modelcontextprotocol/clientCapabilities"] (such as {"elicitation":{"form":{}}}); on a result ' +
-    'with resultType "input_required" make the same call again with inputResponses (an answer under each key of inputRequests) ' +
-    'and the requestState, unchanged, in params. Every other error body is problem details and a ' +
-    'JSON-RPC error at once.',
+    'A failure on the way to the server (time-out, refused connection, broken answer) is also a 200, with error.code ' +
+    '-32000 and error.data {origin, reason, retryable, retry_after}. A tool of revision 2026-07-28 may ask for input. Declare what you can ' +
+    'answer in params._meta["io.modelcontextprotocol/clientCapabilities"], such as {"elicitation":{"form":{}}}. On a result with ' +
+    'resultType "input_required" make the same call again, with inputResponses (an answer under each key of inputRequests) ' +
+    'and the unchanged requestState in params. The body of every other error is both problem details and a ' +
+    'JSON-RPC error.',
   errors: ['invalid_params', ...SERVER_ERRORS],
   bodySchema: z.strictObject({
     server_id: serverId,
@@ -91,7 +91,7 @@ const toolsCall = endpoint({
   operationId: 'callTool',
   summary: 'Call one tool of a server',
   description:
-    'Runs a tool and returns its result. A tool that reports its own failure is a 200 with isError true.',
+    'Runs a tool and returns its result. A tool that fails by its own account is a 200 with isError true.',
   errors: ['invalid_params', ...SERVER_ERRORS, ...UPSTREAM_ERRORS],
   bodySchema: z.strictObject({
     server_id: serverId,
@@ -100,7 +100,7 @@ const toolsCall = endpoint({
       .min(1)
       .max(1024)
       .describe("The tool's name."),
-    arguments: jsonObject.optional().describe("What the tool's inputSchema asks for."),
+    arguments: jsonObject.optional().describe("The arguments, as the tool's inputSchema asks for them."),
     query_log_id: queryLogId,
   }),
   responseSchema: z.looseObject({ content: z.array(jsonObject), isError: z.boolean() }),
@@ -118,7 +118,7 @@ const toolsList = endpoint({
   path: '/v1/mcp/tools/list',
   operationId: 'listTools',
   summary: "List a server's tools",
-  description: 'Asks the server itself, following its pages to the end.',
+  description: 'Asks the server itself, and reads all pages of its list.',
   errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS.filter(code => code !== 'upstream_input_required')],
   bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),
   responseSchema: z.object({
