@@ -1,6 +1,5 @@
-import { exportDatabase, importDatabase, migrateDatabase, type Transferred } from './offline-database.ts';
+import { dumpDatabase, migrateDatabase, restoreFile, type Transferred } from './offline-database.ts';
 import type { DatabaseCommand } from './command.ts';
-import { workProgress, type Io } from './terminal.ts';
 
 const migrate: DatabaseCommand = {
   on: 'database',
@@ -18,46 +17,28 @@ const migrate: DatabaseCommand = {
   },
 };
 
-const exportAll: DatabaseCommand = {
+const dump: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
-  help: 'Writes the whole database to a file, to move it. The key of the vault is not in it.',
+  help: 'Writes the whole embedded database to a file, as SQL. The key of the vault is not in it. (For Postgres: `pg_dump`.)',
   async run({ config, io, args: [file = ''] }) {
-    const done = await showing(io, 'rows written', onRows => exportDatabase(config, file, onRows));
-    if (done.others > 0)
-      io.complain(
-        `${done.others} connections of other processes are open to this database: what they write from now on is not in the file. To move, stop the servers first.`,
-      );
+    const done = await dumpDatabase(config, file);
     if (done.vaultKey !== undefined) io.complain(keyAdvice(done.vaultKey, done.keptIn));
-    return { json: reportOf(done), text: `Exported ${amountOf(done)} to ${file}.` };
+    return { json: reportOf(done), text: `Wrote the database to ${file}.` };
   },
 };
 
-const importAll: DatabaseCommand = {
+const restore: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
-  help: 'Fills a new database from a file that `export` wrote, all or nothing. (For servers: `catalogue import`.)',
-  async run({ config, io, args: [file = ''] }) {
-    const done = await showing(io, 'rows stored', onRows => importDatabase(config, file, onRows));
+  help: 'Makes a new database from a file that `database dump` or `pg_dump` wrote, all or nothing.',
+  async run({ config, args: [file = ''] }) {
+    const done = await restoreFile(config, file);
     const key =
       done.vaultKey === undefined ? '' : ` The key ${done.vaultKey} of ${done.keptIn} opens its vault.`;
-    return { json: reportOf(done), text: `Imported ${amountOf(done)} from ${file}.${key}` };
+    return { json: reportOf(done), text: `Restored the database from ${file}.${key}` };
   },
 };
-
-/** A bar on a terminal, and nothing elsewhere: who waits for the end of a script reads its last line. */
-async function showing<T>(
-  io: Io,
-  what: string,
-  work: (onRows: ReturnType<typeof workProgress>['show'] | undefined) => Promise<T>,
-): Promise<T> {
-  const progress = workProgress(io, { what });
-  try {
-    return await work(io.status && progress.show);
-  } finally {
-    progress.end();
-  }
-}
 
 const keyAdvice = (id: string, keptIn: string) =>
   `The key of the vault, ${id}, is not in the file: ${
@@ -66,15 +47,6 @@ const keyAdvice = (id: string, keptIn: string) =>
       : `take it along from ${keptIn}, as SWITCHBOARD_KEKS.`
   }`;
 
-const amountOf = ({ header, rows }: Transferred) => `${header.tables.length} tables with ${rows} rows`;
+const reportOf = ({ file, vaultKey }: Transferred) => ({ file, vault_key: vaultKey ?? null });
 
-const reportOf = ({ file, header, rows, vaultKey }: Transferred) => ({
-  file,
-  version: header.version,
-  migration: header.migration,
-  rows,
-  tables: Object.fromEntries(header.tables.map(table => [table.name, table.rows])),
-  vault_key: vaultKey ?? null,
-});
-
-export const databaseCommands = { migrate, export: exportAll, import: importAll };
+export const databaseCommands = { migrate, 'database dump': dump, 'database restore': restore };

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readdir, rm, stat } from 'node:fs/promises';
+import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
 const DAY_MS = 86_400_000;
@@ -18,12 +18,27 @@ export async function asideOf(target: string): Promise<string> {
  * The same where others may be writing at the same time, of other containers too: there all have one number, or seem to be
  * dead. So each has a name of its own, and only what nobody wrote to for a day is deleted.
  */
-export async function asideOfShared(target: string): Promise<string> {
+async function asideOfShared(target: string): Promise<string> {
   await deleteWhere(target, /^(\d+)-[0-9a-f]{16}$/, async (pid, file) => {
     const { mtimeMs } = await stat(file);
     return !isOfOther(pid) && Date.now() - mtimeMs > DAY_MS;
   });
   return `${target}.new-${process.pid}-${randomBytes(8).toString('hex')}`;
+}
+
+/**
+ * Writes a file that only its owner can read. It takes its name when it is whole, in the place of one that had it.
+ * @throws Error that names the file
+ */
+export async function writeWhole(file: string, text: string): Promise<void> {
+  const aside = await asideOfShared(file);
+  try {
+    await writeFile(aside, text, { mode: 0o600, flag: 'wx', flush: true });
+    await rename(aside, file);
+  } catch (error) {
+    await rm(aside, { force: true }).catch(() => {});
+    throw new Error(`${file} cannot be written: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 /** @param named what follows `.new-`; its first group is the number of the process */

@@ -20,8 +20,8 @@ import {
   type OpenDatabase,
 } from '../../src/platform/database/database.ts';
 import { openTestDatabase } from '../support/database.ts';
-import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from '../../src/platform/database/postgres-limits.ts';
-import { connectPostgres, openPostgres } from '../../src/platform/database/postgres.ts';
+import type { PostgresLimits } from '../../src/platform/database/postgres-limits.ts';
+import { openPostgres } from '../../src/platform/database/postgres.ts';
 import { startSwitchboard } from '../../src/app.ts';
 import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres-server.ts';
 import { createDatabase, type TestDatabase } from '../support/postgres.ts';
@@ -268,7 +268,7 @@ describe.skipIf(withoutPostgres)('openPostgres', () => {
     const { db, close } = await openPostgres(database.url, { poolSize: 1, idleInTransactionTimeoutMs: 50 });
     const idle = db.transaction(async tx => {
       const [row] = await rows<{ pid: number }>(tx, sql`select pg_backend_pid() pid`);
-      const watcher = await connectPostgres(database.url, DEFAULT_POSTGRES_LIMITS);
+      const watcher = await openPostgres(database.url);
       const ended = () =>
         rows(watcher.db, sql`select 1 from pg_stat_activity where pid = ${row?.pid ?? 0}`).then(
           ({ length }) => length === 0,

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, rename } from 'node:fs/promises';
+import { mkdir, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { DrizzleQueryError, type SQL } from 'drizzle-orm';
@@ -8,6 +8,7 @@ import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
 import { asideOf } from '../temp-path.ts';
+import { dumpOf, restoreInto } from './dump.ts';
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
 
 /** Drizzle over the embedded PGlite or over Postgres (`postgres.ts`): callers see only what both have. */
@@ -33,6 +34,11 @@ export interface MigratedDatabase extends OpenDatabase {
   readonly migrated: Migrated;
 }
 
+export interface EmbeddedDatabase extends MigratedDatabase {
+  /** Returns all tables and rows as SQL, but for caches. */
+  dump(): Promise<string>;
+}
+
 /** A lock until it is disposed of; it is free, too, once whoever has it is dead. */
 export interface Hold extends AsyncDisposable {
   /** Aborts when the lock is lost: another may have it then. */
@@ -48,9 +54,9 @@ const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
  * Pass no folder for a database in memory, for tests.
  * @param template an archive by PGlite's `dumpDataDir` that a database in memory starts from
  */
-export async function openDatabase(dataDir?: string, template?: Blob): Promise<MigratedDatabase> {
+export async function openDatabase(dataDir?: string, template?: Blob): Promise<EmbeddedDatabase> {
   const folder = dataDir === undefined ? undefined : folderIn(dataDir);
-  if (folder !== undefined && !existsSync(folder)) await initialise(folder);
+  if (folder !== undefined && !existsSync(folder)) await createWhole(folder, initialise);
   const client = await PGlite.create({
     ...(folder === undefined ? {} : { dataDir: folder }),
     ...(template === undefined ? {} : { loadDataDir: template }),
@@ -61,7 +67,31 @@ export async function openDatabase(dataDir?: string, template?: Blob): Promise<M
     statement => rows(db, statement),
     () => migrate(db, { migrationsFolder: MIGRATIONS }),
   );
-  return { db, migrated: report, hold: heldHere(), close: () => client.close() };
+  return {
+    db,
+    migrated: report,
+    hold: heldHere(),
+    dump: () => dumpOf(client),
+    close: () => client.close(),
+  };
+}
+
+/**
+ * Creates the embedded database of a data folder that has none, from a dump of any version up to this one. A kill half-way
+ * leaves nothing behind that looks like a database. The caller must hold the data folder's lock.
+ * @param approve looks at what has been restored; where it rejects, nothing is kept
+ */
+export async function restoreDatabase<T>(
+  dataDir: string,
+  dump: string,
+  approve: (db: Database) => Promise<T>,
+): Promise<T> {
+  return createWhole(folderIn(dataDir), async folder => {
+    await initialise(folder);
+    await using client = await PGlite.create({ dataDir: folder, startParams: START });
+    await restoreInto(sql => client.exec(sql), dump);
+    return await approve(drizzle(client));
+  });
 }
 
 /** The embedded database has one process. */
@@ -81,13 +111,24 @@ const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');
 export const hasDatabase = (dataDir: string): boolean => existsSync(folderIn(dataDir));
 
 /**
- * Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. It works in a folder of
- * its own, renamed when whole: a kill half-way leaves nothing that looks like a database, and a child that outlives the kill
- * disturbs nobody.
+ * Has a folder made under another name, and renames it when it is whole: a kill half-way leaves nothing that looks like a
+ * database, and a child that outlives the kill disturbs nobody.
  */
-async function initialise(target: string): Promise<void> {
+async function createWhole<T>(target: string, make: (folder: string) => Promise<T>): Promise<T> {
   const folder = await asideOf(target);
   await mkdir(folder, { recursive: true, mode: 0o700 });
+  try {
+    const made = await make(folder);
+    await rename(folder, target);
+    return made;
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. */
+async function initialise(folder: string): Promise<void> {
   const script = `import { PGlite } from '@electric-sql/pglite'; await (await PGlite.create(process.argv[1])).close();`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', script, folder], {
     cwd: path.dirname(MIGRATIONS),
@@ -100,8 +141,7 @@ async function initialise(target: string): Promise<void> {
     child.once('close', resolve);
   });
   if (code !== 0)
-    throw new Error(`Could not create the embedded database in ${target}: ${stderr.trim().slice(-500)}`);
-  await rename(folder, target);
+    throw new Error(`Could not create the embedded database in ${folder}: ${stderr.trim().slice(-500)}`);
 }
 
 /**

@@ -16,6 +16,8 @@ export interface Migrated {
 
 /** How far a database is. */
 export interface MigrationState {
+  /** How many of this version's are applied. */
+  readonly applied: number;
   /** Of this version's: those not applied, oldest first. */
   readonly missing: readonly string[];
   readonly latest: string;
@@ -37,8 +39,10 @@ export async function migrationState(query: Query): Promise<MigrationState> {
   };
   const known = new Set(journal.entries.map(({ when }) => when));
   const applied = new Set(await appliedAt(query));
+  const missing = journal.entries.filter(({ when }) => !applied.has(when)).map(({ tag }) => tag);
   return {
-    missing: journal.entries.filter(({ when }) => !applied.has(when)).map(({ tag }) => tag),
+    applied: journal.entries.length - missing.length,
+    missing,
     latest: journal.entries.at(-1)?.tag ?? '',
     unknown: [...applied].filter(when => !known.has(when)).length,
   };

@@ -3,6 +3,7 @@ import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { Client, Pool, types, type ClientConfig, type PoolClient, type PoolConfig } from 'pg';
 import type { Log } from '../telemetry/log.ts';
+import { restoreInto } from './dump.ts';
 import {
   NoConnection,
   rows,
@@ -43,13 +44,6 @@ export async function openPostgres(
   const limits = { ...DEFAULT_POSTGRES_LIMITS, ...given };
   const report = await migratePostgres(url, limits);
   return { ...openPool(url, limits, log), migrated: report };
-}
-
-/** As `openPostgres`, but leaves the tables as they are. @throws DatabaseUnreachable */
-export async function connectPostgres(url: string, limits: PostgresLimits): Promise<OpenDatabase> {
-  await using probe = await connect(url, limits);
-  await probe.client.query('select 1');
-  return openPool(url, limits);
 }
 
 function openPool(url: string, limits: PostgresLimits, log?: Log): OpenDatabase {
@@ -93,16 +87,6 @@ async function hold(url: string, limits: PostgresLimits, lock: number): Promise<
   }
   await client.end();
   return undefined;
-}
-
-/** How many connections other processes of Switchboard have to this database, as far as this role may see them. */
-export async function otherSessions(db: Database): Promise<number> {
-  const [row] = await rows<{ count: number }>(
-    db,
-    sql`select count(*) from pg_stat_activity
-        where datname = current_database() and application_name = ${APPLICATION_NAME} and pid <> pg_backend_pid()`,
-  );
-  return row?.count ?? 0;
 }
 
 type Connected = (
@@ -193,6 +177,37 @@ export async function migratePostgres(
     statement => rows(db, statement),
     () => migrate(db, { migrationsFolder: MIGRATIONS }),
   );
+}
+
+/**
+ * Fills an empty database from a dump of any version up to this one, in one transaction.
+ * @param approve looks at what has been restored; where it rejects, nothing is kept
+ * @throws DatabaseUnreachable; Error for a database that has tables
+ */
+export async function restorePostgres<T>(
+  url: string,
+  dump: string,
+  approve: (db: Database) => Promise<T>,
+  limits: PostgresLimits = DEFAULT_POSTGRES_LIMITS,
+): Promise<T> {
+  await using connected = await connect(url, limits);
+  const { client } = connected;
+  const db = drizzle(client);
+  // No server applies its migrations meanwhile.
+  await client.query('begin');
+  await client.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
+  const [tables] = await rows<{ count: number }>(
+    db,
+    sql`select count(*) from pg_class where relkind = 'r' and relnamespace::regnamespace::text in ('public', 'drizzle')`,
+  );
+  if (tables?.count !== 0)
+    throw new Error(
+      'The database is not empty: it has tables. Nothing was restored. Restore into a new database, before a server has started on it.',
+    );
+  await restoreInto(sql => client.query(sql), dump);
+  const approved = await approve(db);
+  await client.query('commit');
+  return approved;
 }
 
 /** One connection, outside of any pool. */
