@@ -38,7 +38,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   '@modelcontextprotocol/node': /^api\/mcp\/endpoint\.ts$/,
   undici: /^(core\/(proxy|search\/embed\/openai)\/|platform\/outbound\/|cli\/)/,
   'ipaddr.js': /^platform\/outbound\/guard\.ts$/,
-  ajv: /^core\/proxy\/arguments\//,
+  '@cfworker/json-schema': /^core\/proxy\/arguments\//,
   jose: /^core\/identity\//,
   'openid-client': /^core\/identity\/connections\/provider\.ts$/,
   'drizzle-orm': /^(core|platform\/database)\//,

@@ -4,7 +4,7 @@ import type { Caller } from '../../core/access/caller.ts';
 import { RESERVED_SERVER_ID } from '../../core/catalogue/entry.ts';
 import type { Core } from '../../core/core.ts';
 import { isObject } from '../../platform/json-limits.ts';
-import { readAsDeclared } from '../../core/proxy/arguments/read-as-declared.ts';
+import { readAsDeclared } from '../../core/proxy/arguments/check-arguments.ts';
 import type { FoundLines, KeptPart } from '../../core/results/results.ts';
 import { codePointsIn, quoted } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';

@@ -12,7 +12,7 @@ import type { Policy } from '../../core/access/admit.ts';
 import type { Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { NotReadOnly } from '../../core/proxy/proxy.ts';
-import { readAsDeclared } from '../../core/proxy/arguments/read-as-declared.ts';
+import { readAsDeclared } from '../../core/proxy/arguments/check-arguments.ts';
 import { quoted } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';

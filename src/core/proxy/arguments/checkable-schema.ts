@@ -1,8 +1,9 @@
+import type { Schema } from '@cfworker/json-schema';
 import { isObject, jsonSizeOf } from '../../../platform/json-limits.ts';
 
-/** Schemas in a schema and their keywords, those that references lead to counted each time: what compiling may cost. */
-const MAX_CODE = 600;
-/** Schemas, with every name that is required and every value of an enumeration: what the check of one value may cost. */
+/** The schemas in a schema, those that references lead to counted each time. */
+const MAX_SCHEMAS = 600;
+/** The schemas, with every required name and every value of an enumeration: the check of one value takes so many steps. */
 const MAX_WEIGHT = 2_000;
 const MAX_DEPTH = 32;
 const MAX_CHARS = 64 * 1024;
@@ -26,7 +27,7 @@ const isType = (value: unknown) =>
     ? TYPES.has(value)
     : isStrings(value) && value.length > 0 && value.every(one => TYPES.has(one));
 
-/** Keywords taken over as they are, and what their value must be. */
+/** The keywords that are taken over as they are, each with a check of its value. */
 const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
   type: isType,
   enum: value => Array.isArray(value) && value.length > 0,
@@ -46,48 +47,47 @@ const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
   dependentRequired: value => isObject(value) && Object.values(value).every(isStrings),
 };
 
+export interface Checkable {
+  readonly schema: Schema;
+  /** The steps that the check of one value takes at most, be it an argument or a value within one. */
+  readonly weight: number;
+}
+
 /**
- * A copy of a tool's schema that is safe to compile and to check with: it refuses nothing that the schema itself allows, and
- * takes bounded time. JSON Schema 2020-12, which MCP takes a schema for that names no dialect; of those before 2019-09 that
- * differ, what is said in `read`. Left out, so unchecked: regular
- * expressions (a catastrophic one holds the event loop for ever), `format`, `uniqueItems` (quadratic), conditions, negations,
- * `contains`, and keywords that depend on them; `oneOf` counts as `anyOf`. Only references within the schema are followed,
- * never one over the network.
- * @returns nothing for a schema that cannot be checked: too large, too deep, recursive, broken, or with references elsewhere.
+ * Copies a tool's schema so that it is safe to check with: the copy refuses nothing that the schema itself allows, its check
+ * takes bounded time, and it holds no reference. The dialect is JSON Schema 2020-12, which MCP takes a schema for that names
+ * none; `asOldDialect` translates those before 2019-09. Left out, so unchecked: regular expressions (a catastrophic one holds
+ * the event loop for ever), `format`, `uniqueItems` (quadratic), conditions, negations, `contains`, and keywords that depend
+ * on them. `oneOf` counts as `anyOf`. Only references within the schema are followed, never one over the network.
+ * @returns undefined for a schema that cannot be checked with: too large, too deep, recursive, broken, or with references
+ *   elsewhere
  */
 export function checkableSchema(schema: unknown): Checkable | undefined {
   if (isOverlarge(schema)) return undefined;
   try {
     const copy = new Copy(schema);
-    const checkable = copy.schema(schema, 0) as Json;
-    return { schema: checkable, weight: copy.weight };
+    return { schema: copy.schema(schema, 0) as Schema, weight: copy.weight };
   } catch (error) {
     if (error instanceof Uncheckable) return undefined;
     throw error;
   }
 }
 
-export interface Checkable {
-  readonly schema: Json;
-  /** The steps that the check of one value takes at most, be it of an argument or of what is in it. */
-  readonly weight: number;
-}
-
-/** Schemas of this size are not checked with. What is above the bound is not looked at. */
+/** Returns whether a schema is too large to check with. It looks at nothing above the bound. */
 export const isOverlarge = (schema: unknown): boolean => jsonSizeOf(schema, 1, MAX_CHARS) > MAX_CHARS;
 
-/** How many values there are to check in a value, itself included; long texts count as several. Stops above `max`. */
+/** Counts the values to check in a value, itself included; long texts count as several. Stops above `max`. */
 export const valuesIn = (value: unknown, max: number): number => jsonSizeOf(value, CHARS_PER_STEP, max);
 
-/** What `$schema` says in drafts 03 to 07. */
+/** Matches the `$schema` of drafts 03 to 07. */
 const OLD_DIALECT = /^https?:\/\/json-schema\.org\/draft-0[3-7]\//;
 
-/** One schema being copied. References are replaced by copies of what they lead to, so that nothing is left to resolve. */
+/** Copies one schema. A copy of its target takes the place of each reference, so that nothing is left to resolve. */
 class Copy {
   readonly #root: unknown;
   readonly #isOld: boolean;
   readonly #following = new Set<string>();
-  #code = 0;
+  #schemas = 0;
   weight = 0;
 
   constructor(root: unknown) {
@@ -99,7 +99,7 @@ class Copy {
   schema(written: unknown, depth: number): Json | boolean {
     if (typeof written === 'boolean') return written;
     if (!isObject(written) || depth > MAX_DEPTH) throw new Uncheckable();
-    const value = this.#isOld ? read(written) : written;
+    const value = this.#isOld ? asOldDialect(written) : written;
     if ('$dynamicRef' in value || '$recursiveRef' in value) throw new Uncheckable();
     // Below an id of their own, references lead elsewhere.
     if (depth > 0 && typeof value['$id'] === 'string') throw new Uncheckable();
@@ -113,29 +113,25 @@ class Copy {
     return copy;
   }
 
-  #count(copy: Json): void {
-    const { required, dependentRequired, enum: choices, const: only } = copy;
-    // Each of these names becomes code.
-    const dependent = dependentRequired === undefined ? 0 : valuesIn(dependentRequired, MAX_CODE);
-    this.#code += 1 + Object.keys(copy).length + dependent;
-    this.weight += 1 + dependent + (Array.isArray(required) ? required.length : 0);
-    for (const value of [choices, only]) if (value !== undefined) this.weight += valuesIn(value, MAX_WEIGHT);
-    if (this.#code > MAX_CODE || this.weight > MAX_WEIGHT) throw new Uncheckable();
+  #count({ required, dependentRequired, enum: choices, const: only }: Json): void {
+    this.weight += 1 + (Array.isArray(required) ? required.length : 0);
+    for (const value of [dependentRequired, choices, only])
+      if (value !== undefined) this.weight += valuesIn(value, MAX_WEIGHT);
+    if (++this.#schemas > MAX_SCHEMAS || this.weight > MAX_WEIGHT) throw new Uncheckable();
   }
 
   #members(value: Json, copy: Json, depth: number): void {
     const { properties, additionalProperties, patternProperties, propertyNames } = value;
     if (properties !== undefined) copy['properties'] = this.#map(properties, depth);
-    // What a pattern allows is not known here, so nothing is additional; nor is __proto__, which ajv does not see among the names.
-    const isOpen = patternProperties !== undefined || namesProto(properties);
-    if (additionalProperties !== undefined && !isOpen)
+    // Where patterns allow members, it is not known here which are additional.
+    if (additionalProperties !== undefined && patternProperties === undefined)
       copy['additionalProperties'] = this.schema(additionalProperties, depth + 1);
     if (propertyNames !== undefined) copy['propertyNames'] = this.schema(propertyNames, depth + 1);
     if (value['dependentSchemas'] !== undefined)
       copy['dependentSchemas'] = this.#map(value['dependentSchemas'], depth);
   }
 
-  /** In draft-07 (and in many schemas that do not say so) a list of `items` is what 2020-12 calls `prefixItems`. */
+  /** In draft-07, and in many schemas that do not say so, a list of `items` is what 2020-12 calls `prefixItems`. */
   #items(value: Json, copy: Json, depth: number): void {
     const { items, prefixItems, additionalItems } = value;
     const isTuple = Array.isArray(items);
@@ -174,8 +170,7 @@ class Copy {
     if (typeof reference !== 'string' || !reference.startsWith('#/') || this.#following.has(reference))
       throw new Uncheckable();
     let target: unknown = this.#root;
-    for (const part of reference.slice(2).split('/')) {
-      const name = unescapePointer(part);
+    for (const name of namesIn(reference)) {
       if (typeof target !== 'object' || target === null || !Object.hasOwn(target, name))
         throw new Uncheckable();
       target = (target as Json)[name];
@@ -188,16 +183,14 @@ class Copy {
 }
 
 /**
- * A schema as the drafts before 2019-09 read it: nothing beside `$ref` counts, and some names are no keywords yet. Below an
+ * Reads a schema as the drafts before 2019-09 do: nothing beside `$ref` counts, and some names are no keywords yet. Below an
  * `id` (draft-04's `$id`), references lead elsewhere.
  */
-function read(schema: Json): Json {
+function asOldDialect(schema: Json): Json {
   if ('$ref' in schema) return { $ref: schema['$ref'] };
   const { prefixItems: _items, dependentRequired: _names, dependentSchemas: _schemas, ...known } = schema;
   return typeof known['id'] === 'string' ? { ...known, $id: known['id'] } : known;
 }
-
-const namesProto = (properties: unknown) => isObject(properties) && Object.hasOwn(properties, '__proto__');
 
 function plainOf(value: Json): Json {
   const copy: Json = {};
@@ -209,10 +202,13 @@ function plainOf(value: Json): Json {
   return copy;
 }
 
-/** RFC 6901 §4 and §6. */
-function unescapePointer(part: string): string {
+/** Splits a JSON pointer in a URI fragment into names (RFC 6901 §4 and §6). @throws Uncheckable when it is none. */
+export function namesIn(fragment: string): string[] {
   try {
-    return decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
+    return fragment
+      .split('/')
+      .slice(1)
+      .map(part => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'));
   } catch {
     throw new Uncheckable();
   }

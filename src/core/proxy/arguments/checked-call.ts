@@ -1,12 +1,11 @@
 import { SwitchboardError } from '../../../errors.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
-import { ArgumentChecks } from './arguments.ts';
+import { ArgumentChecks, readAsDeclared } from './check-arguments.ts';
 import { Deadline } from '../upstream/deadline.ts';
 import { HEADER_MISMATCH, INVALID_PARAMS, type Params } from '../upstream/envelope.ts';
 import { restated } from '../upstream/failures.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import type { ProxyLimits } from '../limits.ts';
-import { readAsDeclared } from './read-as-declared.ts';
 import type { KnownTools, ToolDefinitions, View } from '../tool-definitions.ts';
 import { overviewOf, quoted, type KnownTool } from '../hints.ts';
 import type { InputRequired, ToolCall, ToolResult } from '../tools.ts';
