@@ -76,7 +76,7 @@ describe.each(PAGES.filter(page => page !== 'CHANGELOG.md'))('%s', page => {
     const { scripts } = JSON.parse(text('package.json'));
     const ran = [...text(page).matchAll(/\bnpm run ([\w:-]+)/g)].map(([, name = '']) => name);
     expect(ran.filter(name => scripts[name] === undefined)).toEqual([]);
-    const groups = /\bswitchboard ((?:keys|tenant|connections|catalogue) [\w-]+)/g;
+    const groups = /\bswitchboard ((?:keys|tenant|connections|catalogue|database) [\w-]+)/g;
     const used = [...text(page).matchAll(groups)].map(([, name = '']) => name);
     expect(used.filter(name => !Object.keys(commands).some(one => one.startsWith(name)))).toEqual([]);
   });
@@ -86,6 +86,24 @@ describe.each(PAGES.filter(page => page !== 'CHANGELOG.md'))('%s', page => {
       text(page).match(/\b(SWITCHBOARD|DATABASE|MEILI\w*|POSTGRES|GOOGLE|OPENAI)_[A-Z_]+[A-Z]\b/g) ?? [];
     const known = new Set([...settings, ...OTHER_SETTINGS]);
     expect(named.filter(name => !known.has(name) && !name.startsWith('SWITCHBOARD_TEST_'))).toEqual([]);
+  });
+});
+
+describe('ARCHITECTURE.md', () => {
+  it('names only files and folders that exist', () => {
+    const page = text('ARCHITECTURE.md');
+    const paths = [...page.matchAll(/`((?:api|cli|config|core|platform)\/[\w./-]*|errors\.ts)`/g)].map(
+      ([, one = '']) => one,
+    );
+    const [, tree = ''] = /^src\/\n([\s\S]*?)^```$/m.exec(page) ?? [];
+    const folders: string[] = [];
+    for (const [, indent = '', name = ''] of tree.matchAll(/^( {2,6})([\w.-]+\/?) {2,}/gm)) {
+      folders.length = indent.length / 2 - 1;
+      folders.push(name);
+      paths.push(folders.join(''));
+    }
+    expect(paths.length).toBeGreaterThan(20);
+    expect(paths.filter(one => !existsSync(path.join('src', one)))).toEqual([]);
   });
 });
 
