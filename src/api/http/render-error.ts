@@ -6,8 +6,7 @@ import { passThroughStatus } from '../../core/proxy/pass-through-messages.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
 import { errorKind, SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { sendErrorPage } from '../pages/refusals.ts';
-import { isPagePath } from '../pages/router.ts';
+import { isPagePath, sendErrorPage } from '../pages/refusals.ts';
 import { localsOf, TIMEOUT_HEADER } from './request.ts';
 import { addHeaders, limitHeaders, sendJson, sendText } from './response.ts';
 

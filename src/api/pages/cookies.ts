@@ -5,8 +5,8 @@ import { isSecret, newSecret, sha256 } from '../../core/identity/secrets.ts';
 const MANAGE_COOKIE_MS = 15 * 60_000;
 
 /**
- * The two cookies of the pages, both of them secrets of one browser. Over https their names carry `__Host-`, with which no
- * neighbouring host or path can set them; over plain http, which is for loopback, browsers would refuse that.
+ * The two cookies of the pages, each a secret of one browser. Over https their names begin with `__Host-`, so that no neighbouring
+ * host or path can set them. Over plain http, which is for loopback, browsers would refuse such a name.
  */
 export class Cookies {
   readonly #isSecure: boolean;
@@ -17,12 +17,12 @@ export class Cookies {
     this.#prefix = isSecure ? '__Host-sb_' : 'sb_';
   }
 
-  /** Of the browser in which a sign-in began. */
+  /** Returns the secret of the browser in which a sign-in began. */
   browser(request: Request): string | undefined {
     return this.#read(request, 'browser');
   }
 
-  /** The same one for several sign-ins in one browser, so that the later does not end the earlier. */
+  /** Sets the secret of this browser. Several sign-ins share one, so that the later does not end the earlier. */
   ensureBrowser(request: Request, response: Response): string {
     const secret = this.browser(request) ?? newSecret('web');
     // Lax: the provider sends the browser back from its own site.
@@ -30,7 +30,7 @@ export class Cookies {
     return secret;
   }
 
-  /** Of the browser in which a link to the page of connections was opened. */
+  /** Returns the secret of the browser in which a link to the page of connections was opened. */
   manager(request: Request): string | undefined {
     return this.#read(request, 'manage');
   }
@@ -56,7 +56,7 @@ export class Cookies {
   }
 }
 
-/** What a form proves that it came from our page with: only who can read the page, or the cookie, knows it. */
+/** Returns the token by which a form proves that it came from our page: only a reader of the page or the cookie knows it. */
 export const formToken = (cookie: string): string =>
   Buffer.from(sha256(`csrf|${cookie}`)).toString('base64url');
 

@@ -1,12 +1,11 @@
-import type { Request, Response, Router } from 'express';
-import type { Core } from '../../core/core.ts';
+import express, { type Request, type RequestHandler, type Response, type Router } from 'express';
 import type { Actor } from '../../core/access/audit.ts';
+import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { localsOf } from '../http/request.ts';
 import { isFormToken, type Cookies } from './cookies.ts';
-import { readForm, sameOriginOnly, type Fields } from './forms.ts';
 
-/** What the routes of the pages work with. */
+/** The things that the routes of the pages work with. */
 export interface Site {
   readonly core: Core;
   readonly cookies: Cookies;
@@ -14,7 +13,7 @@ export interface Site {
   readonly base: string;
 }
 
-interface Visit<Segment extends string> {
+interface PageRequest<Segment extends string> {
   readonly request: Request;
   readonly response: Response;
   /** The named segments of the path. */
@@ -23,12 +22,12 @@ interface Visit<Segment extends string> {
 }
 
 interface Answers<Segment extends string> {
-  /** Changes nothing, so that link previews may look; answers HEAD, too. */
-  readonly get?: (visit: Visit<Segment>) => Promise<void>;
-  /** The callback, which is the one GET that changes something: HEAD is refused. */
-  readonly onlyGet?: (visit: Visit<Segment>) => Promise<void>;
-  /** A form of ours. */
-  readonly post?: (visit: Visit<Segment>, fields: Fields) => Promise<void>;
+  /** Must change nothing, so that link previews may look; answers HEAD, too. */
+  readonly get?: (page: PageRequest<Segment>) => Promise<void>;
+  /** For the callback, the one GET that changes something: HEAD is refused. */
+  readonly onlyGet?: (page: PageRequest<Segment>) => Promise<void>;
+  /** Takes a form of ours. */
+  readonly post?: (page: PageRequest<Segment>, fields: Fields) => Promise<void>;
 }
 
 type SegmentsOf<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
@@ -37,34 +36,34 @@ type SegmentsOf<Path extends string> = Path extends `${string}:${infer Name}/${i
     ? Name
     : never;
 
-/** What a path answers; to any other method 405. */
-export function at<Path extends string>(
+/** Serves a path; any other method is refused with 405. */
+export function route<Path extends string>(
   router: Router,
   path: Path,
   { get, onlyGet, post }: Answers<SegmentsOf<Path>>,
 ): void {
   const allowed = [...(get ? ['GET', 'HEAD'] : []), ...(onlyGet ? ['GET'] : []), ...(post ? ['POST'] : [])];
-  const visitOf = (request: Request, response: Response): Visit<SegmentsOf<Path>> => {
+  const requestOf = (request: Request, response: Response): PageRequest<SegmentsOf<Path>> => {
     const { requestId } = localsOf(response);
     const { ip } = request;
     const params = request.params as Record<SegmentsOf<Path>, string>;
     return { request, response, params, actor: { requestId, ...(ip === undefined ? {} : { ip }) } };
   };
-  const route = router.route(path as string);
-  route.all((request, response, next) => {
+  const served = router.route(path as string);
+  served.all((request, response, next) => {
     if (allowed.includes(request.method)) return next();
     response.set('Allow', allowed.join(', '));
     throw new SwitchboardError('method_not_allowed', `${request.method} is not possible here.`);
   });
   const show = get ?? onlyGet;
-  if (show) route.get((request, response) => show(visitOf(request, response)));
+  if (show) served.get((request, response) => show(requestOf(request, response)));
   if (!post) return;
-  route.post(sameOriginOnly, async (request, response) =>
-    post(visitOf(request, response), await readForm(request, response)),
+  served.post(sameOriginOnly, async (request, response) =>
+    post(requestOf(request, response), await readForm(request, response)),
   );
 }
 
-/** The hidden field of a form that acts for the holder of a cookie. @throws SwitchboardError `host_not_allowed`. */
+/** Checks the hidden field of a form that acts for the holder of a cookie. @throws SwitchboardError `host_not_allowed`. */
 export function requireToken(fields: Fields, cookie: string): void {
   if (!isFormToken(fields['token'], cookie))
     throw new SwitchboardError('host_not_allowed', 'The form did not come from a page of this service.');
@@ -72,3 +71,47 @@ export function requireToken(fields: Fields, cookie: string): void {
 
 export const noSuchPage = (): SwitchboardError =>
   new SwitchboardError('route_not_found', 'There is no such page.');
+
+const FORM_TYPE = 'application/x-www-form-urlencoded';
+const MAX_FORM_BYTES = 8 * 1024;
+
+const parse = express.urlencoded({
+  extended: false,
+  inflate: false,
+  limit: MAX_FORM_BYTES,
+  parameterLimit: 16,
+  type: () => true,
+});
+
+/**
+ * Refuses a form that another site sends in this browser's name (Fetch Metadata). Old browsers do not send where a request comes
+ * from: there the form's token, or the secret in the link, protects the user.
+ */
+export const sameOriginOnly: RequestHandler = (request, _response, next) => {
+  const site = request.headers['sec-fetch-site'];
+  if (site === undefined || site === 'same-origin' || site === 'none') return next();
+  throw new SwitchboardError('host_not_allowed', 'a form was sent from another site');
+};
+
+export type Fields = Readonly<Record<string, string | undefined>>;
+
+/** Reads the fields of a form; one that comes twice counts as missing. @throws SwitchboardError 413, 415 or 400. */
+export async function readForm(request: Request, response: Response): Promise<Fields> {
+  const [type] = (request.headers['content-type'] ?? '').toLowerCase().split(';');
+  if (type?.trim() !== FORM_TYPE) throw new SwitchboardError('unsupported_media_type', `Send ${FORM_TYPE}.`);
+  const failure = await new Promise<unknown>(resolve => parse(request, response, resolve));
+  if (failure !== undefined) throw formError(failure);
+  const fields = Object.entries((request.body ?? {}) as Record<string, unknown>);
+  return Object.fromEntries(
+    fields.filter((field): field is [string, string] => typeof field[1] === 'string'),
+  );
+}
+
+function formError(failure: unknown): SwitchboardError {
+  const status = failure instanceof Error && 'status' in failure ? failure.status : undefined;
+  const extras = { cause: failure };
+  if (status === 413) return new SwitchboardError('payload_too_large', 'The form is too large.', extras);
+  if (status === 415)
+    return new SwitchboardError('unsupported_media_type', 'The form must be plain UTF-8.', extras);
+  return new SwitchboardError('invalid_request', 'The form could not be read.', extras);
+}

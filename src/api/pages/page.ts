@@ -2,26 +2,61 @@ import { createHash } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
 import { addHeaders, sendText } from '../http/response.ts';
-import { html, Html } from './html.ts';
+
+/** Markup that goes into a page as it is: made by `html`, or a constant of ours, never from a value. */
+export class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** A value in a template. Text is escaped; undefined and false leave nothing. */
+export type Content = string | number | Html | readonly Content[] | undefined | false;
+
+/**
+ * Makes markup. Every value is escaped for text and for quoted attributes, unless it is markup of another such template.
+ * @example html`<p title="${title}">${text}</p>`
+ */
+export function html(strings: TemplateStringsArray, ...values: readonly Content[]): Html {
+  return new Html(strings.reduce((text, part, at) => `${text}${render(values[at - 1])}${part}`));
+}
+
+function render(content: Content): string {
+  if (content instanceof Html) return content.text;
+  if (content === undefined || content === false) return '';
+  if (typeof content === 'object') return content.map(render).join('');
+  return String(content).replaceAll(/[&<>"'`]/g, character => `&#${character.charCodeAt(0)};`);
+}
+
+/**
+ * Shows a name that others chose (a user id, an account, an app) on a page that people decide by. It is isolated, so that its
+ * writing direction ends with it. Characters that cannot be seen, or change the look of the others, become U+FFFD.
+ */
+export const named = (name: string): Html => html`<bdi>${visible(name)}</bdi>`;
+
+/** Shows such a name where there is no markup: in titles and labels. */
+export const visible = (name: string): string => name.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\u{fffd}');
 
 export interface Page {
   /** Default 200. */
   readonly status?: number;
-  /** Also the heading, unless that has markup. */
+  /** Also the heading, unless `heading` is given. */
   readonly title: string;
   readonly heading?: Html;
   readonly body: Html;
-  /** Where its forms may lead besides here, as CSP sources: browsers hold redirects after a form to it, too. */
+  /** Other places its forms may lead to, as CSP sources: browsers also hold redirects after a form to them. */
   readonly formTargets?: readonly string[];
 }
 
-/** Answers with a page: whole without script, and with nothing loaded from anywhere. */
+/** Answers with a page that needs no script and loads nothing from anywhere. */
 export function sendPage(response: ServerResponse, page: Page): void {
   addHeaders(response, headersOf(page.formTargets));
   sendText(response, page.status ?? 200, 'text/html', documentOf(page).text);
 }
 
-/** Leads on to another page, which is fetched by GET whatever this request was (RFC 9110 §15.4.4). */
+/** Redirects to another page, which is fetched by GET whatever this request was (RFC 9110 §15.4.4). */
 export function seeOther(response: Response, url: string): void {
   response.status(303).set(headersOf()).location(url).end();
 }
@@ -93,5 +128,5 @@ a{color:var(--accent)}
 @media (forced-colors:active){button,.button{border-color:ButtonText}}`;
 
 const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')}`;
-// Whole, so that no formatter puts a space where the hash has none.
+// In one piece, so that no formatter adds a space that the hash does not cover.
 const STYLE_ELEMENT = new Html(`<style>${STYLE}</style>`);

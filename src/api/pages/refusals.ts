@@ -1,8 +1,10 @@
 import type { ServerResponse } from 'node:http';
 import { errorKind, type ErrorCode, type SwitchboardError } from '../../errors.ts';
 import { addHeaders } from '../http/response.ts';
-import { html } from './html.ts';
-import { sendPage, type Page } from './page.ts';
+import { html, sendPage, type Page } from './page.ts';
+
+/** Returns whether answers at a path are pages for people, errors too. */
+export const isPagePath = (path: string): boolean => /^\/(?:connect|manage|oauth)(?:\/|$)/.test(path);
 
 const REFUSALS = {
   link_over: {
@@ -28,10 +30,10 @@ const REFUSALS = {
 } as const;
 export type Refusal = keyof typeof REFUSALS;
 
-/** What cannot be had, or not here, or no longer: 400, and nothing was changed. */
+/** Returns the page of a refusal: 400, and nothing was changed. */
 export const refusal = (name: Refusal): Page => plain(400, REFUSALS[name].title, REFUSALS[name].text);
 
-/** For users, in place of the errors' own texts, which are for callers. */
+/** Texts for users, in place of the errors' own texts, which are for callers. */
 const ERRORS: Partial<Record<ErrorCode, { readonly title: string; readonly text: string }>> = {
   host_not_allowed: {
     title: 'This request was refused',
@@ -54,7 +56,7 @@ const ERRORS: Partial<Record<ErrorCode, { readonly title: string; readonly text:
   },
 };
 
-/** Anything that was thrown, as a page: never a word of what went wrong inside. */
+/** Answers with an error page, which never tells what went wrong inside. */
 export function sendErrorPage(response: ServerResponse, error: SwitchboardError, requestId: string): void {
   const isOurs = error.status >= 500 && ERRORS[error.code] === undefined;
   const { title, text } = ERRORS[error.code] ?? (isOurs ? FAILED : UNREADABLE);

@@ -1,13 +1,10 @@
 import { Router } from 'express';
 import type { Core } from '../../core/core.ts';
 import { Cookies } from './cookies.ts';
-import { manageRoutes } from './manage-routes.ts';
-import { signInRoutes } from './sign-in-routes.ts';
+import { manageRoutes } from './manage.ts';
+import { signInRoutes } from './sign-in.ts';
 
-/** Everything below these is a page for people, errors too. */
-export const isPagePath = (path: string): boolean => /^\/(?:connect|manage|oauth)(?:\/|$)/.test(path);
-
-/** The third face: pages of HTML for end users, who sign in, confirm, undo, and see and end what is connected. */
+/** Serves the HTML pages on which end users sign in, confirm, undo, and see and end connections. */
 export function pagesRouter(core: Core, publicUrl: string | undefined): Router {
   const router = Router({ caseSensitive: true, strict: true });
   const site = {

@@ -1,10 +1,78 @@
+import type { Router } from 'express';
 import type { ConnectionInfo } from '../../core/identity/connections/connections.ts';
 import type { ManageView } from '../../core/identity/manage.ts';
-import { html, named, visible, type Html } from './html.ts';
-import type { Page } from './page.ts';
-import { appName, scopeItems } from './sign-in-pages.ts';
+import { formToken } from './cookies.ts';
+import { route, requireToken, type Site } from './page-router.ts';
+import { html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
+import { refusal } from './refusals.ts';
+import { appName, scopeItems } from './sign-in.ts';
 
-/** Where the forms of a page lead, and what they prove themselves with. */
+/** Serves the page on which a user sees and ends connections. */
+export function manageRoutes(router: Router, { core, cookies, base }: Site): void {
+  const { manage } = core.identity;
+  const list = `${base}/manage`;
+  const formsFor = (cookie: string) => ({
+    token: formToken(cookie),
+    disconnect: `${list}/disconnect`,
+    revokeAll: `${list}/revoke-all`,
+    back: list,
+  });
+
+  route(router, '/manage', {
+    async get({ request, response }) {
+      const cookie = cookies.manager(request);
+      const view = await manage.view(cookie);
+      if (cookie === undefined || !view) return sendPage(response, refusal('manage_over'));
+      const note = request.query['note'];
+      sendPage(response, listPage(view, formsFor(cookie), typeof note === 'string' ? note : undefined));
+    },
+  });
+
+  route(router, '/manage/disconnect', {
+    async post({ request, response, actor }, fields) {
+      const cookie = cookies.manager(request);
+      if (cookie === undefined) return sendPage(response, refusal('manage_over'));
+      requireToken(fields, cookie);
+      const done = await manage.disconnect(cookie, fields['connection'] ?? '', actor);
+      if (done === undefined) return sendPage(response, refusal('manage_over'));
+      const note: Note = done ? 'disconnected' : 'gone';
+      seeOther(response, `${list}?note=${note}`);
+    },
+  });
+
+  route(router, '/manage/revoke-all', {
+    async get({ request, response }) {
+      const cookie = cookies.manager(request);
+      const view = await manage.view(cookie);
+      if (cookie === undefined || !view) return sendPage(response, refusal('manage_over'));
+      sendPage(response, revokeAllPage(view, formsFor(cookie)));
+    },
+    async post({ request, response, actor }, fields) {
+      const cookie = cookies.manager(request);
+      if (cookie === undefined) return sendPage(response, refusal('manage_over'));
+      requireToken(fields, cookie);
+      const done = await manage.revokeAll(cookie, actor);
+      cookies.clearManager(response);
+      sendPage(response, done ? revokedAllPage() : refusal('manage_over'));
+    },
+  });
+
+  // The last route, as it also matches the paths above.
+  route(router, '/manage/:link', {
+    async get({ response, params: { link } }) {
+      const isOpen = await manage.isOpen(link);
+      sendPage(response, isOpen ? openPage(`${list}/${link}`) : refusal('manage_over'));
+    },
+    async post({ response, params: { link }, actor }) {
+      const cookie = await manage.open(link, actor);
+      if (cookie === undefined) return sendPage(response, refusal('manage_over'));
+      cookies.setManager(response, cookie);
+      seeOther(response, list);
+    },
+  });
+}
+
+/** The targets of a page's forms, and the token they carry. */
 interface Forms {
   readonly token: string;
   readonly disconnect: string;
@@ -12,14 +80,14 @@ interface Forms {
   readonly back: string;
 }
 
-/** What a redirect to the list may say: codes of ours, so that no link can put words on the page. */
+/** Notes that a redirect may show on the list, by code, so that no link can put words on the page. */
 const NOTES: ReadonlyMap<string, string> = new Map([
   ['disconnected', 'The connection was ended. The provider is being told, too.'],
   ['gone', 'That connection had been ended already.'],
 ]);
 export type Note = 'disconnected' | 'gone';
 
-/** A link works once: it is the button that uses it, not looking at it, which link previews do. */
+/** The page behind a link. The button uses the link up; looking at it, as link previews do, does not. */
 export const openPage = (action: string): Page => ({
   title: 'Your connected accounts',
   body: html` <p>
@@ -85,7 +153,7 @@ function entry(connection: ConnectionInfo, forms: Forms): Html {
   </li>`;
 }
 
-/** The second thought before the end of everything, which without script is a page of its own. */
+/** Asks again before everything is ended. Without script this is a page of its own. */
 export const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
   title: 'Disconnect everything?',
   body: html` <p>
@@ -102,7 +170,7 @@ export const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
     </form>`,
 });
 
-/** The list is over with it, so the answer itself says so: nothing could be shown after a redirect. */
+/** Answers the form directly: the list is over, so nothing could be shown after a redirect. */
 export const revokedAllPage = (): Page => ({
   title: 'Everything is disconnected',
   body: html` <p class="note" role="status">All connections were ended. The providers are being told, too.</p>

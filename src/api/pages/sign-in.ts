@@ -1,14 +1,85 @@
+import type { Router } from 'express';
 import type { LinkView, ResultView, SignInView } from '../../core/identity/sign-in/sign-in-view.ts';
-import { html, named, visible, type Html } from './html.ts';
-import type { Page } from './page.ts';
+import { SwitchboardError } from '../../errors.ts';
+import { formToken } from './cookies.ts';
+import { route, noSuchPage, requireToken, type Site } from './page-router.ts';
+import { html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
+import { refusal } from './refusals.ts';
 
-/** Mode `page`, the start: who asks for what, before the provider's page. */
+/** Serves a sign-in: our page where there is one, the provider's callback, the confirmation, the result. */
+export function signInRoutes(router: Router, { core, cookies, base }: Site): void {
+  const { signIns } = core.identity;
+  const resultUrl = (result: string) => `${base}/oauth/done/${result}`;
+
+  route(router, '/connect/:ticket', {
+    async get({ response, params: { ticket } }) {
+      const view = await signIns.view(ticket);
+      sendPage(response, view ? connectPage(view, `${base}/connect/${ticket}`) : refusal('link_over'));
+    },
+    async post({ request, response, params: { ticket } }) {
+      const providerUrl = await signIns.begin(ticket, cookies.ensureBrowser(request, response));
+      if (providerUrl === undefined) sendPage(response, refusal('link_over_or_elsewhere'));
+      else seeOther(response, providerUrl);
+    },
+  });
+
+  route(router, '/oauth/callback/:provider', {
+    async onlyGet({ request, response, params: { provider }, actor }) {
+      await core.rateLimits.take('callback', request.ip ?? '');
+      const browser = cookies.browser(request);
+      const outcome = await signIns.callback(provider, queryOf(request.url), browser, actor);
+      // Redirected, so that code and state stay in no history.
+      if (outcome.kind === 'result') seeOther(response, resultUrl(outcome.result));
+      else sendPage(response, refusal(outcome.reason));
+    },
+  });
+
+  route(router, '/oauth/done/:result', {
+    async get({ request, response, params: { result } }) {
+      const browser = cookies.browser(request);
+      const view = await signIns.result(result, browser);
+      if (!view) throw noSuchPage();
+      if (view.state === 'error') sendPage(response, failedPage(view));
+      else if (view.state === 'complete') sendPage(response, completePage(view, `${resultUrl(result)}/undo`));
+      else sendPage(response, confirmPage(view, `${resultUrl(result)}/confirm`, formToken(browser ?? '')));
+    },
+  });
+
+  route(router, '/oauth/done/:result/confirm', {
+    async post({ request, response, params: { result }, actor }, fields) {
+      const browser = cookies.browser(request);
+      if (browser === undefined) return sendPage(response, refusal('other_browser'));
+      requireToken(fields, browser);
+      const { decision } = fields;
+      if (decision !== 'connect' && decision !== 'cancel')
+        throw new SwitchboardError('invalid_request', 'decision: must be connect or cancel');
+      const isOwn = await signIns.confirm(result, browser, decision === 'connect', actor);
+      if (isOwn) seeOther(response, resultUrl(result));
+      else sendPage(response, refusal('link_over_or_elsewhere'));
+    },
+  });
+
+  route(router, '/oauth/done/:result/undo', {
+    // Without a cookie: whoever was led to the result can undo it, in whichever browser.
+    async post({ response, params: { result }, actor }) {
+      if (await signIns.undo(result, actor)) seeOther(response, resultUrl(result));
+      else sendPage(response, refusal('undo_over'));
+    },
+  });
+}
+
+/** Returns the query unparsed: Express would make lists of parameters that come twice. */
+function queryOf(url: string): URLSearchParams {
+  const mark = url.indexOf('?');
+  return new URLSearchParams(mark < 0 ? '' : url.slice(mark + 1));
+}
+
+/** The start of mode `page`, before the provider's page: who asks for what. */
 export function connectPage(view: LinkView, action: string): Page {
   const provider = visible(view.provider);
   return {
     title: `Connect your ${provider} account`,
-    // Chromium holds every redirect that follows a form to this, and many a provider sends its users on to another host
-    // of its own, or of their company, before they see anything.
+    // Chromium holds every redirect after a form to this, and many providers first send users on to another host.
     formTargets: ['https:', view.providerOrigin],
     body: html` <p>
         ${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.
@@ -24,7 +95,7 @@ export function connectPage(view: LinkView, action: string): Page {
   };
 }
 
-/** Mode `page`, the end: the click without which nothing is connected. */
+/** The end of mode `page`: the click without which nothing is connected. */
 export function confirmPage(view: ResultView, action: string, token: string): Page {
   return {
     title: 'Connect this account?',
@@ -62,7 +133,7 @@ export function completePage(view: ResultView, undoAction: string): Page {
   };
 }
 
-/** A sign-in that came to nothing, or was undone. */
+/** The result of a sign-in that failed, or was undone. */
 export function failedPage(view: ResultView): Page {
   const { title, text } = (view.error && FAILURES[view.error]) ?? INCOMPLETE;
   const isUndone = view.error === 'undone';
@@ -83,7 +154,7 @@ const INCOMPLETE: FailureText = {
     ${appName(view)} and begin again.`,
 };
 
-/** The core's own texts are for callers; these are for their users. Others are `INCOMPLETE`. */
+/** Texts for users; the core's own texts are for callers. Other failures are `INCOMPLETE`. */
 const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, FailureText>>> = {
   access_denied: {
     title: 'Not connected',
@@ -129,7 +200,7 @@ export const appName = ({ app }: { app: string | undefined }, at?: 'start'): Htm
 const accountName = ({ account }: ResultView): Html =>
   account === undefined ? html`the account` : named(account);
 
-/** What OpenID's own scopes mean; those of providers speak for themselves, more or less. */
+/** The meanings of OpenID's own scopes; a provider's scopes are shown by name alone. */
 const MEANINGS: ReadonlyMap<string, string> = new Map([
   ['openid', 'Know which account this is'],
   ['email', 'See its e-mail address'],
@@ -151,7 +222,7 @@ const scopeList = (title: string | Html, scopes: readonly string[]): Html =>
     : html`<h2>${title}</h2>
         ${scopeItems(scopes)}`;
 
-/** Whose account becomes whose in which app; before the sign-in nobody knows the account. */
+/** Lists app, user, account and provider; before the sign-in nobody knows the account. */
 const factsOf = (view: SignInView, account?: Html): Html =>
   html`<dl>
     <dt>App</dt>
