@@ -1,11 +1,9 @@
 /**
  * Every promise of the wire contract by id. A test names the promises it proves in its title, `[search.limit]`;
- * test/requirements.test.ts fails on an id that no test names and that does not wait for an issue.
+ * test/requirements.test.ts fails on an id that no test names.
  */
 interface Requirement {
   readonly promise: string;
-  /** The issue that will build it. */
-  readonly waitsFor?: 4 | 5 | 6;
 }
 
 export const requirements: Readonly<Record<string, Requirement>> = {
@@ -187,9 +185,110 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 };
 
 /**
- * The acceptance list of identity: cases 1 to 104, each a test of its own under test/core/identity, named by its number. Absent:
- * 52 (mode `caller`, not built) and 97 (dropped: a server trusted with a token may show it).
+ * The promises of identity by number. Each has a test under test/core/identity whose title begins with the number. 52 waits for
+ * sign-in mode `caller`, which is not built; 97 was dropped: a server that is trusted with a token may show it.
  */
-export const identityCases: readonly number[] = Array.from({ length: 104 }, (_, at) => at + 1).filter(
-  number => number !== 52 && number !== 97,
-);
+export const identityPromises: Readonly<Record<number, string>> = {
+  1: 'a request without an API key is 401',
+  2: 'a key with a wrong checksum is 401 without a query',
+  3: 'a revoked key is 401 on the next request to the same process, and within 2 s on others',
+  4: 'an expired key is 401',
+  5: 'a key counts in X-API-Key alone, not in the query, a cookie or Authorization; /mcp also takes it as a Bearer token',
+  6: 'two X-API-Key headers are 401',
+  7: 'a key with line breaks or non-ASCII characters is 400 or 401, and nothing crashes',
+  8: 'a key without the scope of the endpoint is 403',
+  9: 'the 401 of an unknown, revoked or malformed key has the same body',
+  10: 'a rotated key works beside its successor for the overlap, then it is 401',
+  11: 'a copy of the database holds no key, token or verifier in clear text',
+  12: '60 wrong keys from one address lead to 429 with Retry-After; good keys are not affected',
+  13: 'creating a session gives exactly three fields, and expires_at lies 300 s ahead',
+  14: 'a missing or empty user_id is 400',
+  15: 'an unknown provider is 400',
+  16: 'a user_id that is no string is 400',
+  17: 'a user_id of 1025 bytes is 400, one of 1024 bytes is accepted',
+  18: 'a user_id with a NUL is 400',
+  19: 'a user_id with a lone surrogate is 400, so two users never become one',
+  20: 'a body that is not UTF-8 is 400',
+  21: 'hostile strings are refused or stored as they are, without effect on others',
+  22: 'user ids that differ by case or normal form are different users',
+  23: 'fields named __proto__ or constructor pollute nothing',
+  24: 'a body that is not JSON is 400',
+  25: 'an identity body over 64 KiB is 413',
+  26: 'a body of another media type or charset is 415',
+  27: 'a body nested 50,000 levels deep is 400 or 413',
+  28: 'a compressed bomb is 413 or 400',
+  29: 'auth_url has an S256 challenge, state, nonce and our exact callback; two sessions share none of them',
+  30: 'an identity provider without metadata is 503 in less than 6 s',
+  31: 'the 11th session of one user within a minute is 429',
+  32: 'after full consent a session is complete, once, then 410',
+  33: 'after a refusal a session is in error access_denied, once, then 410',
+  34: 'the same callback a second time is 400 and changes nothing',
+  35: '50 parallel callbacks exchange the code once',
+  36: 'a forged state is 400',
+  37: 'the state of one provider at the callback of another is 400',
+  38: 'a wrong iss, an absent iss that the provider advertises, or a repeated parameter fails the sign-in',
+  39: "the code of another user's sign-in fails (PKCE)",
+  40: 'a wrong nonce, or an id_token with a wrong algorithm, key, audience or time, fails the sign-in',
+  41: 'a code that was used before fails in another session',
+  42: 'a callback after 5 minutes is 400 without an exchange, and the session ends in error',
+  43: 'HEAD at the callback claims nothing',
+  44: 'a token endpoint that fails, hangs or answers nonsense fails the session in less than 6 s',
+  45: "the provider's own words reach no page, header or log",
+  46: 'a return_url that is not registered is 400, whatever trick it uses',
+  47: 'every page has a strict content security policy, is not stored, sends no referrer and loads nothing',
+  48: "polling another tenant's session is 404 and consumes nothing",
+  49: 'of 50 parallel polls after completion one is 200, the others are 410',
+  50: 'a process killed between claim and exchange leaves a session that is interrupted within 65 s',
+  51: 'a process killed between exchange and commit leaves no half connection',
+  53: 'a sign-in of mode page cannot be finished in another browser',
+  54: 'reconnecting with another account fails with account_mismatch',
+  55: 'tokens asked for before completion are 400 authorization_pending',
+  56: 'after completion a session is redeemed for a token set',
+  57: 'a session redeemed a second time is 400 invalid_grant',
+  58: 'of 50 parallel redemptions one gives tokens',
+  59: "another tenant's session cannot be redeemed",
+  60: 'a session cannot be redeemed 11 minutes after completion',
+  61: 'a redemption repeated with its Idempotency-Key has the same answer',
+  62: 'a refresh gives a new pair, and the answer is not stored',
+  63: 'a refresh token used again after 3 s ends its family',
+  64: 'of 50 parallel refreshes one wins, and its tokens work',
+  65: '50 parallel refreshes with one Idempotency-Key get one answer',
+  66: 'a used refresh token with another Idempotency-Key is 400, and reuse after the race window',
+  67: 'an answer is not given again once its successor was used, or after 60 s',
+  68: 'an older token of the line used again ends the family at once',
+  69: 'a refresh token is 400 after 30 days unused, or 90 days after the sign-in',
+  70: "another tenant's refresh token is 400 and stays usable for its own",
+  71: 'anything else given as a refresh token is 400, or 413 if too large',
+  72: 'a process killed during a refresh loses no sign-in: before the commit the token still works, after it the Idempotency-Key recovers',
+  73: 'a database that is down makes a refresh 503, never 400, and the token works afterwards',
+  74: 'two processes on one database rotate and detect reuse as one does',
+  75: 'an identity token with alg none is 401',
+  76: 'an identity token signed by HMAC with the public key is 401',
+  77: 'an identity token with an unknown or path-like kid is 401',
+  78: 'keys that an identity token brings or points to are ignored',
+  79: 'a token of another issuer, audience or type is 401',
+  80: 'an identity token is accepted up to 5 s after its end, and no longer',
+  81: 'an identity token is 401 with the key of another tenant',
+  82: 'an identity token that was changed or is too large is 401',
+  83: 'after a rotation of the signing keys old tokens stay valid until they expire',
+  84: 'after a revocation the next call is 401 on every process',
+  85: 'a provider token reaches the declared origin alone; a server without sign-in gets none',
+  86: 'a server that redirects to another origin does not get the token, and the call is 502',
+  87: "the caller's own credentials never reach a server",
+  88: 'an expired provider token is refreshed once, however many calls need it',
+  89: 'a grant that the provider has ended is 403 with where to sign in, and the provider is not asked again',
+  90: 'a provider that hangs makes a call 502 in less than 6 s, and later calls work',
+  91: 'a process killed during a provider refresh loses nothing before the provider answered; after it the user signs in again',
+  92: 'a revocation during a provider refresh stores nothing, and the new token is revoked at the provider',
+  93: 'a revocation ends tokens here and at the provider, and sign-ins under way',
+  94: "revoking an unknown user or twice is 200, a malformed user_id 400; another tenant's user is not touched",
+  95: 'a provider that does not take a revocation is asked again for an hour; the caller gets 200 at once',
+  96: 'no log, error, header, metric or copy of the database holds a token, code, verifier or key in clear text',
+  98: "a ciphertext moved to another user's row does not open",
+  99: 'rewrapping under load survives a kill and loses nothing',
+  100: 'starting with the wrong vault key is refused',
+  101: "a provider's addresses in private networks are refused",
+  102: 'a provider whose clock is 10 minutes off fails the sign-in and crashes nothing',
+  103: 'a request with Content-Length and Transfer-Encoding is 400',
+  104: 'slow clients are closed and hold no database connection',
+};
