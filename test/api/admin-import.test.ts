@@ -63,7 +63,7 @@ async function start() {
 }
 
 describe('POST /catalogue/import on the control socket', () => {
-  it('says at once that another import is under way, and does its own after it', async () => {
+  it('announces that it waits for another import, and runs after it', async () => {
     await using sb = await start();
     sb.hold();
     const first = await sb.begin(line('a'));
@@ -77,14 +77,14 @@ describe('POST /catalogue/import on the control socket', () => {
     expect([await sb.knows('a'), await sb.knows('b')]).toEqual([true, true]);
   });
 
-  it('says nothing of the kind when nothing is under way', async () => {
+  it('announces nothing when no other import is under way', async () => {
     await using sb = await start();
     const only = await sb.begin(line('a'));
     expect(await only.hear()).toEqual({ progress: { done: 0, of: 2 } });
     expect(await only.end()).toMatchObject({ result: { imported: 1 } });
   });
 
-  it('ends an import whose command has gone, changes nothing by it, and goes on with the next', async () => {
+  it('cancels the import of a command that has gone, changes nothing by it, and runs the next one', async () => {
     await using sb = await start();
     sb.hold();
     const first = await sb.begin(line('a'));

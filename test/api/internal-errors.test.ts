@@ -51,12 +51,12 @@ async function startBroken() {
   return { post, logged: () => lines.join(''), [Symbol.asyncDispose]: async () => void server.close() };
 }
 
-describe('what goes wrong on our side', () => {
+describe('an internal error', () => {
   it.each([
     ['/v1/search', { query: 'x' }],
     ['/v1/mcp/tools/list', { server_id: 'a' }],
     ['/v1/mcp/tools/call', { server_id: 'a', name: 't' }],
-  ])('on %s is 500, with nothing about it but the id that finds it in the log', async (path, body) => {
+  ])('on %s is 500 and reveals only the request id, which finds it in the log', async (path, body) => {
     await using broken = await startBroken();
     const { status, json, text } = await broken.post(path, body);
     expect(status).toBe(500);
@@ -87,7 +87,7 @@ describe('what goes wrong on our side', () => {
     expect(text).not.toContain('secret');
   });
 
-  it('on the MCP face is a tool result that says nothing about it', async () => {
+  it('on /mcp is a tool result that reveals nothing about it', async () => {
     await using broken = await startBroken();
     const { text } = await broken.post('/mcp', {
       jsonrpc: '2.0',

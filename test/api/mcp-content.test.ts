@@ -47,7 +47,7 @@ describe('a result within the limit', () => {
     },
   );
 
-  it('keeps text and structured content that are within it each', async () => {
+  it('keeps text and structured content that are each within the limit', async () => {
     const structuredContent = { rows: ['x'.repeat(LIMIT - 100)] };
     const content = [text(JSON.stringify(structuredContent))];
     expect(await show(content, { structuredContent })).toEqual({ content, structuredContent, kept: [] });
@@ -55,7 +55,7 @@ describe('a result within the limit', () => {
 });
 
 describe('a result over the limit', () => {
-  it('ends with the call that reads on from where it is cut, and is kept whole', async () => {
+  it('ends with the call that reads on from the cut, and is kept whole', async () => {
     const words = 'x'.repeat(1_234_567);
     const shown = await show([text(words)]);
     expect(shown.content).toEqual([
@@ -69,7 +69,7 @@ describe('a result over the limit', () => {
     expect(shown.kept).toEqual([words]);
   });
 
-  it('says what else can be done where it could not be kept', async () => {
+  it('says what to do instead when it could not be kept', async () => {
     const shown = await toAgentResult(
       { content: [text('x'.repeat(50_000))], isError: false },
       { keep: () => Promise.resolve(undefined), reader: 'read_remote_tool' },
@@ -82,7 +82,7 @@ describe('a result over the limit', () => {
     });
   });
 
-  it('of an error is cut sooner, as clients do', async () => {
+  it('is cut sooner when it is an error, as clients do', async () => {
     const shown = await show([text('x'.repeat(20_000))], { isError: true });
     expect(bytesOf(shown)).toBeLessThan(10_000);
     expect(textsOf(shown).at(-1)).toContain('"offset":9000');
@@ -103,7 +103,7 @@ describe('a result over the limit', () => {
     },
   );
 
-  it('shows the first blocks whole and one in part, and keeps the texts of all', async () => {
+  it('shows the first blocks whole and the next one in part, and keeps the text of all', async () => {
     const shown = await show([text('a'.repeat(40_000)), text('b'.repeat(10_000)), text('c'), image(4)]);
     expect(textsOf(shown).slice(0, 2)).toEqual(['a'.repeat(40_000), 'b'.repeat(4_000)]);
     expect(shown.content[2]).toEqual(image(4));
@@ -147,7 +147,7 @@ describe('a result over the limit', () => {
       (words: string) => [text(words), text('7')],
       (words: string) => ({ result: [words, 7] }),
     ],
-  ])('takes what SDKs wrap for a repetition: %s', async (_what, blocksOf, structuredOf) => {
+  ])('recognises a value that SDKs wrap as a repetition: %s', async (_what, blocksOf, structuredOf) => {
     const near = 'wörter '.repeat(5_400);
     const quoted = (words: string) => (blocksOf(words).length > 1 ? JSON.stringify(words) : words);
     const below = await show(blocksOf(quoted(near)), { structuredContent: structuredOf(near) });
@@ -157,26 +157,26 @@ describe('a result over the limit', () => {
     expect(above.kept).toEqual([textsOf({ content: blocksOf(quoted(long)) }).join('\n')]);
   });
 
-  it('counts what it says of blocks that are left out', async () => {
+  it('counts its notes on blocks that are left out', async () => {
     const shown = await show([image(4_000_000), ...Array.from({ length: 2_000 }, () => image(400))]);
     expect(bytesOf(shown)).toBeLessThan(45_000);
     expect(textsOf(shown).at(-1)).toMatch(/^\[cut: /);
   });
 
-  it('shows images after a text that is cut, and says nothing of those that are left out there', async () => {
+  it('shows images after a cut text, and does not mention images that are left out there', async () => {
     const words = text('x'.repeat(LIMIT + 10));
     const shown = await show([words, image(1_000), ...Array.from({ length: 50 }, () => image(4_000_000))]);
     expect(shown.content.map(({ type }) => type)).toEqual(['text', 'image', 'text']);
     expect(shown.kept[0]?.endsWith('[image (image/png)]')).toBe(true);
   });
 
-  it('shows structured content in part where it is all there is', async () => {
+  it('shows part of structured content that comes without text', async () => {
     const shown = await show([], { structuredContent: { rows: ['x'.repeat(200_000)] } });
     expect(textsOf(shown)[0]).toMatch(/^\{"rows":\["x{43990}$/);
     expect(textsOf(shown)[1]).toContain('"offset":44000');
   });
 
-  it('hands on structured content that fits, though the text is cut', async () => {
+  it('passes on structured content that fits even if the text is cut', async () => {
     const structuredContent = { rows: 7 };
     const shown = await show([text('x'.repeat(50_000))], { structuredContent });
     expect(shown.structuredContent).toEqual(structuredContent);
@@ -196,7 +196,7 @@ describe('a result over the limit', () => {
 });
 
 describe('what a hostile server sends', () => {
-  it('as millions of blocks is looked at only so far', async () => {
+  it('millions of blocks are read only up to a limit', async () => {
     const shown = await show(Array.from({ length: 4_000_000 }, () => 0));
     expect(shown.content.length).toBeLessThanOrEqual(2_201);
     expect(shown.kept[0]).toMatch(/\n\[3,950,000 more blocks, which are not kept\]$/);
@@ -208,12 +208,12 @@ describe('what a hostile server sends', () => {
       'of bad links',
       { type: 'resource_link', uri: 'a:b', name: 'b', icons: Array.from({ length: 1_500 }, () => 0) },
     ],
-  ])('as blocks %s is not held against the protocol value by value', async (_what, block) => {
+  ])('blocks %s are not validated value by value', async (_what, block) => {
     const shown = await show(Array.from({ length: 2_199 }, () => block));
     expect(bytesOf(shown)).toBeLessThan(45_000);
   });
 
-  it('as images beyond the number of blocks is kept as a word each', async () => {
+  it('images beyond the limit of blocks are kept as one word each', async () => {
     const shown = await show(Array.from({ length: 2_300 }, () => image(1_000)));
     expect(shown.kept[0]).not.toContain('AAAA');
   });
@@ -221,19 +221,19 @@ describe('what a hostile server sends', () => {
   it.each([
     ['a number as blob', { uri: 'a:b', text: 'A'.repeat(50_000), blob: 5 }],
     ['a blob beside its text', { uri: 'a:b', text: 'A'.repeat(50_000), blob: 'AAAA' }],
-  ])('as %s loses no text', async (_what, resource) => {
+  ])('%s loses no text', async (_what, resource) => {
     const shown = await show([{ type: 'resource', resource }]);
     expect(textsOf(shown)[0]).toContain('A'.repeat(40_000));
     expect(textsOf(shown).at(-1)).toMatch(/^\[cut: /);
   });
 
-  it('as remarks on a block takes no room from its text', async () => {
+  it('long annotations of a block take no room from its text', async () => {
     const remarks = { _meta: { x: 'x'.repeat(50_000) }, annotations: { audience: ['user'] } };
     const content = [{ ...text('hi'), ...remarks }, { ...image(4), ...remarks }, text('important')];
     expect((await show(content)).content).toEqual([text('hi'), image(4), text('important')]);
   });
 
-  it('as endless types and numbers of images stays bounded', async () => {
+  it('endless types and numbers of images stay bounded', async () => {
     const long = { ...image(4), mimeType: `image/${'x'.repeat(50_000)}` };
     const shown = await show([long, ...Array.from({ length: 300 }, () => image(4))]);
     expect(shown.content.filter(({ type }) => type === 'image')).toHaveLength(100);
@@ -241,7 +241,7 @@ describe('what a hostile server sends', () => {
   });
 });
 
-describe('what is no content block of the protocol', () => {
+describe('a block that is not in the protocol', () => {
   it.each([
     ['a string', 'hello', 'hello'],
     ['a number', 7, '7'],

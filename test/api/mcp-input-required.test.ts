@@ -26,17 +26,17 @@ function call(tool_name: string, requestState?: string) {
   return { walked, conversation, resume: () => conversation.resume(received) };
 }
 
-describe('the arguments of a call, which can be 4 MiB, are walked', () => {
+describe('the arguments of a call, up to 4 MiB, are hashed', () => {
   const asks = { resultType: 'input_required', requestState: 'theirs' } as const;
   const stateOf = (result: object) => String('requestState' in result ? result.requestState : '');
 
-  it('for no call that just runs', () => {
+  it('not for a call that asks nothing', () => {
     const { walked, resume } = call('a');
     expect(resume()).toBeUndefined();
     expect(walked.yet).toBe(false);
   });
 
-  it('for a call that asks back, and for the answer', () => {
+  it('for a call that asks for input, and for the answer', () => {
     const first = call('a');
     const state = stateOf(first.conversation.ask(asks));
     expect(first.walked.yet).toBe(true);
@@ -45,7 +45,7 @@ describe('the arguments of a call, which can be 4 MiB, are walked', () => {
     expect(second.walked.yet).toBe(true);
   });
 
-  it('for no state that was not given out here for this tool', () => {
+  it('not for a state that was not issued for this tool', () => {
     const state = stateOf(call('another').conversation.ask(asks));
     for (const wrong of ['made up', state, `${state}x`]) {
       const { walked, resume } = call('a', wrong);

@@ -11,8 +11,8 @@ function startRelay(notify: () => Promise<void> = () => Promise.resolve(), isBeh
   return { relay, sent, values: () => sent.map(({ progress }) => progress) };
 }
 
-describe('what the client is told', () => {
-  it('has values that only rise', async () => {
+describe('progress to the client', () => {
+  it('only rises', async () => {
     const { relay, values } = startRelay();
     for (const progress of [1, 1, 0.5, 2, -3, Number.NaN, Number.POSITIVE_INFINITY, 3]) {
       relay.report({ progress });
@@ -22,7 +22,7 @@ describe('what the client is told', () => {
     expect(values()).toEqual([1, 2, 3]);
   });
 
-  it('comes at most ten times a second, and the last value always', async () => {
+  it('comes at most ten times a second, and always ends with the last value', async () => {
     const { relay, values } = startRelay();
     for (let ms = 0; ms < 990; ms++) {
       relay.report({ progress: ms });
@@ -34,7 +34,7 @@ describe('what the client is told', () => {
     expect(values()).toEqual(values().toSorted((a, b) => a - b));
   });
 
-  it('says the last value before the result when it ends within the pause', async () => {
+  it('sends the last value before a result that comes within the pause', async () => {
     const { relay, values } = startRelay();
     relay.report({ progress: 1 });
     relay.report({ progress: 2 });
@@ -42,7 +42,7 @@ describe('what the client is told', () => {
     expect(values()).toEqual([1, 2]);
   });
 
-  it('waits while the client has not taken what was sent before', async () => {
+  it('waits while the client has not read earlier messages', async () => {
     let isBehind = true;
     const { relay, values } = startRelay(undefined, () => isBehind);
     relay.report({ progress: 1 });
@@ -82,7 +82,7 @@ describe('a heartbeat', () => {
     await relay[Symbol.asyncDispose]();
   });
 
-  it('waits for 15 s of silence, and is not in the way of what the server says next', async () => {
+  it('waits for 15 s of silence, and does not hide the next value of the server', async () => {
     const { relay, values } = startRelay();
     await vi.advanceTimersByTimeAsync(14_000);
     relay.report({ progress: 1, total: 2 });
@@ -95,7 +95,7 @@ describe('a heartbeat', () => {
     await relay[Symbol.asyncDispose]();
   });
 
-  it('rises above values to which its step adds nothing', async () => {
+  it('rises above values so large that its step would be lost', async () => {
     const { relay, values } = startRelay();
     relay.report({ progress: 1e18 });
     await vi.advanceTimersByTimeAsync(30_000);

@@ -241,9 +241,11 @@ export function serveEndpoints({
   });
 }
 
-const policyOf = ({ rateLimit, ...policy }: Endpoint, params: Input['params']): Policy => ({
-  ...policy,
+const policyOf = ({ scope, rateLimit, quota, user }: Endpoint, params: Input['params']): Policy => ({
+  scope,
   rateLimit: typeof rateLimit === 'function' ? rateLimit(params) : rateLimit,
+  quota,
+  user,
 });
 
 /** Reads all of a request but its body and its path. @throws SwitchboardError `invalid_request`. */

@@ -82,7 +82,7 @@ function open(path: string, body: Buffer, { encoding = 'identity', unsent = 0 } 
 describe.each(faces)('%s', (_face, request) => {
   const send = (serverId: string, args: object) => sb.post(...request(serverId, args));
 
-  it('refuses a body while calls under way hold as much as their key may, and takes it when one has gone', async () => {
+  it('refuses a body while other calls of the key use up its budget, and takes it when one of them has ended', async () => {
     const [path, body] = request('hang', big);
     const before = upstream.inbox.count('tools/call');
     const hanging = open(path, Buffer.from(JSON.stringify(body)));
@@ -98,7 +98,7 @@ describe.each(faces)('%s', (_face, request) => {
     await expect.poll(async () => (await send('ok', big)).status).toBe(200);
   });
 
-  it('refuses a body that is never finished, and reads no more of it', async () => {
+  it('refuses an endless body, and stops reading it', async () => {
     const [path, body] = request('ok', { x: 'x'.repeat(2_000 * KIB) });
     const { socket, text } = open(path, gzipSync(JSON.stringify(body)), { encoding: 'gzip', unsent: 10 });
     await once(socket, 'close');
@@ -107,7 +107,7 @@ describe.each(faces)('%s', (_face, request) => {
   });
 });
 
-it('a body that is too large is answered also to a client that reads only when it has sent it', async () => {
+it('the refusal of a body that is too large reaches a client that reads only after it has sent all of it', async () => {
   const [path, body] = FACES['/v1/mcp/tools/call']?.('ok', { x: 'x'.repeat(8_000 * KIB) }) ?? ['', {}];
   const { socket, text } = open(path, Buffer.from(JSON.stringify(body)));
   socket.pause();
@@ -118,13 +118,13 @@ it('a body that is too large is answered also to a client that reads only when i
 });
 
 describe.each(faces.filter(([face]) => face !== '/mcp/{server_id}'))('%s: JSON', (_face, request) => {
-  it('counts as what it takes in memory, not as its bytes alone', async () => {
+  it('counts by the memory that it takes, not by its bytes alone', async () => {
     const dense = (objects: number) => ({ x: Array.from({ length: objects }, () => ({})) });
     expect((await sb.post(...request('ok', dense(4_000)))).status).toBe(200);
     expect((await sb.post(...request('ok', dense(10_000)))).status).toBe(503);
   });
 
-  it('of more than 100,000 objects and arrays is refused', async () => {
+  it('is refused with more than 100,000 objects and arrays', async () => {
     const { status, text } = await sb.post(
       ...request('ok', { x: Array.from({ length: 100_001 }, () => []) }),
     );
@@ -133,7 +133,7 @@ describe.each(faces.filter(([face]) => face !== '/mcp/{server_id}'))('%s: JSON',
   });
 });
 
-describe('/mcp: an answer that is too large for what its key may leave unread', () => {
+describe('/mcp: an answer over the budget of its key', () => {
   it('ends the connection', async () => {
     const [path, body] = FACES['/mcp']?.('long', {}) ?? ['', {}];
     const { socket, text } = open(path, Buffer.from(JSON.stringify(body)));

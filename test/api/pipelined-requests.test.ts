@@ -39,7 +39,7 @@ async function start(limits: Partial<typeof CONNECTION_LIMITS> = {}) {
 }
 
 describe('requests that are sent at once on one connection', () => {
-  it('are worked on one after another, and answered in order', async () => {
+  it('are served one after another, and answered in order', async () => {
     await using client = await start();
     await client.send(3);
     for (const at of [0, 1, 2]) {
@@ -51,7 +51,7 @@ describe('requests that are sent at once on one connection', () => {
       .toEqual(['answer 0', 'answer 1', 'answer 2']);
   });
 
-  it('end it when they are too many', async () => {
+  it('close the connection when too many wait', async () => {
     await using client = await start({ maxWaiting: 2 });
     const closed = once(client.socket, 'close');
     await client.send(4);
@@ -59,7 +59,7 @@ describe('requests that are sent at once on one connection', () => {
     expect(client.responses).toHaveLength(1);
   });
 
-  it('may be as many again once some are answered', async () => {
+  it('may be sent again once some are answered', async () => {
     await using client = await start({ maxWaiting: 2 });
     await client.send(3);
     client.responses[0]?.end();
@@ -82,7 +82,7 @@ describe('a client that reads nothing', () => {
     expect(response?.writableFinished).toBe(false);
   });
 
-  it('is not cut off where there is nothing to read: a stream may be silent', async () => {
+  it('is not cut off while a silent stream has nothing to read', async () => {
     await using client = await start({ stallMs: 50 });
     await client.send(1);
     const [response] = client.responses;
@@ -93,8 +93,8 @@ describe('a client that reads nothing', () => {
   });
 });
 
-describe('documents asked for by the hundred at once, with no key', () => {
-  it('are not made: the connection ends', async () => {
+describe('hundreds of requests for documents at once, without a key', () => {
+  it('are not all served: the connection closes', async () => {
     await using sb = await startTestSwitchboard();
     const socket = connect(Number(new URL(sb.url).port), '127.0.0.1');
     socket.on('error', () => {}).resume();

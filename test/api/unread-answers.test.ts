@@ -78,8 +78,8 @@ describe('answers that are not read', () => {
   });
 });
 
-describe('bytes held for a response that is closed already', () => {
-  it('are not counted, as nothing would take them off again', async () => {
+describe('bytes for a response that is already closed', () => {
+  it('are not counted, as nothing would release them', async () => {
     const answers = new MemoryBudget({ maxBytesPerKey: 1, maxBytes: 1 });
     const closed = new ServerResponse(new IncomingMessage(new Socket()));
     closed.destroy();
@@ -91,7 +91,7 @@ describe('bytes held for a response that is closed already', () => {
   });
 });
 
-describe('what may be held by default', () => {
+describe('the default budget', () => {
   it.each([
     [4144, 256],
     [2096, 131],
