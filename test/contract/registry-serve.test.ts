@@ -223,5 +223,6 @@ describe('access', () => {
     for (let at = 0; at < 3; at++) statuses.push((await open.get('/v0.1/servers', anonymous)).status);
     expect(statuses).toEqual([200, 200, 429]);
     expect((await open.get('/v0.1/servers')).status).toBe(200);
+    expect(open.logged()).not.toContain('"keyId":"ip');
   });
 });

@@ -85,7 +85,6 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
     let exchange: Exchange<Request> | undefined;
     try {
       const principal = await principalOf(request, response, path);
-      locals.principal = principal;
       const signal = clientSignal(response);
       exchange = {
         request,
@@ -116,18 +115,23 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
 }
 
 /**
- * REST clients send `X-API-Key`, with the user's identity token as a Bearer token beside it. Clients of MCP and of a registry may have
- * nothing but a Bearer token: without `X-API-Key`, that is the key.
+ * Authenticates a request by its headers, and notes the key for the log. REST clients send `X-API-Key`, with the user's identity token
+ * as a Bearer token beside it. Clients of MCP and of a registry may have nothing but a Bearer token: without `X-API-Key`, that is the key.
  */
 export const byKey =
   (core: Core): Authenticator =>
-  (request, response, path) => {
-    const { ip } = localsOf(response);
+  async (request, response, path) => {
+    const locals = localsOf(response);
+    const { ip } = locals;
     const key = singleHeader(request, 'x-api-key');
     const bearer = bearerOf(request);
-    if (path.startsWith('/v1/')) return authenticate(core, { key, token: bearer, ip });
-    const token = key === undefined ? undefined : bearer;
-    return authenticate(core, { key: key ?? bearer, token, keyMayBeBearer: true, ip });
+    locals.principal = await authenticate(
+      core,
+      path.startsWith('/v1/')
+        ? { key, token: bearer, ip }
+        : { key: key ?? bearer, token: key === undefined ? undefined : bearer, keyMayBeBearer: true, ip },
+    );
+    return locals.principal;
   };
 
 interface EndpointOptions extends PipelineOptions, Pick<PipelineParts, 'principalOf' | 'wire'> {
