@@ -31,7 +31,7 @@ import { systemClock, type Clock } from './platform/clock.ts';
 import type { OpenDatabase } from './platform/database/database.ts';
 import { listenExclusively } from './platform/exclusive-socket.ts';
 import { closeServer, lateServer } from './platform/deferred-server.ts';
-import { createLog, type Log } from './platform/telemetry/log.ts';
+import { openLog, type Log } from './platform/telemetry/log.ts';
 import { Metrics } from './core/metrics.ts';
 import { packageVersion } from './platform/package-version.ts';
 import { startTracing } from './platform/telemetry/tracing.ts';
@@ -59,6 +59,8 @@ export interface Switchboard extends AsyncDisposable {
   readonly url: string | undefined;
   /** The key made at the first start; it is shown here and never again. */
   readonly firstKey: string | undefined;
+  /** How many servers the catalogue has. */
+  readonly servers: number;
   /** Settles when every entry is searchable; rejects when that failed. */
   readonly indexed: Promise<void>;
 }
@@ -81,7 +83,13 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   stores.control.serve(controlSocketListener({ core, log: stores.log, clock: stores.clock }));
   const firstKey = stores.isServing ? await openHttp(stores, core, upkeep) : undefined;
   const running = opened.move();
-  return { url: stores.life.url, firstKey, indexed, [Symbol.asyncDispose]: () => running.disposeAsync() };
+  return {
+    url: stores.life.url,
+    firstKey,
+    servers: search.catalogue.activeCount,
+    indexed,
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
 }
 
 /** Changes while the process runs. */
@@ -99,7 +107,7 @@ type Upkeep = Awaited<ReturnType<typeof openUpkeep>>;
 
 /** Takes the data folder's lock and opens the database, with what every other part needs: log, clock, metrics, guard. */
 async function openStores(config: Config, options: StartOptions, opened: AsyncDisposableStack) {
-  const { clock = systemClock, log = createLog(config.log.level) } = options;
+  const { clock = systemClock, log = openLog(config.log) } = options;
   const version = await packageVersion();
   await makeDataDir(config.dataDir);
   const control = lateServer();

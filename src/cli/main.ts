@@ -171,7 +171,7 @@ function firstSignal(): Promise<void> {
   });
 }
 
-function introduction(config: Config, { url = '', firstKey }: Switchboard): string {
+function introduction(config: Config, { url = '', firstKey, servers }: Switchboard): string {
   const base = config.http.publicUrl ?? url;
   const key = firstKey ?? 'YOUR_KEY';
   const client = {
@@ -179,6 +179,9 @@ function introduction(config: Config, { url = '', firstKey }: Switchboard): stri
   };
   return [
     `Listening on ${url}`,
+    `Catalogue: ${servers} servers.`,
+    `Database: ${databaseLine(config)}.`,
+    `Search: ${searchLine(config)}.`,
     keyLine(config, firstKey),
     '',
     'Search:',
@@ -189,6 +192,15 @@ function introduction(config: Config, { url = '', firstKey }: Switchboard): stri
     '',
   ].join('\n');
 }
+
+const databaseLine = ({ database, dataDir }: Config) =>
+  database.url === undefined ? `embedded, in ${dataDir}` : 'Postgres';
+
+const searchLine = ({ search: { meilisearch, embedding } }: Config) =>
+  [
+    meilisearch === undefined ? 'embedded index' : 'Meilisearch',
+    embedding === undefined ? 'local embedding model' : `embedding API (${embedding.model})`,
+  ].join(', ');
 
 function keyLine(config: Config, firstKey: string | undefined): string {
   if (firstKey !== undefined) return `API key (shown once): ${firstKey}`;

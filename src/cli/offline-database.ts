@@ -19,7 +19,7 @@ import { migrationState, type Migrated } from '../platform/database/migrations.t
 import { migratePostgres, restorePostgres } from '../platform/database/postgres.ts';
 import { closeServer } from '../platform/deferred-server.ts';
 import { listenExclusively, SocketInUse } from '../platform/exclusive-socket.ts';
-import { createLog } from '../platform/telemetry/log.ts';
+import { openLog } from '../platform/telemetry/log.ts';
 import { writeWhole } from '../platform/temp-path.ts';
 import { controlSocketOf, makeDataDir, reaching } from '../stores.ts';
 
@@ -70,7 +70,7 @@ export async function dumpDatabase(config: Config, file: string): Promise<Transf
 /** Makes a new database of such a file, or of one by pg_dump; nothing is made without the vault's key. */
 export async function restoreFile(config: Config, file: string): Promise<Transferred> {
   const dump = await readDump(file);
-  const keys = { config: config.identity, dataDir: config.dataDir, log: createLog(config.log.level) };
+  const keys = { config: config.identity, dataDir: config.dataDir, log: openLog(config.log) };
   const approve = async (db: Database) => {
     const { applied, unknown } = await migrationState(statement => rows(db, statement));
     if (applied === 0) throw new Error(`${file} holds no database of Switchboard. Nothing was restored.`);

@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { z } from 'zod';
 import { inWords } from '../platform/zod-issues.ts';
-import type { LogLevel } from '../platform/telemetry/log.ts';
+import type { LogSettings } from '../platform/telemetry/log.ts';
 import type { TracingSettings } from '../platform/telemetry/tracing.ts';
 import {
   callSettings,
@@ -25,7 +25,7 @@ import {
 } from './http.ts';
 import { identitySettings, readIdentity, type IdentityConfig } from './identity.ts';
 import { ConfigError, setting, someText } from './setting.ts';
-import { logSettings, readTracing, tracingSettings } from './telemetry.ts';
+import { logSettings, readLog, readTracing, tracingSettings } from './telemetry.ts';
 
 export { ConfigError } from './setting.ts';
 export type { RateClass } from './http.ts';
@@ -37,7 +37,7 @@ export interface Config {
   readonly access: AccessConfig;
   readonly dataDir: string;
   readonly database: DatabaseConfig;
-  readonly log: { readonly level: LogLevel };
+  readonly log: LogSettings;
   /** Undefined: the catalogue that ships with Switchboard. */
   readonly catalogueFile: string | undefined;
   readonly registry: RegistryConfig;
@@ -112,7 +112,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     access: readAccess(settings),
     dataDir: path.resolve(settings.SWITCHBOARD_DATA_DIR),
     database: readDatabase(settings),
-    log: { level: settings.LOG_LEVEL },
+    log: readLog(settings),
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
     registry: readRegistry(settings),
     search: { meilisearch: readMeilisearch(settings), embedding: readEmbedding(settings) },

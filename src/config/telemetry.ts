@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { z } from 'zod';
-import { LOG_LEVELS } from '../platform/telemetry/log.ts';
+import { LOG_FORMATS, LOG_LEVELS, type LogSettings } from '../platform/telemetry/log.ts';
 import type { TracingSettings } from '../platform/telemetry/tracing.ts';
 import { ConfigError, setting } from './setting.ts';
 
@@ -11,7 +11,19 @@ export const logSettings = {
     z.enum(LOG_LEVELS).default('info'),
     '`trace`, `debug`, `info`, `warn`, `error`, `fatal` or `silent`.',
   ),
+  LOG_FORMAT: setting(
+    z.enum(LOG_FORMATS).optional(),
+    'Form of the log on stderr: `text`, a short line for each event, or `json`, an object for each.',
+    '`text` on a terminal, `json` elsewhere',
+  ),
+  NO_COLOR: setting(z.string().optional(), 'Any value leaves colours out of `LOG_FORMAT=text`.'),
 };
+
+export const readLog = (settings: z.output<z.ZodObject<typeof logSettings>>): LogSettings => ({
+  level: settings.LOG_LEVEL,
+  format: settings.LOG_FORMAT,
+  hasColours: settings.NO_COLOR === undefined,
+});
 
 const text = z.string().optional();
 

@@ -35,7 +35,7 @@ type Environment = Readonly<Record<string, string>>;
 const environment = (env: Environment) => {
   const inherited = Object.entries(process.env).filter(
     ([name]) =>
-      !/^(SWITCHBOARD_|GOOGLE_|OPENAI_|EMBEDDING_|MEILISEARCH_|DATABASE_|OTEL_|(PORT|HOST|PUBLIC_URL|LOG_LEVEL|REDIS_URL|NODE_ENV)$)/.test(
+      !/^(SWITCHBOARD_|GOOGLE_|OPENAI_|EMBEDDING_|MEILISEARCH_|DATABASE_|OTEL_|(PORT|HOST|PUBLIC_URL|LOG_LEVEL|LOG_FORMAT|REDIS_URL|NODE_ENV)$)/.test(
         name,
       ),
   );

@@ -1,10 +1,21 @@
 import { pino, stdSerializers, type DestinationStream, type Logger } from 'pino';
+import { lineOf } from './log-lines.ts';
 import { activeSpan } from './tracing.ts';
 
 export type Log = Logger;
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
+
+export const LOG_FORMATS = ['json', 'text'] as const;
+
+export interface LogSettings {
+  readonly level: LogLevel;
+  /** Undefined: `text` on a terminal, `json` elsewhere. */
+  readonly format: (typeof LOG_FORMATS)[number] | undefined;
+  /** False on a terminal, too, leaves colours out of `text`. */
+  readonly hasColours: boolean;
+}
 
 /** Header and field names whose values never reach a log, at the depths at which this program logs objects. */
 const SECRET_FIELDS = [
@@ -47,6 +58,7 @@ class Batches implements DestinationStream {
   readonly [pino.symbols.needsMetadataGsym] = true;
   lastLevel = 0;
   #lines = '';
+  readonly #render: (line: string) => string;
   readonly #out = pino.destination({ dest: 2, sync: true });
   readonly #flush = (): void => {
     if (this.#lines === '') return;
@@ -55,13 +67,14 @@ class Batches implements DestinationStream {
     this.#out.write(lines);
   };
 
-  constructor() {
+  constructor(render: (line: string) => string = line => line) {
+    this.#render = render;
     process.on('exit', this.#flush);
   }
 
   write(line: string): void {
     if (this.#lines === '') setTimeout(this.#flush, KEPT_MS).unref();
-    this.#lines += line;
+    this.#lines += this.#render(line);
     if (this.lastLevel >= WARN || this.#lines.length >= MAX_CHARS) this.#flush();
   }
 }
@@ -85,4 +98,11 @@ export function createLog(level: LogLevel, destination?: DestinationStream): Log
     },
     destination ?? (stderr ??= new Batches()),
   );
+}
+
+/** Opens the log of the process on stderr: one JSON object a line, or one line for people. */
+export function openLog({ level, format, hasColours }: LogSettings): Log {
+  const isTerminal = process.stderr.isTTY;
+  if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return createLog(level);
+  return createLog(level, new Batches(line => lineOf(line, hasColours && isTerminal)));
 }
