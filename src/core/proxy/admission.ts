@@ -1,10 +1,12 @@
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
+import { Breaker, type BreakerLimits, type Entered } from '../../platform/breaker.ts';
 import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { FairSlots } from '../../platform/fair-slots.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { Breaker, type BreakerLimits, type Entered } from '../../platform/breaker.ts';
+import type { ProxyLimits } from './limits.ts';
 import {
   AnsweredWrongly,
   HttpFailure,
@@ -12,11 +14,9 @@ import {
   MAX_UNAVAILABLE_SEC,
   NotConnected,
 } from './upstream/failures.ts';
-import type { ProxyLimits } from './limits.ts';
-import { FairSlots } from '../../platform/fair-slots.ts';
 import { urlOf } from './upstream/http-client.ts';
 
-/** Servers, tenants and users something is held against; the one not asked for the longest goes first. */
+/** The bound on servers, tenants and users that something is held against. The one used least recently goes first. */
 const MAX_KEPT = 10_000;
 const BREAKER: BreakerLimits = {
   failuresInARow: 5,
@@ -26,14 +26,14 @@ const BREAKER: BreakerLimits = {
   maxProbeMs: 10_000,
 };
 
-/** What failures say: of the server for everybody, of the server for this tenant, that it lives, or nothing. */
+/** A failure shows that the server is down for everybody, that it fails for this tenant, that it answers, or nothing. */
 type Evidence = 'down' | 'failing' | 'answered' | 'none';
 
-/** Leave to make one call. Disposing it, however the call ended, is what makes room for the next. */
+/** The permission for one call. Dispose of it however the call ended: this makes room for the next. */
 export interface Pass extends Disposable {
-  /** The server has answered, be it with an error of its own. */
+  /** Reports that the server has answered, be it with an error of its own. */
   answered(): void;
-  /** What the call failed with, of any kind: only what is the server's own fault counts against it. */
+  /** Reports any failure of the call. Only the server's own faults count against it. */
   failed(thrown: unknown): void;
 }
 
@@ -44,16 +44,16 @@ type Applicant = Pick<Caller, 'tenantId' | 'subject' | 'timeoutMs'>;
 type Asked = Pick<Server, 'id' | 'remoteUrl'>;
 
 /**
- * Whether a call goes out to its server now: not while the server asks to wait (`Retry-After`) or has failed again and
- * again, and in turn when many are under way.
+ * Admits calls to their servers. A call is refused while its server asks to wait (`Retry-After`) or has failed again and
+ * again, and waits its turn while many are under way.
  *
- * What a call may have brought about itself (a time-out, HTTP 5xx, a broken answer) is held against the server for its own
- * tenant only, so that one tenant's calls of a broken tool do not close the server to the others; that it cannot be
- * reached, for everybody.
+ * A failure that a call may have brought about itself (a time-out, HTTP 5xx, a broken answer) counts against the server for
+ * the call's own tenant only, so that one tenant's calls of a broken tool do not close the server to the others. A server
+ * that cannot be reached is closed to everybody.
  */
 export class Admission {
-  readonly #circuits = new LRUCache<string, Breaker>({ max: MAX_KEPT });
-  /** Until when calls are held back (of the monotonic clock, milliseconds), and what for. */
+  readonly #breakers = new LRUCache<string, Breaker>({ max: MAX_KEPT });
+  /** The times until which calls are held back (by the monotonic clock, milliseconds), each with its HTTP status. */
   readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
     max: MAX_KEPT,
   });
@@ -69,19 +69,19 @@ export class Admission {
     this.#log = log;
   }
 
-  /** Calls under way, and those that wait for their turn. */
+  /** The calls under way, and those that wait for their turn. */
   get slots(): { busy: number; waiting: number } {
     return this.#slots.use;
   }
 
-  /** How many servers, or servers for one tenant, are not called for now, and how many more something is held against. */
+  /** The breakers of servers, and of servers for one tenant: `open` while these are not called. */
   get circuits(): { open: number; closed: number } {
     let open = 0;
-    for (const circuit of this.#circuits.values()) if (circuit.isOpen) open++;
-    return { open, closed: this.#circuits.size - open };
+    for (const breaker of this.#breakers.values()) if (breaker.isOpen) open++;
+    return { open, closed: this.#breakers.size - open };
   }
 
-  /** One call as `enter` describes it. */
+  /** Makes one call under the conditions of `enter`. */
   async run<T>(server: Asked, caller: Applicant, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
     using pass = await this.enter(server, caller, signal);
     try {
@@ -95,15 +95,16 @@ export class Admission {
   }
 
   /**
+   * Waits for the call's turn.
    * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` when too many wait
-   *   already; the signal's reason when it ends before the call's turn comes.
+   *   already; the signal's reason when it aborts before the call's turn comes
    */
   async enter(server: Asked, caller: Applicant, signal: AbortSignal): Promise<Pass> {
     const keys = keysOf(server.remoteUrl, caller);
     this.#refuse(keys);
     const release = await this.#slots.take(urlOf(server.remoteUrl).origin, caller.tenantId, signal);
     try {
-      // While it waited, others have found out more.
+      // Other calls may have failed while this one waited.
       this.#refuse(keys);
       return this.#pass(server, keys, caller, release);
     } catch (error) {
@@ -112,32 +113,32 @@ export class Admission {
     }
   }
 
-  /** Most of the time there is none: what a look-up costs each call a few times over is saved. */
-  #circuitOf(key: string): Breaker | undefined {
-    return this.#circuits.size === 0 ? undefined : this.#circuits.get(key);
+  /** Most of the time there is none at all, which saves each call several look-ups. */
+  #breakerOf(key: string): Breaker | undefined {
+    return this.#breakers.size === 0 ? undefined : this.#breakers.get(key);
   }
 
   #refuse({ server, tenant, owner }: Keys): void {
-    if (this.#holds.size === 0 && this.#circuits.size === 0) return;
+    if (this.#holds.size === 0 && this.#breakers.size === 0) return;
     const nowMs = monotonicMs(this.#clock);
     for (const key of [tenant, owner]) {
       const hold = this.#holds.get(key);
       if (hold && hold.untilMs > nowMs) throw heldBack(hold.status, toSeconds(hold.untilMs - nowMs));
     }
     for (const key of [server, tenant]) {
-      const circuit = this.#circuitOf(key);
-      const waitMs = circuit?.waitMs(nowMs) ?? 0;
-      if (circuit && waitMs > 0) throw unavailable(toSeconds(waitMs), circuit.lastFailure);
+      const breaker = this.#breakerOf(key);
+      const waitMs = breaker?.waitMs(nowMs) ?? 0;
+      if (breaker && waitMs > 0) throw unavailable(toSeconds(waitMs), breaker.lastFailure);
     }
   }
 
   #pass(asked: Asked, keys: Keys, caller: Applicant, release: () => void): Pass {
     const nowMs = monotonicMs(this.#clock);
     const enter = (key: string): Entered =>
-      this.#circuitOf(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
+      this.#breakerOf(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
     const server = { key: keys.server, entered: enter(keys.server) };
     const tenant = { key: keys.tenant, entered: enter(keys.tenant), tenantId: caller.tenantId };
-    // Who waits for half of the limit, as the MCP face does, has waited long enough to tell.
+    // A caller that waits for half of the limit, as `/mcp` does, waits long enough to tell.
     const isShortened = (caller.timeoutMs ?? Infinity) < this.#totalTimeoutMs / 2;
     const answered = () => {
       for (const part of [server, tenant]) this.#succeeded(asked, part);
@@ -153,7 +154,7 @@ export class Admission {
         if (evidence === 'failing') this.#failed(asked, tenant, thrown.code);
       },
       [Symbol.dispose]: () => {
-        for (const { key, entered } of [server, tenant]) this.#circuitOf(key)?.leave(entered);
+        for (const { key, entered } of [server, tenant]) this.#breakerOf(key)?.leave(entered);
         release();
       },
     };
@@ -170,14 +171,14 @@ export class Admission {
   }
 
   #succeeded(asked: Asked, part: Part): void {
-    const closed = this.#circuitOf(part.key)?.succeeded(part.entered, monotonicMs(this.#clock)) ?? false;
+    const closed = this.#breakerOf(part.key)?.succeeded(part.entered, monotonicMs(this.#clock)) ?? false;
     if (closed) this.#log.info(fieldsOf(asked, part), 'upstream answers again');
   }
 
   #failed(asked: Asked, part: Part, failure: string): void {
-    const circuit = this.#circuitOf(part.key) ?? new Breaker(BREAKER);
-    this.#circuits.set(part.key, circuit);
-    if (circuit.failed(part.entered, monotonicMs(this.#clock), failure)) {
+    const breaker = this.#breakerOf(part.key) ?? new Breaker(BREAKER);
+    this.#breakers.set(part.key, breaker);
+    if (breaker.failed(part.entered, monotonicMs(this.#clock), failure)) {
       this.#log.warn(
         { ...fieldsOf(asked, part), code: failure },
         'upstream failed repeatedly: calls are refused until it answers',
@@ -198,14 +199,14 @@ interface Part {
   readonly tenantId?: string;
 }
 
-/** The lengths keep apart what could be put together in two ways: URLs and tenants' names are not ours. */
+/** The lengths make the keys unambiguous: URLs and tenants' names are not ours. */
 const keysOf = (url: string, { tenantId, subject }: Applicant): Keys => ({
   server: url,
   tenant: `${url.length} ${url} ${tenantId}`,
   owner: `${url.length} ${url} ${tenantId.length} ${tenantId} ${subject?.userId ?? ''}`,
 });
 
-/** The path of its URL may hold a secret; many servers share an origin. */
+/** Only the origin is logged, as the path of a URL may hold a secret. The id is added, as many servers share an origin. */
 const fieldsOf = ({ id, remoteUrl }: Asked, { tenantId }: Part) => ({
   serverId: id,
   url: urlOf(remoteUrl).origin,

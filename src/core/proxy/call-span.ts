@@ -4,7 +4,7 @@ import { errorOf, type RpcAnswer } from './upstream/envelope.ts';
 import { isObject } from '../../platform/json-limits.ts';
 import { urlOf } from './upstream/http-client.ts';
 
-/** The methods that MCP's revisions define. Names of spans must be few, and what else a caller writes may be anything. */
+/** The methods of MCP's revisions. Names of spans must be few, and callers may write anything else. */
 const METHODS: ReadonlySet<string> = new Set([
   'initialize',
   'ping',
@@ -32,7 +32,7 @@ const METHODS: ReadonlySet<string> = new Set([
   'notifications/roots/list_changed',
 ]);
 
-/** The method, or one name for all that a caller may make up. */
+/** Returns the method, or one name for all methods that a caller makes up. */
 export const knownMethod = (method: string): string => (METHODS.has(method) ? method : '_OTHER');
 
 interface Replied {
@@ -42,16 +42,16 @@ interface Replied {
 
 interface TracedCall {
   readonly server: Server;
-  /** As the caller gave it; undefined for what has none, such as an answer or a stream. */
+  /** The method as the caller gave it; undefined for an answer or a stream, which has none. */
   readonly method: string | undefined;
   readonly httpMethod?: string;
-  /** A tool that its server is known to have; absent: another, or none. */
+  /** The tool, if its server is known to have it. */
   readonly tool?: string | undefined;
-  /** Which time it is sent, from 1. */
+  /** The number of the attempt, from 1. */
   readonly attempt?: number;
 }
 
-/** One call of a server as its client sees it (OpenTelemetry, "Semantic conventions for MCP"). Of what is in it nothing is said. */
+/** Traces one call as its client sees it (OpenTelemetry, "Semantic conventions for MCP"). The span holds nothing of its content. */
 export function tracedCall<T>(
   call: () => TracedCall,
   work: (span: Span | undefined) => Promise<T>,
@@ -76,7 +76,7 @@ export function tracedCall<T>(
   }));
 }
 
-/** What a call to a server carries of the trace; nothing where there is none. */
+/** Returns the trace context that a call to a server carries. */
 export const traceContext = (): TraceContext | undefined => activeSpan()?.context;
 
 interface Spoken {
@@ -85,7 +85,7 @@ interface Spoken {
   readonly stream?: unknown;
 }
 
-/** How a call ended that got an answer. @param session absent: the server is of the revision without any, or not known. */
+/** Notes how a call ended that was answered. @param session absent where the revision is not known */
 export function noteReply(span: Span, { status, answer }: Replied, session?: Spoken): void {
   if (session)
     span.set({

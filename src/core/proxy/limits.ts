@@ -1,33 +1,33 @@
-/** Every bound of the proxy. Times in milliseconds, sizes in bytes. */
+/** The bounds of the proxy. Times are in milliseconds, sizes in bytes. */
 export interface ProxyLimits {
-  /** One call from start to end: queue, detection, handshake, the call itself and its one retry. Callers may name another. */
+  /** The time of one call from start to end: queue, detection, handshake, the call and its one retry. Callers may name another. */
   readonly totalTimeoutMs: number;
-  /** One answer's body, and all pages of one tools listing together. */
+  /** The size of one answer's body, and of all pages of one tools listing together. */
   readonly maxResponseBytes: number;
   readonly maxHeaderBytes: number;
   readonly maxHeaderCount: number;
-  /** Calls one tenant may have under way to one origin; all tenants together twice as many. Further ones wait their turn. */
+  /** The calls of one tenant under way to one origin. All tenants together have twice as many; further calls wait their turn. */
   readonly connectionsPerOrigin: number;
-  /** Calls of one tenant that wait for one origin, and again twice as many in all; further ones are refused as `unavailable`. */
+  /** The calls of one tenant that wait for one origin, and twice as many in all. Further calls are refused as `unavailable`. */
   readonly maxQueuedPerOrigin: number;
   readonly maxSessions: number;
   readonly maxSessionsPerTenant: number;
   readonly maxSessionsPerServer: number;
   readonly sessionIdleMs: number;
-  /** How long a stream of events may be open before it names the endpoint that makes it one of HTTP+SSE. */
+  /** The time a stream of events may be open before it names the endpoint that makes it one of HTTP+SSE. */
   readonly endpointTimeoutMs: number;
-  /** How long a verdict on a server's era holds. */
+  /** The time for which a detected era holds. */
   readonly eraTtlMs: number;
-  /** Answers to server requests, cancellations, session ends: nobody waits for them. */
+  /** The time for messages that nobody waits for: answers to server requests, cancellations, session ends. */
   readonly sideTimeoutMs: number;
-  /** Requests (ping, sampling, …) an upstream may send within one answer, or that may wait for our reply in one event stream. */
+  /** The requests (ping, sampling, …) of an upstream within one answer, or that wait for our reply in one event stream. */
   readonly maxServerRequests: number;
   readonly maxToolPages: number;
-  /** A server is asked for its tools on our own account no more often than this for each view of it; Infinity: never. */
+  /** The time between two listings on our own behalf for one view of a server; Infinity for none at all. */
   readonly toolRefreshIntervalMs: number;
-  /** How long the call of a tool that nobody knows waits for the server's own list; a third of its time at most. */
+  /** The time for which the call of an unknown tool waits for the server's own list; a third of the call's time at most. */
   readonly toolListWaitMs: number;
-  /** One passed-through request, its answer's stream included. Callers may name a shorter time. */
+  /** The time of one passed-through request with its answer's stream. Callers may name a shorter one. */
   readonly passTotalMs: number;
   /**
    * The longest pause in which the server sends no byte of a passed-through answer, or the client takes none. A caller that
@@ -36,7 +36,7 @@ export interface ProxyLimits {
   readonly passIdleMs: number;
   /** The longest pause in streams that stay open until something happens (GET, `subscriptions/listen`), which have no total. */
   readonly streamIdleMs: number;
-  /** How often it is asked whether an open stream's key and user still hold. */
+  /** The time between two checks that an open stream's key and user still hold. */
   readonly streamRecheckMs: number;
   readonly maxStreams: number;
   readonly maxStreamsPerKey: number;

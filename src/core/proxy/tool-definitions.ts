@@ -1,33 +1,33 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../platform/clock.ts';
-import type { Log } from '../../platform/telemetry/log.ts';
+import { sanitise } from '../../platform/sanitize.ts';
 import { SingleFlight } from '../../platform/single-flight.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';
 import type { Caller } from '../access/caller.ts';
 import { annotationsOf, worseOf, type Annotations, type Server } from '../catalogue/entry.ts';
-import { sanitise } from '../../platform/sanitize.ts';
 import { isOverlarge } from './arguments/checkable-schema.ts';
-import type { Params } from './upstream/envelope.ts';
-import type { ProxyLimits } from './limits.ts';
 import { headerProblem } from './arguments/param-headers.ts';
+import type { ProxyLimits } from './limits.ts';
 import type { ListedTool, Listing } from './tools.ts';
+import type { Params } from './upstream/envelope.ts';
 
 const MAX_LISTINGS = 1_000;
-/** Of listings as they came over the wire; what is kept of them is smaller. */
+/** The size of listings as they came over the wire. The kept parts are smaller. */
 const MAX_BYTES = 32 * 1024 * 1024;
 const MIN_TTL_MS = 60_000;
 const MAX_TTL_MS = 24 * 60 * 60_000;
-/** For servers that do not say how long their listing holds. */
+/** The default, for servers that do not say how long their listing holds. */
 const DEFAULT_TTL_MS = 60 * 60_000;
 const MAX_DESCRIPTION = 80;
-/** For so long calls do not wait for the listing of a server that did not list its tools in time. */
+/** Calls do not wait for this long for the listing of a server that did not list its tools in time. */
 const SLOW_MS = 10 * 60_000;
 
-/** Whose view of a server: a listing made with a user's account says nothing of what others see. */
+/** One caller's view of a server: a listing made with a user's account says nothing about what others see. */
 export interface View {
   readonly server: Server;
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
-  /** The user's account the calls carry a token of; absent: they carry none, and everybody sees the same. */
+  /** The user's account whose token the calls carry. Without one, everybody sees the same. */
   readonly connectionId: string | undefined;
 }
 
@@ -36,20 +36,20 @@ interface Request {
   readonly params: Params | undefined;
 }
 
-/** What is kept of a listing: what calls are checked with. */
+/** The parts of a listing that calls are checked with. */
 export interface KnownTools {
-  /** Without what schemas say that are too large: no call shall pay for their size. */
+  /** Schemas that are too large are kept empty: no call shall pay for their size. */
   readonly schemas: ReadonlyMap<string, ListedTool['inputSchema']>;
-  /** Their start: to tell tools apart. */
+  /** The beginnings of the descriptions, which tell tools apart. */
   readonly descriptions: ReadonlyMap<string, string>;
-  /** Their effects by their server's word. */
+  /** The tools' effects, as the server states them. */
   readonly annotations: ReadonlyMap<string, Annotations>;
-  /** Tools with a definition that must not be used, and why. */
+  /** The tools whose definition must not be used, each with the reason. */
   readonly unusable: ReadonlyMap<string, string>;
-  /** For everybody, said the server. */
+  /** True when the server said that the listing is for everybody. */
   readonly isPublic: boolean;
   readonly bytes: number;
-  /** Milliseconds; stale from then on, when it only helps to explain refusals. */
+  /** The time, in milliseconds, from which the listing is stale and only helps to explain refusals. */
   freshUntil: number;
 }
 
@@ -57,11 +57,11 @@ interface Parts {
   readonly clock: Clock;
   readonly log: Log;
   readonly limits: Pick<ProxyLimits, 'toolRefreshIntervalMs'>;
-  /** Told of every listing that is the same for everybody. Never throws and never waits. */
+  /** Takes every listing that is the same for everybody. Never throws and never waits. */
   readonly onShared?: ((server: Server, tools: readonly ListedTool[]) => void) | undefined;
 }
 
-/** Keeps the tools that servers list themselves, as they come by, each for those it was made for. In memory and bounded. */
+/** Keeps the tools that servers list themselves, for the callers they were listed for. In memory and bounded. */
 export class ToolDefinitions {
   readonly #parts: Parts;
   readonly #known = new LRUCache<string, KnownTools>({
@@ -71,27 +71,27 @@ export class ToolDefinitions {
   });
   readonly #refreshedAt = new LRUCache<string, number>({ max: 10_000 });
   readonly #refreshing = new SingleFlight<void>();
-  /** Until when nobody waits for a listing that was not there in time. */
+  /** The times until which nobody waits for a listing that was late before. */
   readonly #slowUntil = new LRUCache<string, number>({ max: 10_000 });
 
   constructor(parts: Parts) {
     this.#parts = parts;
   }
 
-  /** What this view's server listed last, fresh or stale. */
+  /** Returns the last listing for this view, fresh or stale. */
   known(view: View): KnownTools | undefined {
     const shared = this.#known.get(sharedKey(view));
     if (view.connectionId === undefined) return shared;
     return this.#known.get(keyOf(view)) ?? (shared?.isPublic ? shared : undefined);
   }
 
-  /** The same, where it still holds. */
+  /** Returns the last listing for this view, if it still holds. */
   fresh(view: View): KnownTools | undefined {
     const known = this.known(view);
     return known && this.#parts.clock.now() < known.freshUntil ? known : undefined;
   }
 
-  /** A tool's input schema: the server's own, else the catalogue's. */
+  /** Returns a tool's input schema: the server's own, else the catalogue's. */
   schemaOf(view: View, name: unknown): unknown {
     if (typeof name !== 'string') return undefined;
     return (
@@ -99,7 +99,7 @@ export class ToolDefinitions {
     );
   }
 
-  /** The tool that a request calls, where anybody has listed one of that name: another may be any text. */
+  /** Returns the tool that a request calls, if anybody has listed one of that name: other names may be any text. */
   calledBy(view: View, { method, params }: Request): string | undefined {
     const name = method === 'tools/call' ? params?.['name'] : undefined;
     return typeof name === 'string' && this.schemaOf(view, name) !== undefined ? name : undefined;
@@ -140,17 +140,17 @@ export class ToolDefinitions {
     return tools;
   }
 
-  /** Whether a listing is worth waiting for: the last one that somebody waited for came in time. */
+  /** Returns whether a listing is worth waiting for: the last one that a call waited for came in time. */
   mayWait(view: View): boolean {
     return this.#parts.clock.now() >= (this.#slowUntil.get(keyOf(view)) ?? -Infinity);
   }
 
-  /** Somebody has waited for a listing in vain. */
+  /** Notes that a call has waited for a listing in vain. */
   noteSlow(view: View): void {
     this.#slowUntil.set(keyOf(view), this.#parts.clock.now() + SLOW_MS);
   }
 
-  /** The server says that its tools have changed. */
+  /** Notes that the server's tools have changed, as it says. */
   markStale(view: View): void {
     for (const key of [sharedKey(view), keyOf(view)]) {
       const known = this.#known.peek(key);
@@ -159,8 +159,8 @@ export class ToolDefinitions {
   }
 
   /**
-   * Asks for the tools anew: once at a time, and once a minute a view at most. Whatever goes wrong is
-   * logged and nothing else. Resolves, and never rejects, when there is nothing under way any more.
+   * Lists the tools anew: one listing at a time, and at most one a minute for each view. A failure is only logged. Resolves,
+   * and never rejects, when no listing is under way any more.
    */
   async refreshSoon(view: View, list: () => Promise<Listing>): Promise<void> {
     const { clock, log, limits } = this.#parts;

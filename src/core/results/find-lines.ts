@@ -1,32 +1,32 @@
 import { codePointsIn, indexAfter, wholeIndex } from '../../platform/sanitize.ts';
 
-/** So far from a hit its line, and the lines around that, are looked for. Lengths here are in UTF-16 units. */
+/** The line of a hit, and the lines around it, are looked for this far from it. Lengths here are in UTF-16 units. */
 const CONTEXT = 400;
-/** Shown on that side of a hit whose line is longer, in UTF-16 units. */
+/** The length shown on a side of a hit whose line is longer. */
 const WINDOW = 200;
-/** Before what is left to be searched, that much stays: enough for what is shown before a hit. */
+/** So much text stays before the part to be searched: enough to show before a hit. */
 export const LOOK_BACK = CONTEXT + 1;
-/** A hit, and what is shown after it. */
+/** The length of a hit and of the text shown after it. */
 const LOOK_AHEAD = 2 * CONTEXT + 1;
 
 interface FoundPiece {
-  /** Where the text begins, in code points. */
+  /** The offset of the text, in code points. */
   readonly offset: number;
   readonly text: string;
 }
 
 export interface FoundPieces {
   readonly matches: readonly FoundPiece[];
-  /** Where the first hit is that had no room; absent: all are there. */
+  /** The offset of the first hit that had no room; absent when all are there. */
   readonly nextFrom?: number;
 }
 
 interface Search {
-  /** Plain text of at most 200 characters, found in either case. */
+  /** A plain text of at most 200 characters, found in either case. */
   readonly find: string;
   /** Hits before this offset do not count. */
   readonly from: number;
-  /** All pieces together. */
+  /** The length of all pieces together, in code points. */
   readonly maxChars: number;
 }
 
@@ -39,8 +39,8 @@ export interface TextPart {
 }
 
 /**
- * Finds where a text says something. Each piece is the line of a hit with one line before and after; of a longer line, a window
- * around the hit. Pieces that overlap are one. It holds little more than one part at a time.
+ * Finds the lines that contain a text. Each piece is the line of a hit with one line before and after, or a window around the
+ * hit where the line is long. Pieces that overlap are joined. It holds little more than one part at a time.
  */
 export async function findLines(parts: AsyncIterable<TextPart>, search: Search): Promise<FoundPieces> {
   const finder = new Finder(search);
@@ -52,12 +52,12 @@ class Finder {
   readonly #search: Search;
   readonly #pattern: RegExp;
   readonly #pieces: { offset: number; text: string; end: number }[] = [];
-  /** The text being searched: the end of what was searched, and a part. `#offset` is its own, `#searched` an index in it. */
+  /** The text being searched: the end of the searched parts, and a new part. `#searched` is an index in it. */
   #text = '';
   #offset = 0;
   #searched = 0;
   #isLast = false;
-  /** An index in the text and its offset: what comes later is counted from there. */
+  /** An index in the text and its offset: later offsets are counted from there. */
   #mark = { index: 0, offset: 0 };
   #isPastFrom = false;
   #usedChars = 0;
@@ -74,7 +74,7 @@ class Finder {
     return { matches, ...(this.#nextFrom === undefined ? {} : { nextFrom: this.#nextFrom }) };
   }
 
-  /** False: there is no room for more. */
+  /** Searches a part. Returns false when there is no room for more. */
   goesOnAfter({ offset, text, isLast }: TextPart): boolean {
     if (this.#text === '') {
       this.#offset = offset;
@@ -102,7 +102,7 @@ class Finder {
     return true;
   }
 
-  /** Adds what is shown of a hit; false where it has no room. */
+  /** Adds the piece of a hit. Returns false when it has no room. */
   #show(start: number, after: number): boolean {
     const begin = this.#beginOf(start);
     const end = this.#endOf(after);
@@ -116,7 +116,7 @@ class Finder {
       return false;
     }
     if (chars > room) {
-      // Not even the first: then of what was looked for as much as there is room for.
+      // Not even the first piece has room: it shows as much of the hit as it can.
       shown.begin = start;
       shown.end = Math.min(end, indexAfter(this.#text, room, start));
       chars = codePointsIn(this.#text, shown.begin, shown.end);
@@ -130,7 +130,7 @@ class Finder {
     return true;
   }
 
-  /** The start of the line before, else of its own, else a window's. */
+  /** Returns the start of the line before, else of the hit's own line, else of a window. */
   #beginOf(start: number): number {
     const low = Math.max(0, start - CONTEXT - 1);
     const before = this.#text.slice(low, start);
@@ -142,7 +142,7 @@ class Finder {
     return isFromStart ? 0 : low + own + 1;
   }
 
-  /** The end of the line after, else of its own, else a window's. */
+  /** Returns the end of the line after, else of the hit's own line, else of a window. */
   #endOf(after: number): number {
     const high = after + CONTEXT + 1;
     const rest = this.#text.slice(after, high);
@@ -167,7 +167,7 @@ class Finder {
     this.#searched -= index;
     this.#mark = { index: 0, offset: this.#offset };
     const last = this.#pieces.at(-1);
-    // One that ended before is joined no more: a negative end is far enough from all that can follow.
+    // A piece that ended before is joined no more: a negative end is far enough from all that can follow.
     if (last) last.end -= index;
   }
 }

@@ -1,17 +1,18 @@
 import { and, eq, gt, gte, isNotNull, lt, lte, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/clock.ts';
 import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
-import { Repeat } from '../../platform/repeat.ts';
+import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { newId } from '../../platform/ids.ts';
+import { Repeat } from '../../platform/repeat.ts';
+import { codePointsIn, indexAfter, quoted } from '../../platform/sanitize.ts';
+import type { Sealing } from '../../platform/sealing.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
+import { ThrottledLog } from '../../platform/throttled-log.ts';
 import { slices } from '../../platform/yield.ts';
 import type { Caller } from '../access/caller.ts';
-import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
-import { keptResultParts as partsTable, keptResults as table } from './schema.ts';
-import type { Sealing } from '../../platform/sealing.ts';
-import { codePointsIn, indexAfter, quoted } from '../../platform/sanitize.ts';
 import { findLines, LOOK_BACK, type TextPart } from './find-lines.ts';
+import { keptResultParts as partsTable, keptResults as table } from './schema.ts';
 
 const MIB = 1024 * 1024;
 
@@ -22,26 +23,25 @@ export const MAX_FIND_CHARS = 200;
 
 const KEPT_MS = 10 * 60_000;
 const PURGE_EVERY_MS = 60_000;
-/** While results cannot be kept, that is said so often. */
-const SAY_EVERY_MS = 60_000;
-/** Code points of a part: the embedded database writes a value in one go, on the main thread. */
+/** The code points of a part. The embedded database writes a value in one go, on the main thread. */
 const PART_CHARS = 65_536;
-/** Parts that a statement names: one where the database is on the main thread, more where each costs a round trip. */
+/** The parts in one statement: one where the database is on the main thread, more where each costs a round trip. */
 const PARTS_AT_ONCE = { embedded: 1, shared: 8 };
-/** Parts that are deleted in one statement, and those after which the embedded database is to make room of them. */
+/** The parts that are deleted in one statement. */
 const DELETED_AT_ONCE = { batchRows: 16 };
+/** After so many changed parts the embedded database makes room. */
 const DELETED_BETWEEN = { ...DELETED_AT_ONCE, maxRows: 192 };
 /** Roughly the bytes of a row besides its text. */
 const ROW_BYTES = 256;
 const PURPOSE = 'kept-result';
 
-/** In bytes. Those of a key and of all are measured as the database holds them: sealed, a third more than the text. */
+/** Limits in bytes. Those of a key and of all count sealed parts, which are a third larger than the text. */
 export interface ResultLimits {
-  /** One result's text in UTF-8: as much as the proxy takes of a server. */
+  /** The text of one result in UTF-8. The proxy takes as much of a server. */
   readonly maxResultBytes: number;
-  /** The oldest of a key give way to its newest. */
+  /** The results of one key. The oldest give way to the newest. */
   readonly maxKeyBytes: number;
-  /** Beyond it nothing is kept until others have expired. */
+  /** All results. Beyond it nothing is kept until others have expired. */
   readonly maxAllBytes: number;
 }
 
@@ -57,19 +57,19 @@ export interface Kept {
   readonly expiresAtMs: number;
 }
 
-/** Offsets and lengths are in code points. */
+/** A piece of a kept result. Offsets and lengths are in code points. */
 export interface KeptPart extends Kept {
   readonly offset: number;
   readonly text: string;
-  /** Where to go on; absent: this is the end. */
+  /** The offset to go on at; absent at the end. */
   readonly nextOffset?: number;
   readonly totalChars: number;
 }
 
 export interface FoundLines extends Kept {
-  /** In order. `offset` is where the text begins. */
+  /** The matches in order, each with the offset of its text. */
   readonly matches: readonly { readonly offset: number; readonly text: string }[];
-  /** Where the first one is that had no room: the `from` of the next search. Absent: that is all. */
+  /** The offset of the first match that had no room, which is the `from` of the next search. Absent when all are there. */
   readonly nextFrom?: number;
   readonly totalChars: number;
 }
@@ -79,7 +79,7 @@ interface ResultsParts {
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly clock: Clock;
   readonly log: Log;
-  /** Whether the database is a server, which other processes may use as well. */
+  /** True when the database is a server, which other processes may use as well. */
   readonly shared: boolean;
   readonly limits?: Partial<ResultLimits> | undefined;
 }
@@ -87,41 +87,44 @@ interface ResultsParts {
 type Head = Kept & { readonly totalChars: number };
 
 /**
- * Keeps tool results for ten minutes, so that what was cut for an agent can be read on. They lie in the database, sealed for
- * the key and the user that they were made for: every process on it reads them, and nothing of them stays in memory.
+ * Keeps tool results for ten minutes, so that an agent can read on in a result that was cut for it. They lie in the database,
+ * sealed for the key and the user that they were made for. Every process on the database reads them, and none keeps them in
+ * memory.
  *
- * A result is written as a row without a length, which reserves its room, then its parts, and last the length: without that it
- * cannot be read. What a killed process leaves half-written goes at its time like all others.
+ * A result is written as a row without a length, which reserves its room, then its parts, and last the length. It cannot be
+ * read before that. A result that a killed process left half-written expires like all others.
  */
 export class Results {
   readonly #parts: ResultsParts;
   readonly #limits: ResultLimits;
   readonly #partsAtOnce: number;
-  readonly #purging = new Repeat(PURGE_EVERY_MS, () => this.#purgeInTurn());
-  #purge: Promise<unknown> = Promise.resolve();
-  /** Written or deleted since the embedded database has made room last. */
+  readonly #log: ThrottledLog;
+  readonly #purging: Repeat;
+  /** The parts written or deleted since the embedded database made room last. */
   #changedParts = 0;
-  #saidAtMs = -Infinity;
 
   constructor(parts: ResultsParts) {
     this.#parts = parts;
     this.#limits = { ...DEFAULT_LIMITS, ...parts.limits };
     this.#partsAtOnce = parts.shared ? PARTS_AT_ONCE.shared : PARTS_AT_ONCE.embedded;
+    this.#log = new ThrottledLog(parts.log, parts.clock);
+    this.#purging = new Repeat(PURGE_EVERY_MS, () =>
+      this.purge().catch((error: unknown) => parts.log.warn(whyFailed(error), 'expired results not deleted')),
+    );
   }
 
-  /** From here on what has expired is deleted, once a minute. */
+  /** Deletes expired results once a minute from now on. */
   start(): void {
     this.#purging.start();
   }
 
-  async close(): Promise<void> {
-    void this.#purging.stop();
-    await this.#purge;
+  close(): Promise<void> {
+    return this.#purging.stop();
   }
 
   /**
-   * Never throws. Undefined: it is not kept, as it is too big, there is no room, the database does not take it, or the caller
-   * has gone.
+   * Keeps a text. Never throws. Resolves to undefined when it is not kept: it is too big, there is no room, the database does
+   * not take it, or the caller has gone.
    */
   async keep(caller: Caller, text: string): Promise<Kept | undefined> {
     const textBytes = Buffer.byteLength(text);
@@ -138,18 +141,18 @@ export class Results {
         .where(eq(table.handle, kept.handle))
         .returning({ handle: table.handle });
       if (whole.length > 0) return kept;
-      // Newer ones of this key have taken its place meanwhile.
+      // Newer results of this key have taken its place meanwhile.
       await this.#deleteParts(kept.handle);
       return undefined;
     } catch (error) {
       if (!caller.signal.aborted) return this.#notKept(whyFailed(error));
-      // If the database fails here too, the parts it has taken stay until they expire.
+      // If the database fails here too, its parts stay until they expire.
       await this.#delete(kept.handle).catch(() => {});
       return undefined;
     }
   }
 
-  /** @throws SwitchboardError `result_not_found`; `invalid_request` for an offset beyond the end. */
+  /** Reads a piece. @throws SwitchboardError `result_not_found`; `invalid_request` for an offset beyond the end. */
   async read(
     caller: Caller,
     { handle, offset, maxChars }: { handle: string; offset: number; maxChars: number },
@@ -185,7 +188,7 @@ export class Results {
     return { ...head, ...(await findLines(texts, { find, from, maxChars })) };
   }
 
-  /** Deletes what has expired. Resolves to the number of results. */
+  /** Deletes expired results and parts. Resolves to the number of results. */
   async purge(): Promise<number> {
     const { db, clock } = this.#parts;
     const now = new Date(clock.now());
@@ -196,17 +199,9 @@ export class Results {
     return purgeWhere(db, table, lte(table.expiresAt, now));
   }
 
-  async #purgeInTurn(): Promise<void> {
-    const { log } = this.#parts;
-    this.#purge = this.purge().catch((error: unknown) =>
-      log.warn(whyFailed(error), 'kept results not purged'),
-    );
-    await this.#purge;
-  }
-
   /**
-   * Counts it among the kept ones first and looks then whether there is room: of processes that do so at the same time the
-   * last one sees the others.
+   * Reserves room: it counts the result among the kept ones first and then looks whether there is room. Of processes that do
+   * so at the same time, the last one sees the others.
    */
   async #reserve(caller: Caller, { handle, expiresAtMs }: Kept, bytes: number): Promise<boolean> {
     const { db } = this.#parts;
@@ -226,8 +221,8 @@ export class Results {
   }
 
   /**
-   * Deletes the oldest of a key until those left have no more than that; resolves to the bytes they had. Of two that come at
-   * the same time both delete the same one, which may be the one that is being written.
+   * Deletes the oldest results of a key until those left have at most `leftBytes`. Resolves to the bytes that the deleted
+   * ones had. Two processes at the same time delete the same result, which may be the one that is being written.
    */
   async #displace(keyId: string, leftBytes: number): Promise<number> {
     const { db } = this.#parts;
@@ -265,20 +260,20 @@ export class Results {
   }
 
   /**
-   * Has the embedded database use the room of deleted parts again, which a server does by itself. Those that were written
-   * count too: what no vacuum has seen yet, the next one reads through, and at 500 MB that held the event loop for a second.
+   * Lets the embedded database use the room of deleted parts again, which a server does by itself. Written parts count, too:
+   * a vacuum reads through all that none has seen yet, and at 500 MB that held the event loop for a second.
    */
   async #makeRoom(changedParts: number): Promise<void> {
     this.#changedParts += changedParts;
     if (this.#parts.shared || this.#changedParts < DELETED_BETWEEN.maxRows) return;
     this.#changedParts = 0;
-    // Keeping and deleting go on without it.
+    // A failure does not stop keeping and deleting.
     await this.#parts.db
       .execute(sql`vacuum ${table}, ${partsTable}`)
       .catch((error: unknown) => this.#parts.log.warn(whyFailed(error), 'kept results not vacuumed'));
   }
 
-  /** Writes all parts; resolves to the length in code points. */
+  /** Writes all parts. Resolves to the length in code points. */
   async #write(caller: Caller, { handle, expiresAtMs }: Kept, text: string): Promise<number> {
     const { db, sealing, clock } = this.#parts;
     const pause = slices(caller.signal);
@@ -323,7 +318,7 @@ export class Results {
     return { handle, totalChars: row.totalChars, expiresAtMs: row.expiresAt.getTime() };
   }
 
-  /** The parts that hold the text from an offset to another, in order. */
+  /** Yields the parts that hold the text from one offset to another, in order. */
   async *#texts(
     caller: Caller,
     { handle, totalChars }: Head,
@@ -347,17 +342,13 @@ export class Results {
         yield { offset: part * PART_CHARS, text, isLast: part === last };
         part++;
       }
-      // It has just expired, or given way.
+      // The result has just expired, or given way.
       if (part < next) throw notFound(handle);
     }
   }
 
   #notKept(why: object): undefined {
-    const { clock, log } = this.#parts;
-    const nowMs = monotonicMs(clock);
-    if (nowMs - this.#saidAtMs < SAY_EVERY_MS) return;
-    this.#saidAtMs = nowMs;
-    log.warn(why, 'tool result not kept');
+    this.#log.warn(why, 'tool result not kept');
   }
 }
 

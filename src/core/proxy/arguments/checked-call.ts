@@ -1,7 +1,8 @@
 import { SwitchboardError } from '../../../errors.ts';
+import { settledWithin } from '../../../platform/race-abort.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import { ArgumentChecks, readAsDeclared } from './check-arguments.ts';
-import { Deadline } from '../upstream/deadline.ts';
+import type { Deadline } from '../upstream/deadline.ts';
 import { HEADER_MISMATCH, INVALID_PARAMS, type Params } from '../upstream/envelope.ts';
 import { restated } from '../upstream/failures.ts';
 import { isObject } from '../../../platform/json-limits.ts';
@@ -10,7 +11,7 @@ import type { KnownTools, ToolDefinitions, View } from '../tool-definitions.ts';
 import { overviewOf, quoted, type KnownTool } from '../hints.ts';
 import type { InputRequired, ToolCall, ToolResult } from '../tools.ts';
 
-/** Of a tool's error text, what is looked at. */
+/** So much of a tool's error text is looked at. */
 const MAX_TEXT_CHARS = 2_000;
 
 type Outcome = ToolResult | InputRequired;
@@ -18,15 +19,14 @@ type NamedCall = Pick<ToolCall, 'name' | 'arguments' | 'readOnly'>;
 interface Sending {
   /** Makes the call with these arguments. */
   readonly send: (args: ToolCall['arguments']) => Promise<Outcome>;
-  /** Asks for the definitions, in the call's own slot where it waits for them, else in the background. Never rejects. */
+  /** Lists the definitions anew: in the call's own slot where it waits for them, else in the background. Never rejects. */
   readonly refresh: (where?: 'in-slot') => Promise<void>;
-  /** The call's. */
   readonly deadline: Deadline;
 }
 
 /**
- * Tool calls that are checked before they go out, where the server's own fresh definitions are known, and explained after
- * it refused them, where they are not.
+ * Checks tool calls before they go out, where the server's own fresh definitions are known. Where they are not, it explains
+ * the calls that the server refused.
  */
 export class CheckedCalls {
   readonly #definitions: ToolDefinitions;
@@ -39,9 +39,10 @@ export class CheckedCalls {
   }
 
   /**
-   * A tool that nobody has listed so far is looked up first: many servers report an unknown one as a result like any other.
-   * @throws SwitchboardError `invalid_params` for what the server's own list does not have or allow; and what `send` throws, with
-   * what was probably meant.
+   * Makes one call. A tool that nobody has listed so far is looked up first: many servers report an unknown one as a result
+   * like any other.
+   * @throws SwitchboardError `invalid_params` for a call that the server's own list does not have or allow; the errors of
+   *   `send`, with what was probably meant
    */
   async run(view: View, call: NamedCall, sending: Sending): Promise<Outcome> {
     const args = await this.#admit(view, call, sending);
@@ -49,7 +50,7 @@ export class CheckedCalls {
     try {
       const outcome = await send(args);
       const refused = speaksOfMistake(outcome) || (isFailure(outcome) && this.#isStranger(view, call));
-      // Asked again: refused headers may have led to a listing meanwhile.
+      // The definitions are read again, as refused headers may have led to a listing meanwhile.
       if (refused || !this.#definitions.fresh(view)) void refresh();
       return refused ? explained(outcome, this.#hint(view, call)) : outcome;
     } catch (error) {
@@ -59,7 +60,7 @@ export class CheckedCalls {
     }
   }
 
-  /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for what must not be sent. */
+  /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for a call that must not be sent. */
   async #admit(view: View, call: NamedCall, { refresh, deadline }: Sending): Promise<NamedCall['arguments']> {
     const isUnsure =
       call.readOnly === true || (this.#isStranger(view, call) && this.#definitions.mayWait(view));
@@ -75,14 +76,14 @@ export class CheckedCalls {
     return args;
   }
 
-  /** Nobody has listed such a tool so far. */
+  /** Returns whether nobody has listed such a tool so far. */
   #isStranger(view: View, { name }: NamedCall): boolean {
     return this.#definitions.schemaOf(view, name) === undefined;
   }
 
   #checked(known: KnownTools, { name, arguments: given }: NamedCall): NamedCall['arguments'] {
     const schema = known.schemas.get(name);
-    // Some show their tools only to those who sign in with them, and lists that are empty say nothing.
+    // An empty list says nothing: some servers show their tools only to users who sign in with them.
     if (schema === undefined && known.schemas.size + known.unusable.size === 0) return given;
     if (schema === undefined) {
       const reason = known.unusable.get(name);
@@ -102,22 +103,22 @@ export class CheckedCalls {
     );
   }
 
-  /** By a definition that may be out of date nothing is refused, but what is plain is read. */
+  /** A definition that may be out of date refuses nothing, but shows how plain mistakes were meant. */
   #repaired(view: View, { name, arguments: given }: NamedCall): NamedCall['arguments'] {
     const schema = this.#definitions.schemaOf(view, name);
     if (!isObject(schema)) return given;
-    // First the reading, which is cheap and rarely finds anything: the schema is compiled only where it does.
+    // The reading comes first: it is cheap, and rarely finds anything that the check would have to confirm.
     const read = this.#fitting(schema, given);
     return read !== undefined && this.#checks.problems(schema, given ?? {}) !== undefined ? read : given;
   }
 
-  /** The arguments read otherwise, where they fit then. */
+  /** Returns the arguments read as declared, if they fit then. */
   #fitting(schema: Readonly<Record<string, unknown>>, given: NamedCall['arguments']): Params | undefined {
     const read = readAsDeclared(schema, given ?? {});
     return read !== undefined && this.#checks.problems(schema, read) === undefined ? read : undefined;
   }
 
-  /** What was probably meant, by definitions that may be out of date: an explanation, no judgement. */
+  /** Says what was probably meant, by definitions that may be out of date: it explains and refuses nothing. */
   #hint(view: View, { name, arguments: args = {} }: NamedCall): string | undefined {
     const known = this.#definitions.known(view);
     const tools = known ? listedIn(known) : view.server.tools.map(asKnown);
@@ -134,22 +135,13 @@ export class CheckedCalls {
   }
 }
 
-/**
- * Waits for a listing, a moment at most: with the server's own list nothing need be guessed, and without it the call goes on. Resolves to
- * whether it ended in time.
- */
-async function listed(listing: Promise<void>, waitMs: number, deadline: Deadline): Promise<boolean> {
-  using patience = new Deadline(waitMs);
-  // Awaited here: the patience must not end before the wait.
-  return await deadline.wait(patience.wait(listing)).then(
-    () => true,
-    () => deadline.signal.aborted,
-  );
-}
+/** Waits for a listing, `waitMs` at most: without it the call goes on. Resolves to whether it ended in time, or the call did. */
+const listed = (listing: Promise<void>, waitMs: number, deadline: Deadline): Promise<boolean> =>
+  deadline.wait(settledWithin(listing, waitMs)).catch(() => true);
 
-/** The call may only read, and its server does not say that its tool does. */
+/** The call may only read, and its server does not mark the tool as one that only reads. */
 export class NotReadOnly extends SwitchboardError {
-  /** Whether its server was asked and says no. */
+  /** True when the server listed its tools, and this one is not marked. */
   readonly isListed: boolean;
 
   constructor(name: string, isListed: boolean) {
@@ -165,7 +157,7 @@ function withHint(error: SwitchboardError, hint: string | undefined): Switchboar
   return hint === undefined ? error : restated(error, `${asSentence(error.detail)} ${hint}`);
 }
 
-/** In a block of its own, beside what the tool itself said. */
+/** Adds the hint in a block of its own, beside the tool's own text. */
 function explained(outcome: Outcome, hint: string | undefined): Outcome {
   if (hint === undefined || !('content' in outcome) || !Array.isArray(outcome.content)) return outcome;
   const content: unknown[] = outcome.content;
@@ -187,11 +179,11 @@ const asKnown = ({
   annotations,
 }: View['server']['tools'][number]): KnownTool => ({ name, description, schema, annotations });
 
-/** The server's own error. */
+/** Returns whether it is the server's own error. */
 const isReported = (error: unknown): error is SwitchboardError =>
   error instanceof SwitchboardError && error.code === 'upstream_error';
 
-/** The server refused the call for what it says. */
+/** Returns whether the server refused the call for what the call says. */
 function isRefusal({ upstreamError, detail }: SwitchboardError): boolean {
   const code = isObject(upstreamError) ? upstreamError['code'] : undefined;
   return code === INVALID_PARAMS || code === HEADER_MISMATCH || MISTAKE.test(detail);

@@ -4,9 +4,9 @@ const HEADER_TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const MAX_DEPTH = 16;
 
 /**
- * The `Mcp-Param-*` headers of a tools/call (2026-07-28, Streamable HTTP, "Schema extension"): arguments whose schema
- * property carries `x-mcp-header` are repeated in a header. Absent and null arguments, and declarations the spec does not
- * allow, give none.
+ * Returns the `Mcp-Param-*` headers of a tools/call (2026-07-28, Streamable HTTP, "Schema extension"). They repeat the
+ * arguments whose schema carries `x-mcp-header`. Absent and null arguments, and declarations that the spec does not allow,
+ * give none.
  */
 export function paramHeaders(
   schema: unknown,
@@ -33,7 +33,7 @@ function collect(
   if (typeof header === 'string' && HEADER_TOKEN.test(header) && isMirrored(value)) emit(header, value);
   const { properties } = schema;
   if (!isObject(properties) || !isObject(value)) return;
-  // By the arguments, which are few: a schema may have a hundred thousand properties.
+  // Arguments are few, but a schema may have a hundred thousand properties.
   for (const name of Object.keys(value)) {
     if (Object.hasOwn(properties, name)) collect(properties[name], value[name], depth + 1, emit);
   }
@@ -43,12 +43,12 @@ const isMirrored = (value: unknown): value is Primitive =>
   typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value);
 
 const MIRRORED_TYPES = new Set<unknown>(['string', 'integer', 'boolean']);
-/** No listing of usual size comes near; what is deeper is left out rather than followed. */
+/** No listing of usual size comes near. A deeper tool is left out rather than followed. */
 const MAX_SCHEMA_DEPTH = 64;
 
 /**
- * Why a tool must not be used with a modern server (2026-07-28, Streamable HTTP, "Schema extension": a client rejects
- * definitions with an invalid `x-mcp-header`), if there is a reason.
+ * Returns the reason why a tool must not be used with a modern server, if there is one: a client rejects definitions with an
+ * invalid `x-mcp-header` (2026-07-28, Streamable HTTP, "Schema extension").
  */
 export function headerProblem(schema: unknown): string | undefined {
   const names = new Set<string>();
@@ -61,7 +61,7 @@ export function headerProblem(schema: unknown): string | undefined {
       firstOf(node, (key, member) => {
         if (DATA.has(key)) return undefined;
         if (!NAMED.has(key) || !isObject(member)) return visit(member, depth + 1, false);
-        // Members here are named by the author: one may be called like a keyword, or like the extension itself.
+        // The author names these members: one may be called like a keyword, or like the extension itself.
         return firstOf(member, (_name, property) =>
           visit(property, depth + 1, reachable && key === 'properties'),
         );
@@ -88,7 +88,7 @@ function problemAt(
   return undefined;
 }
 
-/** Without a list of the members: there may be a hundred thousand. */
+/** Makes no list of the members, as there may be a hundred thousand. */
 function firstOf(
   members: object,
   problemOf: (key: string, member: unknown) => string | undefined,
