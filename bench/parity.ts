@@ -11,7 +11,7 @@ import { z } from 'zod';
 import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { UNUSED } from '../src/core/catalogue/use-tally.ts';
-import { createMiniLmEmbedder } from '../src/core/search/embed/embedder-minilm.ts';
+import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
 import { correctForToolCount, fuse, tuningOf } from '../src/core/search/ranking.ts';
 import { createEmbeddedIndex } from '../src/core/search/index/search-index-embedded.ts';
 import { createMeilisearchIndex } from '../src/core/search/index/search-index-meilisearch.ts';
@@ -122,7 +122,6 @@ async function run(corpus: string, queryFile: string, url: string, apiKey: strin
     ...context,
     url,
     apiKey,
-    owner: 'bench',
     searchTimeoutMs: 10_000,
   });
   opened.defer(() => engine.close());

@@ -15,7 +15,7 @@ import { SCOPES, type Caller } from '../src/core/access/caller.ts';
 import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { UNUSED } from '../src/core/catalogue/use-tally.ts';
-import { createMiniLmEmbedder } from '../src/core/search/embed/embedder-minilm.ts';
+import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
 import { createEmbeddedIndex } from '../src/core/search/index/search-index-embedded.ts';
 import { createSearch } from '../src/core/search/search.ts';
 import { systemClock } from '../src/platform/clock.ts';

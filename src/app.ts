@@ -1,5 +1,3 @@
-import { createHash } from 'node:crypto';
-import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, featuresOf, type Config } from './config/index.ts';
@@ -22,9 +20,8 @@ import { SyncSchedule } from './core/registry/schedule.ts';
 import type { Embedder } from './core/search/embed/embedder.ts';
 import { Results } from './core/results/results.ts';
 import { openSearchIndex } from './core/search/index/open-index.ts';
-import type { EmbeddingLimits } from './core/search/embed/openai/limits.ts';
+import type { EmbeddingLimits } from './core/search/embed/openai.ts';
 import { createSearch } from './core/search/search.ts';
-import { VectorPruning } from './core/search/index/vector-pruning.ts';
 import { controlSocketListener } from './api/admin/table.ts';
 import { createApp, type FaceLimits } from './api/http/app.ts';
 import { systemClock, type Clock } from './platform/clock.ts';
@@ -186,13 +183,13 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     metrics,
     catalogue,
     shippedVectors: SHIPPED_VECTORS,
-    meilisearch: config.search.meilisearch && { ...config.search.meilisearch, owner: processId(config) },
+    meilisearch: config.search.meilisearch,
     embeddingApi: config.search.embedding,
     embeddingLimits: options.embeddingLimits,
     embedder: options.embedder,
   });
   opened.defer(() => open.close());
-  const { index } = open;
+  const { index, degraded } = open;
   const healthStore = await HealthStore.load(db);
   catalogue.onReinstated(ids => healthStore.forgetFailures(ids));
   const filled = Promise.withResolvers<void>();
@@ -209,7 +206,7 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
   });
   opened.defer(() => search.close());
-  return { catalogue, usage, index, healthStore, search, filled };
+  return { catalogue, usage, index, degraded, healthStore, search, filled };
 }
 
 function openProxy(
@@ -239,10 +236,8 @@ function openProxy(
 }
 
 /** Fills the search index in the background and keeps it up to date. Settles when every entry is searchable, or failed. */
-function buildIndex({ config, opened, db, log, life }: Stores, parts: SearchParts): Promise<void> {
+function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): Promise<void> {
   const { catalogue, index, healthStore, filled } = parts;
-  const pruning = new VectorPruning({ db, log, index, catalogue });
-  opened.defer(() => pruning.close());
   opened.defer(() => {
     life.status = 'stopping';
     log.info('stopping');
@@ -313,7 +308,7 @@ function coreOf(parts: {
   const { stores, access, search, proxy, upkeep, indexed } = parts;
   const { config, db, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
   const { rateLimits, health, sync } = upkeep;
-  const troubles = () => [databaseTrouble(), search.index.degraded, rateLimits.degraded, health.degraded];
+  const troubles = () => [databaseTrouble(), search.degraded(), rateLimits.degraded, health.degraded];
   return {
     ...access,
     ...proxy,
@@ -365,13 +360,6 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
   });
   return firstKey;
 }
-
-/** Identifies the one process that may use a data folder, across its restarts. */
-const processId = ({ dataDir }: Config): string =>
-  createHash('sha256')
-    .update(JSON.stringify([hostname(), dataDir]))
-    .digest('hex')
-    .slice(0, 12);
 
 /** Returns the audit entry for a server that health checks took out or brought back. */
 const entryOf = ({ id, deadSince }: StatusChange): AuditEntry =>

@@ -36,7 +36,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   helmet: /^api\/http\/app\.ts$/,
   '@modelcontextprotocol/server': /^api\/mcp\//,
   '@modelcontextprotocol/node': /^api\/mcp\/endpoint\.ts$/,
-  undici: /^(core\/(proxy|search\/embed\/openai)\/|platform\/outbound\/|cli\/)/,
+  undici: /^(core\/proxy\/|platform\/outbound\/|cli\/)/,
   'ipaddr.js': /^platform\/outbound\/guard\.ts$/,
   '@cfworker/json-schema': /^core\/proxy\/arguments\//,
   jose: /^core\/identity\//,
@@ -48,7 +48,8 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   'prom-client': /^platform\/telemetry\/metrics(-\w+)?\.ts$/,
   pino: /^platform\/telemetry\/log\.ts$/,
   'rate-limiter-flexible': /^core\/access\/rate-limits\.ts$/,
-  meilisearch: /^core\/search\/index\/meilisearch\//,
+  meilisearch: /^core\/search\/index\/meilisearch-(engine|sync)\.ts$/,
+  openai: /^core\/search\/embed\/openai-api\.ts$/,
   ...Object.fromEntries(
     ['api', 'core', 'exporter-trace-otlp-proto', 'resources', 'sdk-trace'].map(name => [
       `@opentelemetry/${name}`,

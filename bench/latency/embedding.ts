@@ -1,6 +1,6 @@
 import { toServer } from '../../src/core/catalogue/store.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
-import { createMiniLmEmbedder } from '../../src/core/search/embed/embedder-minilm.ts';
+import { createMiniLmEmbedder } from '../../src/core/search/embed/minilm/embedder.ts';
 import { latencyOf, timesOf } from './timing.ts';
 import { readCatalogue } from './texts.ts';
 

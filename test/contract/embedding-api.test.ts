@@ -5,7 +5,6 @@ import {
   hang,
   isProbe,
   refuse,
-  sendJson,
   startEmbeddingsServer,
   twisted,
   type EmbeddingsServer,
@@ -42,7 +41,6 @@ const start = (options: Parameters<typeof startTestSwitchboard>[0] = {}) =>
     embeddingLimits: {
       firstBackOffMs: 1,
       maxBackOffMs: 2,
-      trialLimitMs: 200,
       firstTrialMs: 1,
       maxTrialMs: 20,
     },
@@ -74,7 +72,7 @@ describe('an embedding API', () => {
     expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5);
     expect(api.requests.every(({ authorization }) => authorization === `Bearer ${KEY}`)).toBe(true);
     expect(sb.logged()).not.toContain(KEY);
-    expect(sb.logged()).toContain('openai:a-model:384');
+    expect(sb.logged()).toMatch(/openai:127[^ ]*:a-model:384/);
   });
 
   it('needs no key where the server wants none', async () => {
@@ -93,7 +91,7 @@ describe('an embedding API', () => {
     };
     const first = await start({ env, database: shared });
     await first[Symbol.asyncDispose]();
-    expect(first.logged()).toMatch(/"texts":5,"tokens":\d+,"msg":"embedding API used"/);
+    expect(first.logged()).toMatch(/"texts":4,"tokens":\d+,"msg":"embedding API used"/);
     expect(api.embedded.length).toBeGreaterThanOrEqual(3);
     api.embedded.length = 0;
     await using sb = await start({ env, database: shared });
@@ -131,7 +129,10 @@ describe('while the embedding API', () => {
       expect(await gauge(sb, 'embedder')).toBe('1');
       api.fault = undefined;
       await untilWell(sb);
-      await vi.waitFor(async () => expect((await best(sb, 'rain'))?.scores.semantic).toBeGreaterThan(0.2));
+      await vi.waitFor(async () => expect((await best(sb, 'rain'))?.scores.semantic).toBeGreaterThan(0.2), {
+        timeout: 60_000,
+        interval: 20,
+      });
       expect(sb.logged()).toContain('the embedding API works again');
       expect(sb.logged()).not.toContain(KEY);
     },
@@ -169,7 +170,7 @@ describe('while the embedding API', () => {
     );
   });
 
-  it('comes back with another model, the vectors are made anew and never mixed', async () => {
+  it('comes back with a model of other dimensions, the vectors are made anew and never mixed', async () => {
     await using sb = await start();
     api.fault = refuse(500);
     await search(sb, 'rain');
@@ -180,75 +181,7 @@ describe('while the embedding API', () => {
     await vi.waitFor(async () =>
       expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5),
     );
-    expect(sb.logged()).toContain('openai:a-model:200');
-  });
-});
-
-describe('another model of the same dimensions behind the embedding API, while all requests succeed,', () => {
-  it('is named and not mixed in; searches are answered by keyword until all vectors are made anew', async () => {
-    await using sb = await start();
-    expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5);
-    const held: (() => void)[] = [];
-    const release = () => {
-      api.fault = undefined;
-      for (const answer of held.splice(0)) answer();
-    };
-    // The trials that look again wait for us.
-    api.fault = (response, request, good) => {
-      const answer = () => sendJson(response, 200, good());
-      if (isProbe(request)) held.push(answer);
-      else answer();
-    };
-    api.model = 2;
-    api.embedded.length = 0;
-    expect((await sb.admin.request('POST', '/catalogue/import', LATER)).status).toBe(200);
-    expect(await degraded(sb)).toEqual([expect.stringMatching(/gives vectors of another model than before/)]);
-    expect(await gauge(sb, 'embedder')).toBe('1');
-    expect(await best(sb, 'postage')).toMatchObject({ id: 'stamps', scores: { semantic: 0 } });
-    expect(await best(sb, 'rain of this city')).toMatchObject({ id: 'weather', scores: { semantic: 0 } });
-
-    // The trials go through, the texts do not yet: the index is the old one, which nothing is compared with.
-    await vi.waitFor(() => expect(held).not.toEqual([]));
-    api.fault = (response, request, good) => {
-      const answer = () => sendJson(response, 200, good());
-      if (isProbe(request)) answer();
-      else held.push(answer);
-    };
-    for (const answer of held.splice(0)) answer();
-    await vi.waitFor(async () =>
-      expect(await degraded(sb)).toEqual([
-        expect.stringMatching(/vectors for the embedding model are being made/),
-      ]),
-    );
-    expect([await gauge(sb, 'embedder'), await gauge(sb, 'index')]).toEqual(['0', '1']);
-    expect(await best(sb, 'the rain')).toMatchObject({ id: 'weather', scores: { semantic: 0 } });
-
-    release();
-    await untilWell(sb);
-    for (const [query, id] of [
-      ['rain of a city', 'weather'],
-      ['postage stamps for parcels', 'stamps'],
-    ] as const)
-      await vi.waitFor(async () => {
-        const found = await best(sb, query);
-        expect(found?.id).toBe(id);
-        expect(found?.scores.semantic).toBeGreaterThan(0.5);
-      });
-    expect(sb.logged()).toMatch(/"from":"openai:a-model:384","to":"openai:a-model:384:2"/);
-  });
-
-  it('is noticed by searches alone, at most as long after as is between two looks', async () => {
-    await using sb = await start({
-      embeddingLimits: { verifyEveryMs: 0, firstTrialMs: 1, maxTrialMs: 20, firstBackOffMs: 1 },
-    });
-    expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5);
-    api.model = 2;
-    expect(await best(sb, 'rain of this city')).toMatchObject({ id: 'weather', scores: { semantic: 0 } });
-    await untilWell(sb);
-    await vi.waitFor(async () =>
-      expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5),
-    );
-    expect(sb.logged()).toContain('gives vectors of another model than before');
+    expect(sb.logged()).toMatch(/openai:127[^ ]*:a-model:200/);
   });
 });
 

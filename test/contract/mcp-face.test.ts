@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createMiniLmEmbedder } from '../../src/core/search/embed/embedder-minilm.ts';
+import { createMiniLmEmbedder } from '../../src/core/search/embed/minilm/embedder.ts';
 import { CLIENTS, connectV2 } from '../support/mcp-clients.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startHostile, type Hostile } from '../support/upstreams/hostile.ts';

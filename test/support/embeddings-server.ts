@@ -23,19 +23,16 @@ export interface EmbeddingsServer extends AsyncDisposable, Model {
   fault: Fault | undefined;
   /** The model behind the name: another number gives vectors that mean something else. */
   model: number;
-  /** What answers call it; undefined: as it was asked for. */
-  modelName: string | undefined;
   dimensions: number;
   /** Resolves once a request that fulfils `wanted` has come, from now on. */
   next(wanted?: (request: EmbeddingRequest) => boolean): Promise<EmbeddingRequest>;
 }
 
-const isProbeText = (text: string) => text.startsWith('Which model is this?');
-/** It is asked which model answers, and nothing else. */
+const isProbeText = (text: string) => text === 'Does the embedding API answer?';
+/** Whether the request only finds out if the API answers. */
 export const isProbe = ({ input }: EmbeddingRequest) => input.every(isProbeText);
 /** What is asked for besides the probe. */
-export const textsOf = ({ input }: Pick<EmbeddingRequest, 'input'>) =>
-  input.filter(text => !isProbeText(text));
+const textsOf = ({ input }: Pick<EmbeddingRequest, 'input'>) => input.filter(text => !isProbeText(text));
 
 /** A server on loopback that speaks OpenAI's embeddings API, with vectors of words, and fails on command. */
 export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
@@ -78,7 +75,6 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
     embedded: [],
     fault: undefined,
     model: 1,
-    modelName: undefined,
     dimensions: 384,
     next: (wanted = () => true) => new Promise(resolve => waiting.push({ wanted, resolve })),
     [Symbol.asyncDispose]: () => closeNow(http),
@@ -88,7 +84,6 @@ export async function startEmbeddingsServer(): Promise<EmbeddingsServer> {
 
 interface Model {
   readonly model: number;
-  readonly modelName?: string | undefined;
   readonly dimensions: number;
 }
 
@@ -119,7 +114,7 @@ function answerTo(request: EmbeddingRequest, server: Model) {
   const tokens = request.input.reduce((sum, text) => sum + Math.ceil(text.length / 4), 0);
   return {
     object: 'list',
-    model: server.modelName ?? request.model,
+    model: request.model,
     data: data.toReversed(),
     usage: { prompt_tokens: tokens, total_tokens: tokens },
   };

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { Writable } from 'node:stream';
 import { readConfig } from '../../src/config/index.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
-import { createNgramEmbedder } from '../../src/core/search/embed/embedder-ngrams.ts';
+import { createNgramEmbedder } from '../../src/core/search/embed/ngrams.ts';
 import type { Clock } from '../../src/platform/clock.ts';
 import { openTestDatabase } from './database.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';

@@ -2,9 +2,6 @@ import { expect, it, vi } from 'vitest';
 import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
 import { HttpClient } from '../../../src/core/proxy/upstream/http-client.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
-import { EmbeddingUsage } from '../../../src/core/search/embed/openai/usage.ts';
-import { createLog } from '../../../src/platform/telemetry/log.ts';
-import { Metrics } from '../../../src/core/metrics.ts';
 import { activeSpan, within, type Span } from '../../../src/platform/telemetry/tracing.ts';
 import { listen } from '../../support/upstreams/http.ts';
 import { startV1Server, startV1SseServer } from '../../support/upstreams/v1.ts';
@@ -66,18 +63,4 @@ it('who hears of a listing hears it in no trace', async () => {
   await within(spanOf('lister'), () => harness.tool('echo', { message: 'hi' }));
   await vi.waitUntil(() => heard.length > 0, { timeout: 20_000, interval: 5 });
   expect(heard).toEqual([undefined]);
-});
-
-it('a sum that is logged later is not told as of the request that was first in it', () => {
-  const started: (Span | undefined)[] = [];
-  const usage = new EmbeddingUsage(new Metrics(), createLog('silent'));
-  const timers = vi.spyOn(globalThis, 'setTimeout').mockImplementationOnce(() => {
-    started.push(activeSpan());
-    return setImmediate(() => {}) as unknown as NodeJS.Timeout;
-  });
-  within(spanOf('first'), () =>
-    usage.requested({ lane: 'query', outcome: 'ok', tookMs: 1, texts: 1, tokens: 1 }),
-  );
-  timers.mockRestore();
-  expect(started).toEqual([undefined]);
 });

@@ -1,7 +1,7 @@
 import { SCOPES, type Caller } from '../../../src/core/access/caller.ts';
 import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import type { Embedder, EmbeddingPurpose } from '../../../src/core/search/embed/embedder.ts';
-import { createNgramEmbedder } from '../../../src/core/search/embed/embedder-ngrams.ts';
+import { createNgramEmbedder } from '../../../src/core/search/embed/ngrams.ts';
 import { createLog, type LogLevel } from '../../../src/platform/telemetry/log.ts';
 
 export const silent = createLog('silent');

@@ -6,17 +6,17 @@ export type EmbeddingPurpose = 'query' | 'index';
 
 /** Turns texts into vectors that lie close together when the texts mean the same. */
 export interface Embedder {
-  /** Names model, weights hash and tokenization version. Vectors of two ids are never mixed. */
+  /** Names the model, its weights or address, and the tokenization. Vectors of two ids are never mixed. */
   readonly id: string;
   /** Length of every vector. */
   readonly dimensions: number;
-  /** True where its state is watched by itself (`RecoveringIndex`): an index then says nothing of its failures. */
-  readonly isWatched?: boolean;
-  /** How many calls of `embed` for the index are worth making at a time; 1 where not said. */
+  /** What fails at present, for an embedder that watches itself; an index then says nothing of its failures. */
+  readonly degraded?: string | undefined;
+  /** How many calls of `embed` for the index are worth making at a time; 2 where absent. */
   readonly indexCalls?: number;
   /**
-   * Vectors of unit length, one a text, in the order of the texts. For the `index`, a text that cannot be embedded for now
-   * may have a vector of zeros, which is not to be kept: its cosine with everything is 0.
+   * Returns vectors of unit length, one a text, in the order of the texts. For the `index`, a text that cannot be embedded at
+   * present may have a vector of zeros, which is not to be kept: its cosine with everything is 0.
    */
   embed(texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]>;
   /** Frees what the embedder holds; may be called twice. */

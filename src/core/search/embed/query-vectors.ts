@@ -1,47 +1,60 @@
 import type { Clock } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { traced } from '../../../platform/telemetry/tracing.ts';
+import { ThrottledLog } from '../../../platform/throttled-log.ts';
 import type { Embedder } from './embedder.ts';
 
-const WARN_EVERY_MS = 60_000;
+interface QueryVectorsParts {
+  readonly embedder: Embedder;
+  readonly log: Log;
+  readonly clock: Clock;
+}
 
-/** The vectors of queries; none while the embedder fails, and a word about it. */
+/** Embeds queries for a search index, which answers by keyword while the embedder fails. */
 export class QueryVectors {
-  readonly #parts: { readonly embedder: Embedder; readonly log: Log; readonly clock: Clock };
-  #failure: string | undefined;
-  #warnedAt = -Infinity;
+  readonly #embedder: Embedder;
+  readonly #log: ThrottledLog;
+  #isFailing = false;
+  #changes = 0;
 
-  constructor(parts: { readonly embedder: Embedder; readonly log: Log; readonly clock: Clock }) {
-    this.#parts = parts;
+  constructor({ embedder, log, clock }: QueryVectorsParts) {
+    this.#embedder = embedder;
+    this.#log = new ThrottledLog(log, clock);
   }
 
-  /** Why the last query has none; undefined when it has, or where the embedder's state is watched by itself. */
+  /** Why queries have no vectors at present; undefined when they have. */
   get failure(): string | undefined {
-    return this.#parts.embedder.isWatched ? undefined : this.#failure;
+    if ('degraded' in this.#embedder) return this.#embedder.degraded;
+    return this.#isFailing ? 'embedder failing: searching by keyword only' : undefined;
   }
 
-  /** One a text, or none when the embedder fails: keywords then answer alone. */
+  /** Grows whenever a query fails after one that did not, or the other way round. */
+  get changes(): number {
+    return this.#changes;
+  }
+
+  /** Returns one vector a text, or none when the embedder fails. */
   async of(texts: readonly string[]): Promise<Float32Array[]> {
-    const { embedder, log, clock } = this.#parts;
+    const embedder = this.#embedder;
     try {
-      // One request a text: an embedder lets small requests overtake an import.
       const vectors = await traced(
         'embed',
-        () => Promise.all(texts.map(text => embedder.embed([text], 'query'))),
+        () => embedder.embed(texts, 'query'),
         () => ({
           attributes: { 'switchboard.embedder': embedder.id, 'switchboard.embed.texts': texts.length },
         }),
       );
-      this.#failure = undefined;
-      return vectors.flat();
+      this.#note(false);
+      return vectors;
     } catch (error) {
-      this.#failure = 'embedder failing: searching by keyword only';
-      const now = clock.now();
-      if (now - this.#warnedAt >= WARN_EVERY_MS) {
-        this.#warnedAt = now;
-        log.warn({ err: error }, 'query not embedded: searching by keyword only');
-      }
+      this.#note(true);
+      this.#log.warn({ err: error }, 'query not embedded: searching by keyword only');
       return [];
     }
+  }
+
+  #note(isFailing: boolean): void {
+    if (this.#isFailing !== isFailing) this.#changes++;
+    this.#isFailing = isFailing;
   }
 }

@@ -1,6 +1,6 @@
 import { Bm25 } from './bm25.ts';
 import type { Candidate } from './search-index.ts';
-import type { QuantizedVector } from './quantize.ts';
+import type { QuantizedVector } from './vector-format.ts';
 import { VectorStore } from './vector-store.ts';
 
 /** The usual BM25 parameters; the tune sets do not tell neighbours apart. */
@@ -92,7 +92,7 @@ export class IndexedServers {
     const rows = parts.map((terms, at) => {
       const row = this.#freeRows.pop() ?? this.#rows++;
       this.#setSlot(row, NO_SLOT);
-      if (!('key' in vectors)) (this.#vectors ?? missing()).set(row, vectors[at] ?? missing());
+      if (!('key' in vectors)) this.#setVector(row, vectors[at] ?? missing());
       this.#parts.add(row, terms);
       return row;
     });
@@ -190,9 +190,17 @@ export class IndexedServers {
     this.#slotOf[row] = slot;
   }
 
-  /** By row, the best cosine of its vector with any of the query's (none: keywords answer alone). */
-  cosines([first, ...others]: readonly Float32Array[]): Float32Array {
+  /** A vector of other dimensions is another model's, from before or after this index: it counts as none. */
+  #setVector(row: number, vector: QuantizedVector): void {
     const store = this.#vectors ?? missing();
+    const isOurs = vector.values.length === store.dimensions;
+    store.set(row, isOurs ? vector : { values: new Int8Array(store.dimensions), scale: 0 });
+  }
+
+  /** Returns by row the best cosine of its vector with any of the query's. Vectors of other dimensions count as none. */
+  cosines(queries: readonly Float32Array[]): Float32Array {
+    const store = this.#vectors ?? missing();
+    const [first, ...others] = queries.filter(query => query.length === store.dimensions);
     const best = first ? store.scan(first) : new Float32Array(store.size);
     for (const vector of others) {
       const cosines = store.scan(vector);

@@ -1,18 +1,23 @@
+import { eq } from 'drizzle-orm';
 import type { Clock } from '../../../platform/clock.ts';
 import type { Database } from '../../../platform/database/database.ts';
+import { Repeat } from '../../../platform/repeat.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
+import { slices } from '../../../platform/yield.ts';
 import type { Metrics } from '../../metrics.ts';
-import type { Catalogue } from '../../catalogue/catalogue.ts';
-import { createMiniLmEmbedder, WeightsUnavailable } from '../embed/embedder-minilm.ts';
-import { createNgramEmbedder } from '../embed/embedder-ngrams.ts';
-import { EmbeddingApi } from '../embed/embedder-openai.ts';
+import type { Catalogue, OnProgress } from '../../catalogue/catalogue.ts';
+import { documentsOf } from '../documents.ts';
+import { createMiniLmEmbedder, WeightsUnavailable } from '../embed/minilm/embedder.ts';
+import { createNgramEmbedder } from '../embed/ngrams.ts';
 import type { Embedder } from '../embed/embedder.ts';
-import type { EmbeddingApiConfig } from '../embed/openai/client.ts';
-import type { EmbeddingLimits } from '../embed/openai/limits.ts';
+import type { EmbeddingApiConfig } from '../embed/openai-api.ts';
+import { OpenAiEmbedder, type EmbeddingLimits } from '../embed/openai.ts';
+import { embeddings } from '../schema.ts';
 import { createEmbeddedIndex } from './search-index-embedded.ts';
 import { createMeilisearchIndex, type MeilisearchAddress } from './search-index-meilisearch.ts';
-import { RecoveringIndex } from './search-index-recovering.ts';
 import type { SearchIndex } from './search-index.ts';
+import { VectorCache } from './vector-cache.ts';
+import { VectorPruning } from './vector-pruning.ts';
 
 interface OpenIndexOptions {
   readonly db: Database;
@@ -32,61 +37,140 @@ interface OpenIndexOptions {
 
 export interface OpenIndex {
   readonly index: SearchIndex;
+  /** What does not work at present, in a few words; undefined when everything does. */
+  readonly degraded: () => string | undefined;
+  /**
+   * Deletes the kept vectors of the embedder in use, has all texts embedded again and fills the index with them. Searches use the
+   * old vectors until then.
+   * @throws what the embedder fails with, before anything is deleted
+   */
+  readonly reindex: (onProgress?: OnProgress, signal?: AbortSignal) => Promise<{ readonly servers: number }>;
   close(): Promise<void>;
 }
 
-/** The search index of this process with its embedder, still empty; what works worse than it should is in the metrics. */
-export function openSearchIndex(options: OpenIndexOptions): Promise<OpenIndex> {
-  const { embeddingApi, embedder } = options;
-  return embeddingApi && !embedder ? openRemote(options, embeddingApi) : openLocal(options);
-}
+/** How often what the API missed is tried again after an error that is not the API's, such as the database's. */
+const RETRY_MS = 30_000;
+const INCOMPLETE = 'some texts have no vectors yet: what they describe is found by keyword only';
 
-async function openRemote(options: OpenIndexOptions, config: EmbeddingApiConfig): Promise<OpenIndex> {
-  const { db, log, clock, metrics, catalogue, meilisearch } = options;
-  const api = new EmbeddingApi({ config, db, log, metrics, limits: options.embeddingLimits });
-  const index = await RecoveringIndex.open({
-    api,
-    createIndex: embedder =>
-      meilisearch
-        ? createMeilisearchIndex({ ...meilisearch, embedder, db, log, clock })
-        : createEmbeddedIndex({ embedder, db, log, clock }),
-    active: () => catalogue.active(),
-    reindex: prepare => catalogue.reindex(prepare),
-    db,
-    log,
-  }).catch(async (error: unknown) => {
-    await api.close();
-    throw error;
-  });
-  metrics.watchDegraded('embedder', () => api.degraded !== undefined);
-  metrics.watchDegraded('index', () => index.indexDegraded !== undefined);
-  return { index, close: () => index.close() };
-}
-
-async function openLocal(options: OpenIndexOptions): Promise<OpenIndex> {
-  const { db, log, clock, metrics, shippedVectors, meilisearch } = options;
-  const { embedder, degraded } = options.embedder
-    ? { embedder: await options.embedder(), degraded: undefined }
-    : await localEmbedder(log);
-  const context = { db, embedder, log, clock, shippedVectors, degraded };
+/** Opens the search index of this process with its embedder, still empty. The metrics say what works worse than it should. */
+export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIndex> {
+  const { db, log, metrics, catalogue, meilisearch } = options;
+  await using opened = new AsyncDisposableStack();
+  const { embedder, degraded: instead } = await openEmbedder(options);
+  opened.defer(() => embedder.close());
+  const shippedVectors = embedder instanceof OpenAiEmbedder ? undefined : options.shippedVectors;
+  const context = { ...options, embedder, shippedVectors, degraded: instead };
   const engine = meilisearch && (await createMeilisearchIndex({ ...meilisearch, ...context }));
   const index = engine ?? (await createEmbeddedIndex(context));
-  metrics.watchDegraded('embedder', () => index.degraded !== engine?.engineDegraded);
-  metrics.watchDegraded('index', () => engine?.engineDegraded !== undefined);
-  const close = async () => {
-    await index.close();
-    await embedder.close();
+  opened.defer(() => index.close());
+
+  const embedAll = async (onProgress?: OnProgress, signal?: AbortSignal) => {
+    const cache = await VectorCache.open({ embedder, db, log, shippedFile: shippedVectors });
+    await cache.vectorsOf(await textsOf(catalogue, signal), onProgress, signal);
   };
-  return { index, close };
+  const refill = () =>
+    catalogue.reindex(change => index.prepare({ ...change, whole: change.upserted }, undefined));
+  const completion =
+    embedder instanceof OpenAiEmbedder ? new Completion({ api: embedder, embedAll, refill, log }) : undefined;
+  if (completion) opened.defer(() => completion.close());
+  const pruning = new VectorPruning({ db, log, index, catalogue });
+  opened.defer(() => pruning.close());
+
+  metrics.watchDegraded('embedder', () => index.degraded !== engine?.engineDegraded);
+  metrics.watchDegraded('index', () => engine?.engineDegraded !== undefined || completion?.isDue === true);
+  const running = opened.move();
+  return {
+    index,
+    degraded() {
+      const all = [index.degraded, completion?.isDue === true ? INCOMPLETE : undefined].filter(
+        one => one !== undefined,
+      );
+      return all.length === 0 ? undefined : all.join('; ');
+    },
+    async reindex(onProgress, signal) {
+      if (embedder instanceof OpenAiEmbedder) embedder.forgetQueries();
+      await embedder.embed(['Is the embedder there?'], 'query');
+      await db.delete(embeddings).where(eq(embeddings.embedder, embedder.id));
+      await embedAll(onProgress, signal);
+      await refill();
+      return { servers: index.size };
+    },
+    close: () => running.disposeAsync(),
+  };
 }
 
-async function localEmbedder(log: Log): Promise<{ embedder: Embedder; degraded: string | undefined }> {
+async function openEmbedder(
+  options: OpenIndexOptions,
+): Promise<{ embedder: Embedder; degraded?: string | undefined }> {
+  const { embeddingApi: config, embedder, embeddingLimits: limits, db, log, metrics } = options;
+  if (embedder) return { embedder: await embedder() };
+  if (config) return { embedder: await OpenAiEmbedder.connect({ config, db, log, metrics, limits }) };
   try {
-    return { embedder: await createMiniLmEmbedder(), degraded: undefined };
+    return { embedder: await createMiniLmEmbedder() };
   } catch (error) {
     if (!(error instanceof WeightsUnavailable)) throw error;
     const degraded = 'embedding model missing: searching by words and character n-grams';
     log.warn({ err: error }, degraded);
     return { embedder: createNgramEmbedder(), degraded };
+  }
+}
+
+async function textsOf(catalogue: Catalogue, signal?: AbortSignal): Promise<string[]> {
+  const pause = slices(signal);
+  const texts: string[] = [];
+  for (const server of catalogue.active()) {
+    for (const { prose } of documentsOf(server).parts) texts.push(prose);
+    await pause();
+  }
+  return texts;
+}
+
+interface CompletionParts {
+  readonly api: OpenAiEmbedder;
+  /** Has all texts that have no vector embedded into the database: no change of the catalogue has to wait for the API. */
+  readonly embedAll: () => Promise<void>;
+  /** Fills the index anew from the database. */
+  readonly refill: () => Promise<void>;
+  readonly log: Log;
+}
+
+/** Gives texts their vectors that an embedding API missed while it failed, as soon as it works. */
+class Completion {
+  readonly #parts: CompletionParts;
+  #done = 0;
+  #isClosing = false;
+  readonly #repeat = new Repeat(RETRY_MS, () => this.#complete());
+
+  constructor(parts: CompletionParts) {
+    this.#parts = parts;
+    parts.api.onWorking = () => this.#repeat.kick();
+    this.#repeat.start(RETRY_MS);
+  }
+
+  /** Whether the index has texts without their vectors. */
+  get isDue(): boolean {
+    return this.#parts.api.missed > this.#done;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    await this.#parts.api.close();
+    await this.#repeat.stop();
+  }
+
+  async #complete(): Promise<void> {
+    const { api, embedAll, refill, log } = this.#parts;
+    const { missed } = api;
+    if (!this.isDue || !api.isAsked) return;
+    try {
+      await embedAll();
+      // The API has failed again: once it works, this is tried again.
+      if (api.missed > missed) return;
+      await refill();
+      this.#done = missed;
+      log.info({ embedder: api.id }, 'completed the search index');
+    } catch (error) {
+      if (!this.#isClosing) log.error({ err: error }, 'search index not completed: it is tried again');
+    }
   }
 }

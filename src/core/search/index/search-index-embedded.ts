@@ -4,13 +4,13 @@ import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { bestOfEach } from './best-candidates.ts';
-import { compareTools } from './tool-evidence.ts';
+import { bestOfEach } from './candidates.ts';
+import { compareTools } from './candidates.ts';
 import { documentsOf, type Described } from '../documents.ts';
 import type { Embedder } from '../embed/embedder.ts';
 import { IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
-import type { QuantizedVector } from './quantize.ts';
+import type { QuantizedVector } from './vector-format.ts';
 import { QueryVectors } from '../embed/query-vectors.ts';
 import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
 import { sentencesOf, tokenize } from '../tokenize.ts';
@@ -39,18 +39,20 @@ export async function createEmbeddedIndex(context: EmbeddedIndexContext): Promis
 }
 
 class EmbeddedIndex implements SearchIndex {
-  readonly id: string;
   readonly #context: EmbeddedIndexContext;
   readonly #queryVectors: QueryVectors;
   readonly #cache: VectorCache;
   readonly #servers: IndexedCatalogue;
 
   constructor(context: EmbeddedIndexContext, cache: VectorCache) {
-    this.id = `embedded:${context.embedder.id}`;
     this.#context = context;
     this.#queryVectors = new QueryVectors(context);
     this.#cache = cache;
     this.#servers = new IndexedCatalogue(() => new IndexedServers(context.embedder.dimensions));
+  }
+
+  get id(): string {
+    return `embedded:${this.embedderId}`;
   }
 
   get embedderId(): string {
@@ -58,7 +60,7 @@ class EmbeddedIndex implements SearchIndex {
   }
 
   get epoch(): number {
-    return this.#servers.epoch;
+    return this.#servers.epoch + this.#queryVectors.changes;
   }
 
   get size(): number {

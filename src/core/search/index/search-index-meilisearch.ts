@@ -1,37 +1,39 @@
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../platform/clock.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { slices } from '../../../platform/yield.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { bestOfEach, CANDIDATES_BY_EACH } from './best-candidates.ts';
-import { compareTools } from './tool-evidence.ts';
 import { documentsOf, type Described } from '../documents.ts';
 import type { Embedder } from '../embed/embedder.ts';
+import { QueryVectors } from '../embed/query-vectors.ts';
+import { sentencesOf, tokenize } from '../tokenize.ts';
+import { bestOfEach, CANDIDATES_BY_EACH, compareTools } from './candidates.ts';
 import { IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
-import { documentsFor, hashOf, type EngineContent } from './meilisearch/engine-document.ts';
-import { Engine, type EngineAddress, type EngineQuery } from './meilisearch/engine.ts';
-import { LiveIndex, type Planned } from './meilisearch/index-writer.ts';
-import { PartVectors } from './meilisearch/part-vectors.ts';
-import { Replica, type RetryTimes } from './meilisearch/index-sync.ts';
-import { EMBEDDER } from './meilisearch/settings.ts';
-import { quantize, type QuantizedVector } from './quantize.ts';
-import { QueryVectors } from '../embed/query-vectors.ts';
+import { EMBEDDER, Engine, type EngineAddress, type EngineQuery } from './meilisearch-engine.ts';
+import {
+  hashOf,
+  MeilisearchSync,
+  plan,
+  type EngineContent,
+  type Planned,
+  type RetryTimes,
+} from './meilisearch-sync.ts';
 import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
-import { sentencesOf, tokenize } from '../tokenize.ts';
 import { VectorCache } from './vector-cache.ts';
+import { dot, quantize, type QuantizedVector } from './vector-format.ts';
 
 /** The engine reads no more words of a query. */
 const MAX_QUERY_TERMS = 10;
-/** About 120,000 vectors of 384 dimensions. */
+/** Room for about 120,000 vectors of 384 dimensions. */
 const VECTOR_BYTES = 64 * 1024 * 1024;
-const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000, checkMs: 5 * 60_000, countMs: 5_000 };
+const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
+/** Memory of an array beside its content. */
+const OVERHEAD_BYTES = 160;
 
-export interface MeilisearchAddress extends EngineAddress {
-  /** Of this installation's process, the same after a restart. */
-  readonly owner: string;
-}
+export type MeilisearchAddress = EngineAddress;
 
 interface MeilisearchIndexContext extends MeilisearchAddress {
   readonly embedder: Embedder;
@@ -42,15 +44,15 @@ interface MeilisearchIndexContext extends MeilisearchAddress {
   /** Why `embedder` stands in for a better one. */
   readonly degraded?: string | undefined;
   readonly retry?: RetryTimes;
-  /** Of vectors held in memory. */
+  /** Memory for vectors. */
   readonly vectorBytes?: number;
 }
 
 /**
- * Meilisearch finds the candidates, one list by meaning and one by keyword; their evidence is computed here, by the code of
- * the embedded index, so that both rank alike. All words are held in memory (keyword statistics need them), and of the
- * vectors those used last. While Meilisearch cannot be asked, the candidates are the best by keyword, and by meaning among
- * the servers whose vectors are in memory.
+ * Creates an index for which Meilisearch finds the candidates, one list by meaning and one by keyword. The code of the
+ * embedded index computes their evidence, so that both rank alike. All words are held in memory, because keyword statistics need
+ * them, and of the vectors those used last. While Meilisearch cannot be asked, the candidates are the best by keyword, and by
+ * meaning among the servers whose vectors are in memory.
  */
 export async function createMeilisearchIndex(context: MeilisearchIndexContext): Promise<MeilisearchIndex> {
   const { embedder, db, log, shippedVectors: shippedFile } = context;
@@ -58,26 +60,28 @@ export async function createMeilisearchIndex(context: MeilisearchIndexContext): 
 }
 
 class MeilisearchIndex implements SearchIndex {
-  readonly id: string;
   readonly #context: MeilisearchIndexContext;
   readonly #queryVectors: QueryVectors;
   readonly #cache: VectorCache;
   readonly #vectors: PartVectors;
-  readonly #replica: Replica;
+  readonly #sync: MeilisearchSync;
   readonly #servers = new IndexedCatalogue(() => new IndexedServers());
   #failure: string | undefined;
 
   constructor(context: MeilisearchIndexContext, cache: VectorCache) {
-    const { embedder, log, clock, owner, retry = RETRY } = context;
-    this.id = `meilisearch:${embedder.id}`;
+    const { embedder, log, retry = RETRY } = context;
     this.#context = context;
     this.#cache = cache;
-    this.#queryVectors = new QueryVectors({ embedder, log, clock });
+    this.#queryVectors = new QueryVectors(context);
     const vectors = new PartVectors(cache, context.vectorBytes ?? VECTOR_BYTES);
     this.#vectors = vectors;
     const engine = new Engine(context);
-    const live = new LiveIndex({ engine, embedder, vectors, owner, now: () => clock.now() });
-    this.#replica = new Replica({ engine, live, log, retry });
+    const vectorsOf = (sources: readonly VectorSource[]) => vectors.of(sources);
+    this.#sync = new MeilisearchSync({ engine, embedder, vectorsOf, log, retry });
+  }
+
+  get id(): string {
+    return `meilisearch:${this.embedderId}`;
   }
 
   get embedderId(): string {
@@ -85,7 +89,7 @@ class MeilisearchIndex implements SearchIndex {
   }
 
   get epoch(): number {
-    return this.#servers.epoch;
+    return this.#servers.epoch + this.#queryVectors.changes;
   }
 
   get size(): number {
@@ -96,9 +100,9 @@ class MeilisearchIndex implements SearchIndex {
     return joined(this.engineDegraded, this.#queryVectors.failure ?? this.#context.degraded);
   }
 
-  /** What of it is not the embedder's. */
+  /** What does not work apart from the embedder. */
   get engineDegraded(): string | undefined {
-    return joined(this.#replica.trouble, this.#failure);
+    return joined(this.#sync.trouble, this.#failure);
   }
 
   async prepare(
@@ -110,21 +114,24 @@ class MeilisearchIndex implements SearchIndex {
     const planned: Planned[] = [];
     const documents: Indexable[] = [];
     const servers = whole ?? upserted;
-    const vectors = await this.#vectors.made(servers.map(sourceOf), onProgress, signal);
+    // All is indexed anew: the vectors in memory may have been deleted.
+    if (whole === upserted) this.#vectors.clear();
+    const sources = servers.map(server => this.#sourceOf(server));
+    const vectors = await this.#vectors.made(sources, onProgress, signal);
     for (const [at, server] of servers.entries()) {
+      const { id } = server;
       const { terms, content } = read(server);
-      const source = sourceOf(server);
-      const stand = documentsFor(content, vectors[at] ?? []);
-      planned.push({ server, source, content: () => read(server).content, ...stand });
-      const ready: IndexedDocuments = { id: server.id, ...terms, vectors: source };
-      documents.push({ id: server.id, documents: () => Promise.resolve(ready) });
+      const source = sources[at] ?? this.#sourceOf(server);
+      const reread = () => read(server).content;
+      planned.push({ ...plan(content, vectors[at] ?? []), source, content: reread });
+      const ready: IndexedDocuments = { id, ...terms, vectors: source };
+      documents.push({ id, documents: () => Promise.resolve(ready) });
       await pause();
     }
     const manner = whole ? 'anew' : 'one by one';
     const takeEffect = await this.#servers.prepare({ removed, upserted: documents, manner }, signal);
-    const tellEngine = await this.#replica.prepare(planned, removed);
+    const tellEngine = await this.#sync.prepare(planned, removed);
     return async () => {
-      // First, as from now on a replaced catalogue is not what the engine holds.
       const told = tellEngine();
       await takeEffect();
       await told;
@@ -136,7 +143,7 @@ class MeilisearchIndex implements SearchIndex {
     const unquantized = await this.#queryVectors.of(sentencesOf(query));
     const vectors = unquantized.map(quantize);
     const asked = this.#servers.current;
-    const found = await this.#replica.search(this.#queries(terms, vectors));
+    const found = await this.#sync.search(this.#queries(terms, vectors));
     const cosines = new Map<VectorSource, Float32Array>();
     for (;;) {
       // From here to the answer without a pause: a query sees every server before or after an update, never half of it.
@@ -160,7 +167,7 @@ class MeilisearchIndex implements SearchIndex {
 
   async close(): Promise<void> {
     await this.#servers.settled();
-    await this.#replica.close();
+    await this.#sync.close();
   }
 
   /** One list a sentence by meaning, one by keyword: the rarest terms, the engine giving up the others first. */
@@ -180,7 +187,7 @@ class MeilisearchIndex implements SearchIndex {
     ];
   }
 
-  /** Candidates without the engine: what can be had at once. */
+  /** Returns the candidates that can be had without the engine. */
   #substitutes(terms: readonly string[], vectors: readonly QuantizedVector[]): string[] {
     const { current } = this.#servers;
     const byKeyword = bestOfEach(current.score(terms, new Float32Array(0))).map(one => one.serverId);
@@ -208,11 +215,17 @@ class MeilisearchIndex implements SearchIndex {
     }
     for (const [at, source] of sources.entries()) cosines.set(source, added[at] ?? new Float32Array(0));
   }
+
+  /** The embedder is part of the key: the vectors of another one are not these. */
+  #sourceOf(server: Server): VectorSource {
+    const key = hashOf([this.embedderId, ...proseOf(server)]);
+    return { key, texts: () => proseOf(server) };
+  }
 }
 
 const VECTORS_UNREADABLE = 'stored vectors cannot be read: ranking by keyword only';
 
-/** What the index in memory and what the engine take of a server. */
+/** Returns what the index in memory and what the engine take of a server. */
 function read(server: Server): {
   readonly terms: Pick<IndexedDocuments, 'whole' | 'parts'>;
   readonly content: EngineContent;
@@ -226,12 +239,89 @@ function read(server: Server): {
 
 const proseOf = (server: Server): string[] => documentsOf(server).parts.map(({ prose }) => prose);
 
-const sourceOf = (server: Server): VectorSource => ({
-  key: hashOf(proseOf(server)),
-  texts: () => proseOf(server),
-});
-
 function joined(...reasons: readonly (string | undefined)[]): string | undefined {
   const known = reasons.filter(reason => reason !== undefined);
   return known.length === 0 ? undefined : known.join('; ');
+}
+
+/** Returns the cosine; -1 where the query's vector is of another model, with other dimensions. */
+const comparable = (query: QuantizedVector, vector: QuantizedVector): number =>
+  query.values.length === vector.values.length ? dot(query, vector) : -1;
+
+type Vectors = readonly QuantizedVector[];
+
+/** Reads the vectors of servers' parts: those used last are in memory, all of them in the database. */
+class PartVectors {
+  readonly #cache: VectorCache;
+  readonly #recent: LRUCache<string, Vectors>;
+
+  constructor(cache: VectorCache, maxBytes: number) {
+    this.#cache = cache;
+    this.#recent = new LRUCache({
+      maxSize: maxBytes,
+      sizeCalculation: vectors =>
+        vectors.reduce((sum, { values }) => sum + values.length + OVERHEAD_BYTES, OVERHEAD_BYTES),
+    });
+  }
+
+  /** Whether they can be had without the database. */
+  has({ key }: VectorSource): boolean {
+    return this.#recent.has(key);
+  }
+
+  clear(): void {
+    this.#recent.clear();
+  }
+
+  /** Returns of each server the vectors of its texts, as they are in memory or in the database; zeros for those in neither. */
+  of(sources: readonly VectorSource[]): Promise<Vectors[]> {
+    const isKnown = ({ key }: VectorSource) => this.#recent.has(key);
+    return this.#read(sources, isKnown, texts => this.#cache.keptVectorsOf(texts));
+  }
+
+  /** Returns of each server the vectors of its texts. Those that are nowhere yet are made and kept first. */
+  made(sources: readonly VectorSource[], onProgress?: OnProgress, signal?: AbortSignal): Promise<Vectors[]> {
+    const isKnown = ({ key }: VectorSource) =>
+      this.#recent.get(key)?.every(({ scale }) => scale > 0) ?? false;
+    return this.#read(sources, isKnown, texts => this.#cache.vectorsOf(texts, onProgress, signal));
+  }
+
+  /** Returns of each server, by part, the best cosine with any of the queries. Gives the event loop turns. */
+  async bestCosines(
+    sources: readonly VectorSource[],
+    queries: readonly QuantizedVector[],
+  ): Promise<Float32Array[]> {
+    const pause = slices();
+    const cosines: Float32Array[] = [];
+    for (const vectors of await this.of(sources)) {
+      const best = (vector: QuantizedVector) =>
+        queries.reduce((highest, query) => Math.max(highest, comparable(query, vector)), -1);
+      cosines.push(Float32Array.from(vectors, best));
+      await pause();
+    }
+    return cosines;
+  }
+
+  async #read(
+    sources: readonly VectorSource[],
+    isKnown: (source: VectorSource) => boolean,
+    vectorsOf: (texts: readonly string[]) => Promise<Vectors>,
+  ): Promise<Vectors[]> {
+    const missing = sources.filter(source => !isKnown(source));
+    const texts = missing.map(source => source.texts());
+    const vectors = missing.length === 0 ? [] : await vectorsOf(texts.flat());
+    const byKey = new Map<string, Vectors>();
+    let at = 0;
+    for (const [position, { key }] of missing.entries()) {
+      const count = texts[position]?.length ?? 0;
+      // In memory of their own: what is kept of a server must not keep others'.
+      const own = vectors
+        .slice(at, at + count)
+        .map(({ values, scale }) => ({ values: values.slice(), scale }));
+      at += count;
+      byKey.set(key, own);
+      this.#recent.set(key, own);
+    }
+    return sources.map(({ key }) => byKey.get(key) ?? this.#recent.get(key) ?? []);
+  }
 }

@@ -8,8 +8,8 @@ import { slices } from '../../../platform/yield.ts';
 import type { OnProgress } from '../../catalogue/catalogue.ts';
 import { embeddings as table } from '../schema.ts';
 import type { Embedder } from '../embed/embedder.ts';
-import { encodeVector, quantize, viewVector, type QuantizedVector } from './quantize.ts';
-import { readVectorFile, type VectorFile } from './vector-file.ts';
+import { encodeVector, quantize, viewVector, type QuantizedVector } from './vector-format.ts';
+import { readVectorFile, type VectorFile } from './vector-format.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 50;
@@ -167,6 +167,8 @@ export class VectorCache {
     vectors: QuantizedVector[],
   ): Promise<void> {
     const { db, embedder } = this.#parts;
+    // The id of an API's embedder may change while it embeds; the vectors are of the one it has now.
+    const { id } = embedder;
     const texts = batch.map(([, { text }]) => text);
     const embedded = (await embedder.embed(texts, 'index')).map(quantize);
     const rows = batch.flatMap(([key, { positions }], at) => {
@@ -174,7 +176,7 @@ export class VectorCache {
       for (const position of positions) vectors[position] = vector;
       // Zeros stand for a vector that is not to be had for now.
       if (vector.scale === 0) return [];
-      return [{ embedder: embedder.id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
+      return [{ embedder: id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
     });
     if (rows.length > 0) await db.insert(table).values(rows).onConflictDoNothing();
     await setImmediate();

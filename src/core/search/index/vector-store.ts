@@ -1,4 +1,4 @@
-import { type QuantizedVector, quantize } from './quantize.ts';
+import { type QuantizedVector, quantize } from './vector-format.ts';
 import {
   Bump,
   instantiateKernel,
@@ -7,8 +7,6 @@ import {
   kernelModule,
   PAGE_BYTES,
 } from '../embed/minilm/kernel.ts';
-
-export { decodeVector, encodedLength, encodeVector, type QuantizedVector, quantize } from './quantize.ts';
 
 /** Rows in a block. Memory grows by whole blocks, so a row never moves; a block of 384 dimensions is 0.4 MB. */
 const BLOCK_ROWS = 1024;

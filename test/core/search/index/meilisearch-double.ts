@@ -19,7 +19,6 @@ interface StoredDocument {
 interface Index {
   settings: any;
   documents: Map<string, StoredDocument>;
-  updatedAt: string;
 }
 interface Task {
   uid: number;
@@ -118,23 +117,12 @@ export async function startMeilisearchDouble({ apiKey }: { apiKey?: string } = {
 
   const routes: [RegExp, (parts: string[], body: any, query: URLSearchParams) => unknown][] = [
     [
-      /^GET \/indexes$/,
-      () => ({ results: [...indexes].map(([uid, { updatedAt }]) => ({ uid, updatedAt, primaryKey: 'id' })) }),
-    ],
-    [
       /^POST \/indexes$/,
       (_, { uid }) =>
         enqueue('indexCreation', uid, () => {
           if (indexes.has(uid))
             throw new ApiError(409, 'index_already_exists', `Index \`${uid}\` already exists.`);
-          indexes.set(uid, { settings: {}, documents: new Map(), updatedAt: new Date().toISOString() });
-        }),
-    ],
-    [
-      /^DELETE \/indexes\/([^/]+)$/,
-      ([uid = '']) =>
-        enqueue('indexDeletion', uid, () => {
-          if (!indexes.delete(uid)) throw noIndex(uid);
+          indexes.set(uid, { settings: {}, documents: new Map() });
         }),
     ],
     [
@@ -164,14 +152,6 @@ export async function startMeilisearchDouble({ apiKey }: { apiKey?: string } = {
         const shown = all.slice(offset, offset + limit).map(({ id, hash }) => ({ id, hash }));
         return { results: shown, offset, limit, total: all.length };
       },
-    ],
-    [
-      /^POST \/swap-indexes$/,
-      (_, [{ indexes: names }]) =>
-        enqueue('indexSwap', null, () => {
-          const [one, other] = names.map(indexOf);
-          indexes.set(names[0], other).set(names[1], one);
-        }),
     ],
     [
       /^GET \/tasks\/(\d+)$/,

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { nthLargest } from '../../../../src/core/search/index/nth-largest.ts';
+import { nthLargest } from '../../../../src/core/search/index/candidates.ts';
 
 it('is what sorting gives, ties and all', () => {
   fc.assert(

@@ -18,29 +18,22 @@ const CATALOGUE = ['a', 'b', 'c', 'd', 'e', 'f'].map(id =>
   server(id, `Zebra ${id}.`, { feed: `Feeds ${id}.` }),
 );
 
-async function start({
-  owner = 'tests',
-  apiKey = API_KEY,
-  engineUp = true,
-  checkMs = 600_000,
-  countMs = 600_000,
-} = {}) {
+async function start({ apiKey = API_KEY, engineUp = true } = {}) {
   const double = await startMeilisearchDouble({ apiKey: API_KEY });
   if (!engineUp) await double.stop();
   const control = controlledEmbedder();
   control.embedder = { ...control.embedder, id: `char-ngrams-${randomBytes(6).toString('hex')}` };
   const { log, messages, text } = recordingLog();
   const clock = settableClock(Date.now());
-  const open = (embedder = control.embedder, name = owner) =>
+  const open = (embedder = control.embedder) =>
     createMeilisearchIndex({
       url: double.url,
       apiKey,
-      owner: name,
       embedder,
       db: database.db,
       log,
       clock,
-      retry: { firstMs: 5, lastMs: 20, checkMs, countMs },
+      retry: { firstMs: 5, lastMs: 20 },
     });
   const index = await open();
   const opened = [index];
@@ -52,7 +45,7 @@ async function start({
     text,
     clock,
     /** That of another process on the same engine. */
-    openBeside: () => open(control.embedder, 'another'),
+    openBeside: () => open(),
     /** As after a restart of the process. */
     async reopen(embedder = control.embedder) {
       await opened.at(-1)?.close();
@@ -62,7 +55,7 @@ async function start({
     },
     /** The ids of the documents of the index that is searched. */
     documents: () =>
-      liveOf(double).flatMap(([, { documents }]) => Array.from<string>(documents.keys()).sort()),
+      [...double.indexes.values()].flatMap(({ documents }) => Array.from<string>(documents.keys()).sort()),
     uids: () => [...double.indexes.keys()],
     async [Symbol.asyncDispose]() {
       await opened.at(-1)?.close();
@@ -71,24 +64,17 @@ async function start({
   };
 }
 
-const liveOf = ({ indexes }: { indexes: Map<string, any> }) =>
-  [...indexes].filter(([uid]) => !uid.includes('-build-'));
-
 const recovered = (index: { degraded: string | undefined }) =>
   vi.waitFor(() => expect(index.degraded).toBeUndefined(), { timeout: 20_000, interval: 5 });
 
 describe('the index in Meilisearch', () => {
-  it('is built beside the live one and swapped in whole, with settings for terms and nobody else`s vectors', async () => {
+  it('has settings for terms, and for vectors of ours alone', async () => {
     await using started = await start();
     const { index, double } = started;
     await update(index, { upserted: CATALOGUE });
-    const types = double.enqueuedTypes();
-    expect(types.indexOf('indexSwap')).toBeGreaterThan(types.lastIndexOf('documentAdditionOrUpdate'));
     expect(started.documents()).toEqual(['aP0', 'bP0', 'cP0', 'dP0', 'eP0', 'fP0']);
-    expect(started.uids()).toHaveLength(1);
-    expect(started.uids()[0]).toMatch(/^switchboard-[0-9a-f]{16}-v\d+$/);
-    const [[, live]] = liveOf(double) as [[string, any]];
-    expect(live.settings).toMatchObject({
+    expect(started.uids()).toEqual([expect.stringMatching(/^switchboard-[0-9a-f]{16}-v\d+$/)]);
+    expect([...double.indexes.values()][0]?.settings).toMatchObject({
       filterableAttributes: ['server'],
       displayedAttributes: ['id', 'server', 'hash'],
       typoTolerance: { enabled: false },
@@ -120,40 +106,37 @@ describe('the index in Meilisearch', () => {
       ({ method, path }) => method !== 'GET' && path.includes('/documents'),
     );
     expect(writes.map(({ body }) => body.map((one: any) => one.id ?? one))).toEqual([['mailP0'], ['aP0']]);
-    expect(double.enqueuedTypes().filter(type => type === 'indexSwap')).toHaveLength(1);
   });
 
-  it('is made, or cleared of what was abandoned, by two processes at once', async () => {
+  it('is made by two processes at once, and kept up to date by both', async () => {
     await using started = await start();
-    const { index, double, clock } = started;
+    const { index, double } = started;
     const other = await started.openBeside();
-    const uids = () => double.tasks.map(({ type, indexUid }) => `${type} ${indexUid}`);
     double.paused = true;
     const made = Promise.all([index, other].map(one => update(one, { upserted: CATALOGUE })));
-    await vi.waitFor(() => expect(uids().filter(one => one.startsWith('indexCreation '))).toHaveLength(2));
-    const abandoned = `${uids()[0]?.split(' ')[1]}-build-nobody`;
+    await vi.waitFor(() =>
+      expect(double.enqueuedTypes().filter(type => type === 'indexCreation')).toHaveLength(2),
+    );
     double.paused = false;
     double.work();
     await made;
     await Promise.all([recovered(index), recovered(other)]);
-    const updatedAt = new Date(clock.now() - 7_200_000).toISOString();
-    double.indexes.set(abandoned, { settings: {}, documents: new Map(), updatedAt });
-    double.paused = true;
-    const changed = Promise.all(
-      [index, other].map(one =>
-        update(one, { upserted: [server('a', 'A'), server('b', 'B'), server('c', 'C')] }),
-      ),
-    );
-    await vi.waitFor(() =>
-      expect(uids().filter(one => one === `indexDeletion ${abandoned}`)).toHaveLength(2),
-    );
-    double.paused = false;
-    double.work();
-    await changed;
-    await Promise.all([recovered(index), recovered(other)]);
+    for (const one of [index, other]) await update(one, { upserted: [mail], removed: ['a'] });
+    for (const one of [index, other]) expect(await find(one, 'inbox')).toEqual(['mail']);
+    expect(started.documents()).toEqual(['bP0', 'cP0', 'dP0', 'eP0', 'fP0', 'mailP0']);
     expect(started.messages()).toEqual([]);
-    expect(started.documents()).toHaveLength(CATALOGUE.length);
     await other.close();
+  });
+
+  it('is replaced whole by an import that replaces the catalogue', async () => {
+    await using started = await start();
+    const { index } = started;
+    await update(index, { upserted: CATALOGUE });
+    const whole = [weather, mail];
+    await update(index, { upserted: whole, removed: CATALOGUE.map(({ id }) => id), whole });
+    expect(started.documents()).toEqual(['mailP0', 'weatherP0']);
+    expect(await find(index, 'inbox')).toEqual(['mail']);
+    expect(await find(index, 'zebra')).toEqual([]);
   });
 
   it('is left alone by a restart, and brought up to date where the catalogue has changed', async () => {
@@ -183,22 +166,14 @@ describe('the index in Meilisearch', () => {
     expect(started.documents()).toContain('aP0');
   });
 
-  it('loses what an earlier run left unfinished, and no other process`s work', async () => {
+  it('is cleared of the documents of others at a start, whatever their form', async () => {
     await using started = await start();
-    const { index, double } = started;
-    await update(index, { upserted: CATALOGUE });
-    const [live = ''] = started.uids();
-    const leftover = (name: string, ageMs: number) =>
-      double.indexes.set(`${live}-build-${name}`, {
-        settings: {},
-        documents: new Map(),
-        updatedAt: new Date(Date.now() - ageMs).toISOString(),
-      });
-    leftover('tests-1', 0);
-    leftover('other-1', 0);
-    leftover('other-2', 2 * 3_600_000);
+    await update(started.index, { upserted: CATALOGUE });
+    const theirs: any[] = [{ id: 'theirs', hash: 5 }, { id: 7 }];
+    for (const { documents } of started.double.indexes.values())
+      for (const document of theirs) documents.set(String(document.id), document);
     await update(await started.reopen(), { upserted: CATALOGUE });
-    expect(started.uids().sort()).toEqual([live, `${live}-build-other-1`]);
+    expect(started.documents()).toEqual(['aP0', 'bP0', 'cP0', 'dP0', 'eP0', 'fP0']);
   });
 
   it('spreads a server with many tools over documents of 250 vectors', async () => {
@@ -231,7 +206,7 @@ describe('a change that Meilisearch refuses', () => {
     await recovered(index);
     expect(index.size).toBe(6);
     expect(await find(index, 'zebra')).toHaveLength(6);
-    await vi.waitFor(() => expect([started.documents(), started.uids().length]).toEqual([before, 1]));
+    await vi.waitFor(() => expect(started.documents()).toEqual(before));
   });
 
   it('is, of several requests, refused whole: what was taken of it is taken back', async () => {
@@ -296,37 +271,12 @@ describe('without Meilisearch', () => {
   it('whose documents somebody deleted, searches find all the same, and it is given them again', async () => {
     await using started = await start();
     await update(started.index, { upserted: CATALOGUE });
-    for (const [, { documents }] of liveOf(started.double)) documents.clear();
+    for (const { documents } of started.double.indexes.values()) documents.clear();
     expect(await find(started.index, 'zebra')).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
     expect(started.index.degraded).toBe('Meilisearch unavailable');
     await recovered(started.index);
     expect(started.documents()).toHaveLength(6);
   });
-
-  it.each([{ checkMs: 20 }, { countMs: 20 }])(
-    'that lost a part of it unnoticed, the part is there again after the next look: %o',
-    async times => {
-      await using started = await start(times);
-      await update(started.index, { upserted: CATALOGUE });
-      for (const [, { documents }] of liveOf(started.double)) documents.delete('cP0');
-      await vi.waitFor(() => expect(started.documents()).toContain('cP0'), { timeout: 20_000, interval: 5 });
-      await recovered(started.index);
-    },
-  );
-
-  it.each([{ checkMs: 20 }, { countMs: 20 }])(
-    'that was given documents by others, in a form of theirs, they are deleted: %o',
-    async times => {
-      await using started = await start(times);
-      await update(started.index, { upserted: CATALOGUE });
-      const theirs = [{ id: 'theirs', hash: 5 }, { id: 7 }] as const;
-      for (const [, { documents }] of liveOf(started.double))
-        for (const document of theirs) documents.set(String(document.id), document);
-      await vi.waitFor(() => expect(started.documents()).toHaveLength(6), { timeout: 20_000, interval: 5 });
-      expect(await find(started.index, 'zebra')).toHaveLength(6);
-      await recovered(started.index);
-    },
-  );
 
   it('that lost its data, the index is built again', async () => {
     await using started = await start();
@@ -426,7 +376,7 @@ describe('the evidence of what Meilisearch finds', () => {
     const { embedder } = controlledEmbedder();
     const { log, messages } = recordingLog();
     const clock = settableClock(Date.now());
-    const context = { url: double.url, owner: 'tests', embedder, log, clock };
+    const context = { url: double.url, embedder, log, clock };
     const first = await createMeilisearchIndex({ ...context, db: db.db });
     await update(first, { upserted: [weather, mail] });
     await first.close();
@@ -464,7 +414,9 @@ describe('the evidence of what Meilisearch finds', () => {
       isMissing ? texts.map(() => new Float32Array(control.embedder.dimensions)) : real(texts, 'index');
     await update(index, { upserted: [weather, mail, ...CATALOGUE] });
     const embeddings = () =>
-      liveOf(double).flatMap(([, { documents }]) => documents.get('mailP0')._vectors.switchboard.embeddings);
+      [...double.indexes.values()].flatMap(
+        ({ documents }: any) => documents.get('mailP0')._vectors.switchboard.embeddings,
+      );
     expect(embeddings()).toEqual([]);
     expect(await find(index, 'inbox')).toEqual(['mail']);
     isMissing = false;

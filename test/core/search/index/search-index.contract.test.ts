@@ -40,7 +40,6 @@ const onMeilisearch = (url: string, apiKey?: string) => async (): Promise<Starte
     ...context,
     url,
     apiKey,
-    owner: 'tests',
     searchTimeoutMs: 20_000,
   });
   return {
@@ -80,7 +79,6 @@ it.each(real ? ['double', 'real'] : ['double'])(
     const meilisearch = await createMeilisearchIndex({
       ...context,
       ...engine,
-      owner: 'tests',
       searchTimeoutMs: 20_000,
     });
     await update(embedded, { upserted: servers });
@@ -105,12 +103,11 @@ describe.skipIf(!real?.kill)('a Meilisearch that is killed', () => {
     if (!real?.kill || !real.restart) throw new Error('not ours to kill');
     const { context } = surroundings();
     const { url, apiKey } = real;
-    const retry = { firstMs: 50, lastMs: 200, checkMs: 600_000, countMs: 600_000 };
+    const retry = { firstMs: 50, lastMs: 200 };
     const index = await createMeilisearchIndex({
       ...context,
       url,
       apiKey,
-      owner: 'tests',
       retry,
       searchTimeoutMs: 20_000,
     });

@@ -5,8 +5,8 @@ import {
   encodedLength,
   encodeVector,
   quantize,
-  VectorStore,
-} from '../../../../src/core/search/index/vector-store.ts';
+} from '../../../../src/core/search/index/vector-format.ts';
+import { VectorStore } from '../../../../src/core/search/index/vector-store.ts';
 
 const dot = (a: Float32Array, b: Float32Array) =>
   a.reduce((sum, component, i) => sum + component * (b[i] ?? 0), 0);

@@ -2,9 +2,6 @@ import type { Tokenizer } from './tokenizer.ts';
 import { DIMENSIONS, MAX_TEXTS, type TokenBatch } from './model.ts';
 import type { Job, JobQueue } from './worker-pool.ts';
 
-/** Requests of at most this many texts overtake longer ones: a search must not wait for an import. */
-const SHORT_REQUEST_TEXTS = 2;
-
 /**
  * A job stops growing here (tokens; a single longer text still fits): about 30 ms of work, the longest a search waits for a
  * free worker. Larger ones take no less time a token.
@@ -28,25 +25,28 @@ interface Part {
   readonly at: number;
 }
 
-/** Requests waiting to be cut into jobs, short ones first, else in order of arrival. */
+/** Requests that wait to be cut into jobs: urgent ones first, else in order of arrival. */
 export class EmbedQueue implements JobQueue {
   readonly #tokenizer: Tokenizer;
   readonly #workers: number;
-  readonly #short: Pending[] = [];
-  readonly #long: Pending[] = [];
+  readonly #urgent: Pending[] = [];
+  readonly #others: Pending[] = [];
 
   constructor(tokenizer: Tokenizer, workers: number) {
     this.#tokenizer = tokenizer;
     this.#workers = workers;
   }
 
-  /** Queues `texts` (at least one); resolves to their vectors, in order. */
-  add(texts: readonly string[]): Promise<Float32Array[]> {
+  /**
+   * Queues texts (at least one), and resolves to their vectors, in order.
+   * @param isUrgent overtakes all that is not: a search must not wait for an import
+   */
+  add(texts: readonly string[], isUrgent: boolean): Promise<Float32Array[]> {
     const { promise, resolve, reject } = Promise.withResolvers<Float32Array[]>();
     const vectors: Float32Array[] = Array.from({ length: texts.length });
     // A copy: the texts are read later, when their turn comes.
     const request = { texts: [...texts], vectors, next: 0, missing: texts.length, resolve, reject };
-    (texts.length <= SHORT_REQUEST_TEXTS ? this.#short : this.#long).push(request);
+    (isUrgent ? this.#urgent : this.#others).push(request);
     return promise;
   }
 
@@ -55,7 +55,7 @@ export class EmbedQueue implements JobQueue {
    * requests that wait (the sentences of one search, say) share a job: a worker's share of them costs less together.
    */
   take(): Job | undefined {
-    const queue = this.#short.length > 0 ? this.#short : this.#long;
+    const queue = this.#urgent.length > 0 ? this.#urgent : this.#others;
     if (queue.length === 0) return undefined;
     const parts: Part[] = [];
     const message = this.#batch(queue, parts);
@@ -75,7 +75,7 @@ export class EmbedQueue implements JobQueue {
 
   /** Rejects everything that waits. */
   rejectAll(error: Error): void {
-    for (const request of [...this.#short, ...this.#long]) this.#drop(request, error);
+    for (const request of [...this.#urgent, ...this.#others]) this.#drop(request, error);
   }
 
   /** Takes a worker's share of what waits, and notes its texts in `parts`. */
@@ -96,7 +96,7 @@ export class EmbedQueue implements JobQueue {
   }
 
   #drop(request: Pending, error: Error): void {
-    for (const queue of [this.#short, this.#long]) {
+    for (const queue of [this.#urgent, this.#others]) {
       const index = queue.indexOf(request);
       if (index !== -1) queue.splice(index, 1);
     }

@@ -1,20 +1,20 @@
 import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { SwitchboardError } from '../../../errors.ts';
-import type { Embedder, EmbeddingPurpose } from './embedder.ts';
-import { EmbedQueue } from './minilm/embed-queue.ts';
-import { instantiateKernel, kernelMemory, kernelModule } from './minilm/kernel.ts';
-import { DIMENSIONS, MODEL_BYTES, packModel, SCRATCH_BYTES } from './minilm/model.ts';
-import { TOKENIZATION, Tokenizer } from './minilm/tokenizer.ts';
-import { readModelFiles, WEIGHTS_SHA256 } from './minilm/weights.ts';
+import { SwitchboardError } from '../../../../errors.ts';
+import type { Embedder, EmbeddingPurpose } from '../embedder.ts';
+import { EmbedQueue } from './embed-queue.ts';
+import { instantiateKernel, kernelMemory, kernelModule } from './kernel.ts';
+import { DIMENSIONS, MODEL_BYTES, packModel, SCRATCH_BYTES } from './model.ts';
+import { TOKENIZATION, Tokenizer } from './tokenizer.ts';
+import { readModelFiles, WEIGHTS_SHA256 } from './weights.ts';
 import { QueryAdapter } from './query-adapter.ts';
-import { WorkerPool } from './minilm/worker-pool.ts';
-import type { WorkerInput } from './minilm/worker.ts';
+import { WorkerPool } from './worker-pool.ts';
+import type { WorkerInput } from './worker.ts';
 
-export { WeightsUnavailable } from './minilm/weights.ts';
+export { WeightsUnavailable } from './weights.ts';
 
 const MAX_DEFAULT_THREADS = 4;
-const ADAPTER = new URL('minilm/query-adapter.bin', import.meta.url);
+const ADAPTER = new URL('query-adapter.bin', import.meta.url);
 
 interface MiniLmOptions {
   /** Worker threads; by default one a core, at most 4. Each costs about 2.4 MB of scratch and a V8 isolate, not another copy of the weights. */
@@ -25,7 +25,7 @@ interface MiniLmOptions {
 
 /**
  * all-MiniLM-L6-v2 on worker threads: 384 dimensions, at most 256 tokens of a text. A text's vector does not depend on
- * what it is embedded together with. Requests of one or two texts overtake longer ones.
+ * what it is embedded together with. Queries overtake texts for the index.
  * @returns an embedder whose workers are warm
  * @throws WeightsUnavailable when the model's files are missing or not the pinned ones
  */
@@ -41,14 +41,14 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
     return { module, memory, layout, scratch: MODEL_BYTES + index * SCRATCH_BYTES };
   });
   const queue = new EmbedQueue(new Tokenizer(files.vocabulary), threads);
-  const pool: WorkerPool = new WorkerPool(new URL('minilm/worker.ts', import.meta.url), inputs, queue);
+  const pool: WorkerPool = new WorkerPool(new URL('worker.ts', import.meta.url), inputs, queue);
 
   const adapter = QueryAdapter.decode(await readFile(ADAPTER), DIMENSIONS);
 
   const embed = async (texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]> => {
     if (pool.stopped) throw pool.stopped;
     if (texts.length === 0) return [];
-    const vectors = queue.add(texts);
+    const vectors = queue.add(texts, purpose === 'query');
     pool.wake();
     return purpose === 'query' ? (await vectors).map(vector => adapter.apply(vector)) : vectors;
   };

@@ -1,8 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readAnswer } from '../../../../../src/core/search/embed/openai/answer.ts';
-import { batchesOf, sendable } from '../../../../../src/core/search/embed/openai/batches.ts';
-import { EmbeddingFailure } from '../../../../../src/core/search/embed/openai/failure.ts';
+import { EmbeddingFailure, readAnswer } from '../../../../src/core/search/embed/openai-api.ts';
+import { sendable } from '../../../../src/core/search/embed/openai.ts';
 
 const base64 = (numbers: readonly number[]) =>
   Buffer.from(Float32Array.from(numbers).buffer).toString('base64');
@@ -65,27 +64,6 @@ describe('readAnswer', () => {
           expect(error).toBeInstanceOf(EmbeddingFailure);
         }
       }),
-    );
-  });
-});
-
-describe('batchesOf', () => {
-  it('takes every text once, in order, few enough and short enough at a time', () => {
-    const texts = fc.array(
-      fc.nat({ max: 60_000 }).map(length => 'x'.repeat(length)),
-      { maxLength: 20 },
-    );
-    fc.assert(
-      fc.property(texts, fc.integer({ min: 1, max: 5 }), (some, maxTexts) => {
-        const batches = batchesOf(some, maxTexts);
-        expect(batches.flat()).toEqual([...some.keys()]);
-        for (const batch of batches) {
-          expect(batch.length).toBeLessThanOrEqual(maxTexts);
-          const units = batch.reduce((sum, at) => sum + (some[at]?.length ?? 0), 0);
-          expect(batch.length === 1 || units <= 100_000).toBe(true);
-        }
-      }),
-      { numRuns: 30 },
     );
   });
 });

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createNgramEmbedder, ngramVector } from '../../../../src/core/search/embed/embedder-ngrams.ts';
+import { createNgramEmbedder, ngramVector } from '../../../../src/core/search/embed/ngrams.ts';
 
 const cosine = (a: string, b: string) => {
   const other = ngramVector(b);

@@ -10,11 +10,11 @@ import type { Embedder } from '../../../../src/core/search/embed/embedder.ts';
 import {
   createMiniLmEmbedder,
   WeightsUnavailable,
-} from '../../../../src/core/search/embed/embedder-minilm.ts';
+} from '../../../../src/core/search/embed/minilm/embedder.ts';
 import { type Job, WorkerPool } from '../../../../src/core/search/embed/minilm/worker-pool.ts';
-import { quantize } from '../../../../src/core/search/index/quantize.ts';
+import { quantize } from '../../../../src/core/search/index/vector-format.ts';
 import { textHash } from '../../../../src/core/search/index/vector-cache.ts';
-import { readVectorFile } from '../../../../src/core/search/index/vector-file.ts';
+import { readVectorFile } from '../../../../src/core/search/index/vector-format.ts';
 import reference from './minilm-reference.json' with { type: 'json' };
 
 const dot = (a: ArrayLike<number>, b: ArrayLike<number>) =>

@@ -1,30 +1,29 @@
 import { setTimeout } from 'node:timers/promises';
 import { Meilisearch, MeilisearchApiError, type MultiSearchQuery, type Settings } from 'meilisearch';
 import { z } from 'zod';
-import type { EngineDocument } from './engine-document.ts';
 
-/** Leaves time for an answer from what is left, within a second in all. */
+/** Time limit of a search. It leaves time to answer without Meilisearch, within a second in all. */
 const SEARCH_TIMEOUT_MS = 700;
 const REQUEST_TIMEOUT_MS = 15_000;
-/** An engine that works off a queue longer than this counts as unavailable; its tasks go on. */
+/** An engine whose task takes longer counts as unavailable; the task goes on. */
 const TASK_TIMEOUT_MS = 600_000;
 const FIRST_POLL_MS = 20;
 const LAST_POLL_MS = 500;
-/** Documents a page of a listing. */
+/** Documents in a page of a listing. */
 const PAGE = 1_000;
 
-/** What went wrong with Meilisearch; the message says all there is to know. */
+/** Reports a failure of Meilisearch. Its message says all there is to know. */
 export abstract class EngineError extends Error {}
 
-/** Meilisearch cannot be reached, is too slow, or answers what its API does not: worth another try later. */
+/** Reports that Meilisearch cannot be reached, is too slow, or answers what its API does not: worth another try later. */
 class EngineUnavailable extends EngineError {
   override readonly name = 'EngineUnavailable';
 }
 
-/** Meilisearch does not take the key, or not for this: mended from outside, as an engine that is down is. */
+/** Reports that Meilisearch refuses the key, or that the key lacks a right. An operator can mend it while we run. */
 export class KeyRefused extends EngineUnavailable {}
 
-/** Meilisearch refused a request, or a task of it failed. The message is the engine's own. */
+/** Reports that Meilisearch refused a request, or that a task of it failed. The message is the engine's own. */
 export class EngineRefused extends EngineError {
   override readonly name = 'EngineRefused';
 }
@@ -32,11 +31,25 @@ export class EngineRefused extends EngineError {
 export interface EngineAddress {
   readonly url: string;
   readonly apiKey?: string | undefined;
-  /** Default 700. */
+  /** 700 when absent. */
   readonly searchTimeoutMs?: number;
 }
 
-/** What a search asks of one list; see `Engine.search`. */
+/** The name of the engine's embedder that stands for ours. */
+export const EMBEDDER = 'switchboard';
+
+/** A document as the engine keeps it. Several of one server differ in their vectors only. */
+export interface EngineDocument {
+  readonly id: string;
+  readonly server: string;
+  /** Hash of all that the server's documents hold: where it differs, they are to be written again. */
+  readonly hash: string;
+  readonly names: string;
+  readonly words: string;
+  readonly _vectors: Readonly<Record<typeof EMBEDDER, { embeddings: number[][]; regenerate: false }>>;
+}
+
+/** One list that a search asks for; see `Engine.search`. */
 export type EngineQuery = Omit<MultiSearchQuery, 'indexUid'>;
 
 const taskSchema = z.object({
@@ -50,19 +63,15 @@ const hitsSchema = z.object({
   results: z.array(z.object({ hits: z.array(z.object({ server: z.string() })) })),
 });
 const documentsSchema = z.object({
-  // What others wrote may have any id, and no hash: such a document is listed too, so that it can be deleted.
+  // A document of others may have any id, and no hash. It is listed, too, so that it can be deleted.
   results: z.array(
     z.object({ id: z.union([z.string(), z.number()]).transform(String), hash: z.string().catch('') }),
   ),
   total: z.int().nonnegative(),
 });
-const indexesSchema = z.object({
-  results: z.array(z.object({ uid: z.string(), updatedAt: z.coerce.date() })),
-});
-
 /**
- * One Meilisearch server, as far as this program uses it. Every method checks what it is answered, and rejects with
- * `EngineUnavailable` (of which `KeyRefused` is one) or `EngineRefused`, nothing else. Changes resolve to the uid of their task.
+ * Calls one Meilisearch server. Every method checks the answer, and rejects with nothing but `EngineUnavailable` (of which
+ * `KeyRefused` is one) and `EngineRefused`. Changes resolve to the uid of their task.
  */
 export class Engine {
   readonly #searching: Meilisearch;
@@ -80,7 +89,7 @@ export class Engine {
     this.#client = new Meilisearch({ ...shared, timeout: REQUEST_TIMEOUT_MS });
   }
 
-  /** The servers of each query's hits, best first. */
+  /** Returns the servers of each query's hits, best first. */
   async search(indexUid: string, queries: readonly EngineQuery[]): Promise<string[][]> {
     const { results } = await asked(
       this.#searching.multiSearch({ queries: queries.map(query => ({ ...query, indexUid })) }),
@@ -91,7 +100,7 @@ export class Engine {
     return results.map(({ hits }) => hits.map(({ server }) => server));
   }
 
-  /** The hash of each document by its id; undefined when there is no such index. */
+  /** Returns the hash of each document by its id; undefined when there is no such index. */
   async documentHashes(indexUid: string): Promise<Map<string, string> | undefined> {
     const hashes = new Map<string, string>();
     for (let offset = 0; ; offset += PAGE) {
@@ -106,31 +115,12 @@ export class Engine {
     }
   }
 
-  /** How many documents the index has; 0 when there is none. */
-  async documentCount(indexUid: string): Promise<number> {
-    const page = this.#client
-      .index(indexUid)
-      .getDocuments({ fields: ['id'], limit: 1 })
-      .catch(absent);
-    const answer = await asked(page, z.object({ total: z.int().nonnegative() }).optional());
-    return answer?.total ?? 0;
-  }
-
-  /** Indexes this key may see. */
-  async indexes(): Promise<{ uid: string; updatedAt: Date }[]> {
-    return (await asked(this.#client.getRawIndexes({ limit: PAGE }), indexesSchema)).results;
-  }
-
   createIndex(uid: string): Promise<number> {
     return enqueued(this.#client.createIndex(uid, { primaryKey: 'id' }));
   }
 
   updateSettings(uid: string, settings: Settings): Promise<number> {
     return enqueued(this.#client.index(uid).updateSettings(settings));
-  }
-
-  deleteIndex(uid: string): Promise<number> {
-    return enqueued(this.#client.deleteIndex(uid));
   }
 
   addDocuments(uid: string, documents: readonly EngineDocument[]): Promise<number> {
@@ -141,14 +131,9 @@ export class Engine {
     return enqueued(this.#client.index(uid).deleteDocuments([...ids]));
   }
 
-  /** Both must exist. The task belongs to no index, and so is not shown to a key for some of them: `succeeded` cannot follow it. */
-  async swapIndexes(one: string, other: string): Promise<void> {
-    await enqueued(this.#client.swapIndexes([{ indexes: [one, other], rename: false }]));
-  }
-
   /**
-   * Resolves when what the tasks are to bring about is so; another process may have done the same first.
-   * @throws EngineRefused with the engine's reason when one has not succeeded.
+   * Waits for tasks to succeed. A task that another process has done first counts as done.
+   * @throws EngineRefused with the engine's reason when one has not succeeded
    */
   async succeeded(tasks: readonly number[]): Promise<void> {
     for (const uid of tasks) {
@@ -159,7 +144,7 @@ export class Engine {
     }
   }
 
-  /** Ends what waits for a task. */
+  /** Ends the waits for tasks. */
   close(): void {
     this.#stopped.abort();
   }
@@ -181,8 +166,7 @@ export class Engine {
 }
 
 const isDoneByAnother = ({ type, error }: Task): boolean =>
-  (type === 'indexCreation' && error?.code === 'index_already_exists') ||
-  (type === 'indexDeletion' && error?.code === 'index_not_found');
+  type === 'indexCreation' && error?.code === 'index_already_exists';
 
 const enqueued = async (task: Promise<unknown>): Promise<number> =>
   (await asked(task, enqueuedSchema)).taskUid;

@@ -8,11 +8,12 @@ import {
   times,
   twisted,
   type Fault,
-} from '../../../../support/embeddings-server.ts';
-import { failing, KEY, NO_TRIAL, useEmbeddingApi, working } from './embedding-api.harness.ts';
+} from '../../../support/embeddings-server.ts';
+import { failing, KEY, NO_TRIAL, useEmbeddingApi, working } from './openai.harness.ts';
 
 const used = useEmbeddingApi();
-const { open, connected, vector } = used;
+const { connect, connected, vector } = used;
+const idOf = (dimensions: number) => `openai:${new URL(used.server.baseUrl).host}:a-model:${dimensions}`;
 
 describe('the embedder of an embedding API', () => {
   it('gives the vectors of texts in their order, asked for in base64, with the key and the model', async () => {
@@ -20,7 +21,7 @@ describe('the embedder of an embedding API', () => {
     const [rain, mail] = await embedder.embed(['rain', 'mail'], 'query');
     expect(rain).toEqual(vector('rain'));
     expect(mail).toEqual(vector('mail'));
-    expect(embedder).toMatchObject({ id: 'openai:a-model:384', dimensions: 384 });
+    expect(embedder).toMatchObject({ id: idOf(384), dimensions: 384 });
     expect(used.server.requests).toEqual([
       {
         path: '/v1/embeddings',
@@ -46,7 +47,7 @@ describe('the embedder of an embedding API', () => {
   it('fills up to a multiple of 16 dimensions with zeros', async () => {
     used.server.dimensions = 100;
     const { embedder } = await connected();
-    expect(embedder).toMatchObject({ id: 'openai:a-model:100', dimensions: 112 });
+    expect(embedder).toMatchObject({ id: idOf(100), dimensions: 112 });
     const [padded = new Float32Array()] = await embedder.embed(['rain'], 'index');
     expect(padded).toHaveLength(112);
     expect(Math.hypot(...padded)).toBeCloseTo(1, 6);
@@ -54,8 +55,7 @@ describe('the embedder of an embedding API', () => {
   });
 
   it('keeps a query address of the base URL', async () => {
-    const { api } = open({}, { baseUrl: `${used.server.baseUrl}/?api-version=1` });
-    await api.connect();
+    await connect({ baseUrl: `${used.server.baseUrl}/?api-version=1` });
     expect(used.server.requests[0]?.path).toBe('/v1/embeddings?api-version=1');
   });
 });
@@ -98,11 +98,11 @@ describe('texts of an import', () => {
       twisted(({ data }) => ({ data: data.map((one: object) => ({ ...one, embedding: [1] })) })),
     ],
   ])('are sent again after %s', async (_, fault) => {
-    const { embedder, api } = await connected();
+    const { embedder } = await connected();
     used.server.fault = times(used.server, 2, fault);
     expect(await embedder.embed(['rain', 'mail'], 'index')).toEqual(['rain', 'mail'].map(vector));
     expect(used.server.requests).toHaveLength(3);
-    expect(api.degraded).toBeUndefined();
+    expect(embedder.degraded).toBeUndefined();
   });
 
   it('wait for as long as Retry-After says', async () => {
@@ -124,21 +124,21 @@ describe('texts of an import', () => {
       /unexpected HTTP status/,
     ],
   ])('are not sent again after %s', async (_, fault, named) => {
-    const { embedder, api } = await connected(fault, NO_TRIAL);
+    const { embedder } = await connected(fault, NO_TRIAL);
     expect(await embedder.embed(['rain'], 'index')).toEqual([new Float32Array(384)]);
-    expect([...embedder.missing]).toEqual(['rain']);
+    expect(embedder.missed).toBe(1);
     expect(used.server.requests).toHaveLength(1);
-    expect(api.degraded).toMatch(named);
+    expect(embedder.degraded).toMatch(named);
   });
 
   it('get zeros and are remembered when the API keeps failing, and the next ones do not wait for it', async () => {
-    const { embedder, api } = await connected(refuse(500), NO_TRIAL);
+    const { embedder } = await connected(refuse(500), NO_TRIAL);
     expect(await embedder.embed(['rain'], 'index')).toEqual([new Float32Array(384)]);
     expect(used.server.requests).toHaveLength(4);
     await embedder.embed(['mail'], 'index');
     expect(used.server.requests).toHaveLength(4);
-    expect([...embedder.missing]).toEqual(['rain', 'mail']);
-    expect(api.degraded).toMatch(/the embedding API fails: new texts get no vectors for now/);
+    expect(embedder.missed).toBe(2);
+    expect(embedder.degraded).toMatch(/the embedding API fails/);
   });
 
   it('that the API refuses do not hold up the others, and are cut shorter where that helps', async () => {
@@ -146,16 +146,16 @@ describe('texts of an import', () => {
       request.input.some(text => text.length > 1_000 || text === 'bad')
         ? refuse(400, 'cannot take it')(response, request, good)
         : sendJson(response, 200, good());
-    const { embedder, api, messages } = await connected(fault);
+    const { embedder, messages } = await connected(fault);
     const long = 'word '.repeat(700);
     const vectors = await embedder.embed(['rain', 'bad', long, 'mail'], 'index');
     expect(vectors[0]).toEqual(vector('rain'));
     expect(vectors[1]).toEqual(new Float32Array(384));
     expect(vectors[2]).toEqual(vector(long.slice(0, 875)));
     expect(vectors[3]).toEqual(vector('mail'));
-    expect(embedder.missing.size).toBe(0);
-    expect(api.degraded).toBeUndefined();
-    expect(messages()).toEqual(['the embedding API refuses texts: they are found by keyword only']);
+    expect(embedder.missed).toBe(0);
+    expect(embedder.degraded).toBeUndefined();
+    expect(messages()).toEqual([expect.stringMatching(/refused/)]);
   });
 
   it('come in smaller requests after a server has taken only so many', async () => {
@@ -167,7 +167,7 @@ describe('texts of an import', () => {
     await embedder.embed(many.slice(0, 64), 'index');
     used.server.requests.length = 0;
     await embedder.embed(many.slice(64, 128), 'index');
-    expect(used.server.requests.map(({ input }) => input.length)).toEqual([32, 32, 3]);
+    expect(used.server.requests.map(({ input }) => input.length)).toEqual([32, 32]);
   });
 });
 
@@ -175,36 +175,34 @@ describe('a query', () => {
   it('is embedded once, however many ask and however often', async () => {
     const { embedder, metrics } = await connected();
     await Promise.all([
+      embedder.embed(['rain', 'mail'], 'query'),
       embedder.embed(['rain'], 'query'),
-      embedder.embed(['rain'], 'query'),
-      embedder.embed(['mail'], 'query'),
+      embedder.embed(['mail', 'mail'], 'query'),
     ]);
     await embedder.embed(['rain'], 'query');
-    // What is asked for in one turn is one request.
+    // The sentences of one query are one request.
     expect(used.server.requests.map(({ input }) => input)).toEqual([['rain', 'mail']]);
-    expect(await metrics.text()).toContain('switchboard_embedding_query_cache_total{cache="hit"} 1');
+    expect(await metrics.text()).toContain('switchboard_embedding_query_cache_total{cache="hit"} 4');
   });
 
   it('fails at its time limit, and what comes later serves the next one', async () => {
     let answerLate = () => {};
-    const { embedder, api } = await connected(undefined, { queryWaitMs: 20, ...NO_TRIAL });
+    const { embedder } = await connected(undefined, { queryWaitMs: 20, ...NO_TRIAL });
     used.server.fault = (response, _request, good) => (answerLate = () => sendJson(response, 200, good()));
     const asked = used.server.next();
     expect(await failing(embedder.embed(['rain'], 'query'))).toMatchObject({ kind: 'timeout' });
     await asked;
-    expect(api.degraded).toMatch(/does not answer in time: searching by keyword only/);
+    expect(embedder.degraded).toMatch(/does not answer in time: searching by keyword only/);
     answerLate();
     await vi.waitFor(async () => expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]));
   });
 
   it('no longer waits after three have failed; a trial in the background finds out when the API is back', async () => {
-    const { embedder, api } = await connected(hang, { queryWaitMs: 20, ...NO_TRIAL });
+    const { embedder } = await connected(hang, { queryWaitMs: 20, ...NO_TRIAL });
     for (const text of ['a', 'b', 'c']) await failing(embedder.embed([text], 'query'));
     expect(used.server.requests).toHaveLength(3);
-    const changes = api.changes;
     expect(await failing(embedder.embed(['d'], 'query'))).toMatchObject({ kind: 'held_back' });
     expect(used.server.requests).toHaveLength(3);
-    expect(api.changes).toBe(changes);
   });
 
   it('is tried again once where the connection broke', async () => {
@@ -220,28 +218,57 @@ describe('recovery', () => {
     ['cut', cut],
     ['wrong', twisted(() => ({ data: [] }))],
   ])('comes by itself after the API was %s', async (_, fault) => {
-    const { embedder, api, messages } = await connected(fault);
+    const { embedder, messages } = await connected(fault);
     await embedder.embed(['rain'], 'index');
     await failing(embedder.embed(['rain'], 'query'));
-    expect(api.degraded).toMatch(/searching by keyword only/);
-    const well = working(api);
+    expect(embedder.degraded).toMatch(/searching by keyword only/);
+    const well = working(embedder);
     used.server.fault = undefined;
     await well;
-    expect(api.degraded).toBeUndefined();
+    expect(embedder.degraded).toBeUndefined();
     expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]);
     expect(messages().length).toBeGreaterThan(0);
   });
 });
 
+describe('the dimensions', () => {
+  it('are known from the last time while the API is down at the start', async () => {
+    const { embedder } = await connect();
+    used.server.fault = refuse(500);
+    expect((await connect({ limits: NO_TRIAL })).embedder).toMatchObject({
+      id: embedder.id,
+      dimensions: 384,
+    });
+    const unknown = await connect({ limits: NO_TRIAL, model: 'another' });
+    expect(unknown.embedder.id).toMatch(/another:unknown$/);
+  });
+
+  it('are taken from the first answer where it comes late, and again where they have changed', async () => {
+    used.server.fault = refuse(500);
+    const { embedder } = await connect();
+    expect(await embedder.embed(['rain'], 'index')).toEqual([new Float32Array(embedder.dimensions)]);
+    const { missed } = embedder;
+    used.server.fault = undefined;
+    await working(embedder);
+    expect(embedder).toMatchObject({ id: idOf(384), dimensions: 384 });
+    expect(embedder.missed).toBeGreaterThan(missed);
+    used.server.dimensions = 100;
+    expect(await failing(embedder.embed(['rain'], 'query'))).toMatchObject({ kind: 'invalid_answer' });
+    await working(embedder);
+    expect(embedder.id).toBe(idOf(100));
+    expect((await embedder.embed(['rain'], 'query'))[0]?.subarray(0, 100)).toEqual(vector('rain'));
+  });
+});
+
 describe('what is written down', () => {
-  it('counts requests, texts (the probe among them) and tokens by who asked, and failures by kind', async () => {
+  it('counts requests, texts and tokens by who asked, and failures by kind', async () => {
     const { embedder, metrics } = await connected();
     await embedder.embed(['rain', 'mail'], 'index');
     used.server.fault = refuse(401);
     await failing(embedder.embed(['snow'], 'query'));
     const text = await metrics.text();
-    expect(text).toContain('switchboard_embedding_texts_total{lane="bulk"} 3');
-    expect(text).toContain('switchboard_embedding_tokens_total{lane="bulk"} 19');
+    expect(text).toContain('switchboard_embedding_texts_total{lane="bulk"} 2');
+    expect(text).toContain('switchboard_embedding_tokens_total{lane="bulk"} 2');
     expect(text).toMatch(/request_duration_seconds_count\{lane="query",outcome="unauthorized"\} 1/);
   });
 
@@ -249,21 +276,21 @@ describe('what is written down', () => {
     ['refuses', refuse(401, `Incorrect API key provided: ${KEY}`)],
     ['quotes', refuse(500, `Bearer ${KEY} is not welcome`)],
   ])('holds no key when the API %s it', async (_, fault) => {
-    const { embedder, api, messages } = await connected(fault, NO_TRIAL);
+    const { embedder, messages } = await connected(fault, NO_TRIAL);
     const error = (await failing(embedder.embed(['rain'], 'query'))) as Error;
-    expect([error.message, error.stack, api.degraded, ...messages()].join(' ')).not.toContain(KEY);
+    expect([error.message, error.stack, embedder.degraded, ...messages()].join(' ')).not.toContain(KEY);
     expect(error.message).toMatch(/HTTP (401|500)/);
   });
 });
 
 describe('close', () => {
   it('ends what is under way, an import with an error', async () => {
-    const { api, embedder } = await connected(hang);
+    const { embedder } = await connected(hang);
     const asked = used.server.next(request => !isProbe(request));
     const bulk = failing(embedder.embed(['rain'], 'index'));
     const query = failing(embedder.embed(['rain'], 'query'));
     await asked;
-    await api.close();
+    await embedder.close();
     expect(await bulk).toMatchObject({ kind: 'closed' });
     expect(await query).toMatchObject({ kind: 'closed' });
   });

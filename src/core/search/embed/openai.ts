@@ -1,0 +1,370 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import { Breaker } from '../../../platform/breaker.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import { readSetting, writeSetting } from '../../../platform/database/settings.ts';
+import { raceDeadline } from '../../../platform/race-abort.ts';
+import { SerialQueue } from '../../../platform/serial-queue.ts';
+import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
+import { OutageLog } from '../../../platform/throttled-log.ts';
+import type { Embedder, EmbeddingPurpose } from './embedder.ts';
+import { EmbeddingApi, EmbeddingFailure, RETRYABLE, type EmbeddingApiParts } from './openai-api.ts';
+
+/** Limits on requests to the embedding API. Times in milliseconds. */
+const LIMITS = {
+  /** How long a search waits for its query's vectors before it answers by keyword: a search takes a second at most. */
+  queryWaitMs: 650,
+  /** Time limit of a query's request. A vector that comes after `queryWaitMs` serves the next search with that query. */
+  queryLimitMs: 5_000,
+  /** Failed queries in a row after which the API is not asked for a while. */
+  queryFailures: 3,
+  /** Time limit of an import's request, attempts at it, requests at a time, and texts in each. */
+  bulkLimitMs: 30_000,
+  bulkAttempts: 4,
+  bulkRequests: 4,
+  bulkTexts: 64,
+  /** The wait before an import's second attempt; it doubles with each further one. */
+  firstBackOffMs: 500,
+  maxBackOffMs: 8_000,
+  /** A longer `Retry-After` is an outage for an import, not a wait. */
+  maxRetryAfterMs: 60_000,
+  /** Time limit of a trial, the request that finds out whether the API works. */
+  trialLimitMs: 3_000,
+  /** The wait before the first trial; it doubles with each one that fails. */
+  firstTrialMs: 5_000,
+  maxTrialMs: 60_000,
+};
+export type EmbeddingLimits = Readonly<typeof LIMITS>;
+
+const TRIAL_TEXT = 'Does the embedding API answer?';
+/** About 2,000 tokens of English, and at most about 8,000 of any script. In UTF-16 units. */
+const MAX_TEXT_UNITS = 6_000;
+/** A text is not cut shorter than this to make the API take it. In UTF-16 units. */
+const SHORTEST_CUT = 250;
+/** The vector store wants a multiple of it; zeros at the end leave cosines as they are. */
+const DIMENSION_STEP = 16;
+const QUERY_CACHE_BYTES = 16 * 1024 * 1024;
+
+interface OpenAiParts extends EmbeddingApiParts {
+  readonly db: Database;
+  readonly limits?: Partial<EmbeddingLimits> | undefined;
+}
+
+/**
+ * Embeds through an API. While the API fails, queries are refused and texts for the index get zeros in place of vectors; a trial
+ * in the background finds out when it works again. The dimensions are learned from the API's first answer, so `id` and
+ * `dimensions` may change while the embedder is in use.
+ * @example await OpenAiEmbedder.connect({ config: { baseUrl, apiKey, model: 'text-embedding-3-small' }, db, log, metrics })
+ */
+export class OpenAiEmbedder implements Embedder {
+  /** Called after each trial in the background that finds the API working. */
+  onWorking: () => void = () => {};
+  readonly indexCalls: number;
+  readonly #parts: OpenAiParts;
+  readonly #limits: EmbeddingLimits;
+  readonly #api: EmbeddingApi;
+  /** Host and model: vectors of two are never compared. */
+  readonly #name: string;
+  readonly #settingKey: string;
+  #dimensions: number | undefined;
+  /** Vectors that have come or are on their way, by text. */
+  readonly #queryVectors: LRUCache<string, Promise<Float32Array>>;
+  readonly #breaker: Breaker;
+  /** The last failure that no success has followed. */
+  #failure: EmbeddingFailure | undefined;
+  #recovering: Promise<void> | undefined;
+  readonly #outage: OutageLog;
+  /** One for each request of imports that may be under way. */
+  readonly #importLanes: readonly SerialQueue[];
+  #maxTexts: number;
+  #missed = 0;
+
+  private constructor(parts: OpenAiParts, api: EmbeddingApi) {
+    const { baseUrl, model } = parts.config;
+    const limits = { ...LIMITS, ...parts.limits };
+    this.#parts = parts;
+    this.#limits = limits;
+    this.#api = api;
+    this.#name = `openai:${new URL(baseUrl).host}:${model}`;
+    this.#settingKey = `embedding_dimensions:${this.#name}`;
+    this.#breaker = new Breaker({
+      failuresInARow: limits.queryFailures,
+      firstOpenMs: limits.firstTrialMs,
+      maxOpenMs: limits.maxTrialMs,
+      maxProbeMs: limits.trialLimitMs,
+    });
+    this.#outage = new OutageLog(parts.log, 'the embedding API works again');
+    this.indexCalls = limits.bulkRequests;
+    this.#importLanes = Array.from({ length: limits.bulkRequests }, () => new SerialQueue());
+    this.#maxTexts = limits.bulkTexts;
+    this.#queryVectors = new LRUCache({
+      maxSize: QUERY_CACHE_BYTES,
+      sizeCalculation: (_, text) => this.dimensions * 4 + text.length * 2 + 64,
+    });
+  }
+
+  /** Asks the API once and does not wait long for it. An API that is down is asked again in the background. */
+  static async connect(parts: OpenAiParts): Promise<OpenAiEmbedder> {
+    const embedder = new OpenAiEmbedder(parts, await EmbeddingApi.load(parts));
+    const known = Number(await readSetting(parts.db, embedder.#settingKey));
+    if (known > 0) embedder.#dimensions = known;
+    const { origin, pathname } = new URL(parts.config.baseUrl);
+    if (await embedder.#try())
+      parts.log.info({ embedder: embedder.id, url: origin + pathname }, 'connected to the embedding API');
+    else embedder.#recover();
+    // Nothing was embedded before.
+    embedder.#missed = 0;
+    return embedder;
+  }
+
+  get id(): string {
+    return `${this.#name}:${this.#dimensions ?? 'unknown'}`;
+  }
+
+  get dimensions(): number {
+    return Math.ceil((this.#dimensions ?? 1) / DIMENSION_STEP) * DIMENSION_STEP;
+  }
+
+  /** What the API fails at, in a few words that may be shown to anybody; undefined while it works. */
+  get degraded(): string | undefined {
+    return this.#failure && `${this.#failure.inWords}: searching by keyword only`;
+  }
+
+  /** Whether the API is asked at present. */
+  get isAsked(): boolean {
+    return !this.#breaker.isOpen;
+  }
+
+  /** How many texts for the index got zeros so far. It grows, too, when other dimensions make all vectors useless. */
+  get missed(): number {
+    return this.#missed;
+  }
+
+  async embed(texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]> {
+    const { dimensions } = this;
+    const vectors = await (purpose === 'query' ? this.#embedQuery(texts) : this.#embedTexts(texts));
+    return texts.map((_, at) => padded(vectors[at], dimensions));
+  }
+
+  /** Forgets the vectors of queries, which are of the model that answered then. */
+  forgetQueries(): void {
+    this.#queryVectors.clear();
+  }
+
+  async close(): Promise<void> {
+    await this.#api.close();
+    await this.#recovering;
+  }
+
+  /** @throws EmbeddingFailure within `queryWaitMs`. The request goes on then, since what was paid for is kept. */
+  async #embedQuery(texts: readonly string[]): Promise<Float32Array[]> {
+    const wanted = texts.map(text => sendable(text));
+    const unknown = [...new Set(wanted)].filter(text => !this.#queryVectors.has(text));
+    for (const text of wanted) this.#parts.metrics.queryVector(!unknown.includes(text));
+    const call = { atMs: performance.now(), probes: false };
+    if (unknown.length > 0) this.#askForQuery(unknown);
+    try {
+      const vectors = Promise.all(wanted.map(text => this.#queryVectors.get(text) ?? noVector()));
+      const late = () => new EmbeddingFailure('timeout');
+      const inTime = await raceDeadline(vectors, this.#limits.queryWaitMs, late);
+      this.#breaker.succeeded(call, performance.now());
+      if (unknown.length > 0 && !this.#breaker.isOpen) this.#works();
+      return inTime;
+    } catch (error) {
+      const failure = this.#api.failureOf(error);
+      // One query that is refused says nothing of the others.
+      if (!['input_refused', 'held_back', 'closed'].includes(failure.kind)) {
+        this.#failure = failure;
+        this.#breaker.failed(call, performance.now(), failure.message, failure.retryAfterMs);
+        this.#recover();
+      }
+      throw failure;
+    }
+  }
+
+  #askForQuery(texts: readonly string[]): void {
+    if (this.#breaker.isOpen) throw new EmbeddingFailure('held_back', this.#breaker.lastFailure);
+    const send = () => this.#request(texts, 'query', this.#limits.queryLimitMs);
+    const answer = send().catch((error: EmbeddingFailure) => {
+      // As a rule a kept connection that the server has closed meanwhile.
+      if (error.kind === 'unreachable') return send();
+      throw error;
+    });
+    for (const [at, text] of texts.entries()) {
+      const vector = answer.then(vectors => vectors[at] ?? noVector());
+      vector.catch(() => this.#queryVectors.delete(text));
+      this.#queryVectors.set(text, vector);
+    }
+  }
+
+  /** Returns one vector a text: undefined where the API refuses the text, none at all where it fails. */
+  async #embedTexts(texts: readonly string[]): Promise<(Float32Array | undefined)[]> {
+    const wanted = this.#dimensions;
+    const sent = texts.map(text => sendable(text));
+    const size = this.#maxTexts;
+    const batches = Array.from({ length: Math.ceil(sent.length / size) }, (_, at) =>
+      sent.slice(at * size, (at + 1) * size),
+    );
+    try {
+      const vectors = (await Promise.all(batches.map(batch => this.#embedBatch(batch)))).flat();
+      // Vectors of other dimensions than the caller has in mind are of no use to it.
+      if (wanted !== this.#dimensions) throw new EmbeddingFailure('held_back');
+      const refused = vectors.filter(vector => vector === undefined).length;
+      if (refused > 0)
+        this.#parts.log.warn(
+          { refused },
+          'texts refused by the embedding API: they are found by keyword only',
+        );
+      return vectors;
+    } catch (error) {
+      if (this.#api.failureOf(error).kind === 'closed') throw error;
+      this.#missed += texts.length;
+      return [];
+    }
+  }
+
+  /** Halves a request that is refused until it is known which text the API refuses, or how many texts it takes at a time. */
+  async #embedBatch(texts: readonly string[]): Promise<(Float32Array | undefined)[]> {
+    try {
+      return await this.#withRetries(texts);
+    } catch (error) {
+      if (!(error instanceof EmbeddingFailure) || error.kind !== 'input_refused') throw error;
+      const [only = ''] = texts;
+      const half = Math.ceil((texts.length === 1 ? only.length : texts.length) / 2);
+      // Some models take only a few hundred tokens, and some servers refuse what is longer.
+      if (texts.length === 1)
+        return half < SHORTEST_CUT ? [undefined] : this.#embedBatch([sendable(only, half)]);
+      const first = await this.#embedBatch(texts.slice(0, half));
+      const vectors = [...first, ...(await this.#embedBatch(texts.slice(half)))];
+      if (!vectors.includes(undefined)) this.#maxTexts = Math.min(this.#maxTexts, half);
+      // Where all are refused, the reason is none of the texts.
+      if (vectors.every(vector => vector === undefined)) throw this.#tripped(error);
+      return vectors;
+    }
+  }
+
+  async #withRetries(texts: readonly string[]): Promise<Float32Array[]> {
+    const { bulkAttempts, bulkLimitMs, firstBackOffMs, maxBackOffMs, maxRetryAfterMs } = this.#limits;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const lane = this.#importLanes.reduce((least, one) => (one.size < least.size ? one : least));
+        return await lane.run(() => this.#request(texts, 'bulk', bulkLimitMs));
+      } catch (error) {
+        const failure = this.#api.failureOf(error);
+        const { kind, retryAfterMs: wishMs = 0 } = failure;
+        if (kind === 'input_refused' || kind === 'held_back' || kind === 'closed') throw failure;
+        if (!RETRYABLE.has(kind) || attempt >= bulkAttempts || wishMs > maxRetryAfterMs)
+          throw this.#tripped(failure);
+        // Between half of the back-off and all of it, so that requests which failed together do not come back together.
+        const backOffMs = Math.min(firstBackOffMs * 2 ** (attempt - 1), maxBackOffMs);
+        await this.#sleep(Math.max(backOffMs * (0.5 + Math.random() / 2), wishMs));
+      }
+    }
+  }
+
+  /** Stops asking the API. Returns what the texts fail with. */
+  #tripped(failure: EmbeddingFailure): EmbeddingFailure {
+    this.#failure = failure;
+    this.#breaker.trip(performance.now(), failure.message, failure.retryAfterMs);
+    this.#recover();
+    return new EmbeddingFailure('held_back', failure.message);
+  }
+
+  #works(): void {
+    this.#failure = undefined;
+    this.#outage.succeeded();
+  }
+
+  /** Tries in the background, more and more rarely, until the API works: no search has to be the one that finds out. */
+  #recover(): void {
+    // A query now and then that is too slow would fill the log.
+    if (this.#breaker.isOpen) this.#outage.failed(this.degraded ?? '', { err: this.#failure });
+    this.#recovering ??= withoutSpan(() => this.#untilWell()).finally(() => (this.#recovering = undefined));
+  }
+
+  async #untilWell(): Promise<void> {
+    while (this.#failure && !this.#api.stopping.aborted) {
+      const waitMs = this.#breaker.waitMs(performance.now()) || this.#limits.firstTrialMs;
+      await this.#sleep(waitMs).catch(() => {});
+      if (await this.#try()) this.onWorking();
+    }
+  }
+
+  /** Sends a trial. Returns whether the API answered it. */
+  async #try(): Promise<boolean> {
+    const call = this.#breaker.enter(performance.now());
+    try {
+      const [vector] = await this.#requestOfTrial();
+      if (vector) await this.#adopt(vector.length);
+      this.#breaker.succeeded(call, performance.now());
+      this.#works();
+      return true;
+    } catch (error) {
+      const failure = this.#api.failureOf(error);
+      if (failure.kind === 'closed') return false;
+      this.#failure = failure;
+      this.#breaker.failed(call, performance.now(), failure.message, failure.retryAfterMs);
+      this.#breaker.trip(performance.now(), failure.message, failure.retryAfterMs);
+      this.#outage.failed(this.degraded ?? '', { err: failure });
+      return false;
+    } finally {
+      this.#breaker.leave(call);
+    }
+  }
+
+  async #requestOfTrial(): Promise<Float32Array[]> {
+    // A trial is to show what the model gives now.
+    const options = { lane: 'trial', limitMs: this.#limits.trialLimitMs, dimensions: undefined } as const;
+    const send = () => this.#api.embed([TRIAL_TEXT], options);
+    try {
+      return await send();
+    } catch (error) {
+      const isRefused = this.#api.failureOf(error).kind === 'input_refused';
+      if (!isRefused || this.#api.encoding === undefined) throw error;
+    }
+    try {
+      this.#api.encoding = undefined;
+      return await send();
+    } catch (error) {
+      this.#api.encoding = 'base64';
+      throw error;
+    }
+  }
+
+  /** Takes over the dimensions of an answer. Other dimensions are another model's: no vector from before is of use. */
+  async #adopt(dimensions: number): Promise<void> {
+    if (dimensions === this.#dimensions) return;
+    this.#dimensions = dimensions;
+    this.#queryVectors.clear();
+    this.#missed++;
+    await writeSetting(this.#parts.db, this.#settingKey, String(dimensions)).catch((error: unknown) =>
+      this.#parts.log.warn({ err: error }, 'dimensions of the embedding model not kept'),
+    );
+  }
+
+  async #request(texts: readonly string[], lane: 'query' | 'bulk', limitMs: number): Promise<Float32Array[]> {
+    if (this.#breaker.isOpen) throw new EmbeddingFailure('held_back', this.#breaker.lastFailure);
+    return this.#api.embed(texts, { lane, limitMs, dimensions: this.#dimensions });
+  }
+
+  async #sleep(ms: number): Promise<void> {
+    await delay(Math.ceil(ms), undefined, { signal: this.#api.stopping, ref: false }).catch(() => {
+      throw new EmbeddingFailure('closed');
+    });
+  }
+}
+
+const noVector = () => Promise.reject(new EmbeddingFailure('invalid_answer'));
+
+/** Returns the text as it is sent: cut to what a model takes, never within a character, and never empty, which APIs refuse. */
+export function sendable(text: string, maxUnits = MAX_TEXT_UNITS): string {
+  if (text.trim() === '') return '-';
+  return text.length <= maxUnits ? text : text.slice(0, maxUnits).toWellFormed();
+}
+
+function padded(vector: Float32Array | undefined, dimensions: number): Float32Array {
+  if (vector?.length === dimensions) return vector;
+  const longer = new Float32Array(dimensions);
+  if (vector) longer.set(vector);
+  return longer;
+}
