@@ -6,6 +6,7 @@ import type { Entry } from '../../core/catalogue/entry.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/import-file.ts';
 import type { Core } from '../../core/core.ts';
 import type { SyncDone } from '../../core/registry/sync.ts';
+import { boundedChunks } from '../../platform/read-body.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 import { healthStatus } from '../http/input.ts';
@@ -66,18 +67,8 @@ const importCatalogue: Endpoint = {
 };
 
 async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let bytes = 0;
   try {
-    for await (const chunk of body) {
-      bytes += chunk.length;
-      if (bytes > MAX_CATALOGUE_BYTES) {
-        throw new SwitchboardError(
-          'payload_too_large',
-          `The file has more than ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
-        );
-      }
-      yield chunk;
-    }
+    yield* boundedChunks(body, MAX_CATALOGUE_BYTES, tooLarge);
   } catch (cause) {
     if (cause instanceof SwitchboardError) throw cause;
     throw new SwitchboardError(
@@ -87,6 +78,12 @@ async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     );
   }
 }
+
+const tooLarge = () =>
+  new SwitchboardError(
+    'payload_too_large',
+    `The file has more than ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
+  );
 
 /**
  * Stores the good entries, which are searchable when this resolves, and reports the bad lines. In a replacement, a server whose line is

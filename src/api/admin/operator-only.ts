@@ -7,7 +7,7 @@ import { operation } from './operation.ts';
 
 const endUser = z.strictObject({ user_id: z.string(), tenant: tenantId.default(LOCAL_TENANT) });
 
-/** These stand in no document: only the command line calls them. */
+/** Returns the fields of an endpoint that stands in no document, as only the command line calls it. */
 const undocumented = (method: 'get' | 'post', path: string) => ({
   method,
   path,

@@ -72,8 +72,8 @@ export type Authenticator = (
 ) => Promise<Principal>;
 
 /**
- * The one way of every request with a key: it is authenticated, then handled, and whatever is thrown is rendered. The handler finds
- * what the request is for, and has it admitted.
+ * Returns the handler of requests with a key. It authenticates a request, hands it to `handle`, and renders whatever is thrown. `handle`
+ * finds out what the request is for, and has it admitted.
  */
 export function pipeline<Request extends IncomingMessage = IncomingMessage>(
   { core, log, principalOf = byKey(core), route, wire }: PipelineParts,

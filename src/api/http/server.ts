@@ -3,9 +3,9 @@ import type { AddressInfo, Socket } from 'node:net';
 import type { Config } from '../../config/index.ts';
 
 const HTTP_LIMITS = {
-  /** Room for a token that is far too long, which is then refused as such. */
+  /** Leaves room for a token that is far too long, so that it is refused as such. */
   maxHeaderSize: 128 * 1024,
-  /** Whoever sends more slowly than this is cut off. */
+  /** Milliseconds within which a client must send its headers, and its whole request. */
   headersTimeout: 10_000,
   requestTimeout: 60_000,
   connectionsCheckingInterval: 2_000,
