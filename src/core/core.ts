@@ -12,17 +12,17 @@ import type { Results } from './results/results.ts';
 import type { Search } from './search/search.ts';
 
 interface Readiness {
-  /** `stopping`: it still serves, and should get no more requests. */
+  /** `stopping`: still serves, but should get no more requests. */
   readonly status: 'starting' | 'ready' | 'stopping';
-  /** What works worse than it should, each in a few words. */
+  /** The parts that work worse than they should, each in a few words. */
   readonly degraded: readonly string[];
 }
 
-/** What the faces call. */
+/** The parts of the core that the faces call. */
 export interface Core {
   readonly apiKeys: ApiKeys;
   readonly audit: Audit;
-  /** Whether servers of the catalogue may have `http:` addresses. */
+  /** True when servers of the catalogue may have `http:` addresses. */
   readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;
   readonly catalogue: Catalogue;

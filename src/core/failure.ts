@@ -1,8 +1,8 @@
 import { SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { isDatabaseUnavailable } from '../platform/database/database.ts';
 
-/** Anything thrown, as a SwitchboardError. A database that cannot be reached is `unavailable`, not a fault of ours. */
-export function toFailure(thrown: unknown): SwitchboardError {
+/** Converts anything thrown to a SwitchboardError. A database that cannot be reached is `unavailable`, not a fault of ours. */
+export function fromThrown(thrown: unknown): SwitchboardError {
   const error = toSwitchboardError(thrown);
   if (error.code !== 'internal' || !isDatabaseUnavailable(error.cause)) return error;
   return new SwitchboardError(

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { QuotaExceeded } from '../../core/access/quota.ts';
 import { RateLimited } from '../../core/access/rate-limits.ts';
-import { toFailure } from '../../core/failure.ts';
+import { fromThrown } from '../../core/failure.ts';
 import { passThroughStatus } from '../../core/proxy/pass-through-messages.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
 import { errorKind, SwitchboardError } from '../../errors.ts';
@@ -79,7 +79,7 @@ export function toReported(thrown: unknown, log: Log | undefined, requestId: str
     ? new SwitchboardError('invalid_request', `The request could not be understood: ${thrown.message}`, {
         cause: thrown,
       })
-    : toFailure(thrown);
+    : fromThrown(thrown);
   if (error.code === 'internal') log?.error({ err: thrown, requestId }, 'request failed');
   return error;
 }

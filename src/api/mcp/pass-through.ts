@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { countUnclassed, type Policy } from '../../core/access/admit.ts';
-import { toFailure } from '../../core/failure.ts';
+import { fromThrown } from '../../core/failure.ts';
 import { messagesIn } from '../../core/proxy/pass-through-messages.ts';
 import type { Sink } from '../../core/proxy/upstream/http.ts';
 import { SwitchboardError } from '../../errors.ts';
@@ -87,7 +87,7 @@ function requireMethod(method: string | undefined, response: ServerResponse): (t
 
 /** Ends the stream of a key, user or server that no longer holds; a database that cannot be asked just now does not end it. */
 const endUnlessOurs = (response: ServerResponse) => (thrown: unknown) => {
-  if (toFailure(thrown).status < 500) response.destroy();
+  if (fromThrown(thrown).status < 500) response.destroy();
 };
 
 function idOf(body: Buffer | undefined): RpcId {

@@ -85,10 +85,10 @@ const NOTES: ReadonlyMap<string, string> = new Map([
   ['disconnected', 'The connection was ended. The provider is being told, too.'],
   ['gone', 'That connection had been ended already.'],
 ]);
-export type Note = 'disconnected' | 'gone';
+type Note = 'disconnected' | 'gone';
 
 /** The page behind a link. The button uses the link up; looking at it, as link previews do, does not. */
-export const openPage = (action: string): Page => ({
+const openPage = (action: string): Page => ({
   title: 'Your connected accounts',
   body: html` <p>
       This link shows which accounts are connected, and lets you end their connections. It works once, within
@@ -99,7 +99,7 @@ export const openPage = (action: string): Page => ({
     </form>`,
 });
 
-export function listPage(view: ManageView, forms: Forms, note: string | undefined): Page {
+function listPage(view: ManageView, forms: Forms, note: string | undefined): Page {
   const said = NOTES.get(note ?? '');
   return {
     title: 'Your connected accounts',
@@ -154,7 +154,7 @@ function entry(connection: ConnectionInfo, forms: Forms): Html {
 }
 
 /** Asks again before everything is ended. Without script this is a page of its own. */
-export const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
+const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
   title: 'Disconnect everything?',
   body: html` <p>
       All accounts that are connected for ${named(view.user)} will be disconnected, and ${appName(view)} will
@@ -171,7 +171,7 @@ export const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
 });
 
 /** Answers the form directly: the list is over, so nothing could be shown after a redirect. */
-export const revokedAllPage = (): Page => ({
+const revokedAllPage = (): Page => ({
   title: 'Everything is disconnected',
   body: html` <p class="note" role="status">All connections were ended. The providers are being told, too.</p>
     <p>You can close this window.</p>`,

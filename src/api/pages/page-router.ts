@@ -87,7 +87,7 @@ const parse = express.urlencoded({
  * Refuses a form that another site sends in this browser's name (Fetch Metadata). Old browsers do not send where a request comes
  * from: there the form's token, or the secret in the link, protects the user.
  */
-export const sameOriginOnly: RequestHandler = (request, _response, next) => {
+const sameOriginOnly: RequestHandler = (request, _response, next) => {
   const site = request.headers['sec-fetch-site'];
   if (site === undefined || site === 'same-origin' || site === 'none') return next();
   throw new SwitchboardError('host_not_allowed', 'a form was sent from another site');
@@ -96,7 +96,7 @@ export const sameOriginOnly: RequestHandler = (request, _response, next) => {
 export type Fields = Readonly<Record<string, string | undefined>>;
 
 /** Reads the fields of a form; one that comes twice counts as missing. @throws SwitchboardError 413, 415 or 400. */
-export async function readForm(request: Request, response: Response): Promise<Fields> {
+async function readForm(request: Request, response: Response): Promise<Fields> {
   const [type] = (request.headers['content-type'] ?? '').toLowerCase().split(';');
   if (type?.trim() !== FORM_TYPE) throw new SwitchboardError('unsupported_media_type', `Send ${FORM_TYPE}.`);
   const failure = await new Promise<unknown>(resolve => parse(request, response, resolve));

@@ -75,7 +75,7 @@ function queryOf(url: string): URLSearchParams {
 }
 
 /** The start of mode `page`, before the provider's page: who asks for what. */
-export function connectPage(view: LinkView, action: string): Page {
+function connectPage(view: LinkView, action: string): Page {
   const provider = visible(view.provider);
   return {
     title: `Connect your ${provider} account`,
@@ -96,7 +96,7 @@ export function connectPage(view: LinkView, action: string): Page {
 }
 
 /** The end of mode `page`: the click without which nothing is connected. */
-export function confirmPage(view: ResultView, action: string, token: string): Page {
+function confirmPage(view: ResultView, action: string, token: string): Page {
   return {
     title: 'Connect this account?',
     heading: html`Connect ${accountName(view)} to ${appName(view)} as ${named(view.user)}?`,
@@ -112,7 +112,7 @@ export function confirmPage(view: ResultView, action: string, token: string): Pa
   };
 }
 
-export function completePage(view: ResultView, undoAction: string): Page {
+function completePage(view: ResultView, undoAction: string): Page {
   return {
     title: 'Connected',
     body: html` <p class="note" role="status">
@@ -134,7 +134,7 @@ export function completePage(view: ResultView, undoAction: string): Page {
 }
 
 /** The result of a sign-in that failed, or was undone. */
-export function failedPage(view: ResultView): Page {
+function failedPage(view: ResultView): Page {
   const { title, text } = (view.error && FAILURES[view.error]) ?? INCOMPLETE;
   const isUndone = view.error === 'undone';
   return {

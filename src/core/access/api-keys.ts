@@ -31,7 +31,7 @@ import { apiKeys, users } from './schema.ts';
 import { ensureTenant, LOCAL_TENANT, Tenants } from './tenants.ts';
 import { ensureUser, lockUser, requireUserId } from './users.ts';
 
-/** How long a process may go on with what it read and another process may have changed. */
+/** A process uses a row it has read for this long; another process may have changed it. */
 const CACHE_MS = 2_000;
 
 /** The holder of the key of `SWITCHBOARD_API_KEY`. Its key id appears in logs and limits. */
@@ -48,7 +48,7 @@ interface ApiKeysOptions {
   readonly metrics?: Metrics;
   readonly audit: Audit;
   readonly environmentKey: string | undefined;
-  /** Whether other processes work on the same database. */
+  /** True when other processes work on the same database. */
   readonly shared?: boolean;
 }
 

@@ -33,7 +33,7 @@ type AuditEvent =
   | 'server_reactivated'
   | 'server_tools_read';
 
-/** Who caused an event. The pages of an end user have no API key. */
+/** The cause of an event. The pages of an end user have no API key. */
 export interface Actor extends Pick<Caller, 'requestId'> {
   readonly tenantId?: string;
   readonly keyId?: string;

@@ -2,16 +2,16 @@ export const SCOPES = ['search', 'proxy', 'identity', 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 /**
- * How an end user's sign-in is finished. `direct`: it starts on the provider's own page and ends with the callback. `page`: it
+ * The way an end user's sign-in is finished. `direct`: it starts on the provider's own page and ends with the callback. `page`: it
  * starts and ends on a page of ours, in one browser, with a click that names app and account. `caller`: the caller's own
  * logged-in backend confirms it (reserved, not built).
  */
 export const SIGN_IN_MODES = ['direct', 'page'] as const;
 export type SignInMode = (typeof SIGN_IN_MODES)[number] | 'caller';
 
-/** What a key uses and a quota limits: proxied calls and searches. */
+/** The two uses of a key that a quota limits: proxied calls and searches. */
 export type Use = 'calls' | 'searches';
-/** How much a key may use in a calendar month (UTC); a use that is absent has no limit. */
+/** The limits of a calendar month (UTC); a use that is absent has none. */
 export type Quota = Readonly<Partial<Record<Use, number>>>;
 
 /** The end user a call acts for, as its identity token or its user's API key says. Their validity is checked at use. */
@@ -44,7 +44,7 @@ export interface Caller extends Principal {
   readonly requestId: string;
   /** The client's address, for the audit log. */
   readonly ip?: string;
-  /** How long the caller waits for a proxied call at most, in milliseconds; absent: the proxy's own limit. */
+  /** The longest a caller waits for a proxied call, in milliseconds; absent: the proxy's own limit. */
   readonly timeoutMs?: number;
   /** Aborts when the caller has gone away. */
   readonly signal: AbortSignal;

@@ -13,9 +13,9 @@ export type { Use } from './caller.ts';
 
 /** Thirteen months: this one can be compared with the same of last year. */
 const KEPT_DAYS = 400;
-/** How long a process may go on with what it knows of others' counts. */
+/** A process uses the counts of others for this long. */
 const FRESH_MS = 2_000;
-/** From this age on they are read again while calls go on, so that no call of a key in steady use waits for it. */
+/** From this age on they are read again in the background, so that no call of a key in steady use waits. */
 const AHEAD_MS = 1_000;
 
 export type UseCount = Readonly<Record<Use, number>>;
@@ -73,7 +73,7 @@ interface Row extends UseCount {
   readonly day: string;
 }
 
-/** What is known of a key with a quota. */
+/** The known use of a key with a quota. */
 interface Known {
   readonly month: Month;
   /** In the month: what the database had when it was read last, and what has been counted here since. */
@@ -86,14 +86,14 @@ interface KeyUseParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics | undefined;
-  /** Whether other processes count into the same database. */
+  /** True when other processes count into the same database. */
   readonly shared: boolean;
 }
 
 /**
  * Counts what each key uses, and holds keys to their monthly quotas.
  *
- * What other processes have counted is read again when it is over two seconds old; until then each process lets pass what it
+ * The counts of other processes are read again when they are over two seconds old; until then each process lets pass what it
  * knows to be left. So a quota can be passed by what the others let pass within three seconds (two, and the second in which counts
  * are written), and longer only while the database takes no writes.
  */

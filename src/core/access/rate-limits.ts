@@ -6,7 +6,7 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import { Redis } from '../../platform/redis.ts';
 
-/** How a limit stands after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
+/** The state of a limit after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {
   readonly class: RateClass;
   readonly calls: number;
@@ -30,7 +30,7 @@ export class RateLimited extends SwitchboardError {
   }
 }
 
-/** Fixed bounds besides the keys' own (IDENTITY 2.16). */
+/** Fixed bounds besides the keys' own limits. */
 const BUCKETS = {
   /** Ten a second, in bursts of sixty. */
   poll: {
@@ -44,23 +44,23 @@ const BUCKETS = {
     text: 'Too many requests without a valid API key from this address.',
   },
   callback: { points: 120, duration: 60, text: 'Too many sign-in pages from this address.' },
-  /** What belongs to no class of endpoint: wrong paths and methods, and at /mcp all but the calls of tools. */
+  /** Requests of no class of endpoint: wrong paths and methods, and at /mcp everything but calls of tools. */
   unclassed: {
     points: 600,
     duration: 60,
-    text: 'Too many requests with this key that are no calls.',
+    text: 'Too many requests with this key that are not calls.',
   },
 } as const;
 export type Bucket = keyof typeof BUCKETS;
 
 type Limiter = RateLimiterMemory | RateLimiterRedis;
 
-/** Before every name in Redis, which others may use too. */
+/** Begins every name in Redis, which others may use too. */
 const REDIS_PREFIX = 'switchboard:limit:';
 
 /**
- * One fixed window per key and class of endpoint. Both faces spend the same budget: they share this object; processes with
- * one Redis share it too. While Redis does not answer, each counts in its own memory, from nothing: no call fails for it.
+ * Limits calls to a fixed window per key and class of endpoint. All faces share this object, so they spend one budget; processes with
+ * one Redis share it too. While Redis does not answer, each process counts from zero in its own memory, and no call fails.
  */
 export class RateLimits {
   readonly #redis: Redis | undefined;
@@ -83,7 +83,7 @@ export class RateLimits {
     );
   }
 
-  /** With a connection of its own to Redis, if an address is given; Redis need not be there yet. */
+  /** Opens rate limits, with a connection of their own to Redis if an address is given. Redis need not be there yet. */
   static async open(
     limits: Config['access']['rateLimits'],
     redisUrl: string | undefined,
@@ -99,7 +99,7 @@ export class RateLimits {
     await this.#redis?.close();
   }
 
-  /** Why limits are not shared although they should be; undefined when all is well. */
+  /** Returns why limits are not shared although they should be; undefined when all is well. */
   get degraded(): string | undefined {
     const trouble = this.#redis?.trouble;
     return trouble === undefined ? undefined : `${trouble}: rate limits are counted by each process alone`;
@@ -122,12 +122,12 @@ export class RateLimits {
     }
   }
 
-  /** Refuses what comes after too many of these events, without counting it as one. @throws SwitchboardError `rate_limited`. */
+  /** Refuses a request after too many of these events, without counting it as one. @throws SwitchboardError `rate_limited`. */
   async requireUnspent(bucket: Bucket, key: string): Promise<void> {
     if (await this.isSpent(bucket, key)) await this.take(bucket, key);
   }
 
-  /** Whether the next event of this kind would be refused. Counts nothing. */
+  /** Returns whether the next event of this kind would be refused. Counts nothing. */
   async isSpent(bucket: Bucket, key: string): Promise<boolean> {
     const state = await this.#buckets?.get(bucket)?.get(networkOf(key));
     return state !== undefined && state !== null && state.remainingPoints <= 0;
@@ -147,8 +147,8 @@ export class RateLimits {
   }
 
   /**
-   * Spends one call, or several that came together. Undefined when limiting is off.
-   * @throws RateLimited when the budget is used up, or does not reach for all; they are spent all the same.
+   * Spends one call, or several that came together. Returns undefined when limiting is off.
+   * @throws RateLimited when the budget does not suffice for all; they are spent all the same.
    */
   async spend(keyId: string, rateClass: RateClass, calls = 1): Promise<RateLimitState | undefined> {
     const limiter = this.#limiters.get(rateClass);
@@ -164,8 +164,8 @@ export class RateLimits {
 }
 
 /**
- * Who has one IPv6 address has the 2^64 of its network: they count as one. Anything else stays as it is, an IPv4 address
- * in IPv6 form (`::ffff:192.0.2.1`) among it.
+ * Returns the network of an IPv6 address: the owner of one address has all 2^64 of its network, so they count as one. Anything else
+ * is returned as it is, also an IPv4 address in IPv6 form (`::ffff:192.0.2.1`).
  */
 export function networkOf(address: string): string {
   if (!isIPv6(address) || address.includes('.')) return address;
@@ -196,7 +196,7 @@ function createLimiter(name: string, points: number, duration: number, redis: Re
   });
 }
 
-/** What the limiter uses of a client. */
+/** Returns the few commands that the limiter uses. */
 const commandsOf = (redis: Redis) => ({
   eval: (script: string, options: { keys: string[]; arguments: string[] }) =>
     redis.run(client => client.eval(script, options)),

@@ -20,16 +20,16 @@ import type { Scope, SignInMode } from './caller.ts';
  * migrations generated from all of them (`npm run build:migrations`), one schema for PGlite and Postgres.
  */
 
-/** Who owns keys, users, sessions and logs. */
+/** Owners of keys, users, sessions and logs. */
 export const tenants = pgTable(
   'tenants',
   {
     id: text().primaryKey(),
-    /** What the pages that an end user sees call the app. */
+    /** The app's name on the pages that an end user sees. */
     name: text(),
-    /** How a sign-in is finished unless the caller asks for more (see `SignInMode`). */
+    /** The way a sign-in is finished unless the caller asks for more. */
     signInMode: text('sign_in_mode').notNull().default('direct').$type<SignInMode>(),
-    /** Where the result page may lead back to, matched exactly. */
+    /** URLs the result page may lead back to, matched exactly. */
     returnUrls: text('return_urls')
       .array()
       .notNull()
@@ -55,7 +55,7 @@ export const users = pgTable(
   },
   table => [
     unique('users_external_id').on(table.tenantId, table.externalId),
-    // What rows of a user point to, so that none can point across tenants.
+    // Rows of a user refer to this pair, so that none can point across tenants.
     unique('users_tenant_id').on(table.tenantId, table.id),
     check('users_external_id_length', sql`octet_length(${table.externalId}) between 1 and 1024`),
     check('users_token_epoch', sql`${table.tokenEpoch} >= 1`),
@@ -80,10 +80,10 @@ export const apiKeys = pgTable(
     expiresAt: instant('expires_at'),
     revokedAt: instant('revoked_at'),
     lastUsedAt: instant('last_used_at'),
-    /** What may be used in a calendar month (UTC); null: no limit. */
+    /** Limits for a calendar month (UTC); null: no limit. */
     monthlyCalls: integer('monthly_calls'),
     monthlySearches: integer('monthly_searches'),
-    /** Of a key that came by rotation: the first one of its line, under which the use of them all is counted. */
+    /** For a key made by rotation: the first key of its line, under which the use of all of them is counted. */
     countedAs: text('counted_as'),
   },
   table => [
@@ -98,7 +98,7 @@ export const apiKeys = pgTable(
   ],
 );
 
-/** What a key, with those that followed it by rotation, has used on a day (UTC). The key of the environment is no row of `api_keys`. */
+/** The use of a line of keys on a day (UTC). The key of the environment is counted too, but is no row of `api_keys`. */
 export const keyUse = pgTable(
   'key_use',
   {

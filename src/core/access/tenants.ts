@@ -6,7 +6,7 @@ import type { SignInMode } from './caller.ts';
 import type { Actor, Audit } from './audit.ts';
 import { tenants } from './schema.ts';
 
-/** The tenant of who names none. */
+/** The tenant of keys that name none. */
 export const LOCAL_TENANT = 'local';
 
 const MAX_URL_CHARS = 2048;
@@ -15,23 +15,23 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 /** A tenant as an operator sees it. */
 export interface TenantInfo {
   readonly id: string;
-  /** What the pages that an end user sees call the app. */
+  /** The app's name on the pages that an end user sees. */
   readonly name: string | null;
-  /** How a sign-in is finished unless the caller asks for more. */
+  /** The way a sign-in is finished unless the caller asks for more. */
   readonly mode: SignInMode;
   readonly return_urls: readonly string[];
   readonly created_at: string;
 }
 
 export interface TenantChange {
-  /** '' takes it away. */
+  /** '' removes it. */
   readonly name?: string | undefined;
   readonly mode?: SignInMode | undefined;
-  /** All of them: what is not in the list is gone. */
+  /** Replaces the whole list. */
   readonly returnUrls?: readonly string[] | undefined;
 }
 
-/** Who owns keys, users and sessions, and what its end users see of it. */
+/** Tenants own keys, users and sessions. */
 export class Tenants {
   readonly #db: Database;
   readonly #audit: Audit;
@@ -41,12 +41,12 @@ export class Tenants {
     this.#audit = audit;
   }
 
-  /** By id. */
+  /** Lists tenants by id. */
   async list(): Promise<TenantInfo[]> {
     return (await this.#db.select().from(tenants).orderBy(asc(tenants.id))).map(info);
   }
 
-  /** @throws SwitchboardError `invalid_request` when there is none of that id. */
+  /** @throws SwitchboardError `invalid_request` when no tenant has that id. */
   async get(id: string): Promise<TenantInfo> {
     const [row] = await this.#db.select().from(tenants).where(eq(tenants.id, id));
     if (!row) throw unknownTenant(id);
@@ -54,8 +54,8 @@ export class Tenants {
   }
 
   /**
-   * What is not given stays as it was.
-   * @throws SwitchboardError `invalid_request`, also for a tenant that does not exist: a slip of the pen makes none.
+   * Changes a tenant. What is not given stays as it was.
+   * @throws SwitchboardError `invalid_request`, also for a tenant that does not exist: a typo makes none.
    */
   async change(
     id: string,
@@ -78,12 +78,12 @@ export class Tenants {
   }
 }
 
-/** Makes the tenant where there is none yet. */
+/** Makes the tenant if it does not exist. */
 export async function ensureTenant(db: Database, id: string): Promise<void> {
   await db.insert(tenants).values({ id }).onConflictDoNothing();
 }
 
-/** It becomes a link on a page of ours, and is later compared character by character: kept as it is, or refused. */
+/** Returns a return URL as it is, or refuses it: it becomes a link on a page of ours, and is later matched exactly. */
 function requireReturnUrl(text: string): string {
   const refuse = (why: string) => new SwitchboardError('invalid_request', `return_urls: ${text} ${why}`);
   const url = URL.parse(text);

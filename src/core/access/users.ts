@@ -12,7 +12,7 @@ export interface User {
 }
 
 /**
- * The caller's own id of an end user: byte-exact, no normalisation, no case folding.
+ * Checks the caller's own id of an end user. It stays byte-exact: no normalisation, no case folding.
  * @throws SwitchboardError `invalid_request`.
  */
 export function requireUserId(externalId: string): string {
@@ -26,7 +26,7 @@ export function requireUserId(externalId: string): string {
 
 const refuse = (why: string) => new SwitchboardError('invalid_request', `user_id: ${why}`);
 
-/** The user's row, made when it is the first time; locked until the transaction ends. */
+/** Returns the user's row, made at the first time; it is locked until the transaction ends. */
 export async function ensureUser(tx: Database, tenantId: string, externalId: string): Promise<User> {
   const [user] = await tx
     .insert(users)
@@ -37,7 +37,7 @@ export async function ensureUser(tx: Database, tenantId: string, externalId: str
   return user;
 }
 
-/** Undefined: never seen. */
+/** Returns undefined for a user never seen. */
 export async function findUser(
   db: Database,
   tenantId: string,
@@ -51,8 +51,8 @@ export async function findUser(
 }
 
 /**
- * Locks the user's row, which every transaction on a user's tokens does first: one order of locks, and a revocation and
- * a refresh never cross. Undefined: gone.
+ * Locks the user's row. Every transaction on a user's tokens does this first, so that a revocation and a refresh never cross.
+ * Returns undefined when the user is gone.
  */
 export async function lockUser(tx: Database, tenantId: string, userId: string): Promise<User | undefined> {
   const [user] = await tx

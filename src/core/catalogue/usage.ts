@@ -22,14 +22,14 @@ interface UsageOptions {
   readonly db: Database;
   readonly clock: Clock;
   readonly log: Log;
-  /** Whether other processes count into the same database. */
+  /** True when other processes count into the same database. */
   readonly shared?: boolean;
 }
 
 /**
  * Counts the use of servers by tenant and day, and returns the signals it gives (`UseTally`). A count is seen here at once.
  *
- * What other processes have added to the rows of today and yesterday is read every two minutes: of each such row it is known how
+ * Counts of other processes in the rows of today and yesterday are read every two minutes: of each such row it is known how
  * much has been counted here, and the rest is added. Assumed: processes' clocks are less than a day apart, and a write that failed
  * has not happened (where a connection is lost just after the commit, one second counts twice, within the caps). A date that was
  * wrong for a while makes that day's counts weigh more or less, within the caps too.

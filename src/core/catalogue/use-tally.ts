@@ -1,48 +1,48 @@
-/** Half of what a day's calls say is gone after so many days. */
+/** The weight of a day's calls halves in so many days. */
 export const HALF_LIFE_DAYS = 30;
 
-/** Successful calls (decayed) with which one tenant counts in full as a user of a server. */
+/** With so many successful calls (decayed) a tenant counts in full as a user of a server. */
 const CALLS_OF_A_FULL_TENANT = 50;
-/** Tenants that use a server in full, at which its popularity reaches 1. */
+/** With so many full tenants the popularity of a server reaches 1. */
 const TENANTS_OF_FULL_POPULARITY = 100;
-/** How steep popularity begins: the first tenant in full gives about a third of it. */
+/** Steepness of popularity near zero: the first tenant in full gives about a third of it. */
 const POPULARITY_STEEPNESS = 10;
 
-/** What is taken for granted of a server before it was called: this rate of success … */
+/** The rate of success assumed of a server that was never called. */
 const PRIOR_SUCCESS = 0.8;
-/** … with the weight of so many calls. */
+/** The assumed rate of success weighs as much as so many calls. */
 const PRIOR_CALLS = 10;
 /**
- * Calls (decayed) with which one tenant's experience counts at most, good and bad in its own proportion: never more than what is
- * taken for granted.
+ * One tenant's experience counts at most as so many calls (decayed), good and bad in its own proportion: never more than the
+ * assumed rate.
  */
 const EVIDENCE_PER_TENANT = 10;
 
-/** The same of verdicts: a tenant's weigh as three at most, and five that say neither are taken for granted. */
+/** One tenant's verdicts count at most as three; five neutral verdicts are assumed. */
 const VERDICTS_PER_TENANT = 3;
 const PRIOR_VERDICTS = 5;
 
-/** Of a tenant whose calls and verdicts together weigh less, nothing is kept. */
+/** A tenant whose calls and verdicts together weigh less is forgotten. */
 const NEGLIGIBLE = 0.01;
 
-/** Of so many tenants a look-up can sum anew by itself. */
+/** A look-up sums anew by itself for at most so many tenants. */
 const FEW_TENANTS = 20;
 const TENANTS_AT_A_TIME = 10_000;
 
-/** What is counted of a server's use by one tenant on one day. Fractions where it stands for faded days. */
+/** Counts of a server's use by one tenant on one day; fractions where they stand for faded days. */
 export interface UseCounts {
   /** Calls that succeeded. */
   readonly successes: number;
   /** Calls that failed through the server's own fault. */
   readonly failures: number;
-  /** Verdicts of `POST /v1/search/feedback`: `helpful` … */
+  /** Verdicts `helpful` of `POST /v1/search/feedback`. */
   readonly helpful: number;
-  /** … and `not_helpful`. */
+  /** Verdicts `not_helpful`. */
   readonly unhelpful: number;
 }
 export const NO_USE: UseCounts = { successes: 0, failures: 0, helpful: 0, unhelpful: 0 };
 
-/** What use says of one server; equal evidence gives equal signals. */
+/** Signals from the use of one server; equal evidence gives equal signals. */
 export interface UseSignals {
   /** 0 (never used with success) to 1: how many tenants use it, and how much. */
   readonly popularity: number;
@@ -53,10 +53,10 @@ export interface UseSignals {
   /** -1 (found wanting) to 1 (found helpful), 0 where nobody has said anything. */
   readonly approval: number;
 }
-/** Of a server that nobody has used. */
+/** The signals of a server that nobody has used. */
 export const UNUSED: UseSignals = { popularity: 0, success: PRIOR_SUCCESS, novelty: 1, approval: 0 };
 
-/** What one tenant's use of one server comes to, capped. */
+/** One tenant's capped share in the signals of one server. */
 interface Share {
   /** 0 to 1: how much of a user the tenant is. */
   readonly reach: number;
@@ -68,31 +68,30 @@ interface Share {
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 interface ServerTally {
-  /** By tenant, in the weight that a call of the reference day has. */
+  /** By tenant, weighed relative to a call of the reference day. */
   readonly tenants: Map<string, Mutable<UseCounts>>;
-  /** The sum of the tenants' shares … */
+  /** The sum of the tenants' shares on `day`. */
   sum: Mutable<Share>;
-  /** … as of this day. */
   day: number;
-  /** What the sum comes to; undefined after a change of it. */
+  /** The signals of the sum; undefined after it changed. */
   signals: UseSignals | undefined;
 }
 
 const NO_SHARE: Share = { reach: 0, good: 0, bad: 0, helpful: 0, unhelpful: 0 };
 
 /**
- * What is known of the use of each server, in memory. Days are whole days since the epoch (UTC); what a day's use weighs
- * halves every `HALF_LIFE_DAYS`. Every tenant counts only up to a cap, in each signal: a flood of one tenant's calls is worth
- * less than a few tenants' ordinary use.
+ * Tallies the use of each server in memory. Days are whole days since the epoch (UTC); the weight of a day's use halves every
+ * `HALF_LIFE_DAYS`. Every tenant counts only up to a cap in each signal: a flood of one tenant's calls is worth less than a few
+ * tenants' ordinary use.
  *
- * Weights are kept relative to one reference day, so that ageing multiplies all of a tenant's counts alike: to count is O(1), and
- * so is to look a server up. When the day changes, a server's tenants are gone through once: at its next look-up where they are few,
- * else by `ageSome`; until then it is as it was on the day before.
+ * Weights are relative to one reference day, so that ageing multiplies all of a tenant's counts alike: counting is O(1), and so is a
+ * look-up. When the day changes, the tenants of each server are summed anew once: at its next look-up where they are few, else by
+ * `ageSome`. Until then the server keeps its signals of the day before.
  */
 export class UseTally {
   readonly #servers = new Map<string, ServerTally>();
   readonly #referenceDay: number;
-  /** The day that every server has been brought to. */
+  /** The day to which every server has been aged. */
   #agedDay: number | undefined;
 
   constructor(referenceDay: number) {
@@ -126,7 +125,7 @@ export class UseTally {
     return server.signals;
   }
 
-  /** Goes through what the change of the day has left, a few milliseconds of work at a time: to be called every now and then. */
+  /** Ages servers after a change of the day, a few milliseconds of work at a time. Call it every now and then. */
   ageSome(today: number): void {
     if (this.#agedDay === today) return;
     let left = TENANTS_AT_A_TIME;
@@ -139,7 +138,7 @@ export class UseTally {
     this.#agedDay = today;
   }
 
-  /** Sums anew, which also ends the rounding of many additions. A clock that was set back makes things younger again. */
+  /** Sums anew, which also clears rounding errors. A clock that was set back makes counts younger again. */
   #age(serverId: string, server: ServerTally, today: number): void {
     const scale = this.#scaleOn(today);
     const sum = { ...NO_SHARE };
@@ -152,7 +151,7 @@ export class UseTally {
     if (server.tenants.size === 0) this.#servers.delete(serverId);
   }
 
-  /** What a weight of the reference day is worth on that day. */
+  /** Returns the weight of a call of the reference day on another day. */
   #scaleOn(day: number): number {
     return 2 ** ((this.#referenceDay - day) / HALF_LIFE_DAYS);
   }
@@ -174,7 +173,7 @@ function shareOf(counts: UseCounts, scale: number): Share {
   };
 }
 
-/** The part of so much that is within the cap. */
+/** Returns the part of an amount that is within the cap. */
 const capped = (amount: number, cap: number): number => (amount > cap ? cap / amount : 1);
 
 function addTo(sum: Mutable<Share>, share: Share, sign: 1 | -1): void {
@@ -185,9 +184,9 @@ function addTo(sum: Mutable<Share>, share: Share, sign: 1 | -1): void {
   sum.unhelpful += sign * share.unhelpful;
 }
 
-/** The posterior mean of a Beta prior, whose own weight among the evidence is the novelty. */
+/** Computes the posterior mean of a Beta prior, whose own weight among the evidence is the novelty. */
 function signalsOf(sum: Share): UseSignals {
-  // Adding and taking away again leaves crumbs below 0.
+  // Rounding can leave sums slightly below 0.
   const reach = Math.max(0, sum.reach);
   const good = Math.max(0, sum.good);
   const bad = Math.max(0, sum.bad);

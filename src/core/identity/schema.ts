@@ -90,14 +90,14 @@ export const SESSION_STATES = ['pending', 'claimed', 'confirm', 'complete', 'err
 export const authSessions = pgTable(
   'auth_sessions',
   {
-    /** Of the `ses_…` id; every other secret of a session is kept as its hash, too. */
+    /** Hash of the `ses_…` id; every other secret of a session is kept as its hash, too. */
     idHash: bytea('id_hash').primaryKey(),
     stateHash: bytea('state_hash').notNull().unique('auth_sessions_state'),
-    /** Of the link to our own page (mode `page`). */
+    /** Hash of the link to our own page (mode `page`). */
     ticketHash: bytea('ticket_hash').unique('auth_sessions_ticket'),
-    /** Of the link to the confirmation or the result. */
+    /** Hash of the link to the confirmation or the result. */
     resultHash: bytea('result_hash').unique('auth_sessions_result'),
-    /** Of the cookie of the browser in which a sign-in of mode `page` began. */
+    /** Hash of the cookie of the browser in which a sign-in of mode `page` began. */
     browserHash: bytea('browser_hash'),
     tenantId: text('tenant_id').notNull(),
     userId: text('user_id').notNull(),
@@ -160,7 +160,7 @@ export const connections = pgTable(
     resource: text().notNull().default(''),
     /** The provider's `sub`. */
     subject: text().notNull(),
-    /** What a person knows the account by, such as its e-mail address. */
+    /** The name a person knows the account by, such as its e-mail address. */
     account: text(),
     /** As granted. */
     scopes: text().array().notNull(),
@@ -186,13 +186,13 @@ export const connections = pgTable(
   ],
 );
 
-/** Tokens that the provider has yet to be told to forget, sealed for that purpose alone. */
+/** Tokens that are still to be revoked at the provider, sealed for that purpose alone. */
 export const revocationOutbox = pgTable(
   'revocation_outbox',
   {
     id: text().primaryKey(),
     provider: text().notNull(),
-    /** Whose account: while it is connected (again), its tokens are not revoked. */
+    /** The owner of the account. While it is connected again, its tokens are not revoked. */
     userId: text('user_id').notNull(),
     subject: text().notNull(),
     sealed: text().notNull(),

@@ -3,7 +3,7 @@ import { CallerAbortError } from '../../platform/race-abort.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
-import { toFailure } from '../failure.ts';
+import { fromThrown } from '../failure.ts';
 import type { Credential, Credentials } from '../identity/connections/credentials.ts';
 import type { Admission } from './admission.ts';
 import { withAccessAdvice } from './hints.ts';
@@ -75,7 +75,7 @@ export class Calls {
         reporter.aborted(operation, startedAtMs);
         throw thrown;
       }
-      const error = withAccessAdvice(toFailure(thrown), server.auth);
+      const error = withAccessAdvice(fromThrown(thrown), server.auth);
       reporter.failed(caller, operation, error, startedAtMs);
       throw error;
     }

@@ -27,7 +27,7 @@ interface CounterParts<Row> {
   readonly table: PgTable & { readonly day: PgColumn };
   /** Rows of older days are deleted. */
   readonly keptDays: number;
-  /** What is counted, without the day. */
+  /** Names what is counted, without the day. */
   readonly keyOf: (row: Row) => string;
   readonly sum: (earlier: Row, later: Row) => Row;
   /** Adds rows to those of the database; all of them or none. */

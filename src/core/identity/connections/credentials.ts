@@ -18,7 +18,7 @@ import type { Provider } from './provider.ts';
 
 /** A server's refusal of a token leads to a refresh at most this often. */
 const FORCE_EVERY_MS = 60_000;
-/** How long an opened token is kept: opening costs more than anything else here but the query. */
+/** An opened token is kept for this long: opening costs more than anything else here but the query. */
 const OPENED_MS = 60_000;
 
 /** The authorization of one call to one server. Never logged, never shown. */

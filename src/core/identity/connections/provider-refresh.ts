@@ -15,9 +15,9 @@ import { connections } from '../schema.ts';
 
 /** Longer than a provider's time-out: a live holder never loses the lease. */
 const LEASE_SEC = 15;
-/** How long a provider that failed is left alone. */
+/** A provider that failed is left alone for this long. */
 const COOLDOWN_SEC = 30;
-/** How long a caller waits for another replica's refresh. */
+/** A caller waits this long for another replica's refresh. */
 const WAIT_MS = 5_500;
 const LOOK_AGAIN_MS = 50;
 

@@ -45,7 +45,7 @@ const TIMEOUT_SEC = 5;
 const MAX_CLOCK_DIFFERENCE_SEC = 300;
 /** Ten years: a provider that says more means that the token does not expire. */
 const MAX_LIFETIME_SEC = 315_360_000;
-/** How long a provider's metadata are used before they are read again. */
+/** A provider's metadata are used for this long before they are read again. */
 const METADATA_MS = 3_600_000;
 
 /** The tokens that a provider granted. They never leave the core. */

@@ -22,7 +22,7 @@ export const IDENTITY_TOKEN_SEC = 3600;
 export const CLOCK_TOLERANCE_SEC = 5;
 /** Clients may keep the published keys this long; a new key is published at least as long before it signs. */
 export const JWKS_MAX_AGE_SEC = 600;
-/** How long this process uses the keys it has read; another replica may have rotated them. */
+/** A process uses the keys it has read for this long; another replica may have rotated them. */
 const RELOAD_MS = 60_000;
 /** An unknown key id makes us read again, at most this often in a flood of forged ones. */
 const UNKNOWN_KID_MS = 2_000;
