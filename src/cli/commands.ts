@@ -46,7 +46,7 @@ const search: Command = {
 
 const call: Command = {
   args: ['SERVER', 'TOOL', 'JSON?'],
-  help: 'Calls a tool with a JSON object of arguments, for no end user. Needs no key.',
+  help: 'Calls a tool with a JSON object of arguments. It needs no key, and acts for no end user.',
   async run({ admin, args: [server = '', tool = '', json = '{}'] }) {
     const input = { server_id: server, name: tool, arguments: parseJson(json) };
     const result = (await admin.request('POST', '/call', { json: input }).catch((error: unknown) => {

@@ -4,18 +4,18 @@ import { inWords } from '../platform/zod-issues.ts';
 import { ConfigError, httpUrl, isHttps, LOOPBACK_NAMES, setting, someText, wholeNumber } from './setting.ts';
 
 export interface IdentityConfig {
-  /** Key-encryption keys by id: the first encrypts, all decrypt. Undefined: the data folder's own key file. */
+  /** Key-encryption keys: the first encrypts, all decrypt. Undefined: the key file in the data folder. */
   readonly keks: readonly Kek[] | undefined;
   readonly providers: ReadonlyMap<string, ProviderSettings>;
-  /** How long after its use a used refresh token counts as a race and not as theft; 0 = never. */
+  /** For how long after its use a second use of a refresh token counts as a race and not as theft; 0 means never. */
   readonly refreshRaceMs: number;
-  /** What a reused refresh token ends. */
+  /** Which tokens end when a refresh token is used twice: its family, or all of the user's. */
   readonly reuseAction: 'family' | 'user';
-  /** The vault's key is lost: begin with a new one, without what the old one sealed. */
+  /** True starts with a new key where the old one is lost, and drops everything that the old one sealed. */
   readonly mayLoseStoredTokens: boolean;
 }
 
-/** A key-encryption key: 256 bits, and the id that what it encrypted carries. */
+/** A key-encryption key of 256 bits. Everything it encrypts carries its id. */
 export interface Kek {
   readonly id: string;
   readonly key: Uint8Array;
@@ -49,10 +49,10 @@ export const identitySettings = {
 type Settings = z.output<z.ZodObject<typeof identitySettings>>;
 
 interface Surroundings {
-  /** Why this is no trial on one machine, such as `DATABASE_URL is set`; undefined when it may be one. */
+  /** The reason why others depend on this installation, such as `DATABASE_URL is set`. Undefined: it may be a trial. */
   readonly production: string | undefined;
   readonly publicUrl: string | undefined;
-  /** Plain http on loopback, for development. */
+  /** Allows plain http on loopback, for development. */
   readonly allowHttp: boolean;
 }
 
@@ -76,7 +76,7 @@ export function readIdentity(settings: Settings, surroundings: Surroundings): Id
   };
 }
 
-/** `k2:base64,k1:base64`. No error quotes any part of the value. */
+/** Reads `k2:base64,k1:base64`. No error quotes any part of the value. */
 function parseKeks(value: string): readonly Kek[] {
   const keks = value.split(',').map((part, at) => {
     const match = /^\s*([a-z0-9][a-z0-9_-]{0,31}):([A-Za-z0-9+/_-]+={0,2})\s*$/.exec(part);
@@ -89,7 +89,7 @@ function parseKeks(value: string): readonly Kek[] {
     return { id: match[1], key: new Uint8Array(key) };
   });
   if (new Set(keks.map(({ id }) => id)).size < keks.length)
-    throw new ConfigError('SWITCHBOARD_KEKS: two keys have the same id');
+    throw new ConfigError('SWITCHBOARD_KEKS: two keys have the same id; give each its own');
   return keks;
 }
 
@@ -109,7 +109,7 @@ function readProviders(settings: Settings, allowHttp: boolean): ReadonlyMap<stri
   }
 }
 
-/** Text that starts with `{`, else the path of a file. Neither the text nor the file's is quoted: it holds secrets. */
+/** Reads JSON text, or a file where the text does not start with `{`. No error quotes the text: it holds secrets. */
 function readJson(value: string, refuse: (why: string) => ConfigError): unknown {
   let text = value;
   if (!value.trimStart().startsWith('{')) {
@@ -127,7 +127,7 @@ function readJson(value: string, refuse: (why: string) => ConfigError): unknown 
   }
 }
 
-/** Plain http gives codes and tokens to whoever listens: on this machine only, and only for development. */
+/** Refuses plain http, which gives codes and tokens to whoever listens, except on this machine for development. */
 function requireSafeUrls(provider: ProviderSettings, allowHttp: boolean): void {
   const { name, issuer, endpoints, allowedOrigins } = provider;
   const plain = allowedOrigins.find(origin => !isHttps(origin));
@@ -144,8 +144,8 @@ function requireSafeUrls(provider: ProviderSettings, allowHttp: boolean): void {
 }
 
 /**
- * Providers send users back to PUBLIC_URL, and it is the issuer in every identity token: derived from the address listened
- * on, both would be wrong behind a proxy, and would change with the port.
+ * Refuses a provider without PUBLIC_URL: providers send users back to it, and identity tokens name it as their issuer. An
+ * address derived from the one listened on would be wrong behind a proxy and would change with the port.
  */
 function requirePublicUrl(
   providers: IdentityConfig['providers'],
@@ -192,7 +192,7 @@ const providerFields = z.strictObject({
 
 const providerName = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z, 0-9, "_", "-"');
 
-/** Parameters that this program sets itself; an operator's value would break the protection they are for. */
+/** Parameters that Switchboard sets itself. An operator's value would break the protection they give. */
 const OWN_PARAMETERS = [
   'client_id',
   'client_secret',
@@ -216,11 +216,11 @@ const providersSchema = z.record(
 
 export interface ProviderSettings {
   readonly name: string;
-  /** What pages call it. */
+  /** The name that pages show. */
   readonly title: string;
-  /** OpenID: the issuer. Plain OAuth: undefined. */
+  /** The OpenID issuer. Undefined for plain OAuth. */
   readonly issuer: string | undefined;
-  /** Plain OAuth: where. OpenID: undefined, its metadata say it. */
+  /** The endpoints of plain OAuth. Undefined for OpenID, whose metadata name them. */
   readonly endpoints:
     | {
         readonly authorization: string;
@@ -229,9 +229,9 @@ export interface ProviderSettings {
         readonly userinfo: string | undefined;
       }
     | undefined;
-  /** Undefined: known, but not configured yet. */
+  /** Undefined for a built-in provider that is not configured yet. */
   readonly client: { readonly id: string; readonly secret: string } | undefined;
-  /** Always asked for, next to what a session wants. */
+  /** Scopes asked for in every sign-in, next to those a session wants. */
   readonly scopes: readonly string[];
   /** Origins of MCP servers that may get its tokens; the server's entry must name the provider, too. */
   readonly allowedOrigins: readonly string[];
@@ -240,7 +240,7 @@ export interface ProviderSettings {
 
 type Fields = z.output<typeof providerFields>;
 
-/** Known without being configured; an entry of the same name merges over it. */
+/** Providers known without being configured. An entry of the same name is merged over them. */
 const BUILT_IN: Readonly<Record<string, Fields>> = {
   google: {
     issuer: 'https://accounts.google.com',
@@ -252,7 +252,7 @@ const BUILT_IN: Readonly<Record<string, Fields>> = {
 };
 
 /**
- * The providers by name, from the operator's entries over the built-in ones.
+ * Returns the providers by name: the operator's entries merged over the built-in ones.
  * @throws Error whose message names the provider and says what is missing.
  */
 function resolveProviders(
@@ -284,7 +284,7 @@ function resolve(name: string, fields: Fields): ProviderSettings {
     issuer,
     endpoints: endpointsOf(name, fields),
     client: clientOf(name, fields),
-    // `openid email` is always asked of an OpenID provider: without its `sub` nobody knows which account it is.
+    // Without `sub`, which `openid` asks for, nobody knows which account it is.
     scopes: [...new Set([...(issuer === undefined ? [] : ['openid', 'email']), ...scopes])],
     allowedOrigins: allowed_origins,
     authParams: auth_params,
