@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError, featuresOf, type Config } from './config/index.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
-import { followCatalogue } from './core/catalogue/change-listener.ts';
+import { followChanges } from './core/catalogue/change-feed.ts';
 import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
 import { ToolRefresh } from './core/catalogue/tools/refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
@@ -14,9 +14,8 @@ import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { HealthStore } from './core/health/store.ts';
 import { HealthSweep, type StatusChange } from './core/health/sweep.ts';
-import { RegistrySync } from './core/registry/sync.ts';
+import { RegistrySync, SyncSchedule } from './core/registry/sync.ts';
 import { ServedRegistry } from './core/registry/served.ts';
-import { SyncSchedule } from './core/registry/schedule.ts';
 import type { Embedder } from './core/search/embed/embedder.ts';
 import { Results } from './core/results/results.ts';
 import { openSearchIndex } from './core/search/index/open-index.ts';
@@ -254,8 +253,8 @@ function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): 
     if (life.status !== 'stopping') log.error({ err: error }, 'could not index the catalogue');
   });
   if (config.database.url !== undefined) {
-    const catchUp = async () => void (await Promise.all([catalogue.catchUp(), healthStore.catchUp()]));
-    opened.use(followCatalogue({ catchUp }, config.database.url, log));
+    const catchUp = () => Promise.all([catalogue.catchUp(), healthStore.catchUp()]);
+    opened.use(followChanges(catchUp, config.database.url, log));
   }
   return filled.promise;
 }

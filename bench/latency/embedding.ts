@@ -1,4 +1,4 @@
-import { toServer } from '../../src/core/catalogue/store.ts';
+import { toServer } from '../../src/core/catalogue/to-server.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
 import { createMiniLmEmbedder } from '../../src/core/search/embed/minilm/embedder.ts';
 import { latencyOf, timesOf } from './timing.ts';

@@ -4,7 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { UNUSED } from '../../src/core/catalogue/use-tally.ts';
 import type { Entry } from '../../src/core/catalogue/entry.ts';
-import { toServer } from '../../src/core/catalogue/store.ts';
+import { toServer } from '../../src/core/catalogue/to-server.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
 import { quantize } from '../../src/core/search/index/vector-format.ts';

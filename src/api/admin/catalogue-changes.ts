@@ -105,9 +105,9 @@ async function importEntries(
       : await core.catalogue.put(entries, {
           origin: 'operator',
           replace,
-          keep,
+          exclude: keep,
           onProgress,
-          alongside: (tx, { upserted, removed }) => {
+          inSameTransaction: (tx, { upserted, removed }) => {
             const counts = { imported: upserted.length, deactivated: removed.length };
             const meta = { ...counts, bad_lines: problems.length, replace };
             return core.audit.record(caller, { event: 'catalogue_imported', outcome: 'ok', meta }, tx);
@@ -218,7 +218,7 @@ const syncCatalogue = operation({
       onListed,
       onProgress,
       onWait: () => onNotice(OTHER_SYNC),
-      alongside: (tx, done) => core.audit.record(caller, entryOf('ok', done), tx),
+      inSameTransaction: (tx, done) => core.audit.record(caller, entryOf('ok', done), tx),
       signal: caller.signal,
     });
     if (report.refused !== undefined) await core.audit.record(caller, entryOf('refused', report));

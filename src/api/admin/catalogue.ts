@@ -57,7 +57,7 @@ const shown = (server: Server, health: Health | undefined) => ({
     ? {}
     : { tools_listed_at: new Date(server.toolsListedAt).toISOString() }),
   active: server.active,
-  ...(server.unanswered ? { unanswered: true } : {}),
+  ...(server.unreachable ? { unanswered: true } : {}),
   ...(health ? { health: healthForOperators(health) } : {}),
   origin: server.origin,
   ...(server.registry === undefined ? {} : { registry: registryOf(server.registry) }),
@@ -102,7 +102,7 @@ const learnTools = operation({
     const server = catalogue.require(id);
     const { tools } = await proxy.listTools(caller, { serverId: id });
     await catalogue.refreshTools(server, tools, Date.now(), {
-      alongside: (tx, { upserted: [refreshed] }) => {
+      inSameTransaction: (tx, { upserted: [refreshed] }) => {
         const meta = { server: id, tools: refreshed?.tools.length ?? 0 };
         return audit.record(caller, { event: 'server_tools_read', outcome: 'ok', meta }, tx);
       },

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { knownTools } from '../../core/catalogue/tools/known.ts';
+import { knownTools } from '../../core/catalogue/tools/warnings.ts';
 import { VERDICTS } from '../../core/feedback-types.ts';
 import { endpoint, MIB, type Endpoint } from '../http/endpoint.ts';
 import {

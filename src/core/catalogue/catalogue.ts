@@ -1,98 +1,90 @@
 import { SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
-import { quoted, sanitise } from '../../platform/sanitize.ts';
 import type { Database } from '../../platform/database/database.ts';
+import { quoted, sanitise } from '../../platform/sanitize.ts';
+import { SerialQueue } from '../../platform/serial-queue.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { slices } from '../../platform/yield.ts';
-import type { Definition } from './tools/definitions.ts';
-import type { Entry, Server } from './entry.ts';
-import { endedBy, withoutOthers } from './precedence.ts';
-import { readServers } from './read-servers.ts';
+import { ChangeCursor } from './change-feed.ts';
 import {
-  answering,
-  deactivated,
-  Overtaken,
+  endedBy,
   withdrawn,
-  withToolsListed,
-  type Rewriting,
-} from './server-edits.ts';
-import { sharing } from './store.ts';
-import { serversOf } from './servers-of.ts';
-import { Unseen } from './change-cursor.ts';
-import { writeChange, type Alongside, type PutOptions } from './write-change.ts';
+  withoutOthers,
+  type CatalogueChange,
+  type InSameTransaction,
+  type OnProgress,
+  type PrepareChange,
+  type PutOptions,
+  type WriteOptions,
+} from './changes.ts';
+import type { Entry, Server } from './entry.ts';
+import {
+  ConcurrentEdit,
+  readServers,
+  retireServers,
+  writeChange,
+  writeTools,
+  writeUnreachable,
+} from './store.ts';
+import { sharing, toServers } from './to-server.ts';
+import type { Definition } from './tools/definitions.ts';
+import { compareListing } from './tools/store.ts';
 
-/** What changed: `upserted` servers are active; `removed` ids are no longer to be found by a search. */
-export interface CatalogueChange {
-  readonly upserted: readonly Server[];
-  readonly removed: readonly string[];
-  /** Every server that is active after it, where all of it is to be seen at once. */
-  readonly whole?: readonly Server[];
-  /** Ids whose entries were left out, since they belong to somebody else (`precedence.ts`). */
-  readonly left?: readonly string[];
+export type { CatalogueChange, OnProgress, PrepareChange } from './changes.ts';
+
+type Located = Pick<Server, 'id' | 'remoteUrl'>;
+
+/** One server in the place of another of its id. */
+interface Edit {
+  readonly server: Server;
+  /** True when a search could tell the two apart. */
+  readonly isVisible: boolean;
+  readonly write: (tx: Database) => Promise<void>;
 }
 
-interface RefreshOptions extends Pick<PutOptions, 'alongside' | 'signal'> {
+interface RefreshOptions extends WriteOptions {
+  /** Writes nothing when the listing is the same as the last one. */
   readonly unlessSame?: boolean;
+  /** Limits new and changed tools; further ones stay what they were. */
   readonly maxNews?: number;
 }
 
-/** Hears how many of the texts that had to be embedded are. */
-export type OnProgress = (progress: { readonly done: number; readonly of: number }) => void;
-
 /**
- * Makes a change ready (which may take minutes, and may fail) and resolves with the step that puts it into effect, which
- * is quick. Nothing is seen of a change before that step.
- */
-export type PrepareChange = (
-  change: CatalogueChange,
-  onProgress?: OnProgress,
-  signal?: AbortSignal,
-) => Promise<() => Promise<void>>;
-
-/**
- * Every catalogued server, in memory over the database. A write is made ready in the search index first, then committed in
- * one transaction, then seen by calls and searches at once: whatever fails before leaves everything as it was, and a crash
- * leaves the database, from which the next start reads, with all of the change or none. Writes run one after another.
+ * Every catalogued server, in memory and backed by the database. A write is prepared in the search index first, then committed in one
+ * transaction, then visible to calls and searches at once. Whatever fails before the commit leaves everything as it was; a crash leaves
+ * the database, from which the next start reads, with all of the change or none of it. Writes run one after another.
  */
 export class Catalogue {
   readonly #db: Database;
   readonly #log: Log | undefined;
   readonly #byId = new Map<string, Server>();
+  readonly #writes = new SerialQueue();
+  /** Finds what other processes write; undefined where there are none. */
+  readonly #cursor: ChangeCursor | undefined;
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
   #onReinstated: (ids: readonly string[]) => void = () => {};
-  #writing: Promise<unknown> = Promise.resolve();
-  /** Writes under way or waiting. */
-  #writes = 0;
-  /** Whether the search index holds every active server as it is here. */
+  /** True when the search index holds every active server as it is here. */
   #isIndexed = false;
-  /** What other processes write; undefined where there are none. */
-  readonly #unseen: Unseen | undefined;
 
-  private constructor(db: Database, log: Log | undefined, unseen: Unseen | undefined) {
+  private constructor(db: Database, log: Log | undefined, cursor: ChangeCursor | undefined) {
     this.#db = db;
     this.#log = log;
-    this.#unseen = unseen;
+    this.#cursor = cursor;
   }
 
-  /** @param shared whether other processes write to the same database (see `catchUp`) */
+  /** @param options.shared true when other processes write to the same database; see `catchUp` */
   static async load(db: Database, log?: Log, { shared = false } = {}): Promise<Catalogue> {
-    const catalogue = new Catalogue(db, log, shared ? await Unseen.fromNow(db) : undefined);
+    const catalogue = new Catalogue(db, log, shared ? await ChangeCursor.fromNow(db) : undefined);
     for (const server of await readServers(db)) catalogue.#byId.set(server.id, server);
     return catalogue;
   }
 
-  /** The search index takes part in every write from now on. Resolves once it holds every active server. */
+  /** Has the search index take part in every write from now on. Resolves once it holds every active server. */
   attachIndex(prepare: PrepareChange): Promise<void> {
     this.#prepare = prepare;
     return this.reindex(prepare);
   }
 
-  /** Calls the listener with servers that were inactive for not answering, once a write has made them active again. */
-  onReinstated(listener: (ids: readonly string[]) => void): void {
-    this.#onReinstated = listener;
-  }
-
-  /** Has every active server prepared again, between two writes; resolves once that is in effect. */
+  /** Has every active server prepared again, between two writes. Resolves once that is in effect. */
   reindex(prepare: PrepareChange): Promise<void> {
     return this.#exclusively(async () => {
       const takeEffect = await prepare({ upserted: [...this.active()], removed: [] });
@@ -101,22 +93,27 @@ export class Catalogue {
     });
   }
 
+  /** Calls the listener with servers that were inactive for not answering, once `put` has made them active again. */
+  onReinstated(listener: (ids: readonly string[]) => void): void {
+    this.#onReinstated = listener;
+  }
+
   get(id: string): Server | undefined {
     return this.#byId.get(id);
   }
 
-  /** @throws SwitchboardError `server_not_found` (404) or `server_inactive` (410). */
+  /** @throws SwitchboardError `server_not_found` (404) or `server_inactive` (410) */
   require(id: string): Server {
     const server = this.#byId.get(id);
     if (server?.active) return server;
     if (!server) throw new SwitchboardError('server_not_found', notFound(id, this.active()));
-    const why = server.unanswered
+    const why = server.unreachable
       ? ': it has not answered for 30 days. It becomes active again when it answers a health check'
       : '';
     throw new SwitchboardError('server_inactive', `The server ${id} is no longer active${why}.`);
   }
 
-  /** An equal entry that takes no memory for what is catalogued as it is in it. */
+  /** Returns an equal entry that shares memory with the catalogued server of its id. */
   sharing(entry: Entry): Entry {
     return sharing(entry, this.#byId.get(entry.id));
   }
@@ -125,9 +122,9 @@ export class Catalogue {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }
 
-  /** The active ones, and those that are inactive only since they do not answer. */
-  *standing(): Generator<Server> {
-    for (const server of this.#byId.values()) if (server.active || server.unanswered) yield server;
+  /** Yields the active servers, and those that are inactive only for not answering. */
+  *listed(): Generator<Server> {
+    for (const server of this.#byId.values()) if (server.active || server.unreachable) yield server;
   }
 
   get activeCount(): number {
@@ -137,56 +134,39 @@ export class Catalogue {
   }
 
   /**
-   * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every
-   * active server of the same reach that is not among them becomes inactive: `operator` replaces the whole catalogue,
-   * `shipped` only what was shipped. What an operator's replacement ends is the operator's from then on: an upgrade does
-   * not bring it back. A shipped entry never overwrites an operator's, and a registry's none but its own.
+   * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every active server of the
+   * same reach that is not among them becomes inactive: `operator` replaces the whole catalogue, `shipped` only what was shipped. Servers
+   * that an operator's replacement ends are the operator's from then on, so that an upgrade does not bring them back. A shipped entry
+   * never overwrites an operator's, and a registry's entry only its own.
    */
   put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     return this.#exclusively(() => this.#put(entries, options));
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const { origin, replace = false, keep, registry, alongside, onProgress, signal } = options;
-    const writer = { origin, replace, keep, registry };
-    const writing = { origin, registry, pause: slices(signal) };
-    const wanted = await serversOf(entries, writing, this.#byId, this.#log);
-    const left = withoutOthers(wanted, writer, this.#byId);
-    const gone = endedBy(wanted, writer, new Set(left), this.standing());
+    const wanted = await toServers(entries, options, this.#byId, this.#log);
+    const left = withoutOthers(wanted, options, this.#byId);
+    const gone = endedBy(wanted, options, new Set(left), this.listed());
     const moved = [...wanted.values()].flatMap(({ id, remoteUrl }) => {
       const old = this.#byId.get(id);
       return old && old.remoteUrl !== remoteUrl ? id : [];
     });
-    const broughtBack = [...wanted.keys()].filter(id => this.#byId.get(id)?.unanswered);
-    let change: CatalogueChange = {
-      upserted: [...wanted.values()],
-      removed: gone.map(server => server.id),
-      left,
+    const reinstated = [...wanted.keys()].filter(id => this.#byId.get(id)?.unreachable);
+    const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id), left };
+    const prepared = {
+      ...change,
+      // Servers that are indexed as they are stay.
+      upserted: change.upserted.filter(one => !this.#isIndexed || this.#byId.get(one.id) !== one),
+      ...(options.replace ? { whole: this.#activeAfter(wanted, gone) } : {}),
     };
-    // What is indexed as it is stays.
-    const upserted = change.upserted.filter(
-      server => !this.#isIndexed || this.#byId.get(server.id) !== server,
-    );
-    const whole = replace ? { whole: this.#activeAfter(wanted, gone) } : {};
-    const failing = new AbortController();
-    const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
-    const takeEffect = await this.#prepare({ ...change, upserted, ...whole }, onProgress, ended);
-    try {
-      const source = registry?.source;
-      const stored = { ...change, origin, source, moved, broughtBack, alongside, signal };
-      change = await this.#db.transaction(tx => writeChange(tx, stored));
-    } catch (error) {
-      failing.abort(error);
-      throw error;
-    }
-    for (const server of change.upserted) this.#byId.set(server.id, server);
-    const written = new Set(change.upserted.map(({ id }) => id));
-    this.#onReinstated(broughtBack.filter(id => written.has(id)));
-    const removed = new Set(change.removed);
-    for (const server of gone)
-      if (removed.has(server.id)) this.#byId.set(server.id, withdrawn(server, origin));
-    await takeEffect();
-    return change;
+    const write = (tx: Database) => writeChange(tx, { change, moved, reinstated }, options);
+    return this.#commit(prepared, options, write, ({ upserted, removed }) => {
+      for (const server of upserted) this.#byId.set(server.id, server);
+      const written = new Set([...removed, ...upserted.map(({ id }) => id)]);
+      this.#onReinstated(reinstated.filter(id => written.has(id)));
+      for (const server of gone)
+        if (written.has(server.id)) this.#byId.set(server.id, withdrawn(server, options.origin));
+    });
   }
 
   #activeAfter(wanted: ReadonlyMap<string, Server>, gone: readonly Server[]): Server[] {
@@ -196,116 +176,154 @@ export class Catalogue {
   }
 
   /**
-   * Puts the tools a server lists itself, the same for everybody, in the place of those the catalogue has of it, and keeps
-   * what else is known of the server. Nothing happens to a server that is inactive or elsewhere by now, and an empty listing
-   * (of a server that shows its tools only to those signed in, say) changes nothing.
+   * Replaces the tools of a server by those it lists itself, and keeps what else is known of it. Does nothing for a server that is
+   * inactive or at another address by now, and for an empty listing, as of a server that shows its tools only to signed-in users.
+   * @param definitions tools that are the same for everybody
    * @param nowMs when they were listed
-   * @param unlessSame true: a listing that is the same as before is not written again, not even when it was
-   * @param maxNews tools that are new or changed, beyond as many of which they stay what they were
-   * @param signal ends it, with its reason and everything as it was, until it is committed
    */
   async refreshTools(
-    server: Pick<Server, 'id' | 'remoteUrl'>,
+    { id, remoteUrl }: Located,
     definitions: readonly Definition[],
     nowMs: number,
-    { alongside, signal, unlessSame = false, maxNews = Infinity }: RefreshOptions = {},
+    { unlessSame = false, maxNews = Infinity, ...options }: RefreshOptions = {},
   ): Promise<void> {
-    const source = { definitions, nowMs, unlessSame, maxNews, db: this.#db, log: this.#log };
-    await this.#rewrite(server.id, withToolsListed(server, source), alongside, signal);
+    await this.#edit(id, options, async known => {
+      if (!known?.active || known.remoteUrl !== remoteUrl || definitions.length === 0) return undefined;
+      const listing = await compareListing(this.#db, this.#log, known, { definitions, nowMs, maxNews });
+      if (unlessSame && listing.isSame) return undefined;
+      const server: Server = { ...known, tools: listing.tools, toolsListedAt: nowMs };
+      const write = async (tx: Database) => {
+        await listing.write(tx);
+        await writeTools(tx, server);
+      };
+      return { server, isVisible: listing.isVisible, write };
+    });
   }
 
   /**
-   * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does
-   * not bring it back. @throws SwitchboardError `server_not_found`. */
-  async deactivate(id: string, alongside?: Alongside): Promise<Server> {
-    await this.#rewrite(id, deactivated, alongside);
+   * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does not bring it back.
+   * @throws SwitchboardError `server_not_found`
+   */
+  async deactivate(id: string, inSameTransaction?: InSameTransaction): Promise<Server> {
+    await this.#edit(id, { inSameTransaction }, known => {
+      const write = (tx: Database) => retireServers(tx, [id], 'operator');
+      return known && { server: withdrawn(known, 'operator'), isVisible: true, write };
+    });
     return this.get(id) ?? this.require(id);
   }
 
   /**
-   * Makes an active server inactive since it does not answer, or one that is inactive for that active again. Nothing happens where
-   * it is neither, or elsewhere by now: what somebody else has ended stays so. Resolves to whether it was done.
+   * Makes an active server inactive for not answering, or one that is inactive for that active again. Does nothing where the server is
+   * neither, or at another address by now: what somebody else has ended stays ended. Resolves to true when it was done.
    */
-  async setUnanswered(
-    server: Pick<Server, 'id' | 'remoteUrl'>,
-    unanswered: boolean,
-    alongside?: Alongside,
+  async setUnreachable(
+    { id, remoteUrl }: Located,
+    unreachable: boolean,
+    inSameTransaction?: InSameTransaction,
   ): Promise<boolean> {
     try {
-      return await this.#rewrite(server.id, answering(server, unanswered), alongside);
+      return await this.#edit(id, { inSameTransaction }, known => {
+        if (known?.remoteUrl !== remoteUrl) return undefined;
+        if (unreachable ? !known.active : !known.unreachable) return undefined;
+        const { unreachable: _before, ...bare } = known;
+        const server: Server = unreachable
+          ? { ...bare, active: false, unreachable }
+          : { ...bare, active: true };
+        return { server, isVisible: true, write: tx => writeUnreachable(tx, server, known) };
+      });
     } catch (error) {
-      if (error instanceof Overtaken) return false;
+      if (error instanceof ConcurrentEdit) return false;
       throw error;
     }
   }
 
-  /** Prepares, stores and then shows it. Resolves to whether there was anything to do. */
-  #rewrite(id: string, rewriting: Rewriting, alongside?: Alongside, signal?: AbortSignal): Promise<boolean> {
+  /** @param edit returns undefined when there is nothing to do; resolves to false then */
+  #edit(
+    id: string,
+    options: WriteOptions,
+    edit: (known: Server | undefined) => Promise<Edit | undefined> | Edit | undefined,
+  ): Promise<boolean> {
     return this.#exclusively(async () => {
-      signal?.throwIfAborted();
-      const rewrite = await rewriting(this.#byId.get(id));
-      if (!rewrite) return false;
-      const { server, isFound, write } = rewrite;
+      options.signal?.throwIfAborted();
+      const edited = await edit(this.#byId.get(id));
+      if (!edited) return false;
+      const { server, isVisible, write } = edited;
       const change = server.active ? { upserted: [server], removed: [] } : { upserted: [], removed: [id] };
-      const failing = new AbortController();
-      const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
-      const takeEffect = isFound ? await this.#prepare(change, undefined, ended) : undefined;
-      try {
-        await this.#db.transaction(async tx => {
-          await write(tx);
-          await alongside?.(tx, change);
-          signal?.throwIfAborted();
-        });
-      } catch (error) {
-        failing.abort(error);
-        throw error;
-      }
-      this.#byId.set(id, server);
-      await takeEffect?.();
+      const store = async (tx: Database) => {
+        await write(tx);
+        return change;
+      };
+      await this.#commit(isVisible ? change : undefined, options, store, () => this.#byId.set(id, server));
       return true;
     });
   }
 
-  /** Whether a further write would have to wait. */
+  /**
+   * Prepares a change, stores it and then makes it visible.
+   * @param prepared undefined when the search index need not know
+   */
+  async #commit(
+    prepared: CatalogueChange | undefined,
+    {
+      onProgress,
+      inSameTransaction,
+      signal,
+    }: WriteOptions & { readonly onProgress?: OnProgress | undefined },
+    store: (tx: Database) => Promise<CatalogueChange>,
+    show: (stored: CatalogueChange) => void,
+  ): Promise<CatalogueChange> {
+    const failing = new AbortController();
+    const ended = AbortSignal.any([failing.signal, ...(signal ? [signal] : [])]);
+    const takeEffect = prepared && (await this.#prepare(prepared, onProgress, ended));
+    let stored: CatalogueChange;
+    try {
+      stored = await this.#db.transaction(async tx => {
+        const written = await store(tx);
+        await inSameTransaction?.(tx, written);
+        signal?.throwIfAborted();
+        return written;
+      });
+    } catch (error) {
+      failing.abort(error);
+      throw error;
+    }
+    show(stored);
+    await takeEffect?.();
+    return stored;
+  }
+
+  /** True when a further write would have to wait. */
   get isWriting(): boolean {
-    return this.#writes > 0;
+    return this.#writes.size > 0;
   }
 
   /** Resolves when no write is under way. */
-  async settled(): Promise<void> {
-    await this.#writing;
+  settled(): Promise<void> {
+    return this.#writes.settled();
   }
 
   /**
-   * Brings what other processes have written since into memory and into the index. Between two writes, never during one: what
-   * is read then has all that was written here, too, so that the last one to write a server is right everywhere.
+   * Brings what other processes have written since the last time into memory and into the index. It runs between two writes, so that it
+   * also reads what was written here, and the last writer of a server is right everywhere.
    */
   catchUp(): Promise<void> {
-    return this.#inTurn(async () => this.#unseen?.takeOver(this.#byId, this.#prepare));
+    return this.#writes.run(async () => this.#cursor?.catchUp(this.#byId, this.#prepare));
   }
 
   #exclusively<T>(write: () => Promise<T>): Promise<T> {
-    this.#writes++;
-    const upToDate = async () => {
-      // What keeps others' changes from being taken over is no reason to refuse one made here.
-      await this.#unseen?.takeOver(this.#byId, this.#prepare).catch(() => {});
+    return this.#writes.run(async () => {
+      // A failure to take over others' changes is no reason to refuse one made here.
+      await this.#cursor?.catchUp(this.#byId, this.#prepare).catch(() => {});
       return write();
-    };
-    return this.#inTurn(upToDate).finally(() => this.#writes--);
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const running = this.#writing.then(work);
-    this.#writing = running.catch(() => {});
-    return running;
+    });
   }
 }
 
 const MAX_MEANT = 3;
-/** Ids that a misspelt one is compared with. */
+/** Limits the ids that a misspelt one is compared with. */
 const MAX_SIMILAR = 300;
 
-/** Callers take a server's name for its id, or misspell the id. */
+/** Returns the message for an unknown id. Callers take a server's name for its id, or misspell the id. */
 function notFound(id: string, servers: Iterable<Server>): string {
   const called = id.trim().toLowerCase();
   const words = called.split(/[^\p{L}\p{N}]+/u).filter(word => word.length > 2);
@@ -331,6 +349,6 @@ function notFound(id: string, servers: Iterable<Server>): string {
 const saysWord = ({ id, name }: Server, word: string) =>
   id.includes(word) || name.toLowerCase().includes(word);
 
-/** Shares a word, or begins alike and is about as long: cheap to tell for each server of a large catalogue. */
+/** Compares cheaply, as every server of a large catalogue is compared: a shared word, or the same first letter and about the same length. */
 const isSimilar = (id: string, called: string, words: readonly string[]): boolean =>
   words.some(word => id.includes(word)) || (id[0] === called[0] && Math.abs(id.length - called.length) <= 2);

@@ -147,8 +147,8 @@ export interface Server {
   readonly origin: Origin;
   readonly registry?: RegistryMark;
   readonly active: boolean;
-  /** It is inactive since probing had no answer of it for too long, and will be active again when it answers. */
-  readonly unanswered?: true;
+  /** Inactive for not answering health checks for 30 days; active again with the first answer. */
+  readonly unreachable?: true;
 }
 
 /** Says whether a server lets callers in, and how. */

@@ -36,8 +36,8 @@ export const servers = pgTable(
     /** Where a registry's entry came from; kept when the operator makes it inactive. */
     registry: jsonb().$type<RegistryMark>(),
     active: boolean().notNull(),
-    /** Whether it is inactive since probing had no answer of it for too long; what others make inactive is not. */
-    unanswered: boolean().notNull().default(false),
+    /** True when health checks made it inactive for not answering; false when anybody else did. */
+    unreachable: boolean('unanswered').notNull().default(false),
     /** The number of the transaction that wrote it or its parts last; set by a trigger (`drizzle/`), whoever writes. */
     revision: bigint({ mode: 'number' }).notNull().default(0),
     createdAt: createdAt(),

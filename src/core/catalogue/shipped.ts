@@ -49,7 +49,7 @@ export async function openCatalogue(source: CatalogueSource): Promise<Catalogue>
 /** A version from before it was reserved took entries of this id: calls to it would not be calls to that server any more. */
 async function freeReservedId(catalogue: Catalogue, log: Log): Promise<void> {
   const server = catalogue.get(RESERVED_SERVER_ID);
-  if (!server?.active && !server?.unanswered) return;
+  if (!server?.active && !server?.unreachable) return;
   await catalogue.deactivate(server.id);
   log.warn({ id: server.id }, 'server deactivated: its id is reserved now, import it under another one');
 }

@@ -1,29 +1,101 @@
 import { setImmediate } from 'node:timers/promises';
-import { isDeepStrictEqual } from 'node:util';
-import { eq, inArray, sql } from 'drizzle-orm';
-import type { Database } from '../../platform/database/database.ts';
-import { slices, type Pause } from '../../platform/yield.ts';
+import { and, asc, eq, gt, gte, inArray, lt, not, or, sql } from 'drizzle-orm';
 import { excluded } from '../../platform/database/columns.ts';
-import { servers as table, serverToolParts as parts } from './schema.ts';
+import type { Database } from '../../platform/database/database.ts';
 import { cleanText } from '../../platform/sanitize.ts';
+import { slices, type Pause } from '../../platform/yield.ts';
+import type { CatalogueChange, PutOptions } from './changes.ts';
+import type { CataloguedTool, Origin, Server, Tool } from './entry.ts';
+import { serverHealth, servers as table, serverToolParts as parts } from './schema.ts';
 import { cleanTool } from './tools/definitions.ts';
-import {
-  bareTool,
-  type CataloguedTool,
-  type Entry,
-  type Origin,
-  type RegistryMark,
-  type Server,
-  type Tool,
-} from './entry.ts';
+import { forgetDefinitions } from './tools/store.ts';
 
-/** Rows a statement names at most, and what it writes at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
+const PAGE_ROWS = 200;
+
+/** Transactions by number: `from` and above, below `before`. */
+interface Transactions {
+  readonly from: number;
+  readonly before: number;
+}
+
+/**
+ * Reads all stored servers, or those that one of the transactions has written, as of one moment. The event loop gets a turn between
+ * pages.
+ */
+export function readServers(db: Database, written?: Transactions): Promise<Server[]> {
+  const isWritten = written && and(gte(table.revision, written.from), lt(table.revision, written.before));
+  return db.transaction(
+    async tx => {
+      const servers: Server[] = [];
+      for (let last: string | undefined; ;) {
+        const page = await tx
+          .select()
+          .from(table)
+          .where(and(isWritten, last === undefined ? undefined : gt(table.id, last)))
+          .orderBy(asc(table.id))
+          .limit(PAGE_ROWS);
+        const ids = page.map(row => row.id);
+        const more = await tx
+          .select()
+          .from(parts)
+          .where(inArray(parts.serverId, ids))
+          .orderBy(asc(parts.serverId), asc(parts.part));
+        const moreOf = Map.groupBy(more, ({ serverId }) => serverId);
+        for (const row of page)
+          servers.push(fromRow(row, moreOf.get(row.id)?.flatMap(({ tools }) => tools) ?? []));
+        last = ids.at(-1);
+        if (last === undefined || page.length < PAGE_ROWS) return servers;
+        await setImmediate();
+      }
+    },
+    { isolationLevel: 'repeatable read', accessMode: 'read only' },
+  );
+}
+
+/** Cleans the texts again, as a row may be of a version that did not clean them, or of one with fewer rules. */
+function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedTool[]): Server {
+  const {
+    transport,
+    homepage,
+    repository,
+    toolsListedAt,
+    registry,
+    createdAt: _created,
+    updatedAt: _updated,
+    revision: _revision,
+    unreachable,
+    ...rest
+  } = row;
+  return {
+    ...rest,
+    name: cleanText(rest.name),
+    description: cleanText(rest.description),
+    tools: [...rest.tools, ...stillMore(rest.tools, moreTools)].flatMap(tool => cleanTool(tool) ?? []),
+    ...(transport === null ? {} : { transport }),
+    ...(homepage === null ? {} : { homepage }),
+    ...(repository === null ? {} : { repository }),
+    ...(registry === null ? {} : { registry }),
+    ...(unreachable ? { unreachable } : {}),
+    ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
+  };
+}
+
+/**
+ * An older program, as it runs after a rollback, writes all tools into the row and leaves the parts as they are. A name that is in both
+ * shows that the row is complete.
+ */
+function stillMore(inRow: readonly Tool[], inParts: readonly CataloguedTool[]): readonly CataloguedTool[] {
+  const names = new Set(inRow.map(({ name }) => name));
+  return inParts.some(({ name }) => names.has(name)) ? [] : inParts;
+}
+
+/** Rows and characters that a statement writes at most: PGlite runs on the main thread, where a bigger batch would block the event loop. */
 const BATCH_ROWS = 50;
 const BATCH_CHARS = 50_000;
-/** JSON of the tools in one value but for a single tool: a row of 1 MB held the event loop for 50 ms. */
+/** JSON of tools in one value, except for a single larger tool: a row of 1 MB blocked the event loop for 50 ms. */
 const PART_CHARS = 30_000;
 
-/** In an upsert of rows: the new values, whatever stood there. */
+/** Takes over all new values in an upsert. */
 const OVERWRITE = {
   name: excluded('name'),
   description: excluded('description'),
@@ -38,114 +110,36 @@ const OVERWRITE = {
   origin: excluded('origin'),
   registry: excluded('registry'),
   active: excluded('active'),
-  unanswered: excluded('unanswered'),
+  unreachable: excluded('unanswered'),
   updatedAt: sql`now()`,
 };
 
-/** Rows that are as they were are not written again: nothing takes the old versions away from the embedded database. */
+/** Unchanged rows are not written again, as the embedded database never removes old versions of rows. */
 const IS_OTHER = (() => {
   const { updatedAt: _always, ...columns } = OVERWRITE;
   const stored = Object.keys(columns).map(name => sql`${table[name as keyof typeof columns]}`);
   return sql`(${sql.join(stored, sql`, `)}) is distinct from (${sql.join(Object.values(columns), sql`, `)})`;
 })();
 
-/** For good, as far as probing is concerned. */
-const INACTIVE = { active: false, unanswered: false, updatedAt: sql`now()` };
+/** Inactive for good: no health check brings the server back. */
+const INACTIVE = { active: false, unreachable: false, updatedAt: sql`now()` };
 
-/**
- * The last definition wins where a tool's name stands twice; the order is that of the first. Texts are cleaned; tools whose
- * names cannot be are left out.
- * @param known the catalogued server of that id: what is as it was is that object, in memory once
- */
-export async function toServer(
-  entry: Entry,
-  origin: Origin,
-  {
-    known,
-    registry,
-    pause = slices(),
-  }: { known?: Server | undefined; registry?: RegistryMark | undefined; pause?: Pause } = {},
-): Promise<{ server: Server; leftOut: string[] }> {
-  const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
-  const tools = new Map<string, CataloguedTool | undefined>();
-  for (const tool of entry.tools ?? []) {
-    const same = knownTools.get(tool.name);
-    tools.set(tool.name, same && isAsItCame(same, tool) ? same : cleanTool(tool));
-    await pause();
-  }
-  const bare = withTools(
-    entry,
-    origin,
-    [...tools.values()].filter(tool => tool !== undefined),
-  );
-  const server = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
-  return {
-    server: known && isDeepStrictEqual(known, server) ? known : server,
-    leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
-  };
-}
-
-/** A registry says nothing of tools: those that were listed at the same address stay. */
-function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
-  if (known?.remoteUrl !== remoteUrl) return {};
-  const { tools, toolsListedAt } = known;
-  return { tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
-}
-
-const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[]): Server => ({
-  id: entry.id,
-  name: cleanText(entry.name) || entry.id,
-  description: cleanText(entry.description),
-  remoteUrl: entry.remote_url,
-  ...(entry.transport === undefined ? {} : { transport: entry.transport }),
-  auth: entry.auth ?? { kind: 'unknown' },
-  ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
-  ...(entry.repository === undefined ? {} : { repository: entry.repository }),
-  categories: entry.categories ?? [],
-  tools,
-  origin,
-  active: true,
-});
-
-/** The entry over the texts and schemas of the catalogued server that it describes anew, so that they are in memory once. */
-export function sharing(entry: Entry, known: Server | undefined): Entry {
-  if (!known || !entry.tools) return entry;
-  const knownTools = new Map(known.tools.map(tool => [tool.name, tool]));
-  const tools = entry.tools.map(tool => {
-    const same = knownTools.get(tool.name);
-    if (!same || !isAsItCame(same, tool)) return tool;
-    return bareTool(same);
-  });
-  return { ...entry, tools };
-}
-
-/** Whether cleaning the tool of an entry would give the catalogued one again. What is suspicious may have been cleaned away. */
-const isAsItCame = (known: CataloguedTool, tool: Tool): boolean =>
-  known.suspicious === undefined &&
-  known.live === undefined &&
-  known.description === tool.description &&
-  isDeepStrictEqual(known.annotations, tool.annotations) &&
-  isDeepStrictEqual(known.input_schema, tool.input_schema);
-
-/** @param tools as JSON, as many of them as go into the row */
+/** @param tools JSON of the tools that go into the row */
 const toRow = (server: Server, tools: string) => ({
   ...server,
   transport: server.transport ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
   registry: server.registry ?? null,
-  unanswered: server.unanswered ?? false,
+  unreachable: server.unreachable ?? false,
   tools: sql`${tools}::jsonb`,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
 });
 
 type Transaction = Pick<Database, 'insert' | 'update' | 'delete'>;
 
-/**
- * Writes every server over what is stored under its id; the event loop has its turn between statements.
- * @param signal ends it there, with its reason
- */
-export async function writeServers(
+/** Writes servers over what is stored under their ids. The signal ends it between two statements, where the event loop gets a turn. */
+async function writeServers(
   tx: Transaction,
   servers: readonly Server[],
   signal?: AbortSignal,
@@ -162,7 +156,7 @@ export async function writeServers(
   }
 }
 
-/** Writes a server's tools, and when they were listed, over those that are stored. */
+/** Writes a server's tools and the time of their listing over those that are stored. */
 export async function writeTools(tx: Transaction, server: Server): Promise<void> {
   const stored = await storedOf(server, slices());
   const { tools, toolsListedAt } = toRow(server, stored.first);
@@ -174,7 +168,7 @@ export async function writeTools(tx: Transaction, server: Server): Promise<void>
   await writeParts(tx, [stored]);
 }
 
-async function writeParts(tx: Transaction, batch: readonly Stored[]): Promise<void> {
+async function writeParts(tx: Transaction, batch: readonly StoredTools[]): Promise<void> {
   const ids = batch.map(({ server }) => server.id);
   await tx.delete(parts).where(inArray(parts.serverId, ids));
   for (const { server, others } of batch) {
@@ -185,26 +179,110 @@ async function writeParts(tx: Transaction, batch: readonly Stored[]): Promise<vo
   }
 }
 
-/** Makes servers inactive, and their rows that origin's. */
+/** Makes servers inactive for good; their rows belong to that origin from then on. */
 export async function retireServers(tx: Transaction, ids: readonly string[], origin: Origin): Promise<void> {
-  for (let at = 0; at < ids.length; at += BATCH_ROWS) {
+  for (const batch of batched(ids)) {
     await tx
       .update(table)
       .set({ ...INACTIVE, origin })
-      .where(inArray(table.id, ids.slice(at, at + BATCH_ROWS)));
+      .where(inArray(table.id, batch));
     await setImmediate();
   }
 }
 
-/** A server with the JSON of its tools: what goes into its row, and the parts beyond that. */
-interface Stored {
+/** Another process has changed the server in the meantime. */
+export class ConcurrentEdit extends Error {
+  override readonly name = 'ConcurrentEdit';
+}
+
+/**
+ * Stores whether a server is inactive for not answering.
+ * @throws ConcurrentEdit when the row is not what `before` says
+ */
+export async function writeUnreachable(tx: Transaction, server: Server, before: Server): Promise<void> {
+  const { active, unreachable = false } = server;
+  const written = await tx
+    .update(table)
+    .set({ active, unreachable, updatedAt: sql`now()` })
+    .where(
+      and(
+        eq(table.id, server.id),
+        eq(table.remoteUrl, before.remoteUrl),
+        eq(table.active, before.active),
+        eq(table.unreachable, before.unreachable ?? false),
+      ),
+    )
+    .returning({ id: table.id });
+  if (written.length === 0) throw new ConcurrentEdit(`${server.id} was changed by another process`);
+}
+
+/** A change to be stored, with ids of servers that need more than their row written. */
+interface StoredChange {
+  readonly change: CatalogueChange;
+  /** Servers whose address has changed. */
+  readonly moved: readonly string[];
+  /** Servers that were inactive for not answering. */
+  readonly reinstated: readonly string[];
+}
+
+/**
+ * Stores a change. A registry's change writes only rows of that registry, as another process may have changed the catalogue in the
+ * meantime. Resolves with the change as it was stored: `left` then names those rows, too.
+ */
+export async function writeChange(
+  tx: Database,
+  { change, moved, reinstated }: StoredChange,
+  { origin, registry, signal }: PutOptions,
+): Promise<CatalogueChange> {
+  const ids = [...change.upserted.map(({ id }) => id), ...change.removed];
+  const others = registry ? await ofOthers(tx, ids, registry.source) : new Set<string>();
+  const isOwn = (id: string) => !others.has(id);
+  const stored: CatalogueChange = {
+    upserted: change.upserted.filter(({ id }) => isOwn(id)),
+    removed: change.removed.filter(isOwn),
+    left: [...(change.left ?? []), ...others],
+  };
+  await writeServers(tx, stored.upserted, signal);
+  await forgetDefinitions(tx, moved.filter(isOwn));
+  for (const batch of batched(reinstated.filter(isOwn))) {
+    await tx
+      .update(serverHealth)
+      .set({ failures: 0, deadSince: null, writtenAt: sql`now()` })
+      .where(inArray(serverHealth.serverId, batch));
+  }
+  await retireServers(tx, stored.removed, origin);
+  return stored;
+}
+
+async function ofOthers(tx: Database, ids: readonly string[], source: string): Promise<Set<string>> {
+  const isOther = or(
+    not(sql`${table.origin} = 'registry'`),
+    sql`${table.registry} ->> 'source' is distinct from ${source}`,
+  );
+  const others = new Set<string>();
+  for (const batch of batched(ids, 500)) {
+    const found = await tx
+      .select({ id: table.id })
+      .from(table)
+      .where(and(inArray(table.id, batch), isOther));
+    for (const { id } of found) others.add(id);
+  }
+  return others;
+}
+
+function* batched(ids: readonly string[], size = BATCH_ROWS): Generator<string[]> {
+  for (let at = 0; at < ids.length; at += size) yield ids.slice(at, at + size);
+}
+
+/** A server with the JSON of its tools: `first` goes into its row, `others` into parts. */
+interface StoredTools {
   readonly server: Server;
   readonly first: string;
   readonly others: readonly string[];
 }
 
-async function* batchesOf(servers: readonly Server[], pause: Pause): AsyncGenerator<Stored[]> {
-  let batch: Stored[] = [];
+async function* batchesOf(servers: readonly Server[], pause: Pause): AsyncGenerator<StoredTools[]> {
+  let batch: StoredTools[] = [];
   let chars = 0;
   for (const server of servers) {
     const stored = await storedOf(server, pause);
@@ -220,7 +298,7 @@ async function* batchesOf(servers: readonly Server[], pause: Pause): AsyncGenera
   if (batch.length > 0) yield batch;
 }
 
-async function storedOf(server: Server, pause: Pause): Promise<Stored> {
+async function storedOf(server: Server, pause: Pause): Promise<StoredTools> {
   const arrays: string[] = [];
   let texts: string[] = [];
   let chars = 0;

@@ -77,7 +77,7 @@ export const isDeadForLong = (deadSinceMs: number, nowMs: number): boolean =>
 export function isDue(server: Server, health: Health | undefined, everyMs: number, nowMs: number): boolean {
   if (!health) return true;
   const passedMs = nowMs - health.checkedAtMs;
-  const intervalMs = server.unanswered ? Math.max(everyMs, DAY_MS) : everyMs;
+  const intervalMs = server.unreachable ? Math.max(everyMs, DAY_MS) : everyMs;
   // A time that is still to come says only that the clock was ahead.
   return passedMs < 0 || passedMs >= intervalMs - everyMs / 2;
 }

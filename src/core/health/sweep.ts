@@ -161,7 +161,7 @@ export class HealthSweep {
   sweep({ ids, onWait = () => {}, signal, ...hooks }: SweepOptions = {}): Promise<SweepReport> {
     const ended = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
     return this.#lock.run(ended, onWait, held => {
-      const servers = ids ? this.#named(ids) : [...this.#parts.catalogue.standing()];
+      const servers = ids ? this.#named(ids) : [...this.#parts.catalogue.listed()];
       return this.#sweep({ ...hooks, servers, signal: held, pauseMs: 0, isWhole: !ids });
     });
   }
@@ -181,7 +181,7 @@ export class HealthSweep {
         if (!(await this.#isDue())) return undefined;
         await store.reload();
         const startedAtMs = clock.now();
-        const servers = [...catalogue.standing()].filter(server =>
+        const servers = [...catalogue.listed()].filter(server =>
           isDue(server, store.of(server), everyMs, startedAtMs),
         );
         const done = await this.#sweep({ servers, signal, pauseMs, isWhole: true });
@@ -214,7 +214,7 @@ export class HealthSweep {
     const { catalogue } = this.#parts;
     return [...new Set(ids)].map(id => {
       const server = catalogue.get(id);
-      return server?.unanswered ? server : catalogue.require(id);
+      return server?.unreachable ? server : catalogue.require(id);
     });
   }
 
@@ -283,9 +283,9 @@ export class HealthSweep {
   }
 
   async #reactivate(server: Server, outcome: Outcome): Promise<boolean> {
-    if (!server.unanswered || outcome === 'no_verdict' || !isAlive(outcome)) return false;
+    if (!server.unreachable || outcome === 'no_verdict' || !isAlive(outcome)) return false;
     const { catalogue, onStatusChange } = this.#parts;
-    return catalogue.setUnanswered(server, false, tx => onStatusChange(tx, { id: server.id }));
+    return catalogue.setUnreachable(server, false, tx => onStatusChange(tx, { id: server.id }));
   }
 
   /**
@@ -296,9 +296,9 @@ export class HealthSweep {
     const { catalogue, store, clock, onStatusChange } = this.#parts;
     await store.reload();
     const found = failures.flatMap(({ server, atMs, ...check }) => {
-      const { id: serverId, remoteUrl, unanswered } = server;
+      const { id: serverId, remoteUrl, unreachable } = server;
       const known = catalogue.get(serverId);
-      if (known?.remoteUrl !== remoteUrl || known.unanswered !== unanswered) return [];
+      if (known?.remoteUrl !== remoteUrl || known.unreachable !== unreachable) return [];
       return { serverId, remoteUrl, health: nextHealth(store.of(server), check, atMs) };
     });
     let deactivated = 0;
@@ -307,7 +307,9 @@ export class HealthSweep {
       const { deadSinceMs } = health;
       if (deadSinceMs === undefined || !isDeadForLong(deadSinceMs, clock.now())) continue;
       const change = { id, deadSince: new Date(deadSinceMs).toISOString() };
-      const deactivating = catalogue.setUnanswered({ id, remoteUrl }, true, tx => onStatusChange(tx, change));
+      const deactivating = catalogue.setUnreachable({ id, remoteUrl }, true, tx =>
+        onStatusChange(tx, change),
+      );
       if (await raceAbort(deactivating, signal)) deactivated++;
     }
     return deactivated;
@@ -315,8 +317,8 @@ export class HealthSweep {
 
   #serversByState(): Record<HealthState | 'unvisited' | 'inactive', number> {
     const servers = { ok: 0, needs_sign_in: 0, not_mcp: 0, unreachable: 0, unvisited: 0, inactive: 0 };
-    for (const server of this.#parts.catalogue.standing())
-      servers[server.unanswered ? 'inactive' : (this.healthOf(server)?.state ?? 'unvisited')]++;
+    for (const server of this.#parts.catalogue.listed())
+      servers[server.unreachable ? 'inactive' : (this.healthOf(server)?.state ?? 'unvisited')]++;
     return servers;
   }
 }

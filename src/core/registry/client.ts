@@ -3,17 +3,18 @@ import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 import { shapeOf } from '../../platform/json-limits.ts';
 import type { GuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
+import { retryAfterMs } from '../../platform/retry-after.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { pageSchema } from './documents.ts';
 
-/** What a registry may cost: whoever runs one need not mean well. */
+/** Limits what a registry may cost, as it is not trusted. */
 export interface ClientLimits {
   readonly maxPageBytes: number;
   readonly maxPages: number;
   readonly maxEntries: number;
-  /** A whole listing. */
+  /** Limits a whole listing. */
   readonly totalMs: number;
-  /** Longest wait before a page is asked for again. */
+  /** Limits the wait before a page is requested again. */
   readonly maxWaitMs: number;
 }
 export const CLIENT_LIMITS: ClientLimits = {
@@ -37,40 +38,40 @@ interface ClientOptions {
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
-/** The latest versions, those deleted among them, since then or all. */
-export interface Listing {
-  /** See `registryUrl`. */
+/** Selects the latest versions of a registry's servers, deleted ones included. */
+export interface ListingQuery {
+  /** The registry's address, as `registryUrl` writes it. */
   readonly source: string;
-  /** RFC 3339. */
+  /** Selects entries that have changed since then (RFC 3339); absent: all. */
   readonly updatedSince?: string | undefined;
 }
 
 /**
- * The `servers` of a registry's pages, one page after another.
- * @throws SwitchboardError `upstream_…` when the registry cannot be reached, answers wrongly or beyond the limits; the
- * signal's reason when that ended it
+ * Yields the `servers` of a registry's pages, one page after another.
+ * @throws SwitchboardError `upstream_…` when the registry cannot be reached, answers wrongly or exceeds the limits
+ * @throws the signal's reason when that ended it
  */
-export async function* pagesOf(listing: Listing, options: ClientOptions): AsyncGenerator<unknown[]> {
+export async function* pagesOf(query: ListingQuery, options: ClientOptions): AsyncGenerator<unknown[]> {
   const limits = { ...CLIENT_LIMITS, ...options.limits };
   const signal = AbortSignal.any([options.signal, AbortSignal.timeout(limits.totalMs)]);
   const seen = new Set<string>();
   let cursor: string | undefined;
   let entries = 0;
   do {
-    const page = await pageAt(addressOf(listing, cursor), { ...options, signal }, limits);
+    const page = await pageAt(addressOf(query, cursor), { ...options, signal }, limits);
     entries += page.servers.length;
     if (entries > limits.maxEntries)
       throw failure('upstream_too_large', `lists more than ${limits.maxEntries} entries`);
     yield page.servers;
     cursor = page.nextCursor;
     if (cursor === undefined) return;
-    if (seen.has(cursor)) throw failure('upstream_protocol', 'gives the same cursor twice');
+    if (seen.has(cursor)) throw failure('upstream_protocol', 'sent the same cursor twice');
     seen.add(cursor);
   } while (seen.size < limits.maxPages);
   throw failure('upstream_too_large', `has more than ${limits.maxPages} pages`);
 }
 
-function addressOf({ source, updatedSince }: Listing, cursor: string | undefined): string {
+function addressOf({ source, updatedSince }: ListingQuery, cursor: string | undefined): string {
   const url = new URL(`${source}/v0.1/servers`);
   url.searchParams.set('version', 'latest');
   url.searchParams.set('include_deleted', 'true');
@@ -85,7 +86,7 @@ interface Page {
   readonly nextCursor: string | undefined;
 }
 
-/** A failure that may pass is tried again: reading a page changes nothing. */
+/** Retries a failure that may pass, as reading a page changes nothing. */
 async function pageAt(url: string, options: ClientOptions, limits: ClientLimits): Promise<Page> {
   const { wait = (ms, signal) => delay(ms, undefined, { signal }), signal } = options;
   for (let attempt = 1; ; attempt++) {
@@ -96,7 +97,7 @@ async function pageAt(url: string, options: ClientOptions, limits: ClientLimits)
       const error = readable(thrown, signal);
       if (!error.retryable || attempt === TRIES || signal.aborted) throw error;
       const waitMs = Math.min((error.retryAfterSec ?? 2 ** attempt) * 1000, limits.maxWaitMs);
-      // What ends the waiting ends the next try, too, and is told there.
+      // An abort during the wait is reported by the next attempt.
       await wait(waitMs, signal).catch(() => {});
     }
   }
@@ -116,30 +117,30 @@ async function ask(url: string, { fetch, key, signal }: ClientOptions): Promise<
 function refused({ status, headers }: Response, body: Uint8Array): SwitchboardError {
   const target = headers.get('location');
   if (status >= 300 && status < 400 && target !== null)
-    return failure('upstream_http_error', `redirects to ${sanitise(target)}: give that address`);
+    return failure('upstream_http_error', `redirects to ${sanitise(target)}: use that address instead`);
   if (status === 401 || status === 403) {
     return failure(
       'upstream_unauthorized',
-      `answered ${status}: its key, if it wants one, goes into SWITCHBOARD_REGISTRY_KEYS`,
+      `answered ${status}: if it needs a key, set it in SWITCHBOARD_REGISTRY_KEYS`,
     );
   }
-  const seconds = Number(headers.get('retry-after') ?? Number.NaN);
+  const waitMs = retryAfterMs(headers.get('retry-after'), Date.now());
   const said = sanitise(new TextDecoder().decode(body.subarray(0, 1_000)), 120);
   return failure('upstream_http_error', `answered ${status}${said === '' ? '' : `: ${said}`}`, {
     retryable: status === 429 || status >= 500,
-    ...(Number.isFinite(seconds) && seconds >= 0 ? { retryAfterSec: seconds } : {}),
+    ...(waitMs === undefined ? {} : { retryAfterSec: waitMs / 1000 }),
   });
 }
 
 function parse(body: Uint8Array): Page {
   const { depth, containers } = shapeOf(body);
   if (depth > MAX_DEPTH || containers > MAX_CONTAINERS)
-    throw failure('upstream_too_large', 'nests deeper, or holds more objects, than a page does');
+    throw failure('upstream_too_large', 'sent a page that nests too deeply or holds too many objects');
   let value: unknown;
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
   } catch (cause) {
-    throw failure('upstream_protocol', 'answers with something else than JSON: is this its address?', {
+    throw failure('upstream_protocol', 'did not answer with JSON: check its address', {
       cause,
     });
   }
@@ -147,7 +148,7 @@ function parse(body: Uint8Array): Page {
   if (!parsed.success)
     throw failure(
       'upstream_protocol',
-      `answers with something else than a page of servers (${inWords(parsed.error.issues.slice(0, 1))}): is this its address?`,
+      `did not answer with a page of servers (${inWords(parsed.error.issues.slice(0, 1))}): check its address`,
     );
   const { servers, metadata } = parsed.data;
   return { servers: servers ?? [], nextCursor: metadata?.nextCursor || undefined };
@@ -161,13 +162,13 @@ function readable(thrown: unknown, signal: AbortSignal): SwitchboardError {
     return failure('upstream_timeout', 'did not answer in time', { cause: thrown });
   const text = cause instanceof Error ? sanitise(cause.message) : '';
   if (text.startsWith('the answer has more than'))
-    return failure('upstream_too_large', 'sends too large a page', { cause: thrown });
+    return failure('upstream_too_large', 'sent a page that is too large', { cause: thrown });
   return failure('upstream_unreachable', `cannot be reached${text === '' ? '' : `: ${text}`}`, {
     cause: thrown,
   });
 }
 
-/** The guard's text speaks of MCP servers. */
+/** Replaces the guard's text, which speaks of MCP servers. */
 const readableRefusal = (error: SwitchboardError): SwitchboardError =>
   error.code === 'upstream_blocked'
     ? failure('upstream_blocked', 'has an address that is not allowed: it must be public, and https', {

@@ -1,13 +1,11 @@
 import { z } from 'zod';
 
-/**
- * The documents of the registry API v0.1 (OpenAPI of 2025-12-01, server.json of 2025-12-11), read leniently: what is needed must be
- * there, everything else may be, and stays.
- */
+// Documents of the registry API v0.1 (OpenAPI of 2025-12-01, server.json of 2025-12-11), read leniently: unknown fields are kept.
+
 export const SERVER_SCHEMA = 'https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json';
-/** Where a registry says what it says about an entry, as opposed to the entry's publisher. */
+/** Member of `_meta` with the registry's own statements about an entry, as opposed to its publisher's. */
 export const OFFICIAL = 'io.modelcontextprotocol.registry/official';
-/** The same of Switchboard, beside it. */
+/** Member of `_meta` with Switchboard's statements about an entry. */
 export const OWN = 'dev.switchboard/server';
 
 const text = (max: number) => z.string().max(max);
@@ -41,7 +39,7 @@ const serverSchema = z.looseObject({
   remotes: z.array(z.unknown()).max(50).nullish(),
 });
 
-/** `isLatest` and the times are absent where a registry does not say. */
+/** `isLatest` and the times are absent where a registry does not state them. */
 const officialSchema = z.looseObject({
   status: z.enum(['active', 'deprecated', 'deleted']).default('active'),
   statusMessage: text(2_000).nullish(),
@@ -50,7 +48,7 @@ const officialSchema = z.looseObject({
   isLatest: z.boolean().nullish(),
 });
 
-/** What Switchboard tells another Switchboard beyond what the standard has room for. */
+/** Fields that one Switchboard passes to another and the standard has no place for. */
 const ownSchema = z.looseObject({
   description: text(4_000).optional(),
   categories: z.array(text(64).min(1)).max(20).optional(),
@@ -61,14 +59,14 @@ export const responseSchema = z.looseObject({
   _meta: z
     .looseObject({
       [OFFICIAL]: officialSchema.default({ status: 'active' }),
-      // A wish, not a condition: a wrong one is as good as none.
+      // Optional: an invalid one is ignored.
       [OWN]: ownSchema.optional().catch(undefined),
     })
     .default({ [OFFICIAL]: { status: 'active' } }),
 });
 export type ServerResponse = z.output<typeof responseSchema>;
 
-/** A page: its entries are looked at one by one, so that a bad one does not spoil the others. */
+/** A page of entries. They are parsed one by one, so that a bad entry does not spoil the others. */
 export const pageSchema = z.looseObject({
   servers: z.array(z.unknown()).nullable(),
   metadata: z.looseObject({ nextCursor: text(4_096).nullish() }).nullish(),

@@ -18,31 +18,31 @@ import {
   type ServerResponse,
 } from './documents.ts';
 
-/** Bigger ones are left out: every entry's document is kept in memory. */
+/** Larger entries are left out, as every entry's document is kept in memory. */
 const MAX_DOCUMENT_CHARS = 32_768;
 
-/** What an item of a registry's page means for the catalogue. */
-export type Read =
+/** Result of reading an item of a registry's page. */
+export type ReadItem =
   | { readonly kind: 'server'; readonly name: string; readonly updatedAt?: string; readonly entry: NewEntry }
-  /** The registry has deleted it, or it has no address any more that could be called. */
+  /** The registry has deleted it, or it no longer has an address that can be called. */
   | {
       readonly kind: 'ended';
       readonly name: string;
       readonly updatedAt?: string;
       readonly why: 'deleted' | 'no_remote' | 'needs_configuration';
     }
-  /** An older version of something. */
+  /** An older version of a server. */
   | { readonly kind: 'superseded' }
   | { readonly kind: 'bad'; readonly name?: string; readonly reason: string };
 
-/** An entry that has no id yet. */
+/** A catalogue entry without its id. */
 interface NewEntry {
   readonly entry: Omit<Entry, 'id'>;
   readonly mark: RegistryMark;
 }
 
-/** @param item of the `servers` of a page, whatever it is */
-export function readItem(item: unknown, source: string, options: ReadOptions): Read {
+/** Reads an untrusted item of a page's `servers`. */
+export function readItem(item: unknown, source: string, options: ReadOptions): ReadItem {
   const parsed = responseSchema.safeParse(item);
   if (!parsed.success) return bad(item, inWords(parsed.error.issues.slice(0, 1)));
   const { server, _meta } = parsed.data;
@@ -62,7 +62,7 @@ export function readItem(item: unknown, source: string, options: ReadOptions): R
   };
 }
 
-function bad(item: unknown, reason: string): Read {
+function bad(item: unknown, reason: string): ReadItem {
   const { name } = ((item as { server?: unknown } | null)?.server ?? {}) as { name?: unknown };
   return { kind: 'bad', reason, ...(typeof name === 'string' ? { name: name.slice(0, 200) } : {}) };
 }
@@ -89,7 +89,7 @@ function entryOf({ server, _meta }: ServerResponse, address: Address): Omit<Entr
   };
 }
 
-/** What is no address is no reason to leave a server out. */
+/** Drops an invalid link, which is no reason to leave a server out. */
 const webUrl = (text: string | null | undefined): string | undefined =>
   typeof text === 'string' && /^https?:\/\//.test(text) && URL.canParse(text) ? text : undefined;
 
@@ -116,7 +116,7 @@ interface Address {
   readonly auth: AuthSpec;
 }
 
-/** The first Streamable HTTP remote that can be called as it is, else the first of HTTP+SSE. */
+/** Returns the first Streamable HTTP remote that can be called as it is, or else the first HTTP+SSE one. */
 function addressOf({ remotes }: ServerResponse['server']): Address | 'no_remote' | 'needs_configuration' {
   const known = (remotes ?? []).flatMap(remote => remoteSchema.safeParse(remote).data ?? []);
   const usable = known.filter(({ type }) => type === 'streamable-http' || type === 'sse');
@@ -132,7 +132,7 @@ function addressOf({ remotes }: ServerResponse['server']): Address | 'no_remote'
   );
 }
 
-/** `{variables}` of an address in the place of which stands a value of theirs; undefined where one has none that all may use. */
+/** Fills an address's `{variables}` with their values or defaults. Returns undefined where one has neither, or is secret. */
 function filledIn({ url, variables }: Remote): string | undefined {
   let isWhole = true;
   const filled = url.replaceAll(/\{([^{}]*)\}/g, (_, name: string) => {
@@ -144,7 +144,7 @@ function filledIn({ url, variables }: Remote): string | undefined {
   return isWhole && URL.canParse(filled) ? filled : undefined;
 }
 
-/** Headers that must be there are what a caller's own key goes into. */
+/** A required header is where a caller's own key goes. */
 const authOf = ({ headers }: Remote): AuthSpec =>
   (headers ?? []).some(({ isRequired }) => isRequired === true)
     ? { kind: 'static_header' }
@@ -153,9 +153,9 @@ const authOf = ({ headers }: Remote): AuthSpec =>
 const MAX_ID_CHARS = 128;
 
 /**
- * The id a registry's entry gets here: its name with `_` for the slash, in small letters. Names that would get the same one,
- * a reserved one, or none, get the start of a hash with it.
- * @param holder which name of a registry has the id, if one has
+ * Returns the id of a registry's entry: its name in lower case with `_` for the slash. A part of a hash is added where that id is taken,
+ * reserved or invalid.
+ * @param holder returns the registry name that has an id
  */
 export function idFor(name: string, holder: (id: string) => string | undefined): string {
   const plain = name.toLowerCase().replace('/', '_');

@@ -1,14 +1,14 @@
 import type { Entry, RegistryMark } from '../catalogue/entry.ts';
-import { idFor, type Read } from './entry.ts';
+import { idFor, type ReadItem } from './entry.ts';
 
-/** Problems that a report names. */
+/** Limits the problems that a report names. */
 const MAX_PROBLEMS = 100;
 
-/** A listing, as far as it has been read. Of a name that comes twice the last holds. */
-export class Collected {
+/** Entries of a registry's listing, collected page by page. A name that comes twice counts with its last entry. */
+export class Listing {
   readonly marks = new Map<string, RegistryMark>();
   readonly ended = new Set<string>();
-  /** Ids whose entry is bad: what is known of them stays. */
+  /** Ids of bad entries: the catalogued servers stay as they are. */
   readonly kept = new Set<string>();
   readonly counts = {
     received: 0,
@@ -20,7 +20,7 @@ export class Collected {
   readonly #entries = new Map<string, Entry>();
   readonly #nameOf: (id: string) => string | undefined;
 
-  /** @param nameOf which registry's name the catalogue has under an id */
+  /** @param nameOf returns the registry name that the catalogue has under an id */
   constructor(nameOf: (id: string) => string | undefined) {
     this.#nameOf = nameOf;
   }
@@ -29,7 +29,7 @@ export class Collected {
     return [...this.#entries.values()];
   }
 
-  add(read: Read): void {
+  add(read: ReadItem): void {
     this.counts.received++;
     if ('updatedAt' in read) this.highWater = laterOf(this.highWater, read.updatedAt);
     if (read.kind === 'bad') this.#addProblem(read);
@@ -65,7 +65,7 @@ export class Collected {
   }
 }
 
-/** Of times as RFC 3339 writes them. */
+/** Returns the later of two RFC 3339 times. */
 export const laterOf = (one: string | undefined, other: string | undefined): string | undefined => {
   if (one === undefined || other === undefined) return one ?? other;
   return Date.parse(one) > Date.parse(other) ? one : other;

@@ -8,19 +8,19 @@ import { storageProblem } from '../catalogue/import-file.ts';
 import { serverHealth, servers as table, serverToolParts as parts } from '../catalogue/schema.ts';
 import { OFFICIAL, OWN, SERVER_SCHEMA } from './documents.ts';
 
-/** The standard's bound on descriptions; the whole of ours goes beside it. */
+/** The standard's limit for descriptions; the full one goes into `_meta`. */
 const MAX_DESCRIPTION_CHARS = 100;
-/** Entries that are not a registry's have no versions: when they changed says `updatedAt`. */
+/** Entries that came from no registry have no versions; `updatedAt` says when they changed. */
 const OWN_VERSION = '1.0.0';
 
 export interface ListQuery {
   readonly cursor?: string | undefined;
   readonly limit: number;
-  /** Part of a name, in whichever case. */
+  /** Part of a name; case is ignored. */
   readonly search?: string | undefined;
   /** RFC 3339. */
   readonly updatedSince?: string | undefined;
-  /** `latest`, or one version exactly. */
+  /** `latest`, or an exact version. */
   readonly version?: string | undefined;
   readonly includeDeleted?: boolean | undefined;
 }
@@ -54,27 +54,27 @@ const COLUMNS = {
 };
 interface Row extends Pick<typeof table.$inferSelect, Exclude<keyof typeof COLUMNS, 'toolCount' | 'health'>> {
   readonly toolCount: number;
-  /** Null: it has not been visited at its present address. */
+  /** Null for a server that was not checked at its present address. */
   readonly health: Pick<typeof serverHealth.$inferSelect, 'state' | 'checkedAt' | 'latencyMs'> | null;
 }
 
 /**
- * The catalogue as a registry of the API v0.1 shows it: each server with the one version that is known. Names are those of the
- * registry an entry came from; all others are `NAMESPACE/ID`, the namespace being the public host's name turned round.
+ * Serves the catalogue as a registry of the API v0.1: each server with the one version that is known. An entry from a registry keeps its
+ * name there; others are named `NAMESPACE/ID`, where the namespace is the public host's name in reverse order.
  */
 export class ServedRegistry {
   readonly #db: Database;
   readonly #publicUrl: () => string;
   readonly #namespace: string;
 
-  /** @param publicUrl the address set for the outside, if one is; `url` any by which this process is reached */
+  /** @param options.publicUrl the configured public address; `url` is any address of this process */
   constructor(db: Database, { publicUrl, url }: { publicUrl: string | undefined; url: () => string }) {
     this.#db = db;
     this.#publicUrl = url;
     this.#namespace = namespaceOf(publicUrl);
   }
 
-  /** In the order of ids. @throws SwitchboardError `invalid_request` for a cursor that is none of ours */
+  /** Lists servers in the order of their ids. @throws SwitchboardError `invalid_request` for a cursor that was not issued here */
   async list(query: ListQuery): Promise<ServedPage> {
     const { cursor, limit, search, updatedSince, version = 'latest', includeDeleted } = query;
     const rows = await this.#rows(
@@ -95,7 +95,7 @@ export class ServedRegistry {
     };
   }
 
-  /** All versions of a server: one. @throws SwitchboardError `server_not_found` */
+  /** Returns all versions of a server, which is one. @throws SwitchboardError `server_not_found` */
   async versions(name: string, includeDeleted = false): Promise<ServedPage> {
     return { servers: [await this.#one(name, undefined, includeDeleted)], metadata: { count: 1 } };
   }
@@ -176,7 +176,7 @@ export class ServedRegistry {
     };
   }
 
-  /** A name of our own namespace is ours alone, so that every name is one server's. */
+  /** Uses our own name instead of a registry's in our namespace, so that every name belongs to one server. */
   #nameOf({ id, registry }: Row): string {
     const name = registry?.name;
     return name === undefined || name.startsWith(`${this.#namespace}/`) ? `${this.#namespace}/${id}` : name;
@@ -192,7 +192,7 @@ const healthOf = ({ health }: Row): { health?: ShownHealth } => {
 
 const VERSION = sql`coalesce(${table.registry} ->> 'version', ${OWN_VERSION})`;
 
-/** The `server.json` of an entry that is no registry's. */
+/** Returns the `server.json` of an entry that came from no registry. */
 function documentOf({ name, description, remoteUrl, transport, homepage, repository, auth }: Row): object {
   return {
     $schema: SERVER_SCHEMA,
@@ -213,7 +213,7 @@ function documentOf({ name, description, remoteUrl, transport, homepage, reposit
 
 const KEY_HEADER = {
   name: 'Authorization',
-  description: "A key of the server's own. Its documentation says which header it goes into.",
+  description: 'A key that the server issues. Its documentation says which header it goes into.',
   isRequired: true,
   isSecret: true,
 };
@@ -224,7 +224,7 @@ function shortened(description: string): string {
   return `${line.slice(0, MAX_DESCRIPTION_CHARS - 1).toWellFormed()}…`;
 }
 
-/** Such as `github` for a repository there. */
+/** Returns the host's name without its domain, such as `github`. */
 const sourceOf = (repository: string): string =>
   new URL(repository).hostname.replace(/^www\./, '').split('.')[0] ?? '';
 
@@ -234,7 +234,7 @@ function namespaceOf(publicUrl: string | undefined): string {
   return host.split('.').toReversed().join('.');
 }
 
-/** Postgres knows no year 0. */
+/** Limits a time to after 1970, as Postgres has no year 0. */
 const sinceEpoch = (time: string): Date => new Date(Math.max(0, Date.parse(time)));
 
 const cursorOf = (id: string): string => Buffer.from(id).toString('base64url');

@@ -1,21 +1,41 @@
+import { z } from 'zod';
 import { SwitchboardError } from '../../errors.ts';
 import type { Clock } from '../../platform/clock.ts';
 import type { Database, OpenDatabase } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { slices } from '../../platform/yield.ts';
-import type { Catalogue, CatalogueChange, OnProgress } from '../catalogue/catalogue.ts';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { CatalogueChange, OnProgress } from '../catalogue/changes.ts';
 import type { ReadOptions } from '../catalogue/import-file.ts';
 import { createGuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import { ClusterLock } from '../../platform/database/cluster-lock.ts';
+import { readJsonSetting, writeJsonSetting } from '../../platform/database/settings.ts';
+import { Repeat } from '../../platform/repeat.ts';
 import { LOCKS } from '../locks.ts';
-import { Collected, laterOf } from './listing.ts';
+import { laterOf, Listing } from './listing.ts';
 import { CLIENT_LIMITS, pagesOf, type ClientLimits } from './client.ts';
 import { readItem } from './entry.ts';
-import { readState, writeState, type SyncState } from './state.ts';
 
-/** What is asked for again of the time before the last sync: writes that were under way then, and clocks that differ. */
+/** Time before the last sync that is asked for again, for writes that were under way then and for clocks that differ. */
 const OVERLAP_MS = 600_000;
+/** Everything is asked for once a day, which heals what listings of changes have missed. */
+const FULL_EVERY_MS = 86_400_000;
+/** How often the schedule looks whether a sync is due. */
+const LOOK_EVERY_MS = 60_000;
+
+const stateSchema = z.object({
+  /** The latest `updatedAt` that was seen, by the registry's clock. */
+  highWater: z.iso.datetime({ offset: true }).optional(),
+  fullAtMs: z.number().optional(),
+  syncedAtMs: z.number().optional(),
+});
+
+/** Progress of the syncs with one registry, shared by all processes on the database. */
+export type SyncState = z.output<typeof stateSchema>;
+
+const stateKey = (source: string): string => `registry_sync ${source}`;
+
 interface SyncParts extends ReadOptions {
   readonly catalogue: Catalogue;
   readonly db: Database;
@@ -23,26 +43,26 @@ interface SyncParts extends ReadOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly guard: Guard;
-  /** By `registryUrl`. They must reach no log and no error. */
+  /** Keys by registry address. They must reach no log and no error. */
   readonly keys: ReadonlyMap<string, string>;
-  /** In percent: a sync that would make more than this share of a registry's servers inactive is refused. */
+  /** A sync that would make a larger share of a registry's servers inactive is refused. */
   readonly maxShrinkPercent: number;
   readonly limits?: Partial<ClientLimits> | undefined;
 }
 
 export interface SyncOptions {
-  /** Whether everything is asked for, or what has changed since the last sync, where there was one. */
+  /** Asks for everything; otherwise for changes since the last sync, where there was one. */
   readonly full: boolean;
-  /** Also when much would become inactive. */
+  /** Syncs even when much would become inactive. */
   readonly force?: boolean;
-  /** Hears how many entries have been read. */
+  /** Called with the number of entries read so far. */
   readonly onListed?: (entries: number) => void;
   readonly onProgress?: OnProgress;
-  /** Hears, once, that another sync is under way, here or in another process, which is waited for. */
+  /** Called once when another sync, here or in another process, has to end first. */
   readonly onWait?: () => void;
-  /** Writes what is to stand or fall with the sync, within its transaction; not called where it is refused. */
-  readonly alongside?: (tx: Database, done: SyncDone) => Promise<void>;
-  /** Ends it, with everything as it was, until it is committed. */
+  /** Called in the transaction of the sync; not called when it is refused. */
+  readonly inSameTransaction?: (tx: Database, done: SyncDone) => Promise<void>;
+  /** Ends the sync without any effect until it is committed. */
   readonly signal?: AbortSignal;
 }
 
@@ -51,10 +71,10 @@ export interface SyncReport {
   readonly mode: 'full' | 'incremental';
   /** Entries that the registry listed. */
   readonly received: number;
-  /** Servers that are active and as the registry has them. */
+  /** Active servers that are as the registry has them. */
   readonly synced: number;
   readonly deactivated: number;
-  /** Entries whose id or address belongs to the operator, the shipped catalogue or another registry. */
+  /** Entries left out because their id or address belongs to the operator, the shipped catalogue or another registry. */
   readonly left: number;
   readonly skipped: {
     readonly deleted: number;
@@ -63,7 +83,7 @@ export interface SyncReport {
   };
   readonly problems: readonly { readonly name?: string; readonly reason: string }[];
   readonly bad: number;
-  /** Why nothing was changed, if so. */
+  /** Why nothing was changed; absent where the sync was done. */
   readonly refused?: string;
 }
 
@@ -73,7 +93,7 @@ class Shrunk extends Error {
   override readonly name = 'Shrunk';
 }
 
-/** Brings what registries list into the catalogue. Syncs run one after another, of all processes on the database. */
+/** Brings registries' servers into the catalogue. Syncs run one after another among all processes on the database. */
 export class RegistrySync {
   readonly #parts: SyncParts;
   readonly #outbound: ReturnType<typeof createGuardedFetch>;
@@ -89,15 +109,15 @@ export class RegistrySync {
     );
   }
 
-  /** Ends what is under way, unless it is being committed. */
+  /** Ends the sync under way, unless it is being committed. */
   async close(): Promise<void> {
     this.#closing.abort(new SwitchboardError('unavailable', 'Switchboard is stopping. Nothing was changed.'));
     await this.#outbound.close();
   }
 
   /**
-   * The listing is read to its end before anything is changed, and then put into the catalogue as an import is, all or nothing.
-   * @param source see `registryUrl`
+   * Reads the listing to its end and then puts it into the catalogue as an import does, all or nothing.
+   * @param source the registry's address, as `registryUrl` writes it
    * @throws SwitchboardError `upstream_…` when the registry fails
    */
   sync(source: string, { onWait = () => {}, signal, ...options }: SyncOptions): Promise<SyncReport> {
@@ -105,11 +125,7 @@ export class RegistrySync {
     return this.#lock.run(ended, onWait, held => this.#sync(source, { ...options, signal: held }));
   }
 
-  /**
-   * Asks for what has changed, or everything, unless another process is at a sync or this registry has been synced with since
-   * then: undefined.
-   * @param sinceMs on the clock
-   */
+  /** Syncs unless another process is at a sync, or has synced with this registry since `sinceMs`: resolves to undefined then. */
   syncUnlessSynced(source: string, sinceMs: number, full: boolean): Promise<SyncReport | undefined> {
     return this.#lock.runIfFree(this.#closing.signal, async signal => {
       const { syncedAtMs = -Infinity } = await this.state(source);
@@ -118,36 +134,36 @@ export class RegistrySync {
   }
 
   state(source: string): Promise<SyncState> {
-    return readState(this.#parts.db, source);
+    return readJsonSetting(this.#parts.db, stateKey(source), stateSchema).then(state => state ?? {});
   }
 
   async #sync(
     source: string,
-    { full, force = false, onListed, onProgress, alongside, signal }: Turn,
+    { full, force = false, onListed, onProgress, inSameTransaction, signal }: Turn,
   ): Promise<SyncReport> {
     const { catalogue, log, clock } = this.#parts;
     const before = await this.state(source);
     const since = full ? undefined : before.highWater;
     const startedAtMs = clock.now();
-    const collected = await this.#collect({ source, since, signal, onListed });
+    const listing = await this.#list({ source, since, signal, onListed });
     const mode = since === undefined ? 'full' : 'incremental';
-    const { entries, marks, ended, kept } = collected;
-    const report = { registry: source, mode, ...collected.counts } as const;
+    const { entries, marks, ended, kept } = listing;
+    const report = { registry: source, mode, ...listing.counts } as const;
     let change: CatalogueChange;
     try {
       change = await catalogue.put(entries, {
         origin: 'registry',
         signal,
         replace: mode === 'full',
-        keep: kept,
+        exclude: kept,
         registry: { source, marks, ended, approve: force ? () => {} : this.#approve },
-        alongside: async (tx, stored) => {
-          await writeState(tx, source, {
-            highWater: notAfter(laterOf(before.highWater, collected.highWater), startedAtMs),
+        inSameTransaction: async (tx, stored) => {
+          await writeJsonSetting(tx, stateKey(source), {
+            highWater: notAfter(laterOf(before.highWater, listing.highWater), startedAtMs),
             fullAtMs: mode === 'full' ? startedAtMs : before.fullAtMs,
             syncedAtMs: startedAtMs,
           });
-          await alongside?.(tx, { mode, ...amountsOf(stored) });
+          await inSameTransaction?.(tx, { mode, ...amountsOf(stored) });
         },
         ...(onProgress === undefined ? {} : { onProgress }),
       });
@@ -161,10 +177,10 @@ export class RegistrySync {
     return { ...report, ...done };
   }
 
-  async #collect({ source, since, signal, onListed }: Collecting): Promise<Collected> {
+  async #list({ source, since, signal, onListed }: ListingOptions): Promise<Listing> {
     const { catalogue, keys, limits, allowHttp } = this.#parts;
     const pause = slices();
-    const collected = new Collected(id => catalogue.get(id)?.registry?.name);
+    const listing = new Listing(id => catalogue.get(id)?.registry?.name);
     const updatedSince =
       since === undefined ? undefined : new Date(Date.parse(since) - OVERLAP_MS).toISOString();
     const options = {
@@ -175,19 +191,19 @@ export class RegistrySync {
     };
     for await (const page of pagesOf({ source, updatedSince }, options)) {
       for (const item of page) {
-        collected.add(readItem(item, source, { allowHttp }));
+        listing.add(readItem(item, source, { allowHttp }));
         await pause();
       }
-      onListed?.(collected.counts.received);
+      onListed?.(listing.counts.received);
     }
-    return collected;
+    return listing;
   }
 
   readonly #approve = (ending: number, of: number): void => {
     const { maxShrinkPercent } = this.#parts;
     if (ending * 100 <= of * maxShrinkPercent) return;
     throw new Shrunk(
-      `${ending} of the ${of} servers that came from this registry would become inactive, more than ${maxShrinkPercent} %: nothing was changed. If that is right, run switchboard catalogue sync with --force.`,
+      `${ending} of the ${of} servers that came from this registry would become inactive, which is more than ${maxShrinkPercent} %. Nothing was changed. If that is right, run switchboard catalogue sync with --force.`,
     );
   };
 }
@@ -200,7 +216,7 @@ const amountsOf = ({ upserted, removed, left = [] }: CatalogueChange) => ({
 
 type Turn = Omit<SyncOptions, 'onWait'> & { readonly signal: AbortSignal };
 
-interface Collecting {
+interface ListingOptions {
   readonly source: string;
   /** RFC 3339. */
   readonly since: string | undefined;
@@ -208,6 +224,63 @@ interface Collecting {
   readonly onListed: SyncOptions['onListed'];
 }
 
-/** A registry whose clock is wrong must not keep its own changes from being asked for. */
+/** Limits a time to now: a registry whose clock is ahead must not hide its own later changes. */
 const notAfter = (time: string | undefined, nowMs: number): string | undefined =>
   time !== undefined && Date.parse(time) > nowMs ? new Date(nowMs).toISOString() : time;
+
+interface ScheduleParts {
+  readonly sync: Pick<RegistrySync, 'state' | 'syncUnlessSynced'>;
+  readonly sources: readonly string[];
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Syncs with every registry once per interval, counted over restarts. A failure is followed by the same wait as a success. Processes on
+ * one database share the syncs: none repeats what another did less than half an interval ago.
+ */
+export class SyncSchedule {
+  readonly #parts: ScheduleParts;
+  readonly #triedAtMs = new Map<string, number>();
+  readonly #repeat = new Repeat(LOOK_EVERY_MS, () => this.syncDue());
+  #isStopped = false;
+
+  constructor(parts: ScheduleParts) {
+    this.#parts = parts;
+  }
+
+  start(): void {
+    if (this.#parts.sources.length > 0) this.#repeat.start();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    void this.#repeat.stop();
+  }
+
+  /** Resolves when every registry that was due is synced, or has failed. */
+  async syncDue(): Promise<void> {
+    for (const source of this.#parts.sources) {
+      if (!this.#isStopped) await this.#syncIfDue(source);
+    }
+  }
+
+  async #syncIfDue(source: string): Promise<void> {
+    const { sync, everyMs, clock, log } = this.#parts;
+    try {
+      const { syncedAtMs, fullAtMs } = await sync.state(source);
+      const now = clock.now();
+      const lastMs = Math.max(syncedAtMs ?? -Infinity, this.#triedAtMs.get(source) ?? -Infinity);
+      if (now - lastMs < everyMs) return;
+      this.#triedAtMs.set(source, now);
+      const full = now - (fullAtMs ?? -Infinity) >= FULL_EVERY_MS;
+      const report = await sync.syncUnlessSynced(source, now - everyMs / 2, full);
+      if (report) return;
+      this.#triedAtMs.delete(source);
+      log.info({ registry: source }, 'left a registry sync to another process');
+    } catch (error) {
+      if (!this.#isStopped) log.warn({ registry: source, err: error }, 'registry sync failed');
+    }
+  }
+}

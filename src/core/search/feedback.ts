@@ -4,7 +4,7 @@ import { monotonicMs, type Clock } from '../../platform/clock.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
-import { unknownTool } from '../catalogue/tools/known.ts';
+import { unknownTool } from '../catalogue/tools/warnings.ts';
 import type { UseCounts } from '../catalogue/use-tally.ts';
 import type { ClaimedCall, OutcomeSource, SearchOutcome, Verdict } from '../feedback-types.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';

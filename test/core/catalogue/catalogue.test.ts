@@ -126,7 +126,11 @@ describe('put', () => {
     const again = [entry('a'), entry('b', { name: 'Renamed' }), entry('c')];
     const change = await catalogue.put(again, { origin: 'operator' });
     expect(change.upserted).toHaveLength(3);
-    await catalogue.put([...again, entry('d')], { origin: 'operator', replace: true, keep: new Set(['e']) });
+    await catalogue.put([...again, entry('d')], {
+      origin: 'operator',
+      replace: true,
+      exclude: new Set(['e']),
+    });
     await catalogue.deactivate('a');
     await catalogue.put(again, { origin: 'operator' });
     expect(prepared).toEqual([['a', 'b', 'c'], ['b'], ['d'], [], ['a']]);

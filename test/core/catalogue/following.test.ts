@@ -4,7 +4,7 @@ import { Client } from 'pg';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import { Catalogue, type CatalogueChange } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { Following, followCatalogue } from '../../../src/core/catalogue/change-listener.ts';
+import { followChanges } from '../../../src/core/catalogue/change-feed.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
@@ -53,7 +53,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     const lines: string[] = [];
     const log = createLog('info', { write: (line: string) => void lines.push(JSON.parse(line).msg) });
     const catalogue = await Catalogue.load(own.db, undefined, { shared: true });
-    if (isTold) opened.use(followCatalogue(catalogue, database.url, log, NEVER));
+    if (isTold) opened.use(followChanges(() => catalogue.catchUp(), database.url, log, NEVER));
     const one: Replica = {
       catalogue,
       database: own,
@@ -171,16 +171,14 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     await eventually('it is seen', () => activeIn(b).length === 2);
   });
 
-  it('one that is told nothing looks for itself now and then', async () => {
+  it('one that hears no notification looks for changes every few seconds', async () => {
     await using deaf = await replica({ isTold: false });
-    const { catalogue } = deaf;
-    const following = new Following({ catalogue, log: createLog('silent'), lookEveryMs: 10 });
-    try {
-      await put(a, [entry('mail')]);
-      await eventually('it is seen', () => activeIn(deaf).length === 1);
-    } finally {
-      await following.close();
-    }
+    // Notifications go to listeners on the same database alone.
+    await using elsewhere = await createDatabase();
+    const catchUp = () => deaf.catalogue.catchUp();
+    await using _following = followChanges(catchUp, elsewhere.url, createLog('silent'), 10);
+    await put(a, [entry('mail')]);
+    await eventually('it is seen', () => activeIn(deaf).length === 1);
   });
 
   it('the last to write a server is right everywhere, whoever was told first', async () => {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { SUSPICION_RULES } from '../../../src/core/catalogue/tools/suspicious-rules.ts';
+import { SUSPICION_RULES } from '../../../src/core/catalogue/tools/suspicious.ts';
 import { suspicionsOf } from '../../../src/core/catalogue/tools/suspicious.ts';
 
 const ATTACKS: readonly [rule: string, text: string][] = [

@@ -61,7 +61,7 @@ it('a server is dead for long after 30 days, and not a moment before', () => {
 
 describe('isDue', () => {
   const active = {} as Server;
-  const deactivated = { unanswered: true } as Server;
+  const deactivated = { unreachable: true } as Server;
   const checkedAt = (checkedAtMs: number): Health => ({ state: 'ok', checkedAtMs, failures: 0 });
 
   it('is true for a server that was not checked within half the interval', () => {

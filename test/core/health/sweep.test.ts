@@ -284,8 +284,8 @@ it('an import of a deactivated server forgets its failures, at once and only if 
   await sweepDaily(33);
   const dead = healthOf('a');
   expect(dead).toMatchObject({ failures: 33 });
-  const alongside = () => Promise.reject(new Error('no audit'));
-  await expect(catalogue.put(entries, { origin: 'operator', alongside })).rejects.toThrow('no audit');
+  const inSameTransaction = () => Promise.reject(new Error('no audit'));
+  await expect(catalogue.put(entries, { origin: 'operator', inSameTransaction })).rejects.toThrow('no audit');
   expect(healthOf('a')).toEqual(dead);
   const { epoch } = store;
   await put(...entries);
@@ -300,7 +300,7 @@ describe('an import during a sweep', () => {
     await using dead = await startChangeable('html');
     await put(entry('dead', dead.url));
     await sweepDaily(33);
-    expect(catalogue.get('dead')).toMatchObject({ active: false, unanswered: true });
+    expect(catalogue.get('dead')).toMatchObject({ active: false, unreachable: true });
     await put(entry('slow', other.url));
     const { round } = await under(1);
     await by.put([entry('dead', remoteUrl ?? dead.url)], { origin: 'operator' });
@@ -357,7 +357,7 @@ it('a write that fails does not end a sweep', async () => {
   nowMs += DAY;
   expect(await sweep.sweep()).toMatchObject({ ok: 2, reactivated: 0 });
   expect(healthOf('b')).toMatchObject({ state: 'ok' });
-  expect(catalogue.get('b')).toMatchObject({ active: false, unanswered: true });
+  expect(catalogue.get('b')).toMatchObject({ active: false, unreachable: true });
   onStatusChange = () => Promise.resolve();
   expect(await sweep.sweep()).toMatchObject({ ok: 2, reactivated: 1 });
 });

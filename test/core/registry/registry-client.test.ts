@@ -107,37 +107,22 @@ describe('a listing fails at once', () => {
       'a redirect',
       answer(302, {}, { location: 'http://169.254.169.254/' }),
       'upstream_http_error',
-      /redirects to http:\/\/169\.254\.169\.254\/: give that address/,
+      /redirects to http:\/\/169\.254\.169\.254\//,
     ],
+    ['a web page', answer(200, '<html>'), 'upstream_protocol', /JSON/],
+    ['other JSON', answer(200, { items: [] }), 'upstream_protocol', /page of servers \(servers: /],
+    ['half a character', answer(200, Buffer.from([0x22, 0xc3, 0x22]) as never), 'upstream_protocol', /JSON/],
     [
-      'a web page',
-      answer(200, '<html>'),
-      'upstream_protocol',
-      /something else than JSON: is this its address/,
-    ],
-    [
-      'other JSON',
-      answer(200, { items: [] }),
-      'upstream_protocol',
-      /else than a page of servers \(servers: /,
-    ],
-    [
-      'half a character',
-      answer(200, Buffer.from([0x22, 0xc3, 0x22]) as never),
-      'upstream_protocol',
-      /else than/,
-    ],
-    [
-      'too large a page',
+      'a page that is too large',
       answer(200, { pad: 'x'.repeat(MAX_PAGE_BYTES) }),
       'upstream_too_large',
-      /too large a page/,
+      /too large/,
     ],
     [
       'deep nesting',
       answer(200, `{"servers":${'['.repeat(20_000)}${']'.repeat(20_000)}}`),
       'upstream_too_large',
-      /nests deeper/,
+      /nests/,
     ],
   ] as const)('with %s', async (_name, fault, code, text) => {
     registry.fault = fault;
@@ -147,7 +132,7 @@ describe('a listing fails at once', () => {
 
   it('with a cursor that comes twice', async () => {
     registry.fault = answer(200, { servers: [], metadata: { nextCursor: 'again' } });
-    await failsWith('upstream_protocol', /gives the same cursor twice/);
+    await failsWith('upstream_protocol', /same cursor/);
   });
 
   it('with pages, or entries, without end', async () => {

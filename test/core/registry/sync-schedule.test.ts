@@ -1,7 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { RegistrySync } from '../../../src/core/registry/sync.ts';
-import { SyncSchedule } from '../../../src/core/registry/schedule.ts';
-import type { SyncState } from '../../../src/core/registry/state.ts';
+import { SyncSchedule, type RegistrySync, type SyncState } from '../../../src/core/registry/sync.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 const MINUTE = 60_000;

@@ -1,10 +1,13 @@
-import { hashOf, type Definition } from './definitions.ts';
+import { SwitchboardError } from '../../../errors.ts';
+import { nearest } from '../../../platform/closest-names.ts';
+import { sanitise } from '../../../platform/sanitize.ts';
 import type { CataloguedTool, Server } from '../entry.ts';
+import { hashOf, type Definition } from './definitions.ts';
 
-/** How long a changed definition is marked: long enough that whoever uses the tool weekly sees it. */
+/** A changed definition is marked for a week, so that weekly users of the tool see it. */
 const CHANGED_MARK_MS = 7 * 86_400_000;
 
-/** What to know of a tool before it is called: `definition_changed`, `suspicious:<rule id>` (docs/tools.md). */
+/** Returns the warnings of a tool: `definition_changed`, `suspicious:<rule id>` (docs/tools.md). */
 export const warningsOf = ({ suspicious = [], live }: CataloguedTool, nowMs: number): string[] => [
   ...(live?.changedAt !== undefined && nowMs - live.changedAt < CHANGED_MARK_MS
     ? ['definition_changed']
@@ -13,8 +16,8 @@ export const warningsOf = ({ suspicious = [], live }: CataloguedTool, nowMs: num
 ];
 
 /**
- * A server's listing with what is known of its tools. A definition that is
- * not the last live one of its name is marked as changed before the catalogue has it.
+ * Returns a server's listing with warnings. A definition that differs from the last live one of its name is marked as changed before the
+ * catalogue has it.
  */
 export function warnedTools<T extends Definition>(
   { tools, toolsListedAt }: Pick<Server, 'tools' | 'toolsListedAt'>,
@@ -31,3 +34,30 @@ export function warnedTools<T extends Definition>(
     return warnings.length === 0 ? definition : Object.assign({}, definition, { warnings });
   });
 }
+
+const MAX_NAMES = 20;
+const MAX_NAME_CHARS = 80;
+
+/**
+ * Returns the names of a server's tools where they are known and the same for everybody, otherwise undefined. A server that acts for end
+ * users may show each of them other tools.
+ */
+export const knownTools = (server: Server | undefined): readonly string[] | undefined =>
+  server === undefined || server.tools.length === 0 || server.auth.kind === 'user_oauth'
+    ? undefined
+    : server.tools.map(({ name }) => name);
+
+/** Returns the error for a tool that the server does not have, with the names that were probably meant. */
+export function unknownTool(tool: string, known: readonly string[]): SwitchboardError {
+  const near = nearest(tool, known, MAX_NAMES);
+  const names = [...new Set([...near, ...known])];
+  const [likely] = near;
+  const meant = likely === undefined ? '' : ` Did you mean ${quoted(likely)}?`;
+  const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : '';
+  return new SwitchboardError(
+    'invalid_request',
+    `tool: this server has no tool ${quoted(tool)}.${meant} It has ${names.slice(0, MAX_NAMES).map(quoted).join(', ')}${more}. Without tool, the verdict is on the server as a whole.`,
+  );
+}
+
+const quoted = (name: string): string => JSON.stringify(sanitise(name, MAX_NAME_CHARS));

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readEntries } from '../../../../src/core/catalogue/import-file.ts';
-import { toServer } from '../../../../src/core/catalogue/store.ts';
+import { toServer } from '../../../../src/core/catalogue/to-server.ts';
 import { documentsOf } from '../../../../src/core/search/documents.ts';
 import type { Embedder } from '../../../../src/core/search/embed/embedder.ts';
 import {

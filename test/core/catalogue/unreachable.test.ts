@@ -27,11 +27,11 @@ const tides = () => catalogue.get('tides')!;
 const upgrade = (entries: readonly Entry[]) => catalogue.put(entries, { origin: 'shipped', replace: true });
 
 describe('a server that is inactive since it does not answer', () => {
-  beforeEach(async () => void (await catalogue.setUnanswered(tides(), true, nothing)));
+  beforeEach(async () => void (await catalogue.setUnreachable(tides(), true, nothing)));
 
   it('is so after a restart, and in the index no more', async () => {
     const again = await Catalogue.load(database.db);
-    expect(again.get('tides')).toEqual({ ...tides(), active: false, unanswered: true });
+    expect(again.get('tides')).toEqual({ ...tides(), active: false, unreachable: true });
     const indexed: string[] = [];
     await again.attachIndex(({ upserted }) => {
       indexed.push(...upserted.map(({ id }) => id));
@@ -42,23 +42,23 @@ describe('a server that is inactive since it does not answer', () => {
 
   it('is left so by an upgrade, but not where the upgrade has another address, and ended by one without it', async () => {
     await upgrade([entry('tides'), entry('maps')]);
-    expect(tides()).toMatchObject({ active: false, unanswered: true });
+    expect(tides()).toMatchObject({ active: false, unreachable: true });
     await upgrade([entry('tides', 'https://new.example/mcp'), entry('maps')]);
     expect(tides()).toMatchObject({ active: true });
-    expect(tides()).not.toHaveProperty('unanswered');
-    await catalogue.setUnanswered(tides(), true, nothing);
+    expect(tides()).not.toHaveProperty('unreachable');
+    await catalogue.setUnreachable(tides(), true, nothing);
     await upgrade([entry('maps')]);
     expect(tides()).toMatchObject({ active: false });
-    expect(tides()).not.toHaveProperty('unanswered');
-    expect(await catalogue.setUnanswered(tides(), false, nothing)).toBe(false);
+    expect(tides()).not.toHaveProperty('unreachable');
+    expect(await catalogue.setUnreachable(tides(), false, nothing)).toBe(false);
   });
 
   it('is not brought back where the operator has deactivated it in another process', async () => {
     const other = await Catalogue.load(database.db);
     await other.deactivate('tides');
     const written: string[] = [];
-    const alongside = () => Promise.resolve(void written.push('audit'));
-    expect(await catalogue.setUnanswered(tides(), false, alongside)).toBe(false);
+    const inSameTransaction = () => Promise.resolve(void written.push('audit'));
+    expect(await catalogue.setUnreachable(tides(), false, inSameTransaction)).toBe(false);
     expect(written).toEqual([]);
     expect((await Catalogue.load(database.db)).get('tides')).toMatchObject({
       active: false,
@@ -66,13 +66,13 @@ describe('a server that is inactive since it does not answer', () => {
     });
   });
 
-  it('comes back with what is written alongside, or not at all', async () => {
+  it('comes back with what is written inSameTransaction, or not at all', async () => {
     const failing = () => Promise.reject(new Error('no audit'));
-    await expect(catalogue.setUnanswered(tides(), false, failing)).rejects.toThrow('no audit');
+    await expect(catalogue.setUnreachable(tides(), false, failing)).rejects.toThrow('no audit');
     expect(tides()).toMatchObject({ active: false });
     const noting = async (tx: OpenDatabase['db']) =>
       void (await tx.insert(settings).values({ key: 'noted', value: 'yes' }));
-    expect(await catalogue.setUnanswered(tides(), false, noting)).toBe(true);
+    expect(await catalogue.setUnreachable(tides(), false, noting)).toBe(true);
     expect(tides()).toMatchObject({ active: true });
     expect(await database.db.select().from(settings).where(eq(settings.key, 'noted'))).toHaveLength(1);
   });
@@ -88,30 +88,30 @@ describe('a server that is inactive since it does not answer', () => {
     await database.db.execute(sql`${update} where id = 'tides'`);
     const again = await Catalogue.load(database.db);
     expect(again.get('tides')).toMatchObject({ active: isActive });
-    expect(again.get('tides')).not.toHaveProperty('unanswered');
-    expect(await again.setUnanswered(tides(), isActive, nothing)).toBe(isActive);
+    expect(again.get('tides')).not.toHaveProperty('unreachable');
+    expect(await again.setUnreachable(tides(), isActive, nothing)).toBe(isActive);
   });
 
   it("is so no more, too, where that program has deactivated a row that was the operator's already", async () => {
     await catalogue.put([entry('maps')], { origin: 'operator' });
-    await catalogue.setUnanswered(catalogue.get('maps')!, true, nothing);
+    await catalogue.setUnreachable(catalogue.get('maps')!, true, nothing);
     await database.db.execute(
       sql`update servers set active = false, origin = 'operator', updated_at = now() where id = 'maps'`,
     );
-    expect((await Catalogue.load(database.db)).get('maps')).not.toHaveProperty('unanswered');
+    expect((await Catalogue.load(database.db)).get('maps')).not.toHaveProperty('unreachable');
   });
 
   it('stays so where only the parts of its tools are written, or nothing is', async () => {
     await database.db.execute(sql`update servers set revision = 0 where id = 'tides'`);
-    expect((await Catalogue.load(database.db)).get('tides')).toMatchObject({ unanswered: true });
+    expect((await Catalogue.load(database.db)).get('tides')).toMatchObject({ unreachable: true });
   });
 });
 
 it('a server that is elsewhere by now, or inactive already, is not made inactive', async () => {
   expect(
-    await catalogue.setUnanswered({ ...tides(), remoteUrl: 'https://old.example/' }, true, nothing),
+    await catalogue.setUnreachable({ ...tides(), remoteUrl: 'https://old.example/' }, true, nothing),
   ).toBe(false);
   await catalogue.deactivate('maps');
-  expect(await catalogue.setUnanswered(catalogue.get('maps')!, true, nothing)).toBe(false);
-  expect(catalogue.get('maps')).not.toHaveProperty('unanswered');
+  expect(await catalogue.setUnreachable(catalogue.get('maps')!, true, nothing)).toBe(false);
+  expect(catalogue.get('maps')).not.toHaveProperty('unreachable');
 });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { unknownTool } from '../../../src/core/catalogue/tools/known.ts';
+import { unknownTool } from '../../../src/core/catalogue/tools/warnings.ts';
 
 it('of many tools, the error names the nearest first and says how many there are more', () => {
   const known = Array.from({ length: 200 }, (_, at) => `tool_${at}`);

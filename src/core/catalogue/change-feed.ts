@@ -1,0 +1,107 @@
+import { isDeepStrictEqual } from 'node:util';
+import { sql } from 'drizzle-orm';
+import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
+import { Listening } from '../../platform/database/listen.ts';
+import { Repeat } from '../../platform/repeat.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import type { CatalogueChange, PrepareChange } from './changes.ts';
+import type { Server } from './entry.ts';
+import { readServers } from './store.ts';
+
+/**
+ * Finds what other processes have written since the last look. A row carries the number of the transaction that wrote it. Numbers are
+ * given out when transactions begin, so that a lower one may become visible later: each look begins at the lowest number that was
+ * still under way at the last one. Some rows are met twice, none is missed.
+ */
+export class ChangeCursor {
+  readonly #db: Database;
+  /** Everything below was seen. */
+  #horizon: number;
+
+  private constructor(db: Database, horizon: number) {
+    this.#db = db;
+    this.#horizon = horizon;
+  }
+
+  /** Returns a cursor that meets what is written from now on, and what is being written. */
+  static async fromNow(db: Database): Promise<ChangeCursor> {
+    return new ChangeCursor(db, (await snapshotOf(db)).lowest);
+  }
+
+  /**
+   * Brings others' changes into `known` and puts them into effect.
+   * @throws whatever keeps the change from being prepared; it is met again at the next look
+   */
+  async catchUp(known: Map<string, Server>, prepare: PrepareChange): Promise<void> {
+    const { lowest, next } = await snapshotOf(this.#db);
+    // A database that was restored from another server may count from a number below those its rows carry.
+    const from = Math.min(this.#horizon, lowest);
+    const written = await readServers(this.#db, { from, before: next });
+    const servers = written.filter(server => !isDeepStrictEqual(server, known.get(server.id)));
+    if (servers.length > 0) {
+      const takeEffect = await prepare(changeOf(servers, known));
+      for (const server of servers) known.set(server.id, server);
+      await takeEffect();
+    }
+    this.#horizon = lowest;
+  }
+}
+
+/** Reads the lowest transaction number that is under way, and the one to be given out next. */
+async function snapshotOf(db: Database): Promise<{ lowest: number; next: number }> {
+  const [snapshot] = await rows<{ lowest: number; next: number }>(
+    db,
+    sql`select pg_snapshot_xmin(s)::text::bigint as lowest, pg_snapshot_xmax(s)::text::bigint as next
+        from pg_current_snapshot() s`,
+  );
+  if (!snapshot) throw new Error('the database reported no transaction snapshot');
+  return snapshot;
+}
+
+/** Changes of as many servers are taken for an import. */
+const MANY_SERVERS = 20;
+
+/** Returns the change that these servers are. An import becomes visible at once, as where it was made; for few servers that costs too much. */
+function changeOf(servers: readonly Server[], known: ReadonlyMap<string, Server>): CatalogueChange {
+  const upserted = servers.filter(server => server.active);
+  const removed = servers.flatMap(({ id, active }) => (!active && known.get(id)?.active ? id : []));
+  const isReplacement = upserted.length > 0 && removed.length > 0;
+  if (!isReplacement && servers.length < MANY_SERVERS) return { upserted, removed };
+  const after = new Map(known);
+  for (const server of servers) after.set(server.id, server);
+  return { upserted, removed, whole: [...after.values()].filter(({ active }) => active) };
+}
+
+/** Notifications may be lost with their connection; a change then stays unseen for as long. */
+const LOOK_EVERY_MS = 5_000;
+/** Named in the triggers on the tables `servers` and `server_health` (`drizzle/`). */
+const CHANNEL = 'switchboard_catalogue';
+
+/** Calls `catchUp` when another process on the same Postgres announces a change, and every five seconds, until it is disposed of. */
+export function followChanges(
+  catchUp: () => Promise<unknown>,
+  url: string,
+  log: Log,
+  lookEveryMs = LOOK_EVERY_MS,
+): AsyncDisposable {
+  let isClosed = false;
+  let hasFailed = false;
+  const looking = new Repeat(lookEveryMs, async () => {
+    try {
+      await catchUp();
+      hasFailed = false;
+    } catch (error) {
+      if (!hasFailed && !isClosed)
+        log.warn(whyFailed(error), 'changes by other processes not read: retrying every few seconds');
+      hasFailed = true;
+    }
+  }).start(lookEveryMs);
+  const listening = new Listening({ url, channel: CHANNEL, log, onNotice: () => looking.kick() });
+  return {
+    async [Symbol.asyncDispose]() {
+      isClosed = true;
+      await listening[Symbol.asyncDispose]();
+      await looking.stop();
+    },
+  };
+}

@@ -1,0 +1,121 @@
+import type { Database } from '../../platform/database/database.ts';
+import type { Origin, RegistryMark, Server } from './entry.ts';
+
+/** Servers that a write changes: `upserted` ones are active, `removed` ids are no longer found by a search. */
+export interface CatalogueChange {
+  readonly upserted: readonly Server[];
+  readonly removed: readonly string[];
+  /** All servers that are active after the change, where it is to become visible at once. */
+  readonly whole?: readonly Server[];
+  /** Ids of entries that were left out because somebody else owns them. */
+  readonly left?: readonly string[];
+}
+
+/** Reports how many of the texts that have to be embedded are done. */
+export type OnProgress = (progress: { readonly done: number; readonly of: number }) => void;
+
+/**
+ * Prepares a change, which may take minutes and may fail. Resolves with the quick step that puts it into effect; nothing of the change
+ * is visible before.
+ */
+export type PrepareChange = (
+  change: CatalogueChange,
+  onProgress?: OnProgress,
+  signal?: AbortSignal,
+) => Promise<() => Promise<void>>;
+
+/** Writes something that stands or falls with a change, such as its audit entry. */
+export type InSameTransaction = (tx: Database, stored: CatalogueChange) => Promise<void>;
+
+export interface WriteOptions {
+  readonly inSameTransaction?: InSameTransaction | undefined;
+  /** Ends the write with its reason, and without any effect, until it is committed. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface PutOptions extends WriteOptions {
+  readonly origin: Origin;
+  /** Makes servers of the same reach inactive that are not among the entries; see `Catalogue.put`. */
+  readonly replace?: boolean;
+  /** Ids that a replacement leaves active although they are not among the entries. */
+  readonly exclude?: ReadonlySet<string>;
+  /** Required with the origin `registry`, and only then. */
+  readonly registry?: RegistryListing;
+  readonly onProgress?: OnProgress | undefined;
+}
+
+/** What a sync with a registry brings besides the entries. */
+export interface RegistryListing {
+  readonly source: string;
+  /** Where each entry came from, by id. */
+  readonly marks: ReadonlyMap<string, RegistryMark>;
+  /** Ids that the registry no longer has. */
+  readonly ended: ReadonlySet<string>;
+  /** Called before anything is written with how many of this registry's servers would become inactive. An error ends the write. */
+  readonly approve: (ending: number, of: number) => void;
+}
+
+/**
+ * Removes from `wanted` the entries that this writer may not change, and returns their ids. A shipped entry overwrites no operator's. A
+ * registry's entry overwrites only its own, and is not added for an address that is already here from elsewhere. Neither brings back a
+ * server that is inactive for not answering, unless at another address.
+ */
+export function withoutOthers(
+  wanted: Map<string, Server>,
+  { origin, registry }: PutOptions,
+  known: ReadonlyMap<string, Server>,
+): string[] {
+  if (origin === 'operator') return [];
+  const addresses = registry ? addressesOfOthers(known.values()) : new Set<string>();
+  const others = [...wanted.values()].filter(({ id, remoteUrl }) => {
+    const old = known.get(id);
+    if (old?.unreachable && old.remoteUrl === remoteUrl) return true;
+    if (!registry) return old?.origin === 'operator';
+    if (old && !isOf(old, registry.source)) return true;
+    return !old?.active && addresses.has(addressOf(remoteUrl));
+  });
+  for (const { id } of others) wanted.delete(id);
+  return others.map(({ id }) => id);
+}
+
+/**
+ * Returns the servers that a write makes inactive for good.
+ * @param left ids that `withoutOthers` has removed
+ * @param listed servers that are active, or inactive only for not answering
+ * @throws whatever `approve` throws
+ */
+export function endedBy(
+  wanted: ReadonlyMap<string, Server>,
+  { origin, replace = false, exclude, registry }: PutOptions,
+  left: ReadonlySet<string>,
+  listed: Iterable<Server>,
+): Server[] {
+  const isAbsent = ({ id }: Server) => replace && !wanted.has(id) && !left.has(id) && !exclude?.has(id);
+  if (!registry) {
+    return [...listed].filter(old => isAbsent(old) && (origin === 'operator' || old.origin === 'shipped'));
+  }
+  const own = [...listed].filter(old => isOf(old, registry.source));
+  const gone = own.filter(old => isAbsent(old) || registry.ended.has(old.id));
+  registry.approve(gone.length, own.length);
+  return gone;
+}
+
+const isOf = ({ origin, registry }: Server, source: string): boolean =>
+  origin === 'registry' && registry?.source === source;
+
+/** Returns addresses of servers that came from no registry, those among them that the operator does not want. */
+function addressesOfOthers(servers: Iterable<Server>): Set<string> {
+  const addresses = new Set<string>();
+  for (const { origin, active, unreachable = false, remoteUrl } of servers) {
+    if (origin === 'operator' || (origin === 'shipped' && (active || unreachable)))
+      addresses.add(addressOf(remoteUrl));
+  }
+  return addresses;
+}
+
+const addressOf = (remoteUrl: string): string => new URL(remoteUrl).href.replace(/\/$/, '');
+
+/** Returns the server as inactive for good: owned by that origin, and not brought back by a health check. */
+export function withdrawn({ unreachable: _any, ...server }: Server, origin: Origin): Server {
+  return { ...server, active: false, origin };
+}

@@ -1,0 +1,117 @@
+import { isDeepStrictEqual } from 'node:util';
+import { cleanText } from '../../platform/sanitize.ts';
+import type { Log } from '../../platform/telemetry/log.ts';
+import { slices, type Pause } from '../../platform/yield.ts';
+import type { PutOptions } from './changes.ts';
+import {
+  bareTool,
+  type CataloguedTool,
+  type Entry,
+  type Origin,
+  type RegistryMark,
+  type Server,
+  type Tool,
+} from './entry.ts';
+import { cleanTool } from './tools/definitions.ts';
+import { logSuspicious } from './tools/store.ts';
+
+/** Returns the servers of the entries by id. An id that stands twice counts with its last entry. */
+export async function toServers(
+  entries: readonly Entry[],
+  { origin, registry, signal }: PutOptions,
+  known: ReadonlyMap<string, Server>,
+  log: Log | undefined,
+): Promise<Map<string, Server>> {
+  const pause = slices(signal);
+  const wanted = new Map<string, Server>();
+  for (const entry of entries) {
+    await pause();
+    const { server, leftOut } = await toServer(entry, origin, {
+      known: known.get(entry.id),
+      registry: registry?.marks.get(entry.id),
+      pause,
+    });
+    for (const tool of leftOut)
+      log?.warn(
+        { serverId: server.id, tool, reason: 'invisible characters in its name' },
+        'left out a tool of a catalogue entry',
+      );
+    logSuspicious(log, server, known.get(server.id));
+    wanted.set(entry.id, server);
+  }
+  return wanted;
+}
+
+/**
+ * Returns the server of an entry, with cleaned texts. The last definition wins where a tool's name stands twice, in the place of the
+ * first. Tools whose names cannot be cleaned are left out.
+ * @param options.known the catalogued server of that id: what is unchanged is that object, so that it is in memory once
+ */
+export async function toServer(
+  entry: Entry,
+  origin: Origin,
+  {
+    known,
+    registry,
+    pause = slices(),
+  }: { known?: Server | undefined; registry?: RegistryMark | undefined; pause?: Pause } = {},
+): Promise<{ server: Server; leftOut: string[] }> {
+  const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
+  const tools = new Map<string, CataloguedTool | undefined>();
+  for (const tool of entry.tools ?? []) {
+    const same = knownTools.get(tool.name);
+    tools.set(tool.name, same && isUnchanged(same, tool) ? same : cleanTool(tool));
+    await pause();
+  }
+  const bare = withTools(
+    entry,
+    origin,
+    [...tools.values()].filter(tool => tool !== undefined),
+  );
+  const server = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
+  return {
+    server: known && isDeepStrictEqual(known, server) ? known : server,
+    leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
+  };
+}
+
+const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[]): Server => ({
+  id: entry.id,
+  name: cleanText(entry.name) || entry.id,
+  description: cleanText(entry.description),
+  remoteUrl: entry.remote_url,
+  ...(entry.transport === undefined ? {} : { transport: entry.transport }),
+  auth: entry.auth ?? { kind: 'unknown' },
+  ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
+  ...(entry.repository === undefined ? {} : { repository: entry.repository }),
+  categories: entry.categories ?? [],
+  tools,
+  origin,
+  active: true,
+});
+
+/** A registry says nothing about tools: those that were listed at the same address stay. */
+function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
+  if (known?.remoteUrl !== remoteUrl) return {};
+  const { tools, toolsListedAt } = known;
+  return { tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
+}
+
+/** Returns the entry over the texts and schemas of the catalogued server, so that what is unchanged is in memory once. */
+export function sharing(entry: Entry, known: Server | undefined): Entry {
+  if (!known || !entry.tools) return entry;
+  const knownTools = new Map(known.tools.map(tool => [tool.name, tool]));
+  const tools = entry.tools.map(tool => {
+    const same = knownTools.get(tool.name);
+    return same && isUnchanged(same, tool) ? bareTool(same) : tool;
+  });
+  return { ...entry, tools };
+}
+
+/** Returns true when cleaning an entry's tool would give the catalogued one again. Text of a suspicious tool may have been cleaned away. */
+const isUnchanged = (known: CataloguedTool, tool: Tool): boolean =>
+  known.suspicious === undefined &&
+  known.live === undefined &&
+  known.description === tool.description &&
+  isDeepStrictEqual(known.annotations, tool.annotations) &&
+  isDeepStrictEqual(known.input_schema, tool.input_schema);
