@@ -96,12 +96,7 @@ describe('a listing', () => {
 
 describe('a listing fails at once', () => {
   it.each([
-    [
-      'a refusal',
-      answer(401, {}),
-      'upstream_unauthorized',
-      /answered 401.*SWITCHBOARD_REGISTRY_KEYS/,
-    ],
+    ['a refusal', answer(401, {}), 'upstream_unauthorized', /answered 401.*SWITCHBOARD_REGISTRY_KEYS/],
     ['a wrong address', answer(404, { error: 'no' }), 'upstream_http_error', /answered 404/],
     [
       'a redirect',
@@ -111,7 +106,12 @@ describe('a listing fails at once', () => {
     ],
     ['a web page', answer(200, '<html>'), 'upstream_protocol', /JSON/],
     ['other JSON', answer(200, { items: [] }), 'upstream_protocol', /page of servers \(servers: /],
-    ['half a character', answer(200, Buffer.from([0x22, 0xc3, 0x22]) as never), 'upstream_protocol', /page of servers/],
+    [
+      'half a character',
+      answer(200, Buffer.from([0x22, 0xc3, 0x22]) as never),
+      'upstream_protocol',
+      /page of servers/,
+    ],
     [
       'a page that is too large',
       answer(200, { pad: 'x'.repeat(MAX_PAGE_BYTES) }),
