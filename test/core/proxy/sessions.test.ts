@@ -367,6 +367,24 @@ describe('the end of sessions', () => {
     expect(await call).toMatchObject({ code: 'unavailable' });
   });
 
+  it('close() opens no session for a call that still waited for its token', async () => {
+    await using upstream = await startHostile({ modes: { DELETE: () => {} } });
+    const token = Promise.withResolvers<undefined>();
+    const credentials = {
+      forCall: ({ tenantId }: { tenantId: string }) =>
+        tenantId === 'late' ? token.promise : Promise.resolve(undefined),
+      renewed: () => Promise.resolve(undefined),
+    };
+    await using harness = startProxy(upstream.url('ok'), { credentials });
+    await harness.tool();
+    const late = failure(harness.proxy.callTool(caller({ tenantId: 'late' }), { serverId: 's', name: 'a' }));
+    const closing = harness.proxy.close();
+    token.resolve(undefined);
+    expect(await late).toMatchObject({ code: 'unavailable' });
+    await closing;
+    expect(upstream.inbox.count('initialize')).toBe(1);
+  });
+
   it('endIdle() ends those that no call uses: a stop does so while it waits for the calls', async () => {
     const { mode, open } = gate();
     await using upstream = await startHostile({ modes: { slow: mode } });

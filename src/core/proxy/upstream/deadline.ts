@@ -1,4 +1,4 @@
-import { CallerAbortError, raceAbort } from '../../../platform/race-abort.ts';
+import { abortReason, CallerAbortError } from '../../../platform/race-abort.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
 
 /** Limits the time of one piece of work. Its signal aborts with the error that the work must reject with. */
@@ -28,7 +28,14 @@ export class Deadline {
 
   /** Rejects when the deadline comes before the work's end. The work itself goes on, for others who wait for it. */
   wait<T>(work: Promise<T>): Promise<T> {
-    return raceAbort(work, this.signal);
+    const { signal } = this;
+    // Each call with a user waits here: `raceAbort` would cost it several promises more.
+    return new Promise<T>((resolve, reject) => {
+      const onAbort = () => reject(abortReason(signal));
+      if (signal.aborted) onAbort();
+      else signal.addEventListener('abort', onAbort, { once: true });
+      work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+    });
   }
 
   /**

@@ -71,6 +71,7 @@ export class Sessions {
   readonly #sweeper: NodeJS.Timeout;
   /** Messages under way that nobody waits for, except `close`. */
   readonly #side = new Set<Promise<void>>();
+  #isClosed = false;
   readonly #client: HttpClient;
   readonly #limits: ProxyLimits;
   readonly #clock: Clock;
@@ -97,9 +98,12 @@ export class Sessions {
 
   /**
    * Takes part in the owner's session, and opens it first where there is none. Give it back with `leave`.
-   * @throws NoHandshake, NoEventStream when the server turns out not to be of this era.
+   * @throws NoHandshake, NoEventStream when the server turns out not to be of this era; SwitchboardError `unavailable` once
+   *   the sessions are closed.
    */
   async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, deadline: Deadline): Promise<Session> {
+    // A session that is opened now would not be ended.
+    if (this.#isClosed) throw stopping();
     const { serverId, url, tenantId, userId, credential } = owner;
     const key = JSON.stringify([era, serverId, url, tenantId, userId, credential?.connectionId]);
     const open = () =>
@@ -149,6 +153,7 @@ export class Sessions {
 
   /** Ends every session, and waits a moment for the servers to take note. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     clearInterval(this.#sweeper);
     for (const session of this.#store.values()) {
       this.#store.remove(session);
@@ -232,6 +237,10 @@ export class Sessions {
   }
 
   #add(session: Session): void {
+    if (this.#isClosed) {
+      this.#end(session);
+      throw stopping();
+    }
     for (const evicted of this.#store.add(session)) this.#retire(evicted);
   }
 
