@@ -1,13 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createClient, ErrorReply } from '@redis/client';
+import { raceDeadline } from './race-abort.ts';
 import type { Log } from './telemetry/log.ts';
+import { OutageLog, reasonOf } from './throttled-log.ts';
 
 export interface RedisTimes {
-  /** What a command may take before its caller goes on without it. */
+  /** The time a command has before its caller goes on without it. */
   readonly commandMs: number;
-  /** What a connection may take, its first commands included. */
+  /** The time a connection has, its first commands included. */
   readonly connectMs: number;
-  /** Before the next try after a failure. */
+  /** The wait before the next try after a failure. */
   readonly retryMs: number;
 }
 
@@ -36,15 +38,14 @@ interface RedisOptions {
 }
 
 /**
- * A connection to Redis for what can go on without it: a command that does not succeed within a short time rejects, and so
- * does every further one at once, until a new connection has shown in the background that it can write.
+ * A connection to Redis for work that can go on without it. A command that does not succeed within a short time rejects, and
+ * so does every further one at once, until a new connection has shown in the background that it can write.
  */
 export class Redis {
   readonly #url: string;
-  readonly #log: Log;
   readonly #times: RedisTimes;
+  readonly #outage: OutageLog;
   #client: Client | undefined;
-  #trouble: string | undefined;
   /** Ends the present connection, with the reason. */
   #lose: (reason: unknown) => void = () => {};
   readonly #closing = new AbortController();
@@ -52,8 +53,8 @@ export class Redis {
 
   private constructor({ url, log, times }: RedisOptions, onTried: () => void) {
     this.#url = url;
-    this.#log = log;
     this.#times = { ...TIMES, ...times };
+    this.#outage = new OutageLog(log, 'Redis is used again');
     this.#running = this.#stayConnected(onTried);
   }
 
@@ -65,9 +66,9 @@ export class Redis {
     return redis;
   }
 
-  /** Why Redis is not asked at the moment, in a few words; undefined when it is. */
+  /** Says in a few words why Redis is not asked at the moment; undefined when it is. */
   get trouble(): string | undefined {
-    return this.#trouble;
+    return this.#outage.trouble;
   }
 
   /**
@@ -76,12 +77,12 @@ export class Redis {
    */
   async run<T>(command: (client: Client) => Promise<T>): Promise<T> {
     const client = this.#client;
-    if (!client) throw new RedisUnavailable(this.#trouble);
+    if (!client) throw new RedisUnavailable(this.trouble);
     try {
       return await within(this.#times.commandMs, command(client));
     } catch (error) {
       if (client === this.#client) this.#lose(error);
-      throw new RedisUnavailable(wordsOf(error), { cause: error });
+      throw new RedisUnavailable(reasonOf(error), { cause: error });
     }
   }
 
@@ -101,50 +102,26 @@ export class Redis {
       try {
         await Promise.race([lost, within(this.#times.connectMs, opened(client))]);
         this.#client = client;
-        this.#recovered();
+        this.#outage.succeeded();
         onTried();
         await lost;
       } catch (error) {
         this.#client = undefined;
-        if (!signal.aborted) this.#failed(error);
+        const trouble = error instanceof ErrorReply ? 'Redis refuses (check REDIS_URL)' : 'Redis unavailable';
+        if (!signal.aborted) this.#outage.failed(trouble, { reason: reasonOf(error) });
         onTried();
       }
       if (client.isOpen) client.destroy();
       await delay(this.#times.retryMs, undefined, { signal, ref: false }).catch(() => {});
     }
   }
-
-  #recovered(): void {
-    if (this.#trouble !== undefined) this.#log.info('Redis is used again');
-    this.#trouble = undefined;
-  }
-
-  #failed(error: unknown): void {
-    const before = this.#trouble;
-    this.#trouble = error instanceof ErrorReply ? 'Redis refuses (check REDIS_URL)' : 'Redis unavailable';
-    if (this.#trouble !== before) this.#log.warn({ reason: wordsOf(error) }, this.#trouble);
-  }
 }
 
-/** A script that writes works: on a replica, on a full one, or for a user without the right, it would fail at every call. */
+/** Runs a script that writes: on a replica, on a full one, or for a user without the right, every later one would fail. */
 async function opened(client: Client): Promise<void> {
   await client.connect();
   await client.eval("return redis.call('set', KEYS[1], '1', 'EX', 1)", { keys: ['switchboard:trial'] });
 }
 
-/** An answer that lies there already, while this process was held up, is in time. */
-async function within<T>(ms: number, work: Promise<T>): Promise<T> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => setImmediate(() => reject(new Error(`no answer in ${ms} ms`))), ms);
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** Of a name with several addresses Node gives an AggregateError: a code, but no message. */
-function wordsOf(error: unknown): string {
-  const { message, code } = error as NodeJS.ErrnoException;
-  return message || (code ?? 'unknown reason');
-}
+const within = <T>(ms: number, work: Promise<T>): Promise<T> =>
+  raceDeadline(work, ms, () => new Error(`no answer in ${ms} ms`));

@@ -33,6 +33,12 @@ export class ThrottledLog {
   }
 }
 
+/** Returns an error's message in one line. For a name with several addresses Node gives a code, but no message. */
+export function reasonOf(error: unknown): string {
+  const { message, code } = error as NodeJS.ErrnoException;
+  return message || (code ?? 'unknown reason');
+}
+
 /** Logs the beginning and the end of an outage, once each, however many calls meet it. */
 export class OutageLog {
   readonly #log: Log | undefined;

@@ -209,7 +209,10 @@ describe.skipIf(inject('postgresUrl') === undefined)('on Postgres', () => {
     const [, options = ''] = /pg_dump (.*) -d "\$DATABASE_URL"/.exec((advised as Error).message) ?? [];
     await promisify(execFile)(path.join(findPostgres() ?? '', 'pg_dump'), [
       ...options.split(' '),
-      ...['-d', target.url, '-f', back],
+      '-d',
+      target.url,
+      '-f',
+      back,
     ]);
     await restoreFile(configOf(at('returned')), back);
     expect(await on(openDatabase(at('returned')), contentOf)).toEqual(content);

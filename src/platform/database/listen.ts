@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
 import type { Log } from '../telemetry/log.ts';
+import { OutageLog, reasonOf } from '../throttled-log.ts';
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
@@ -20,10 +21,11 @@ export class Listening implements AsyncDisposable {
   readonly #options: ListenOptions;
   readonly #closing = new AbortController();
   readonly #running: Promise<void>;
-  #isLost = false;
+  readonly #outage: OutageLog;
 
   constructor(options: ListenOptions) {
     this.#options = options;
+    this.#outage = new OutageLog(options.log, 'changes by other processes are heard of again');
     this.#running = this.#stayConnected();
   }
 
@@ -34,14 +36,12 @@ export class Listening implements AsyncDisposable {
 
   async #stayConnected(): Promise<void> {
     const { signal } = this.#closing;
-    const { log, retryMs = RETRY_MS } = this.#options;
+    const { retryMs = RETRY_MS } = this.#options;
     while (!signal.aborted) {
       try {
         await this.#listen(signal);
       } catch (error) {
-        const { message, code } = error as NodeJS.ErrnoException;
-        if (!signal.aborted && !this.#isLost) log.warn({ reason: message || code }, LOST);
-        this.#isLost = true;
+        if (!signal.aborted) this.#outage.failed(LOST, { reason: reasonOf(error) });
       }
       await delay(retryMs, undefined, { signal, ref: false }).catch(() => {});
     }
@@ -49,7 +49,7 @@ export class Listening implements AsyncDisposable {
 
   /** Rejects when the connection is lost or could not be made; resolves when this is closed. */
   async #listen(signal: AbortSignal): Promise<void> {
-    const { url, channel, log, onNotice } = this.#options;
+    const { url, channel, onNotice } = this.#options;
     const client = new Client({
       connectionString: url,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
@@ -67,8 +67,7 @@ export class Listening implements AsyncDisposable {
         ended,
         client.connect().then(() => client.query(`listen ${client.escapeIdentifier(channel)}`)),
       ]);
-      if (this.#isLost) log.info('changes by other processes are heard of again');
-      this.#isLost = false;
+      this.#outage.succeeded();
       // What was written before it listened was told to nobody here.
       onNotice();
       await ended;

@@ -3,6 +3,7 @@ import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { Client, Pool, types, type ClientConfig, type PoolClient, type PoolConfig } from 'pg';
 import type { Log } from '../telemetry/log.ts';
+import { OutageLog, reasonOf } from '../throttled-log.ts';
 import { restoreInto } from './dump.ts';
 import {
   NoConnection,
@@ -100,16 +101,15 @@ type Connected = (
  * say that it was the database that failed.
  */
 class ReportingPool extends Pool {
-  readonly #log: Log | undefined;
-  #trouble: string | undefined;
+  readonly #outage: OutageLog;
 
   constructor(log: Log | undefined, config: PoolConfig) {
     super(config);
-    this.#log = log;
+    this.#outage = new OutageLog(log, 'the database is reached again');
   }
 
   get trouble(): string | undefined {
-    return this.#trouble;
+    return this.#outage.trouble;
   }
 
   override connect(): Promise<PoolClient>;
@@ -133,11 +133,14 @@ class ReportingPool extends Pool {
   }
 
   #tried(error: unknown): void {
-    const before = this.#trouble;
-    this.#trouble = error === undefined ? undefined : 'database unavailable';
-    if (this.#trouble === before || this.ending) return;
-    if (error === undefined) this.#log?.info('the database is reached again');
-    else this.#log?.warn({ reason: reasonOf(error) }, 'the database cannot be reached');
+    if (this.ending) return;
+    if (error === undefined) this.#outage.succeeded();
+    else
+      this.#outage.failed(
+        'database unavailable',
+        { reason: reasonOf(error) },
+        'the database cannot be reached',
+      );
   }
 }
 
@@ -226,12 +229,6 @@ async function connect(
   }
 }
 
-/** For a name with several addresses Node gives an AggregateError: a code, but no message. */
-function reasonOf(error: unknown): string {
-  const { message, code } = error as NodeJS.ErrnoException;
-  return message || (code ?? 'unknown reason');
-}
-
 const connection = (url: string, { connectTimeoutMs }: PostgresLimits): ClientConfig => ({
   connectionString: url,
   connectionTimeoutMillis: connectTimeoutMs,
@@ -248,6 +245,6 @@ const toInteger = (text: string) => {
   return Number.isSafeInteger(number) ? number : BigInt(text);
 };
 const toBytes = (text: string) => new Uint8Array(Buffer.from(text.slice(2), 'hex'));
-const { builtins } = types;
-types.setTypeParser(builtins.INT8, toInteger);
-types.setTypeParser(builtins.BYTEA, toBytes);
+// For the whole process: Drizzle gives each query parsers of its own, which fall back to these and never to a pool's.
+types.setTypeParser(types.builtins.INT8, toInteger);
+types.setTypeParser(types.builtins.BYTEA, toBytes);

@@ -1,11 +1,11 @@
 import { monotonicMs, type Clock } from '../clock.ts';
-import { whyFailed } from './database.ts';
+import { SerialQueue } from '../serial-queue.ts';
 import type { Log } from '../telemetry/log.ts';
+import { ThrottledLog } from '../throttled-log.ts';
+import { whyFailed } from './database.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
 const PURGE_INTERVAL_MS = 3_600_000;
-/** While the database takes nothing, that is said so often. */
-const SAY_EVERY_MS = 60_000;
 export const BATCH_ROWS = 100;
 
 interface WriteBehindParts<Row> {
@@ -36,17 +36,17 @@ export class WriteBehind<Row> {
   readonly #parts: WriteBehindParts<Row>;
   readonly #timer: NodeJS.Timeout;
   #buffer = new Map<string, Row>();
-  #writing: Promise<void> = Promise.resolve();
+  readonly #writing = new SerialQueue();
+  readonly #warnings: ThrottledLog;
   #isFlushQueued = false;
   /** Since all was written last. */
   #dropped = 0;
   #purgedAtMs = -Infinity;
-  /** When it was last said that rows are not taken; undefined: they are. */
-  #saidAtMs: number | undefined;
   #purging: Promise<unknown> = Promise.resolve();
 
   constructor(parts: WriteBehindParts<Row>) {
     this.#parts = parts;
+    this.#warnings = new ThrottledLog(parts.log, parts.clock);
     this.#timer = setInterval(() => this.#tick(), FLUSH_INTERVAL_MS).unref();
   }
 
@@ -77,17 +77,17 @@ export class WriteBehind<Row> {
 
   /** Resolves when nothing is being written. */
   async settled(): Promise<void> {
-    await this.#writing;
+    await this.#writing.settled();
   }
 
   /** Writes what is there. Never rejects. */
   flush(): Promise<void> {
-    return this.#inTurn(() => this.#write());
+    return this.#writing.run(() => this.#write());
   }
 
   /** Writes what is there, then works while nothing is written. The work must not reject. */
   afterFlush(work: () => Promise<void>): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#writing.run(async () => {
       await this.#write();
       await work();
     });
@@ -117,11 +117,6 @@ export class WriteBehind<Row> {
     this.#purging = purge().catch((error: unknown) => log.warn({ err: error }, `${what} not purged`));
   }
 
-  #inTurn(work: () => Promise<void>): Promise<void> {
-    this.#writing = this.#writing.then(work);
-    return this.#writing;
-  }
-
   #add(row: Row): void {
     const { keyOf, merge } = this.#parts;
     const key = keyOf(row);
@@ -146,7 +141,7 @@ export class WriteBehind<Row> {
   }
 
   async #write(): Promise<void> {
-    const { writeBatch, onWritten } = this.#parts;
+    const { what, writeBatch, onWritten } = this.#parts;
     const all = [...this.#buffer.values()];
     if (all.length === 0) return;
     this.#buffer = new Map();
@@ -156,20 +151,13 @@ export class WriteBehind<Row> {
       } catch (error) {
         const left = all.slice(at);
         this.keep(left);
-        this.#sayFailed(error, left.length);
+        const fields = { ...whyFailed(error), rows: left.length, dropped: this.#dropped };
+        this.#warnings.warn(fields, `${what} not written, will try again`);
         return;
       }
     }
     this.#dropped = 0;
-    this.#saidAtMs = undefined;
+    this.#warnings.reset();
     onWritten?.(all);
-  }
-
-  #sayFailed(error: unknown, rows: number): void {
-    const { clock, log, what } = this.#parts;
-    const nowMs = monotonicMs(clock);
-    if (this.#saidAtMs !== undefined && nowMs - this.#saidAtMs < SAY_EVERY_MS) return;
-    this.#saidAtMs = nowMs;
-    log.warn({ ...whyFailed(error), rows, dropped: this.#dropped }, `${what} not written, will try again`);
   }
 }

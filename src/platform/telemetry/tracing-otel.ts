@@ -28,13 +28,14 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../clock.ts';
+import { settledWithin } from '../race-abort.ts';
+import { ThrottledLog } from '../throttled-log.ts';
 import type { Log } from './log.ts';
 import type { Attributes, Span, SpanOptions, TraceContext, Tracing, TracingSettings } from './tracing.ts';
 
 /** How long a stop waits for the collector, and for one that failed last. */
 const FLUSH_MS = 5_000;
 const FLUSH_FAILING_MS = 500;
-const WARN_EVERY_MS = 60_000;
 /** Of a value, in characters. */
 const MAX_VALUE = 200;
 
@@ -54,7 +55,7 @@ interface TracingParts {
  * (`…_HEADERS`, `…_TIMEOUT`, `…_COMPRESSION`) and whose (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`); the others come as settings.
  */
 export function openTracing({ settings, version, log, clock }: TracingParts): Tracing {
-  const say = nowAndThen(log, clock);
+  const say = throttledWarnings(log, clock);
   let isFailing = false;
   // What the SDK quotes of the settings, such as headers with a key in them, stays out of the log.
   const told = (message: string) => say(message.replaceAll(/\([^)]*\)|'[^']*'/g, '…'));
@@ -97,19 +98,10 @@ export function openTracing({ settings, version, log, clock }: TracingParts): Tr
     serve: (name, from) =>
       new ExportedSpan(tracer, start(tracer, name, { kind: 'server' }, extracted(ROOT_CONTEXT, from))),
     async close() {
-      const given = Promise.withResolvers<void>();
-      const bound = setTimeout(
-        () => {
-          cut.abort();
-          given.resolve();
-        },
-        isFailing ? FLUSH_FAILING_MS : FLUSH_MS,
-      );
       const flushed = provider
         .shutdown()
         .catch((error: unknown) => say('the last traces could not be exported', reasonOf(error)));
-      await Promise.race([flushed, given.promise]);
-      clearTimeout(bound);
+      await settledWithin(flushed, isFailing ? FLUSH_FAILING_MS : FLUSH_MS);
       cut.abort();
     },
   };
@@ -195,14 +187,11 @@ function reasonOf(error: unknown): string {
   return [code, message.slice(0, MAX_VALUE)].filter(part => part !== undefined && part !== '').join(' ');
 }
 
-/** The same warning at most once a minute. */
-function nowAndThen(log: Log, clock: Clock) {
-  const saidAtMs = new Map<string, number>();
+/** Warns of one kind at most once a minute; numbers do not make a kind. */
+function throttledWarnings(log: Log, clock: Clock) {
+  const throttled = new ThrottledLog(log, clock);
   return (message: string, reason?: string): void => {
-    const kind = message.replaceAll(/\d+/g, '#').slice(0, MAX_VALUE);
-    const now = clock.now();
-    if (now - (saidAtMs.get(kind) ?? -Infinity) < WARN_EVERY_MS) return;
-    saidAtMs.set(kind, now);
-    log.warn(reason === undefined ? {} : { reason }, `tracing: ${message.slice(0, MAX_VALUE)}`);
+    const text = `tracing: ${message.slice(0, MAX_VALUE)}`;
+    throttled.warn(reason === undefined ? {} : { reason }, text, text.replaceAll(/\d+/g, '#'));
   };
 }
