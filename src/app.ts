@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, featuresOf, type Config } from './config/index.ts';
@@ -25,11 +26,9 @@ import { controlSocketListener } from './api/admin/table.ts';
 import { createApp, type FaceLimits } from './api/http/app.ts';
 import { systemClock, type Clock } from './platform/clock.ts';
 import type { OpenDatabase } from './platform/database/database.ts';
-import { listenExclusively } from './platform/exclusive-socket.ts';
-import { closeServer, lateServer } from './platform/deferred-server.ts';
+import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog, type Log } from './platform/telemetry/log.ts';
 import { Metrics } from './core/metrics.ts';
-import { packageVersion } from './platform/package-version.ts';
 import { startTracing } from './platform/telemetry/tracing.ts';
 import { CannotListen, createPublicServer, listen } from './api/http/server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
@@ -106,7 +105,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
   const { clock = systemClock, log = openLog(config.log) } = options;
   const version = await packageVersion();
   await makeDataDir(config.dataDir);
-  const control = lateServer();
+  const control = deferredServer();
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
   const isServing = options.listen !== false;
@@ -376,3 +375,9 @@ const explainCatalogue =
     if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;
     throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
   };
+
+/** Returns the version in this program's package.json. */
+export async function packageVersion(): Promise<string> {
+  const manifest: unknown = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
+  return (manifest as { version: string }).version;
+}

@@ -1,8 +1,7 @@
 import { Client } from 'undici';
 import type { Config } from '../config/index.ts';
 import { hasDatabase } from '../platform/database/database.ts';
-import { SocketInUse, isAnswered } from '../platform/exclusive-socket.ts';
-import { linesOf } from '../platform/lines.ts';
+import { SocketInUse, isAnswered } from '../platform/server-lifecycle.ts';
 import { controlSocketOf } from '../stores.ts';
 import type { Io, Progress, ProgressDisplay } from './terminal.ts';
 import { startSwitchboard } from '../app.ts';
@@ -183,4 +182,24 @@ function refusal(answer: unknown, otherwise: string): CommandFailed {
   } = answer as { detail?: string; code?: string; upstream_error?: unknown };
   const message = detail ?? otherwise;
   return new CommandFailed(upstream === undefined ? message : `${message} ${JSON.stringify(upstream)}`, code);
+}
+
+const NEWLINE = 0x0a;
+
+/**
+ * Yields the lines of a stream of bytes, without their newlines, and returns the rest after the last of these.
+ * `node:readline` would also split at U+2028 and U+2029, which JSON may have in it.
+ */
+export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string, string> {
+  let begun: Buffer[] = [];
+  for await (const chunk of stream) {
+    let from = 0;
+    for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, from)) {
+      yield Buffer.concat([...begun, chunk.subarray(from, at)]).toString('utf8');
+      begun = [];
+      from = at + 1;
+    }
+    if (from < chunk.length) begun.push(chunk.subarray(from));
+  }
+  return Buffer.concat(begun).toString('utf8');
 }

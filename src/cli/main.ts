@@ -1,8 +1,7 @@
 import { parseArgs } from 'node:util';
-import { startSwitchboard, type Switchboard } from '../app.ts';
+import { packageVersion, startSwitchboard, type Switchboard } from '../app.ts';
 import { ConfigError, readConfig, type Config } from '../config/index.ts';
-import { SocketInUse } from '../platform/exclusive-socket.ts';
-import { packageVersion } from '../platform/package-version.ts';
+import { SocketInUse } from '../platform/server-lifecycle.ts';
 import { CommandFailed, connectAdmin } from './admin-client.ts';
 import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';
 import { commands } from './commands.ts';

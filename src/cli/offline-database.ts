@@ -17,10 +17,9 @@ import {
 import { readDump } from '../platform/database/dump.ts';
 import { migrationState, type Migrated } from '../platform/database/migrations.ts';
 import { migratePostgres, restorePostgres } from '../platform/database/postgres.ts';
-import { closeServer } from '../platform/deferred-server.ts';
-import { listenExclusively, SocketInUse } from '../platform/exclusive-socket.ts';
+import { closeServer, listenExclusively, SocketInUse } from '../platform/server-lifecycle.ts';
 import { openLog } from '../platform/telemetry/log.ts';
-import { writeWhole } from '../platform/temp-path.ts';
+import { writeWhole } from '../platform/database/temp-path.ts';
 import { controlSocketOf, makeDataDir, reaching } from '../stores.ts';
 
 /** Work on the database itself; nothing else of Switchboard runs in this process. Each may throw ConfigError. */

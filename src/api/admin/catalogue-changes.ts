@@ -1,12 +1,12 @@
 import { z } from 'zod';
-import { registryUrl } from '../../platform/registry-url.ts';
+import { registryUrl } from '../../config/catalogue.ts';
 import type { AuditEntry } from '../../core/access/audit.ts';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Entry } from '../../core/catalogue/entry.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/import-file.ts';
 import type { Core } from '../../core/core.ts';
 import type { SyncDone } from '../../core/registry/sync.ts';
-import { boundedChunks } from '../../platform/read-body.ts';
+import { boundedChunks } from '../../platform/outbound/read-body.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 import { healthStatus } from '../http/input.ts';

@@ -4,7 +4,7 @@ import type { Config, RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
-import { Redis } from '../../platform/redis.ts';
+import { Redis } from '../../platform/outbound/redis.ts';
 
 /** The state of a limit after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {

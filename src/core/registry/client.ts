@@ -3,7 +3,7 @@ import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 import { shapeOf } from '../../platform/json-limits.ts';
 import type { GuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
-import { retryAfterMs } from '../../platform/retry-after.ts';
+import { retryAfterMs } from '../../platform/outbound/retry-after.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { pageSchema } from './documents.ts';
 

@@ -8,7 +8,7 @@ import { Repeat } from '../../platform/repeat.ts';
 import { codePointsIn, indexAfter, quoted } from '../../platform/sanitize.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { ThrottledLog } from '../../platform/throttled-log.ts';
+import { ThrottledLog } from '../../platform/telemetry/throttled-log.ts';
 import { slices } from '../../platform/yield.ts';
 import type { Caller } from '../access/caller.ts';
 import { findLines, LOOK_BACK, type TextPart } from './find-lines.ts';

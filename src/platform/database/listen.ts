@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
 import type { Log } from '../telemetry/log.ts';
-import { OutageLog, reasonOf } from '../throttled-log.ts';
+import { OutageLog, reasonOf } from '../telemetry/throttled-log.ts';
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;

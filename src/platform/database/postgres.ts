@@ -3,7 +3,7 @@ import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { Client, Pool, types, type ClientConfig, type PoolClient, type PoolConfig } from 'pg';
 import type { Log } from '../telemetry/log.ts';
-import { OutageLog, reasonOf } from '../throttled-log.ts';
+import { OutageLog, reasonOf } from '../telemetry/throttled-log.ts';
 import { restoreInto } from './dump.ts';
 import {
   NoConnection,

@@ -1,7 +1,7 @@
 import { monotonicMs, type Clock } from '../clock.ts';
 import { SerialQueue } from '../serial-queue.ts';
 import type { Log } from '../telemetry/log.ts';
-import { ThrottledLog } from '../throttled-log.ts';
+import { ThrottledLog } from '../telemetry/throttled-log.ts';
 import { whyFailed } from './database.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;

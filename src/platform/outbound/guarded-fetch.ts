@@ -1,5 +1,5 @@
 import { Agent, fetch as undiciFetch, type RequestInit } from 'undici';
-import { readBody } from '../read-body.ts';
+import { readBody } from './read-body.ts';
 import type { Guard } from './guard.ts';
 
 /** The part of the Fetch API that OAuth clients use. */

@@ -29,7 +29,7 @@ import {
 } from '@opentelemetry/sdk-trace';
 import type { Clock } from '../clock.ts';
 import { settledWithin } from '../race-abort.ts';
-import { ThrottledLog } from '../throttled-log.ts';
+import { ThrottledLog } from './throttled-log.ts';
 import type { Log } from './log.ts';
 import type { Attributes, Span, SpanOptions, TraceContext, Tracing, TracingSettings } from './tracing.ts';
 

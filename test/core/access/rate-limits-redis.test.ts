@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { RateLimited, RateLimits } from '../../../src/core/access/rate-limits.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
-import { Redis, type RedisTimes } from '../../../src/platform/redis.ts';
+import { Redis, type RedisTimes } from '../../../src/platform/outbound/redis.ts';
 import { eventually } from '../../support/processes.ts';
 import { REDIS_PASSWORD, startRedis, type RedisServer } from '../../support/redis.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { idFor } from '../../../src/core/registry/entry.ts';
-import { registryUrl } from '../../../src/platform/registry-url.ts';
+import { registryUrl } from '../../../src/config/catalogue.ts';
 
 describe('registryUrl', () => {
   it.each([

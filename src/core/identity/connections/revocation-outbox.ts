@@ -2,7 +2,7 @@ import { and, eq, inArray, lte, sql } from 'drizzle-orm';
 import { whyFailed, type Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
 import { Repeat } from '../../../platform/repeat.ts';
-import { OutageLog } from '../../../platform/throttled-log.ts';
+import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Audit } from '../../access/audit.ts';
 import { keepWithConnection, type GrantOwner, type TokenPair } from './connections.ts';

@@ -1,6 +1,6 @@
 import { Repeat } from '../../../platform/repeat.ts';
-import { readBody } from '../../../platform/read-body.ts';
-import { retryAfterMs } from '../../../platform/retry-after.ts';
+import { readBody } from '../../../platform/outbound/read-body.ts';
+import { retryAfterMs } from '../../../platform/outbound/retry-after.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { EmbeddingLane, Metrics } from '../../metrics.ts';

@@ -6,7 +6,7 @@ import { readSetting, writeSetting } from '../../../platform/database/settings.t
 import { raceDeadline } from '../../../platform/race-abort.ts';
 import { SerialQueue } from '../../../platform/serial-queue.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
-import { OutageLog } from '../../../platform/throttled-log.ts';
+import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Embedder, EmbeddingPurpose } from './embedder.ts';
 import { EmbeddingApi, EmbeddingFailure, RETRYABLE, type EmbeddingApiParts } from './openai-api.ts';
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../platform/clock.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { traced } from '../../../platform/telemetry/tracing.ts';
-import { ThrottledLog } from '../../../platform/throttled-log.ts';
+import { ThrottledLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Embedder } from './embedder.ts';
 
 interface QueryVectorsParts {

@@ -5,7 +5,7 @@ import { Breaker } from '../../../platform/breaker.ts';
 import { settledWithin } from '../../../platform/race-abort.ts';
 import { SerialQueue } from '../../../platform/serial-queue.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import { OutageLog } from '../../../platform/throttled-log.ts';
+import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import { slices } from '../../../platform/yield.ts';
 import type { Embedder } from '../embed/embedder.ts';
 import type { VectorSource } from './indexed-servers.ts';

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { createLog } from '../../src/platform/telemetry/log.ts';
-import { OutageLog, ThrottledLog } from '../../src/platform/throttled-log.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
+import { OutageLog, ThrottledLog } from '../../../src/platform/telemetry/throttled-log.ts';
 
 let lines: { level: number; msg: string; tries?: number }[];
 let nowMs: number;

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { WriteBehind } from '../../src/platform/database/write-behind.ts';
-import { recordingLog, settableClock } from '../core/search/support.ts';
+import { WriteBehind } from '../../../src/platform/database/write-behind.ts';
+import { recordingLog, settableClock } from '../../core/search/support.ts';
 
 interface Row {
   readonly key: string;

@@ -1,5 +1,6 @@
+import { createServer, type RequestListener, type Server } from 'node:http';
 import { chmod, open, rm, stat, type FileHandle } from 'node:fs/promises';
-import { connect, type Server } from 'node:net';
+import { connect, type Server as NetServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** Somebody else holds the socket. */
@@ -16,7 +17,7 @@ const TAKEOVER_TIMEOUT_MS = 10_000;
  * socket file nobody answers on is what a killed process left behind, and is taken over. Only its owner may connect.
  * @throws SocketInUse when another process listens there.
  */
-export async function listenExclusively(server: Server, path: string): Promise<void> {
+export async function listenExclusively(server: NetServer, path: string): Promise<void> {
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
     throw new Error(
       `${path} is too long for a Unix socket (${MAX_PATH_BYTES} bytes at most). Use a shorter SWITCHBOARD_DATA_DIR.`,
@@ -32,7 +33,7 @@ export async function listenExclusively(server: Server, path: string): Promise<v
   await chmod(path, 0o600);
 }
 
-async function tryListen(server: Server, path: string): Promise<boolean> {
+async function tryListen(server: NetServer, path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const onError = (error: NodeJS.ErrnoException) => {
       if (error.code === 'EADDRINUSE') resolve(false);
@@ -92,4 +93,28 @@ async function createNew(path: string): Promise<FileHandle | undefined> {
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return undefined;
     throw error;
   }
+}
+
+/** Makes a server that can listen, and so hold its socket, before there is anything to serve. */
+export function deferredServer(): { server: Server; serve(listener: RequestListener): void } {
+  let open: (listener: RequestListener) => void = () => {};
+  const listener = new Promise<RequestListener>(resolve => (open = resolve));
+  const server = createServer((request, response) => void listener.then(serve => serve(request, response)));
+  return { server, serve: open };
+}
+
+/** The time that requests under way have before they are cut off. */
+const DRAIN_MS = 10_000;
+
+/** Takes no new connection, lets requests under way end, then cuts off the rest. */
+export async function closeServer(server: Server): Promise<void> {
+  if (!server.listening) return;
+  // Otherwise a client that keeps its connection busy would be served until it is cut off, in the midst of a call.
+  server.prependListener('request', (_request, response) => (response.shouldKeepAlive = false));
+  const cutOff = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
+  await new Promise<void>(resolve => {
+    server.close(() => resolve());
+    server.closeIdleConnections();
+  });
+  clearTimeout(cutOff);
 }

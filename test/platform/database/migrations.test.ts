@@ -5,11 +5,11 @@ import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { describe, expect, inject, it } from 'vitest';
-import { rows } from '../../src/platform/database/database.ts';
-import { MIGRATIONS } from '../../src/platform/database/migrations.ts';
-import { migratePostgres } from '../../src/platform/database/postgres.ts';
-import { createDatabase } from '../support/postgres.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { rows } from '../../../src/platform/database/database.ts';
+import { MIGRATIONS } from '../../../src/platform/database/migrations.ts';
+import { migratePostgres } from '../../../src/platform/database/postgres.ts';
+import { createDatabase } from '../../support/postgres.ts';
+import { temporaryFolder } from '../../support/program.ts';
 
 /** A rollback runs the former program on the newer tables, and an upgrade both at once. */
 const ADDS = [

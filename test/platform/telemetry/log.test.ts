@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 
-const LOG = new URL('../../src/platform/telemetry/log.ts', import.meta.url).href;
+const LOG = new URL('../../../src/platform/telemetry/log.ts', import.meta.url).href;
 
 /** The messages on stderr of a process that runs this with a `log`, and how it ended. */
 function messagesOf(script: string): { messages: string[]; end: number | string | null } {

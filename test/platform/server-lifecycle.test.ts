@@ -2,11 +2,18 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, statSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { createServer as createHttpServer, type ServerResponse } from 'node:http';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { isAnswered, listenExclusively, SocketInUse } from '../../src/platform/exclusive-socket.ts';
+import {
+  closeServer,
+  isAnswered,
+  listenExclusively,
+  SocketInUse,
+} from '../../src/platform/server-lifecycle.ts';
+import { eventually } from '../support/processes.ts';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'sb-'));
 afterAll(() => rm(folder, { recursive: true }));
@@ -49,4 +56,30 @@ describe('listenExclusively', () => {
       /too long.*SWITCHBOARD_DATA_DIR/,
     );
   });
+});
+
+it('a server that stops answers what comes on a connection in use, and gives the connection up with that answer', async () => {
+  const waiting: ServerResponse[] = [];
+  const server = createHttpServer((_request, response) => void waiting.push(response));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  let received = '';
+  socket.on('data', (chunk: Buffer) => (received += chunk.toString()));
+  const ended = once(socket, 'end');
+  const send = () => socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
+
+  send();
+  await eventually('the first is under way', () => waiting.length === 1);
+  const closed = closeServer(server);
+  waiting[0]?.end('first');
+  await eventually('it is answered', () => received.includes('first'));
+  expect(received).toMatch(/^connection: keep-alive\r$/im);
+  received = '';
+  send();
+  await eventually('the second is under way', () => waiting.length === 2);
+  waiting[1]?.end('second');
+  await ended;
+  expect(received).toMatch(/^connection: close\r$/im);
+  expect(received).toContain('second');
+  await closed;
 });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { linesOf } from '../../src/platform/lines.ts';
+import { linesOf } from '../../src/cli/admin-client.ts';
 
 async function read(...chunks: (string | Buffer)[]) {
   const lines: string[] = [];

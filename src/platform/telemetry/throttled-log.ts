@@ -1,5 +1,5 @@
-import { monotonicMs, type Clock } from './clock.ts';
-import type { Log } from './telemetry/log.ts';
+import { monotonicMs, type Clock } from '../clock.ts';
+import type { Log } from './log.ts';
 
 const EVERY_MS = 60_000;
 /** Messages that are remembered; beyond it all are forgotten, and may be logged again. */

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createClient, ErrorReply } from '@redis/client';
-import { raceDeadline } from './race-abort.ts';
-import type { Log } from './telemetry/log.ts';
-import { OutageLog, reasonOf } from './throttled-log.ts';
+import { raceDeadline } from '../race-abort.ts';
+import type { Log } from '../telemetry/log.ts';
+import { OutageLog, reasonOf } from '../telemetry/throttled-log.ts';
 
 export interface RedisTimes {
   /** The time a command has before its caller goes on without it. */

@@ -4,8 +4,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { sql } from 'drizzle-orm';
 import { expect, it } from 'vitest';
-import { openDatabase, rows } from '../../src/platform/database/database.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { openDatabase, rows } from '../../../src/platform/database/database.ts';
+import { temporaryFolder } from '../../support/program.ts';
 
 it('an embedded database is made anew where making it was killed, under the same number, too', async () => {
   await using folder = temporaryFolder();

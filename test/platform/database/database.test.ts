@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
-import { ConfigError, readConfig } from '../../src/config/index.ts';
-import { generateApiKey } from '../../src/core/access/api-key.ts';
-import { apiKeys, tenants } from '../../src/core/access/schema.ts';
-import { embeddings } from '../../src/core/search/schema.ts';
-import { servers } from '../../src/core/catalogue/schema.ts';
-import { settings } from '../../src/platform/database/schema.ts';
+import { ConfigError, readConfig } from '../../../src/config/index.ts';
+import { generateApiKey } from '../../../src/core/access/api-key.ts';
+import { apiKeys, tenants } from '../../../src/core/access/schema.ts';
+import { embeddings } from '../../../src/core/search/schema.ts';
+import { servers } from '../../../src/core/catalogue/schema.ts';
+import { settings } from '../../../src/platform/database/schema.ts';
 import {
   isDatabaseUnavailable,
   isUniqueViolation,
@@ -18,16 +18,16 @@ import {
   whyFailed,
   type Database,
   type OpenDatabase,
-} from '../../src/platform/database/database.ts';
-import { openTestDatabase } from '../support/database.ts';
-import type { PostgresLimits } from '../../src/platform/database/postgres-limits.ts';
-import { openPostgres } from '../../src/platform/database/postgres.ts';
-import { startSwitchboard } from '../../src/app.ts';
-import { POSTGRES_PASSWORD, startPostgres } from '../support/postgres-server.ts';
-import { createDatabase, type TestDatabase } from '../support/postgres.ts';
-import { recordingLog } from '../core/search/support.ts';
-import { scrape, sumOf } from '../support/scrape.ts';
-import { startTestSwitchboard } from '../support/switchboard.ts';
+} from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
+import type { PostgresLimits } from '../../../src/platform/database/postgres-limits.ts';
+import { openPostgres } from '../../../src/platform/database/postgres.ts';
+import { startSwitchboard } from '../../../src/app.ts';
+import { POSTGRES_PASSWORD, startPostgres } from '../../support/postgres-server.ts';
+import { createDatabase, type TestDatabase } from '../../support/postgres.ts';
+import { recordingLog } from '../../core/search/support.ts';
+import { scrape, sumOf } from '../../support/scrape.ts';
+import { startTestSwitchboard } from '../../support/switchboard.ts';
 
 const withoutPostgres = inject('postgresUrl') === undefined;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { ClusterLock } from '../../src/platform/database/cluster-lock.ts';
-import type { OpenDatabase } from '../../src/platform/database/database.ts';
+import { ClusterLock } from '../../../src/platform/database/cluster-lock.ts';
+import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 
 /** A database that several processes are on. */
 function shared() {

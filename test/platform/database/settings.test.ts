@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
-import type { MigratedDatabase } from '../../src/platform/database/database.ts';
-import { openTestDatabase } from '../support/database.ts';
+import type { MigratedDatabase } from '../../../src/platform/database/database.ts';
+import { openTestDatabase } from '../../support/database.ts';
 import {
   claimSetting,
   deleteSetting,
@@ -9,7 +9,7 @@ import {
   readSetting,
   writeJsonSetting,
   writeSetting,
-} from '../../src/platform/database/settings.ts';
+} from '../../../src/platform/database/settings.ts';
 
 let database: MigratedDatabase;
 beforeAll(async () => void (database = await openTestDatabase()));
