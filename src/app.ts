@@ -187,7 +187,7 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     embedder: options.embedder,
   });
   opened.defer(() => open.close());
-  const { index, degraded } = open;
+  const { index, degraded, reindex } = open;
   const healthStore = await HealthStore.load(db);
   catalogue.onReinstated(ids => healthStore.forgetFailures(ids));
   const filled = Promise.withResolvers<void>();
@@ -204,7 +204,7 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
   });
   opened.defer(() => search.close());
-  return { catalogue, usage, index, degraded, healthStore, search, filled };
+  return { catalogue, usage, index, degraded, reindex, healthStore, search, filled };
 }
 
 function openProxy(
@@ -315,6 +315,7 @@ function coreOf(parts: {
     rateLimits,
     catalogue: search.catalogue,
     search: search.search,
+    reindex: search.reindex,
     health,
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),

@@ -247,6 +247,18 @@ function textOfSync(report: SyncReport): string {
   return `${[`${synced} servers synced (${mode}, ${received} entries listed)`, ...more].join(', ')}.`;
 }
 
+const catalogueReindex: Command = {
+  args: [],
+  help: 'Embeds all texts anew, after the [embedding API](search.md#embedding-by-an-api) has changed its model under the same name.',
+  changes: true,
+  async run({ admin, io }) {
+    io.complain('Embedding all texts of the catalogue, which takes a while for thousands of tools.');
+    const work = await admin.work('/catalogue/reindex', { json: {} }, io, workProgress(io));
+    const { servers } = work as { servers: number };
+    return { json: { servers }, text: `${servers} servers indexed anew.` };
+  },
+};
+
 interface ProbeReport {
   visited: number;
   ok: number;
@@ -299,6 +311,7 @@ export const catalogueCommands = {
   'catalogue import': catalogueImport,
   'catalogue add': catalogueAdd,
   'catalogue sync': catalogueSync,
+  'catalogue reindex': catalogueReindex,
   'catalogue probe': catalogueProbe,
   'catalogue deactivate': catalogueDeactivate,
   'catalogue show': catalogueShow,

@@ -9,6 +9,7 @@ import type { Proxy } from './proxy/proxy.ts';
 import type { RegistrySync } from './registry/sync.ts';
 import type { ServedRegistry } from './registry/served.ts';
 import type { Results } from './results/results.ts';
+import type { OpenIndex } from './search/index/open-index.ts';
 import type { Search } from './search/search.ts';
 
 interface Readiness {
@@ -34,6 +35,8 @@ export interface Core {
   readonly registrySync: RegistrySync;
   readonly registry: ServedRegistry;
   readonly metrics: Metrics;
+  /** Embeds all texts of the catalogue again. */
+  readonly reindex: OpenIndex['reindex'];
   /** Settles when every entry of the initial catalogue is searchable. */
   readonly indexed: Promise<void>;
   readiness(): Readiness;

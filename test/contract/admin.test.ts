@@ -42,6 +42,7 @@ const OPERATIONS = [
   ['POST', '/tenants/local'],
   ['POST', '/catalogue/import'],
   ['POST', '/catalogue/sync'],
+  ['POST', '/catalogue/reindex'],
   ['GET', '/catalogue/filler'],
   ['POST', '/catalogue/filler/tools'],
   ['POST', '/catalogue/filler/deactivate'],

@@ -185,6 +185,33 @@ describe('while the embedding API', () => {
   });
 });
 
+describe('catalogue reindex', () => {
+  it('embeds all texts again, after which another model of the same dimensions is in use', async () => {
+    await using sb = await start();
+    api.model = 2;
+    // Nobody notices by itself.
+    expect((await best(sb, 'rain of the city'))?.scores.semantic).toBeLessThan(0.5);
+    api.embedded.length = 0;
+    const { status, json } = await sb.admin.request('POST', '/catalogue/reindex', {});
+    expect([status, json]).toEqual([200, { servers: 2 }]);
+    expect(api.embedded.filter(text => text.includes('Rain of a city'))).toHaveLength(1);
+    expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5);
+  });
+
+  it('deletes nothing while the API is down', async () => {
+    await using sb = await start();
+    api.fault = refuse(503, 'out of order');
+    const { status, json } = await sb.admin.request('POST', '/catalogue/reindex', {});
+    expect([status, json.code]).toEqual([503, 'unavailable']);
+    expect(json.detail).toMatch(/out of order/);
+    api.fault = undefined;
+    api.embedded.length = 0;
+    await untilWell(sb);
+    expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5);
+    expect(api.embedded).toEqual(['rain of a city']);
+  });
+});
+
 describe('GET /metrics', () => {
   it('needs no key, is in the text format, and names no tenant, key or query', async () => {
     await using sb = await start();

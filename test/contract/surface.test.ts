@@ -31,6 +31,7 @@ describe('open pages', () => {
       '/v1/admin/audit',
       '/v1/admin/catalogue/import',
       '/v1/admin/catalogue/probe',
+      '/v1/admin/catalogue/reindex',
       '/v1/admin/catalogue/sync',
       '/v1/admin/catalogue/{id}',
       '/v1/admin/catalogue/{id}/deactivate',
@@ -133,7 +134,7 @@ describe('open pages', () => {
         if (responses['200'].content['application/x-ndjson']) long.push(operationId);
       }
     }
-    expect(long).toEqual(['importCatalogue', 'syncCatalogue', 'probeCatalogue']);
+    expect(long).toEqual(['importCatalogue', 'syncCatalogue', 'reindexCatalogue', 'probeCatalogue']);
   });
 
   it("/docs shows an error's members", async () => {

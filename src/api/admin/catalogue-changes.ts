@@ -226,6 +226,30 @@ const syncCatalogue = operation({
   },
 });
 
+const reindexCatalogue = operation({
+  method: 'post',
+  path: '/catalogue/reindex',
+  operationId: 'reindexCatalogue',
+  summary: 'Embed the catalogue anew',
+  description:
+    'Deletes the stored vectors of the embedding model in use, embeds all texts again and fills the search index with the new vectors. Use it when ' +
+    'another model answers under the same name. Searches go on meanwhile. Other processes take the new vectors at their next start. If the ' +
+    'model does not answer, nothing is deleted. With Accept: application/x-ndjson the answer is lines {"progress":{"done","of"}}, {"notice"} and a ' +
+    'last one {"result"} or {"problem"}.',
+  errors: ['unavailable'],
+  isLong: true,
+  bodySchema: z.strictObject({}),
+  responseSchema: z.object({ servers: z.int().describe('The number of servers in the search index.') }),
+  handle: async (core, caller, { progress: { onProgress, onNotice } }) => {
+    const waits = waitsFor(core);
+    if (waits !== undefined) onNotice(waits);
+    await core.indexed;
+    const done = await core.reindex(onProgress, caller.signal);
+    await core.audit.record(caller, { event: 'catalogue_reindexed', outcome: 'ok', meta: { ...done } });
+    return done;
+  },
+});
+
 const OTHER_ROUND =
   'Waiting for another visit of the servers to end, here or in another process on this database.';
 
@@ -297,4 +321,9 @@ const probeCatalogue = operation({
 });
 
 /** The endpoints that change many entries at once, and may take long. */
-export const changeEndpoints: readonly Endpoint[] = [importCatalogue, syncCatalogue, probeCatalogue];
+export const changeEndpoints: readonly Endpoint[] = [
+  importCatalogue,
+  syncCatalogue,
+  reindexCatalogue,
+  probeCatalogue,
+];

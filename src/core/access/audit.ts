@@ -28,6 +28,7 @@ type AuditEvent =
   | 'tenant_changed'
   | 'catalogue_imported'
   | 'catalogue_synced'
+  | 'catalogue_reindexed'
   | 'catalogue_probed'
   | 'server_deactivated'
   | 'server_reactivated'

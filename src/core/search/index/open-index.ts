@@ -1,8 +1,10 @@
 import { eq } from 'drizzle-orm';
+import { SwitchboardError } from '../../../errors.ts';
 import type { Clock } from '../../../platform/clock.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { Repeat } from '../../../platform/repeat.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
+import { asSentence } from '../../../platform/sanitize.ts';
 import { slices } from '../../../platform/yield.ts';
 import type { Metrics } from '../../metrics.ts';
 import type { Catalogue, OnProgress } from '../../catalogue/catalogue.ts';
@@ -42,7 +44,7 @@ export interface OpenIndex {
   /**
    * Deletes the kept vectors of the embedder in use, has all texts embedded again and fills the index with them. Searches use the
    * old vectors until then.
-   * @throws what the embedder fails with, before anything is deleted
+   * @throws SwitchboardError `unavailable`, before anything is deleted, where the embedder does not work
    */
   readonly reindex: (onProgress?: OnProgress, signal?: AbortSignal) => Promise<{ readonly servers: number }>;
   close(): Promise<void>;
@@ -89,7 +91,7 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
     },
     async reindex(onProgress, signal) {
       if (embedder instanceof OpenAiEmbedder) embedder.forgetQueries();
-      await embedder.embed(['Is the embedder there?'], 'query');
+      await embedder.embed(['Does the embedder work?'], 'query').catch(notReindexed);
       await db.delete(embeddings).where(eq(embeddings.embedder, embedder.id));
       await embedAll(onProgress, signal);
       await refill();
@@ -97,6 +99,12 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
     },
     close: () => running.disposeAsync(),
   };
+}
+
+function notReindexed(cause: unknown): never {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const message = `Nothing was changed, since the embedding model does not work: ${asSentence(reason)}`;
+  throw new SwitchboardError('unavailable', message, { cause });
 }
 
 async function openEmbedder(
