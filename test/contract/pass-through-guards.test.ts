@@ -104,7 +104,7 @@ describe('what is passed on', () => {
     expect(headers['ratelimit-policy']).toBe('"proxy";q=600;w=60');
   });
 
-  it('what is no JSON too: it is for the server to say so', async () => {
+  it('a body that is no JSON, too: the server judges it', async () => {
     expect((await send('/mcp/echo.a-b_c', {}, '{"jsonrpc": broken')).json.body).toBe('{"jsonrpc": broken');
     expect((await send('/mcp/echo.a-b_c', { 'content-type': 'text/plain' }, '')).json.body).toBe('');
   });

@@ -139,7 +139,7 @@ describe('a server that fails again and again', () => {
     expect((await failure(generic)).code).toBe('upstream_unavailable');
   });
 
-  it('in the manner of one tenant’s calls is closed to that tenant alone', async () => {
+  it('is closed to one tenant alone where that tenant may have caused the failures', async () => {
     await using server = await startChangeable('500');
     await using harness = startProxy(server.url);
     await failTimes(harness, 6, { tenantId: 'a' });
@@ -159,7 +159,7 @@ describe('a server that fails again and again', () => {
     expect(await failTimes(harness, 1, { tenantId: 'b' })).toEqual(['upstream_unavailable']);
   });
 
-  it('another server of the same origin is none of its business', async () => {
+  it('does not close another server of the same origin', async () => {
     await using server = await startChangeable('500');
     await using harness = startProxy(server.url);
     await failTimes(harness, 6);
@@ -182,7 +182,7 @@ describe('a server that fails again and again', () => {
   });
 });
 
-describe('what says nothing against a server', () => {
+describe('failures that do not count against a server', () => {
   const twenty = Array.from({ length: 20 });
 
   it.each(['401', '403', '404', '429'])('HTTP %s', async status => {
@@ -302,7 +302,7 @@ describe('Retry-After', () => {
 describe('a clock that is set', () => {
   const HOUR_MS = 3_600_000;
 
-  it.each([-HOUR_MS, HOUR_MS])('by %i ms changes nothing: of an open circuit', async byMs => {
+  it.each([-HOUR_MS, HOUR_MS])('by %i ms does not change how long a circuit stays open', async byMs => {
     await using server = await startChangeable('500');
     await using harness = startProxy(server.url);
     await failTimes(harness, 5);
@@ -317,7 +317,7 @@ describe('a clock that is set', () => {
     expect(await failure(callAs(harness))).toMatchObject({ code: 'upstream_unavailable', retryAfterSec: 5 });
   });
 
-  it.each([-HOUR_MS, HOUR_MS])('by %i ms changes nothing: of a Retry-After', async byMs => {
+  it.each([-HOUR_MS, HOUR_MS])('by %i ms does not change how long a Retry-After holds', async byMs => {
     await using server = await startChangeable(limited(429, '30'));
     await using harness = startProxy(server.url);
     await failure(callAs(harness));

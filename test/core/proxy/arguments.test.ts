@@ -43,7 +43,7 @@ const FORECAST = {
   additionalProperties: false,
 };
 
-describe('what is said of wrong arguments', () => {
+describe('the description of wrong arguments', () => {
   it.each<[args: unknown, problems: string | undefined]>([
     [{ city: 'Bonn', days: 2, unit: 'celsius', stops: [{ at: 1 }], either: null }, undefined],
     [{}, 'city is missing (expected string)'],
@@ -160,7 +160,7 @@ describe('what is checked', () => {
       b: { $ref: '#/$defs/open', additionalProperties: false },
     },
   };
-  it.each(['3', '4', '6', '7'])('what stands beside a $ref means nothing in draft-0%s', draft => {
+  it.each(['3', '4', '6', '7'])('keywords beside a $ref are ignored in draft-0%s', draft => {
     const schema = { $schema: `http://json-schema.org/draft-0${draft}/schema#`, ...REFERRING };
     expect(checks.problems(schema, { a: null, b: { x: 1 } })).toBeUndefined();
     expect(checks.problems(schema, { a: 1 })).toBe('a: expected string or null, got number 1');
@@ -170,7 +170,7 @@ describe('what is checked', () => {
     undefined,
     'https://json-schema.org/draft/2019-09/schema',
     'https://json-schema.org/draft/2020-12/schema',
-  ])('it counts where $schema is %s', $schema => {
+  ])('keywords beside a $ref count where $schema is %s', $schema => {
     const schema = $schema === undefined ? REFERRING : { $schema, ...REFERRING };
     expect(checks.problems(schema, { a: null })).toBe('a: expected string, got null');
     expect(checks.problems(schema, { b: { x: 1 } })).toBe('b.x is unknown; none is taken here');
@@ -309,7 +309,7 @@ describe('what is checked', () => {
   });
 });
 
-describe('what a server writes and a caller sends cannot hold the event loop or fill the memory', () => {
+describe('schemas and arguments cannot hold the event loop or fill the memory', () => {
   const required = copies(140, { required: names(8_000) });
   const choices = copies(140, { enum: names(8_000) });
   const code = copies(140, { required: names(199) });
@@ -348,7 +348,7 @@ describe('what a server writes and a caller sends cannot hold the event loop or 
     expect(performance.now() - startedAt).toBeLessThan(MAX_MS);
   });
 
-  it('what is checked weighs little, whatever it says', () => {
+  it('a schema that is checked with has a bounded weight', () => {
     expect(checkableSchema({ required: names(1_900) })?.weight).toBe(1_901);
     expect(checkableSchema({ required: names(2_000) })).toBeUndefined();
     expect(checkableSchema({ enum: names(1_900) })?.weight).toBe(1_902);

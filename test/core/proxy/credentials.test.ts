@@ -183,34 +183,37 @@ describe('a server that refuses the token', () => {
     expect(harness.outcomes).toMatchObject([{ ok: true }]);
   });
 
-  it.each(['server/discover', 'initialize'])('already at %s: the same', async method => {
-    const reply = only(() => ['Bearer con-u-2']);
-    let refusals = 0;
-    const guarded: HostileMode = call => {
-      if (call.request.headers.authorization === 'Bearer con-u-1') {
-        refusals++;
-        reply(call);
-      } else if (method === 'initialize')
-        call.json(
-          {
-            jsonrpc: '2.0',
-            id: call.message.id,
-            result: {
-              protocolVersion: '2025-06-18',
-              capabilities: {},
-              serverInfo: { name: 'x', version: '1' },
+  it.each(['server/discover', 'initialize'])(
+    'is asked once more when it refuses the token at %s',
+    async method => {
+      const reply = only(() => ['Bearer con-u-2']);
+      let refusals = 0;
+      const guarded: HostileMode = call => {
+        if (call.request.headers.authorization === 'Bearer con-u-1') {
+          refusals++;
+          reply(call);
+        } else if (method === 'initialize')
+          call.json(
+            {
+              jsonrpc: '2.0',
+              id: call.message.id,
+              result: {
+                protocolVersion: '2025-06-18',
+                capabilities: {},
+                serverInfo: { name: 'x', version: '1' },
+              },
             },
-          },
-          200,
-        );
-      else call.response.writeHead(404).end();
-    };
-    await using upstream = await startHostile({ sessions: false, modes: { [method]: guarded } });
-    await using harness = startProxy(upstream.url('ok'), { credentials: new Accounts().connect('u') });
-    expect(await callAs(harness.proxy, 'u')).toMatchObject(OK);
-    expect(refusals).toBe(1);
-    expect(authorizations(upstream, 'tools/call')).toEqual(['Bearer con-u-2']);
-  });
+            200,
+          );
+        else call.response.writeHead(404).end();
+      };
+      await using upstream = await startHostile({ sessions: false, modes: { [method]: guarded } });
+      await using harness = startProxy(upstream.url('ok'), { credentials: new Accounts().connect('u') });
+      expect(await callAs(harness.proxy, 'u')).toMatchObject(OK);
+      expect(refusals).toBe(1);
+      expect(authorizations(upstream, 'tools/call')).toEqual(['Bearer con-u-2']);
+    },
+  );
 
   it('is not asked a third time, and not again without a newer one', async () => {
     await using upstream = await startHostile({ modes: { guarded: only(() => []) } });

@@ -55,7 +55,7 @@ describe('a refusal', () => {
     expect(refused(403, auth)).toMatch(advice);
   });
 
-  it('of a user`s token is the user`s turn', () => {
+  it('of a user`s token says what the user can do', () => {
     const auth: AuthSpec = { kind: 'user_oauth', provider: 'local' };
     expect(refused(401, auth)).toMatch(
       /HTTP 401.*does not take the token.*user must connect the account again/,

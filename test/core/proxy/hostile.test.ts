@@ -361,7 +361,7 @@ describe('tools/call results', () => {
     expect(harness.outcomes).toEqual([]);
   });
 
-  it('a success and a tool error count as what they are, through both doors', async () => {
+  it('a success and a tool error are reported as such, by call and by callTool', async () => {
     await using upstream = await startHostile({
       modes: { bad: call => call.result({ content: [], isError: true }) },
     });

@@ -97,8 +97,8 @@ describe('SDK v1 server over HTTP+SSE', () => {
   });
 });
 
-describe('the ladder', () => {
-  it('discover, initialize, then a GET; the verdict is kept', async () => {
+describe('detection with HTTP+SSE', () => {
+  it('tries discover, initialize, then a GET, and remembers what worked', async () => {
     await using upstream = await startHttpSse();
     await using harness = startProxy(upstream.url);
     expect(await harness.tool()).toMatchObject(OK);

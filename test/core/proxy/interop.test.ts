@@ -177,7 +177,7 @@ describe('SDK v2 server', () => {
     expect(upstream.inbox.count('tools/list')).toBe(1);
   });
 
-  it('the same, known from the catalogue', async () => {
+  it('an argument that belongs into a header: known from the catalogue', async () => {
     await using upstream = await startV2Server();
     await using harness = startProxy(upstream.url);
     const input_schema = {

@@ -21,7 +21,7 @@ const spanOf = (traceId: string): Span => {
   return span;
 };
 
-it('what a server says on a connection is not told as of the call that opened it', async () => {
+it('events on a connection do not belong to the trace of the call that opened it', async () => {
   await using server = await listen((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' }).end('data: {}\n\n');
   });
@@ -56,7 +56,7 @@ it('the end of an event stream is a line of the log without the trace of the cal
   expect(ended).not.toHaveProperty('trace_id');
 });
 
-it('who hears of a listing hears it in no trace', async () => {
+it('a listener to listings runs outside any trace', async () => {
   await using upstream = await startV1Server();
   const heard: (Span | undefined)[] = [];
   await using harness = startProxy(upstream.url, { onSharedTools: () => void heard.push(activeSpan()) });

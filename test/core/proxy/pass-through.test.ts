@@ -58,7 +58,7 @@ describe('what a passed-through request says of the server', () => {
     expect(at.outcomes).toEqual([]);
   });
 
-  it.each(['error-400', '429', '401', '403'])('%s says nothing of it', async mode => {
+  it.each(['error-400', '429', '401', '403'])('%s says nothing about the server', async mode => {
     await using at = startProxy(upstream.url(mode));
     await pass(at, 'tools/call').catch(() => {});
     expect(at.outcomes).toEqual([]);

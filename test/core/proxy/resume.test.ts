@@ -86,7 +86,7 @@ describe('an answer whose stream the server ends early', () => {
     );
   });
 
-  it('for ever: given up', async () => {
+  it('is given up when the server ends it for ever', async () => {
     await using upstream = await startEnding('id: 0\nretry: 1\ndata:\n\n', call => stream(call, 'id: 1\n\n'));
     await using harness = startProxy(upstream.url('m'));
     expect(await failure(harness.tool())).toMatchObject({

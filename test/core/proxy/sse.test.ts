@@ -43,7 +43,7 @@ describe('SseParser', () => {
     expect(() => parse(Buffer.from([...Buffer.from('data: '), 0xc3, 0x28, 10]))).toThrow(SyntaxError);
   });
 
-  it('an id with a NUL is none: the one before it stays', () => {
+  it('an id with a NUL is ignored: the one before it stays', () => {
     const parser = new SseParser();
     parser.push(Buffer.from('id: 1\ndata: a\n\nid: 2\0\ndata: b\n\n'));
     expect(parser.lastEventId).toBe('1');
@@ -57,7 +57,7 @@ describe('SseParser', () => {
     expect(parser.push(Buffer.from('\n\n'))[0]?.data.length).toBe(8192 * 1024);
   });
 
-  it.each(['\n', '\r\n', '\r'])('8 MiB of %j are nothing, and an event after them is one', lineEnd => {
+  it.each(['\n', '\r\n', '\r'])('8 MiB of %j are no event, and an event after them is found', lineEnd => {
     const parser = new SseParser();
     const chunk = Buffer.from(lineEnd.repeat(64 * 1024));
     for (let bytes = 0; bytes < 8 * 1024 * 1024; bytes += chunk.length)

@@ -262,7 +262,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       }
     });
 
-    it('is nothing where it says nothing of it, and a dot is a dot', async () => {
+    it('is empty where nothing matches, and a dot matches only a dot', async () => {
       const found = await find('a.b\nacb\n(x)+[y]\n', 'A.B');
       expect(found.matches).toEqual([{ offset: 0, text: 'a.b\nacb' }]);
       expect((await find('aaa', 'b')).matches).toEqual([]);
@@ -418,7 +418,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       });
     }
 
-    it.each([1, 2, 3, 4, 5, 6])('is none, whichever statement failed (%i)', async at => {
+    it.each([1, 2, 3, 4, 5, 6])('cannot be read, whichever statement failed (%i)', async at => {
       const { results, messages, clock } = start({ db: failingAt(at) });
       // On Postgres eight parts are one statement.
       const answer = await results.keep(caller, numbered(17 * PART_CHARS));
@@ -452,7 +452,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       expect(await count(database.db)).toEqual({ heads: 1, parts: 32 });
     });
 
-    it('parts without their result go at their time', async () => {
+    it('parts without their result expire', async () => {
       const { results, clock } = start();
       await kept(results, numbered(20 * PART_CHARS));
       await database.db.delete(keptResults);
@@ -476,7 +476,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
     expect(await count(database.db)).toEqual({ heads: 0, parts: 0 });
   });
 
-  it('gives the room of what is gone to what comes', async () => {
+  it('new results use the room of deleted ones', async () => {
     const { results, clock } = start();
     const size = async () => {
       const [row] = await rows<{ bytes: number }>(
