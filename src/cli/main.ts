@@ -12,10 +12,13 @@ const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', sho
 /** The exit code of programs that Ctrl-C ended. */
 const INTERRUPTED = 130;
 
-/** Runs one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage or settings, 130 Ctrl-C. */
-export async function main(argv: readonly string[], io: Io): Promise<number> {
+/**
+ * Runs one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage or settings, 130 Ctrl-C.
+ * @param env the settings; by default those of the process
+ */
+export async function main(argv: readonly string[], io: Io, env?: NodeJS.ProcessEnv): Promise<number> {
   try {
-    return await dispatch(argv, io);
+    return await dispatch(argv, io, env);
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
     const code = codeOf(error);
@@ -33,11 +36,18 @@ function codeOf(error: unknown): string {
   return (error instanceof CommandFailed ? error.code : undefined) ?? 'failed';
 }
 
-async function dispatch(argv: readonly string[], io: Io): Promise<number> {
+async function dispatch(
+  argv: readonly string[],
+  io: Io,
+  env: NodeJS.ProcessEnv | undefined,
+): Promise<number> {
   const [first = 'serve', second = ''] = argv;
   const name = [`${first} ${second}`, first].find(one => Object.hasOwn(commands, one));
   const command = name === undefined ? undefined : commands[name];
-  if (name !== undefined && command) return run(name, command, argv.slice(name.split(' ').length), io);
+  if (name !== undefined && command) {
+    const rest = argv.slice(name.split(' ').length);
+    return run(name, command, { argv: rest, io, env });
+  }
   if (first === '--version') {
     io.print(await packageVersion());
     return 0;
@@ -52,14 +62,19 @@ async function dispatch(argv: readonly string[], io: Io): Promise<number> {
     );
   }
   if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
-  return serve(readConfig(), io);
+  return serve(readConfig(env), io);
+}
+
+interface Surroundings {
+  readonly argv: readonly string[];
+  readonly io: Io;
+  readonly env: NodeJS.ProcessEnv | undefined;
 }
 
 async function run(
   name: string,
   command: Command | DatabaseCommand,
-  argv: readonly string[],
-  io: Io,
+  { argv, io, env }: Surroundings,
 ): Promise<number> {
   const { args, options } = parse(argv, command);
   if (options['help'] === true) {
@@ -67,7 +82,7 @@ async function run(
     return 0;
   }
   if (!takes(command, args.length)) throw new UsageError(`usage: ${usageOf(name, command)}`);
-  const config = readConfig();
+  const config = readConfig(env);
   const print = (answer: { json: unknown; text: string }) =>
     io.print(options['json'] === true ? JSON.stringify(answer.json) : answer.text);
   if ('on' in command) {
