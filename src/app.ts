@@ -36,23 +36,23 @@ import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './sto
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
 export interface StartOptions {
-  /** False: only the control socket, for a command run while no server is. */
+  /** False opens only the control socket, for a command that finds no server running. */
   readonly listen?: boolean;
   readonly log?: Log;
   readonly clock?: Clock;
-  /** Tests that are not about meaning can do without the model, and those not about storage without files. */
+  /** For tests that need no model, or no files. */
   readonly embedder?: () => Promise<Embedder>;
   readonly database?: () => Promise<OpenDatabase>;
-  /** Tests that would wait for a time-out. */
+  /** For tests that would wait for a time-out. */
   readonly proxyLimits?: Partial<ProxyLimits>;
   readonly embeddingLimits?: Partial<EmbeddingLimits>;
   readonly faceLimits?: Partial<FaceLimits>;
 }
 
 export interface Switchboard extends AsyncDisposable {
-  /** Where the public faces listen; undefined without them. */
+  /** The address of the public API. Undefined where it was not opened. */
   readonly url: string | undefined;
-  /** The key made at the first start; it is shown here and never again. */
+  /** The key made at the first start. It cannot be read again later. */
   readonly firstKey: string | undefined;
   /** How many servers the catalogue has. */
   readonly servers: number;
