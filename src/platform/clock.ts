@@ -1,8 +1,8 @@
-/** The time as a dependency, so that tests can set it. */
+/** Gives the time, as a dependency that tests can set. */
 export interface Clock {
   /** Milliseconds since the epoch. Jumps, either way, when the machine's clock is set. */
   now(): number;
-  /** Milliseconds from whatever start, for how long ago something was: it never jumps. Left out, it is `now`. */
+  /** Milliseconds from any start, to measure how long something took: it never jumps. Where it is absent, `now` serves. */
   monotonic?(): number;
 }
 

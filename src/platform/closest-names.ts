@@ -1,11 +1,11 @@
-/** Longer names are compared by their start. These are bounds on work: names are written by servers and callers. */
+/** Longer names are compared by their start. Names come from outside, so that the work on them is bounded. */
 const MAX_CHARS = 64;
 const MAX_CANDIDATES = 1_000;
 /** Pairs of letters compared for one name; some nanoseconds each. */
 const MAX_PAIRS = 200_000;
 
 /**
- * The candidates a misspelt name may have meant, best first: by the words they share (`search_issues` for
+ * Returns the candidates that a misspelt name may have meant, best first: by the words they share (`search_issues` for
  * `issues_search`) and by the letters between them.
  */
 export function nearest(name: string, candidates: Iterable<string>, max: number): string[] {

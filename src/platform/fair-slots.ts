@@ -1,40 +1,40 @@
 import { abortReason } from './race-abort.ts';
 
-interface Tenant {
+interface Holder {
   busy: number;
-  /** In order of arrival; one that gives up removes itself, so abandoned callers hold nothing. */
+  /** In order of arrival. A caller that gives up removes itself. */
   readonly waiting: Set<() => void>;
 }
 
-interface Origin {
+interface Resource {
   busy: number;
   waiting: number;
-  /** Those that hold a slot or wait for one, the one served last at the end. */
-  readonly tenants: Map<string, Tenant>;
+  /** Those that hold a slot or wait for one; the one served last comes last. */
+  readonly holders: Map<string, Holder>;
 }
 
 /**
- * Bounds the work under way on one thing, such as calls to one origin; further work waits its turn. There are twice the
- * slots that one tenant may hold, and nobody gets more than are still free: the first tenant gets up to 64 of 128, the next
- * 32, then 16, … Calls that hang cannot be made to give their slots back, so some must be left before the next tenant comes.
- * The one that holds the fewest is served first. The places in the queue are shared out in the same way.
+ * Bounds the work under way on one resource, such as calls to one address; further work waits. A resource has twice the
+ * slots that one holder may have, and no holder gets more than half of what is free: the first gets up to 64 of 128, the
+ * next 32, then 16. Work that hangs cannot be made to give its slots back, so some must be left for the next holder.
+ * The waiting holder with the fewest slots is served first. Places in the queue are shared out in the same way.
  */
 export class FairSlots {
-  readonly #origins = new Map<string, Origin>();
-  readonly #perTenant: number;
+  readonly #resources = new Map<string, Resource>();
+  readonly #perHolder: number;
   readonly #maxWaiting: number;
   readonly #tooManyWait: () => Error;
 
-  constructor(perTenant: number, maxWaiting: number, tooManyWait: () => Error) {
-    this.#perTenant = perTenant;
+  constructor(perHolder: number, maxWaiting: number, tooManyWait: () => Error) {
+    this.#perHolder = perHolder;
     this.#maxWaiting = maxWaiting;
     this.#tooManyWait = tooManyWait;
   }
 
-  /** All that hold a slot, and all that wait for one. */
+  /** Counts the slots that are held, and those that are waited for. */
   get use(): { busy: number; waiting: number } {
     const use = { busy: 0, waiting: 0 };
-    for (const { busy, waiting } of this.#origins.values()) {
+    for (const { busy, waiting } of this.#resources.values()) {
       use.busy += busy;
       use.waiting += waiting;
     }
@@ -45,80 +45,80 @@ export class FairSlots {
    * Resolves with the function that gives the slot back (once; further calls do nothing), or rejects with the signal's
    * reason. @throws `tooManyWait` when too many wait already.
    */
-  async take(key: string, tenantId: string, signal: AbortSignal): Promise<() => void> {
+  async take(key: string, holderId: string, signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
-    const origin = this.#origins.get(key) ?? { busy: 0, waiting: 0, tenants: new Map<string, Tenant>() };
-    const tenant = origin.tenants.get(tenantId) ?? { busy: 0, waiting: new Set() };
-    const isFree = this.#isFree(origin, tenant);
-    if (!isFree && tenant.waiting.size >= 2 * this.#maxWaiting - origin.waiting) throw this.#tooManyWait();
-    this.#origins.set(key, origin);
-    origin.tenants.set(tenantId, tenant);
-    if (isFree) occupy(origin, tenant);
-    else await this.#wait(origin, tenantId, tenant, signal);
+    const resource = this.#resources.get(key) ?? { busy: 0, waiting: 0, holders: new Map<string, Holder>() };
+    const holder = resource.holders.get(holderId) ?? { busy: 0, waiting: new Set() };
+    const isFree = this.#isFree(resource, holder);
+    if (!isFree && holder.waiting.size >= 2 * this.#maxWaiting - resource.waiting) throw this.#tooManyWait();
+    this.#resources.set(key, resource);
+    resource.holders.set(holderId, holder);
+    if (isFree) occupy(resource, holder);
+    else await this.#wait(resource, holderId, holder, signal);
     let held = true;
     return () => {
-      if (held) this.#giveBack(key, origin, tenantId, tenant);
+      if (held) this.#giveBack(key, resource, holderId, holder);
       held = false;
     };
   }
 
-  #isFree(origin: Origin, tenant: Tenant): boolean {
-    return tenant.busy < 2 * this.#perTenant - origin.busy;
+  #isFree(resource: Resource, holder: Holder): boolean {
+    return holder.busy < 2 * this.#perHolder - resource.busy;
   }
 
-  #wait(origin: Origin, tenantId: string, tenant: Tenant, signal: AbortSignal): Promise<void> {
+  #wait(resource: Resource, holderId: string, holder: Holder, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const leave = () => {
         signal.removeEventListener('abort', onAbort);
-        tenant.waiting.delete(enter);
-        origin.waiting--;
+        holder.waiting.delete(enter);
+        resource.waiting--;
       };
       const onAbort = () => {
         leave();
-        forgetIfIdle(origin, tenantId, tenant);
+        forgetIfIdle(resource, holderId, holder);
         reject(abortReason(signal));
       };
       const enter = () => {
         leave();
         resolve();
       };
-      tenant.waiting.add(enter);
-      origin.waiting++;
+      holder.waiting.add(enter);
+      resource.waiting++;
       signal.addEventListener('abort', onAbort, { once: true });
     });
   }
 
-  #giveBack(key: string, origin: Origin, tenantId: string, tenant: Tenant): void {
-    origin.busy--;
-    tenant.busy--;
-    for (let next = this.#next(origin); next; next = this.#next(origin)) next();
-    forgetIfIdle(origin, tenantId, tenant);
-    if (origin.tenants.size === 0) this.#origins.delete(key);
+  #giveBack(key: string, resource: Resource, holderId: string, holder: Holder): void {
+    resource.busy--;
+    holder.busy--;
+    for (let next = this.#next(resource); next; next = this.#next(resource)) next();
+    forgetIfIdle(resource, holderId, holder);
+    if (resource.holders.size === 0) this.#resources.delete(key);
   }
 
-  /** Lets the one in whose turn it is; nothing when nobody who waits may have a slot. */
-  #next(origin: Origin): (() => void) | undefined {
-    let turn: [tenantId: string, tenant: Tenant, enter: () => void] | undefined;
-    for (const [tenantId, tenant] of origin.tenants) {
-      const [enter] = tenant.waiting;
-      if (enter && tenant.busy < (turn?.[1].busy ?? Infinity)) turn = [tenantId, tenant, enter];
+  /** Returns what gives the next slot away; undefined when nobody who waits may have one. */
+  #next(resource: Resource): (() => void) | undefined {
+    let turn: [holderId: string, holder: Holder, enter: () => void] | undefined;
+    for (const [holderId, holder] of resource.holders) {
+      const [enter] = holder.waiting;
+      if (enter && holder.busy < (turn?.[1].busy ?? Infinity)) turn = [holderId, holder, enter];
     }
-    if (!turn || !this.#isFree(origin, turn[1])) return undefined;
-    const [tenantId, tenant, enter] = turn;
+    if (!turn || !this.#isFree(resource, turn[1])) return undefined;
+    const [holderId, holder, enter] = turn;
     return () => {
-      origin.tenants.delete(tenantId);
-      origin.tenants.set(tenantId, tenant);
-      occupy(origin, tenant);
+      resource.holders.delete(holderId);
+      resource.holders.set(holderId, holder);
+      occupy(resource, holder);
       enter();
     };
   }
 }
 
-function occupy(origin: Origin, tenant: Tenant): void {
-  origin.busy++;
-  tenant.busy++;
+function occupy(resource: Resource, holder: Holder): void {
+  resource.busy++;
+  holder.busy++;
 }
 
-function forgetIfIdle(origin: Origin, tenantId: string, tenant: Tenant): void {
-  if (tenant.busy === 0 && tenant.waiting.size === 0) origin.tenants.delete(tenantId);
+function forgetIfIdle(resource: Resource, holderId: string, holder: Holder): void {
+  if (holder.busy === 0 && holder.waiting.size === 0) resource.holders.delete(holderId);
 }

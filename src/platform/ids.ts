@@ -6,19 +6,19 @@ const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const pool = Buffer.alloc(4_096);
 let used = pool.length;
 
-/** A byte that has not been given out before. */
+/** Returns a byte that has not been given out before. */
 function randomByte(): number {
   if (used === pool.length) {
     randomFillSync(pool);
     used = 0;
   }
   const byte = pool[used] ?? 0;
-  // What becomes a secret must not be found in memory afterwards.
+  // Bytes that become a secret must not be found in memory afterwards.
   pool[used++] = 0;
   return byte;
 }
 
-/** A random base62 string. Bytes that would favour some characters are thrown away, so every character is equally likely. */
+/** Returns a random base62 string. Bytes that would favour some characters are thrown away, so all are equally likely. */
 export function randomBase62(length: number): string {
   let out = '';
   while (out.length < length) {
@@ -28,7 +28,7 @@ export function randomBase62(length: number): string {
   return out;
 }
 
-/** An unsigned 32-bit number as 6 base62 characters, zero-padded. */
+/** Returns an unsigned 32-bit number as 6 base62 characters, zero-padded. */
 export function base62OfUint32(value: number): string {
   let out = '';
   for (let rest = value >>> 0, i = 0; i < 6; i++, rest = Math.floor(rest / 62))
@@ -36,6 +36,6 @@ export function base62OfUint32(value: number): string {
   return out;
 }
 
-/** A prefixed random id with about 131 bits of entropy, such as `qry_…`. */
+/** Returns a prefixed random id with about 131 bits of entropy, such as `qry_…`. */
 export const newId = (prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease' | 'res'): string =>
   `${prefix}_${randomBase62(22)}`;

@@ -8,8 +8,8 @@ const INVISIBLE = new RegExp(`[${UNSEEN}]`, 'gu');
 const NOT_PLAIN = new RegExp(String.raw`[\p{Cc}\p{Zl}\p{Zp}${UNSEEN}]`, 'u');
 
 /**
- * Text of others as it may be shown and indexed: without terminal colours, control and invisible characters. Line breaks
- * (all as `\n`) and tabs stay.
+ * Makes text from outside fit to be shown and indexed: removes terminal colours, control and invisible characters. Line
+ * breaks stay, all as `\n`, and so do tabs.
  */
 export const cleanText = (text: string): string =>
   text
@@ -18,7 +18,7 @@ export const cleanText = (text: string): string =>
     .replaceAll(CONTROL, ' ')
     .replaceAll(INVISIBLE, '');
 
-/** The same on one line, cut to a short excerpt. */
+/** Cleans text from outside as `cleanText` does, puts it on one line and cuts it to a short excerpt. */
 export function sanitise(text: string, maxChars = 200): string {
   const clean = cleanText(text.slice(0, maxChars * 4))
     .replaceAll(/\s+/g, ' ')
@@ -26,29 +26,29 @@ export function sanitise(text: string, maxChars = 200): string {
   return clean.length <= maxChars ? clean : `${clean.slice(0, maxChars).toWellFormed()}…`;
 }
 
-/** Whether a name is what it looks like: no control and no invisible character in it. */
+/** Tells whether a name is as it looks: no control and no invisible character is in it. */
 export const isPlain = (name: string): boolean => !NOT_PLAIN.test(name);
 
-/** The same with a full stop, unless it ends in one or its like. */
+/** Adds a full stop to a text that ends in no punctuation. */
 export const asSentence = (text: string): string => (/[.?!…:]$/.test(text) ? text : `${text}.`);
 
 const isPair = (text: string, at: number): boolean => (text.codePointAt(at) ?? 0) > 0xff_ff;
 
-/** The length of a text, or of a piece of it, in code points. A loop: an array of megabytes of characters is too big. */
+/** Counts the code points of a text, or of a piece of it. It loops, as an array of megabytes of characters is too big. */
 export function codePointsIn(text: string, from = 0, to = text.length): number {
   let count = 0;
   for (let at = from; at < to; at += isPair(text, at) ? 2 : 1) count++;
   return count;
 }
 
-/** The index that so many code points after another one have, at most the text's end. */
+/** Returns the index that lies so many code points after another, at most the text's end. */
 export function indexAfter(text: string, codePoints: number, from = 0): number {
   let at = from;
   for (let passed = 0; passed < codePoints && at < text.length; passed++) at += isPair(text, at) ? 2 : 1;
   return at;
 }
 
-/** The index, or the one before it where it stands between the two halves of a character. */
+/** Returns the index, or the one before it where it would split a character into halves. */
 export const wholeIndex = (text: string, at: number): number =>
   at > 0 && isPair(text, at - 1) ? at - 1 : at;
 
@@ -64,6 +64,6 @@ export function fitting(texts: readonly string[], room: number, apart = 0): stri
 /** Longer than any id is. */
 const MAX_QUOTED = 300;
 
-/** What a caller sent, in quotation marks within an error: as it is, or its start. */
+/** Quotes a caller's text for an error: all of it, or its start. */
 export const quoted = (text: string): string =>
   JSON.stringify(text.length <= MAX_QUOTED ? text : `${text.slice(0, MAX_QUOTED)}…`);

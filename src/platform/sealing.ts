@@ -8,7 +8,7 @@ import {
 } from 'node:crypto';
 import { systemClock, type Clock } from './clock.ts';
 
-/** A key-encryption key: 256 bits, and the id that what it sealed carries. */
+/** A key-encryption key of 256 bits. Everything it seals carries its id. */
 interface SealingKey {
   readonly id: string;
   readonly key: Uint8Array;
@@ -20,10 +20,10 @@ const TAG_BYTES = 16;
 const SEALED = /^([a-z0-9_-]{1,64})\.([\w-]+)$/;
 
 /**
- * Seals texts that clients keep for us and bring back (AES-256-GCM). Only who they were sealed for can bring them, for what
- * they were sealed for, until they expire. Any process with the same keys opens them; after a rotation old ones still open.
- * Each purpose has a key of its own (HKDF, RFC 5869): nothing sealed here can pass for what the vault or another purpose
- * sealed.
+ * Seals texts that clients keep and bring back (AES-256-GCM). A text opens only for whom and for what it was sealed, until it
+ * expires. Any process with the same keys opens it. After a rotation, texts sealed with an older key still open.
+ * Each purpose has a key of its own (HKDF, RFC 5869): nothing sealed for one purpose can pass for
+ * another's.
  */
 export class Sealing {
   readonly #active: SealingKey;
@@ -41,7 +41,7 @@ export class Sealing {
   }
 
   /**
-   * @param boundTo whom and what it is for; opening needs the very same.
+   * @param boundTo names whom and what the text is for; opening needs the same list
    * @returns visible ASCII, fit for a header: `<key id>.<base64url>`.
    */
   seal(purpose: string, boundTo: readonly string[], text: string, ttlMs: number): string {
@@ -58,12 +58,12 @@ export class Sealing {
     return `${id}.${Buffer.concat(sealed).toString('base64url')}`;
   }
 
-  /** The text; undefined for what has expired, was made for something else or somebody else, or was not made here. */
+  /** Returns the text; undefined where it has expired, was sealed for something or somebody else, or is not ours. */
   open(purpose: string, boundTo: readonly string[], sealed: string): string | undefined {
     const [, id = '', body = ''] = SEALED.exec(sealed) ?? [];
     const key = this.#keys.get(id);
     const bytes = Buffer.from(body, 'base64url');
-    // Of the many ways to write the same bytes, one is ours.
+    // Base64url can write the same bytes in several ways; only one is ours.
     if (!key || bytes.length < IV_BYTES + TAG_BYTES || bytes.toString('base64url') !== body) return undefined;
     const decipher = createDecipheriv(ALGORITHM, this.#keyFor(key, purpose), bytes.subarray(0, IV_BYTES), {
       authTagLength: TAG_BYTES,

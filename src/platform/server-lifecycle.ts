@@ -3,7 +3,7 @@ import { chmod, open, rm, stat, type FileHandle } from 'node:fs/promises';
 import { connect, type Server as NetServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Somebody else holds the socket. */
+/** Another process holds the socket. */
 export class SocketInUse extends Error {
   override readonly name = 'SocketInUse';
 }
@@ -47,10 +47,10 @@ async function tryListen(server: NetServer, path: string): Promise<boolean> {
   });
 }
 
-/** Nothing listens, or there is no such path. */
+/** Codes of a path where nothing listens, or that does not exist. */
 const NOBODY: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOENT', 'ENOTDIR']);
 
-/** True when a process accepts connections at the path. */
+/** Resolves to whether a process accepts connections at the path. */
 export function isAnswered(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const socket = connect(path, () => {
@@ -65,7 +65,7 @@ export function isAnswered(path: string): Promise<boolean> {
   });
 }
 
-/** One taker at a time. A lock file that is old was left by a kill within the few milliseconds it is ever held. */
+/** Lets one process take over at a time. An old lock file was left by a kill in the few milliseconds it is ever held. */
 async function takeoverLock(path: string): Promise<AsyncDisposable> {
   const deadline = Date.now() + 2 * TAKEOVER_TIMEOUT_MS;
   while (Date.now() < deadline) {

@@ -13,7 +13,7 @@ export class SingleFlight<T> {
     return promise;
   }
 
-  /** What is under way for a key. */
+  /** Returns the call under way for a key, if there is one. */
   running(key: string): Promise<T> | undefined {
     return this.#inFlight.get(key);
   }

@@ -6,8 +6,8 @@ const SLICE_MS = 5;
 export type Pause = () => Promise<void> | undefined;
 
 /**
- * Call between pieces of long work, and await what it gives: a turn of the event loop whenever `SLICE_MS` have passed since
- * the last one.
+ * Returns a function to call between pieces of long work, and to await. It gives the event loop a turn whenever 5 ms have
+ * passed since the last one.
  * @param signal ends the work there, with its reason
  */
 export function slices(signal?: AbortSignal): Pause {

@@ -22,14 +22,14 @@ export interface OpenDatabase {
    * @throws NoConnection
    */
   readonly hold: (lock: number) => Promise<Hold | undefined>;
-  /** How its connections stand; absent where it has none. */
+  /** Counts its connections; absent where it has none. */
   readonly pool?: () => { busy: number; idle: number; waiting: number };
-  /** Why it cannot be asked just now, in a few words; undefined: it can, as far as is known. Absent where that cannot happen. */
+  /** Says in a few words why it cannot be asked just now; undefined where it can. Absent where that cannot happen. */
   readonly trouble?: () => string | undefined;
   close(): Promise<void>;
 }
 
-/** As it was opened. */
+/** A database with the report of the migrations that opening it applied. */
 export interface MigratedDatabase extends OpenDatabase {
   readonly migrated: Migrated;
 }
@@ -94,7 +94,7 @@ export async function restoreDatabase<T>(
   });
 }
 
-/** The embedded database has one process. */
+/** Makes locks within this process: the embedded database has only one. */
 function heldHere(): OpenDatabase['hold'] {
   const held = new Set<number>();
   return lock => {
@@ -107,7 +107,7 @@ function heldHere(): OpenDatabase['hold'] {
 
 const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');
 
-/** Whether the data folder has an embedded database already. */
+/** Tells whether the data folder has an embedded database already. */
 export const hasDatabase = (dataDir: string): boolean => existsSync(folderIn(dataDir));
 
 /**
@@ -145,7 +145,7 @@ async function initialise(folder: string): Promise<void> {
 }
 
 /**
- * The rows of a statement that the query builder cannot say, in a transaction too. Both drivers give the same:
+ * Returns the rows of a statement that the query builder cannot express, in a transaction too. Both drivers give the same:
  * - int2, int4, float: number; int8 (so `count(*)`): number, or bigint beyond 2^53; numeric: string
  * - boolean, text, null as they are; json, jsonb: parsed
  * - bytea: a Uint8Array with a buffer of its own
@@ -162,7 +162,7 @@ export async function rows<Row extends Record<string, unknown>>(
   return [...result.rows];
 }
 
-/** Two rows with one key: the only one of the database's refusals that callers expect. */
+/** Tells whether a row was refused because its key exists: the only refusal of the database that callers expect. */
 export const isUniqueViolation = (error: unknown): boolean =>
   causesOf(error).some(cause => cause.code === '23505');
 
@@ -174,7 +174,7 @@ export class NoConnection extends Error {
 /** SQLSTATE: connection lost, server stopping or starting, no connection left. */
 const UNAVAILABLE = /^(08\w{3}|57P0[123]|53300)$/;
 const UNREACHABLE = /^(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN)$/;
-/** What pg says without a code: a connection lost under a query, and a pool that is closed. */
+/** Messages of pg that have no code: a connection lost under a query, and a pool that is closed. */
 const LOST = /^(Connection terminated|Client has encountered a connection error|Cannot use a pool after)/;
 
 /**
@@ -192,7 +192,7 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   );
 }
 
-/** For a log line: of a database that is away, which is said where it is lost (`postgres.ts`), statement and stack say nothing. */
+/** Returns fields for a log line. Where the database is away, which is logged once elsewhere, statement and stack are left out. */
 export const whyFailed = (error: unknown): { readonly reason: string } | { readonly err: unknown } =>
   isDatabaseUnavailable(error) ? { reason: 'database unavailable' } : { err: error };
 

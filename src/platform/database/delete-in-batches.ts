@@ -6,7 +6,7 @@ import { slices } from '../yield.ts';
 const BATCH_ROWS = 1_000;
 
 /**
- * Deletes a table's rows of which that is true, in batches, so that nobody waits long for it. Resolves to their number.
+ * Deletes the rows of a table that match, in batches, so that nobody waits long for a lock. Resolves to their number.
  * @param batchRows fewer where the rows are big
  * @param maxRows where something is to be done between some and the next
  */

@@ -11,12 +11,12 @@ interface ListenOptions {
   readonly url: string;
   readonly channel: string;
   readonly log: Log;
-  /** There is a notification, or there may have been some while no connection was. Must not throw. */
+  /** Called when there is a notification, or may have been one while there was no connection. Must not throw. */
   readonly onNotice: () => void;
   readonly retryMs?: number;
 }
 
-/** LISTEN on a connection of its own, which is made again whenever it is lost. Nothing waits for it. */
+/** Listens (LISTEN) on a connection of its own, which is made again whenever it is lost. Nothing waits for it. */
 export class Listening implements AsyncDisposable {
   readonly #options: ListenOptions;
   readonly #closing = new AbortController();

@@ -4,21 +4,21 @@ import { sql, type SQL } from 'drizzle-orm';
 
 export const MIGRATIONS = fileURLToPath(new URL('../../../drizzle', import.meta.url));
 
-/** What a start or the command `migrate` did to a database. Migrations are named as their files in `drizzle/` are. */
+/** Reports which migrations were applied. They are named as their files in `drizzle/` are. */
 export interface Migrated {
-  /** Those it applied now, oldest first. */
+  /** Migrations applied now, oldest first. */
   readonly applied: readonly string[];
-  /** The newest that this version has. */
+  /** The newest migration of this version. */
   readonly latest: string;
-  /** How many the database has that this version does not know: a later version applied them. */
+  /** Counts migrations that this version does not know: a later version applied them. */
   readonly unknown: number;
 }
 
-/** How far a database is. */
+/** Tells which migrations a database has. */
 export interface MigrationState {
-  /** How many of this version's are applied. */
+  /** Counts this version's migrations that are applied. */
   readonly applied: number;
-  /** Of this version's: those not applied, oldest first. */
+  /** This version's migrations that are not applied, oldest first. */
   readonly missing: readonly string[];
   readonly latest: string;
   readonly unknown: number;
@@ -49,7 +49,7 @@ export async function migrationState(query: Query): Promise<MigrationState> {
 }
 
 /**
- * Nobody else may migrate meanwhile.
+ * Applies the migrations that are missing. The caller must see to it that nobody else migrates meanwhile.
  * @throws Error for a database of another line of versions: one that lacks a migration older than one that it has
  */
 export async function migrated(query: Query, migrate: () => Promise<void>): Promise<Migrated> {

@@ -1,8 +1,8 @@
-/** What a process may take of a Postgres server. Of the times, 0 leaves it to the server's own setting. */
+/** Bounds on what a process takes of a Postgres server. A time of 0 leaves it to the server's own setting. */
 export interface PostgresLimits {
   /** Connections of one process. */
   readonly poolSize: number;
-  /** How long connecting, or waiting for a free connection of the pool, may take. */
+  /** The time that connecting, or waiting for a free connection of the pool, may take. */
   readonly connectTimeoutMs: number;
   readonly statementTimeoutMs: number;
   /** After this long without a statement the server ends a transaction, whose locks others may wait for. */

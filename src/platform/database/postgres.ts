@@ -16,7 +16,7 @@ import {
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
 import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from './postgres-limits.ts';
 
-/** How long a start waits for another process that is applying the migrations, or for the tables these change. */
+/** The time a start waits for another process that applies the migrations, or for the tables these change. */
 const MIGRATION_LOCK_TIMEOUT_MS = 60_000;
 /** Well below the idle time-outs of firewalls and balancers, which forget a connection without telling either side. */
 const IDLE_TIMEOUT_MS = 60_000;
@@ -71,7 +71,7 @@ function openPool(url: string, limits: PostgresLimits, log?: Log): OpenDatabase 
   };
 }
 
-/** On a connection of its own, since the lock lives as long as its session. */
+/** Takes a lock on a connection of its own, since the lock lives as long as its session. */
 async function hold(url: string, limits: PostgresLimits, lock: number): Promise<Hold | undefined> {
   const client = new Client(connection(url, limits));
   const losing = new AbortController();

@@ -5,9 +5,8 @@ import path from 'node:path';
 const DAY_MS = 86_400_000;
 
 /**
- * Where to write what is to be renamed to `target` once it is whole, in a folder that one process has at a time. What processes
- * that are dead left there is deleted: it may be large, and holds what the whole would. What cannot be deleted is in nobody's way,
- * unless it has our own number.
+ * Returns a path to write to before it is renamed to `target`, in a folder that one process has at a time. Leftovers of dead
+ * processes are deleted, as they may be large. One that cannot be deleted is in nobody's way, unless it has our process id.
  */
 export async function asideOf(target: string): Promise<string> {
   await deleteWhere(target, /^(\d+)$/, pid => !isOfOther(pid));
@@ -15,8 +14,8 @@ export async function asideOf(target: string): Promise<string> {
 }
 
 /**
- * The same where others may be writing at the same time, of other containers too: there all have one number, or seem to be
- * dead. So each has a name of its own, and only what nobody wrote to for a day is deleted.
+ * Returns such a path where other processes may write at the same time, also of other containers: there all have one process
+ * id, or seem to be dead. So each has a name of its own, and only leftovers that are a day old are deleted.
  */
 async function asideOfShared(target: string): Promise<string> {
   await deleteWhere(target, /^(\d+)-[0-9a-f]{16}$/, async (pid, file) => {
@@ -62,7 +61,7 @@ async function deleteWhere(
   }
 }
 
-/** Whether another process has this number, which may be that of somebody else's. */
+/** Tells whether another process has this id, be it another user's. */
 function isOfOther(pid: number): boolean {
   if (pid === process.pid) return false;
   try {

@@ -11,26 +11,26 @@ export const BATCH_ROWS = 100;
 interface WriteBehindParts<Row> {
   readonly clock: Clock;
   readonly log: Log;
-  /** For the log, such as `query log`. */
+  /** Names the rows in the log, such as `query log`. */
   readonly what: string;
-  /** Rows of one key are one. */
+  /** Rows with the same key are merged. */
   readonly keyOf: (row: Row) => string;
-  /** Default: the later in the place of the earlier. */
+  /** By default the later row takes the place of the earlier. */
   readonly merge?: (earlier: Row, later: Row) => Row;
-  /** Beyond it the oldest give way, while the database takes none. Default: there are never many. */
+  /** Beyond it the oldest rows are dropped while the database takes none. By default there is no bound. */
   readonly maxRows?: number;
   /** Writes at most 100 rows, all or none. */
   readonly writeBatch: (rows: readonly Row[]) => Promise<void>;
   readonly onWritten?: (rows: readonly Row[]) => void;
-  /** Deletes what is past its time. */
+  /** Deletes old rows. */
   readonly purge: () => Promise<unknown>;
-  /** Each second, before anything else. */
+  /** Runs each second, before anything is written. */
   readonly onTick?: () => void;
 }
 
 /**
- * Rows that nobody waits for: kept in memory and written once a second, in batches, so that a kill loses at most the last second.
- * What the database does not take is kept for the next time. Once an hour, and at the start, what is past its time is deleted.
+ * Keeps rows that nobody waits for in memory and writes them once a second, in batches: a kill loses at most the last second.
+ * Rows that the database does not take are kept for the next time. Old rows are deleted at the start and once an hour.
  */
 export class WriteBehind<Row> {
   readonly #parts: WriteBehindParts<Row>;
@@ -50,7 +50,7 @@ export class WriteBehind<Row> {
     this.#timer = setInterval(() => this.#tick(), FLUSH_INTERVAL_MS).unref();
   }
 
-  /** Rows still to be written. */
+  /** Counts the rows that are still to be written. */
   get size(): number {
     return this.#buffer.size;
   }
@@ -61,7 +61,7 @@ export class WriteBehind<Row> {
     this.#bound();
   }
 
-  /** For the next time, unless there is a later row of its key by now. */
+  /** Keeps rows for the next time, unless there is a later row with the same key. */
   keep(rows: readonly Row[]): void {
     if (rows.length === 0) return;
     const later = this.#buffer;
@@ -70,7 +70,7 @@ export class WriteBehind<Row> {
     this.#bound();
   }
 
-  /** The row of that key that is still to be written; one that is being written is in neither place until `settled`. */
+  /** Returns the row with that key that is still to be written. One being written is in neither place until `settled`. */
   find(key: string): Row | undefined {
     return this.#buffer.get(key);
   }

@@ -107,7 +107,7 @@ function rangeOf(address: string): string {
   return range === 'unicast' && !parsed.match(GLOBAL_UNICAST_V6) ? 'reserved' : range;
 }
 
-/** The address stays in the cause: an answer that named it would map the inner network for whoever writes the catalogue. */
+/** The address stays in the cause: an answer that named it would map the inner network for whoever gives the addresses. */
 const blocked = (why: string, cause?: unknown) =>
   new SwitchboardError('upstream_blocked', `The MCP server's address is not allowed: it ${why}.`, { cause });
 

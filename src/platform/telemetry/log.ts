@@ -43,9 +43,9 @@ function describeError(error: unknown) {
 
 /** pino's number of the level. */
 const WARN = 40;
-/** How long a line is kept back. */
+/** The time for which a line is kept back, in milliseconds. */
 const KEPT_MS = 100;
-/** More is not kept back. */
+/** More characters than these are not kept back. */
 const MAX_CHARS = 16 * 1024;
 
 /**

@@ -2,20 +2,17 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../clock.ts';
 import type { Log } from './log.ts';
 
-/**
- * Of a span. Short values from closed lists, numbers and ids of ours: nothing that a caller wrote. Of an upstream's there are the name of
- * a tool that it lists (`gen_ai.tool.name`) and the code of its JSON-RPC error (`rpc.response.status_code`, `error.type`).
- */
+/** Attributes of a span: short values from closed lists, numbers and ids, and nothing that a caller wrote. */
 export type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** W3C Trace Context as headers, or as members of an MCP message's `_meta`: `traceparent`, `tracestate`. */
+/** W3C Trace Context as headers or members of a message: `traceparent`, `tracestate`. */
 export type TraceContext = Readonly<Record<string, string>>;
 
 export interface SpanOptions {
   /** Default `internal`. */
   readonly kind?: 'server' | 'client';
   readonly attributes?: Attributes;
-  /** Where it came with a trace context that holds, that is the parent, and the span it is made from a link. */
+  /** A carrier whose valid trace context becomes the parent; the span that makes this one is linked then. */
   readonly from?: unknown;
 }
 
@@ -23,7 +20,7 @@ export interface SpanOptions {
 export interface Span {
   /** For log lines, in the names of OpenTelemetry's log formats. */
   readonly logFields: { readonly trace_id: string; readonly span_id: string };
-  /** What a call carries so that the other side goes on with the trace. */
+  /** Goes along with a call, so that the other side goes on with the trace. */
   readonly context: TraceContext;
   child(name: string, options?: SpanOptions): Span;
   rename(name: string): void;
