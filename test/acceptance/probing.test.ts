@@ -5,7 +5,7 @@ import { run, serve, temporaryFolder } from '../support/program.ts';
 import { refusedPort } from '../support/upstreams/http.ts';
 import { startV2Server } from '../support/upstreams/v2.ts';
 
-it('catalogue probe says how each server is, and what follows is by that', async () => {
+it('catalogue probe reports each server, and search and show follow it', async () => {
   await using folder = temporaryFolder();
   await using up = await startV2Server();
   const file = path.join(folder.path, 'catalogue.jsonl');
@@ -50,7 +50,7 @@ it('catalogue probe says how each server is, and what follows is by that', async
   });
 });
 
-it('catalogue probe fails where it rather says something of the own network', async () => {
+it('catalogue probe fails when most hosts fail', async () => {
   await using folder = temporaryFolder();
   const file = path.join(folder.path, 'catalogue.jsonl');
   const ports = await Promise.all(Array.from({ length: 10 }, () => refusedPort()));

@@ -58,7 +58,7 @@ const put = (lines: readonly object[]) =>
 const audited = async (event: string) => (await sb.admin.request('GET', `/audit?event=${event}`)).json.audit;
 
 describe('POST /catalogue/probe', () => {
-  it('visits every server, and shows what it found wherever servers are shown [search.health]', async () => {
+  it('checks every server and shows its health wherever servers are shown [search.health]', async () => {
     first.conduct = 401;
     expect(idsOf(await search('harbours tides'))).toContain('first');
     expect(await search('harbours tides')).not.toContainEqual(
@@ -112,7 +112,7 @@ describe('POST /catalogue/probe', () => {
     expect((await search('the phase of the moon'))[0].id).toBe('first');
   });
 
-  it('is no call: it counts as no use, and holds no call back', async () => {
+  it('counts as no use and opens no circuit', async () => {
     first.conduct = 500;
     await probeDaily(10);
     first.conduct = 'mcp';
@@ -124,7 +124,7 @@ describe('POST /catalogue/probe', () => {
     expect(first.inbox.count('tools/call')).toBe(0);
   });
 
-  it('visits those that are named, and refuses an id that is none, or that the operator has taken out', async () => {
+  it('checks named servers; an unknown id is 404, a deactivated one 410', async () => {
     expect(await probe(['second', 'second'])).toMatchObject({ visited: 1, ok: 1 });
     expect(first.inbox.all).toEqual([]);
     const refused = async (ids: string[]) =>
@@ -135,7 +135,7 @@ describe('POST /catalogue/probe', () => {
     expect(await refused([])).toBe(400);
   });
 
-  it('keeps what was known where a server says only that it is asked too often', async () => {
+  it('keeps the health of a server that answers 429', async () => {
     await probe();
     const before = await show('first');
     first.conduct = 429;
@@ -145,7 +145,7 @@ describe('POST /catalogue/probe', () => {
   });
 });
 
-it('a round whose caller hung up is in the audit log, with what it had found', async () => {
+it('a sweep whose caller hung up is in the audit log with its counts', async () => {
   second.conduct = 'silent';
   const hangingUp = new AbortController();
   const round = fetch(`${sb.url}/v1/admin/catalogue/probe`, {
@@ -164,7 +164,7 @@ it('a round whose caller hung up is in the audit log, with what it had found', a
 });
 
 describe('a server that has moved', () => {
-  it('begins anew', async () => {
+  it('has no health until it is checked at its new address', async () => {
     first.conduct = 'html';
     await probeDaily(3);
     expect((await show('first')).health).toMatchObject({ status: 'not_mcp', failures: 3 });
@@ -175,7 +175,7 @@ describe('a server that has moved', () => {
 });
 
 describe('a dead server', () => {
-  it('sinks in searches from the third failure on, even where it is named, and rises when it answers [search.health]', async () => {
+  it('ranks lower from the third failure on, even when named, and returns when it answers [search.health]', async () => {
     const [best, other] = await search();
     expect([best.id, other.id]).toEqual(['first', 'second']);
     expect(other.final_score).toBeGreaterThan(best.final_score / 2);
@@ -227,7 +227,7 @@ describe('a dead server', () => {
     ]);
   });
 
-  it('begins anew where the operator imports it again, and stays out where the operator deactivates it', async () => {
+  it('counts failures from zero after an import, and stays inactive after a deactivation', async () => {
     first.conduct = 'html';
     await probeDaily(33);
     expect(await show('first')).toMatchObject({ active: false, unanswered: true });
@@ -243,7 +243,7 @@ describe('a dead server', () => {
     expect(await callStatus('first')).toBe(410);
   });
 
-  it('of a registry is not brought back by a sync, unless at another address, and ends with its entry', async () => {
+  it('is not reactivated by a sync with its registry, unless at another address, and ends with its entry', async () => {
     const remotes = (url: string) => ({ remotes: [{ type: 'streamable-http', url }] });
     const others = ['a', 'b', 'c', 'd', 'e'].map(letter =>
       listed(`x.y/${letter}`, remotes(`${second.url}?${letter}`)),
@@ -275,8 +275,8 @@ describe('a dead server', () => {
   });
 });
 
-describe('a round in which most servers fail at once', () => {
-  it('is taken for a fault of our own network: nothing is recorded as worse, and /readyz says so', async () => {
+describe('a sweep in which most hosts fail', () => {
+  it('is thrown away as our own outage: no failure is recorded, and /readyz says so', async () => {
     const others = await Promise.all(
       Array.from({ length: 10 }, async () => stack.use(await startChangeable())),
     );
@@ -316,7 +316,7 @@ describe('a round in which most servers fail at once', () => {
   });
 });
 
-it('by schedule: a first start visits nobody unless it is told to', async () => {
+it('a server starts no sweep by itself unless SWITCHBOARD_PROBE_EVERY is set', async () => {
   await using server = await startV2Server();
   const catalogue = [{ id: 'up', remote_url: server.url }];
   await using _silent = await startTestSwitchboard({ catalogue });
@@ -326,7 +326,7 @@ it('by schedule: a first start visits nobody unless it is told to', async () => 
 });
 
 describe.skipIf(inject('postgresUrl') === undefined)('two processes on one Postgres', () => {
-  it('know what either has found, and lose no visit of the other', async () => {
+  it('share the health of servers and lose no check of each other', async () => {
     await using database = await createDatabase();
     const env = {
       DATABASE_URL: database.url,

@@ -55,7 +55,7 @@ describe('a full sync', () => {
     expect(await show('io.github.ada_moths')).toMatchObject({ active: true });
   });
 
-  it('makes what the registry deleted, or lists no more, inactive: 410', async () => {
+  it('makes servers inactive (410) that the registry deleted or no longer lists', async () => {
     const names = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'].map(letter => `x.y/${letter}`);
     registry.entries = names.map(name => listed(name));
     await sync();
@@ -73,7 +73,7 @@ describe('a full sync', () => {
     expect(await show('x.y_a')).toMatchObject({ active: true });
   });
 
-  it('keeps what is deprecated, marked as such, and below what fits as well', async () => {
+  it('keeps deprecated servers, marked and below others that fit as well', async () => {
     const description = 'Tide tables of harbours.';
     const tides = (name: string, more = {}) => listed(name, { description, title: 'Tides', ...more });
     const statusMessage = `Use x.y/new. ${'Please. '.repeat(30)}`;
@@ -153,7 +153,7 @@ describe('a full sync', () => {
     });
   });
 
-  it('skips bad entries by name, keeps what it had of them, and counts those nobody can call', async () => {
+  it('skips bad entries by name, keeps their servers as they were, and counts entries nobody can call', async () => {
     registry.entries = [listed('x.y/good'), listed('x.y/spoilt')];
     await sync();
     registry.entries = [
@@ -247,7 +247,7 @@ describe('a full sync', () => {
     expect(await show('x.y_a')).toMatchObject({ tools: [], tools_source: 'catalogue' });
   });
 
-  it('does not say that something has changed where nothing has', async () => {
+  it('writes nothing when nothing has changed', async () => {
     registry.entries = [listed('x.y/a')];
     await sync();
     const { json } = await sb.get('/v0.1/servers?search=x.y/a');
@@ -287,7 +287,7 @@ describe('an incremental sync', () => {
     expect((await sync({ full: false })).json.refused).toMatch(/^1 of the 2 servers/);
   });
 
-  it('is not led astray by a registry whose clock is ahead', async () => {
+  it('misses no change of a registry whose clock is ahead', async () => {
     registry.entries = [listed('x.y/a', { updatedAt: '2999-01-01T00:00:00Z' })];
     await sync();
     registry.requests.length = 0;

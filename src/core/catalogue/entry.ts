@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** The closed list of categories the shipped catalogue uses; operators' entries may use any short word. */
+/** Categories of the shipped catalogue. Operators' entries may use any short word. */
 export const CATEGORIES = [
   'ai-agents',
   'analytics',
@@ -35,7 +35,7 @@ const codePoints = (min: number, max: number) =>
   });
 const lengthOf = (text: string) => Array.from(text).length;
 
-/** The id under which agents reach Switchboard's own tools, such as reading on in a kept result: no server has it. */
+/** Id under which agents reach Switchboard's own tools, such as reading on in a kept result. No server has it. */
 export const RESERVED_SERVER_ID = 'switchboard';
 
 const serverIdSchema = z
@@ -49,7 +49,7 @@ const serverIdSchema = z
     `must not be "${RESERVED_SERVER_ID}", which stands for Switchboard itself`,
   );
 
-/** The effects of a tool by its server's word (MCP, `ToolAnnotations`), as far as they are kept. Nobody has checked them. */
+/** Effects of a tool as its server states them (MCP, `ToolAnnotations`). They are not verified. */
 const annotationsSchema = z.object({
   readOnlyHint: z.boolean().optional(),
   destructiveHint: z.boolean().optional(),
@@ -69,7 +69,7 @@ const authSchema = z
     scopes: z.array(z.string()).optional(),
     resource: z.string().optional(),
   })
-  // Its calls would go out for no user, and no server that acts for users takes them.
+  // Without a provider, calls would carry no user, and the server would refuse them.
   .refine(({ kind, provider }) => kind !== 'user_oauth' || provider !== undefined, {
     path: ['provider'],
     error: 'user_oauth needs the name of the identity provider whose tokens the server takes',
@@ -77,7 +77,7 @@ const authSchema = z
 
 const webUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
 
-/** One line of a catalogue file. Unknown fields are dropped; the reader reports them once a file. */
+/** One line of a catalogue file. Unknown fields are dropped, and reported once per file by the reader. */
 export const entrySchema = z.object({
   id: serverIdSchema,
   name: codePoints(1, 200),
@@ -97,28 +97,28 @@ export type Annotations = z.infer<typeof annotationsSchema>;
 export type AuthSpec = z.infer<typeof authSchema>;
 export type Transport = NonNullable<Entry['transport']>;
 
-/** A tool of a catalogued server. Its texts are cleaned (`text.ts`). */
+/** A tool of a catalogued server, with cleaned texts. */
 export interface CataloguedTool extends Tool {
-  /** Rules of `suspicious-rules.ts` that its texts match as they came; absent: none. */
+  /** Ids of the suspicion rules that its original texts match; absent: none. */
   readonly suspicious?: readonly string[] | undefined;
-  /** Of a tool as its server lists it itself. */
+  /** Set on a tool as its server lists it itself. */
   readonly live?: LiveMark | undefined;
 }
 
 interface LiveMark {
-  /** See `hashOf` in `definitions.ts`. */
+  /** Hash of the definition, by `hashOf`. */
   readonly hash: string;
-  /** When this definition took the place of another live one, in milliseconds; absent: it never did. */
+  /** When this definition replaced another live one, in milliseconds; absent: it never did. */
   readonly changedAt?: number;
 }
 
 export type Origin = 'shipped' | 'operator' | 'registry';
 
-/** What a registry said of a server. */
+/** A registry's statements about a server. */
 export interface RegistryMark {
   /** The registry's address, as `registryUrl` writes it. */
   readonly source: string;
-  /** What the registry calls it, such as `com.example/notes`. */
+  /** Name in the registry, such as `com.example/notes`. */
   readonly name: string;
   readonly version: string;
   readonly status: 'active' | 'deprecated';
@@ -135,14 +135,14 @@ export interface Server {
   readonly name: string;
   readonly description: string;
   readonly remoteUrl: string;
-  /** Absent: not known, detected at the first call. */
+  /** Absent: unknown, and detected at the first call. */
   readonly transport?: Transport;
   readonly auth: AuthSpec;
   readonly homepage?: string;
   readonly repository?: string;
   readonly categories: readonly string[];
   readonly tools: readonly CataloguedTool[];
-  /** When the tools were last read from the server itself, in milliseconds; absent: they are those of its entry. */
+  /** When the server itself last listed its tools, in milliseconds; absent: they are those of its entry. */
   readonly toolsListedAt?: number;
   readonly origin: Origin;
   readonly registry?: RegistryMark;
@@ -169,7 +169,7 @@ const ACCESS: Readonly<Record<AuthSpec['kind'], Access>> = {
 
 export const accessOf = ({ auth }: Pick<Server, 'auth'>): Access => ACCESS[auth.kind];
 
-/** The entry a server was made from: `catalogue show` prints what `catalogue import` reads. */
+/** Returns the entry of a server: `catalogue show` prints what `catalogue import` reads. */
 export const toEntry = (server: Server): Entry => ({
   id: server.id,
   name: server.name,
@@ -183,7 +183,7 @@ export const toEntry = (server: Server): Entry => ({
   tools: server.tools.map(bareTool),
 });
 
-/** A tool as an entry has it. */
+/** Returns a tool as an entry has it. */
 export const bareTool = ({ name, description, input_schema, annotations }: Tool): Tool => ({
   name,
   description,
@@ -198,7 +198,7 @@ export const worseOf = (one: Annotations | undefined, other: Annotations | undef
   return { readOnlyHint, destructiveHint };
 };
 
-/** The annotations that are kept, of what a server sent as such; undefined where it says nothing of them. */
+/** Returns the known annotations among those a server sent; undefined where there are none. */
 export function annotationsOf(sent: unknown): Annotations | undefined {
   if (typeof sent !== 'object' || sent === null) return undefined;
   const { readOnlyHint, destructiveHint } = sent as Readonly<Record<string, unknown>>;

@@ -1,34 +1,34 @@
 import type { Server } from './entry.ts';
 
-/** What a visit of a server found: the first two are alive, the others failed. */
+/** Results of a health check: the first two mean alive, the others failed. */
 export const HEALTH_STATES = ['ok', 'needs_sign_in', 'not_mcp', 'unreachable'] as const;
 export type HealthState = (typeof HEALTH_STATES)[number];
 
-/** What probing knows of a server at its present address. Times in milliseconds since the epoch. */
+/** Health of a server at its present address. Times are milliseconds since the epoch. */
 export interface Health {
   readonly state: HealthState;
-  /** Of the last visit, from its first request to the list of tools; absent: it had no answer. */
+  /** Latency of the last check, from its first request to the list of tools; absent: there was no answer. */
   readonly latencyMs?: number;
   readonly checkedAtMs: number;
-  /** When it was last alive; absent: never. */
+  /** When the server was last alive; absent: never. */
   readonly lastOkAtMs?: number;
-  /** Visits in a row that failed. */
+  /** Consecutive failed checks. */
   readonly failures: number;
-  /** Since when it counts as dead; absent: it does not. */
+  /** When it became dead, by its third failure; absent: it is not dead. */
   readonly deadSinceMs?: number;
 }
 
-/** What is known of all servers. */
+/** Gives the health of every server. */
 export interface KnownHealth {
-  /** Undefined: it has not been visited at its present address. */
+  /** Returns undefined for a server that was not checked at its present address. */
   of(server: Pick<Server, 'id' | 'remoteUrl'>): Health | undefined;
-  /** Another number as soon as a server is dead that was not, or the other way round. */
+  /** Number that changes when a server becomes dead or stops being dead. */
   readonly epoch: number;
 }
 
 export const isAlive = (state: HealthState): boolean => state === 'ok' || state === 'needs_sign_in';
 
-/** In the fields of the wire. */
+/** Health as the API shows it. */
 export interface ShownHealth {
   readonly status: HealthState;
   readonly checked_at: string;

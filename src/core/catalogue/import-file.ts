@@ -7,27 +7,27 @@ interface LineProblem {
   /** 1-based. */
   readonly line: number;
   readonly reason: string;
-  /** The server the line was for, where that much could be read. */
+  /** Id of the line's server, where it could be read. */
   readonly id?: string;
 }
 
 export interface ReadEntries {
   readonly entries: Entry[];
   readonly problems: LineProblem[];
-  /** Fields of catalogue lines that nothing here reads, each once. */
+  /** Names of unknown fields, each once. */
   readonly unknownFields: readonly string[];
 }
 
 export interface ReadOptions {
-  /** `http:` addresses are for local development only. */
+  /** Accepts `http:` addresses, for local development. */
   readonly allowHttp: boolean;
-  /** Gives an equal entry that takes less memory. */
+  /** Returns an equal entry that takes less memory. */
   readonly compact?: (entry: Entry) => Entry;
 }
 
 /**
- * Reads a catalogue: JSON Lines, one server a line (DESIGN §2). A bad line becomes a problem with its number; the others
- * are still read. Blank lines are skipped. An id that stands on two lines counts with the last.
+ * Reads a catalogue: JSON Lines with one server per line. A bad line becomes a problem with its number; the others are still read. Blank
+ * lines are skipped. An id that stands on two lines counts with the last one.
  */
 export function readEntries(text: string, options: ReadOptions): ReadEntries {
   const reading = new Reading(options);
@@ -35,7 +35,7 @@ export function readEntries(text: string, options: ReadOptions): ReadEntries {
   return reading.result();
 }
 
-/** The same of UTF-8 bytes as they come; the event loop has its turns. */
+/** Reads a catalogue from a stream of UTF-8 bytes, as `readEntries` does. The event loop gets turns. */
 export async function readEntryStream(
   chunks: AsyncIterable<Uint8Array>,
   options: ReadOptions,
@@ -53,7 +53,7 @@ const LINE_BREAK = /\r\n|\n|\r/;
 
 async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
-  /** Of the line that is not at its end yet. */
+  /** Pieces of the line that has not ended yet. */
   let pieces: string[] = [];
   let carried = '';
   for await (const chunk of chunks) {
@@ -70,7 +70,7 @@ async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<strin
   yield pieces.join('') + decoder.decode();
 }
 
-/** Takes lines in order. */
+/** Collects entries and problems, line by line. */
 class Reading {
   readonly #options: ReadOptions;
   readonly #byId = new Map<string, Entry>();
@@ -82,7 +82,7 @@ class Reading {
     this.#options = options;
   }
 
-  /** Stops between the steps of a line, which may be long. */
+  /** Yields between the steps of a line, which may be long. */
   *add(line: string): Generator<void> {
     this.#line++;
     if (line.trim() === '') return;
@@ -105,7 +105,7 @@ class Reading {
   }
 }
 
-/** The last ones are what `catalogue show` adds; an entry that is read is active and the reader's. */
+/** Fields from `active` on are added by `catalogue show` and not read: an entry that is read is active and the reader's. */
 const KNOWN_FIELDS = new Set([
   ...Object.keys(entrySchema.shape),
   'active',
@@ -148,7 +148,7 @@ function idOf(value: unknown): { id?: string } {
 
 const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
 
-/** What keeps an entry, wherever it comes from, out of the catalogue; undefined where nothing does. */
+/** Returns why an entry cannot be catalogued; undefined where it can. */
 export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
   const parsed = entrySchema.safeParse(value);
   return parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error);
@@ -163,10 +163,10 @@ function addressProblem(address: string, { allowHttp }: ReadOptions): string | u
   return undefined;
 }
 
-/** A tool's schema nests; beyond this depth it is an attack on whoever walks it. */
+/** Limits nesting, as deeper schemas are attacks on code that walks them. */
 const MAX_DEPTH = 64;
 
-/** Postgres stores neither NUL nor half a surrogate pair. */
+/** Returns why a value cannot be stored. Postgres stores neither NUL nor half a surrogate pair. */
 export function storageProblem(value: unknown, depth = 0): string | undefined {
   if (typeof value === 'string') {
     const storable = value.isWellFormed() && !value.includes('\0');

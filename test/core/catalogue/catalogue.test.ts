@@ -114,7 +114,7 @@ describe('put', () => {
     ]);
   });
 
-  it('gives the index only what has changed, and names the whole of a replacement, which is to be seen at once', async () => {
+  it('gives the index only what has changed, and all servers of a replacement', async () => {
     const prepared: string[][] = [];
     const wholes: (string[] | undefined)[] = [];
     await catalogue.put([entry('a'), entry('b'), entry('c')], { origin: 'operator' });
@@ -137,7 +137,7 @@ describe('put', () => {
     expect(wholes).toEqual([undefined, undefined, ['a', 'b', 'c', 'd'], undefined, undefined]);
   });
 
-  it('stores what it was given even where it knows no change: another process may have written since', async () => {
+  it('stores entries even when they look unchanged, as another process may have written since', async () => {
     await catalogue.attachIndex(() => Promise.resolve(() => Promise.resolve()));
     await catalogue.put([entry('a')], { origin: 'operator' });
     await database.db.update(servers).set({ active: false });

@@ -77,7 +77,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
   const put = (one: Replica, entries: readonly Entry[], replace = false) =>
     one.catalogue.put(entries, { origin: 'operator', replace });
 
-  it('one sees what another puts, lists, deactivates and replaces, and its index is told of no more than that', async () => {
+  it('a process sees what another puts, lists, deactivates and replaces, and its index hears of nothing else', async () => {
     await put(a, [entry('mail', 'Mail.', [tool('send', 'Sends.')]), entry('maps')]);
     await eventually('both have both', () => activeIn(b).length === 2);
     expect(b.catalogue.get('mail')).toEqual(a.catalogue.get('mail'));
@@ -110,7 +110,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     ]);
   });
 
-  it('what was written here is not taken over again, nor is what was rewritten as it was', async () => {
+  it('own changes, and rows rewritten without a change, are not taken over again', async () => {
     const large = Array.from({ length: 80 }, (_, at) => tool(`t${at}`, 'x'.repeat(900)));
     await put(a, [entry('large', 'Large.', large), entry('mail')]);
     await eventually('the other has it', () => activeIn(b).length === 2);
@@ -146,7 +146,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     }
   });
 
-  it('after its connection was lost it listens again, and has what was changed meanwhile', async () => {
+  it('a lost connection is restored, and changes made meanwhile are seen', async () => {
     const listening = () =>
       a.database.db.execute(
         sql`select pid from pg_stat_activity where application_name = 'switchboard-listen' and datname = current_database() and query like 'listen%'`,
@@ -171,7 +171,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     await eventually('it is seen', () => activeIn(b).length === 2);
   });
 
-  it('one that hears no notification looks for changes every few seconds', async () => {
+  it('a process that hears no notification looks for changes every few seconds', async () => {
     await using deaf = await replica({ isTold: false });
     // Notifications go to listeners on the same database alone.
     await using elsewhere = await createDatabase();
@@ -181,7 +181,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     await eventually('it is seen', () => activeIn(deaf).length === 1);
   });
 
-  it('the last to write a server is right everywhere, whoever was told first', async () => {
+  it('the last write of a server wins in every process', async () => {
     await put(a, [entry('mail')]);
     await eventually('both have it', () => activeIn(b).length === 1);
     const { promise: gate, resolve: open } = Promise.withResolvers<void>();
@@ -199,7 +199,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     expect(() => a.catalogue.require('docs')).toThrow(/no longer active/);
   });
 
-  it('what cannot be prepared is tried again, and keeps no change made here from being made', async () => {
+  it('a change that cannot be prepared is retried and holds up no change made here', async () => {
     const failing = Promise.reject(new Error('no vectors'));
     failing.catch(() => {});
     b.gate = failing;

@@ -71,7 +71,7 @@ describe('refreshTools', () => {
     expect(prepared).toBe(3);
   });
 
-  it('writes nothing where the same was listed before, if it is told so', async () => {
+  it('writes nothing for an unchanged listing with unlessSame', async () => {
     const row = async () => (await database.db.select().from(servers))[0];
     const refresh = (description: string, nowMs: number) =>
       catalogue.refreshTools(SERVER, [tool('shipped', description)], nowMs, { unlessSame: true });
@@ -89,7 +89,7 @@ describe('refreshTools', () => {
     expect(catalogue.get('a')).toMatchObject({ toolsListedAt: NOW + 2 * DAY_MS });
   });
 
-  it('takes so many that are new or changed, if it is told so, and the rest with the next listings', async () => {
+  it('takes at most maxNews new or changed tools, and the rest with the next listings', async () => {
     const refresh = (...tools: Definition[]) => catalogue.refreshTools(SERVER, tools, NOW, { maxNews: 1 });
     await refresh(tool('x'), tool('shipped', 'Another.'), tool('y'));
     // What is changed beyond that stays what it was, and is not a definition of its server's.
@@ -106,7 +106,7 @@ describe('refreshTools', () => {
     expect(lines('tool definition changed')).toEqual([]);
   });
 
-  it('ended before it is committed leaves everything as it was', async () => {
+  it('leaves everything as it was when aborted before the commit', async () => {
     const ending = new AbortController();
     await catalogue.attachIndex(({ upserted }) => {
       if (upserted[0]?.tools[0]?.name === 'x') ending.abort(new Error('enough'));
@@ -127,7 +127,7 @@ describe('refreshTools', () => {
     expect(names()).toEqual(['shipped']);
   });
 
-  it('leaves out, and logs, what is too large, cannot be stored or hides in its name', async () => {
+  it('leaves out and logs tools that are too large, cannot be stored or have hidden characters in their names', async () => {
     const deep = (levels: number): object => (levels === 0 ? {} : { a: deep(levels - 1) });
     const definitions = [
       tool('good'),
@@ -145,7 +145,7 @@ describe('refreshTools', () => {
     expect((await Catalogue.load(database.db)).get('a')?.tools).toHaveLength(994);
   });
 
-  it('cleans texts, and marks what they hid before', async () => {
+  it('cleans texts and marks what was hidden in them', async () => {
     const inputSchema = { properties: { a: { description: 'the\u{200b} key', default: 'a\u{200b}b' } } };
     await catalogue.refreshTools(
       SERVER,
@@ -209,7 +209,7 @@ describe('a changed definition', () => {
     expect(hashOf({ ...tool('x'), ...change })).not.toBe(hashOf(tool('x')));
   });
 
-  it('is not another order of members, nor a field that no model is told', () => {
+  it('ignores the order of members and fields that no model is told', () => {
     const one = tool('x', '', { inputSchema: { type: 'object', properties: { a: {}, b: {} } } });
     const other = tool('x', '', {
       inputSchema: { properties: { b: {}, a: {} }, type: 'object' },
@@ -230,7 +230,7 @@ describe('a changed definition', () => {
     ]);
   });
 
-  it('of a server that an operator moved to another address is none', async () => {
+  it('is none for a server that an operator moved to another address', async () => {
     await catalogue.refreshTools(SERVER, [tool('x')], NOW);
     const remoteUrl = 'https://moved.example/mcp';
     await catalogue.put([{ ...A, remote_url: remoteUrl }], { origin: 'operator' });
@@ -248,7 +248,7 @@ describe('a changed definition', () => {
 });
 
 describe('ToolRefresh', () => {
-  it('brings a changed definition in at once, logged once a change, though not again and again within ten minutes', async () => {
+  it('stores a changed definition at once and logs it once, at most once in ten minutes', async () => {
     let nowMs = NOW;
     const refresh = new ToolRefresh(catalogue, { now: () => nowMs }, log());
     const offer = async (...tools: Definition[]) => {
@@ -272,7 +272,7 @@ describe('ToolRefresh', () => {
     expect(changes()).toBe(2);
   });
 
-  it('writes a server`s tools once in ten minutes, and passes over what fails', async () => {
+  it('writes the tools of a server once in ten minutes, and goes on after a failure', async () => {
     let nowMs = NOW;
     const written: string[] = [];
     const refreshTools = (server: { id: string }) => {
@@ -287,6 +287,6 @@ describe('ToolRefresh', () => {
     refresh.offer(SERVER, []);
     expect(written).toEqual(['a', 'b', 'a']);
     await new Promise(resolve => setImmediate(resolve));
-    expect(lines('live tools not brought into the catalogue')).toHaveLength(3);
+    expect(lines('listed tools not stored')).toHaveLength(3);
   });
 });

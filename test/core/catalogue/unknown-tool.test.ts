@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { unknownTool } from '../../../src/core/catalogue/tools/warnings.ts';
 
-it('of many tools, the error names the nearest first and says how many there are more', () => {
+it('the error names the nearest of many tools first and counts the rest', () => {
   const known = Array.from({ length: 200 }, (_, at) => `tool_${at}`);
   const { code, detail } = unknownTool('tool_150x', known);
   expect(code).toBe('invalid_request');
@@ -11,7 +11,7 @@ it('of many tools, the error names the nearest first and says how many there are
   expect(detail).toContain(' and 180 more. ');
 });
 
-it('names that are long or hold invisible characters are shortened and cleaned', () => {
+it('long names are shortened, and invisible characters removed', () => {
   const { detail } = unknownTool('x'.repeat(500), [`${'y'.repeat(500)}\u202e`]);
   expect(detail.length).toBeLessThan(400);
   expect(detail).not.toContain('\u202e');

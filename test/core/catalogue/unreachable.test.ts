@@ -26,10 +26,10 @@ afterEach(() => database.close());
 const tides = () => catalogue.get('tides')!;
 const upgrade = (entries: readonly Entry[]) => catalogue.put(entries, { origin: 'shipped', replace: true });
 
-describe('a server that is inactive since it does not answer', () => {
+describe('a server that is inactive for not answering', () => {
   beforeEach(async () => void (await catalogue.setUnreachable(tides(), true, nothing)));
 
-  it('is so after a restart, and in the index no more', async () => {
+  it('stays so after a restart and is not indexed', async () => {
     const again = await Catalogue.load(database.db);
     expect(again.get('tides')).toEqual({ ...tides(), active: false, unreachable: true });
     const indexed: string[] = [];
@@ -40,7 +40,7 @@ describe('a server that is inactive since it does not answer', () => {
     expect(indexed).toEqual(['maps']);
   });
 
-  it('is left so by an upgrade, but not where the upgrade has another address, and ended by one without it', async () => {
+  it('stays so after an upgrade, is active at a new address, and ends with an upgrade without it', async () => {
     await upgrade([entry('tides'), entry('maps')]);
     expect(tides()).toMatchObject({ active: false, unreachable: true });
     await upgrade([entry('tides', 'https://new.example/mcp'), entry('maps')]);
@@ -53,7 +53,7 @@ describe('a server that is inactive since it does not answer', () => {
     expect(await catalogue.setUnreachable(tides(), false, nothing)).toBe(false);
   });
 
-  it('is not brought back where the operator has deactivated it in another process', async () => {
+  it('is not reactivated after the operator has deactivated it in another process', async () => {
     const other = await Catalogue.load(database.db);
     await other.deactivate('tides');
     const written: string[] = [];
@@ -66,7 +66,7 @@ describe('a server that is inactive since it does not answer', () => {
     });
   });
 
-  it('comes back with what is written inSameTransaction, or not at all', async () => {
+  it('is reactivated together with its audit entry, or not at all', async () => {
     const failing = () => Promise.reject(new Error('no audit'));
     await expect(catalogue.setUnreachable(tides(), false, failing)).rejects.toThrow('no audit');
     expect(tides()).toMatchObject({ active: false });
@@ -101,13 +101,13 @@ describe('a server that is inactive since it does not answer', () => {
     expect((await Catalogue.load(database.db)).get('maps')).not.toHaveProperty('unreachable');
   });
 
-  it('stays so where only the parts of its tools are written, or nothing is', async () => {
+  it('stays so when only the parts of its tools are written', async () => {
     await database.db.execute(sql`update servers set revision = 0 where id = 'tides'`);
     expect((await Catalogue.load(database.db)).get('tides')).toMatchObject({ unreachable: true });
   });
 });
 
-it('a server that is elsewhere by now, or inactive already, is not made inactive', async () => {
+it('a server that has moved or is inactive already is not made inactive for not answering', async () => {
   expect(
     await catalogue.setUnreachable({ ...tides(), remoteUrl: 'https://old.example/' }, true, nothing),
   ).toBe(false);

@@ -59,14 +59,14 @@ describe('the schedule', () => {
     expect(await after(0)).toEqual(['b changes']);
   });
 
-  it('waits as long after a failure, which keeps no other registry waiting', async () => {
+  it('waits as long after a failure, which delays no other registry', async () => {
     const { after } = scheduled({}, { fails: source => source === 'a' });
     expect(await after(0)).toEqual(['a full', 'b full']);
     expect(await after(MINUTE)).toEqual([]);
     expect(await after(HOUR)).toEqual(['a full', 'b changes']);
   });
 
-  it('leaves alone what another process has just synced, and is there when that one is not any more', async () => {
+  it('leaves a registry to the process that has just synced it, and takes over when that one is gone', async () => {
     const states: Record<string, SyncState> = { b: { syncedAtMs: 200 * HOUR } };
     let isThere = true;
     const others = () => {

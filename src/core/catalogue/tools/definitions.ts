@@ -6,7 +6,7 @@ import { annotationsOf, worseOf, type CataloguedTool, type Tool } from '../entry
 import { storageProblem } from '../import-file.ts';
 import { suspicionsOf } from './suspicious.ts';
 
-/** A tool as its server lists it (MCP `Tool`), with all its fields. */
+/** A tool as its server lists it (MCP `Tool`), with all fields. */
 export interface Definition {
   readonly name: string;
   readonly description: string;
@@ -18,18 +18,18 @@ const MAX_TOOLS = 1_000;
 const MAX_NAME_CHARS = 256;
 const MAX_DESCRIPTION_CHARS = 20_000;
 const MAX_SCHEMA_BYTES = 64 * 1024;
-/** All definitions of a server together. */
+/** Limits all definitions of a server together. */
 const MAX_TOTAL_BYTES = 2 * 1024 * 1024;
-/** The event loop gets a turn after so many tools. */
+/** Tools after which the event loop gets a turn. */
 const SLICE_TOOLS = 20;
 
-/** Values and letters of a whole definition. Above, nothing is hashed, written or gone through: a listing may have megabytes in one tool. */
+/** Limits values and letters of a definition. A larger one is not hashed, stored or examined: one tool may have megabytes. */
 const MAX_DEFINITION_SIZE = 256 * 1024;
 
 const isHuge = (definition: Definition): boolean =>
   jsonSizeOf(definition, 1, MAX_DEFINITION_SIZE) > MAX_DEFINITION_SIZE;
 
-/** SHA-256 of what a model and its user are told of a tool, in base64url. The order of members makes no difference. */
+/** Returns the SHA-256, in base64url, of what a model and its user are told about a tool. The order of members makes no difference. */
 export function hashOf(definition: Definition): string {
   if (isHuge(definition)) return 'too large';
   const { name, title, description, inputSchema, outputSchema, annotations } = definition;
@@ -42,18 +42,18 @@ export function hashOf(definition: Definition): string {
 function inOrder(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(inOrder);
   if (typeof value !== 'object' || value === null) return value;
-  // From entries, not by assignment: a member may be called __proto__.
+  // A member may be called __proto__, which assignment would not copy.
   const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(members.map(([key, member]) => [key, inOrder(member)]));
 }
 
 /**
- * A tool as it is indexed and shown, and what is suspicious in it as it came. Nothing for a name that is not what it looks
- * like: cleaned it could not be called, and as it is it must not be shown.
+ * Returns a tool with cleaned texts, and with the suspicion rules that its original matches. Returns undefined for a name with hidden
+ * characters: cleaned it could not be called, and as it is it must not be shown.
  */
 export function cleanTool(tool: CataloguedTool, definition: unknown = tool): CataloguedTool | undefined {
   if (!isPlain(tool.name)) return undefined;
-  // What was found before it was cleaned and stored is not found again.
+  // Rules that matched before the text was cleaned and stored would not match again.
   const suspicious = new Set([...(tool.suspicious ?? []), ...suspicionsOf(definition)]);
   return {
     name: tool.name,
@@ -65,12 +65,12 @@ export function cleanTool(tool: CataloguedTool, definition: unknown = tool): Cat
   };
 }
 
-/** Members whose own members are named by the author, not by JSON Schema. */
+/** Members of a JSON Schema whose own members are named by its author. */
 const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
-/** Members that hold data, which must stay as they are. */
+/** Members that hold data, which must not be changed. */
 const DATA = new Set(['default', 'const', 'enum', 'examples']);
 
-/** A schema with its texts cleaned, itself where there is nothing to clean; the depth was checked before. */
+/** Returns a schema with cleaned texts, or the same object where there is nothing to clean. The depth was checked before. */
 export function cleanSchema(value: unknown, named = false): unknown {
   if (Array.isArray(value)) {
     const members = value.map(member => cleanSchema(member));
@@ -96,7 +96,7 @@ interface ReadDefinitions {
   readonly leftOut: readonly { readonly tool: string; readonly reason: string }[];
 }
 
-/** A server's own tools as the catalogue holds them; what is too large or cannot be stored or shown is left out. */
+/** Returns a server's own tools as the catalogue holds them. Tools that are too large, or cannot be stored or shown, are left out. */
 export async function readDefinitions(definitions: readonly Definition[]): Promise<ReadDefinitions> {
   const tools = new Map<string, CataloguedTool>();
   const leftOut: { tool: string; reason: string }[] = [];

@@ -5,22 +5,22 @@ import type { Catalogue } from '../catalogue.ts';
 import { hashOf, type Definition } from './definitions.ts';
 import type { Server } from '../entry.ts';
 
-/** A server's tools are written no more often than this, however often they are listed … */
+/** Shortest time between two writes of a server's tools. */
 const INTERVAL_MS = 10 * 60_000;
-/** … but a definition that has changed is not waited with: whoever searches is to know soon. Once in that time, too. */
+/** Shortest time before a changed definition is written, so that searches soon know it. At most one such write per interval. */
 const MIN_INTERVAL_MS = 60_000;
-/** Listings that wait to be written (behind an import, say); further ones are passed over, and come again. */
+/** Limits listings that wait to be written, such as behind an import. Further ones are dropped, and come again. */
 const MAX_WAITING = 20;
 
 type Offered = Pick<Server, 'id' | 'remoteUrl' | 'tools' | 'toolsListedAt'>;
 
 interface Written {
   readonly atMs: number;
-  /** When it was written because of a change. */
+  /** When it was last written because of a change. */
   readonly hurriedAtMs: number;
 }
 
-/** Brings the tools that servers list, and that are the same for everybody, into the catalogue now and then. */
+/** Brings tools that servers list, and that are the same for everybody, into the catalogue, at most every ten minutes. */
 export class ToolRefresh {
   readonly #catalogue: Pick<Catalogue, 'refreshTools'>;
   readonly #clock: Clock;
@@ -34,7 +34,7 @@ export class ToolRefresh {
     this.#log = log;
   }
 
-  /** Never throws and never waits. */
+  /** Takes a listing, or drops it when it is too soon. Never throws and never waits. */
   offer(server: Offered, definitions: readonly Definition[]): void {
     const key = `${server.id} ${server.remoteUrl}`;
     const now = this.#clock.now();
@@ -47,13 +47,13 @@ export class ToolRefresh {
     this.#catalogue
       .refreshTools(server, definitions, now)
       .catch((error: unknown) =>
-        this.#log.warn({ err: error, serverId: server.id }, 'live tools not brought into the catalogue'),
+        this.#log.warn({ err: error, serverId: server.id }, 'listed tools not stored'),
       )
       .finally(() => this.#waiting--);
   }
 }
 
-/** A tool is no longer what its server listed last; one that has come or gone is not in such a hurry. */
+/** Returns true when a tool is no longer what its server listed last. Added and removed tools are not urgent. */
 function hasChanged({ tools, toolsListedAt }: Offered, definitions: readonly Definition[]): boolean {
   if (toolsListedAt === undefined) return false;
   const known = new Map(tools.map(({ name, live }) => [name, live?.hash]));
