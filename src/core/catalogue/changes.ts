@@ -44,7 +44,7 @@ export interface PutOptions extends WriteOptions {
   readonly onProgress?: OnProgress | undefined;
 }
 
-/** What a sync with a registry brings besides the entries. */
+/** Facts that a sync with a registry brings besides the entries. */
 export interface RegistryListing {
   readonly source: string;
   /** Where each entry came from, by id. */

@@ -31,7 +31,7 @@ export const servers = pgTable(
     tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
     /** When the tools were last read from the server itself; null: they are those of its entry. */
     toolsListedAt: instant('tools_listed_at'),
-    /** Who put it here: an upgrade rewrites `shipped` rows, a sync those of its registry; both leave `operator` rows alone. */
+    /** Owner of the row: an upgrade rewrites `shipped` rows, a sync those of its registry; both leave `operator` rows alone. */
     origin: text().notNull().$type<Origin>(),
     /** Where a registry's entry came from; kept when the operator makes it inactive. */
     registry: jsonb().$type<RegistryMark>(),
@@ -65,14 +65,14 @@ export const serverToolParts = pgTable(
   table => [primaryKey({ columns: [table.serverId, table.part] })],
 );
 
-/** What probing last found of a server (`catalogue/health.ts`). */
+/** Result of the last health check of a server. */
 export const serverHealth = pgTable(
   'server_health',
   {
     serverId: text('server_id')
       .primaryKey()
       .references(() => servers.id, { onDelete: 'cascade' }),
-    /** What it is about: a server that has moved has not been visited. */
+    /** Address that was checked: a server that has moved has not been checked. */
     remoteUrl: text('remote_url').notNull(),
     state: text().notNull().$type<HealthState>(),
     latencyMs: integer('latency_ms'),
@@ -97,7 +97,7 @@ export const toolDefinitions = pgTable(
     tool: text().notNull(),
     hash: text().notNull(),
     firstSeenAt: instant('first_seen_at').notNull(),
-    /** Whether it took the place of another one. */
+    /** True when the definition replaced another one. */
     changed: boolean().notNull(),
   },
   table => [primaryKey({ columns: [table.serverId, table.tool] })],

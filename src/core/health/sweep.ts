@@ -192,7 +192,7 @@ export class HealthSweep {
       return report;
     } catch (error) {
       this.#retryLater();
-      if (!closing.aborted) log.warn({ err: error }, 'probing failed');
+      if (!closing.aborted) log.warn({ err: error }, 'health check failed');
       return undefined;
     }
   }
@@ -277,7 +277,7 @@ export class HealthSweep {
     try {
       return await writing;
     } catch (error) {
-      this.#parts.log.warn({ err: error, serverId: id }, 'health check not stored');
+      this.#parts.log.warn({ err: error, serverId: id }, 'health check result not stored');
       return undefined;
     }
   }
