@@ -32,7 +32,7 @@ const refusal = (spent: Promise<unknown>) =>
   );
 
 describe('a monthly quota', () => {
-  it('lets exactly so many pass, also of many at once, and says when the next month begins', async () => {
+  it('lets exactly its number of calls pass, also of many at once, and names the start of the next month', async () => {
     const use = open();
     const spent = await Promise.allSettled(
       Array.from({ length: 30 }, () => use.spend(key({ calls: 10 }), 'calls')),
@@ -50,7 +50,7 @@ describe('a monthly quota', () => {
     expect(await use.thisMonth()).toEqual(new Map([['k', { calls: 10, searches: 0 }]]));
   });
 
-  it('is one for calls and another for searches, and none for who has none', async () => {
+  it('counts calls and searches apart, and a use without a limit is never refused', async () => {
     const use = open();
     await use.spend(key({ searches: 1 }), 'searches');
     expect(await refusal(use.spend(key({ searches: 1 }), 'searches'))).toBeInstanceOf(QuotaExceeded);
@@ -59,7 +59,7 @@ describe('a monthly quota', () => {
     expect(await use.thisMonth()).toEqual(new Map([['k', { calls: 3, searches: 1 }]]));
   });
 
-  it('begins anew with the month, and knows what was used before it was set', async () => {
+  it('begins anew with the month, and includes the use from before it was set', async () => {
     const use = open();
     for (let call = 0; call < 3; call++) await use.spend({ keyId: 'k' }, 'calls');
     expect(await refusal(use.spend(key({ calls: 3 }), 'calls'))).toBeInstanceOf(QuotaExceeded);
@@ -71,7 +71,7 @@ describe('a monthly quota', () => {
     });
   });
 
-  it('counts several that came as one, or none of them', async () => {
+  it('counts all calls of a batch, or none of them', async () => {
     const use = open();
     expect(await use.spend(key({ calls: 5 }), 'calls', 3)).toMatchObject({ remaining: 2 });
     expect(await refusal(use.spend(key({ calls: 5 }), 'calls', 3))).toBeInstanceOf(QuotaExceeded);
@@ -87,14 +87,14 @@ describe('a monthly quota', () => {
     );
   });
 
-  it('[quota.durable] is known to the next process as soon as it is written, without a close', async () => {
+  it('[quota.durable] written use is known to the next process, also after a kill', async () => {
     const killed = open();
     for (let call = 0; call < 5; call++) await killed.spend(key({ calls: 6 }), 'calls');
     await killed.flush();
     expect(await open().spend(key({ calls: 6 }), 'calls')).toMatchObject({ remaining: 0 });
   });
 
-  it('[quota.shared] of processes on one database is passed by no more than what they count in two seconds', async () => {
+  it("[quota.shared] processes on one database know of each other's use within two seconds", async () => {
     const [a, b] = [open(true), open(true)];
     const limited = key({ calls: 10 });
     await Promise.all([a.spend(limited, 'calls'), b.spend(limited, 'calls')]);
@@ -110,7 +110,7 @@ describe('a monthly quota', () => {
     expect((await a.thisMonth()).get('k')).toEqual({ calls: 10, searches: 0 });
   });
 
-  it('[quota.shared] is read again ahead of time: of a key in steady use no call waits for the database', async () => {
+  it('[quota.shared] use is read again ahead of time, so that no call of a key in steady use waits for the database', async () => {
     const [a, b] = [open(true), open(true)];
     const limited = key({ calls: 10 });
     await a.spend(limited, 'calls');
@@ -140,7 +140,7 @@ describe('a monthly quota', () => {
 });
 
 describe('the record of use', () => {
-  it('is given by day in pages, each row once', async () => {
+  it('is listed by day in pages, each row once', async () => {
     const use = open();
     for (let day = 0; day < 3; day++) {
       for (const keyId of ['a', 'B', 'c']) await use.spend({ keyId }, 'searches');

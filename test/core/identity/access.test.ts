@@ -90,14 +90,14 @@ describe('an API key', () => {
     expect(await statusOf(key, elsewhere)).toBe(401);
   });
 
-  it('4: past its time is refused', async () => {
+  it('4: is refused once it has expired', async () => {
     const { key } = await newKey({ expires_at: new Date(clock.now() + 60_000).toISOString() });
     expect(await statusOf(key)).toBe(200);
     clock.advance(60_000);
     expect(await statusOf(key)).toBe(401);
   });
 
-  it('5: counts in its header alone; /mcp also takes it as a Bearer', async () => {
+  it('5: is read from X-API-Key alone; /mcp also takes it as a Bearer token', async () => {
     const { key } = await newKey();
     for (const headers of [
       { authorization: `Bearer ${key}` },
@@ -118,7 +118,7 @@ describe('an API key', () => {
     expect((await asBearer(wrongChecksumOf(key))).status).toBe(401);
   });
 
-  it('6: sent twice is no key', async () => {
+  it('6: is refused when it is sent twice', async () => {
     const { key } = await newKey();
     const { statusCode } = await request(`${sb.url}/v1/search`, {
       method: 'POST',
@@ -141,7 +141,7 @@ describe('an API key', () => {
     expect((await sb.get('/healthz')).status).toBe(200);
   });
 
-  it('8: without the scope is told so, on each class of endpoint', async () => {
+  it('8: without the scope is 403 on each class of endpoint', async () => {
     const { key } = await newKey({ scopes: ['admin'] });
     const other = await newKey({ scopes: ['search'] });
     const calls = [
@@ -157,7 +157,7 @@ describe('an API key', () => {
     }
   });
 
-  it('9: is refused in one way, whatever is wrong with it', async () => {
+  it('9: gets the same 401 whatever is wrong with it', async () => {
     const revoked = await newKey();
     await sb.admin.request('POST', `/keys/${revoked.id}/revoke`);
     const expired = await newKey({ expires_at: new Date(clock.now() + 1_000).toISOString() });
@@ -178,7 +178,7 @@ describe('an API key', () => {
     expect(new Set(answers).size).toBe(1);
   });
 
-  it('10: goes on beside its successor for the overlap, and then ends', async () => {
+  it('10: works beside its successor for the overlap, and then ends', async () => {
     const old = await newKey({ name: 'ide' });
     const { json: fresh } = await sb.admin.request('POST', `/keys/${old.id}/rotate`, { overlap_sec: 3600 });
     expect(fresh).toMatchObject({ name: 'ide', tenant: 'local', scopes: ['search'], expires_at: null });

@@ -244,7 +244,7 @@ export class Sessions {
         ),
       );
     const same = rows.find(row => sameSet(row.scopes, wanted.scopes));
-    if (!same) return undefined;
+    if (!same?.sealed) return undefined;
     const { sessionId, authUrl } = await pendingSecrets(this.#context, same);
     return { session_id: sessionId, auth_url: authUrl, expires_at: same.expiresAt.toISOString() };
   }
