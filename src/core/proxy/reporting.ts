@@ -119,7 +119,7 @@ export const isPassedUse = (method: string | undefined): boolean => PASSED_USES.
 export const isUse = (method: string): boolean => !/^(ping|server\/discover|.*\/list)$/.test(method);
 
 /**
- * What the end of a call shows of its server: it works (true), it failed through its own fault (false), or nothing
+ * Evidence of a server in the end of a call: it works (true), it failed through its own fault (false), or nothing
  * (undefined). Search ranks by it, so an end that may be the caller's own doing shows nothing: wrong arguments, a missing
  * sign-in or right, rate limits, a time limit of the caller's own. A server's words are guessed at. A wrong guess does little
  * harm, as each tenant's calls count up to a cap.

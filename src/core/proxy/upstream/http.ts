@@ -9,7 +9,7 @@ import { GrowingBuffer, SseParser, type SseEvent } from './sse.ts';
 /** A server could send answers below 200 without end, each with headers of its own. None of them is the answer. */
 const MAX_INTERIM_ANSWERS = 200;
 
-/** How much more is read of an answer that is settled: enough for the server to end it, which keeps the connection. */
+/** So much more is read of an answer that is settled: enough for the server to end it, which keeps the connection. */
 const REST_BYTES = 64 * 1024;
 const REST_MS = 500;
 
@@ -48,11 +48,11 @@ export interface HttpAnswer {
   readonly body: Buffer;
   /** The number of bytes of body received. */
   readonly bytes: number;
-  /** How an SSE answer ended: because `onEvent` had enough, at the end of an event, or in the middle of one. */
+  /** The end of an SSE answer: `onEvent` had enough, or it came after an event, or in the middle of one. */
   readonly stream: 'none' | 'taken' | 'ended' | 'cut';
   /** The id to resume an SSE answer with. */
   readonly lastEventId: string | undefined;
-  /** How long the server wants to be left alone before an SSE answer is resumed. */
+  /** The wait that the server wants before an SSE answer is resumed. */
   readonly retryMs: number | undefined;
 }
 
@@ -73,7 +73,7 @@ export interface StreamRequest extends Request {
   readonly body: Buffer | undefined;
   /** The longest pause in which nothing moves. */
   readonly idleMs: number;
-  /** Whether it goes over a connection that no call waits for, as it holds no slot. */
+  /** True when it goes over a connection that no call waits for, as it holds no slot. */
   readonly apart: boolean;
   readonly sink: Sink;
   /** When false, a successful answer with a body that is no message is passed on without that body. */
@@ -88,7 +88,7 @@ export interface StreamRequest extends Request {
 export interface Streamed {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** Whether the whole answer went to the sink, which is untouched otherwise. */
+  /** True when the whole answer went to the sink, which is untouched otherwise. */
   readonly passed: boolean;
   /** The beginning of an error in plain text or JSON that was not passed on, as it came. */
   readonly excerpt: string;

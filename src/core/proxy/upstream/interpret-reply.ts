@@ -25,11 +25,11 @@ interface SessionKind {
 
 /** The meaning of a reply, for its call and for what is known of its server. */
 export interface Meaning {
-  /** Whether the server took the call. `not-run`: it provably did not. `unknown`: it lost the session, and may have. */
+  /** The fate of the call. `not-run`: the server provably did not run it. `unknown`: the session was lost, and it may have run. */
   readonly call: 'taken' | 'not-run' | 'unknown';
   /** True when the session is of no use any more. */
   readonly endsSession: boolean;
-  /** Whether the reply fits the era that was detected. `doubtful`: sloppy servers of that era reply so, too. */
+  /** The detected era, in the light of the reply. `doubtful`: sloppy servers of that era reply so, too. */
   readonly era: 'right' | 'doubtful' | 'wrong';
 }
 
