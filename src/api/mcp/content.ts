@@ -13,15 +13,15 @@ const MAX_BLOCKS = MAX_SHOWN_BYTES / MIN_BLOCK_BYTES;
 const MAX_MEDIA_BLOCKS = 100;
 /** Limits an image or audio without its data: its type, annotations and `_meta`. */
 const MAX_MEDIA_NOTE_BYTES = 2_000;
-/** The texts of further blocks are not kept: looking at millions of them would hold the event loop. */
+/** Limits the blocks whose texts are kept: reading millions of them would hold up the event loop. */
 const MAX_KEPT_BLOCKS = 50_000;
-/** Values of all blocks together that are held against the protocol: a wrong one costs some microseconds. */
+/** Limits how many values of all blocks together are checked against the protocol: a wrong one costs some microseconds. */
 const MAX_CHECKED_VALUES = 20_000;
-/** Values of one block: those of the protocol have a handful. */
+/** Limits the values of one block. Blocks of the protocol have a handful. */
 const MAX_BLOCK_VALUES = 100;
 /** Longer `annotations` and `_meta` of a block are left out. */
 const MAX_REMARK_CHARS = 1_000;
-/** Longer texts are not parsed to see whether they repeat the structured content: that would hold the event loop. */
+/** Longer texts are not parsed to see whether they repeat the structured content: that would hold up the event loop. */
 const MAX_COMPARED_CHARS = 1_000_000;
 
 /** Keeps the text of a whole result. Resolves to its handle, or to undefined where it could not be kept. */
@@ -34,7 +34,7 @@ export interface Shown {
 }
 
 /**
- * Returns a tool's result as an agent can bear it. Blocks that are not of the protocol become text. Text over the limit is cut there,
+ * Returns a tool's result in a form that fits an agent's context. Blocks that are not in the protocol become text. Text over the limit is cut there,
  * kept whole, and ends with the call that reads on. Structured content is handed on where it is within the limit by itself, as
  * clients show it in place of the text.
  */
@@ -54,7 +54,7 @@ export async function toAgentResult(
   return { content: cutter.content, ...structured, ...(cut === undefined ? {} : { cut }) };
 }
 
-/** The structured content, where it is within the limit; else it is taken as text, unless the text says the same. */
+/** Returns the structured content if it is within the limit. If not, takes it as text, unless the text says the same. */
 function structuredOf(
   result: ToolResult,
   maxBytes: number,
@@ -64,7 +64,7 @@ function structuredOf(
   const { structuredContent } = result;
   const json = JSON.stringify(structuredContent);
   if (Buffer.byteLength(json) <= maxBytes) return { structuredContent };
-  // Beside other text, JSON in part is not worth showing.
+  // Part of a JSON text is not worth showing beside other text.
   if (result.content.length === 0) cutter.add(text(json));
   else if (!cutter.repeats(structuredContent)) cutter.leave(json);
   return {};
@@ -78,7 +78,7 @@ class Cutter {
   #left: number;
   #mediaLeft = MAX_MEDIA_CHARS;
   #mediaBlocksLeft = MAX_MEDIA_BLOCKS;
-  /** The first part that is not shown whole, and what of it is; undefined: all is shown. */
+  /** The first part that is not shown whole, and its beginning, which is. Undefined: everything is shown. */
   #cut: { readonly part: number; readonly head: string } | undefined;
 
   constructor(maxBytes: number) {
@@ -273,7 +273,7 @@ interface Facts {
 const PREFIX = 'switchboard/';
 /** Returns the key in `_meta` of one of Switchboard's facts. */
 export const metaKey = (fact: string): string => `${PREFIX}${fact}`;
-/** Labels of prefixes that the protocol reserves: such keys speak of the hop between two peers (MCP, "General fields: _meta"). */
+/** Labels of prefixes that the protocol reserves: such keys are about the hop between two peers (MCP, "General fields: _meta"). */
 const RESERVED_LABELS: ReadonlySet<string> = new Set(['modelcontextprotocol', 'mcp']);
 const MAX_KEYS = 100;
 const MAX_KEY_CHARS = 256;

@@ -64,8 +64,8 @@ interface RemoteCall {
 }
 
 /**
- * One call that a server may interrupt to ask for input (2026-07-28, multi round-trip requests). What the client brings back
- * is the server's state, sealed: for this caller and this very call alone.
+ * One call that a server may interrupt to ask for input (2026-07-28, multi round-trip requests). The client brings back the server's
+ * state, which is sealed for this caller and this call alone.
  */
 export class Conversation {
   readonly #call: RemoteCall;
@@ -141,7 +141,7 @@ export class Conversation {
       return this.#explain(inputRequests);
     return {
       resultType: 'input_required',
-      // Checked as far as it is ours to check: the client reads it with the protocol's own schemas.
+      // The client reads them with the protocol's own schemas, so they are checked here only in part.
       inputRequests: inputRequests as NonNullable<InputRequiredResult['inputRequests']>,
       requestState: this.#seal(requestState),
     };

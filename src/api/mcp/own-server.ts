@@ -103,7 +103,7 @@ const asDeclared = (args: Readonly<Record<string, unknown>>): Record<string, unk
   return readAsDeclared(READ_RESULT.inputSchema, given) ?? given;
 };
 
-/** Shows as much of a part as there is room for, and how to read on. */
+/** Returns as much of a part as there is room for, and how to read on. */
 function partOf(reader: Reader, { handle, offset, text, totalChars }: KeptPart): string[] {
   const shown = headOf(text, MAX_SHOWN_BYTES);
   const end = offset + codePointsIn(shown);
@@ -113,7 +113,7 @@ function partOf(reader: Reader, { handle, offset, text, totalChars }: KeptPart):
   return [shown, `[${where}; ${more}]`];
 }
 
-/** Shows as many of the places as there is room for, and how to find more. */
+/** Returns as many of the matches as there is room for, and how to find more. */
 function linesOf(
   reader: Reader,
   { handle, matches, nextFrom, totalChars }: FoundLines,

@@ -31,9 +31,9 @@ export function adviceOnTimeOut(
 }
 
 /**
- * Passes a server's progress on to a client that asked for it: values only ever rise (Progress, "Progress flow"), at most ten
- * notifications a second, of which the last is never lost, and one every 15 s while the server says nothing. Nothing is sent
- * while the client has not taken what was sent before: what it does not read must not pile up.
+ * Passes a server's progress on to a client that asked for it. Values only rise (Progress, "Progress flow"). At most ten notifications a
+ * second are sent, of which the last is never lost, and one every 15 s while the server is silent. Nothing is sent while the client has
+ * not read earlier messages, so that they cannot pile up.
  */
 export class ProgressRelay {
   readonly #notify: (progress: Progress) => Promise<void>;
@@ -48,8 +48,8 @@ export class ProgressRelay {
   #hasEnded = false;
 
   /**
-   * @param notify may fail: a client that has gone is no concern of the call, which ends by its own signal.
-   * @param isBehind whether the client has yet to take what was sent to it.
+   * @param notify may fail when the client has gone: the call ends by its own signal.
+   * @param isBehind tells whether the client has yet to read earlier messages
    */
   constructor(notify: (progress: Progress) => Promise<void>, isBehind: () => boolean) {
     this.#notify = notify;
@@ -57,7 +57,7 @@ export class ProgressRelay {
     this.#heartbeat = setTimeout(() => this.#beat(), HEARTBEAT_MS);
   }
 
-  /** Takes what the server sends. Never throws. */
+  /** Takes a notification of the server. Never throws. */
   report({ progress, total, message }: Progress): void {
     if (!Number.isFinite(progress) || this.#hasEnded) return;
     this.#total = total !== undefined && Number.isFinite(total) ? total : undefined;
@@ -67,7 +67,7 @@ export class ProgressRelay {
   #beat(): void {
     const seconds = Math.round((performance.now() - this.#startedAt) / 1000);
     const last = this.#highest ?? 0;
-    // A fraction of large values, to which so small a step would add nothing.
+    // Large values rise by a fraction of themselves, as the small step would be lost.
     const next = last + Math.max(HEARTBEAT_STEP, Math.abs(last) * 1e-9);
     this.#take(next, `Still waiting for the server, ${seconds} s so far.`);
     this.#heartbeat.refresh();
@@ -96,7 +96,7 @@ export class ProgressRelay {
     this.#sending = this.#notify(progress).catch(() => {});
   }
 
-  /** Sends what still waits: after it, the result may follow. */
+  /** Sends the last waiting notification, after which the result may follow. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearTimeout(this.#pause);
     if (this.#waiting) this.#send(this.#waiting);

@@ -64,7 +64,7 @@ const refusal = z.looseObject({ error: z.unknown() });
 const shorter = (_key: string, value: unknown): unknown =>
   typeof value === 'string' ? sanitise(value, MAX_CHARS) : value;
 
-/** Shortens the SDK's refusals: they quote versions, methods and names as they came, in headers or a message, however long those were. */
+/** Shortens the SDK's refusals: they quote versions, methods and names of headers and messages at any length. */
 export const shortErrors =
   (fetch: Fetch): Fetch =>
   async (request, options) => {
@@ -73,7 +73,7 @@ export const shortErrors =
       return response;
     const message = refusal.safeParse(await response.clone().json());
     if (!message.success) return response;
-    // Not the id, by which its caller knows the answer.
+    // The id stays as it is: its caller knows the answer by it.
     const error: unknown = JSON.parse(JSON.stringify(message.data.error), shorter);
     const headers = new Headers(response.headers);
     headers.delete('content-length');

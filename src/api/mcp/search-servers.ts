@@ -97,7 +97,7 @@ const maxDescription = (servers: readonly unknown[]) =>
 
 /** Limits the listing of one server to about 3,000 tokens: more than a search, as the server was asked for. */
 const MAX_LISTING_CHARACTERS = 10_000;
-/** Reserved for the names of tools that are shown without schemas. */
+/** Characters reserved for the names of tools that are shown without schemas. */
 const MAX_NAMES_CHARACTERS = 3_000;
 /** The time, in milliseconds, in which a server must list its tools: an agent that looks around should not wait long. */
 const LIST_MS = 15_000;
@@ -119,7 +119,7 @@ interface Asked {
 /**
  * Returns the tools of one server as it lists them now, with their schemas: the best for the query first, else in the server's order.
  * Where the server cannot be asked, returns the tools that the catalogue knows.
- * @throws SwitchboardError `server_not_found`, `server_inactive`; where no tools are known, what keeps them from being listed.
+ * @throws SwitchboardError `server_not_found`, `server_inactive`; the error of the listing where no tools are known.
  */
 export async function toolsOfServer(
   core: Core,

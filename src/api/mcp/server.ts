@@ -94,7 +94,7 @@ export function createFaceServer(options: FaceOptions): Server {
       cacheHints: { 'tools/list': HINT, 'server/discover': HINT },
     },
   );
-  // A cancelled request gets no answer (2025-11-25, Cancellation): this server has no other, and its stream ends with it.
+  // A cancelled request gets no answer (2025-11-25, Cancellation). It is this server's only request, and its stream ends with it.
   const end = () => void server.close().catch(() => {});
   if (era === 'legacy')
     server.setNotificationHandler('notifications/cancelled', ({ params }) =>
@@ -108,7 +108,7 @@ export function createFaceServer(options: FaceOptions): Server {
     if (!tool) throw unknownTool(name, tools);
     const work = async () => {
       const result = await answer(options, tool.name as ToolName, inputOf(given, tool), context);
-      // Structured content that is no object has another form in revisions 2025-xx.
+      // Revisions 2025-xx have another form for structured content that is no object.
       return 'content' in result ? server.projectCallToolResult(result as CallToolResult, undefined) : result;
     };
     return calls.run(options, context.mcpReq.id, end, work);
@@ -143,8 +143,8 @@ async function answer(
 ): Promise<ToolAnswer> {
   const signal = AbortSignal.any([options.signal, context.mcpReq.signal]);
   /**
-   * A sign-in asked for here is finished on a page of ours, whatever the tenant's way: the link goes through an agent, and who opens it
-   * must see for which application and user it is (MCP, Elicitation, "Phishing").
+   * Has a sign-in finished on a page of ours, whatever the tenant's way. The link goes through an agent, and whoever opens it must see
+   * which application and user it is for (MCP, Elicitation, "Phishing").
    */
   const admit: Exchange['admit'] = async (policy, parse, callsIn) => {
     const admitted = await options.admit(policy, parse, callsIn);
@@ -155,7 +155,7 @@ async function answer(
       ? await search({ ...options, admit }, input, context)
       : await call({ ...options, admit }, { input, context, readOnly: name === 'read_remote_tool' });
   } catch (thrown) {
-    // A sign-in as the protocol asks for it, or a state that is not ours.
+    // The protocol wants an error for a sign-in, and for a state that is not ours.
     if (thrown instanceof ProtocolError) throw thrown;
     const error = toReported(thrown, signal.aborted ? undefined : options.log, options.requestId);
     activeSpan()?.failed(error.code);
@@ -192,7 +192,7 @@ async function search(options: FaceOptions, input: Input, context: ServerContext
   return { ...resultOf(found), _meta: { [metaKey('query_log_id')]: queryLogId } };
 }
 
-/** Reading on in what a call brought is part of that call. */
+/** Counts a call, unless it reads on in a result: that is part of the call that brought it. */
 const callsOf = (serverId: string | undefined): number =>
   serverId !== undefined && isOwnServer(serverId) ? 0 : 1;
 

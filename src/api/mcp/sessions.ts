@@ -21,9 +21,9 @@ const initialize = z.object({ method: z.literal('initialize') });
 const initializeOpensUrls = z.object({ params: z.object({ capabilities: opensUrlsCapability }) });
 
 /**
- * Clients of revisions 2025-xx say once, to initialize, what they can do, and nothing here lasts from one request to the
- * next. So they get a session id that says whether they can open URLs, and send it with every later request; by it a call is
- * also found again that is to be cancelled. It opens nothing: there is no session behind it.
+ * Gives clients of revisions 2025-xx a session id that says whether they can open URLs. They say so only once, to initialize, and nothing
+ * here lasts from one request to the next; but they send the id with every later request. A call that is to be cancelled is found by it
+ * too. There is no session behind the id.
  */
 export const givingSessionIds =
   (fetch: Fetch): Fetch =>
@@ -52,13 +52,13 @@ export interface Client {
 }
 
 /**
- * Holds the calls under way in this process that a client of 2025-xx can cancel by a notification, which comes as a request of its
- * own. Nothing is kept beyond a call; one that runs in another process is not found, and goes on to its end.
+ * Holds the calls under way in this process that a client of 2025-xx can cancel by a notification, which comes as a separate request.
+ * Nothing is kept beyond a call. A call that runs in another process is not found, and runs to its end.
  */
 export class InflightCalls {
   readonly #ending = new Map<string, () => void>();
 
-  /** Without a session id of ours a client's request ids are not known to be its own: such calls are not kept. */
+  /** Runs a call that can be cancelled meanwhile. Without a session id of ours it cannot be: its request id may be another client's too. */
   async run<T>(client: Client, requestId: unknown, end: () => void, work: () => Promise<T>): Promise<T> {
     const key = callKeyOf(client, requestId);
     if (key === undefined || this.#ending.has(key)) return work();
@@ -76,7 +76,7 @@ export class InflightCalls {
   }
 }
 
-/** The session id comes from the client and proves nothing: a call is only ever found with the key and user that made it. */
+/** Returns the key of a call. A session id comes from the client and proves nothing, so the key holds the caller's key and user as well. */
 function callKeyOf(client: Client, requestId: unknown): string | undefined {
   return isOwnSession(client.headers?.get(SESSION_HEADER))
     ? JSON.stringify([keyOf(client), requestId])
@@ -93,8 +93,8 @@ interface LastSearch {
 }
 
 /**
- * Remembers the last search of each key, user and session, so that a call of what it found is counted as its outcome without the model having
- * to say so. In this process alone: a call that another process serves is not counted.
+ * Remembers the last search of each key, user and session, so that a call of a server that it found counts as its outcome, without the
+ * model having to say so. A call that another process serves is not counted.
  */
 export class LastSearches {
   readonly #last = new LRUCache<string, LastSearch>({ max: MAX_KEPT, ttl: FOLLOWS_WITHIN_MS });

@@ -113,13 +113,13 @@ function optional(schema: Readonly<Record<string, unknown>>): Readonly<Record<st
 }
 
 /**
- * Limits the room that one result takes in an agent's context, in bytes of UTF-8. Clients cut longer ones themselves, where nobody can read on:
+ * Limits the room that one result takes in an agent's context, in bytes of UTF-8. Clients cut longer results themselves, and then nobody can read on:
  * Codex keeps 48,000 bytes, Claude Code 50,000 characters, and 10,000 characters of an error (measured 2026-11).
  */
 export const MAX_SHOWN_BYTES = 44_000;
 export const MAX_SHOWN_ERROR_BYTES = 9_000;
 
-/** Writes a number with its thousands apart. */
+/** Formats a number with separated thousands. */
 export const count = (value: number): string => value.toLocaleString('en-US');
 
 /** Returns the first code points of a text that fit into so many bytes of UTF-8. */
