@@ -69,7 +69,9 @@ describe('POST /catalogue/import on the control socket', () => {
     const first = await sb.begin(line('a'));
     expect(await first.hear()).toEqual({ progress: { done: 0, of: 2 } });
     const second = await sb.begin([line('a').replace('The server a', 'Another a'), line('b')].join('\n'));
-    expect(await second.hear()).toEqual({ notice: expect.stringContaining('is under way') as unknown });
+    expect(await second.hear()).toEqual({
+      notice: expect.stringContaining('Waiting for another change') as unknown,
+    });
     expect(await sb.knows('b')).toBe(false);
     sb.release();
     expect(await first.end()).toMatchObject({ result: { imported: 1 } });

@@ -6,6 +6,7 @@ import {
   type McpHttpHandler,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
+import { isObject } from '../../platform/json-limits.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 
@@ -54,9 +55,6 @@ const callOf = ({ name, arguments: args }: Readonly<Record<string, unknown>> = {
 });
 
 const isServed = (method: string): method is keyof typeof REQUESTS => Object.hasOwn(REQUESTS, method);
-
-const isObject = (value: unknown): boolean =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 type Fetch = McpHttpHandler['fetch'];
 
