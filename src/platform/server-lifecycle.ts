@@ -97,10 +97,10 @@ async function createNew(path: string): Promise<FileHandle | undefined> {
 
 /** Makes a server that can listen, and so hold its socket, before there is anything to serve. */
 export function deferredServer(): { server: Server; serve(listener: RequestListener): void } {
-  let open: (listener: RequestListener) => void = () => {};
-  const listener = new Promise<RequestListener>(resolve => (open = resolve));
-  const server = createServer((request, response) => void listener.then(serve => serve(request, response)));
-  return { server, serve: open };
+  let serve: (listener: RequestListener) => void = () => {};
+  const listener = new Promise<RequestListener>(resolve => (serve = resolve));
+  const server = createServer((request, response) => void listener.then(listen => listen(request, response)));
+  return { server, serve };
 }
 
 /** The time that requests under way have before they are cut off. */

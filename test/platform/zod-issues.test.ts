@@ -121,6 +121,6 @@ describe('the source', () => {
       return /\.issues\b|prettifyError|treeifyError|flattenError/.test(source) && !source.includes('inWords');
     });
     // What comes from a search engine goes to the log alone.
-    expect(astray).toEqual(['src/core/search/index/meilisearch/engine.ts']);
+    expect(astray).toEqual(['src/core/search/index/meilisearch-engine.ts']);
   });
 });

@@ -1,13 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
-import { shapeOf } from '../../platform/json-limits.ts';
+import { MAX_JSON_DEPTH, shapeOf } from '../../platform/json-limits.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { MemoryBudget } from './memory-budget.ts';
 import { addHeaders } from './response.ts';
-
-/** Deeper JSON has no honest use here, and walking it could exhaust the stack. */
-const MAX_DEPTH = 200;
 
 /** Far more than useful data has: 4 MiB of nothing but brackets take 90 MB once they are parsed. */
 const MAX_CONTAINERS = 100_000;
@@ -89,12 +86,12 @@ export function parseJsonBody(bytes: Buffer): unknown {
 
 /** Counts objects, arrays and members; 0 for short texts. @throws SwitchboardError 413 or 400 `invalid_json`. */
 function partsOf(bytes: Buffer): number {
-  if (bytes.length <= MAX_DEPTH) return 0;
+  if (bytes.length <= MAX_JSON_DEPTH) return 0;
   const { depth, containers, members } = shapeOf(bytes);
-  if (depth > MAX_DEPTH) {
+  if (depth > MAX_JSON_DEPTH) {
     throw new SwitchboardError(
       'invalid_json',
-      `The body nests deeper than ${MAX_DEPTH} levels. Send flatter JSON.`,
+      `The body nests deeper than ${MAX_JSON_DEPTH} levels. Send flatter JSON.`,
     );
   }
   if (containers > MAX_CONTAINERS) {

@@ -29,7 +29,7 @@ export async function readDump(file: string): Promise<string> {
   const text = await readFile(file, 'utf8').catch((error: unknown) => {
     throw new Error(`${file} cannot be read: ${(error as Error).message}`, { cause: error });
   });
-  if (!/^--\n-- PostgreSQL database dump\n/.test(text))
+  if (!text.startsWith('--\n-- PostgreSQL database dump\n'))
     throw new Error(
       `${file} is no plain SQL dump. Make one with switchboard database dump, or with pg_dump.`,
     );

@@ -207,7 +207,7 @@ export async function restorePostgres<T>(
     throw new Error(
       'The database is not empty: it has tables. Nothing was restored. Restore into a new database, before a server has started on it.',
     );
-  await restoreInto(sql => client.query(sql), dump);
+  await restoreInto(statements => client.query(statements), dump);
   const approved = await approve(db);
   await client.query('commit');
   return approved;
