@@ -170,7 +170,7 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     onlyFirst: !isServing,
     shared,
   }).catch(explainCatalogue(config));
-  // What is being indexed when we stop fails as soon as the embedder is closed; only then may the database go.
+  // Indexing fails once the embedder is closed. The database must stay open until then.
   opened.defer(() => catalogue.settled());
   const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());

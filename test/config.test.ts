@@ -112,7 +112,7 @@ describe('SWITCHBOARD_KEKS', () => {
     expect(keks?.[1]?.key).toEqual(new Uint8Array(32).fill(7));
   });
 
-  it('absent, is the data folder`s own key file', () => {
+  it('is the key file of the data folder where it is not set', () => {
     expect(readConfig({}).identity.keks).toBeUndefined();
   });
 
@@ -150,7 +150,7 @@ const providersOf = (providers: object, env: Record<string, string> = {}) =>
   readConfig({ SWITCHBOARD_PROVIDERS: JSON.stringify(providers), ...env }).identity.providers;
 
 describe('SWITCHBOARD_PROVIDERS', () => {
-  it('is JSON', () => {
+  it('is taken as JSON', () => {
     expect(providersOf({ acme: { issuer: ISSUER, ...CLIENT, scopes: ['mail'] } }).get('acme')).toMatchObject({
       title: 'acme',
       issuer: ISSUER,
@@ -160,7 +160,7 @@ describe('SWITCHBOARD_PROVIDERS', () => {
     });
   });
 
-  it('or the path of a file with JSON', async () => {
+  it('is taken as the path of a JSON file', async () => {
     await using folder = temporaryFolder();
     const file = path.join(folder.path, 'providers.json');
     await writeFile(file, JSON.stringify({ acme: { issuer: ISSUER, ...CLIENT } }));
@@ -170,7 +170,7 @@ describe('SWITCHBOARD_PROVIDERS', () => {
     expect(message).toBe('SWITCHBOARD_PROVIDERS: is not valid JSON');
   });
 
-  it('merges over what is known of google, whose client may come from its own variables', () => {
+  it('is merged over the built-in Google, whose client may come from variables of its own', () => {
     const google = { GOOGLE_CLIENT_ID: 'g-id', GOOGLE_CLIENT_SECRET: 'g-secret' };
     const provider = providersOf({ google: { allowed_origins: ['https://mcp.example.com'] } }, google).get(
       'google',
@@ -256,7 +256,7 @@ describe('SWITCHBOARD_PROVIDERS', () => {
     expect(refusal(env).message).toMatch(/must be https/);
   });
 
-  it('wants both of Google`s variables', () => {
+  it('is refused with one of the two Google variables alone', () => {
     expect(refusal({ GOOGLE_CLIENT_ID: 'x' }).message).toMatch(
       /must be set together with GOOGLE_CLIENT_SECRET/,
     );
@@ -290,7 +290,7 @@ describe('in production', () => {
 });
 
 describe('the reuse of refresh tokens', () => {
-  it('by default is a race within two seconds, and then ends the family', () => {
+  it('counts as a race within two seconds, and ends the family after that, by default', () => {
     expect(readConfig({}).identity).toMatchObject({ refreshRaceMs: 2000, reuseAction: 'family' });
   });
 
@@ -316,7 +316,7 @@ describe('the reuse of refresh tokens', () => {
 });
 
 describe('the limits of a Postgres', () => {
-  it('are documented defaults, or what is set', () => {
+  it('have documented defaults and can be set', () => {
     expect(readConfig(postgres).database.limits).toEqual({
       poolSize: 10,
       connectTimeoutMs: 5_000,
@@ -340,7 +340,7 @@ describe('the limits of a Postgres', () => {
 });
 
 describe('registries', () => {
-  it('are none by default, and those who read ours need a key', () => {
+  it('are none by default, and reading ours needs a key', () => {
     expect(readConfig({}).registry).toEqual({
       sources: [],
       keys: new Map(),
@@ -405,7 +405,7 @@ describe('tracing', () => {
     expect(readConfig(env).tracing).toBeUndefined();
   });
 
-  it('is on where a collector is named, by the specification as far as nothing else is set', () => {
+  it('is on where a collector is named, with the defaults of the specification', () => {
     const all = { parentBased: true, ratio: 1 };
     expect(readConfig(collector).tracing?.sampler).toEqual(all);
     const traces = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector.example/v1/traces' };
@@ -425,7 +425,7 @@ describe('tracing', () => {
     expect(readConfig(env).tracing?.sampler).toEqual(sampler);
   });
 
-  it('takes the limits of batches, and files of the collector that are for traces before those for all', async () => {
+  it('takes the limits of batches, and prefers files for traces to those for all signals', async () => {
     await using folder = temporaryFolder();
     const [all, own] = [path.join(folder.path, 'all.pem'), path.join(folder.path, 'own.pem')];
     const [allText = '', ownText] = rootCertificates;

@@ -1,4 +1,4 @@
-/** Where a command writes. */
+/** The streams that a command writes to. */
 export interface Io {
   /** Writes a line, or several, to stdout: the answer. */
   print(text: string): void;
@@ -33,9 +33,9 @@ export function table(cells: readonly (readonly string[])[]): string {
 }
 
 const BAR_CELLS = 30;
-/** Where there is no bar, a line is written for each such share of the work. */
+/** Share of the work between two lines of progress, where stderr is no terminal. */
 const LINE_SHARE = 0.05;
-/** Where the total is unknown, a line is written for each such number of entries. */
+/** Entries between two such lines, where the total is unknown. */
 const LINE_ENTRIES = 1_000;
 
 export interface Progress {
@@ -52,7 +52,7 @@ export interface ProgressDisplay {
 }
 
 interface ProgressOptions {
-  /** What is counted, and done. */
+  /** Names what is counted, such as `texts embedded`. */
   readonly what?: string;
   /** The clock for the rate and the time left. */
   readonly nowMs?: () => number;
