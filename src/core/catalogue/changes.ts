@@ -45,7 +45,7 @@ export interface PutOptions extends WriteOptions {
 }
 
 /** Facts that a sync with a registry brings besides the entries. */
-export interface RegistryListing {
+interface RegistryListing {
   readonly source: string;
   /** Where each entry came from, by id. */
   readonly marks: ReadonlyMap<string, RegistryMark>;

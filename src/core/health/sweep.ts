@@ -58,7 +58,7 @@ export interface StatusChange {
   readonly deadSince?: string;
 }
 
-export type Counts = Readonly<Record<Outcome, number>>;
+type Counts = Readonly<Record<Outcome, number>>;
 
 export interface SweepReport extends Counts {
   readonly visited: number;
