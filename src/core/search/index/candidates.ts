@@ -5,10 +5,10 @@ import { IndexedServers, type ScoredServers } from './indexed-servers.ts';
 import type { Candidate, ToolEvidence } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 
-/** Candidates by meaning, and as many by keyword; more only where the last ones tie. */
+/** Number of candidates by meaning, and as many by keyword; more only where the last ones tie. */
 export const CANDIDATES_BY_EACH = 200;
 
-/** The servers that are among the best by meaning or by keyword. */
+/** Returns the servers that are among the best by meaning or by keyword. */
 export function bestOfEach({ semantic, keyword, candidate }: ScoredServers): Candidate[] {
   const bySemantic = cutoff(semantic);
   const byKeyword = cutoff(keyword);
@@ -19,12 +19,12 @@ export function bestOfEach({ semantic, keyword, candidate }: ScoredServers): Can
   return best;
 }
 
-/** The value from which on a server is among the best; at least above 0, which is no evidence. */
+/** Returns the least value of the best servers; above 0, which is no evidence. */
 function cutoff(values: ArrayLike<number>): number {
   return Math.max(nthLargest(values, CANDIDATES_BY_EACH), Number.MIN_VALUE);
 }
 
-/** The nth largest of the values (1 is the largest), found by quickselect (Hoare 1961); -Infinity where there are fewer. No value is NaN. */
+/** Returns the nth largest value (1 is the largest) by quickselect (Hoare 1961); -Infinity where there are fewer. No value may be NaN. */
 export function nthLargest(values: ArrayLike<number>, n: number): number {
   if (n > values.length) return -Infinity;
   const left = Float64Array.from(values);
@@ -40,7 +40,7 @@ export function nthLargest(values: ArrayLike<number>, n: number): number {
   return left[wanted] ?? -Infinity;
 }
 
-/** Moves what is below the middle value before what is above it. Returns where the one ends and where the other begins; what lies between is that value. */
+/** Moves smaller values before larger ones, around the middle value. Returns the end of the smaller and the start of the larger ones. */
 function partition(values: Float64Array, low: number, high: number): [number, number] {
   const pivot = values[(low + high) >>> 1] ?? 0;
   let up = low;
@@ -63,9 +63,9 @@ interface Parts {
 }
 
 /**
- * Compares the tools of one server with a query as the index does, in an index of nothing else. Embeds none of them: whoever lists a
- * server's tools must not make others wait for that. While a tool has no vector yet, all are compared by words alone: it would lose to
- * worse ones that have one.
+ * Compares the tools of one server with a query as the index does, in an index of nothing else. It embeds none of them, because a
+ * caller who lists a server's tools must not make others wait. While a tool has no vector yet, all are compared by words alone: it
+ * would lose to worse ones that have one.
  */
 export async function compareTools(
   query: string,

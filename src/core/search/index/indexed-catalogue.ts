@@ -1,7 +1,8 @@
+import { SerialQueue } from '../../../platform/serial-queue.ts';
 import { slices, type Pause } from '../../../platform/yield.ts';
 import { IndexedServers, type HiddenServer, type IndexedDocuments } from './indexed-servers.ts';
 
-/** A server to be indexed. Its words are found when it is its turn: those of a whole catalogue would take tens of megabytes. */
+/** A server to be indexed. Its words are read when its turn comes: those of a whole catalogue would take tens of megabytes. */
 export interface Indexable {
   readonly id: string;
   readonly documents: (pause: Pause) => Promise<IndexedDocuments>;
@@ -11,21 +12,20 @@ interface IndexChange {
   readonly removed: readonly string[];
   readonly upserted: readonly Indexable[];
   /**
-   * `one by one`: a query may see some of the change; `at once`: all of it or nothing; `anew`: likewise, and `upserted` are all
-   * that there will be, so that nothing of the old index stays.
+   * `one by one`: a query may see a part of the change. `at once`: a query sees all of it or nothing. `anew`: as `at once`, and
+   * `upserted` holds every server, so that nothing of the old index stays.
    */
   readonly manner: 'one by one' | 'at once' | 'anew';
 }
 
-/** The servers in memory, and how a change reaches them without a query seeing half a server of it. */
+/** Holds the servers in memory, and applies changes so that no query sees half a server. */
 export class IndexedCatalogue {
   readonly #empty: () => IndexedServers;
   #current: IndexedServers;
   #epoch = 0;
-  /** Applications of changes run one after another; `#pending` counts those not done. */
-  #applying: Promise<void> = Promise.resolve();
-  #pending = 0;
-  /** In the current index, not yet shown. */
+  /** Applies changes one after another. */
+  readonly #applying = new SerialQueue();
+  /** Servers in the current index that are not shown yet. */
   #staged: readonly HiddenServer[] = [];
 
   constructor(empty: () => IndexedServers) {
@@ -33,7 +33,7 @@ export class IndexedCatalogue {
     this.#current = empty();
   }
 
-  /** What a query is to read, without a pause. */
+  /** The servers that a query reads, without a pause. */
   get current(): IndexedServers {
     return this.#current;
   }
@@ -50,39 +50,33 @@ export class IndexedCatalogue {
    */
   async prepare(change: IndexChange, signal?: AbortSignal): Promise<() => Promise<void>> {
     const { removed, upserted, manner } = change;
-    await this.#inTurn(() => this.#unstage(this.#staged));
+    await this.#applying.run(() => this.#unstage(this.#staged));
     const epoch = this.#epoch;
     const pause = slices(signal);
     if (manner === 'anew' || this.#coversAll(change)) {
       const fresh = await this.#build(upserted, pause);
       const replace = () =>
         this.#epoch === epoch ? this.#swapIn(fresh) : this.#applyEach(removed, upserted);
-      return () => this.#inTurn(replace);
+      return () => this.#applying.run(replace);
     }
-    if (manner === 'one by one') return () => this.#inTurn(() => this.#applyEach(removed, upserted));
+    if (manner === 'one by one') return () => this.#applying.run(() => this.#applyEach(removed, upserted));
     const staged = await this.#stage(upserted, pause);
-    signal?.addEventListener('abort', () => void this.#inTurn(() => this.#unstage(staged)), { once: true });
+    signal?.addEventListener('abort', () => void this.#applying.run(() => this.#unstage(staged)), {
+      once: true,
+    });
     return () =>
-      this.#inTurn(async () => {
+      this.#applying.run(async () => {
         const isStaged = this.#staged === staged;
         await this.#flip(removed, isStaged ? staged : await this.#stage(upserted, slices()));
       });
   }
 
   /** Resolves when no change is being applied. */
-  async settled(): Promise<void> {
-    await this.#applying;
+  settled(): Promise<void> {
+    return this.#applying.settled();
   }
 
-  /** At once where nothing is being applied. */
-  #inTurn(apply: () => Promise<void>): Promise<void> {
-    const applied = this.#pending++ === 0 ? apply() : this.#applying.then(apply);
-    const ended = applied.finally(() => this.#pending--);
-    this.#applying = ended.catch(() => {});
-    return ended;
-  }
-
-  /** Whether nothing that is indexed now would stay as it is. */
+  /** Says whether the change touches every server that is indexed now. */
   #coversAll({ removed, upserted }: IndexChange): boolean {
     const touched = new Set([...removed, ...upserted.map(({ id }) => id)]);
     for (const id of this.#current.ids()) if (!touched.has(id)) return false;
@@ -98,7 +92,7 @@ export class IndexedCatalogue {
     return fresh;
   }
 
-  /** Whoever asks next finds all of the new catalogue, nobody a part of it. */
+  /** Replaces the servers in one step: no query sees a part of the new catalogue. */
   #swapIn(fresh: IndexedServers): Promise<void> {
     this.#current = fresh;
     this.#epoch++;
@@ -121,14 +115,14 @@ export class IndexedCatalogue {
     return staged;
   }
 
-  /** Forgets what was staged for a change that does not come into effect. */
+  /** Forgets the staged servers of a change that does not take effect. */
   async #unstage(staged: readonly HiddenServer[]): Promise<void> {
     if (this.#staged !== staged) return;
     this.#staged = [];
     await this.#clear(staged);
   }
 
-  /** Like `#swapIn`; what is gone is cleared away afterwards. */
+  /** Shows the staged servers in one step, and clears away the old ones afterwards. */
   async #flip(removed: readonly string[], staged: readonly HiddenServer[]): Promise<void> {
     this.#staged = [];
     const old = [...removed, ...staged.map(({ id }) => id)].map(id => this.#current.hide(id));
@@ -147,7 +141,7 @@ export class IndexedCatalogue {
     }
   }
 
-  /** Server by server, each in one go. */
+  /** Applies the change server by server, each in one step. */
   async #applyEach(removed: readonly string[], servers: readonly Indexable[]): Promise<void> {
     const pause = slices();
     for (const id of removed) {

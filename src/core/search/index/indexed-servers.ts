@@ -6,9 +6,9 @@ import { VectorStore } from './vector-store.ts';
 /** The usual BM25 parameters; the tune sets do not tell neighbours apart. */
 const BM25 = { k1: 1.2, b: 0.75 };
 
-/** Where the vectors of a server's parts are to be found. */
+/** Says where the vectors of a server's parts are found. */
 export interface VectorSource {
-  /** The same for the same texts only. */
+  /** Equal for equal texts only. */
   readonly key: string;
   /** The text each vector stands for, the server's own first. */
   texts(): readonly string[];
@@ -19,7 +19,7 @@ export interface IndexedDocuments {
   readonly id: string;
   readonly whole: readonly string[];
   readonly parts: readonly (readonly string[])[];
-  /** One a part, or where they are: not all have to be in memory. */
+  /** One vector a part, or the place where they are: not all have to be in memory. */
   readonly vectors: readonly QuantizedVector[] | VectorSource;
 }
 
@@ -28,18 +28,18 @@ interface IndexedServer {
   /** Its position among all servers, used again when it is gone. */
   readonly slot: number;
   readonly source: VectorSource | undefined;
-  /** Rows of its parts: its own text first, then one a tool. */
+  /** Rows of its parts: its own text first, then one for each tool. */
   readonly rows: readonly number[];
 }
 
-/** A server's rows that no query sees: not yet, or no more. */
+/** Rows of a server that no query sees, because it is not shown yet or was removed. */
 export interface HiddenServer {
   readonly id: string;
   readonly source: VectorSource | undefined;
   readonly rows: readonly number[];
 }
 
-/** The servers' evidence for a query, by slot; `candidate` adds that of its tools, for those servers that are chosen. */
+/** The evidence of all servers for a query, by slot. `candidate` adds the evidence of a chosen server's tools. */
 export interface ScoredServers {
   /** 0 where no cosine is above, and in slots that no server has. */
   readonly semantic: Float32Array;
@@ -47,10 +47,10 @@ export interface ScoredServers {
   readonly candidate: (slot: number) => Candidate;
 }
 
-/** In the place of a slot: the row is free. */
+/** Stands in the place of a slot where the row is free. */
 const NO_SLOT = -1;
 
-/** Every indexed server: its words in two inverted indexes, its vectors in a store where there is one; a row a part. */
+/** Holds every indexed server, one row for each part: its words in two inverted indexes, its vectors in a store where there is one. */
 export class IndexedServers {
   readonly #servers = new Map<string, IndexedServer>();
   readonly #whole = new Bm25(BM25);
@@ -59,11 +59,11 @@ export class IndexedServers {
   readonly #freeRows: number[] = [];
   readonly #bySlot: (IndexedServer | undefined)[] = [];
   readonly #freeSlots: number[] = [];
-  /** By row, its server's slot: over this, 40,000 rows are gone through in a tenth of the time that lists of rows take. */
+  /** The slot of each row's server. A pass over 40,000 rows takes a tenth of the time that lists of rows would take. */
   #slotOf: Int32Array<ArrayBuffer> = new Int32Array(0);
   #rows = 0;
 
-  /** @param dimensions of the vectors; absent: none are kept, only sources of them. */
+  /** @param dimensions length of the vectors; without it only their sources are kept */
   constructor(dimensions?: number) {
     this.#vectors = dimensions === undefined ? undefined : new VectorStore(dimensions);
   }
@@ -87,7 +87,7 @@ export class IndexedServers {
     if (hidden) this.clear(hidden);
   }
 
-  /** Takes a server in without showing it: its words count in the statistics of words only. */
+  /** Adds a server without showing it: its words count in the statistics of words only. */
   stage({ id, whole, parts, vectors }: IndexedDocuments): HiddenServer {
     const rows = parts.map((terms, at) => {
       const row = this.#freeRows.pop() ?? this.#rows++;
@@ -109,7 +109,7 @@ export class IndexedServers {
     this.#servers.set(id, server);
   }
 
-  /** Shows a server no longer, as quickly. @returns what is to be cleared, if there was such a server */
+  /** Hides a server, as quickly. Returns the rows to clear, if there was such a server. */
   hide(id: string): HiddenServer | undefined {
     const server = this.#servers.get(id);
     if (!server) return undefined;
@@ -127,7 +127,7 @@ export class IndexedServers {
     this.#freeRows.push(...rows);
   }
 
-  /** In how many parts a term stands. */
+  /** Returns the number of parts that have the term. */
   frequencyOf(term: string): number {
     return this.#parts.frequencyOf(term);
   }
@@ -137,8 +137,10 @@ export class IndexedServers {
   }
 
   /**
-   * Every server's evidence for a query, given as its distinct terms and by row the cosines of its vectors.
-   * @param only of these servers, by id; the others then have none.
+   * Returns every server's evidence for a query.
+   * @param terms distinct terms of the query
+   * @param cosines of the query with each row's vector
+   * @param only limits the evidence to these servers, by id; the others have none
    */
   score(terms: readonly string[], cosines: Float32Array, only?: ReadonlySet<string>): ScoredServers {
     const parts = this.#parts.scores(terms);
@@ -163,7 +165,7 @@ export class IndexedServers {
     return { semantic, keyword, candidate };
   }
 
-  /** The best value of each server's rows, if above what `best` has. */
+  /** Raises `best` to the best value of each server's rows. */
   #bestBySlot<Best extends Float32Array | Float64Array>(values: Float32Array, best: Best): Best {
     const slotOf = this.#slotOf;
     const count = Math.min(values.length, slotOf.length);
@@ -212,7 +214,7 @@ export class IndexedServers {
     return best;
   }
 
-  /** The same from cosines computed elsewhere, one a part; 0 for the parts of servers that are not among them. */
+  /** Returns cosines by row from cosines by source, one a part; 0 for the parts of other servers. */
   byRow(cosines: ReadonlyMap<VectorSource, Float32Array>): Float32Array {
     const byRow = new Float32Array(this.#rows);
     for (const { source, rows } of this.#servers.values()) {

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { and, asc, eq, gt, inArray, or } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
+import { Repeat } from '../../../platform/repeat.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { slices } from '../../../platform/yield.ts';
 import type { Server } from '../../catalogue/entry.ts';
@@ -10,26 +11,26 @@ import { textHash } from './vector-cache.ts';
 import type { SearchIndex } from './search-index.ts';
 
 /**
- * Vectors kept although no text of the catalogue needs them: those of an import that a kill cut short, of a server that comes back, of
- * an embedder that is returned to. About 25 MB. A bound on their number needs no record of when each was last used.
+ * Number of vectors kept although no text of the catalogue needs them, about 25 MB: an import that was killed, a server or an
+ * embedder may come back. A bound on their number needs no record of when each was last used.
  */
 const SPARE_ROWS = 50_000;
 const PAGE_ROWS = 500;
 const EVERY_MS = 86_400_000;
-/** A start has better things to do. */
+/** The first run waits, because a start has better things to do. */
 const FIRST_AFTER_MS = 600_000;
 
 interface PruningParts {
   readonly db: Database;
-  /** Of the embedder in use: the vectors of another one are not needed. */
+  /** Names the embedder in use: the vectors of another one are not needed. */
   readonly index: Pick<SearchIndex, 'embedderId'>;
   readonly catalogue: { active(): Iterable<Server> };
   readonly spareRows?: number;
-  /** Ends it between two pages. */
+  /** Ends the work between two pages. */
   readonly signal?: AbortSignal;
 }
 
-/** Deletes unneeded vectors beyond the first `spareRows` by hash, which are as good as any. Resolves with how many there were. */
+/** Deletes unused vectors beyond the first `spareRows` by hash, which are as good as any. Returns the number of deleted vectors. */
 export async function pruneVectors(parts: PruningParts): Promise<number> {
   const { db, spareRows = SPARE_ROWS, signal } = parts;
   const { embedderId } = parts.index;
@@ -65,7 +66,7 @@ async function neededHashes(servers: Iterable<Server>): Promise<Set<string>> {
 
 type Key = Pick<typeof table.$inferSelect, 'embedder' | 'textHash'>;
 
-/** All keys, in their order. */
+/** Reads all keys in their order, page by page. */
 async function* pagesOf(db: Database): AsyncGenerator<Key[]> {
   let last: Key | undefined;
   for (;;) {
@@ -94,34 +95,25 @@ const keyOf = (hash: Uint8Array): string => Buffer.from(hash).toString('latin1')
 export class VectorPruning {
   readonly #parts: PruningParts & { readonly log: Log };
   readonly #closing = new AbortController();
-  #timer: NodeJS.Timeout;
-  #pruning: Promise<void> = Promise.resolve();
+  readonly #repeat = new Repeat(EVERY_MS, () => this.#prune());
 
   constructor(parts: PruningParts & { readonly log: Log }) {
     this.#parts = { ...parts, signal: this.#closing.signal };
-    this.#timer = this.#after(FIRST_AFTER_MS);
+    this.#repeat.start(FIRST_AFTER_MS);
   }
 
   async close(): Promise<void> {
     this.#closing.abort();
-    clearTimeout(this.#timer);
-    await this.#pruning;
-  }
-
-  #after(delayMs: number): NodeJS.Timeout {
-    return setTimeout(() => {
-      this.#pruning = this.#prune();
-      this.#timer = this.#after(EVERY_MS);
-    }, delayMs).unref();
+    await this.#repeat.stop();
   }
 
   async #prune(): Promise<void> {
     const { log } = this.#parts;
     try {
       const deleted = await pruneVectors(this.#parts);
-      if (deleted > 0) log.info({ deleted }, 'vectors that no text needs deleted');
+      if (deleted > 0) log.info({ deleted }, 'deleted unused vectors');
     } catch (error) {
-      log.warn({ err: error }, 'vectors not pruned');
+      log.warn({ err: error }, 'unused vectors not deleted');
     }
   }
 }

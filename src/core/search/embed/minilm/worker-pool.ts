@@ -1,8 +1,10 @@
 import { Worker } from 'node:worker_threads';
 import { SwitchboardError } from '../../../../errors.ts';
 import { withoutSpan } from '../../../../platform/telemetry/tracing.ts';
+import { DIMENSIONS, MAX_TEXTS, type TokenBatch } from './model.ts';
+import type { Tokenizer } from './tokenizer.ts';
 
-/** When workers crash this often with no job done in between, none is started for a while. */
+/** Number of crashes with no job done in between after which no worker is started for a while. */
 const MAX_CRASHES_IN_A_ROW = 3;
 const REST_MS = 30_000;
 
@@ -13,13 +15,7 @@ export interface Job {
   failed(error: Error): void;
 }
 
-/** Where the pool gets its work. */
-export interface JobQueue {
-  /** The next job, if any: asked whenever a worker is free. */
-  take(): Job | undefined;
-  /** Called when the pool stops, for good or for a while: nothing that waits will be done. */
-  rejectAll(error: Error): void;
-}
+type JobQueue = Pick<EmbedQueue, 'take' | 'rejectAll'>;
 
 interface Slot {
   worker: Worker | undefined;
@@ -43,7 +39,7 @@ export class WorkerPool {
 
   /**
    * @param script the worker's module
-   * @param inputs one a worker: its `workerData`, again for the worker that replaces it
+   * @param inputs the `workerData` of each worker, and of the worker that replaces it
    * @param restMs how long no worker is started after they have crashed too often
    */
   constructor(script: URL, inputs: readonly unknown[], queue: JobQueue, restMs = REST_MS) {
@@ -55,12 +51,12 @@ export class WorkerPool {
     for (const index of this.#slots.keys()) this.#start(index);
   }
 
-  /** Why the pool takes no jobs: closed, or its workers have died too often, and rest. */
+  /** The reason why the pool takes no jobs: it is closed, or its workers crashed too often. Undefined while it works. */
   get stopped(): Error | undefined {
     return this.#stopped;
   }
 
-  /** Gives every free worker a job, as long as there are any. */
+  /** Gives every free worker a job, as long as there are jobs. */
   wake(): void {
     for (const slot of this.#slots) {
       if (this.#stopped) return;
@@ -154,5 +150,115 @@ export class WorkerPool {
         this.wake();
       }, this.#restMs).unref(),
     );
+  }
+}
+
+/**
+ * A job stops growing here (tokens; a single longer text still fits): about 30 ms of work, the longest a search waits for a
+ * free worker. Larger ones take no less time a token.
+ */
+const JOB_TOKENS = 64;
+
+interface Pending {
+  readonly texts: readonly string[];
+  readonly vectors: Float32Array[];
+  /** Index of the first text not yet given to a worker. */
+  next: number;
+  missing: number;
+  readonly resolve: (vectors: Float32Array[]) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** One text of a job. */
+interface Part {
+  readonly request: Pending;
+  /** Index of the text in its request. */
+  readonly at: number;
+}
+
+/** Requests that wait to be cut into jobs: urgent ones first, else in order of arrival. */
+export class EmbedQueue {
+  readonly #tokenizer: Tokenizer;
+  readonly #workers: number;
+  readonly #urgent: Pending[] = [];
+  readonly #others: Pending[] = [];
+
+  constructor(tokenizer: Tokenizer, workers: number) {
+    this.#tokenizer = tokenizer;
+    this.#workers = workers;
+  }
+
+  /**
+   * Queues texts (at least one), and resolves to their vectors, in order.
+   * @param isUrgent overtakes all that is not: a search must not wait for an import
+   */
+  add(texts: readonly string[], isUrgent: boolean): Promise<Float32Array[]> {
+    const { promise, resolve, reject } = Promise.withResolvers<Float32Array[]>();
+    const vectors: Float32Array[] = Array.from({ length: texts.length });
+    // A copy: the texts are read later, when their turn comes.
+    const request = { texts: [...texts], vectors, next: 0, missing: texts.length, resolve, reject };
+    (isUrgent ? this.#urgent : this.#others).push(request);
+    return promise;
+  }
+
+  /**
+   * Returns the next job, if any. Its texts are tokenized only now, a few at a time, so that an import does not hold up the
+   * thread. Texts that wait (the sentences of a search, say) share a job, since they cost less together.
+   */
+  take(): Job | undefined {
+    const queue = this.#urgent.length > 0 ? this.#urgent : this.#others;
+    if (queue.length === 0) return undefined;
+    const parts: Part[] = [];
+    const message = this.#batch(queue, parts);
+    const requests = new Set(parts.map(({ request }) => request));
+    const fail = (error: Error) => {
+      for (const request of requests) this.#drop(request, error);
+    };
+    return {
+      message,
+      done: answer => {
+        if (answer instanceof Float32Array) settle(parts, answer);
+        else fail(new Error('The worker did not answer with vectors'));
+      },
+      failed: fail,
+    };
+  }
+
+  /** Rejects every request that waits. */
+  rejectAll(error: Error): void {
+    for (const request of [...this.#urgent, ...this.#others]) this.#drop(request, error);
+  }
+
+  /** Takes one worker's share of the texts that wait, and adds them to `parts`. */
+  #batch(queue: Pending[], parts: Part[]): TokenBatch {
+    const waiting = queue.reduce((sum, { texts, next }) => sum + texts.length - next, 0);
+    const most = Math.min(MAX_TEXTS, Math.ceil(waiting / this.#workers));
+    const ids: number[] = [];
+    const lengths: number[] = [];
+    for (let [request] = queue; request && lengths.length < most; [request] = queue) {
+      const tokens = this.#tokenizer.encode(request.texts[request.next] ?? '');
+      if (lengths.length > 0 && ids.length + tokens.length > JOB_TOKENS) break;
+      ids.push(...tokens);
+      lengths.push(tokens.length);
+      parts.push({ request, at: request.next++ });
+      if (request.next === request.texts.length) queue.shift();
+    }
+    return { ids: Int32Array.from(ids), lengths };
+  }
+
+  #drop(request: Pending, error: Error): void {
+    for (const queue of [this.#urgent, this.#others]) {
+      const index = queue.indexOf(request);
+      if (index !== -1) queue.splice(index, 1);
+    }
+    request.reject(error);
+  }
+}
+
+function settle(parts: readonly Part[], answer: Float32Array): void {
+  for (const [position, { request, at }] of parts.entries()) {
+    // Copies, so that one kept vector does not keep its whole batch.
+    request.vectors[at] = answer.slice(position * DIMENSIONS, (position + 1) * DIMENSIONS);
+    if (--request.missing === 0) request.resolve(request.vectors);
   }
 }
