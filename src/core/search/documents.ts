@@ -1,7 +1,7 @@
 import type { Server } from '../catalogue/entry.ts';
 import { splitIdentifier } from './tokenize.ts';
 
-/** What search reads of a server. */
+/** The fields of a server that search reads. */
 export type Described = Pick<Server, 'name' | 'description' | 'tools'>;
 
 /** One document, once for each kind of search. */

@@ -13,7 +13,7 @@ import { queryLog as queries, searchOutcomes as table } from './schema.ts';
 import { WriteBehind } from '../../platform/database/write-behind.ts';
 import { isQueryLogId, RETENTION_DAYS, retainedSince, storable, type QueryLog } from './query-log.ts';
 
-/** Of a tool's name: it is part of a key, and an index takes no key of more than 2,704 bytes. */
+/** Most bytes of a tool's name. It is part of a key, and an index takes no key of more than 2,704 bytes. */
 const MAX_TOOL_BYTES = 512;
 const MAX_BUFFERED_ROWS = 10_000;
 /** For so long a search that is not in the database may still be on its way there from another process. */
@@ -29,7 +29,7 @@ interface Outcome {
   readonly createdAt: Date;
 }
 interface Buffered extends Outcome {
-  /** Of the monotonic clock. */
+  /** Time by the monotonic clock. */
   readonly sinceMs: number;
 }
 
@@ -55,7 +55,7 @@ interface Parts {
 }
 
 /**
- * What became of the results of searches: calls that name the search they follow from, and verdicts of callers. Of the same
+ * Records what became of the results of searches: calls that name the search they follow from, and verdicts of callers. Of the same
  * search, server, tool and source the last one holds. Neither a call nor a verdict waits for the database to take it. Kept as long as the
  * searches themselves.
  */
@@ -190,7 +190,7 @@ export class SearchOutcomes {
   }
 }
 
-/** What was written before under the same keys. */
+/** Reads the verdicts that were written before under these keys. */
 async function earlierVerdicts(
   db: Pick<Database, 'select'>,
   batch: readonly Outcome[],
@@ -204,7 +204,7 @@ async function earlierVerdicts(
   return new Map(found.map(row => [keyOf(row), row.outcome]));
 }
 
-/** What a verdict in the place of an earlier one changes in the server's counts. */
+/** Returns the change of the server's counts when a verdict takes the place of an earlier one. */
 const changeOf = (earlier: SearchOutcome | undefined, now: SearchOutcome): Verdicts => ({
   helpful: Number(now === 'helpful') - Number(earlier === 'helpful'),
   unhelpful: Number(now === 'not_helpful') - Number(earlier === 'not_helpful'),

@@ -2,7 +2,7 @@ import type { Catalogue } from '../catalogue/catalogue.ts';
 import { pinFirst, type RankedServer } from './ranking.ts';
 import { tokenize } from './tokenize.ts';
 
-/** How a query names a server: not at all, among other words, or with no other words. */
+/** The way a query names a server: not at all, among other words, or with no other words. */
 export type NameMatch = 'not' | 'among' | 'alone';
 
 /** Removes a trailing part in brackets from a server's name: "DefiLlama (unofficial)" becomes "DefiLlama". */

@@ -8,14 +8,14 @@ import { BATCH_ROWS, WriteBehind } from '../../platform/database/write-behind.ts
 
 const MAX_BUFFERED_ROWS = 10_000;
 const DAY_MS = 86_400_000;
-/** How long a search, and what became of it, is kept and can be referred to. */
+/** Number of days for which a search and its outcomes are kept and can be referred to. */
 export const RETENTION_DAYS = 30;
 
 /** The time before which nothing is kept. */
 export const retainedSince = (clock: Clock, days = RETENTION_DAYS): Date =>
   new Date(clock.now() - days * DAY_MS);
 
-/** Whether it looks like an id of ours: no other need be looked for. */
+/** Says whether the text has the form of a query log id; no other text need be looked up. */
 export const isQueryLogId = (text: string): boolean => /^qry_[0-9A-Za-z]{22}$/.test(text);
 
 /** Without what Postgres cannot store, which must not keep the rows around it from being written. */

@@ -29,7 +29,7 @@ export const queryLog = pgTable(
   table => [index('query_log_created_at').on(table.createdAt)],
 );
 
-/** What became of a search's results: of each server (and tool) the last call that named the search, and the last verdict. */
+/** The outcomes of a search's results: of each server (and tool) the last call that named the search, and the last verdict. */
 export const searchOutcomes = pgTable(
   'search_outcomes',
   {

@@ -1,5 +1,5 @@
 /**
- * What vectors are for. A search waits for those of its `query`, and not for long; those to be kept (`index`) may take minutes.
+ * The purpose of vectors. A search waits for those of its `query`, and not for long; those to be kept (`index`) may take minutes.
  * A model may map the two differently; they are compared with each other.
  */
 export type EmbeddingPurpose = 'query' | 'index';
@@ -10,9 +10,9 @@ export interface Embedder {
   readonly id: string;
   /** Length of every vector. */
   readonly dimensions: number;
-  /** What fails at present, for an embedder that watches itself; an index then says nothing of its failures. */
+  /** Names what fails at present, for an embedder that watches itself; an index then says nothing of its failures. */
   readonly degraded?: string | undefined;
-  /** How many calls of `embed` for the index are worth making at a time; 2 where absent. */
+  /** Number of calls of `embed` for the index that are worth making at a time; 2 where absent. */
   readonly indexCalls?: number;
   /**
    * Returns vectors of unit length, one a text, in the order of the texts. For the `index`, a text that cannot be embedded at

@@ -37,7 +37,7 @@ export function ngramVector(text: string): Float32Array {
   return vector.map(component => component / length);
 }
 
-/** How often each feature occurs; a text without words has one feature of its own, so that its vector has a length. */
+/** Counts each feature. A text without words has one feature of its own, so that its vector has a length. */
 function features(text: string): Map<string, number> {
   const counts = new Map<string, number>();
   const add = (feature: string) => counts.set(feature, (counts.get(feature) ?? 0) + 1);

@@ -44,7 +44,7 @@ export const RETRYABLE: ReadonlySet<FailureKind> = new Set([
 export class EmbeddingFailure extends Error {
   override readonly name = 'EmbeddingFailure';
   readonly kind: FailureKind;
-  /** How long the API asks not to be called. */
+  /** Milliseconds for which the API asks not to be called. */
   readonly retryAfterMs: number | undefined;
 
   constructor(kind: FailureKind, detail = '', retryAfter?: number) {

@@ -125,17 +125,17 @@ export class OpenAiEmbedder implements Embedder {
     return Math.ceil((this.#dimensions ?? 1) / DIMENSION_STEP) * DIMENSION_STEP;
   }
 
-  /** What the API fails at, in a few words that may be shown to anybody; undefined while it works. */
+  /** Names what the API fails at, in a few words that may be shown to anybody; undefined while it works. */
   get degraded(): string | undefined {
     return this.#failure && `${this.#failure.inWords}: searching by keyword only`;
   }
 
-  /** Whether the API is asked at present. */
+  /** False while the API is not asked, because it failed. */
   get isAsked(): boolean {
     return !this.#breaker.isOpen;
   }
 
-  /** How many texts for the index got zeros so far. It grows, too, when other dimensions make all vectors useless. */
+  /** Number of texts for the index that got zeros so far. It grows, too, when other dimensions make all vectors useless. */
   get missed(): number {
     return this.#missed;
   }

@@ -59,7 +59,7 @@ export interface Planned {
   readonly serverId: string;
   readonly hash: string;
   readonly documentIds: readonly string[];
-  /** Whether a search by meaning can find it. */
+  /** True where a search by meaning can find it. */
   readonly hasVectors: boolean;
   readonly source: VectorSource;
   /** Reads the content again: held ready it would double the catalogue in memory. */
@@ -158,11 +158,11 @@ interface SyncParts {
  */
 export class MeilisearchSync {
   readonly #parts: SyncParts;
-  /** What the engine should hold, by server id. */
+  /** Everything that the engine should hold, by server id. */
   readonly #wanted = new Map<string, Planned>();
-  /** What the engine is known to hold; undefined where it has to be listed first. */
+  /** The documents that the engine is known to hold; undefined where it has to be listed first. */
   #held: Held | undefined;
-  /** Whether the engine has held everything since it was compared, except for changes under way. */
+  /** True once the engine was compared and holds everything, except for changes under way. */
   #isCurrent = false;
   readonly #breaker: Breaker;
   readonly #outage: OutageLog;

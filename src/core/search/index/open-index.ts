@@ -39,7 +39,7 @@ interface OpenIndexOptions {
 
 export interface OpenIndex {
   readonly index: SearchIndex;
-  /** What does not work at present, in a few words; undefined when everything does. */
+  /** Names what does not work at present, in a few words; undefined when everything does. */
   readonly degraded: () => string | undefined;
   /**
    * Deletes the kept vectors of the embedder in use, has all texts embedded again and fills the index with them. Searches use the
@@ -50,7 +50,7 @@ export interface OpenIndex {
   close(): Promise<void>;
 }
 
-/** How often what the API missed is tried again after an error that is not the API's, such as the database's. */
+/** The pause before another try after an error that is not the API's, such as the database's. */
 const RETRY_MS = 30_000;
 const INCOMPLETE = 'some texts have no vectors yet: what they describe is found by keyword only';
 
@@ -155,7 +155,7 @@ class Completion {
     this.#repeat.start(RETRY_MS);
   }
 
-  /** Whether the index has texts without their vectors. */
+  /** True while texts in the index lack their vectors. */
   get isDue(): boolean {
     return this.#parts.api.missed > this.#done;
   }

@@ -120,7 +120,7 @@ class EmbeddedIndex implements SearchIndex {
   }
 }
 
-/** How many documents the servers have: each its own and one a tool. */
+/** Counts the documents of the servers: one for each server and one for each tool. */
 const partsOf = (servers: readonly Server[]): number =>
   servers.reduce((sum, { tools }) => sum + 1 + tools.length, 0);
 

@@ -100,7 +100,7 @@ class MeilisearchIndex implements SearchIndex {
     return joined(this.engineDegraded, this.#queryVectors.failure ?? this.#context.degraded);
   }
 
-  /** What does not work apart from the embedder. */
+  /** Names what does not work apart from the embedder. */
   get engineDegraded(): string | undefined {
     return joined(this.#sync.trouble, this.#failure);
   }
@@ -264,7 +264,7 @@ class PartVectors {
     });
   }
 
-  /** Whether they can be had without the database. */
+  /** True where the vectors are in memory. */
   has({ key }: VectorSource): boolean {
     return this.#recent.has(key);
   }

@@ -21,7 +21,7 @@ export interface Candidate {
   readonly tools: readonly ToolEvidence[];
 }
 
-/** What an engine knows about one query. */
+/** The evidence that an engine has for one query. */
 export interface Findings {
   /** Every server among the best few hundred by meaning or by keyword, in no particular order. */
   readonly candidates: readonly Candidate[];
@@ -42,7 +42,7 @@ export interface SearchIndex {
   readonly epoch: number;
   /** Active servers in the index. */
   readonly size: number;
-  /** What does not work at the moment, in a few words; undefined when everything does. */
+  /** Names what does not work at present, in a few words; undefined when everything does. */
   readonly degraded: string | undefined;
   /**
    * Makes a change ready, vectors and all; after a rejection the index is as it was. The step it resolves with puts the change

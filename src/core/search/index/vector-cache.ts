@@ -78,7 +78,7 @@ export class VectorCache {
     return vectors;
   }
 
-  /** The same of what has been embedded before; zeros for all else. */
+  /** Returns one vector a text, in their order, without embedding any: zeros for texts that were never embedded. */
   async keptVectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
     return (await this.#found(texts)).vectors;
   }

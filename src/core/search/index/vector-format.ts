@@ -59,7 +59,7 @@ export function decodeVector(bytes: Uint8Array): QuantizedVector {
   return { values: values.slice(), scale };
 }
 
-/** The same over the bytes themselves. */
+/** Returns the vector of `encodeVector`'s bytes as a view of them, without a copy. */
 export function viewVector(bytes: Uint8Array): QuantizedVector {
   const dimensions = bytes.length - SCALE_BYTES;
   if (dimensions < 1) throw new RangeError(`${bytes.length} bytes are too few for a vector`);
@@ -94,7 +94,7 @@ interface VectorFileContent {
   readonly entries: readonly (readonly [Buffer, QuantizedVector])[];
 }
 
-/** The same content gives the same bytes, in whatever order its entries come. */
+/** Returns the bytes of the file. Equal content gives equal bytes, whatever the order of its entries. */
 export function writeVectorFile({ embedderId, dimensions, entries }: VectorFileContent): Buffer {
   const id = Buffer.from(embedderId);
   const header = Buffer.alloc(FIXED_HEADER_BYTES);
