@@ -29,7 +29,6 @@ import type { OpenDatabase } from './platform/database/database.ts';
 import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog, type Log } from './platform/telemetry/log.ts';
 import { Metrics } from './core/metrics.ts';
-import { startTracing } from './platform/telemetry/tracing.ts';
 import { CannotListen, createPublicServer, listen } from './api/http/server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
 
@@ -111,7 +110,16 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
   const isServing = options.listen !== false;
   if (isServing) log.info({ version, dataDir: config.dataDir, ...featuresOf(config) }, 'starting');
 
-  const tracing = await startTracing(isServing ? config.tracing : undefined, { version, log, clock });
+  // Loaded only where it is on: without settings no package of OpenTelemetry is.
+  const tracing =
+    isServing && config.tracing
+      ? (await import('./platform/telemetry/tracing-otel.ts')).openTracing({
+          settings: config.tracing,
+          version,
+          log,
+          clock,
+        })
+      : undefined;
   opened.defer(() => tracing?.close());
   const database = await (options.database ?? (() => openConfigured(config, log)))();
   opened.defer(() => database.close());

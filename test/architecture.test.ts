@@ -59,6 +59,11 @@ const HOMES: Readonly<Record<string, RegExp>> = {
   stemmer: /^core\/search\/tokenize\.ts$/,
 };
 
+const MAX_FILES = 15;
+
+const PRODUCT_WORDS =
+  /\b(catalogues?|tenants?|upstreams?|embeddings?|vaults?|identity|providers? tokens?)\b/i;
+
 const files = globSync('src/**/*.ts')
   .map(file => path.relative('src', file))
   .filter(file => !file.endsWith('.as.ts'));
@@ -72,6 +77,12 @@ const localImports = (file: string) =>
   importsOf(file)
     .filter(specifier => specifier.startsWith('.'))
     .map(specifier => path.join(path.dirname(file), specifier));
+
+/** Imports that are there when a file is loaded, and those of types. */
+const staticImports = (file: string) =>
+  [...readFileSync(path.join('src', file), 'utf8').matchAll(/from\s*'(\.[^']+)'/g)].map(
+    ([, specifier = '']) => path.join(path.dirname(file), specifier),
+  );
 
 const packageOf = (specifier: string) =>
   specifier
@@ -117,5 +128,31 @@ describe('the structure', () => {
           file !== 'config/index.ts' && readFileSync(path.join('src', file), 'utf8').includes('process.env'),
       ),
     ).toEqual([]);
+  });
+
+  it('has at most 15 files a folder', () => {
+    const folders = Map.groupBy(files, file => path.dirname(file));
+    expect([...folders].filter(([, own]) => own.length > MAX_FILES).map(([folder]) => folder)).toEqual([]);
+  });
+
+  it('has no cycle of imports, not of types either', () => {
+    const loaded = new Map(files.map(file => [file, staticImports(file)]));
+    const done = new Set<string>();
+    const cycles: string[] = [];
+    const follow = (file: string, way: readonly string[]) => {
+      if (way.includes(file)) cycles.push([...way.slice(way.indexOf(file)), file].join(' -> '));
+      if (way.includes(file) || done.has(file)) return;
+      for (const target of loaded.get(file) ?? []) follow(target, [...way, file]);
+      done.add(file);
+    };
+    for (const file of files) follow(file, []);
+    expect(cycles).toEqual([]);
+  });
+
+  it('has a platform that knows nothing of what it carries', () => {
+    const names = files
+      .filter(file => file.startsWith('platform/'))
+      .flatMap(file => PRODUCT_WORDS.exec(readFileSync(path.join('src', file), 'utf8'))?.[0] ?? []);
+    expect(names).toEqual([]);
   });
 });

@@ -1,6 +1,4 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Clock } from '../clock.ts';
-import type { Log } from './log.ts';
 
 /** Attributes of a span: short values from closed lists, numbers and ids, and nothing that a caller wrote. */
 export type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
@@ -53,16 +51,6 @@ export interface TracingSettings {
     readonly cert?: string | undefined;
     readonly key?: string | undefined;
   };
-}
-
-/** Without settings nothing is traced: no package of OpenTelemetry is even loaded. */
-export async function startTracing(
-  settings: TracingSettings | undefined,
-  parts: { readonly version: string; readonly log: Log; readonly clock: Clock },
-): Promise<Tracing | undefined> {
-  if (!settings) return undefined;
-  const { openTracing } = await import('./tracing-otel.ts');
-  return openTracing({ settings, ...parts });
 }
 
 /**

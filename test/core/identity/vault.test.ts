@@ -3,7 +3,7 @@ import { chmod, readFile, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { eq, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { connectionBinding } from '../../../src/core/identity/connections/connections.ts';
+import { connectionBinding } from '../../../src/core/identity/connections/stored-tokens.ts';
 import { connections } from '../../../src/core/identity/schema.ts';
 import { Vault } from '../../../src/core/identity/vault/vault.ts';
 import { users } from '../../../src/core/access/schema.ts';

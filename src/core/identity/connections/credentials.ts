@@ -12,7 +12,8 @@ import { connections, tokenFamilies } from '../schema.ts';
 import { sha256 } from '../secrets.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
-import type { ConnectionRow, Connections } from './connections.ts';
+import type { Connections } from './connections.ts';
+import type { ConnectionRow } from './stored-tokens.ts';
 import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
 

@@ -2,13 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { and, eq, isNull, lte, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import { newId } from '../../../platform/ids.ts';
-import {
-  keepWithConnection,
-  withoutTokens,
-  type ConnectionRow,
-  type Connections,
-  type TokenPair,
-} from './connections.ts';
+import { withoutTokens, type Connections } from './connections.ts';
+import { keepWithConnection, type ConnectionRow, type TokenPair } from './stored-tokens.ts';
 import type { IdentityContext } from '../context.ts';
 import { ProviderError, type Grant, type Provider } from './provider.ts';
 import { connections } from '../schema.ts';

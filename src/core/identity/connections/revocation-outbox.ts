@@ -5,7 +5,7 @@ import { Repeat } from '../../../platform/repeat.ts';
 import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Audit } from '../../access/audit.ts';
-import { keepWithConnection, type GrantOwner, type TokenPair } from './connections.ts';
+import { keepWithConnection, type GrantOwner, type TokenPair } from './stored-tokens.ts';
 import type { Providers } from './provider.ts';
 import { revocationOutbox } from '../schema.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';

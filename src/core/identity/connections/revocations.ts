@@ -1,7 +1,8 @@
 import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
-import type { ConnectionRow, Connections } from './connections.ts';
+import type { Connections } from './connections.ts';
+import type { ConnectionRow } from './stored-tokens.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, manageLinks } from '../schema.ts';
 import { failed, giveBackWaiting } from '../sign-in/session-store.ts';

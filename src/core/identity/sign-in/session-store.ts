@@ -1,6 +1,6 @@
 import { and, eq, gt, lte, or, sql, type SQL } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
-import { keepWithConnection } from '../connections/connections.ts';
+import { keepWithConnection } from '../connections/stored-tokens.ts';
 import type { Account, Grant } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';

@@ -2,7 +2,7 @@ import { and, asc, eq, gt, isNotNull, not, sql } from 'drizzle-orm';
 import type { PgColumn } from 'drizzle-orm/pg-core';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
-import { connectionBinding } from '../connections/connections.ts';
+import { connectionBinding } from '../connections/stored-tokens.ts';
 import { outboxBinding } from '../connections/revocation-outbox.ts';
 import { forgetReplays } from '../retention.ts';
 import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';

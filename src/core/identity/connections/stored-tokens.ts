@@ -1,0 +1,90 @@
+import { and, eq } from 'drizzle-orm';
+import type { Database } from '../../../platform/database/database.ts';
+import { connections } from '../schema.ts';
+import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
+
+export type ConnectionRow = typeof connections.$inferSelect;
+
+export interface TokenPair {
+  readonly accessToken: string;
+  readonly refreshToken: string | undefined;
+}
+
+/** The tokens of a connection, as the vault holds them. */
+export interface StoredTokens extends TokenPair {
+  /**
+   * Tokens of earlier sign-ins to the same account. They are revoked together with the current ones and not before: many
+   * providers end the whole grant with any of its tokens.
+   */
+  readonly superseded?: readonly TokenPair[];
+}
+
+/** Only the newest superseded tokens of a user who signs in again and again are kept. */
+const MAX_SUPERSEDED = 10;
+
+const pairOf = ({ accessToken, refreshToken }: TokenPair): TokenPair => ({ accessToken, refreshToken });
+
+/** Adds older tokens to those that are revoked with the connection's own. */
+export const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]): StoredTokens => ({
+  accessToken: tokens.accessToken,
+  refreshToken: tokens.refreshToken,
+  superseded: [...(tokens.superseded ?? []), ...older.map(pairOf)].slice(-MAX_SUPERSEDED),
+});
+
+/** Binds the tokens to the row, its provider and its resource: a row that is given another provider opens nothing. */
+export const connectionBinding = (
+  row: Pick<ConnectionRow, 'tenantId' | 'userId' | 'id' | 'provider' | 'resource'>,
+): Binding => ({
+  table: 'connections',
+  tenantId: row.tenantId,
+  userId: row.userId,
+  id: JSON.stringify([row.id, row.provider, row.resource]),
+  purpose: 'provider_tokens',
+});
+
+/** The account that a grant belongs to. */
+export interface GrantOwner {
+  readonly provider: string;
+  readonly userId: string;
+  /** The provider's `sub`. */
+  readonly subject: string;
+}
+
+/**
+ * Keeps unused tokens beside those of the connection to the same account, to be revoked with them. Locks the connection until the
+ * transaction ends. Resolves to false when the account is not connected: then the provider can be told at once.
+ */
+export async function keepWithConnection(
+  tx: Database,
+  vault: Vault,
+  owner: GrantOwner,
+  tokens: TokenPair,
+): Promise<boolean> {
+  const [row] = await tx
+    .select()
+    .from(connections)
+    .where(
+      and(
+        eq(connections.userId, owner.userId),
+        eq(connections.provider, owner.provider),
+        eq(connections.subject, owner.subject),
+        eq(connections.status, 'active'),
+      ),
+    )
+    .limit(1)
+    .for('update');
+  if (!row?.sealed) return false;
+  const binding = connectionBinding(row);
+  let current: StoredTokens;
+  try {
+    current = await vault.openJson<StoredTokens>(binding, row.sealed);
+  } catch (error) {
+    // Tokens that nobody can open must not hold up the revocation of these.
+    if (error instanceof VaultError) return false;
+    throw error;
+  }
+  const sealed = await vault.sealJson(binding, supersede(current, tokens));
+  // No new version: the tokens in use are the same.
+  await tx.update(connections).set({ sealed }).where(eq(connections.id, row.id));
+  return true;
+}
