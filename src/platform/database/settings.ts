@@ -1,7 +1,10 @@
 import { eq } from 'drizzle-orm';
+import { pgTable, text } from 'drizzle-orm/pg-core';
 import type { z } from 'zod';
 import type { Database } from './database.ts';
-import { settings } from './schema.ts';
+
+/** Single values that all processes on the database share, such as the fingerprint of a file that was loaded last. */
+export const settings = pgTable('settings', { key: text().primaryKey(), value: text().notNull() });
 
 /**
  * Returns the text kept under the key; undefined where there is none.

@@ -2,7 +2,7 @@ import { eq, sql } from 'drizzle-orm';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry } from '../../../src/core/catalogue/entry.ts';
-import { settings } from '../../../src/platform/database/schema.ts';
+import { settings } from '../../../src/platform/database/settings.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';
 

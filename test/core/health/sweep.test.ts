@@ -6,7 +6,7 @@ import { HealthStore } from '../../../src/core/health/store.ts';
 import { HealthSweep, type StatusChange } from '../../../src/core/health/sweep.ts';
 import { createProxy, type Proxy } from '../../../src/core/proxy/proxy.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
-import { settings } from '../../../src/platform/database/schema.ts';
+import { settings } from '../../../src/platform/database/settings.ts';
 import { SwitchboardError } from '../../../src/errors.ts';
 import { LOCKS } from '../../../src/core/locks.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';

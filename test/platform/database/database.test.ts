@@ -10,7 +10,7 @@ import { generateApiKey } from '../../../src/core/access/api-key.ts';
 import { apiKeys, tenants } from '../../../src/core/access/schema.ts';
 import { embeddings } from '../../../src/core/search/schema.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
-import { settings } from '../../../src/platform/database/schema.ts';
+import { settings } from '../../../src/platform/database/settings.ts';
 import {
   isDatabaseUnavailable,
   isUniqueViolation,

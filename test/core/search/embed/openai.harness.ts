@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { OpenAiEmbedder, type EmbeddingLimits } from '../../../../src/core/search/embed/openai.ts';
 import { openDatabase, type OpenDatabase } from '../../../../src/platform/database/database.ts';
-import { settings } from '../../../../src/platform/database/schema.ts';
+import { settings } from '../../../../src/platform/database/settings.ts';
 import { Metrics } from '../../../../src/core/metrics.ts';
 import {
   startEmbeddingsServer,
