@@ -70,7 +70,7 @@ describe('what is built on', () => {
     }
     const lines = kinds.map(([name = '', kind]) => {
       const samples = [name, `${name}_bucket`];
-      const own = samples.flatMap(sample => [...(labels.get(sample) ?? [])]);
+      const own = samples.flatMap(sample => Array.from(labels.get(sample) ?? []));
       return `${name} ${kind} ${[...new Set(own)].sort().join(',')}`.trim();
     });
     await expect(`${lines.sort().join('\n')}\n`).toMatchFileSnapshot('../golden/metrics.txt');
