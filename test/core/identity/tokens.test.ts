@@ -134,12 +134,15 @@ describe.each(BOTH_DATABASES)('on $name', ({ kind, skipped }) => {
       });
 
       it('64: of 50 at once one wins, and its token is usable', async () => {
+        // On a slow machine the last of them may come more than the usual two seconds after the winner.
+        const env = { SWITCHBOARD_REFRESH_RACE_MS: '10000' };
+        await using patient = await startIdentity({ database: kind, env });
         for (let round = 0; round < 3; round++) {
-          const { refresh_token } = await sb.connect(newUser());
-          const answers = await parallel(50, () => sb.refresh(refresh_token));
+          const { refresh_token } = await patient.connect(newUser());
+          const answers = await parallel(50, () => patient.refresh(refresh_token));
           expect(statuses(answers)).toEqual({ 200: 1, 400: 49 });
           const winner = answers.find(({ status }) => status === 200);
-          expect((await sb.refresh(winner?.json.refresh_token)).status).toBe(200);
+          expect((await patient.refresh(winner?.json.refresh_token)).status).toBe(200);
         }
       });
 
