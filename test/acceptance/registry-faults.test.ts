@@ -111,7 +111,7 @@ describe.each(STORES)('catalogue sync on $store, cut short', ({ skipped, open })
       const cut = await reading.finished;
       expect(cut.code).toBe(130);
       expect(cut.stderr).toMatch(/^\d entries read$/m);
-      expect(cut.stderr).toMatch(/^switchboard: Stopped\. .* nothing was changed\.$/m);
+      expect(cut.stderr).toMatch(/^switchboard: Cancelled\. No changes were made\.$/m);
       expect(await contents(server)).toEqual(BEFORE);
 
       registry.fault = undefined;

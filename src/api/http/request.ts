@@ -40,6 +40,8 @@ export function attachLocals(response: ServerResponse, clock: Clock, ip?: string
 /** Returns a signal that aborts when the client has gone before the answer was written whole. */
 export function clientSignal(response: ServerResponse): AbortSignal {
   const controller = new AbortController();
+  // It may have gone while it was told who calls.
+  if (response.destroyed) controller.abort();
   response.once('close', () => {
     if (!response.writableFinished) controller.abort();
   });

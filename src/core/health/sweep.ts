@@ -223,7 +223,7 @@ export class HealthSweep {
     const startedAtMs = clock.now();
     await store.reload();
     const { counts, visited, checks, failures, reactivated } = await this.#checkAll(sweep);
-    const isOutage = isOwnOutage(checks);
+    const isOutage = isOwnOutage(sweep.isWhole ? [...checks, ...this.#aliveElsewhere(sweep.servers)] : checks);
     if (isOutage) log.warn(counts, `probing: ${OWN_OUTAGE}`);
     // A few named servers say nothing about the network while they are well.
     if (isOutage || sweep.isWhole) this.#outageAtMs = isOutage ? startedAtMs : undefined;
@@ -236,6 +236,17 @@ export class HealthSweep {
       failing: failing.toSorted((a, b) => (a.id < b.id ? -1 : 1)).slice(0, MAX_NAMED),
       ...(isOutage ? { doubted: OWN_OUTAGE } : {}),
     };
+  }
+
+  /** Returns the servers that are left out of a sweep as they were alive lately: most of them, after a sweep that was cut short. */
+  #aliveElsewhere(swept: readonly Server[]): Check[] {
+    const { catalogue, store, clock, everyMs } = this.#parts;
+    const ids = new Set(swept.map(({ id }) => id));
+    const isAliveLately = (health: Health | undefined) =>
+      health !== undefined && isAlive(health.state) && clock.now() - health.checkedAtMs < everyMs;
+    return [...catalogue.listed()]
+      .filter(server => !ids.has(server.id) && isAliveLately(store.of(server)))
+      .map(server => ({ host: hostOf(server), wasAlive: true, isAlive: true }));
   }
 
   /** Checks the servers, and records those that are alive. */

@@ -38,7 +38,7 @@ export async function readDump(file: string): Promise<string> {
   return text
     .replace(/^(--\n-- .*\n--\n\n)\\restrict \w+\n/, '$1')
     .replace(/\n\\unrestrict \w+\n*$/, '\n')
-    .replace('\nSET transaction_timeout = 0;\n', '\n');
+    .replace(/^((?:--.*\n|SET .*\n|\n)*?)SET transaction_timeout = 0;\n/, '$1');
 }
 
 /** Runs the statements of a dump, and gives the session its own settings back. */

@@ -164,6 +164,17 @@ describe('a scheduled sweep', () => {
     expect(sweep.degraded).toBeUndefined();
   });
 
+  it('is not thrown away for the failures that a sweep cut short has left to it', async () => {
+    const alive = await hosts(6);
+    const failing = await hosts(10);
+    turn(failing, 404);
+    await put(...each('a', alive), ...each('b', failing));
+    await sweep.sweep({ ids: alive.map((_up, at) => `a${at}`) });
+    expect(await sweep.sweepIfDue()).toMatchObject({ visited: 10 });
+    expect(sweep.degraded).toBeUndefined();
+    expect(healthOf('b0')?.failures).toBe(1);
+  });
+
   it('is not thrown away for ever where most servers of a small catalogue never worked', async () => {
     const bad = await hosts(9);
     turn(bad, 404);
