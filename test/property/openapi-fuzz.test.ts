@@ -1,6 +1,5 @@
 import * as fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { isFullRun } from '../support/full-run.ts';
 import { startFuzzed } from '../support/fuzz/fuzzed.ts';
 import { operationsOf } from '../support/fuzz/document.ts';
 import { Findings } from '../support/fuzz/findings.ts';
@@ -13,7 +12,7 @@ import { heapAfterCollection } from '../support/fuzz/heap.ts';
 
 /** The same requests each time; more of them, or others, on request. */
 const SEED = Number(process.env['FUZZ_SEED'] ?? 20_261_121);
-const RUNS = Number(process.env['FUZZ_RUNS'] ?? (isFullRun ? 60 : 15));
+const RUNS = Number(process.env['FUZZ_RUNS'] ?? 60);
 /** What the answers of a run may leave behind: caches, compiled schemas, the entries of imports. */
 const MAX_GROWTH_BYTES = 100 * 1024 * 1024;
 

@@ -223,7 +223,9 @@ export class HealthSweep {
     const startedAtMs = clock.now();
     await store.reload();
     const { counts, visited, checks, failures, reactivated } = await this.#checkAll(sweep);
-    const isOutage = isOwnOutage(sweep.isWhole ? [...checks, ...this.#aliveElsewhere(sweep.servers)] : checks);
+    const isOutage = isOwnOutage(
+      sweep.isWhole ? [...checks, ...this.#aliveElsewhere(sweep.servers)] : checks,
+    );
     if (isOutage) log.warn(counts, `probing: ${OWN_OUTAGE}`);
     // A few named servers say nothing about the network while they are well.
     if (isOutage || sweep.isWhole) this.#outageAtMs = isOutage ? startedAtMs : undefined;
