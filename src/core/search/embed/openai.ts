@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { Breaker } from '../../../platform/breaker.ts';
+import { Breaker, type Entered } from '../../../platform/breaker.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { readSetting, writeSetting } from '../../../platform/database/settings.ts';
 import { raceDeadline } from '../../../platform/race-abort.ts';
@@ -39,11 +39,50 @@ export type EmbeddingLimits = Readonly<typeof LIMITS>;
 const TRIAL_TEXT = 'Does the embedding API answer?';
 /** About 2,000 tokens of English, and at most about 8,000 of any script. In UTF-16 units. */
 const MAX_TEXT_UNITS = 6_000;
+/** Bounds the texts of one request together, so that none is larger than a few hundred kilobytes. In UTF-16 units. */
+const MAX_REQUEST_UNITS = 100_000;
 /** A text is not cut shorter than this to make the API take it. In UTF-16 units. */
 const SHORTEST_CUT = 250;
 /** The vector store wants a multiple of it; zeros at the end leave cosines as they are. */
 const DIMENSION_STEP = 16;
 const QUERY_CACHE_BYTES = 16 * 1024 * 1024;
+
+/** Knows how the API does at one of its uses: it may be too slow for queries and fast enough for imports. */
+class Health {
+  readonly breaker: Breaker;
+  /** The last failure that no success has followed. There is one whenever the breaker is open. */
+  failure: EmbeddingFailure | undefined;
+
+  constructor(limits: EmbeddingLimits) {
+    this.breaker = new Breaker({
+      failuresInARow: limits.queryFailures,
+      firstOpenMs: limits.firstTrialMs,
+      maxOpenMs: limits.maxTrialMs,
+      maxProbeMs: limits.trialLimitMs,
+    });
+  }
+
+  succeeded(call: Entered): void {
+    this.breaker.succeeded(call, performance.now());
+    // A call that began before the breaker opened does not close it.
+    if (!this.breaker.isOpen) this.failure = undefined;
+  }
+
+  failed(call: Entered, failure: EmbeddingFailure): void {
+    this.failure = failure;
+    this.breaker.failed(call, performance.now(), failure.message, failure.retryAfterMs);
+  }
+
+  trip(failure: EmbeddingFailure): void {
+    this.failure = failure;
+    this.breaker.trip(performance.now(), failure.message, failure.retryAfterMs);
+  }
+
+  /** @throws EmbeddingFailure `held_back` while the breaker is open */
+  check(): void {
+    if (this.breaker.isOpen) throw new EmbeddingFailure('held_back', this.breaker.lastFailure);
+  }
+}
 
 interface OpenAiParts extends EmbeddingApiParts {
   readonly db: Database;
@@ -69,14 +108,15 @@ export class OpenAiEmbedder implements Embedder {
   #dimensions: number | undefined;
   /** Vectors that have come or are on their way, by text. */
   readonly #queryVectors: LRUCache<string, Promise<Float32Array>>;
-  readonly #breaker: Breaker;
-  /** The last failure that no success has followed. */
-  #failure: EmbeddingFailure | undefined;
+  readonly #queries: Health;
+  readonly #imports: Health;
   #recovering: Promise<void> | undefined;
   readonly #outage: OutageLog;
   /** One for each request of imports that may be under way. */
   readonly #importLanes: readonly SerialQueue[];
   #maxTexts: number;
+  /** The end of the longest `Retry-After`, which holds for all requests of imports. */
+  #pausedUntilMs = 0;
   #missed = 0;
 
   private constructor(parts: OpenAiParts, api: EmbeddingApi) {
@@ -87,12 +127,8 @@ export class OpenAiEmbedder implements Embedder {
     this.#api = api;
     this.#name = `openai:${new URL(baseUrl).host}:${model}`;
     this.#settingKey = `embedding_dimensions:${this.#name}`;
-    this.#breaker = new Breaker({
-      failuresInARow: limits.queryFailures,
-      firstOpenMs: limits.firstTrialMs,
-      maxOpenMs: limits.maxTrialMs,
-      maxProbeMs: limits.trialLimitMs,
-    });
+    this.#queries = new Health(limits);
+    this.#imports = new Health(limits);
     this.#outage = new OutageLog(parts.log, 'the embedding API works again');
     this.indexCalls = limits.bulkRequests;
     this.#importLanes = Array.from({ length: limits.bulkRequests }, () => new SerialQueue());
@@ -127,12 +163,14 @@ export class OpenAiEmbedder implements Embedder {
 
   /** Names what the API fails at, in a few words that may be shown to anybody; undefined while it works. */
   get degraded(): string | undefined {
-    return this.#failure && `${this.#failure.inWords}: searching by keyword only`;
+    const { failure } = this.#queries;
+    if (failure) return `${failure.inWords}: searching by keyword only`;
+    return this.#imports.failure && `${this.#imports.failure.inWords}: new texts get no vectors for now`;
   }
 
-  /** False while the API is not asked, because it failed. */
+  /** False while no texts for the index are sent to the API, because it failed. */
   get isAsked(): boolean {
-    return !this.#breaker.isOpen;
+    return !this.#imports.breaker.isOpen;
   }
 
   /** Number of texts for the index that got zeros so far. It grows, too, when other dimensions make all vectors useless. */
@@ -167,15 +205,14 @@ export class OpenAiEmbedder implements Embedder {
       const vectors = Promise.all(wanted.map(text => this.#queryVectors.get(text) ?? noVector()));
       const late = () => new EmbeddingFailure('timeout');
       const inTime = await raceDeadline(vectors, this.#limits.queryWaitMs, late);
-      this.#breaker.succeeded(call, performance.now());
-      if (unknown.length > 0 && !this.#breaker.isOpen) this.#works();
+      if (unknown.length > 0) this.#queries.succeeded(call);
+      this.#logOutage();
       return inTime;
     } catch (error) {
       const failure = this.#api.failureOf(error);
       // One query that is refused says nothing of the others.
       if (!['input_refused', 'held_back', 'closed'].includes(failure.kind)) {
-        this.#failure = failure;
-        this.#breaker.failed(call, performance.now(), failure.message, failure.retryAfterMs);
+        this.#queries.failed(call, failure);
         this.#recover();
       }
       throw failure;
@@ -183,7 +220,7 @@ export class OpenAiEmbedder implements Embedder {
   }
 
   #askForQuery(texts: readonly string[]): void {
-    if (this.#breaker.isOpen) throw new EmbeddingFailure('held_back', this.#breaker.lastFailure);
+    this.#queries.check();
     const send = () => this.#request(texts, 'query', this.#limits.queryLimitMs);
     const answer = send().catch((error: EmbeddingFailure) => {
       // As a rule a kept connection that the server has closed meanwhile.
@@ -192,7 +229,10 @@ export class OpenAiEmbedder implements Embedder {
     });
     for (const [at, text] of texts.entries()) {
       const vector = answer.then(vectors => vectors[at] ?? noVector());
-      vector.catch(() => this.#queryVectors.delete(text));
+      vector.catch(() => {
+        // A later request may have taken its place.
+        if (this.#queryVectors.peek(text) === vector) this.#queryVectors.delete(text);
+      });
       this.#queryVectors.set(text, vector);
     }
   }
@@ -201,12 +241,11 @@ export class OpenAiEmbedder implements Embedder {
   async #embedTexts(texts: readonly string[]): Promise<(Float32Array | undefined)[]> {
     const wanted = this.#dimensions;
     const sent = texts.map(text => sendable(text));
-    const size = this.#maxTexts;
-    const batches = Array.from({ length: Math.ceil(sent.length / size) }, (_, at) =>
-      sent.slice(at * size, (at + 1) * size),
-    );
+    let refusing: Promise<boolean> | undefined;
+    const refusesAll = () => (refusing ??= this.#refusesTrial());
     try {
-      const vectors = (await Promise.all(batches.map(batch => this.#embedBatch(batch)))).flat();
+      const batches = batchesOf(sent, this.#maxTexts).map(batch => this.#embedBatch(batch, refusesAll));
+      const vectors = (await Promise.all(batches)).flat();
       // Vectors of other dimensions than the caller has in mind are of no use to it.
       if (wanted !== this.#dimensions) throw new EmbeddingFailure('held_back');
       const refused = vectors.filter(vector => vector === undefined).length;
@@ -223,23 +262,38 @@ export class OpenAiEmbedder implements Embedder {
     }
   }
 
-  /** Halves a request that is refused until it is known which text the API refuses, or how many texts it takes at a time. */
-  async #embedBatch(texts: readonly string[]): Promise<(Float32Array | undefined)[]> {
+  /**
+   * Halves a request that is refused until it is known which text the API refuses, or how many texts it takes at a time.
+   * @param refusesAll finds out whether the API refuses any text whatever
+   */
+  async #embedBatch(
+    texts: readonly string[],
+    refusesAll: () => Promise<boolean>,
+  ): Promise<(Float32Array | undefined)[]> {
     try {
       return await this.#withRetries(texts);
     } catch (error) {
       if (!(error instanceof EmbeddingFailure) || error.kind !== 'input_refused') throw error;
+      if (await refusesAll()) throw this.#tripped(error);
       const [only = ''] = texts;
       const half = Math.ceil((texts.length === 1 ? only.length : texts.length) / 2);
       // Some models take only a few hundred tokens, and some servers refuse what is longer.
       if (texts.length === 1)
-        return half < SHORTEST_CUT ? [undefined] : this.#embedBatch([sendable(only, half)]);
-      const first = await this.#embedBatch(texts.slice(0, half));
-      const vectors = [...first, ...(await this.#embedBatch(texts.slice(half)))];
+        return half < SHORTEST_CUT ? [undefined] : this.#embedBatch([sendable(only, half)], refusesAll);
+      const first = await this.#embedBatch(texts.slice(0, half), refusesAll);
+      const vectors = [...first, ...(await this.#embedBatch(texts.slice(half), refusesAll))];
       if (!vectors.includes(undefined)) this.#maxTexts = Math.min(this.#maxTexts, half);
-      // Where all are refused, the reason is none of the texts.
-      if (vectors.every(vector => vector === undefined)) throw this.#tripped(error);
       return vectors;
+    }
+  }
+
+  /** Returns whether the API refuses even the trial's text. Other failures say nothing of that. */
+  async #refusesTrial(): Promise<boolean> {
+    try {
+      await this.#requestOfTrial();
+      return false;
+    } catch (error) {
+      return this.#api.failureOf(error).kind === 'input_refused';
     }
   }
 
@@ -248,67 +302,97 @@ export class OpenAiEmbedder implements Embedder {
     for (let attempt = 1; ; attempt++) {
       try {
         const lane = this.#importLanes.reduce((least, one) => (one.size < least.size ? one : least));
-        return await lane.run(() => this.#request(texts, 'bulk', bulkLimitMs));
+        return await lane.run(async () => {
+          await this.#pause();
+          return this.#request(texts, 'bulk', bulkLimitMs);
+        });
       } catch (error) {
         const failure = this.#api.failureOf(error);
         const { kind, retryAfterMs: wishMs = 0 } = failure;
         if (kind === 'input_refused' || kind === 'held_back' || kind === 'closed') throw failure;
         if (!RETRYABLE.has(kind) || attempt >= bulkAttempts || wishMs > maxRetryAfterMs)
           throw this.#tripped(failure);
+        this.#pausedUntilMs = Math.max(this.#pausedUntilMs, performance.now() + wishMs);
         // Between half of the back-off and all of it, so that requests which failed together do not come back together.
         const backOffMs = Math.min(firstBackOffMs * 2 ** (attempt - 1), maxBackOffMs);
-        await this.#sleep(Math.max(backOffMs * (0.5 + Math.random() / 2), wishMs));
+        await this.#sleep(backOffMs * (0.5 + Math.random() / 2));
       }
     }
   }
 
-  /** Stops asking the API. Returns what the texts fail with. */
+  async #pause(): Promise<void> {
+    // The pause may grow meanwhile.
+    while (this.#pausedUntilMs > performance.now())
+      await this.#sleep(this.#pausedUntilMs - performance.now());
+  }
+
+  /** Stops sending texts of imports. Returns what the texts fail with. */
   #tripped(failure: EmbeddingFailure): EmbeddingFailure {
-    this.#failure = failure;
-    this.#breaker.trip(performance.now(), failure.message, failure.retryAfterMs);
+    this.#imports.trip(failure);
     this.#recover();
     return new EmbeddingFailure('held_back', failure.message);
   }
 
-  #works(): void {
-    this.#failure = undefined;
-    this.#outage.succeeded();
+  #logOutage(): void {
+    const { degraded } = this;
+    if (degraded === undefined) return this.#outage.succeeded();
+    // A query now and then that is too slow would fill the log.
+    if (this.#queries.breaker.isOpen || this.#imports.breaker.isOpen)
+      this.#outage.failed(degraded, { err: this.#queries.failure ?? this.#imports.failure });
   }
 
   /** Tries in the background, more and more rarely, until the API works: no search has to be the one that finds out. */
   #recover(): void {
-    // A query now and then that is too slow would fill the log.
-    if (this.#breaker.isOpen) this.#outage.failed(this.degraded ?? '', { err: this.#failure });
-    this.#recovering ??= withoutSpan(() => this.#untilWell()).finally(() => (this.#recovering = undefined));
+    this.#logOutage();
+    this.#recovering ??= withoutSpan(() => this.#untilWell()).finally(() => {
+      this.#recovering = undefined;
+      // A request may have failed since the last look.
+      if (this.#isRecoveryDue) this.#recover();
+    });
+  }
+
+  get #isRecoveryDue(): boolean {
+    return this.degraded !== undefined && !this.#api.stopping.aborted;
   }
 
   async #untilWell(): Promise<void> {
-    while (this.#failure && !this.#api.stopping.aborted) {
-      const waitMs = this.#breaker.waitMs(performance.now()) || this.#limits.firstTrialMs;
-      await this.#sleep(waitMs).catch(() => {});
-      if (await this.#try()) this.onWorking();
+    const waitMs = () => {
+      const nowMs = performance.now();
+      return Math.max(this.#queries.breaker.waitMs(nowMs), this.#imports.breaker.waitMs(nowMs));
+    };
+    while (this.#isRecoveryDue) {
+      await this.#sleep(waitMs() || this.#limits.firstTrialMs).catch(() => {});
+      // A breaker may have opened meanwhile.
+      if (waitMs() === 0 && (await this.#try())) this.onWorking();
     }
   }
 
   /** Sends a trial. Returns whether the API answered it. */
   async #try(): Promise<boolean> {
-    const call = this.#breaker.enter(performance.now());
+    const atMs = performance.now();
+    const query = this.#queries.breaker.enter(atMs);
+    const bulk = this.#imports.breaker.enter(atMs);
     try {
       const [vector] = await this.#requestOfTrial();
+      const isQuick = performance.now() - atMs <= this.#limits.queryWaitMs;
       if (vector) await this.#adopt(vector.length);
-      this.#breaker.succeeded(call, performance.now());
-      this.#works();
+      this.#imports.succeeded(bulk);
+      if (isQuick) this.#queries.succeeded(query);
+      // Where no query has failed yet, a server may only be loading its model.
+      else if (this.#queries.failure) this.#queries.failed(query, new EmbeddingFailure('timeout'));
       return true;
     } catch (error) {
       const failure = this.#api.failureOf(error);
       if (failure.kind === 'closed') return false;
-      this.#failure = failure;
-      this.#breaker.failed(call, performance.now(), failure.message, failure.retryAfterMs);
-      this.#breaker.trip(performance.now(), failure.message, failure.retryAfterMs);
-      this.#outage.failed(this.degraded ?? '', { err: failure });
+      this.#queries.failed(query, failure);
+      this.#queries.trip(failure);
+      this.#imports.failed(bulk, failure);
+      this.#imports.trip(failure);
       return false;
     } finally {
-      this.#breaker.leave(call);
+      this.#queries.breaker.leave(query);
+      this.#imports.breaker.leave(bulk);
+      this.#logOutage();
     }
   }
 
@@ -343,7 +427,7 @@ export class OpenAiEmbedder implements Embedder {
   }
 
   async #request(texts: readonly string[], lane: 'query' | 'bulk', limitMs: number): Promise<Float32Array[]> {
-    if (this.#breaker.isOpen) throw new EmbeddingFailure('held_back', this.#breaker.lastFailure);
+    (lane === 'query' ? this.#queries : this.#imports).check();
     return this.#api.embed(texts, { lane, limitMs, dimensions: this.#dimensions });
   }
 
@@ -360,6 +444,22 @@ const noVector = () => Promise.reject(new EmbeddingFailure('invalid_answer'));
 export function sendable(text: string, maxUnits = MAX_TEXT_UNITS): string {
   if (text.trim() === '') return '-';
   return text.length <= maxUnits ? text : text.slice(0, maxUnits).toWellFormed();
+}
+
+/** Returns the texts in batches of at most `maxTexts`, none with more than 100,000 UTF-16 units. */
+function batchesOf(texts: readonly string[], maxTexts: number): string[][] {
+  const batches: string[][] = [];
+  let units = 0;
+  for (const text of texts) {
+    const last = batches.at(-1);
+    units += text.length;
+    if (last && last.length < maxTexts && units <= MAX_REQUEST_UNITS) last.push(text);
+    else {
+      batches.push([text]);
+      units = text.length;
+    }
+  }
+  return batches;
 }
 
 function padded(vector: Float32Array | undefined, dimensions: number): Float32Array {

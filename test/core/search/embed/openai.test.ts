@@ -113,6 +113,18 @@ describe('texts of an import', () => {
     expect(performance.now() - before).toBeGreaterThanOrEqual(400);
   });
 
+  it('all wait for as long as Retry-After says', async () => {
+    const { embedder } = await connected(undefined, { bulkTexts: 1, bulkRequests: 1 });
+    const cameAtMs: number[] = [];
+    used.server.fault = (response, request, good) => {
+      if (cameAtMs.push(performance.now()) > 1) return sendJson(response, 200, good());
+      return refuse(429, 'slow down', { 'retry-after-ms': '300' })(response, request, good);
+    };
+    expect(await embedder.embed(['rain', 'mail'], 'index')).toEqual(['rain', 'mail'].map(vector));
+    const [first = 0, second = 0] = cameAtMs;
+    expect(second - first).toBeGreaterThanOrEqual(290);
+  });
+
   it.each<[string, Fault, RegExp]>([
     ['a refused key', refuse(401, `Incorrect API key: ${KEY}`), /refuses the key \(check OPENAI_API_KEY\)/],
     ['an unknown model', refuse(404, 'no model a-model'), /check EMBEDDING_MODEL/],
@@ -156,6 +168,33 @@ describe('texts of an import', () => {
     expect(embedder.missed).toBe(0);
     expect(embedder.degraded).toBeUndefined();
     expect(messages()).toEqual([expect.stringMatching(/refused/)]);
+  });
+
+  it('that are all refused stop nothing', async () => {
+    const { embedder } = await connected((response, request, good) =>
+      request.input.some(text => text.startsWith('bad'))
+        ? refuse(400, 'cannot take it')(response, request, good)
+        : sendJson(response, 200, good()),
+    );
+    const zeros = new Float32Array(384);
+    expect(await embedder.embed(['bad 1', 'bad 2'], 'index')).toEqual([zeros, zeros]);
+    expect(embedder).toMatchObject({ missed: 0, degraded: undefined, isAsked: true });
+  });
+
+  it('are not sent one by one to an API that refuses any text', async () => {
+    const { embedder } = await connected(refuse(400, 'out of order'), NO_TRIAL);
+    await embedder.embed(many.slice(0, 64), 'index');
+    expect(embedder).toMatchObject({ missed: 64, isAsked: false });
+    // The texts, and the trial with base64 and without.
+    expect(used.server.requests).toHaveLength(3);
+  });
+
+  it('are at most 100,000 characters a request', async () => {
+    const { embedder } = await connected();
+    const long = Array.from({ length: 40 }, (_, at) => `text ${at}`.padEnd(6_000, ' word'));
+    expect(await embedder.embed(long, 'index')).toEqual(long.map(vector));
+    const sizes = used.server.requests.map(({ input }) => input.length);
+    expect(sizes.toSorted((one, other) => one - other)).toEqual([8, 16, 16]);
   });
 
   it('come in smaller requests after a server has taken only so many', async () => {
@@ -205,6 +244,32 @@ describe('a query', () => {
     expect(used.server.requests).toHaveLength(3);
   });
 
+  it('that is answered from memory does not count as an answer of the API', async () => {
+    const { embedder } = await connected(undefined, NO_TRIAL);
+    await embedder.embed(['known'], 'query');
+    used.server.fault = refuse(500);
+    for (const text of ['a', 'b', 'c']) {
+      await failing(embedder.embed([text], 'query'));
+      await embedder.embed(['known'], 'query');
+    }
+    expect(await failing(embedder.embed(['d'], 'query'))).toMatchObject({ kind: 'held_back' });
+  });
+
+  it('that fails late takes nothing from a later one with the same text', async () => {
+    let failLate = () => {};
+    const { embedder } = await connected((...asked) => (failLate = () => refuse(500)(...asked)), NO_TRIAL);
+    const asked = used.server.next();
+    const early = failing(embedder.embed(['rain'], 'query'));
+    await asked;
+    embedder.forgetQueries();
+    used.server.fault = undefined;
+    await embedder.embed(['rain'], 'query');
+    failLate();
+    await early;
+    await embedder.embed(['rain'], 'query');
+    expect(used.server.requests).toHaveLength(2);
+  });
+
   it('is tried again once where the connection broke', async () => {
     const { embedder } = await connected();
     used.server.fault = times(used.server, 1, response => response.destroy());
@@ -228,6 +293,34 @@ describe('recovery', () => {
     expect(embedder.degraded).toBeUndefined();
     expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]);
     expect(messages().length).toBeGreaterThan(0);
+  });
+
+  it('goes on where an import fails during a trial that succeeds', async () => {
+    let answerTrial = () => {};
+    const { embedder } = await connected((response, request, good) => {
+      if (isProbe(request)) answerTrial = () => sendJson(response, 200, good());
+      else refuse(401)(response, request, good);
+    });
+    const trial = used.server.next(isProbe);
+    await failing(embedder.embed(['rain'], 'query'));
+    await trial;
+    await embedder.embed(['rain'], 'index');
+    expect(embedder.isAsked).toBe(false);
+    used.server.fault = undefined;
+    answerTrial();
+    await vi.waitFor(() => expect(embedder).toMatchObject({ isAsked: true, degraded: undefined }));
+  });
+
+  it('of queries waits for a quick trial, whereas imports go on with a slow API', async () => {
+    const slow: Fault = (response, _, good) => setTimeout(() => sendJson(response, 200, good()), 150);
+    const { embedder } = await connected(slow, { queryWaitMs: 50 });
+    for (const text of ['a', 'b', 'c']) await failing(embedder.embed([text], 'query'));
+    await working(embedder);
+    expect(await failing(embedder.embed(['d'], 'query'))).toMatchObject({ kind: 'held_back' });
+    expect(embedder.degraded).toMatch(/does not answer in time: searching by keyword only/);
+    expect(await embedder.embed(['rain'], 'index')).toEqual([vector('rain')]);
+    used.server.fault = undefined;
+    await vi.waitFor(() => expect(embedder.degraded).toBeUndefined());
   });
 });
 
