@@ -62,7 +62,7 @@ export const accessSettings = {
   ),
   SWITCHBOARD_RATE_LIMIT: setting(
     someText.optional(),
-    'Requests per seconds for each key, by class of endpoint, or `off`.',
+    'Rate limits of each key, as `CLASS=REQUESTS/SECONDS` separated by commas. Classes not named keep their default. `off` in place of the list switches all limits off; a single class cannot be switched off.',
     `\`${Object.entries(DEFAULT_RATE_LIMITS)
       .map(([name, { calls, seconds }]) => `${name}=${calls}/${seconds}`)
       .join(',')}\``,

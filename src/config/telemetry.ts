@@ -39,7 +39,7 @@ export const tracingSettings = {
   ),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: setting(
     text,
-    'Address for traces alone, with its path. It goes before the one above.',
+    'Address for traces only, with its path. It takes precedence over the one above.',
   ),
   OTEL_SDK_DISABLED: setting(text, '`true` switches tracing off.'),
   OTEL_TRACES_EXPORTER: setting(text, '`otlp`, or `none` to switch tracing off.', '`otlp`'),
@@ -59,7 +59,7 @@ export const tracingSettings = {
   OTEL_TRACES_SAMPLER_ARG: setting(text, 'Share of traces for `traceidratio`, from 0 to 1.', '`1`'),
   OTEL_BSP_SCHEDULE_DELAY: setting(text, 'Milliseconds between two exports.', '`5000`'),
   OTEL_BSP_EXPORT_TIMEOUT: setting(text, 'Milliseconds that one export may take.', '`30000`'),
-  OTEL_BSP_MAX_QUEUE_SIZE: setting(text, 'Spans that wait for an export at most.', '`2048`'),
+  OTEL_BSP_MAX_QUEUE_SIZE: setting(text, 'Most spans that may be waiting for an export.', '`2048`'),
   OTEL_BSP_MAX_EXPORT_BATCH_SIZE: setting(text, 'Spans in one export at most.', '`512`'),
   OTEL_EXPORTER_OTLP_HEADERS: setting(text, 'Headers for the collector, such as `api-key=…`.'),
   OTEL_EXPORTER_OTLP_TIMEOUT: setting(
