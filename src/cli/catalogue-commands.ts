@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { fetch } from 'undici';
+import { sanitise } from '../platform/sanitize.ts';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
 import { workProgress } from './terminal.ts';
@@ -29,7 +30,7 @@ const catalogueImport: Command = {
     const report = (await admin.work(path, { text: content }, io, workProgress(io))) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);
     if (report.unknown_fields.length > 0)
-      io.complain(`ignored unknown fields: ${report.unknown_fields.join(', ')}`);
+      io.complain(`ignored unknown fields: ${report.unknown_fields.map(name => sanitise(name)).join(', ')}`);
     for (const warning of report.warnings) io.complain(`warning: ${warning}`);
     const counts = [
       [report.deactivated, 'made inactive'],

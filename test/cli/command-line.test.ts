@@ -270,6 +270,7 @@ describe('servers that act for end users', () => {
       SWITCHBOARD_PROVIDERS: JSON.stringify({ acme: { issuer: 'https://login.example', ...client } }),
     };
     await using server = await serve(env);
+    await server.ready();
     const add = (id: string, ...more: string[]) =>
       run(['catalogue', 'add', id, `https://${id}.example/mcp`, '--json', ...more], env);
 

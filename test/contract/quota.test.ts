@@ -99,6 +99,18 @@ describe('a key with a monthly quota', () => {
     expect((await listTools(key)).status).toBe(200);
   });
 
+  it('refuses a batch in an encoding in which its messages would not be counted [quota.faces]', async () => {
+    const key = await newKey({ calls: 4 });
+    const headers = { 'x-api-key': key.key, 'content-type': 'application/json; charset="utf-16le"' };
+    const refused = await sb.post(
+      '/mcp/v2',
+      Buffer.from(JSON.stringify([{ jsonrpc: '2.0', id: 1, method: 'tools/list' }]), 'utf16le'),
+      headers,
+    );
+    expect(refused.status).toBe(415);
+    expect(await usedBy(key)).toEqual({ calls: 0, searches: 0 });
+  });
+
   it('counts nothing of what is refused for its timeout [quota.faces]', async () => {
     const key = await newKey({ calls: 1 });
     const headers = { 'x-api-key': key.key, 'switchboard-timeout-ms': 'soon' };

@@ -3,6 +3,7 @@ import express, { type ErrorRequestHandler, type Express } from 'express';
 import helmet from 'helmet';
 import type { Config } from '../../config/index.ts';
 import type { Scope } from '../../core/access/caller.ts';
+import { networkOf } from '../../core/access/rate-limits.ts';
 import type { Core } from '../../core/core.ts';
 import { JWKS_MAX_AGE_SEC } from '../../core/identity/tokens/signing-keys.ts';
 import type { Clock } from '../../platform/clock.ts';
@@ -99,7 +100,7 @@ function orAnyone(core: Core): Authenticator {
       singleHeader(request, 'x-api-key') !== undefined || request.headers.authorization !== undefined;
     if (hasKey || wireOf(path) !== 'registry') return authenticated(request, response, path);
     const { ip = 'unknown' } = localsOf(response);
-    return { tenantId: '', keyId: `ip ${ip}`, scopes: new Set<Scope>(['search']) };
+    return { tenantId: '', keyId: `ip ${networkOf(ip)}`, scopes: new Set<Scope>(['search']) };
   };
 }
 

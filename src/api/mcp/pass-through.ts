@@ -34,6 +34,7 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
       POLICY,
       async () => {
         const timeoutMs = requestedTimeoutMs(request);
+        requireUtf8(request.headers['content-type']);
         const room = { maxBytes: 4 * MIB, budget, keyId: principal.keyId };
         const body = method === 'POST' ? await readBody(request, response, room) : undefined;
         exchange.rpcId = () => idOf(body);
@@ -57,6 +58,13 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
     const passed = { serverId, method, headers: request.headers, body, recheck };
     await core.proxy.passThrough(caller, passed, sinkOf(response));
   });
+}
+
+/** Refuses other encodings, in which the messages of a batch would not be found and counted. @throws SwitchboardError */
+function requireUtf8(contentType = ''): void {
+  const charset = /;\s*charset\s*=\s*"?([^\s";]*)/i.exec(contentType)?.[1];
+  if (charset === undefined || /^utf-?8$/i.test(charset)) return;
+  throw new SwitchboardError('unsupported_media_type', 'Send the body in UTF-8.');
 }
 
 /** Returns the response as what the server's answer is written to. */

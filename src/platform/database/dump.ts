@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { PGlite } from '@electric-sql/pglite';
+import { sanitise } from '../sanitize.ts';
 
 /** For any role and any server: rows as INSERT statements, and no rows of UNLOGGED tables, which are caches. */
 const ARGUMENTS = [
@@ -51,7 +52,7 @@ export async function restoreInto(execute: (sql: string) => Promise<unknown>, du
   } catch (error) {
     const { message } = error as Error;
     throw new Error(
-      `The dump cannot be restored: ${message}. Nothing was restored. pg_dump needs --inserts --no-owner --no-privileges.`,
+      `The dump cannot be restored: ${sanitise(message)}. Nothing was restored. pg_dump needs --inserts --no-owner --no-privileges.`,
       { cause: error },
     );
   }
