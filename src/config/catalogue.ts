@@ -31,7 +31,7 @@ export const catalogueSettings = {
   ),
   SWITCHBOARD_SYNC_EVERY: setting(
     wholeNumber(5, 10_080, 'minutes').default(60),
-    'Minutes between two syncs (5 to 10080). Once a day everything is asked for.',
+    'Minutes between two syncs (5 to 10080). Once a day a sync reads everything.',
   ),
   SWITCHBOARD_SYNC_MAX_SHRINK: setting(
     wholeNumber(0, 100, 'a percentage').default(20),
