@@ -37,6 +37,8 @@ const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import
 export interface StartOptions {
   /** False opens only the control socket, for a command that finds no server running. */
   readonly listen?: boolean;
+  /** Ends the start before its next step, and before the first key is made. */
+  readonly signal?: AbortSignal;
   readonly log?: Log;
   readonly clock?: Clock;
   /** For tests that need no model, or no files. */
@@ -64,12 +66,16 @@ export interface Switchboard extends AsyncDisposable {
  * while the API already answers; `/readyz` says when it is complete. If any step fails, everything opened before it is closed.
  * @throws SocketInUse when another process uses the data folder
  * @throws ConfigError when a setting cannot be used
+ * @throws the reason of `options.signal`
  */
 export async function startSwitchboard(config: Config, options: StartOptions = {}): Promise<Switchboard> {
   await using opened = new AsyncDisposableStack();
   const stores = await openStores(config, options, opened);
+  options.signal?.throwIfAborted();
   const access = await openIdentity(stores);
+  options.signal?.throwIfAborted();
   const search = await openSearch(stores);
+  options.signal?.throwIfAborted();
   const proxy = openProxy(stores, access, search);
   const indexed = buildIndex(stores, search);
   const upkeep = await openUpkeep(stores, search, proxy);
@@ -252,7 +258,8 @@ function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): 
     catalogue
       .attachIndex((...change) => index.prepare(...change))
       .then(() => {
-        if (life.status === 'starting') life.status = 'ready';
+        if (life.status === 'stopping') return;
+        life.status = 'ready';
         log.info({ servers: index.size, embedder: index.embedderId }, 'ready');
       }),
   );
@@ -356,6 +363,7 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
   identity.start();
   results.start();
   void indexed.then(startSchedules, () => {});
+  options.signal?.throwIfAborted();
   // Last of all: a start that fails must not use up the one time the key is shown.
   const firstKey = config.access.apiKey === undefined ? await apiKeys.createFirst() : undefined;
   // First of all at the end: `/readyz` says that it stops while everything is still served.

@@ -48,7 +48,7 @@ const call: Command = {
   args: ['SERVER', 'TOOL', 'JSON?'],
   help: 'Calls a tool with a JSON object of arguments. It needs no key, and acts for no end user.',
   async run({ admin, args: [server = '', tool = '', json = '{}'] }) {
-    const input = { server_id: server, name: tool, arguments: parseJson(json) };
+    const input = { server_id: server, name: tool, arguments: parseArguments(json) };
     const result = (await admin.request('POST', '/call', { json: input }).catch((error: unknown) => {
       throw withoutUser(error, server);
     })) as {
@@ -82,10 +82,15 @@ export const COMMAND_GROUPS: Readonly<Record<string, Commands>> = {
 
 export const commands: Commands = Object.fromEntries(Object.values(COMMAND_GROUPS).flatMap(Object.entries));
 
-function parseJson(text: string): unknown {
+/** @throws UsageError for what is no JSON object */
+function parseArguments(text: string): object {
   try {
-    return JSON.parse(text);
+    const parsed: unknown = JSON.parse(text);
+    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) return parsed;
   } catch {
-    throw new UsageError(`${text} is not valid JSON`);
+    // Refused below.
   }
+  throw new UsageError(
+    `The arguments must be a JSON object, such as '{"message":"hi"}', not ${text}. Quote it for the shell.`,
+  );
 }

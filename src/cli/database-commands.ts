@@ -20,9 +20,10 @@ const migrate: DatabaseCommand = {
 const dump: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
+  options: { force: { type: 'boolean', help: 'Replaces the file where it exists.' } },
   help: 'Writes the whole embedded database to a file, as SQL. The key of the vault is not in it. (For Postgres: `pg_dump`.)',
-  async run({ config, io, args: [file = ''] }) {
-    const done = await dumpDatabase(config, file);
+  async run({ config, io, args: [file = ''], options }) {
+    const done = await dumpDatabase(config, file, { mayReplace: options['force'] === true });
     if (done.vaultKey !== undefined) io.complain(keyAdvice(done.vaultKey, done.keptIn));
     return { json: reportOf(done), text: `Wrote the database to ${file}.` };
   },
@@ -34,11 +35,15 @@ const restore: DatabaseCommand = {
   help: 'Makes a new database from a file that `database dump` or `pg_dump` wrote, all or nothing.',
   async run({ config, args: [file = ''] }) {
     const done = await restoreFile(config, file);
-    const key =
-      done.vaultKey === undefined ? '' : ` The key ${done.vaultKey} of ${done.keptIn} opens its vault.`;
+    const key = done.vaultKey === undefined ? '' : ` ${keyUse(done.vaultKey, done.keptIn)}`;
     return { json: reportOf(done), text: `Restored the database from ${file}.${key}` };
   },
 };
+
+const keyUse = (id: string, keptIn: string) =>
+  `The key ${id} of ${keptIn} opens its vault${
+    keptIn === 'SWITCHBOARD_KEKS' ? ': start the server with the same SWITCHBOARD_KEKS, always.' : '.'
+  }`;
 
 const keyAdvice = (id: string, keptIn: string) =>
   `The key of the vault, ${id}, is not in the file: ${

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { packageVersion, startSwitchboard, type Switchboard } from '../app.ts';
 import { ConfigError, readConfig, type Config } from '../config/index.ts';
@@ -57,9 +58,10 @@ async function dispatch(
     return 0;
   }
   if (first !== 'serve') {
-    throw new UsageError(
-      `unknown command ${JSON.stringify(`${first} ${second}`.trim())}. See switchboard --help`,
-    );
+    const unknown = `unknown command ${JSON.stringify(`${first} ${second}`.trim())}`;
+    const subcommands = Object.keys(commands).filter(one => one.startsWith(`${first} `));
+    const known = subcommands.length === 0 ? '' : ` The commands are ${subcommands.join(', ')}.`;
+    throw new UsageError(`${unknown}.${known} See switchboard --help`);
   }
   if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
   return serve(readConfig(env), io);
@@ -158,15 +160,20 @@ function usage(): string {
   ].join('\n');
 }
 
-/** Serves until SIGTERM or SIGINT, then lets calls under way end. A second signal ends the process at once. */
+/**
+ * Serves until SIGTERM or SIGINT, then lets calls under way end. Either ends a start, too, at its next step. A second
+ * signal ends the process at once.
+ */
 async function serve(config: Config, io: Io): Promise<number> {
-  const stopped = firstSignal();
+  const stop = firstSignal();
+  const stopped = once(stop, 'abort');
   try {
-    await using switchboard = await startSwitchboard(config);
+    await using switchboard = await startSwitchboard(config, { signal: stop });
     io.print(introduction(config, switchboard));
     await Promise.race([stopped, switchboard.indexed.then(() => stopped)]);
     return 0;
   } catch (error) {
+    if (error instanceof StoppedAtStart && error.signal === 'SIGTERM') return 0;
     if (!(error instanceof SocketInUse)) throw error;
     throw new CommandFailed(
       `Another Switchboard is running on ${config.dataDir}. Stop it, or set SWITCHBOARD_DATA_DIR.`,
@@ -174,15 +181,26 @@ async function serve(config: Config, io: Io): Promise<number> {
   }
 }
 
-function firstSignal(): Promise<void> {
-  return new Promise(resolve => {
-    const stop = () => {
-      // From here on a signal does what it does by default: it ends the process.
-      process.off('SIGTERM', stop).off('SIGINT', stop);
-      resolve();
-    };
-    process.on('SIGTERM', stop).on('SIGINT', stop);
-  });
+/** SIGTERM or SIGINT came before it was serving. */
+class StoppedAtStart extends CommandFailed {
+  readonly signal: NodeJS.Signals;
+
+  constructor(signal: NodeJS.Signals) {
+    super('Stopped before it was serving. No API key was made.', 'interrupted');
+    this.signal = signal;
+  }
+}
+
+/** Returns a signal that aborts at the first SIGTERM or SIGINT. */
+function firstSignal(): AbortSignal {
+  const stopping = new AbortController();
+  const stop = (signal: NodeJS.Signals) => {
+    // From here on a signal does what it does by default: it ends the process.
+    process.off('SIGTERM', stop).off('SIGINT', stop);
+    stopping.abort(new StoppedAtStart(signal));
+  };
+  process.on('SIGTERM', stop).on('SIGINT', stop);
+  return stopping.signal;
 }
 
 function introduction(config: Config, { url = '', firstKey, servers }: Switchboard): string {

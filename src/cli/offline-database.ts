@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { ConfigError, type Config } from '../config/index.ts';
 import {
   isSealed,
   KeyFileError,
+  KeyFileMissing,
   keyIdOfCanary,
   requireKeys,
   WrongKeys,
@@ -30,7 +32,7 @@ export async function migrateDatabase(config: Config): Promise<Migrated> {
     return reaching(migratePostgres(config.database.url, config.database.limits));
   await using _folder = await holdDataDir(
     config,
-    'Its server applied the migrations of its version at its start.',
+    'Nothing to do: the running server has applied its migrations.',
   );
   const database = await openDatabase(config.dataDir);
   await database.close();
@@ -45,8 +47,15 @@ export interface Transferred {
   readonly keptIn: string;
 }
 
-/** Writes the whole embedded database to a file. It belongs to one process, so no server may run on it. */
-export async function dumpDatabase(config: Config, file: string): Promise<Transferred> {
+/**
+ * Writes the whole embedded database to a file. It belongs to one process, so no server may run on it.
+ * @param mayReplace writes over a file that exists
+ */
+export async function dumpDatabase(
+  config: Config,
+  file: string,
+  { mayReplace = false }: { readonly mayReplace?: boolean } = {},
+): Promise<Transferred> {
   if (config.database.url !== undefined)
     throw new ConfigError(
       `DATABASE_URL: a Postgres is dumped by its own tool: pg_dump --inserts --no-owner --no-privileges --no-unlogged-table-data -d "$DATABASE_URL" -f ${file}`,
@@ -55,8 +64,12 @@ export async function dumpDatabase(config: Config, file: string): Promise<Transf
     throw new Error(
       `There is no database in ${config.dataDir}: nothing to dump. Set SWITCHBOARD_DATA_DIR as your server has it.`,
     );
+  if (!mayReplace && existsSync(file))
+    throw new Error(
+      `${file} exists already. Nothing was written. Choose another name, or give --force to replace it.`,
+    );
   await using opened = new AsyncDisposableStack();
-  opened.use(await holdDataDir(config, 'What it has counted is written at its stop.'));
+  opened.use(await holdDataDir(config, 'Stop the server first: it writes its counters when it stops.'));
   const database = await openDatabase(config.dataDir);
   opened.defer(() => database.close());
   const { db, migrated } = database;
@@ -75,14 +88,17 @@ export async function restoreFile(config: Config, file: string): Promise<Transfe
     if (applied === 0) throw new Error(`${file} holds no database of Switchboard. Nothing was restored.`);
     if (unknown > 0) throw new Error(`${LATER_VERSION} Nothing was restored.`);
     return requireKeys({ db, ...keys }).catch(async (error: unknown) => {
-      throw isAboutKeys(error) ? withoutKey(config, file, await keyIdOfCanary(db), error) : error;
+      throw isAboutKeys(error) ? withoutKey(config, await keyIdOfCanary(db), error) : error;
     });
   };
   if (config.database.url !== undefined) {
     const restored = restorePostgres(config.database.url, dump, approve, config.database.limits);
     return { file, vaultKey: await reaching(restored), keptIn: keySource(config) };
   }
-  await using _folder = await holdDataDir(config, 'A restore makes a new database.');
+  await using _folder = await holdDataDir(
+    config,
+    'A restore makes a new database: set SWITCHBOARD_DATA_DIR to a new folder.',
+  );
   if (hasDatabase(config.dataDir))
     throw new Error(
       `${config.dataDir} has a database already. Nothing was restored. Set SWITCHBOARD_DATA_DIR to a new folder.`,
@@ -95,18 +111,27 @@ const LATER_VERSION =
 
 const isAboutKeys = (error: unknown) => error instanceof WrongKeys || error instanceof KeyFileError;
 
-function withoutKey(config: Config, file: string, keyId: string, error: unknown): ConfigError {
-  const detail = error instanceof KeyFileError ? ` (${error.message})` : '';
+function withoutKey({ identity, dataDir }: Config, keyId: string, error: unknown): ConfigError {
+  const needed = `The dump needs the vault key \`${keyId}\``;
+  if (identity.keks !== undefined)
+    return new ConfigError(
+      `${needed}, which is missing or different in SWITCHBOARD_KEKS. Set it as it was. Nothing was restored.`,
+    );
+  const isUnusable = error instanceof KeyFileError && !(error instanceof KeyFileMissing);
+  const detail = isUnusable ? ` ${error.message}.` : '';
   return new ConfigError(
-    `SWITCHBOARD_KEKS: the vault in ${file} was sealed with a key ${JSON.stringify(keyId)} that is not the one in ${keySource(config)}${detail}. Nothing was restored. Take the key along: it is SWITCHBOARD_KEKS where the file comes from, or else the text of vault.key in its data folder.`,
+    `${needed}.${detail} Set SWITCHBOARD_KEKS to its value, or copy vault.key into ${dataDir}. Nothing was restored.`,
   );
 }
 
 const keySource = ({ identity, dataDir }: Config) =>
   identity.keks === undefined ? `${dataDir}/vault.key` : 'SWITCHBOARD_KEKS';
 
-/** Nothing else may use the data folder meanwhile; commands that try are told so. */
-async function holdDataDir({ dataDir }: Config, why: string): Promise<AsyncDisposable> {
+/**
+ * Keeps everything else off the data folder meanwhile; commands that try are told so.
+ * @param advice what to do where a server runs on it
+ */
+async function holdDataDir({ dataDir }: Config, advice: string): Promise<AsyncDisposable> {
   await makeDataDir(dataDir);
   const detail =
     'A migration, a dump or a restore is at work on this data folder. Try again once it has ended.';
@@ -117,10 +142,7 @@ async function holdDataDir({ dataDir }: Config, why: string): Promise<AsyncDispo
     await listenExclusively(server, controlSocketOf(dataDir));
   } catch (error) {
     if (!(error instanceof SocketInUse)) throw error;
-    throw new Error(
-      `A server is running on ${dataDir}, and the embedded database belongs to one process. ${why} Stop it first.`,
-      { cause: error },
-    );
+    throw new Error(`A server is running on ${dataDir}. ${advice}`, { cause: error });
   }
   return {
     [Symbol.asyncDispose]: () => closeServer(server),

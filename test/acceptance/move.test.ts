@@ -45,7 +45,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('a move', () => {
 
       const file = path.join(installation.dataDir, '..', 'moved.sql');
       const refused = await installation.command(['database', 'dump', file]);
-      expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('Stop it first.')]);
+      expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('Stop the server first')]);
       await before.stop();
       const dumped = await installation.command(['database', 'dump', file, '--json']);
       expect(dumped.code, dumped.stderr).toBe(0);
@@ -70,7 +70,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('a move', () => {
         SWITCHBOARD_KEKS: wrong,
       });
       expect(unopened.code).toBe(2);
-      expect(unopened.stderr).toMatch(/^switchboard: SWITCHBOARD_KEKS: .* Take the key along/);
+      expect(unopened.stderr).toMatch(/^switchboard: The dump needs the vault key `k1`.*SWITCHBOARD_KEKS/);
       const onServer = (statements: string) => onPostgres(database.url, statements);
       expect(await contentOf(onServer)).toEqual({});
 

@@ -1,5 +1,6 @@
+import { readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { serve, temporaryFolder } from '../support/program.ts';
+import { begin, serve, temporaryFolder } from '../support/program.ts';
 import { eventually } from '../support/processes.ts';
 
 const KEY = 'a-key-for-tests-of-at-least-32-characters';
@@ -31,4 +32,20 @@ it('ends by itself when the time is over', async () => {
   await using folder = temporaryFolder();
   await using program = await serve({ SWITCHBOARD_DATA_DIR: folder.path, SWITCHBOARD_DRAIN_MS: '50' });
   expect(await program.stop('SIGTERM')).toBe(0);
+});
+
+it.each([
+  ['Ctrl-C', 130],
+  ['SIGTERM', 0],
+] as const)('ends a first start on %s before a key is made', async (how, code) => {
+  await using folder = temporaryFolder();
+  const env = { SWITCHBOARD_DATA_DIR: folder.path, LOG_LEVEL: 'info' };
+  await using program = begin(['serve'], { ...env, PORT: '0' }, { ownGroup: true });
+  await program.complaint(/starting/);
+  if (how === 'Ctrl-C') program.interruptGroup();
+  else program.kill('SIGTERM');
+  const ended = await program.finished;
+  expect(ended).toMatchObject({ code, stdout: '' });
+  expect(ended.stderr).not.toMatch(/Could not create|ready/);
+  expect(readdirSync(folder.path).filter(name => name.includes('.new-'))).toEqual([]);
 });

@@ -321,10 +321,10 @@ describe('mistakes', () => {
 
   it.each([
     [['frobnicate'], 2, /unknown command "frobnicate"/],
-    [['keys'], 2, /unknown command "keys"/],
+    [['keys'], 2, /unknown command "keys".* keys create, keys list, /],
     [['catalogue', 'show'], 2, /usage: switchboard catalogue show ID/],
     [['keys', 'create', '--colour', 'red'], 2, /Unknown option '--colour'/],
-    [['call', 'x', 'y', '{broken'], 2, /\{broken is not valid JSON/],
+    [['call', 'x', 'y', '{broken'], 2, /must be a JSON object, .* not \{broken/],
     [['catalogue', 'show', 'nobody'], 1, /No server has the id "nobody"/],
     [['keys', 'revoke', 'nobody'], 1, /No API key has the id "nobody"/],
     [
@@ -332,7 +332,7 @@ describe('mistakes', () => {
       2,
       /scopes\[0\]: must be one of search, proxy, identity, admin/,
     ],
-    [['keys', 'create', '--expires', 'tomorrow'], 2, /expires_at: must be an ISO 8601 time/],
+    [['keys', 'create', '--expires', 'tomorrow'], 2, /expires_at: must be an ISO 8601 time[^;]*$/],
     [['search', ''], 2, /query: must not be empty/],
     [['search', 'x', '--limit', 'ten'], 2, /--limit must be a whole number from 1 to 50/],
     [['search', 'x', '--limit', '51'], 2, /limit: must be at most 50/],
@@ -347,7 +347,7 @@ describe('mistakes', () => {
     [['tenant', 'set', '--name', 'two\nlines'], 2, /name: must be one line of visible characters/],
     [['tenant', 'set', '--return-url', 'http://app.example/x'], 2, /must be https/],
     [['connections', 'link', 'bob', '--tenant', 'nobody'], 2, /No tenant has the id "nobody"/],
-    [['call', 'turtles', 'x', '[1]'], 2, /arguments: must be a JSON object/],
+    [['call', 'turtles', 'x', '[1]'], 2, /must be a JSON object, .* not \[1\]/],
     [['serve', 'now'], 2, /serve takes no arguments, not now/],
     [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must be 1 to 128/],
     [['catalogue', 'add', 'x', 'http://x.example'], 2, /remote_url: must be https/],

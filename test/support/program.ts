@@ -63,15 +63,18 @@ export async function run(args: readonly string[], env: Environment, program = P
 export interface Running extends AsyncDisposable {
   /** The first match in what it has written to stderr, as soon as there is one. Rejects when it ends without one. */
   complaint(pattern: RegExp): Promise<RegExpExecArray>;
-  kill(signal?: 'SIGKILL' | 'SIGINT'): void;
+  kill(signal?: 'SIGKILL' | 'SIGINT' | 'SIGTERM'): void;
+  /** Sends it and its children SIGINT, as Ctrl-C does; only where it has a group of its own. */
+  interruptGroup(): void;
   readonly finished: Promise<Finished>;
 }
 
-/** Begins one command. */
-export function begin(args: readonly string[], env: Environment): Running {
+/** Begins one command. @param ownGroup in a process group of its own */
+export function begin(args: readonly string[], env: Environment, { ownGroup = false } = {}): Running {
   const child = spawn(process.execPath, [PROGRAM, ...args], {
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
+    detached: ownGroup,
   });
   const output = { stdout: '', stderr: '' };
   child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()));
@@ -89,6 +92,7 @@ export function begin(args: readonly string[], env: Environment): Running {
   return {
     complaint,
     kill: (signal = 'SIGKILL') => void child.kill(signal),
+    interruptGroup: () => void process.kill(-(child.pid ?? Number.NaN), 'SIGINT'),
     finished,
     async [Symbol.asyncDispose]() {
       child.kill('SIGKILL');

@@ -14,9 +14,12 @@ const LAST_MS = Date.UTC(9999, 11, 31);
 const isInReach = (text: string) => Date.parse(text) >= FIRST_MS && Date.parse(text) <= LAST_MS;
 const REACH = 'must be from 1970 to 9999';
 
-export const time = z.iso.datetime({ offset: true }).refine(isInReach, REACH);
+/** Its checks abort, so that a text that is no time is refused for that alone. */
+export const time = z.iso
+  .datetime({ offset: true, abort: true })
+  .refine(isInReach, { error: REACH, abort: true });
 /** UTC. */
-export const day = z.iso.date().refine(isInReach, REACH);
+export const day = z.iso.date({ abort: true }).refine(isInReach, REACH);
 const nullableTime = z.iso.datetime().nullable();
 
 const monthlyLimit = z

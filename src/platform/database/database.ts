@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
@@ -127,21 +128,31 @@ async function createWhole<T>(target: string, make: (folder: string) => Promise<
   }
 }
 
-/** Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. */
+/** Its stdin closes when its parent is gone: then it ends, too. */
+const INITDB = `
+import { PGlite } from '@electric-sql/pglite';
+process.stdin.on('close', () => process.exit(1)).resume();
+await (await PGlite.create(process.argv[1])).close();
+process.exit();`;
+
+/**
+ * Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. Detached, it does not get
+ * the terminal's Ctrl-C: this process decides what ends.
+ */
 async function initialise(folder: string): Promise<void> {
-  const script = `import { PGlite } from '@electric-sql/pglite'; await (await PGlite.create(process.argv[1])).close();`;
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script, folder], {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', INITDB, folder], {
     cwd: path.dirname(MIGRATIONS),
-    stdio: ['ignore', 'ignore', 'pipe'],
+    stdio: ['pipe', 'ignore', 'pipe'],
+    detached: true,
   });
   let stderr = '';
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject);
-    child.once('close', resolve);
-  });
-  if (code !== 0)
-    throw new Error(`Could not create the embedded database in ${folder}: ${stderr.trim().slice(-500)}`);
+  // Rejects where the child could not be started.
+  const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
+  if (code !== 0) {
+    const reason = stderr.trim().slice(-500) || `initdb ended with ${signal ?? `exit code ${code}`}`;
+    throw new Error(`Could not create the embedded database in ${folder}: ${reason}`);
+  }
 }
 
 /**

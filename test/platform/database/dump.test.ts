@@ -156,11 +156,27 @@ describe('a dump of the embedded database', () => {
     await expect(dumpDatabase(configOf(at('target')), at('newer.sql'))).rejects.toThrow(/later version/);
   });
 
+  it('replaces a file only where it may', async () => {
+    await writeFile(at('mine.sql'), 'mine');
+    await expect(dumpDatabase(configOf(source), at('mine.sql'))).rejects.toThrow(/exists already.*--force/);
+    expect(await readFile(at('mine.sql'), 'utf8')).toBe('mine');
+    await dumpDatabase(configOf(source), at('mine.sql'), { mayReplace: true });
+    expect(await readFile(at('mine.sql'), 'utf8')).toBe(await readFile(file, 'utf8'));
+  });
+
+  it('needs the key of its vault, and says where to put it', async () => {
+    const restoring = restoreFile(readConfig({ SWITCHBOARD_DATA_DIR: at('keyless') }), file);
+    await expect(restoring).rejects.toThrow(
+      `The dump needs the vault key \`k1\`. Set SWITCHBOARD_KEKS to its value, or copy vault.key into ${at('keyless')}.`,
+    );
+  });
+
   it('that fails leaves the file of before, and nothing beside it', async () => {
     const nowhere = dumpDatabase(configOf(source), at('no/x.sql'));
     await expect(nowhere).rejects.toThrow(/x\.sql cannot be written: ENOENT/);
     await mkdir(at('taken.sql/x'), { recursive: true });
-    await expect(dumpDatabase(configOf(source), at('taken.sql'))).rejects.toThrow(/cannot be written/);
+    const onFolder = dumpDatabase(configOf(source), at('taken.sql'), { mayReplace: true });
+    await expect(onFolder).rejects.toThrow(/cannot be written/);
     await expect(dumpDatabase(configOf(at('empty')), at('x.sql'))).rejects.toThrow(/There is no database/);
     expect(readdirSync(folder.path).filter(name => name.includes('.new-'))).toEqual([]);
   });
@@ -233,7 +249,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('on Postgres', () => {
     const bytes = await readFile(file);
     const wrongKey = await refusal(bytes, newKey(), target.url);
     expect(wrongKey).toBeInstanceOf(ConfigError);
-    expect(wrongKey?.message).toMatch(/^SWITCHBOARD_KEKS: .*"k1".*Nothing was restored\. Take the key along/);
+    expect(wrongKey?.message).toMatch(/vault key `k1`.*SWITCHBOARD_KEKS.*Nothing was restored/);
     const spoilt = bytes.toString().replace('INTO public.server_usage', 'INTO public.nothing');
     expect((await refusal(spoilt, KEKS, target.url))?.message).toMatch(/cannot be restored/);
     const foreign = `--\n-- PostgreSQL database dump\n--\ncreate table t (x int);\n--\n-- PostgreSQL database dump complete\n--\n`;

@@ -31,6 +31,9 @@ export class KeyFileError extends Error {
   override readonly name = 'KeyFileError';
 }
 
+/** The database is sealed, and there is no key file. */
+export class KeyFileMissing extends KeyFileError {}
+
 interface VaultOptions {
   readonly db: Database;
   readonly log: Log;
@@ -132,8 +135,8 @@ async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean): Promi
   const existing = await readKeyFile(file);
   if (existing !== undefined) return existing;
   if (!mayCreate)
-    throw new KeyFileError(
-      `${file} is missing, and the database was sealed with it; restore it from a copy, or, if there is none, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
+    throw new KeyFileMissing(
+      `${file} is missing, and the database was sealed with a key. Restore the file from a copy, or set SWITCHBOARD_KEKS as it was. If both are lost, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
     );
   const text = `k1:${randomBytes(32).toString('base64')}\n`;
   // Written aside and renamed when whole: a kill half-way leaves no half key. The data folder's lock is held.
