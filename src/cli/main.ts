@@ -57,14 +57,16 @@ async function dispatch(
     io.print(usage());
     return 0;
   }
-  if (first !== 'serve') {
-    const unknown = `unknown command ${JSON.stringify(`${first} ${second}`.trim())}`;
-    const subcommands = Object.keys(commands).filter(one => one.startsWith(`${first} `));
-    const known = subcommands.length === 0 ? '' : ` The commands are ${subcommands.join(', ')}.`;
-    throw new UsageError(`${unknown}.${known} See switchboard --help`);
-  }
+  if (first !== 'serve') throw unknownCommand(first, second);
   if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
   return serve(readConfig(env), io);
+}
+
+function unknownCommand(first: string, second: string): UsageError {
+  const subcommands = Object.keys(commands).filter(one => one.startsWith(`${first} `));
+  const known = subcommands.length === 0 ? '' : ` The commands are ${subcommands.join(', ')}.`;
+  const given = JSON.stringify(`${first} ${second}`.trim());
+  return new UsageError(`unknown command ${given}.${known} See switchboard --help`);
 }
 
 interface Surroundings {
