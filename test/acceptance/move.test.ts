@@ -35,6 +35,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('a move', () => {
       await using installation = await install({ env: { SWITCHBOARD_KEKS: '' } });
       await using database = await createDatabase();
       const before = await installation.start();
+      await before.ready();
       const tokens = await before.connect('alice');
       const spare = await before.connect('bob');
       expect((await before.callTool(tokens)).status).toBe(200);

@@ -4,8 +4,8 @@ import { scrape } from '../support/scrape.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 
 /**
- * What users, operators and their programs build on, word for word. A difference is for the CHANGELOG; `npx vitest run -u` with this
- * file's name accepts it.
+ * Holds what users, operators and their programs build on. A difference belongs in the changelog; `npx vitest run
+ * test/contract/outside.test.ts -u` accepts it.
  */
 let sb: RunningSwitchboard;
 beforeAll(async () => void (sb = await startTestSwitchboard()));
