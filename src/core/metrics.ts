@@ -12,7 +12,7 @@ const EMBEDDING_BUCKETS = [0.05, 0.1, 0.2, 0.4, 0.7, 1, 2.5, 5, 10, 30];
 /** Seconds: a call takes the time of its server, up to the 60 s that it is waited for by default. */
 const CALL_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** Who asks an embedding API for vectors: a search, an import, or the program itself to see whether the API works. */
+/** The purpose of a request to an embedding API: a search, an import, or the program itself to see whether the API works. */
 export type EmbeddingLane = 'query' | 'bulk' | 'trial';
 
 /** A call made for its caller, a listing of tools, or a POST of a client that speaks with the server itself. */

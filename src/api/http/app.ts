@@ -155,7 +155,7 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
   );
   app.use((request, _response, next) => next(refusalOf(request, request.path)));
   const document = openApiDocument({ version, publicUrl: config.publicUrl, endpoints });
-  // The same bytes are sent to everybody, so that clients who do not read them cost nothing.
+  // Everybody gets one buffer, so that clients who do not read it cost nothing.
   const json = Buffer.from(JSON.stringify(document));
   const docs = Buffer.from(docsPage(document));
   app.get('/openapi.json', (_request, response) => void response.type('json').send(json));

@@ -12,12 +12,12 @@ export interface Throttle {
   readonly key: string;
 }
 
-/** What an endpoint asks of those who call it. */
+/** The requirements an endpoint makes of its callers. */
 export interface Policy {
   readonly scope: Scope;
   /** The class whose budget a request spends. Absent: none. */
   readonly rateLimit?: RateClass | Throttle | undefined;
-  /** What a well-formed request counts as in the key's month. Absent: nothing. */
+  /** The monthly quota that a well-formed request counts towards. Absent: none. */
   readonly quota?: Use | undefined;
   /**
    * `checked`: an identity token that came along must still hold. `by-call`: the work itself asks that, in the query that loads the

@@ -221,7 +221,7 @@ function withError(text: string): string {
     const body: unknown = JSON.parse(text);
     if (typeof body === 'object' && body !== null && 'error' in body) return text;
   } catch {
-    // What is no JSON is shown as it is.
+    // A body that is not JSON is shown as it is.
   }
   return JSON.stringify({ error: { message: text } });
 }

@@ -148,7 +148,7 @@ class MeilisearchIndex implements SearchIndex {
     for (;;) {
       // From here to the answer without a pause: a query sees every server before or after an update, never half of it.
       const { current } = this.#servers;
-      // Of a catalogue that was replaced meanwhile, the engine's answer says nothing.
+      // The engine's response says nothing about a catalogue that was replaced meanwhile.
       const ids = new Set(found && current === asked ? found.flat() : this.#substitutes(terms, vectors));
       const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
       const missing = sources.filter(source => !cosines.has(source));
