@@ -23,13 +23,12 @@ import { openSearchIndex } from './core/search/index/open-index.ts';
 import type { EmbeddingLimits } from './core/search/embed/openai.ts';
 import { createSearch } from './core/search/search.ts';
 import { controlSocketListener } from './api/admin/table.ts';
-import { createApp, type FaceLimits } from './api/http/app.ts';
+import { createApp, type FaceLimits, CannotListen, createPublicServer, listen } from './api/http/app.ts';
 import { systemClock, type Clock } from './platform/clock.ts';
 import type { OpenDatabase } from './platform/database/database.ts';
 import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog, type Log } from './platform/telemetry/log.ts';
 import { Metrics } from './core/metrics.ts';
-import { CannotListen, createPublicServer, listen } from './api/http/server.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));

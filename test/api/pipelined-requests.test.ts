@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { CONNECTION_LIMITS, serializePipelined } from '../../src/api/http/server.ts';
+import { CONNECTION_LIMITS, serializePipelined } from '../../src/api/http/app.ts';
 import { startTestSwitchboard } from '../support/switchboard.ts';
 
 /** A server that keeps the responses it is to write, and one client of it. */

@@ -2,12 +2,7 @@ import { once } from 'node:events';
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import { connect, Socket, type AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import {
-  defaultMemoryLimits,
-  holdAnswer,
-  MemoryBudget,
-  type MemoryLimits,
-} from '../../src/api/http/memory-budget.ts';
+import { defaultMemoryLimits, holdAnswer, MemoryBudget, type MemoryLimits } from '../../src/api/http/body.ts';
 import { SwitchboardError } from '../../src/errors.ts';
 
 const ANSWER = 'x'.repeat(8 * 1024 * 1024);

@@ -8,9 +8,7 @@ import type { Core } from '../../core/core.ts';
 import type { SyncDone } from '../../core/registry/sync.ts';
 import { boundedChunks } from '../../platform/outbound/read-body.ts';
 import { SwitchboardError } from '../../errors.ts';
-import type { Endpoint } from '../http/endpoint.ts';
-import { healthStatus } from '../http/input.ts';
-import type { ProgressListener } from '../http/progress.ts';
+import { type Endpoint, healthStatus, type ProgressListener } from '../http/endpoint.ts';
 import { ADMIN, operation } from './operation.ts';
 
 /** Returns what a change of the catalogue has to wait for. Undefined: it can begin. */

@@ -3,8 +3,7 @@ import { bareTool, toEntry, type Server } from '../../core/catalogue/entry.ts';
 import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import { errorCodes } from '../../errors.ts';
-import type { Endpoint } from '../http/endpoint.ts';
-import { shownHealth } from '../http/input.ts';
+import { type Endpoint, shownHealth } from '../http/endpoint.ts';
 import { changeEndpoints } from './catalogue-changes.ts';
 import { operation } from './operation.ts';
 

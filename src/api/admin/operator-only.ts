@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
-import { MIB, type Endpoint } from '../http/endpoint.ts';
-import { jsonObject, queryText, searchLimit } from '../http/input.ts';
+import { MIB, type Endpoint, jsonObject, queryText, searchLimit } from '../http/endpoint.ts';
 import { tenantId } from './fields.ts';
 import { operation } from './operation.ts';
 

@@ -1,6 +1,13 @@
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import {
+  type IncomingMessage,
+  type RequestListener,
+  type ServerResponse,
+  createServer,
+  type Server,
+} from 'node:http';
 import express, { type ErrorRequestHandler, type Express } from 'express';
 import helmet from 'helmet';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Config } from '../../config/index.ts';
 import type { Scope } from '../../core/access/caller.ts';
 import { networkOf } from '../../core/access/rate-limits.ts';
@@ -19,14 +26,11 @@ import { pagesRouter } from '../pages/router.ts';
 import { docsPage } from '../rest/docs.ts';
 import { restEndpoints } from '../rest/endpoints.ts';
 import { openApiDocument } from '../rest/openapi.ts';
-import { hostGuard, type HostGuard } from './host-guard.ts';
-import { defaultMemoryLimits, MemoryBudget, type MemoryLimits } from './memory-budget.ts';
+import { defaultMemoryLimits, MemoryBudget, type MemoryLimits } from './body.ts';
 import { byKey, serveEndpoints, type Authenticator, type PipelineOptions } from './pipeline.ts';
 import { renderError, wireOf } from './render-error.ts';
-import { localsOf, pathOf, requestStarter, singleHeader } from './request.ts';
-import { addHeaders } from './response.ts';
-import { routerOf } from './router.ts';
-import { CONNECTION_LIMITS, serializePipelined, type ConnectionLimits } from './server.ts';
+import { localsOf, pathOf, requestStarter, singleHeader, addHeaders } from './request.ts';
+import { routerOf } from './endpoint.ts';
 
 export type FaceLimits = MemoryLimits & ConnectionLimits;
 
@@ -186,3 +190,130 @@ const NOTHING = {
   baseUri: ["'none'"],
   formAction: ["'none'"],
 };
+
+/** Returns why a request is refused. Undefined: it is not. */
+type HostGuard = (request: IncomingMessage, path: string) => SwitchboardError | undefined;
+
+/**
+ * Refuses requests whose Host, or Origin where there is one, is not a name this server is called by: without it a web
+ * page could reach a server on loopback by DNS rebinding (MCP transports, "Security Warning").
+ * @param takesNullOrigin for paths whose forms browsers send with `Origin: null`, because their pages ask for no referrer
+ * (Fetch, "append a request `Origin` header"); they must tell by other means who sends them.
+ */
+function hostGuard(allowedHosts: readonly string[], takesNullOrigin: (path: string) => boolean): HostGuard {
+  const allowed = new Set(allowedHosts);
+  if (allowed.has('*')) return () => undefined;
+  const hosts = new Allowed(host => allowed.has(hostnameOf(`http://${host}`) ?? ''));
+  const origins = new Allowed(origin => allowed.has(hostnameOf(origin) ?? ''));
+  return ({ headers: { host = '', origin } }, path) => {
+    if (!hosts.has(host)) return refusal('Host');
+    if (origin === undefined || (origin === 'null' && takesNullOrigin(path))) return undefined;
+    return origins.has(origin) ? undefined : refusal('Origin');
+  };
+}
+
+/** Remembers header values that were found to be allowed, so that those which every request sends are parsed once. */
+class Allowed {
+  readonly #seen = new Set<string>();
+  readonly #isAllowed: (value: string) => boolean;
+
+  constructor(isAllowed: (value: string) => boolean) {
+    this.#isAllowed = isAllowed;
+  }
+
+  has(value: string): boolean {
+    if (this.#seen.has(value)) return true;
+    if (!this.#isAllowed(value)) return false;
+    // A host can be written with any port.
+    if (this.#seen.size < 100) this.#seen.add(value);
+    return true;
+  }
+}
+
+const hostnameOf = (url: string): string | undefined =>
+  URL.canParse(url) ? new URL(url).hostname : undefined;
+
+const refusal = (header: 'Host' | 'Origin') =>
+  new SwitchboardError(
+    'host_not_allowed',
+    `The ${header} header names a host that is not allowed here. The operator can add it to SWITCHBOARD_ALLOWED_HOSTS.`,
+  );
+
+const HTTP_LIMITS = {
+  /** Leaves room for a token that is far too long, so that it is refused as such. */
+  maxHeaderSize: 128 * 1024,
+  /** Milliseconds within which a client must send its headers, and its whole request. */
+  headersTimeout: 10_000,
+  requestTimeout: 60_000,
+  connectionsCheckingInterval: 2_000,
+};
+
+export const createPublicServer = (listener: RequestListener): Server =>
+  createServer({ ...HTTP_LIMITS }, listener);
+
+/** The configured address cannot be listened on. The message names the setting to change. */
+export class CannotListen extends Error {
+  override readonly name = 'CannotListen';
+}
+
+/**
+ * Starts listening and returns the address the server is reached by.
+ * @throws CannotListen
+ */
+export async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const { code } = error;
+      if (code === 'EADDRINUSE') reject(new CannotListen(`PORT: ${port} is in use on ${host}`));
+      else reject(new CannotListen(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
+    });
+    server.listen(port, host, resolve);
+  });
+  const { port: bound } = server.address() as AddressInfo;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${bound}`;
+}
+
+interface ConnectionLimits {
+  /** The longest time, in milliseconds, for which a client may leave everything unread that is ready for it. */
+  readonly stallMs: number;
+  /** Requests of one connection that wait for the answer to an earlier one. */
+  readonly maxWaiting: number;
+}
+
+export const CONNECTION_LIMITS: ConnectionLimits = { stallMs: 30_000, maxWaiting: 20 };
+
+/**
+ * Works on a connection's requests one after another. Node hands out all that were sent at once (pipelined, RFC 9112 §9.3.2), and
+ * would keep the answers until they can be sent in order. Cuts off a connection with too many waiting requests, or whose client reads
+ * nothing. Connections on which there is nothing to read, such as silent event streams, are left alone.
+ */
+export function serializePipelined(
+  serve: RequestListener,
+  { stallMs, maxWaiting }: ConnectionLimits,
+): RequestListener {
+  const waiting = new WeakMap<Socket, number>();
+  const start: RequestListener = (request, response) => {
+    response.setTimeout(stallMs, () => cutIfUnread(request.socket));
+    serve(request, response);
+  };
+  return (request, response) => {
+    // The connection is given to one response at a time.
+    if (response.socket !== null) return start(request, response);
+    const { socket } = request;
+    const ahead = waiting.get(socket) ?? 0;
+    if (socket.destroyed || ahead >= maxWaiting) {
+      socket.destroy();
+      return;
+    }
+    waiting.set(socket, ahead + 1);
+    response.once('socket', () => {
+      waiting.set(socket, (waiting.get(socket) ?? 1) - 1);
+      start(request, response);
+    });
+  };
+}
+
+/** A socket's timer starts again with everything that moves on it. */
+function cutIfUnread(socket: Socket): void {
+  if (socket.writableLength > 0) socket.destroy();
+}

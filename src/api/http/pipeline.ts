@@ -1,17 +1,24 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parse as parseQuery } from 'node:querystring';
 import { admit, authenticate, countUnclassed, type Policy } from '../../core/access/admit.ts';
-import type { Principal } from '../../core/access/caller.ts';
-import type { Caller } from '../../core/access/caller.ts';
+import type { Caller, Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { decodedBody, letGoBy, readJsonBody } from './body.ts';
-import type { Endpoint, Input, StreamedBody } from './endpoint.ts';
-import { idempotencyKey, parseInput } from './input.ts';
-import { holdAnswer, type MemoryBudget } from './memory-budget.ts';
-import { answerInLines, NDJSON, SILENT, type ProgressListener } from './progress.ts';
+import { decodedBody, letGoBy, readJsonBody, holdAnswer, type MemoryBudget } from './body.ts';
+import {
+  idempotencyKey,
+  NDJSON,
+  parseInput,
+  SILENT,
+  type Endpoint,
+  type FindRoute,
+  type Input,
+  type ProgressListener,
+  type StreamedBody,
+} from './endpoint.ts';
+import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import {
   problemOf,
   renderError,
@@ -21,9 +28,17 @@ import {
   type RpcId,
   type Wire,
 } from './render-error.ts';
-import { bearerOf, clientSignal, localsOf, requestedTimeoutMs, singleHeader } from './request.ts';
-import { addHeaders, limitHeaders, sendText, writeHead } from './response.ts';
-import type { FindRoute } from './router.ts';
+import {
+  bearerOf,
+  clientSignal,
+  localsOf,
+  requestedTimeoutMs,
+  singleHeader,
+  addHeaders,
+  limitHeaders,
+  sendText,
+  writeHead,
+} from './request.ts';
 
 /** Serves one request to its end, errors too. */
 export type Handler<Request extends IncomingMessage = IncomingMessage> = (
@@ -304,3 +319,38 @@ const busy = () =>
   new SwitchboardError('unavailable', 'Another import is under way. Try again when it is done.', {
     retryAfterSec: 5,
   });
+
+/** The shortest time between two lines of progress; the line of a finished step is always sent. */
+const EVERY_MS = 100;
+
+/**
+ * Answers with the progress of long work: lines `{"progress": {done, of}}`, `{"listed": …}` and `{"notice": …}`, and a last one
+ * `{"result": …}` or `{"problem": …}`.
+ * @param toProblem turns what the work threw into problem details
+ */
+async function answerInLines(
+  response: ServerResponse,
+  work: (progress: ProgressListener) => Promise<unknown>,
+  toProblem: (thrown: unknown) => unknown,
+): Promise<void> {
+  response.flushHeaders();
+  const write = (line: object) => {
+    // Lines that are not read wait in memory, but they are few and short.
+    if (!response.destroyed) response.write(`${JSON.stringify(line)}\n`);
+  };
+  let writtenAt = -Infinity;
+  const writeSometimes = (line: object, isLast: boolean) => {
+    const now = performance.now();
+    if (now - writtenAt < EVERY_MS && !isLast) return;
+    writtenAt = now;
+    write(line);
+  };
+  const onProgress: OnProgress = progress => writeSometimes({ progress }, progress.done === progress.of);
+  const onListed = (listed: number) => writeSometimes({ listed }, false);
+  try {
+    write({ result: await work({ onProgress, onListed, onNotice: notice => write({ notice }) }) });
+  } catch (error) {
+    write({ problem: toProblem(error) });
+  }
+  response.end();
+}

@@ -7,8 +7,7 @@ import { CallerAbortError } from '../../core/proxy/proxy.ts';
 import { errorKind, SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { isPagePath, sendErrorPage } from '../pages/refusals.ts';
-import { localsOf, TIMEOUT_HEADER } from './request.ts';
-import { addHeaders, limitHeaders, sendJson, sendText } from './response.ts';
+import { localsOf, TIMEOUT_HEADER, addHeaders, limitHeaders, sendJson, sendText } from './request.ts';
 
 export type RpcId = string | number | null;
 

@@ -5,9 +5,8 @@ import { z } from 'zod';
 import { knownMethod } from '../../core/proxy/call-span.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { activeSpan, inSpan, type Span } from '../../platform/telemetry/tracing.ts';
-import { readJsonBody } from '../http/body.ts';
+import { readJsonBody, countedAnswer } from '../http/body.ts';
 import { MIB } from '../http/endpoint.ts';
-import { countedAnswer } from '../http/memory-budget.ts';
 import {
   methodNotAllowed,
   pipeline,

@@ -15,7 +15,7 @@ import {
   toJsonSchema,
   withoutNulls,
   wrongType,
-} from '../http/input.ts';
+} from '../http/endpoint.ts';
 import { count, headOf, MAX_SHOWN_BYTES } from './shown.ts';
 
 const readResultInput = z

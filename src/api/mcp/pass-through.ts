@@ -8,8 +8,7 @@ import { readBody } from '../http/body.ts';
 import { MIB } from '../http/endpoint.ts';
 import { byKey, methodNotAllowed, pipeline, type Handler, type PipelineOptions } from '../http/pipeline.ts';
 import { rpcIdOf, type RpcId } from '../http/render-error.ts';
-import { requestedTimeoutMs } from '../http/request.ts';
-import { writeHead } from '../http/response.ts';
+import { requestedTimeoutMs, writeHead } from '../http/request.ts';
 
 const PREFIX = '/mcp/';
 const METHODS = ['GET', 'POST', 'DELETE'] as const;

@@ -17,7 +17,7 @@ import { quoted } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { activeSpan } from '../../platform/telemetry/tracing.ts';
-import { parseInput, withoutNulls } from '../http/input.ts';
+import { parseInput, withoutNulls } from '../http/endpoint.ts';
 import type { Exchange } from '../http/pipeline.ts';
 import { toolErrorText, toReported } from '../http/render-error.ts';
 import { callRemoteTool } from './call-remote-tool.ts';

@@ -1,7 +1,7 @@
 import type { Tool } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { parseJsonBody } from '../http/body.ts';
-import { jsonObject, queryLogId, queryText, toJsonSchema, wrongType } from '../http/input.ts';
+import { jsonObject, queryLogId, queryText, toJsonSchema, wrongType } from '../http/endpoint.ts';
 
 export const searchServersInput = z
   .strictObject({

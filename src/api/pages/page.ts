@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
-import { addHeaders, sendText } from '../http/response.ts';
+import { addHeaders, sendText } from '../http/request.ts';
 
 /** Markup that goes into a page as it is: made by `html`, or a constant of ours, never from a value. */
 export class Html {

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { errorKind, type ErrorCode, type SwitchboardError } from '../../errors.ts';
-import { addHeaders } from '../http/response.ts';
+import { addHeaders } from '../http/request.ts';
 import { html, sendPage, type Page } from './page.ts';
 
 /** Returns whether answers at a path are pages for people, errors too. */

@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { SIGN_IN_MODES } from '../../core/access/caller.ts';
 import { sha256 } from '../../core/identity/secrets.ts';
-import { endpoint, KIB, type Endpoint } from '../http/endpoint.ts';
-import { wrongType } from '../http/input.ts';
+import { endpoint, KIB, type Endpoint, wrongType } from '../http/endpoint.ts';
 
 const COMMON = {
   tag: 'Identity',

@@ -1,9 +1,7 @@
 import { z } from 'zod';
 import { DEFAULT_LIMITS } from '../../core/proxy/limits.ts';
 import { errorCodes, errorKind, type ErrorCode } from '../../errors.ts';
-import type { Endpoint } from '../http/endpoint.ts';
-import { toJsonSchema } from '../http/input.ts';
-import { NDJSON } from '../http/progress.ts';
+import { type Endpoint, toJsonSchema, NDJSON } from '../http/endpoint.ts';
 import { TIMEOUT_HEADER } from '../http/request.ts';
 
 type Json = Record<string, unknown>;

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { storageProblem } from '../../core/catalogue/import-file.ts';
-import { endpoint, KIB, type Endpoint } from '../http/endpoint.ts';
-import { wrongType } from '../http/input.ts';
+import { endpoint, KIB, type Endpoint, wrongType } from '../http/endpoint.ts';
 
 const MAX_LIMIT = 100;
 const ABOUT =

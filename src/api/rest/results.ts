@@ -5,8 +5,7 @@ import {
   type FoundLines,
   type KeptPart,
 } from '../../core/results/results.ts';
-import { endpoint, KIB } from '../http/endpoint.ts';
-import { checkReadOrFind, findText, wrongType } from '../http/input.ts';
+import { endpoint, KIB, checkReadOrFind, findText, wrongType } from '../http/endpoint.ts';
 
 const OFFSET = 'must be a whole number, 0 or more';
 const CHARS = `must be a whole number from 1 to ${MAX_READ_CHARS}`;

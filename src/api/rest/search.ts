@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import { knownTools } from '../../core/catalogue/tools/warnings.ts';
 import { VERDICTS } from '../../core/feedback-types.ts';
-import { endpoint, MIB, type Endpoint } from '../http/endpoint.ts';
 import {
+  endpoint,
+  MIB,
+  type Endpoint,
   jsonObject,
   queryText,
   searchLimit,
@@ -10,7 +12,7 @@ import {
   shownHealth,
   toolWarnings,
   wrongType,
-} from '../http/input.ts';
+} from '../http/endpoint.ts';
 
 const COMMON = {
   method: 'post',

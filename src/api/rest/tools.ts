@@ -1,8 +1,16 @@
 import { z } from 'zod';
 import { isObject } from '../../platform/json-limits.ts';
 import { errorCodes, SwitchboardError } from '../../errors.ts';
-import { endpoint, MIB, type Endpoint } from '../http/endpoint.ts';
-import { jsonObject, queryLogId, serverId, toolWarnings, wrongType } from '../http/input.ts';
+import {
+  endpoint,
+  MIB,
+  type Endpoint,
+  jsonObject,
+  queryLogId,
+  serverId,
+  toolWarnings,
+  wrongType,
+} from '../http/endpoint.ts';
 import { isRpcId } from '../http/render-error.ts';
 
 const COMMON = {
