@@ -2,7 +2,7 @@ import { createMcpHandler } from '@modelcontextprotocol/server';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import type { Request } from 'express';
 import { z } from 'zod';
-import { knownMethod } from '../../core/proxy/call-span.ts';
+import { knownMethod } from '../../core/proxy/reporting.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { activeSpan, inSpan, type Span } from '../../platform/telemetry/tracing.ts';
 import { readJsonBody, countedAnswer } from '../http/body.ts';

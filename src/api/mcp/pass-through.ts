@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { countUnclassed, type Policy } from '../../core/access/admit.ts';
 import { fromThrown } from '../../core/failure.ts';
 import { messagesIn } from '../../core/proxy/pass-through-messages.ts';
-import type { Sink } from '../../core/proxy/upstream/http.ts';
+import type { Sink } from '../../core/proxy/upstream/http-stream.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { readBody } from '../http/body.ts';
 import { MIB } from '../http/endpoint.ts';

@@ -3,7 +3,7 @@ import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Inspection } from '../proxy/inspect.ts';
 import { HttpFailure } from '../proxy/upstream/failures.ts';
-import { HandshakeRefused } from '../proxy/upstream/interpret-reply.ts';
+import { HandshakeRefused } from '../proxy/upstream/era.ts';
 
 /** Consecutive failed checks after which a server counts as dead. */
 const DEAD_AFTER_FAILURES = 3;

@@ -14,7 +14,7 @@ import {
   MAX_UNAVAILABLE_SEC,
   NotConnected,
 } from './upstream/failures.ts';
-import { urlOf } from './upstream/http-client.ts';
+import { urlOf } from './upstream/http.ts';
 
 /** The bound on servers, tenants and users that something is held against. The one used least recently goes first. */
 const MAX_KEPT = 10_000;

@@ -3,11 +3,10 @@ import { monotonicMs, type Clock } from '../../platform/clock.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { ProxyLimits } from './limits.ts';
-import { ToolDefinitions } from './tool-definitions.ts';
-import { listAllTools, type ListedTool } from './tools.ts';
+import { listAllTools, ToolDefinitions, type ListedTool } from './tools.ts';
 import { UpstreamClient } from './upstream/client.ts';
 import { Deadline } from './upstream/deadline.ts';
-import type { HttpClient } from './upstream/http-client.ts';
+import type { HttpClient } from './upstream/http.ts';
 
 const MAX_INSPECTION_MS = 15_000;
 const MAX_ENDPOINT_MS = 5_000;

@@ -5,7 +5,7 @@ import type { TraceContext } from '../../platform/telemetry/tracing.ts';
 import { NotAdmitted } from './admission.ts';
 import type { ProxyLimits } from './limits.ts';
 import { brokeProtocol, HttpFailure, httpFailure } from './upstream/failures.ts';
-import type { Streamed } from './upstream/http.ts';
+import type { Streamed } from './upstream/http-stream.ts';
 
 /** A server gets these headers of a client, and `mcp-*`: no key, token, cookie, host or origin. */
 const REQUEST_HEADERS = ['accept', 'content-type', 'last-event-id', 'traceparent', 'tracestate'] as const;

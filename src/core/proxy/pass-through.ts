@@ -7,7 +7,7 @@ import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Credential, Credentials } from '../identity/connections/credentials.ts';
 import type { Admission } from './admission.ts';
-import { traceContext } from './call-span.ts';
+import { traceContext } from './reporting.ts';
 import type { ProxyLimits } from './limits.ts';
 import {
   answerHeaders,
@@ -22,10 +22,16 @@ import {
 import type { UpstreamClient } from './upstream/client.ts';
 import { Deadline } from './upstream/deadline.ts';
 import { httpFailure, markMayHaveRun } from './upstream/failures.ts';
-import { isMessage, type Sink, type Streamed } from './upstream/http.ts';
-import { urlOf, type HttpClient } from './upstream/http-client.ts';
-import { readSessionId } from './upstream/interpret-reply.ts';
-import { redact } from './upstream/redact.ts';
+import {
+  isMessage,
+  StreamedExchange,
+  type Sink,
+  type Streamed,
+  type StreamRequest,
+} from './upstream/http-stream.ts';
+import { urlOf, type HttpClient } from './upstream/http.ts';
+import { readSessionId } from './upstream/era.ts';
+import { redact } from './upstream/envelope.ts';
 import { authorizationOf } from './upstream/rpc.ts';
 
 /**
@@ -63,7 +69,7 @@ interface PassThroughOptions {
   readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly admission: Pick<Admission, 'enter'>;
-  readonly http: Pick<HttpClient, 'stream'>;
+  readonly http: Pick<HttpClient, 'exchange'>;
   readonly upstream: Pick<UpstreamClient, 'speaksHttpSse'>;
   readonly limits: ProxyLimits;
   readonly clock: Clock;
@@ -232,7 +238,7 @@ export class PassThrough {
       if (given === sessionId && typeof handle === 'string') return { [SESSION_ID]: handle };
       return { [SESSION_ID]: sealing.seal(PURPOSE, binding, given, SESSION_LIFETIME_MS) };
     };
-    return http.stream({
+    const asked: StreamRequest = {
       url: urlOf(server.remoteUrl),
       method: request.method,
       headers: {
@@ -253,7 +259,8 @@ export class PassThrough {
         isForUs(status) || mayBeOldTransport(request, status, headers)
           ? undefined
           : { ...answerHeaders(headers), ...sessionOf(status, headers) },
-    });
+    };
+    return http.exchange(asked, StreamedExchange);
   }
 }
 

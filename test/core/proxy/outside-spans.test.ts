@@ -1,6 +1,6 @@
 import { expect, it, vi } from 'vitest';
 import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
-import { HttpClient } from '../../../src/core/proxy/upstream/http-client.ts';
+import { HttpClient } from '../../../src/core/proxy/upstream/http.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { activeSpan, within, type Span } from '../../../src/platform/telemetry/tracing.ts';
 import { listen } from '../../support/upstreams/http.ts';

@@ -5,7 +5,7 @@ import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
 import { paramHeaders } from '../../../src/core/proxy/arguments/param-headers.ts';
 import { Deadline } from '../../../src/core/proxy/upstream/deadline.ts';
 import { CheckedCalls } from '../../../src/core/proxy/arguments/checked-call.ts';
-import { ToolDefinitions } from '../../../src/core/proxy/tool-definitions.ts';
+import { ToolDefinitions } from '../../../src/core/proxy/tools.ts';
 import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
 import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { startV1Server } from '../../support/upstreams/v1.ts';

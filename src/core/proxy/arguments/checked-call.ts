@@ -7,9 +7,8 @@ import { HEADER_MISMATCH, INVALID_PARAMS, type Params } from '../upstream/envelo
 import { restated } from '../upstream/failures.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import type { ProxyLimits } from '../limits.ts';
-import type { KnownTools, ToolDefinitions, View } from '../tool-definitions.ts';
+import type { InputRequired, KnownTools, ToolCall, ToolDefinitions, ToolResult, View } from '../tools.ts';
 import { overviewOf, quoted, type KnownTool } from '../hints.ts';
-import type { InputRequired, ToolCall, ToolResult } from '../tools.ts';
 
 /** So much of a tool's error text is looked at. */
 const MAX_TEXT_CHARS = 2_000;

@@ -6,34 +6,33 @@ import type { Span } from '../../../platform/telemetry/tracing.ts';
 import type { Caller } from '../../access/caller.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
-import { noteReply, traceContext, tracedCall } from '../call-span.ts';
+import { noteReply, traceContext, tracedCall } from '../reporting.ts';
 import type { ProxyLimits } from '../limits.ts';
-import type { ToolDefinitions, View } from '../tool-definitions.ts';
-import { listAllTools, LOST_SESSION } from '../tools.ts';
+import { listAllTools, LOST_SESSION, type ToolDefinitions, type View } from '../tools.ts';
 import type { Deadline } from './deadline.ts';
-import { EraDetector } from './detect.ts';
 import {
-  legacyNotification,
-  legacyRequest,
-  MODERN_VERSION,
-  modernRequest,
-  replyToServer,
-  type Params,
-  type UpstreamReply,
-} from './envelope.ts';
-import { brokeProtocol, isRead, markMayHaveRun, restated, sentTooMuch } from './failures.ts';
-import { urlOf, type HttpClient } from './http-client.ts';
-import { NoEventStream } from './http-sse.ts';
-import {
+  EraDetector,
   meaningInSession,
   meaningOfModern,
   NoHandshake,
   repeatOf,
   type Era,
   type Meaning,
-} from './interpret-reply.ts';
+} from './era.ts';
+import {
+  legacyNotification,
+  legacyRequest,
+  MODERN_VERSION,
+  modernRequest,
+  redactError,
+  replyToServer,
+  type Params,
+  type UpstreamReply,
+} from './envelope.ts';
+import { brokeProtocol, isRead, markMayHaveRun, restated, sentTooMuch } from './failures.ts';
+import { urlOf, type HttpClient } from './http.ts';
+import { NoEventStream } from './http-sse.ts';
 import { isObject } from '../../../platform/json-limits.ts';
-import { redactError } from './redact.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { Sessions, type Session } from './sessions.ts';
 

@@ -4,11 +4,9 @@ import { isObject } from '../../../platform/json-limits.ts';
 import { abortReason } from '../../../platform/race-abort.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
 import type { ProxyLimits } from '../limits.ts';
-import { readMessage, type Incoming, type Outgoing, type RequestId } from './envelope.ts';
+import { readMessage, redactAnswer, type Incoming, type Outgoing, type RequestId } from './envelope.ts';
 import { brokeProtocol, RefusedAfterBegun } from './failures.ts';
-import type { HttpAnswer } from './http.ts';
-import type { HttpClient } from './http-client.ts';
-import { redactAnswer } from './redact.ts';
+import type { HttpAnswer, HttpClient } from './http.ts';
 import { authorizationOf, failureOf, parseJson, POST_HEADERS, type RpcReply } from './rpc.ts';
 
 const MAX_ENDPOINT_CHARS = 4_096;

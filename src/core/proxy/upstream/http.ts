@@ -1,10 +1,14 @@
-import type { Dispatcher } from 'undici';
+import { Agent, type Dispatcher } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
-import { toSwitchboardError } from '../../../errors.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { abortReason } from '../../../platform/race-abort.ts';
 import type { ProxyLimits } from '../limits.ts';
-import { brokeProtocol, connectionFailure, outOfTime, sentTooMuch, type Stage } from './failures.ts';
+import { brokeProtocol, connectionFailure, NotConnected, sentTooMuch, type Stage } from './failures.ts';
 import { GrowingBuffer, SseParser, type SseEvent } from './sse.ts';
+import { blockedRedirect, type Guard } from '../../../platform/outbound/guard.ts';
+import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 
 /** A server could send answers below 200 without end, each with headers of its own. None of them is the answer. */
 const MAX_INTERIM_ANSWERS = 200;
@@ -13,10 +17,7 @@ const MAX_INTERIM_ANSWERS = 200;
 const REST_BYTES = 64 * 1024;
 const REST_MS = 500;
 
-/** An error's text is read much further than it is shown, so that a token in it is found whole. */
-const EXCERPT_BYTES = 16 * 1024;
-
-interface Request {
+export interface ExchangeRequest {
   readonly url: URL;
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly headers: Readonly<Record<string, string>>;
@@ -27,7 +28,7 @@ interface Request {
 }
 
 /** A request whose answer is read here. */
-export interface HttpRequest extends Request {
+export interface HttpRequest extends ExchangeRequest {
   readonly body?: string;
   /** Takes the events of an SSE answer one by one, and returns true when it needs no more. Without it, the body is collected. */
   readonly onEvent?: (event: SseEvent) => boolean;
@@ -56,45 +57,7 @@ export interface HttpAnswer {
   readonly retryMs: number | undefined;
 }
 
-/** The client's side of a streamed answer, as Node's ServerResponse has it. */
-export interface Sink {
-  writeHead(status: number, headers: Readonly<Record<string, string>>): unknown;
-  flushHeaders(): void;
-  /** Returns false when the writer must wait for `drain`. */
-  write(chunk: Uint8Array): boolean;
-  end(): unknown;
-  /** Ends the answer so that its reader cannot take this for the end. */
-  destroy(): unknown;
-  once(event: 'drain', listener: () => void): unknown;
-}
-
-/** A request whose answer is passed on to a sink. */
-export interface StreamRequest extends Request {
-  readonly body: Buffer | undefined;
-  /** The longest pause in which nothing moves. */
-  readonly idleMs: number;
-  /** True when it goes over a connection that no call waits for, as it holds no slot. */
-  readonly apart: boolean;
-  readonly sink: Sink;
-  /** When false, a successful answer with a body that is no message is passed on without that body. */
-  readonly wantsBody: boolean;
-  /**
-   * Returns the headers to pass on, or undefined for an answer that is not passed on. Redirects never are, nor is a body that
-   * is neither JSON nor a stream of events.
-   */
-  readonly onHead: (status: number, headers: IncomingHttpHeaders) => Record<string, string> | undefined;
-}
-
-export interface Streamed {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  /** True when the whole answer went to the sink, which is untouched otherwise. */
-  readonly passed: boolean;
-  /** The beginning of an error in plain text or JSON that was not passed on, as it came. */
-  readonly excerpt: string;
-}
-
-interface Outcome<T> {
+export interface Outcome<T> {
   resolve(answer: T): void;
   reject(error: Error): void;
 }
@@ -103,7 +66,7 @@ interface Outcome<T> {
  * Turns the events of one request, as undici reports them, into one outcome. The first outcome counts. The rest of the answer
  * is then read for a moment more, within bounds.
  */
-abstract class Exchange<R extends Request, T> implements Dispatcher.DispatchHandler {
+export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatcher.DispatchHandler {
   protected readonly request: R;
   protected readonly limits: ProxyLimits;
   protected readonly outcome: Outcome<T>;
@@ -232,7 +195,7 @@ abstract class Exchange<R extends Request, T> implements Dispatcher.DispatchHand
 }
 
 /** Collects the answer, or hands its events over one by one. */
-export class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
+class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   readonly #body = new GrowingBuffer();
   #mediaType = '';
   #bytes = 0;
@@ -305,128 +268,6 @@ export class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   }
 }
 
-/**
- * Passes the answer on to a sink as it comes. It keeps only what the sink has not taken yet, and does not read from the
- * server until the sink has. A failure before the head leaves the sink untouched; a later one destroys it.
- */
-export class StreamedExchange extends Exchange<StreamRequest, Streamed> {
-  readonly #idle: NodeJS.Timeout | undefined;
-  /** `holding`: a body that is no message is passed on only if it turns out to be empty. */
-  #state: 'waiting' | 'holding' | 'passing' | 'over' = 'waiting';
-  #flushed = false;
-  /** The text of a refused error, as far as it has come. */
-  #excerpt: Buffer | undefined;
-
-  constructor(request: StreamRequest, limits: ProxyLimits, outcome: Outcome<Streamed>) {
-    super(request, limits, outcome);
-    const { idleMs } = request;
-    if (!this.isSettled) this.#idle = setTimeout(() => this.fail(outOfTime(idleMs)), idleMs);
-  }
-
-  protected override onHead(): void {
-    this.#idle?.refresh();
-    if (isRedirect(this.status)) this.#refuse();
-    else if (isMessage(this.headers)) this.#passHead();
-    else this.#state = 'holding';
-  }
-
-  protected override onBody(chunk: Buffer, controller: Dispatcher.DispatchController): void {
-    if (this.#state === 'holding' && chunk.length > 0) {
-      this.#meetForeignBody();
-      this.letBy(chunk);
-    }
-    if (this.#state !== 'passing') return;
-    this.#flushed = true;
-    this.#idle?.refresh();
-    if (this.request.sink.write(chunk)) return;
-    controller.pause();
-    this.request.sink.once('drain', () => {
-      if (this.#state !== 'passing') return;
-      this.#idle?.refresh();
-      controller.resume();
-    });
-  }
-
-  protected override onEnd(): void {
-    if (this.#state === 'holding') this.#passHead();
-    if (this.#state !== 'passing') return;
-    this.#endSink();
-    this.settle();
-  }
-
-  protected override onRest(chunk: Buffer): void {
-    if (this.#excerpt && this.#excerpt.length < EXCERPT_BYTES)
-      this.#excerpt = Buffer.concat([this.#excerpt, chunk.subarray(0, EXCERPT_BYTES)]);
-  }
-
-  /** The text of a refused error is as whole now as it will be. */
-  protected override onRestEnd(): void {
-    if (this.#excerpt) this.#resolve(false);
-  }
-
-  protected override settle(): void {
-    super.settle();
-    clearTimeout(this.#idle);
-    // The answer broke off: its reader must not take this for the end.
-    if (this.#state === 'passing') this.request.sink.destroy();
-    this.#state = 'over';
-  }
-
-  #passHead(): void {
-    const { sink, onHead } = this.request;
-    try {
-      const head = onHead(this.status, this.headers);
-      if (head === undefined) return this.#refuse();
-      sink.writeHead(this.status, head);
-    } catch (error) {
-      return this.fail(toSwitchboardError(error));
-    }
-    this.#state = 'passing';
-    // The head goes with the first bytes of the body where they came along, else alone, as a stream may be silent for long.
-    process.nextTick(() => {
-      if (!this.#flushed && this.#state === 'passing') sink.flushHeaders();
-    });
-  }
-
-  /** Sloppy servers write "Accepted" or "OK" where MCP has no body. */
-  #meetForeignBody(): void {
-    if (this.request.wantsBody || this.status >= 300) return this.#refuse();
-    const { 'content-type': _type, 'content-length': _length, ...headers } = this.headers;
-    this.headers = headers;
-    this.#passHead();
-    if (this.#state !== 'passing') return;
-    this.#endSink();
-    this.settleEarly();
-  }
-
-  #endSink(): void {
-    this.#state = 'over';
-    this.request.sink.end();
-    this.#resolve(true);
-  }
-
-  #refuse(): void {
-    this.settleEarly();
-    if (this.status >= 400 && hasType(this.headers, QUOTABLE_TYPE)) this.#excerpt = Buffer.alloc(0);
-    else this.#resolve(false);
-  }
-
-  #resolve(passed: boolean): void {
-    const excerpt = this.#excerpt?.toString('utf8', 0, EXCERPT_BYTES) ?? '';
-    this.outcome.resolve({ status: this.status, headers: this.headers, passed, excerpt });
-  }
-}
-
-/** Matches one media type. Of several joined by commas, browsers take the last. */
-const MESSAGE_TYPE = /^(application\/([\w.-]+\+)?json|text\/event-stream)\s*(;[^,]*)?$/i;
-const QUOTABLE_TYPE = /^(text\/plain|application\/([\w.-]+\+)?json)\s*(;[^,]*)?$/i;
-
-const hasType = (headers: IncomingHttpHeaders, pattern: RegExp) =>
-  typeof headers['content-type'] === 'string' && pattern.test(headers['content-type']);
-
-/** Returns whether an answer says that it is JSON or a stream of events, which are the two that MCP's transport knows. */
-export const isMessage = (headers: IncomingHttpHeaders): boolean => hasType(headers, MESSAGE_TYPE);
-
 export const isRedirect = (status: number): boolean => status >= 300 && status <= 399;
 
 const mediaTypeOf = (header: string | string[] | undefined): string => {
@@ -438,3 +279,145 @@ const isIdentity = (header: string | string[] | undefined): boolean =>
   header === undefined ||
   header === '' ||
   (typeof header === 'string' && header.trim().toLowerCase() === 'identity');
+
+/** Connections an origin has beyond its slots, for messages that calls under way wait for. */
+const SIDE_CONNECTIONS = 8;
+
+/** The wait before a refused connection is tried once more. */
+const RECONNECT_MS = 100;
+
+const parsedUrls = new LRUCache<string, URL>({ max: 1_000 });
+
+/** Returns a catalogued URL, parsed once and not at each call. It is shared: nobody may change it. */
+export function urlOf(text: string): URL {
+  const known = parsedUrls.get(text);
+  if (known) return known;
+  const url = new URL(text);
+  parsedUrls.set(text, url);
+  return url;
+}
+
+interface Dispatched extends ExchangeRequest {
+  readonly body?: string | Buffer | undefined;
+  readonly apart?: boolean;
+}
+
+/** The class of an exchange: one that buffers its answer, or one that streams it. */
+type ExchangeOf<R, T> = new (
+  request: R,
+  limits: ProxyLimits,
+  outcome: Outcome<T>,
+) => Dispatcher.DispatchHandler;
+
+type Head = Pick<HttpAnswer, 'status' | 'headers'>;
+
+/**
+ * HTTP over undici's pools, with the outbound guard on every connection. HTTP/1.1 only: cancelling is closing one
+ * connection, the number of connections bounds the calls, and no peer can ask for a request to be sent again (GOAWAY).
+ * undici itself never sends a POST twice: it writes it once, and only one not yet written moves to another connection.
+ */
+export class HttpClient {
+  readonly #agent: Agent;
+  /** Has the connections that no call waits for: streams that stay open, and what is passed through beside the slots. */
+  readonly #streams: Agent;
+  readonly #guard: Guard;
+  readonly #limits: ProxyLimits;
+
+  constructor(guard: Guard, limits: ProxyLimits) {
+    this.#guard = guard;
+    this.#limits = limits;
+    const common = {
+      connect: guard.connect,
+      pipelining: 1,
+      allowH2: false,
+      maxHeaderSize: limits.maxHeaderBytes,
+      // The signal ends an exchange: undici's own limits would cut off servers that work in silence.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    };
+    this.#streams = new Agent({
+      ...common,
+      // The numbers of sessions and of passed-through streams bound them. Some sessions are being opened, or end with their
+      // last call.
+      connections: limits.maxSessions + limits.maxQueuedPerOrigin + 2 * limits.maxStreams,
+    });
+    this.#agent = new Agent({
+      ...common,
+      connections: 2 * limits.connectionsPerOrigin + SIDE_CONNECTIONS,
+      // Shorter than the 5 s of common servers (uvicorn) that close idle connections without having announced it: a call
+      // that meets the closing half-way fails, as it may have run.
+      keepAliveTimeout: 4_000,
+      keepAliveMaxTimeout: 60_000,
+    });
+  }
+
+  /** Makes one exchange and buffers its answer. @throws as `exchange` does */
+  send(request: HttpRequest): Promise<HttpAnswer> {
+    return this.exchange(request, BufferedExchange);
+  }
+
+  /**
+   * Makes one exchange of a kind. A 307 or 308 to the same origin is followed once, with the same method and body (RFC 9110 §15.4.8:
+   * the first target did not take the request); no other redirect is.
+   * @throws SwitchboardError for a failure of the connection, or an answer over the limits; the signal's reason.
+   */
+  async exchange<R extends Dispatched, T extends Head>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
+    const answer = await this.#connected(request, Kind);
+    if (!isRedirect(answer.status)) return answer;
+    const again = await this.#exchange(request, redirectTarget(request.url, answer), Kind);
+    if (isRedirect(again.status)) throw refusedRedirect('redirects more than once');
+    return again;
+  }
+
+  /** Cuts the exchanges under way. */
+  async close(): Promise<void> {
+    await Promise.all([this.#agent.destroy(), this.#streams.destroy()]);
+  }
+
+  /** Tries a connection that was refused once more: nothing was written. */
+  async #connected<R extends Dispatched, T>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
+    const { url, signal } = request;
+    try {
+      return await this.#exchange(request, url, Kind);
+    } catch (error) {
+      if (!(error instanceof NotConnected) || !error.passing) throw error;
+    }
+    await delay(RECONNECT_MS, undefined, { signal }).catch(() => {
+      throw abortReason(signal);
+    });
+    return this.#exchange(request, url, Kind);
+  }
+
+  #exchange<R extends Dispatched, T>(request: R, url: URL, Kind: ExchangeOf<R, T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#guard.check(url);
+      const exchange = new Kind(request, this.#limits, { resolve, reject });
+      const agent = request.apart ? this.#streams : this.#agent;
+      withoutSpan(() => agent.dispatch(optionsOf(request, url), exchange));
+    });
+  }
+}
+
+const optionsOf = (request: Dispatched, url: URL): Dispatcher.DispatchOptions => ({
+  origin: url.origin,
+  path: `${url.pathname}${url.search}`,
+  method: request.method,
+  headers: request.headers,
+  body: request.body ?? null,
+});
+
+function redirectTarget(from: URL, answer: Head): URL {
+  const { location } = answer.headers;
+  const target = typeof location === 'string' ? URL.parse(location, from.href) : null;
+  if (!target) throw refusedRedirect(`answered HTTP ${answer.status} without a usable Location`);
+  if (target.origin !== from.origin) throw blockedRedirect();
+  if (answer.status !== 307 && answer.status !== 308)
+    throw refusedRedirect(`redirects with HTTP ${answer.status}, which would turn the POST into a GET`);
+  return target;
+}
+
+const refusedRedirect = (why: string) =>
+  new SwitchboardError(
+    'upstream_http_error',
+    `The MCP server ${why}; this is not followed. Its catalogued URL may be out of date.`,
+  );

@@ -4,12 +4,18 @@ import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../../errors.ts';
 import { abortReason } from '../../../platform/race-abort.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
-import { errorOf, readMessage, type Outgoing, type RequestId, type RpcAnswer } from './envelope.ts';
+import {
+  errorOf,
+  readMessage,
+  redact,
+  redactAnswer,
+  type Outgoing,
+  type RequestId,
+  type RpcAnswer,
+} from './envelope.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
-import type { HttpAnswer, HttpRequest } from './http.ts';
-import type { HttpClient } from './http-client.ts';
+import type { HttpAnswer, HttpClient, HttpRequest } from './http.ts';
 import { isTooDeep, isTooDeepToParse } from '../../../platform/json-limits.ts';
-import { redact, redactAnswer } from './redact.ts';
 
 export const POST_HEADERS = {
   'content-type': 'application/json',

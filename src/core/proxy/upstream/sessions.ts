@@ -14,9 +14,9 @@ import {
   type Outgoing,
 } from './envelope.ts';
 import { sentTooMuch, stopping } from './failures.ts';
-import { urlOf, type HttpClient } from './http-client.ts';
+import { urlOf, type HttpClient } from './http.ts';
 import { HttpSseStream } from './http-sse.ts';
-import { readSessionId, readVersion, type Era } from './interpret-reply.ts';
+import { readSessionId, readVersion, type Era } from './era.ts';
 import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
 
 /**
