@@ -8,8 +8,7 @@
 import { readdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { isAnswerable } from '../src/core/search/answerability.ts';
-import { calibrate } from '../src/core/search/ranking.ts';
+import { calibrate, isAnswerable } from '../src/core/search/ranking.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
 import type { QueryAdapter } from '../src/core/search/embed/minilm/query-adapter.ts';
 import { VectorCache } from '../src/core/search/index/vector-cache.ts';

@@ -11,9 +11,8 @@ import { parseArgs } from 'node:util';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { documentsOf } from '../src/core/search/documents.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
-import { quantize } from '../src/core/search/index/vector-format.ts';
+import { quantize, readVectorFile, writeVectorFile } from '../src/core/search/index/vectors.ts';
 import { textHash } from '../src/core/search/index/vector-cache.ts';
-import { readVectorFile, writeVectorFile } from '../src/core/search/index/vector-format.ts';
 
 const CATALOGUE_FOLDER = path.join(import.meta.dirname, '../catalogue');
 const EMBED_BATCH = 100;

@@ -24,7 +24,7 @@ import type { EmbeddingLimits } from './core/search/embed/openai.ts';
 import { createSearch } from './core/search/search.ts';
 import { controlSocketListener } from './api/admin/table.ts';
 import { createApp, type FaceLimits, CannotListen, createPublicServer, listen } from './api/http/app.ts';
-import { systemClock, type Clock } from './platform/clock.ts';
+import { systemClock, type Clock } from './platform/time.ts';
 import type { OpenDatabase } from './platform/database/database.ts';
 import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog, type Log } from './platform/telemetry/log.ts';

@@ -53,13 +53,13 @@ describe('the files that a request enters', () => {
     let asked = 0;
     const files = await filesOf(() => sb.post('/v1/search', { query: `read mail number ${asked++}` }));
     expect(files).toContain('core/search/search.ts');
-    expect(files.length, files.join('\n')).toBeLessThanOrEqual(48);
+    expect(files.length, files.join('\n')).toBeLessThanOrEqual(40);
   });
 
   it('are few for a call of a tool for a user', async () => {
     const files = await filesOf(() => sb.echo('hello', sb.as(tokens)));
     expect(files).toContain('core/proxy/proxy.ts');
-    expect(files.length, files.join('\n')).toBeLessThanOrEqual(54);
+    expect(files.length, files.join('\n')).toBeLessThanOrEqual(40);
   });
 
   it('are few for a refresh', async () => {
@@ -70,6 +70,6 @@ describe('the files that a request enters', () => {
       return answer;
     });
     expect(files).toContain('core/identity/tokens/refresh-tokens.ts');
-    expect(files.length, files.join('\n')).toBeLessThanOrEqual(25);
+    expect(files.length, files.join('\n')).toBeLessThanOrEqual(21);
   });
 });

@@ -1,4 +1,4 @@
-import type { Answerability } from '../../src/core/search/answerability.ts';
+import type { Answerability } from '../../src/core/search/ranking.ts';
 
 /** A request as answerability is judged by: the best evidence for it in one catalogue, and what it is itself. */
 export interface Request {

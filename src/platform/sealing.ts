@@ -6,7 +6,7 @@ import {
   randomBytes,
   type KeyObject,
 } from 'node:crypto';
-import { systemClock, type Clock } from './clock.ts';
+import { systemClock, type Clock } from './time.ts';
 
 /** A key-encryption key of 256 bits. Everything it seals carries its id. */
 interface SealingKey {

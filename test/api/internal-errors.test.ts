@@ -6,7 +6,7 @@ import { readConfig } from '../../src/config/index.ts';
 import { SCOPES } from '../../src/core/access/caller.ts';
 import type { Core } from '../../src/core/core.ts';
 import { createApp } from '../../src/api/http/app.ts';
-import { systemClock } from '../../src/platform/clock.ts';
+import { systemClock } from '../../src/platform/time.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
 import { Metrics } from '../../src/core/metrics.ts';
 import { exchange } from '../support/switchboard.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FairSlots } from '../../src/platform/fair-slots.ts';
+import { FairSlots } from '../../src/platform/queues.ts';
 
 const tooManyWait = () => new Error('too many wait');
 

@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { raceAbort, raceDeadline, settledWithin } from '../../src/platform/race-abort.ts';
+import { raceAbort, raceDeadline, settledWithin } from '../../src/platform/time.ts';
 
 it('resolves or rejects as the work does, and leaves no listener behind', async () => {
   const { signal } = new AbortController();

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { SerialQueue } from '../../src/platform/serial-queue.ts';
+import { SerialQueue } from '../../src/platform/queues.ts';
 
 it('runs one piece at a time, in order, and gives each its own outcome', async () => {
   const queue = new SerialQueue();

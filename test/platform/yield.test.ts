@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { slices } from '../../src/platform/yield.ts';
+import { slices } from '../../src/platform/time.ts';
 
 it('gives other work its turn again and again while long work goes on', async () => {
   const pause = slices();

@@ -1,9 +1,9 @@
 import { sql } from 'drizzle-orm';
 import { inject } from 'vitest';
-import { generateApiKey } from '../../src/core/access/api-key.ts';
+import { generateApiKey } from '../../src/core/access/api-keys.ts';
 import { SCOPES } from '../../src/core/access/caller.ts';
 import { apiKeys, tenants } from '../../src/core/access/schema.ts';
-import type { Clock } from '../../src/platform/clock.ts';
+import type { Clock } from '../../src/platform/time.ts';
 import { rows, type Database, type OpenDatabase } from '../../src/platform/database/database.ts';
 import { openTestDatabase } from './database.ts';
 import { openPostgres } from '../../src/platform/database/postgres.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Caller } from '../../src/core/access/caller.ts';
 import { Results } from '../../src/core/results/results.ts';
 import { Sealing } from '../../src/platform/sealing.ts';
-import { systemClock, type Clock } from '../../src/platform/clock.ts';
+import { systemClock, type Clock } from '../../src/platform/time.ts';
 import type { Database } from '../../src/platform/database/database.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
 

@@ -6,7 +6,7 @@ import { Writable } from 'node:stream';
 import { readConfig } from '../../src/config/index.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
 import { createNgramEmbedder } from '../../src/core/search/embed/ngrams.ts';
-import type { Clock } from '../../src/platform/clock.ts';
+import type { Clock } from '../../src/platform/time.ts';
 import { openTestDatabase } from './database.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
 import { controlSocketOf } from '../../src/stores.ts';

@@ -1,9 +1,8 @@
 import type { RequestListener } from 'node:http';
-import type { Principal } from '../../core/access/caller.ts';
-import { SCOPES } from '../../core/access/caller.ts';
+import { SCOPES, type Principal } from '../../core/access/caller.ts';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
 import type { Core } from '../../core/core.ts';
-import type { Clock } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { type Endpoint, routerOf } from '../http/endpoint.ts';
 import { defaultMemoryLimits, MemoryBudget } from '../http/body.ts';

@@ -19,15 +19,7 @@ import {
   type StreamedBody,
 } from './endpoint.ts';
 import type { OnProgress } from '../../core/catalogue/catalogue.ts';
-import {
-  problemOf,
-  renderError,
-  rpcIdOf,
-  toReported,
-  wireOf,
-  type RpcId,
-  type Wire,
-} from './render-error.ts';
+import { problemOf, renderError, rpcIdOf, toReported, type RpcId } from './render-error.ts';
 import {
   bearerOf,
   clientSignal,
@@ -38,6 +30,8 @@ import {
   limitHeaders,
   sendText,
   writeHead,
+  wireOf,
+  type Wire,
 } from './request.ts';
 
 /** Serves one request to its end, errors too. */

@@ -6,26 +6,18 @@ import { passThroughStatus } from '../../core/proxy/pass-through-messages.ts';
 import { CallerAbortError } from '../../core/proxy/proxy.ts';
 import { errorKind, SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { isPagePath, sendErrorPage } from '../pages/refusals.ts';
-import { localsOf, TIMEOUT_HEADER, addHeaders, limitHeaders, sendJson, sendText } from './request.ts';
+import { sendErrorPage } from '../pages/refusals.ts';
+import {
+  addHeaders,
+  limitHeaders,
+  localsOf,
+  sendJson,
+  sendText,
+  TIMEOUT_HEADER,
+  type Wire,
+} from './request.ts';
 
 export type RpcId = string | number | null;
-
-/**
- * The forms an error can have over HTTP: problem details (`registry`: with that API's own member besides), JSON-RPC and problem
- * details at once (`rpc`), a JSON-RPC error alone (`mcp`, `pass-through`), a page for people, or problem details for the command line (`command`).
- */
-export type Wire = 'problem' | 'registry' | 'rpc' | 'mcp' | 'pass-through' | 'page' | 'command';
-
-/** Returns the form in which the errors of a path are sent, also to a caller without a key or with another method. */
-export function wireOf(path: string): Wire {
-  if (path === '/v1/mcp/call') return 'rpc';
-  if (path.startsWith('/v1/')) return 'problem';
-  if (path.startsWith('/v0.1/')) return 'registry';
-  if (path === '/mcp' || path === '/mcp/') return 'mcp';
-  if (path.startsWith('/mcp/')) return 'pass-through';
-  return isPagePath(path) ? 'page' : 'problem';
-}
 
 interface Failed {
   readonly wire: Wire;

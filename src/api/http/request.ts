@@ -4,7 +4,7 @@ import type { Config } from '../../config/index.ts';
 import type { Principal } from '../../core/access/caller.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { newId } from '../../platform/ids.ts';
-import type { Clock } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
 import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
@@ -76,6 +76,25 @@ export function requestedTimeoutMs(request: IncomingMessage): number | undefined
     'invalid_request',
     `${name}: must be a whole number of milliseconds from ${minMs} to ${maxMs}`,
   );
+}
+
+/** Returns whether answers at a path are pages for people, errors too. */
+export const isPagePath = (path: string): boolean => /^\/(?:connect|manage|oauth)(?:\/|$)/.test(path);
+
+/**
+ * The forms an error can have over HTTP: problem details (`registry`: with that API's own member besides), JSON-RPC and problem
+ * details at once (`rpc`), a JSON-RPC error alone (`mcp`, `pass-through`), a page for people, or problem details for the command line (`command`).
+ */
+export type Wire = 'problem' | 'registry' | 'rpc' | 'mcp' | 'pass-through' | 'page' | 'command';
+
+/** Returns the form in which the errors of a path are sent, also to a caller without a key or with another method. */
+export function wireOf(path: string): Wire {
+  if (path === '/v1/mcp/call') return 'rpc';
+  if (path.startsWith('/v1/')) return 'problem';
+  if (path.startsWith('/v0.1/')) return 'registry';
+  if (path === '/mcp' || path === '/mcp/') return 'mcp';
+  if (path.startsWith('/mcp/')) return 'pass-through';
+  return isPagePath(path) ? 'page' : 'problem';
 }
 
 const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics']);

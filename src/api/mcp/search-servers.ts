@@ -5,7 +5,7 @@ import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import type { ListedTool } from '../../core/proxy/proxy.ts';
 import type { Described } from '../../core/search/documents.ts';
-import type { FoundServer } from '../../core/search/present.ts';
+import type { FoundServer } from '../../core/search/search.ts';
 import { fitting, quoted } from '../../platform/sanitize.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { isOwnServer, OWN_TOOLS } from './own-server.ts';

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { CookieOptions, Request, Response } from 'express';
-import { isSecret, newSecret, sha256 } from '../../core/identity/secrets.ts';
+import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
 
 const MANAGE_COOKIE_MS = 15 * 60_000;
 

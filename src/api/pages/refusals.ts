@@ -3,9 +3,6 @@ import { errorKind, type ErrorCode, type SwitchboardError } from '../../errors.t
 import { addHeaders } from '../http/request.ts';
 import { html, sendPage, type Page } from './page.ts';
 
-/** Returns whether answers at a path are pages for people, errors too. */
-export const isPagePath = (path: string): boolean => /^\/(?:connect|manage|oauth)(?:\/|$)/.test(path);
-
 const REFUSALS = {
   link_over: {
     title: 'This link no longer works',

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { SIGN_IN_MODES } from '../../core/access/caller.ts';
-import { sha256 } from '../../core/identity/secrets.ts';
+import { sha256 } from '../../platform/ids.ts';
 import { endpoint, KIB, type Endpoint, wrongType } from '../http/endpoint.ts';
 
 const COMMON = {

@@ -1,38 +1,7 @@
-import { hash, timingSafeEqual } from 'node:crypto';
-import { crc32 } from 'node:zlib';
 import { SwitchboardError } from '../../errors.ts';
-import { base62OfUint32, randomBase62 } from '../../platform/ids.ts';
-import type { Quota, Principal, Scope, Use } from './caller.ts';
+import type { Scope, Use } from './caller.ts';
 import type { apiKeys } from './schema.ts';
 import { LOCAL_TENANT } from './tenants.ts';
-
-const PREFIX = 'sbk_live_';
-const ID_LENGTH = 12;
-const SECRET_LENGTH = 32;
-const FORMAT = /^sbk_live_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/;
-
-/** Makes a key: `sbk_live_<12 id>_<32 secret><6 CRC-32>`, all base62. The secret has about 190 bits. */
-export function generateApiKey(): { id: string; key: string; hash: Uint8Array } {
-  const id = randomBase62(ID_LENGTH);
-  const body = `${PREFIX}${id}_${randomBase62(SECRET_LENGTH)}`;
-  const key = body + base62OfUint32(crc32(body));
-  return { id, key, hash: hashApiKey(key) };
-}
-
-/** Returns the key's public id; undefined when its form or checksum is wrong, which needs no look at the database. */
-export function idOfApiKey(key: string): string | undefined {
-  if (!FORMAT.test(key)) return undefined;
-  const body = key.slice(0, -6);
-  if (base62OfUint32(crc32(body)) !== key.slice(-6)) return undefined;
-  return key.slice(PREFIX.length, PREFIX.length + ID_LENGTH);
-}
-
-/** SHA-256: the secret is random and long, so a slow hash would protect nothing. (By way of text it takes a third of the time.) */
-export const hashApiKey = (key: string): Uint8Array => Buffer.from(hash('sha256', key, 'hex'), 'hex');
-
-/** Compares in constant time. */
-export const sameHash = (a: Uint8Array, b: Uint8Array): boolean =>
-  a.length === b.length && timingSafeEqual(a, b);
 
 export type KeyRow = typeof apiKeys.$inferSelect;
 
@@ -88,23 +57,6 @@ export const keyInfo = (row: KeyRow, user: string | null): ApiKeyInfo => ({
   revoked_at: row.revokedAt?.toISOString() ?? null,
   last_used_at: row.lastUsedAt?.toISOString() ?? null,
 });
-
-/** Returns who holds a key, and what its requests are held to. */
-export function principalOf(row: KeyRow): Principal {
-  const { userId, userEpoch, monthlyCalls, monthlySearches, countedAs } = row;
-  const quota: Quota = {
-    ...(monthlyCalls === null ? {} : { calls: monthlyCalls }),
-    ...(monthlySearches === null ? {} : { searches: monthlySearches }),
-  };
-  return {
-    tenantId: row.tenantId,
-    keyId: row.id,
-    scopes: new Set(row.scopes),
-    ...(userId === null || userEpoch === null ? {} : { subject: { userId, epoch: userEpoch } }),
-    ...(Object.keys(quota).length === 0 ? {} : { quota }),
-    ...(countedAs === null ? {} : { countedAs }),
-  };
-}
 
 /** Returns the columns that a change of the quota writes. */
 export const quotaColumns = ({ calls, searches }: QuotaChange = {}) => ({

@@ -1,9 +1,9 @@
 import { and, asc, desc, eq, gt, gte, lt, lte, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
 import { addedUp, DailyCounter, DAY_MS, dayOf } from '../../platform/database/daily-counter.ts';
 import type { Database } from '../../platform/database/database.ts';
-import { SingleFlight } from '../../platform/single-flight.ts';
+import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Principal, Use } from './caller.ts';

@@ -2,7 +2,7 @@ import { SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { quoted, sanitise } from '../../platform/sanitize.ts';
-import { SerialQueue } from '../../platform/serial-queue.ts';
+import { SerialQueue } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { ChangeCursor } from './change-feed.ts';
 import {

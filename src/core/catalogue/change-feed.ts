@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'drizzle-orm';
 import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
 import { Listening } from '../../platform/database/listen.ts';
-import { Repeat } from '../../platform/repeat.ts';
+import { Repeat } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { CatalogueChange, PrepareChange } from './changes.ts';
 import type { Server } from './entry.ts';

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { slices } from '../../platform/yield.ts';
+import { slices } from '../../platform/time.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 import { entrySchema, type Entry } from './entry.ts';
 

@@ -3,7 +3,7 @@ import { and, asc, eq, gt, gte, inArray, lt, not, or, sql } from 'drizzle-orm';
 import { excluded } from '../../platform/database/columns.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { cleanText } from '../../platform/sanitize.ts';
-import { slices, type Pause } from '../../platform/yield.ts';
+import { slices, type Pause } from '../../platform/time.ts';
 import type { CatalogueChange, PutOptions } from './changes.ts';
 import type { CataloguedTool, Origin, Server, Tool } from './entry.ts';
 import { serverHealth, servers as table, serverToolParts as parts } from './schema.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { cleanText } from '../../platform/sanitize.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { slices, type Pause } from '../../platform/yield.ts';
+import { slices, type Pause } from '../../platform/time.ts';
 import type { PutOptions } from './changes.ts';
 import {
   bareTool,

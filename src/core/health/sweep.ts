@@ -1,11 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { monotonicMs, raceAbort, Repeat, type Clock } from '../../platform/time.ts';
 import { ClusterLock } from '../../platform/database/cluster-lock.ts';
 import type { Database, OpenDatabase } from '../../platform/database/database.ts';
-import { raceAbort } from '../../platform/race-abort.ts';
-import { Repeat } from '../../platform/repeat.ts';
-import { SerialQueue } from '../../platform/serial-queue.ts';
+import { SerialQueue } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';

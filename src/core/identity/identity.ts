@@ -1,5 +1,5 @@
 import type { Config } from '../../config/index.ts';
-import type { Clock } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
@@ -9,7 +9,7 @@ import { Sealing } from '../../platform/sealing.ts';
 import type { Audit } from '../access/audit.ts';
 import { Connections } from './connections/connections.ts';
 import { Credentials } from './connections/credentials.ts';
-import { IdentityTokens } from './tokens/identity-token.ts';
+import { IdentityTokens, SigningKeys } from './tokens/identity-token.ts';
 import { Manage } from './manage.ts';
 import { openVault } from './vault/open.ts';
 import { Outbox } from './connections/revocation-outbox.ts';
@@ -19,7 +19,6 @@ import { Retention } from './retention.ts';
 import { Revocations } from './connections/revocations.ts';
 import { Sessions } from './sign-in/sessions.ts';
 import { SignIns } from './sign-in/sign-in.ts';
-import { SigningKeys } from './tokens/signing-keys.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
 
 /** Bounds an answer of a provider; its key set is the largest. */

@@ -5,8 +5,8 @@ import type { ConnectionInfo, Connections } from './connections/connections.ts';
 import type { IdentityContext } from './context.ts';
 import type { Revocations } from './connections/revocations.ts';
 import { manageLinks } from './schema.ts';
-import { isSecret, newSecret, sha256 } from './secrets.ts';
-import { ensureUser, requireUserId } from '../access/users.ts';
+import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
+import { ensureUser, requireUserId } from '../access/tenants.ts';
 
 const LINK_MINUTES = 5;
 const PAGE_MINUTES = 15;

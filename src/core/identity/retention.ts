@@ -1,13 +1,12 @@
 import { getTableName, inArray, lt, or, sql, type SQL } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
 import { isDatabaseUnavailable, whyFailed, type Database } from '../../platform/database/database.ts';
-import { users } from '../access/schema.ts';
-import { Repeat } from '../../platform/repeat.ts';
+import { auditLog, users } from '../access/schema.ts';
+import { Repeat } from '../../platform/time.ts';
 import type { IdentityContext } from './context.ts';
-import { auditLog } from '../access/schema.ts';
 import { authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
 import { expireSessions } from './sign-in/session-store.ts';
-import type { SigningKeys } from './tokens/signing-keys.ts';
+import type { SigningKeys } from './tokens/identity-token.ts';
 
 const EVERY_MS = 60_000;
 const BATCH = 500;

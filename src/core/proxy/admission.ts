@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { Breaker, type BreakerLimits, type Entered } from '../../platform/breaker.ts';
-import { monotonicMs, type Clock } from '../../platform/clock.ts';
-import { FairSlots } from '../../platform/fair-slots.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
+import { FairSlots } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';

@@ -1,5 +1,5 @@
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { ProxyLimits } from './limits.ts';

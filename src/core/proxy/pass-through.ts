@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../platform/clock.ts';
+import type { Clock } from '../../platform/time.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';

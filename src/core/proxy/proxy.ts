@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
-import { systemClock, type Clock } from '../../platform/clock.ts';
+import { CallerAbortError, systemClock, type Clock } from '../../platform/time.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -46,7 +46,6 @@ import { UpstreamClient, type UpstreamCall } from './upstream/client.ts';
 import type { Params, RpcAnswer, UpstreamReply } from './upstream/envelope.ts';
 import type { Sink } from './upstream/http-stream.ts';
 import { HttpClient } from './upstream/http.ts';
-import { CallerAbortError } from '../../platform/race-abort.ts';
 import { fromThrown } from '../failure.ts';
 import { withAccessAdvice } from './hints.ts';
 import { Deadline } from './upstream/deadline.ts';
@@ -54,7 +53,7 @@ import { stopping } from './upstream/failures.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
-export { CallerAbortError } from '../../platform/race-abort.ts';
+export { CallerAbortError } from '../../platform/time.ts';
 export { NotReadOnly } from './arguments/checked-call.ts';
 
 export interface ProxyOptions extends Reports {

@@ -12,8 +12,8 @@ import {
 } from './upstream/envelope.ts';
 import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './upstream/failures.ts';
 import { isObject } from '../../platform/json-limits.ts';
-import type { Clock } from '../../platform/clock.ts';
-import { SingleFlight } from '../../platform/single-flight.ts';
+import type { Clock } from '../../platform/time.ts';
+import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';
 import type { Caller } from '../access/caller.ts';

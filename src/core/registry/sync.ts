@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import { SwitchboardError } from '../../errors.ts';
-import type { Clock } from '../../platform/clock.ts';
+import { Repeat, slices, type Clock } from '../../platform/time.ts';
 import type { Database, OpenDatabase } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { slices } from '../../platform/yield.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/changes.ts';
 import type { ReadOptions } from '../catalogue/import-file.ts';
@@ -11,7 +10,6 @@ import { createGuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import { ClusterLock } from '../../platform/database/cluster-lock.ts';
 import { readJsonSetting, writeJsonSetting } from '../../platform/database/settings.ts';
-import { Repeat } from '../../platform/repeat.ts';
 import { LOCKS } from '../locks.ts';
 import { laterOf, Listing } from './listing.ts';
 import { CLIENT_LIMITS, pagesOf, type ClientLimits } from './client.ts';

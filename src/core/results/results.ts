@@ -1,15 +1,13 @@
 import { and, eq, gt, gte, isNotNull, lt, lte, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import type { Clock } from '../../platform/clock.ts';
+import { Repeat, slices, type Clock } from '../../platform/time.ts';
 import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { newId } from '../../platform/ids.ts';
-import { Repeat } from '../../platform/repeat.ts';
 import { codePointsIn, indexAfter, quoted } from '../../platform/sanitize.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { ThrottledLog } from '../../platform/telemetry/throttled-log.ts';
-import { slices } from '../../platform/yield.ts';
 import type { Caller } from '../access/caller.ts';
 import { findLines, LOOK_BACK, type TextPart } from './find-lines.ts';
 import { keptResultParts as partsTable, keptResults as table } from './schema.ts';

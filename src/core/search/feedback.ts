@@ -1,11 +1,11 @@
 import { and, eq, gte, inArray, lt } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../platform/clock.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
 import { unknownTool } from '../catalogue/tools/warnings.ts';
-import type { UseCounts } from '../catalogue/use-tally.ts';
+import type { UseCounts } from '../catalogue/usage.ts';
 import type { ClaimedCall, OutcomeSource, SearchOutcome, Verdict } from '../feedback-types.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { excluded } from '../../platform/database/columns.ts';

@@ -1,5 +1,4 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import { pinFirst, type RankedServer } from './ranking.ts';
 import { tokenize } from './tokenize.ts';
 
 /** The way a query names a server: not at all, among other words, or with no other words. */
@@ -100,12 +99,12 @@ export class ExactNames {
    * servers named in another spelling. An id is given out once, but anyone may choose any name.
    * @param mayLead servers that do not fulfil it lead by their id only
    */
-  pinExact(
-    ranking: readonly RankedServer[],
+  pinExact<Server extends Scored>(
+    ranking: readonly Server[],
     query: string,
     isNamed: (serverId: string) => boolean,
     mayLead: (serverId: string) => boolean,
-  ): readonly RankedServer[] {
+  ): readonly Server[] {
     const called = query.toLowerCase();
     const isCalled = (serverId: string) => this.#catalogue.get(serverId)?.name.toLowerCase() === called;
     const leading = (isChosen: (serverId: string) => boolean) => (serverId: string) =>
@@ -126,4 +125,21 @@ export class ExactNames {
       }
     }
   }
+}
+
+interface Scored {
+  readonly serverId: string;
+  readonly finalScore: number;
+}
+
+/** Moves some servers before all others and gives them the score of the best one. */
+export function pinFirst<Server extends Scored>(
+  ranking: readonly Server[],
+  isPinned: (serverId: string) => boolean,
+): readonly Server[] {
+  const best = ranking[0]?.finalScore ?? 0;
+  const pinned = ranking.filter(({ serverId }) => isPinned(serverId));
+  if (pinned.length === 0) return ranking;
+  const others = ranking.filter(({ serverId }) => !isPinned(serverId));
+  return [...pinned.map(server => Object.assign({}, server, { finalScore: best })), ...others];
 }

@@ -1,21 +1,28 @@
+import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
-import type { Clock } from '../../platform/clock.ts';
+import { raceAbort, raceDeadline, type Clock } from '../../platform/time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { newId } from '../../platform/ids.ts';
-import { raceDeadline } from '../../platform/race-abort.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import { traced } from '../../platform/telemetry/tracing.ts';
 import type { Caller } from '../access/caller.ts';
-import type { KnownHealth } from '../catalogue/health.ts';
+import { shownHealth, type Health, type KnownHealth, type ShownHealth } from '../catalogue/health.ts';
 import type { ClaimedCall } from '../feedback-types.ts';
 import type { Described } from './documents.ts';
 import { SearchOutcomes, type Feedback } from './feedback.ts';
-import { presentServer, type FoundServer } from './present.ts';
 import { QueryLog } from './query-log.ts';
-import { Ranker, type RankerParts } from './ranker.ts';
-import { orderTools, type RankedServer } from './ranking.ts';
-import { Rankings } from './rankings.ts';
+import { orderTools, Ranker, type Question, type RankedServer, type RankerParts } from './ranking.ts';
+import { FairSlots } from '../../platform/queues.ts';
+import {
+  accessOf,
+  bareTool,
+  type Access,
+  type CataloguedTool,
+  type Server,
+  type Tool,
+} from '../catalogue/entry.ts';
+import { warningsOf } from '../catalogue/tools/warnings.ts';
 
 const DEFAULT_LIMIT = 10;
 /** How long a search at the start waits for the index to hold the catalogue: the shipped one takes a second or two. */
@@ -172,4 +179,183 @@ export function readyGate(indexed: () => Promise<unknown>, maxWaitMs = MAX_WAIT_
     );
     isIndexed = true;
   };
+}
+
+const CACHE_TTL_MS = 60_000;
+const CACHE_MAX_BYTES = 16 * 1024 * 1024;
+/**
+ * Most rankings of one tenant at a time; all tenants together may have twice as many. Rankings share a few cores, and a tenant that
+ * asks for hundreds at once must not keep another waiting.
+ */
+const RANKINGS_PER_TENANT = 8;
+const MAX_WAITING = 500;
+
+type Ranking = readonly RankedServer[];
+type Asker = Pick<Caller, 'tenantId' | 'signal'>;
+
+/** A ranking that is being computed. It is given up while it waits for a slot once nobody asks for it any more. */
+interface Flight {
+  readonly ranking: Promise<Ranking>;
+  readonly abandoned: AbortController;
+  askers: number;
+}
+
+/** Rankings by question: cached for a minute, computed once for equal questions of a tenant, in fair turns between tenants. */
+class Rankings {
+  readonly #ranker: Ranker;
+  readonly #slots = new FairSlots(RANKINGS_PER_TENANT, MAX_WAITING, tooManyWait);
+  readonly #cache: LRUCache<string, Ranking>;
+  readonly #flights = new Map<string, Flight>();
+
+  constructor(ranker: Ranker, clock: Clock) {
+    this.#ranker = ranker;
+    this.#cache = new LRUCache({
+      maxSize: CACHE_MAX_BYTES,
+      sizeCalculation: bytesOf,
+      ttl: CACHE_TTL_MS,
+      ttlResolution: 0,
+      perf: clock,
+    });
+  }
+
+  /** Numbers of slots in use and of callers that wait for one. */
+  get slots(): FairSlots['use'] {
+    return this.#slots.use;
+  }
+
+  /**
+   * Returns the ranking for a question, and whether it came from the cache.
+   * @throws SwitchboardError `unavailable` when too many wait; the signal's reason when it aborts
+   */
+  async of(asker: Asker, question: Question): Promise<{ ranking: Ranking; cacheHit: boolean }> {
+    const { query, limit, maxTools } = question;
+    const { state } = this.#ranker;
+    const key = JSON.stringify([query, limit, maxTools, state]);
+    const known = this.#cache.get(key);
+    if (known) return { ranking: known, cacheHit: true };
+    // Tenants do not share a computation: a tenant's full queue must not keep another one waiting for the same question.
+    const flight = this.#join(JSON.stringify([asker.tenantId, key]), async signal => {
+      const ranking = await this.inTurn({ ...asker, signal }, () => this.#ranker.rank(question));
+      // The state may have changed meanwhile (an import, an embedder that failed): such a ranking serves once.
+      if (this.#ranker.state === state) this.#cache.set(key, ranking);
+      return ranking;
+    });
+    return { ranking: await this.#share(flight, asker.signal), cacheHit: false };
+  }
+
+  /** Does work on the search index once the asker's tenant has a free slot. */
+  async inTurn<T>({ tenantId, signal }: Asker, work: () => Promise<T>): Promise<T> {
+    const release = await this.#slots.take('search', tenantId, signal);
+    try {
+      return await work();
+    } finally {
+      release();
+    }
+  }
+
+  #join(key: string, compute: (signal: AbortSignal) => Promise<Ranking>): Flight {
+    const running = this.#flights.get(key);
+    if (running && !running.abandoned.signal.aborted) return running;
+    const abandoned = new AbortController();
+    const flight: Flight = { ranking: compute(abandoned.signal), abandoned, askers: 0 };
+    this.#flights.set(key, flight);
+    const forget = () => {
+      if (this.#flights.get(key) === flight) this.#flights.delete(key);
+    };
+    flight.ranking.then(forget, forget);
+    return flight;
+  }
+
+  async #share(flight: Flight, signal: AbortSignal): Promise<Ranking> {
+    flight.askers++;
+    try {
+      return await raceAbort(flight.ranking, signal);
+    } finally {
+      if (--flight.askers === 0) flight.abandoned.abort();
+    }
+  }
+}
+
+/** Estimates the memory of an entry with its key: an empty ranking of a long query takes some, too. */
+const bytesOf = (ranking: Ranking, key: string): number =>
+  ranking.reduce((sum, { toolOrder }) => sum + 120 + 16 * toolOrder.length, 200 + 2 * key.length);
+
+const tooManyWait = () =>
+  new SwitchboardError('unavailable', 'Too many of your searches are waiting already. Try again later.');
+
+/** A tool of an answer, in the fields of the wire contract. */
+interface FoundTool extends Tool {
+  /** What a caller should know before calling it (docs/tools.md); absent when there is nothing to know. */
+  readonly warnings?: readonly string[];
+}
+
+/** A server of an answer, in the fields of the wire contract. */
+export interface FoundServer {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly remote_url: string;
+  readonly access: Access;
+  /** Ordered by relevance to the query. */
+  readonly tools: readonly FoundTool[];
+  readonly scores: { readonly semantic: number; readonly popularity: number };
+  readonly final_score: number;
+  /** True when its registry says that it should no longer be used. */
+  readonly deprecated?: true;
+  /** The registry's reason: text written by others. */
+  readonly status_message?: string;
+  /** Result of its last health check; absent when there was none. */
+  readonly health?: ShownHealth;
+}
+
+interface PresentOptions {
+  /** Most tools to show; all when undefined. */
+  readonly maxTools: number | undefined;
+  /** See `SearchInput`. */
+  readonly nearBest: number | undefined;
+  readonly nowMs: number;
+  readonly health: Health | undefined;
+}
+
+/** Renders a ranked server in the fields of the wire contract. */
+const presentServer = (server: Server, ranked: RankedServer, options: PresentOptions): FoundServer => ({
+  id: server.id,
+  name: server.name,
+  description: server.description,
+  remote_url: server.remoteUrl,
+  access: accessOf(server),
+  tools: toolsOf(server, ranked, options).map(tool => presentTool(tool, options.nowMs)),
+  scores: { semantic: ranked.semantic, popularity: ranked.popularity },
+  final_score: ranked.finalScore,
+  ...deprecationOf(server.registry),
+  ...(options.health ? { health: shownHealth(options.health) } : {}),
+});
+
+const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated' | 'status_message'> => {
+  if (mark?.status !== 'deprecated') return {};
+  return {
+    deprecated: true,
+    ...(mark.statusMessage === undefined ? {} : { status_message: mark.statusMessage }),
+  };
+};
+
+function presentTool(tool: CataloguedTool, nowMs: number): FoundTool {
+  const warnings = warningsOf(tool, nowMs);
+  return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
+}
+
+/** Orders the tools as ranked. A server rewritten since may have fewer tools, or more; those come last. */
+function toolsOf(
+  { tools }: Server,
+  ranked: RankedServer,
+  { maxTools, nearBest }: PresentOptions,
+): CataloguedTool[] {
+  const positions =
+    nearBest === undefined ? [...ranked.toolOrder, ...tools.keys()] : positionsNearBest(ranked, nearBest);
+  return [...new Set(positions)].flatMap(position => tools[position] ?? []).slice(0, maxTools);
+}
+
+function positionsNearBest({ toolOrder, toolRelevance }: RankedServer, share: number): number[] {
+  const least = (toolRelevance[0] ?? 0) * share;
+  return toolOrder.filter((_position, at) => (toolRelevance[at] ?? 0) >= least);
 }

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { SerialQueue } from '../serial-queue.ts';
+import { SerialQueue } from '../queues.ts';
 import type { Hold, OpenDatabase } from './database.ts';
 
 /** How often one who waits for another process tries. */

@@ -1,6 +1,6 @@
 import { lt, sql, type SQL } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../time.ts';
 import type { Log } from '../telemetry/log.ts';
 import { excluded } from './columns.ts';
 import type { Database } from './database.ts';

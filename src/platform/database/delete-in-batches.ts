@@ -1,7 +1,7 @@
 import { inArray, sql, type SQL } from 'drizzle-orm';
 import type { PgTable } from 'drizzle-orm/pg-core';
 import type { Database } from './database.ts';
-import { slices } from '../yield.ts';
+import { slices } from '../time.ts';
 
 const BATCH_ROWS = 1_000;
 

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createClient, ErrorReply } from '@redis/client';
-import { raceDeadline } from '../race-abort.ts';
+import { raceDeadline } from '../time.ts';
 import type { Log } from '../telemetry/log.ts';
 import { OutageLog, reasonOf } from '../telemetry/throttled-log.ts';
 

@@ -1,4 +1,4 @@
-import { monotonicMs, type Clock } from '../clock.ts';
+import { monotonicMs, type Clock } from '../time.ts';
 import type { Log } from './log.ts';
 
 const EVERY_MS = 60_000;

@@ -27,8 +27,7 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
-import type { Clock } from '../clock.ts';
-import { settledWithin } from '../race-abort.ts';
+import { settledWithin, type Clock } from '../time.ts';
 import { ThrottledLog } from './throttled-log.ts';
 import type { Log } from './log.ts';
 import type { Attributes, Span, SpanOptions, TraceContext, Tracing, TracingSettings } from './tracing.ts';

@@ -1,8 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { eq } from 'drizzle-orm';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it, vi } from 'vitest';
-import { Usage } from '../../../src/core/catalogue/usage.ts';
-import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
+import { UNUSED, Usage } from '../../../src/core/catalogue/usage.ts';
 import { serverUsage } from '../../../src/core/catalogue/schema.ts';
 import type { Database, OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';

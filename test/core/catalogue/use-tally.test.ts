@@ -6,7 +6,7 @@ import {
   UseTally,
   type UseCounts,
   type UseSignals,
-} from '../../../src/core/catalogue/use-tally.ts';
+} from '../../../src/core/catalogue/usage.ts';
 import { boostByUse } from '../../../src/core/search/ranking.ts';
 
 const TODAY = 20_000;

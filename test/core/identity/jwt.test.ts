@@ -17,7 +17,7 @@ import {
 } from 'jose';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { signingKeys } from '../../../src/core/identity/schema.ts';
-import { bindingOf } from '../../../src/core/identity/tokens/signing-keys.ts';
+import { bindingOf } from '../../../src/core/identity/tokens/identity-token.ts';
 import { Vault } from '../../../src/core/identity/vault/vault.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 

@@ -7,7 +7,7 @@ import type { Core } from '../../../src/core/core.ts';
 import { createApp } from '../../../src/api/http/app.ts';
 import { isFormToken, formToken } from '../../../src/api/pages/cookies.ts';
 import { html, Html, named, type Content } from '../../../src/api/pages/page.ts';
-import { systemClock } from '../../../src/platform/clock.ts';
+import { systemClock } from '../../../src/platform/time.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { Metrics } from '../../../src/core/metrics.ts';
 import { startIdentity } from '../../support/identity.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { HostileCall, HostileMode } from '../../support/upstreams/hostile.ts';
-import { startHostile } from '../../support/upstreams/hostile.ts';
+import { startHostile, type HostileCall, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { CallerAbortError } from '../../../src/core/proxy/proxy.ts';
 import { caller, callerFor, credentialOf, failure, startProxy } from './harness.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isAnswerable, type Answerability } from '../../../src/core/search/answerability.ts';
+import { isAnswerable, type Answerability } from '../../../src/core/search/ranking.ts';
 
 const table: Answerability = { bias: -1, semantic: 2, keyword: 0.1, request: [0, 1] };
 const found = (semantic: number, keyword: number) => ({ serverId: 's', semantic, keyword, tools: [] });

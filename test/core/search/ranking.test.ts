@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
+import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import {
   boostByUse,
   calibrate,
@@ -8,9 +8,9 @@ import {
   demote,
   fuse,
   MAX_USE_EFFECT,
-  pinFirst,
   type CalibrationPoint,
 } from '../../../src/core/search/ranking.ts';
+import { pinFirst } from '../../../src/core/search/names.ts';
 import type { Candidate } from '../../../src/core/search/index/search-index.ts';
 
 const evidence = {

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
+import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { queryLog as queryLogTable } from '../../../src/core/search/schema.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';

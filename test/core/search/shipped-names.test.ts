@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../../../src/core/catalogue/import-file.ts';
-import { UNUSED } from '../../../src/core/catalogue/use-tally.ts';
+import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { createMiniLmEmbedder } from '../../../src/core/search/embed/minilm/embedder.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { createSearch } from '../../../src/core/search/search.ts';

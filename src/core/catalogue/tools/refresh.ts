@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../../platform/clock.ts';
+import type { Clock } from '../../../platform/time.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Catalogue } from '../catalogue.ts';
 import { hashOf, type Definition } from './definitions.ts';

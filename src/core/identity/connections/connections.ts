@@ -1,7 +1,7 @@
 import { and, asc, eq, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
-import { findUser, requireUserId } from '../../access/users.ts';
+import { findUser, requireUserId } from '../../access/tenants.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
 import type { Account, Grant } from './provider.ts';

@@ -1,7 +1,7 @@
 import { and, eq, inArray, lte, sql } from 'drizzle-orm';
 import { whyFailed, type Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
-import { Repeat } from '../../../platform/repeat.ts';
+import { Repeat } from '../../../platform/time.ts';
 import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Audit } from '../../access/audit.ts';

@@ -6,7 +6,7 @@ import type { ConnectionRow } from './stored-tokens.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, manageLinks } from '../schema.ts';
 import { failed, giveBackWaiting } from '../sign-in/session-store.ts';
-import { findUser, lockUser, requireUserId } from '../../access/users.ts';
+import { findUser, lockUser, requireUserId } from '../../access/tenants.ts';
 import { endTokens } from '../tokens/refresh-tokens.ts';
 
 /** Ends all that a user has, or one connection. */

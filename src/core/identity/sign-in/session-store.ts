@@ -4,7 +4,7 @@ import { keepWithConnection } from '../connections/stored-tokens.ts';
 import type { Account, Grant } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';
-import { isSecret, sha256 } from '../secrets.ts';
+import { isSecret, sha256 } from '../../../platform/ids.ts';
 import { VaultError, type Binding } from '../vault/vault.ts';
 
 export type SessionRow = typeof authSessions.$inferSelect;

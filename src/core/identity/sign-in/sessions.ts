@@ -3,11 +3,11 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Caller, SignInMode } from '../../access/caller.ts';
 import { tenants } from '../../access/schema.ts';
-import { ensureUser, lockUser, requireUserId, type User } from '../../access/users.ts';
+import { ensureUser, lockUser, requireUserId, type User } from '../../access/tenants.ts';
 import { ProviderError, type Proof, type Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections } from '../schema.ts';
-import { isSecret, newNonce, newSecret, sha256 } from '../secrets.ts';
+import { isSecret, newNonce, newSecret, sha256 } from '../../../platform/ids.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
 import {
   errorOf,

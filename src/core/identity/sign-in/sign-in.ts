@@ -4,7 +4,7 @@ import { AccountMismatch, type Connections } from '../connections/connections.ts
 import type { IdentityContext } from '../context.ts';
 import { ProviderError, type Account, type Grant } from '../connections/provider.ts';
 import { authSessions, connections, tokenFamilies } from '../schema.ts';
-import { newSecret, sha256 } from '../secrets.ts';
+import { newSecret, sha256 } from '../../../platform/ids.ts';
 import {
   claimSession,
   giveBack,
@@ -21,7 +21,7 @@ import {
   failed,
 } from './session-store.ts';
 import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
-import { lockUser } from '../../access/users.ts';
+import { lockUser } from '../../access/tenants.ts';
 
 export type CallbackOutcome =
   /** The sign-in is over; its page says how. */

@@ -1,10 +1,25 @@
-import { errors, jwtVerify, SignJWT, type JWTPayload } from 'jose';
+import {
+  calculateJwkThumbprint,
+  errors,
+  exportJWK,
+  generateKeyPair,
+  importJWK,
+  jwtVerify,
+  SignJWT,
+  type CryptoKey,
+  type JWK,
+  type JWTPayload,
+} from 'jose';
 import { LRUCache } from 'lru-cache';
+import { and, eq, isNotNull, lt, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
-import type { Clock } from '../../../platform/clock.ts';
+import type { Clock } from '../../../platform/time.ts';
 import { newId } from '../../../platform/ids.ts';
 import type { Subject } from '../../access/caller.ts';
-import { ALGORITHM, CLOCK_TOLERANCE_SEC, IDENTITY_TOKEN_SEC, type SigningKeys } from './signing-keys.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import { SingleFlight } from '../../../platform/queues.ts';
+import { signingKeys } from '../schema.ts';
+import type { Binding, Vault } from '../vault/vault.ts';
 
 /** Ours have about 700 characters. */
 const MAX_TOKEN_CHARS = 4096;
@@ -111,3 +126,163 @@ export const invalidToken = (cause?: unknown): SwitchboardError =>
     'The identity token is invalid, expired or revoked. Refresh it, or let the user sign in again.',
     { cause },
   );
+
+const ALGORITHM = 'ES256';
+/** Seconds an identity token lives. */
+export const IDENTITY_TOKEN_SEC = 3600;
+/** Allows for clocks that differ between replicas. */
+const CLOCK_TOLERANCE_SEC = 5;
+/** Clients may keep the published keys this long; a new key is published at least as long before it signs. */
+export const JWKS_MAX_AGE_SEC = 600;
+/** A process uses the keys it has read for this long; another replica may have rotated them. */
+const RELOAD_MS = 60_000;
+/** An unknown key id makes us read again, at most this often in a flood of forged ones. */
+const UNKNOWN_KID_MS = 2_000;
+
+interface Loaded {
+  readonly atMs: number;
+  readonly active: { readonly kid: string; readonly privateKey: CryptoKey };
+  readonly publicKeys: ReadonlyMap<string, CryptoKey>;
+  readonly jwks: { readonly keys: readonly JWK[] };
+}
+
+/**
+ * The signing keys of identity tokens, in the database, the private ones sealed: `next` is published and waits, `active` signs,
+ * `retired` ones stay published until the last token they signed has expired.
+ */
+export class SigningKeys {
+  readonly #db: Database;
+  readonly #vault: Vault;
+  readonly #clock: Clock;
+  #loaded: Loaded | undefined;
+  readonly #loading = new SingleFlight<Loaded>();
+
+  constructor(options: { db: Database; vault: Vault; clock: Clock }) {
+    this.#db = options.db;
+    this.#vault = options.vault;
+    this.#clock = options.clock;
+  }
+
+  /** Makes the first keys where there are none; only one of several replicas that start at once does. */
+  async prepare(): Promise<void> {
+    const [active, next] = [await this.#generate('active'), await this.#generate('next')];
+    await this.#db.transaction(async tx => {
+      const made = await tx.insert(signingKeys).values(active).onConflictDoNothing().returning();
+      if (made.length > 0) await tx.insert(signingKeys).values(next);
+    });
+    await this.#load();
+  }
+
+  async active(): Promise<Loaded['active']> {
+    return (await this.#current(RELOAD_MS)).active;
+  }
+
+  /** Returns the public key with that id. @throws JWKSNoMatchingKey */
+  async verifying(kid: string | undefined): Promise<CryptoKey> {
+    const key = kid === undefined ? undefined : await this.#find(kid);
+    if (!key) throw new errors.JWKSNoMatchingKey();
+    return key;
+  }
+
+  /** Returns the key set (RFC 7517 §5) for `/.well-known/jwks.json`. */
+  async jwks(): Promise<Loaded['jwks']> {
+    return (await this.#current(RELOAD_MS)).jwks;
+  }
+
+  /**
+   * Makes `next` active, retires the active key and publishes a new `next`.
+   * @throws SwitchboardError `invalid_request` while clients may not yet have seen the next key.
+   */
+  async rotate(): Promise<{ active: string; retired: string }> {
+    const fresh = await this.#generate('next');
+    const rotated = await this.#db.transaction(async tx => {
+      const [current] = await tx
+        .select({ kid: signingKeys.kid })
+        .from(signingKeys)
+        .where(eq(signingKeys.state, 'active'))
+        .for('update');
+      const [next] = await tx
+        .select({
+          kid: signingKeys.kid,
+          waitSec: sql<number>`ceil(${JWKS_MAX_AGE_SEC} - extract(epoch from now() - ${signingKeys.createdAt}))::int`,
+        })
+        .from(signingKeys)
+        .where(eq(signingKeys.state, 'next'));
+      if (!current || !next) throw new Error('there is no active or no next signing key');
+      if (next.waitSec > 0) {
+        throw new SwitchboardError(
+          'invalid_request',
+          `The next signing key has not been published for long enough: clients may keep the key set for ${JWKS_MAX_AGE_SEC} s. Try again in ${next.waitSec} s.`,
+        );
+      }
+      const retireSec = IDENTITY_TOKEN_SEC + CLOCK_TOLERANCE_SEC + RELOAD_MS / 1000;
+      await tx
+        .update(signingKeys)
+        .set({ state: 'retired', sealed: null, retireAt: sql`now() + make_interval(secs => ${retireSec})` })
+        .where(eq(signingKeys.kid, current.kid));
+      await tx.update(signingKeys).set({ state: 'active' }).where(eq(signingKeys.kid, next.kid));
+      await tx.insert(signingKeys).values(fresh);
+      return { active: next.kid, retired: current.kid };
+    });
+    await this.#load();
+    return rotated;
+  }
+
+  /** Deletes keys whose last token has expired. */
+  async purge(): Promise<void> {
+    await this.#db
+      .delete(signingKeys)
+      .where(and(eq(signingKeys.state, 'retired'), lt(signingKeys.retireAt, sql`now()`)));
+  }
+
+  async #find(kid: string): Promise<CryptoKey | undefined> {
+    const known = (await this.#current(RELOAD_MS)).publicKeys.get(kid);
+    return known ?? (await this.#current(UNKNOWN_KID_MS)).publicKeys.get(kid);
+  }
+
+  async #current(maxAgeMs: number): Promise<Loaded> {
+    if (this.#loaded && Math.abs(this.#clock.now() - this.#loaded.atMs) <= maxAgeMs) return this.#loaded;
+    return this.#load();
+  }
+
+  #load(): Promise<Loaded> {
+    return this.#loading.run('keys', () => this.#read());
+  }
+
+  async #read(): Promise<Loaded> {
+    const atMs = this.#clock.now();
+    const rows = await this.#db
+      .select()
+      .from(signingKeys)
+      .where(or(isNotNull(signingKeys.sealed), sql`${signingKeys.retireAt} > now()`));
+    const active = rows.find(({ state }) => state === 'active');
+    if (!active?.sealed) throw new Error('there is no active signing key');
+    const privateJwk = await this.#vault.openJson<JWK>(bindingOf(active.kid), active.sealed);
+    const imported = rows.map(
+      async ({ kid, publicJwk }) => [kid, (await importJWK(publicJwk, ALGORITHM)) as CryptoKey] as const,
+    );
+    this.#loaded = {
+      atMs,
+      active: { kid: active.kid, privateKey: (await importJWK(privateJwk, ALGORITHM)) as CryptoKey },
+      publicKeys: new Map(await Promise.all(imported)),
+      jwks: { keys: rows.map(({ publicJwk }) => publicJwk) },
+    };
+    return this.#loaded;
+  }
+
+  async #generate(state: 'active' | 'next') {
+    const { publicKey, privateKey } = await generateKeyPair(ALGORITHM, { extractable: true });
+    const jwk = await exportJWK(publicKey);
+    const kid = await calculateJwkThumbprint(jwk);
+    const sealed = await this.#vault.sealJson(bindingOf(kid), await exportJWK(privateKey));
+    return { kid, state, sealed, publicJwk: { ...jwk, kid, alg: ALGORITHM, use: 'sig' } };
+  }
+}
+
+export const bindingOf = (kid: string): Binding => ({
+  table: 'signing_keys',
+  tenantId: '',
+  userId: '',
+  id: kid,
+  purpose: 'signing',
+});

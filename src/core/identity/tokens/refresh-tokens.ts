@@ -2,17 +2,15 @@ import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import type { Config } from '../../../config/index.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
-import { newId } from '../../../platform/ids.ts';
+import { isSecret, newId, newSecret, sha256 } from '../../../platform/ids.ts';
 import type { Caller } from '../../access/caller.ts';
 import { apiKeys, users } from '../../access/schema.ts';
-import { lockUser } from '../../access/users.ts';
+import { lockUser } from '../../access/tenants.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, refreshTokens, tokenFamilies } from '../schema.ts';
-import { isSecret, newSecret, sha256 } from '../secrets.ts';
 import { sessionBinding } from '../sign-in/session-store.ts';
 import type { Binding } from '../vault/vault.ts';
-import type { IdentityTokens, TokenOwner } from './identity-token.ts';
-import { IDENTITY_TOKEN_SEC } from './signing-keys.ts';
+import { IDENTITY_TOKEN_SEC, type IdentityTokens, type TokenOwner } from './identity-token.ts';
 
 /** Days a family lives in all: rotation does not extend it. */
 const FAMILY_DAYS = 90;

@@ -7,7 +7,7 @@ import { outboxBinding } from '../connections/revocation-outbox.ts';
 import { forgetReplays } from '../retention.ts';
 import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
 import { sessionBinding, waitingBinding } from '../sign-in/session-store.ts';
-import { bindingOf as signingBinding } from '../tokens/signing-keys.ts';
+import { bindingOf as signingBinding } from '../tokens/identity-token.ts';
 import { keyIdOfCanary, renewCanary } from './open.ts';
 import { VaultError, type Binding, type Vault } from './vault.ts';
 

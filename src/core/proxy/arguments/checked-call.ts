@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../../errors.ts';
-import { settledWithin } from '../../../platform/race-abort.ts';
+import { settledWithin } from '../../../platform/time.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import { ArgumentChecks, readAsDeclared } from './check-arguments.ts';
 import type { Deadline } from '../upstream/deadline.ts';

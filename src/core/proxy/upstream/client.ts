@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../../errors.ts';
-import type { Clock } from '../../../platform/clock.ts';
+import type { Clock } from '../../../platform/time.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Span } from '../../../platform/telemetry/tracing.ts';

@@ -1,4 +1,4 @@
-import { abortReason, CallerAbortError } from '../../../platform/race-abort.ts';
+import { abortReason, CallerAbortError } from '../../../platform/time.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
 
 /** Limits the time of one piece of work. Its signal aborts with the error that the work must reject with. */

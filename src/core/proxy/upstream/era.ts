@@ -13,8 +13,8 @@ import {
 import { brokeProtocol, isRead } from './failures.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import { rpcExchange, type RpcReply } from './rpc.ts';
-import { monotonicMs, type Clock } from '../../../platform/clock.ts';
-import { SingleFlight } from '../../../platform/single-flight.ts';
+import { monotonicMs, type Clock } from '../../../platform/time.ts';
+import { SingleFlight } from '../../../platform/queues.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
 import type { ProxyLimits } from '../limits.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { isObject } from '../../../platform/json-limits.ts';
-import { abortReason } from '../../../platform/race-abort.ts';
+import { abortReason } from '../../../platform/time.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { readMessage, redactAnswer, type Incoming, type Outgoing, type RequestId } from './envelope.ts';

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
-import { abortReason } from '../../../platform/race-abort.ts';
+import { abortReason } from '../../../platform/time.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { brokeProtocol, connectionFailure, NotConnected, sentTooMuch, type Stage } from './failures.ts';
 import { GrowingBuffer, SseParser, type SseEvent } from './sse.ts';

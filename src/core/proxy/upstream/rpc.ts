@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../../errors.ts';
-import { abortReason } from '../../../platform/race-abort.ts';
+import { abortReason } from '../../../platform/time.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
 import {
   errorOf,

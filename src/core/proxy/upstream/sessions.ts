@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { monotonicMs, type Clock } from '../../../platform/clock.ts';
-import { SingleFlight } from '../../../platform/single-flight.ts';
+import { monotonicMs, type Clock } from '../../../platform/time.ts';
+import { SingleFlight } from '../../../platform/queues.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';

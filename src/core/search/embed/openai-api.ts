@@ -1,4 +1,4 @@
-import { Repeat } from '../../../platform/repeat.ts';
+import { Repeat } from '../../../platform/time.ts';
 import { readBody } from '../../../platform/outbound/read-body.ts';
 import { retryAfterMs } from '../../../platform/outbound/retry-after.ts';
 import { sanitise } from '../../../platform/sanitize.ts';

@@ -2,11 +2,10 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Settings } from 'meilisearch';
 import { Breaker } from '../../../platform/breaker.ts';
-import { settledWithin } from '../../../platform/race-abort.ts';
-import { SerialQueue } from '../../../platform/serial-queue.ts';
+import { settledWithin, slices } from '../../../platform/time.ts';
+import { SerialQueue } from '../../../platform/queues.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
-import { slices } from '../../../platform/yield.ts';
 import type { Embedder } from '../embed/embedder.ts';
 import type { VectorSource } from './indexed-servers.ts';
 import {
@@ -18,7 +17,7 @@ import {
   type EngineDocument,
   type EngineQuery,
 } from './meilisearch-engine.ts';
-import type { QuantizedVector } from './vector-format.ts';
+import type { QuantizedVector } from './vectors.ts';
 
 /** Version of the settings below and of a document's form: a new number makes a new index. */
 const FORMAT = 1;

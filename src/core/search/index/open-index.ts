@@ -1,11 +1,9 @@
 import { eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
-import type { Clock } from '../../../platform/clock.ts';
+import { Repeat, slices, type Clock } from '../../../platform/time.ts';
 import type { Database } from '../../../platform/database/database.ts';
-import { Repeat } from '../../../platform/repeat.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
-import { slices } from '../../../platform/yield.ts';
 import type { Metrics } from '../../metrics.ts';
 import type { Catalogue, OnProgress } from '../../catalogue/catalogue.ts';
 import { documentsOf } from '../documents.ts';

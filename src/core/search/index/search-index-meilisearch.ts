@@ -1,16 +1,20 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../../platform/clock.ts';
+import { slices, type Clock } from '../../../platform/time.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import { slices } from '../../../platform/yield.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { documentsOf, type Described } from '../documents.ts';
 import type { Embedder } from '../embed/embedder.ts';
 import { QueryVectors } from '../embed/query-vectors.ts';
 import { sentencesOf, tokenize } from '../tokenize.ts';
-import { bestOfEach, CANDIDATES_BY_EACH, compareTools } from './candidates.ts';
-import { IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
+import {
+  bestOfEach,
+  CANDIDATES_BY_EACH,
+  compareTools,
+  IndexedCatalogue,
+  type Indexable,
+} from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress, type EngineQuery } from './meilisearch-engine.ts';
 import {
@@ -23,7 +27,7 @@ import {
 } from './meilisearch-sync.ts';
 import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
-import { dot, quantize, type QuantizedVector } from './vector-format.ts';
+import { dot, quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads no more words of a query. */
 const MAX_QUERY_TERMS = 10;

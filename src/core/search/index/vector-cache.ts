@@ -4,12 +4,18 @@ import { setImmediate } from 'node:timers/promises';
 import { and, eq, inArray, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import { slices } from '../../../platform/yield.ts';
+import { slices } from '../../../platform/time.ts';
 import type { OnProgress } from '../../catalogue/catalogue.ts';
 import { embeddings as table } from '../schema.ts';
 import type { Embedder } from '../embed/embedder.ts';
-import { encodeVector, quantize, viewVector, type QuantizedVector } from './vector-format.ts';
-import { readVectorFile, type VectorFile } from './vector-format.ts';
+import {
+  encodeVector,
+  quantize,
+  readVectorFile,
+  viewVector,
+  type QuantizedVector,
+  type VectorFile,
+} from './vectors.ts';
 
 /** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
 const BATCH_ROWS = 50;

@@ -1,9 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import { and, asc, eq, gt, inArray, or } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
-import { Repeat } from '../../../platform/repeat.ts';
+import { Repeat, slices } from '../../../platform/time.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import { slices } from '../../../platform/yield.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { embeddings as table } from '../schema.ts';
 import { documentsOf } from '../documents.ts';

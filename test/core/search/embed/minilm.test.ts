@@ -12,9 +12,8 @@ import {
   WeightsUnavailable,
 } from '../../../../src/core/search/embed/minilm/embedder.ts';
 import { type Job, WorkerPool } from '../../../../src/core/search/embed/minilm/worker-pool.ts';
-import { quantize } from '../../../../src/core/search/index/vector-format.ts';
+import { quantize, readVectorFile } from '../../../../src/core/search/index/vectors.ts';
 import { textHash } from '../../../../src/core/search/index/vector-cache.ts';
-import { readVectorFile } from '../../../../src/core/search/index/vector-format.ts';
 import reference from './minilm-reference.json' with { type: 'json' };
 
 const dot = (a: ArrayLike<number>, b: ArrayLike<number>) =>

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { nthLargest } from '../../../../src/core/search/index/candidates.ts';
+import { nthLargest } from '../../../../src/core/search/index/indexed-catalogue.ts';
 
 it('is what sorting gives, ties and all', () => {
   fc.assert(

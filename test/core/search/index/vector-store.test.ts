@@ -5,8 +5,8 @@ import {
   encodedLength,
   encodeVector,
   quantize,
-} from '../../../../src/core/search/index/vector-format.ts';
-import { VectorStore } from '../../../../src/core/search/index/vector-store.ts';
+  VectorStore,
+} from '../../../../src/core/search/index/vectors.ts';
 
 const dot = (a: Float32Array, b: Float32Array) =>
   a.reduce((sum, component, i) => sum + component * (b[i] ?? 0), 0);

@@ -1,4 +1,4 @@
-import { decodeVector, encodedLength, encodeVector, quantize } from '../../index/vector-format.ts';
+import { decodeVector, encodedLength, encodeVector, quantize } from '../../index/vectors.ts';
 
 /**
  * A linear map of query vectors, learned from requests and the servers that serve them (`bench/tune.ts`): it moves what
