@@ -7,5 +7,6 @@ if (major < 24) {
   );
   process.exitCode = 1;
 } else {
+  await import('./resolve-drizzle.js');
   await import('../src/main.ts');
 }

@@ -4,7 +4,7 @@ import type { Config, RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
-import { Redis } from '../../platform/outbound/redis.ts';
+import type { Redis } from '../../platform/outbound/redis.ts';
 
 /** The state of a limit after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {
@@ -90,6 +90,8 @@ export class RateLimits {
     { log, metrics }: { log: Log; metrics: Metrics },
   ): Promise<RateLimits> {
     if (redisUrl === undefined || limits === 'off') return new RateLimits(limits, undefined, metrics);
+    // Loaded only where it is on: its package has hundreds of files.
+    const { Redis } = await import('../../platform/outbound/redis.ts');
     const rateLimits = new RateLimits(limits, await Redis.open({ url: redisUrl, log }), metrics);
     metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
     return rateLimits;
