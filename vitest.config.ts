@@ -1,3 +1,4 @@
+import path from 'node:path';
 import { configDefaults, defineConfig } from 'vitest/config';
 
 /** `npm run test:full`: the long tests too, and every case on both databases. */
@@ -17,5 +18,11 @@ export default defineConfig({
     hookTimeout: 180_000,
     pool: 'forks',
     maxWorkers: 2,
+    execArgv: [
+      `--import=${path.resolve(import.meta.dirname, 'bin/resolve-drizzle.js')}`,
+      // No test file runs for so long that optimising PGlite's WebAssembly would pay.
+      '--liftoff-only',
+      '--max-semi-space-size=16',
+    ],
   },
 });

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { hang, isProbe, startEmbeddingsServer, type EmbeddingsServer } from '../support/embeddings-server.ts';
-import { run, serve, temporaryFolder } from '../support/program.ts';
+import { makeDataDir, run, serve, temporaryFolder } from '../support/program.ts';
 
 const API_KEY = 'sk-a-secret-that-must-not-be-seen';
 const KEY = 'an-operator-chose-this-key-of-32-chars';
@@ -33,7 +33,7 @@ async function installation(servers: number) {
   const file = path.join(folder.path, 'catalogue.jsonl');
   await writeFile(file, lines.map(line => JSON.stringify(line)).join('\n'));
   const env = {
-    SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'),
+    SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')),
     SWITCHBOARD_CATALOGUE: file,
     SWITCHBOARD_API_KEY: KEY,
     OPENAI_API_KEY: API_KEY,

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { begin, run, serve, temporaryFolder, type Finished } from '../support/program.ts';
+import { begin, makeDataDir, run, serve, temporaryFolder, type Finished } from '../support/program.ts';
 
 const TOOLS = 240;
 const entry = (id: string, tools: readonly object[] = []) =>
@@ -18,7 +18,10 @@ async function workspace() {
   await writeFile(file, [entry('large', tools), entry('last')].join('\n'));
   const catalogue = path.join(folder.path, 'catalogue.jsonl');
   await writeFile(catalogue, entry('small'));
-  const env = { SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'), SWITCHBOARD_CATALOGUE: catalogue };
+  const env = {
+    SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')),
+    SWITCHBOARD_CATALOGUE: catalogue,
+  };
   return { env, file, [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() };
 }
 

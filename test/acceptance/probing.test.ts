@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { run, serve, temporaryFolder } from '../support/program.ts';
+import { makeDataDir, run, serve, temporaryFolder } from '../support/program.ts';
 import { refusedPort } from '../support/upstreams/http.ts';
 import { startV2Server } from '../support/upstreams/v2.ts';
 
@@ -18,7 +18,7 @@ it('catalogue probe reports each server, and search and show follow it', async (
   const entries = [entry('down', `http://127.0.0.1:${await refusedPort()}/mcp`), entry('up', up.url)];
   await writeFile(file, entries.map(one => JSON.stringify(one)).join('\n'));
   const env = {
-    SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'),
+    SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')),
     SWITCHBOARD_CATALOGUE: file,
     SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
   };
@@ -60,7 +60,7 @@ it('catalogue probe fails when most hosts fail', async () => {
   });
   await writeFile(file, entries.map(one => JSON.stringify(one)).join('\n'));
   const env = {
-    SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'),
+    SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')),
     SWITCHBOARD_CATALOGUE: file,
     SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
   };

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, inject, it } from 'vitest';
 import { createDatabase } from '../support/postgres.ts';
-import { begin, run, serve, temporaryFolder, type Program } from '../support/program.ts';
+import { begin, makeDataDir, run, serve, temporaryFolder, type Program } from '../support/program.ts';
 import { eventually } from '../support/processes.ts';
 import { listed, sendJson, startRegistry, type RegistryServer } from '../support/registry.ts';
 
@@ -28,6 +28,7 @@ async function workspace(databaseUrl?: string) {
   const registry = opened.use(await startRegistry([listed('x.y/before'), listed('x.y/own')]));
   const catalogue = path.join(folder.path, 'catalogue.jsonl');
   await writeFile(catalogue, mine('x.y_own'));
+  if (databaseUrl === undefined) await makeDataDir(path.join(folder.path, 'a'));
   const env = (name = 'a') => ({
     SWITCHBOARD_DATA_DIR: path.join(folder.path, name),
     SWITCHBOARD_CATALOGUE: catalogue,

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { run, serve, temporaryFolder } from '../support/program.ts';
+import { makeDataDir, run, serve, temporaryFolder } from '../support/program.ts';
 
 const KEY = 'a-key-for-tests-of-at-least-32-characters';
 const LONG = `Looks up when high and low water is at a harbour. ${'In detail. '.repeat(10)}`.trim();
@@ -11,7 +11,7 @@ async function installation(folder: string, name: string, entries: readonly obje
   const file = path.join(folder, `${name}.jsonl`);
   await writeFile(file, entries.map(one => JSON.stringify(one)).join('\n'));
   return {
-    SWITCHBOARD_DATA_DIR: path.join(folder, name),
+    SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder, name)),
     SWITCHBOARD_CATALOGUE: file,
     SWITCHBOARD_API_KEY: KEY,
     SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',

@@ -1,8 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { begin, serve, temporaryFolder } from '../support/program.ts';
+import { begin, makeDataDir, serve, temporaryFolder } from '../support/program.ts';
 import { eventually } from '../support/processes.ts';
 
+const SMALL = 'test/support/one-server.jsonl';
 const KEY = 'a-key-for-tests-of-at-least-32-characters';
 /** Long enough that no test sees its end. */
 const FOR_EVER_MS = '300000';
@@ -10,7 +11,8 @@ const FOR_EVER_MS = '300000';
 it('told to stop, it says so at /readyz and serves on, new connections too; a second signal ends it', async () => {
   await using folder = temporaryFolder();
   await using program = await serve({
-    SWITCHBOARD_DATA_DIR: folder.path,
+    SWITCHBOARD_DATA_DIR: await makeDataDir(folder.path),
+    SWITCHBOARD_CATALOGUE: SMALL,
     SWITCHBOARD_API_KEY: KEY,
     SWITCHBOARD_DRAIN_MS: FOR_EVER_MS,
   });
@@ -30,7 +32,11 @@ it('told to stop, it says so at /readyz and serves on, new connections too; a se
 
 it('ends by itself when the time is over', async () => {
   await using folder = temporaryFolder();
-  await using program = await serve({ SWITCHBOARD_DATA_DIR: folder.path, SWITCHBOARD_DRAIN_MS: '50' });
+  await using program = await serve({
+    SWITCHBOARD_DATA_DIR: await makeDataDir(folder.path),
+    SWITCHBOARD_CATALOGUE: SMALL,
+    SWITCHBOARD_DRAIN_MS: '50',
+  });
   expect(await program.stop('SIGTERM')).toBe(0);
 });
 

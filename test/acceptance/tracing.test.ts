@@ -3,7 +3,7 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { startCollector, type Collector, type ExportedSpan } from '../support/otlp-collector.ts';
 import { eventually } from '../support/processes.ts';
-import { begin, serve, temporaryFolder, type Program } from '../support/program.ts';
+import { begin, makeDataDir, serve, temporaryFolder, type Program } from '../support/program.ts';
 import { refusedPort } from '../support/upstreams/http.ts';
 import { startV1SseServer, startV1Server } from '../support/upstreams/v1.ts';
 import { startV2Server } from '../support/upstreams/v2.ts';
@@ -43,7 +43,7 @@ async function start(
   const program = opened.use(
     await serve(
       {
-        SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'),
+        SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')),
         SWITCHBOARD_API_KEY: KEY,
         SWITCHBOARD_CATALOGUE: catalogue,
         SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { createDatabase } from '../support/postgres.ts';
 import { main } from '../../src/cli/main.ts';
-import { serve, temporaryFolder, type Finished, type Program } from '../support/program.ts';
+import { makeDataDir, serve, temporaryFolder, type Finished, type Program } from '../support/program.ts';
 
 const line = (id: string, more: object = {}) =>
   JSON.stringify({
@@ -27,12 +27,17 @@ async function run(args: readonly string[], env: Readonly<Record<string, string>
   return { code, ...output };
 }
 
-/** A small catalogue instead of the shipped one, so that each command is quick. */
-async function workspace() {
+/**
+ * A small catalogue instead of the shipped one, so that each command is quick.
+ * @param isNew leaves it to the first command to make the database
+ */
+async function workspace({ isNew = false } = {}) {
   const folder = temporaryFolder();
   const catalogue = path.join(folder.path, 'catalogue.jsonl');
   await writeFile(catalogue, [line('turtles'), line('volcanoes')].join('\n'));
-  const env = { SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'), SWITCHBOARD_CATALOGUE: catalogue };
+  const dataDir = path.join(folder.path, 'data');
+  if (!isNew) await makeDataDir(dataDir);
+  const env = { SWITCHBOARD_DATA_DIR: dataDir, SWITCHBOARD_CATALOGUE: catalogue };
   const file = async (name: string, ...lines: string[]) => {
     await writeFile(path.join(folder.path, name), lines.join('\n'));
     return path.join(folder.path, name);
@@ -49,7 +54,7 @@ const withKey = (url: string, key: string) =>
 
 describe.each(['with a running server', 'without one'] as const)('commands %s', mode => {
   it('manage keys and the catalogue', async () => {
-    await using space = await workspace();
+    await using space = await workspace({ isNew: mode === 'without one' });
     const { env } = space;
     await using server = mode === 'with a running server' ? await serve(env) : undefined;
 

@@ -10,7 +10,7 @@ import {
   type IdentityProviderOptions,
 } from './identity-provider.ts';
 import { createDatabase } from './postgres.ts';
-import { run, serve, temporaryFolder, type Finished, type Program } from './program.ts';
+import { makeDataDir, run, serve, temporaryFolder, type Finished, type Program } from './program.ts';
 import { startV2Server, type V2Server } from './upstreams/v2.ts';
 import { UserAgent } from './user-agent.ts';
 
@@ -107,6 +107,7 @@ export async function install({
   const folderOf = (name: string) => path.join(folder.path, name);
   const authorize = (authUrl: string, login = 'alice') =>
     new UserAgent().authorize(authUrl, { login, stopAt: url => url.startsWith(`${PUBLIC_URL}/`) });
+  if (databaseUrl === undefined) await makeDataDir(folderOf('a'));
   const processes = opened.use(new AsyncDisposableStack());
   const installed = opened.move();
   return {

@@ -1,18 +1,22 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, openSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { cp, mkdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { Readable } from 'node:stream';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
+import { inject } from 'vitest';
 
 /** The real program as a user runs it. This file and its users import nothing from src. */
 const PROGRAM = path.resolve('bin/switchboard.js');
 
 /** Halves the processor time of a start: Node keeps the sources without their types. */
 const COMPILE_CACHE = path.resolve('node_modules/.cache/switchboard/compiled');
+
+/** No process runs for so long here that optimising PGlite's WebAssembly would pay. */
+const NODE_OPTIONS = ['--liftoff-only', '--max-semi-space-size=16'];
 
 export interface Finished {
   readonly code: number | null;
@@ -47,9 +51,19 @@ export function temporaryFolder(): AsyncDisposable & { readonly path: string } {
   return { path: folder, [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }) };
 }
 
+/**
+ * Makes a data folder whose database has all tables and no rows. A start on it takes a third of the processor time of a first
+ * start, which has the database made.
+ */
+export async function makeDataDir(folder: string): Promise<string> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  await cp(inject('pgliteTemplate'), path.join(folder, 'pglite'), { recursive: true });
+  return folder;
+}
+
 /** Runs one command to its end. @param program that of another version */
 export async function run(args: readonly string[], env: Environment, program = PROGRAM): Promise<Finished> {
-  const child = spawn(process.execPath, [program, ...args], {
+  const child = spawn(process.execPath, [...NODE_OPTIONS, program, ...args], {
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -71,7 +85,7 @@ export interface Running extends AsyncDisposable {
 
 /** Begins one command. @param ownGroup in a process group of its own */
 export function begin(args: readonly string[], env: Environment, { ownGroup = false } = {}): Running {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+  const child = spawn(process.execPath, [...NODE_OPTIONS, PROGRAM, ...args], {
     env: environment(env),
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: ownGroup,
@@ -106,7 +120,7 @@ export function begin(args: readonly string[], env: Environment, { ownGroup = fa
  * @param program that of another version
  */
 export async function serve(env: Environment, logFile?: string, program = PROGRAM): Promise<Program> {
-  const child = spawn(process.execPath, [program], {
+  const child = spawn(process.execPath, [...NODE_OPTIONS, program], {
     env: environment({ PORT: '0', ...env }),
     stdio: ['ignore', 'pipe', logFile === undefined ? 'pipe' : openSync(logFile, 'w')],
   }) as ChildProcessByStdio<null, Readable, Readable | null>;
@@ -144,9 +158,9 @@ export async function serve(env: Environment, logFile?: string, program = PROGRA
 }
 
 async function untilReady(url: string): Promise<void> {
-  for (let attempt = 0; attempt < 1_200; attempt++) {
+  for (let attempt = 0; attempt < 3_000; attempt++) {
     if ((await fetch(`${url}/readyz`)).status === 200) return;
-    await delay(50);
+    await delay(20);
   }
   throw new Error('not ready after a minute');
 }

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
+import type { Filesystem } from '@electric-sql/pglite/basefs';
 import { DrizzleQueryError, type SQL } from 'drizzle-orm';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
@@ -53,14 +54,14 @@ const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
  * Opens (and at first creates) the embedded Postgres in `dataDir/pglite` and applies the migrations.
  * The caller must hold the data folder's lock: PGlite has none of its own, and two processes corrupt a folder.
  * Pass no folder for a database in memory, for tests.
- * @param template an archive by PGlite's `dumpDataDir` that a database in memory starts from
+ * @param memory the file system of a database in memory, empty by default
  */
-export async function openDatabase(dataDir?: string, template?: Blob): Promise<EmbeddedDatabase> {
+export async function openDatabase(dataDir?: string, memory?: Filesystem): Promise<EmbeddedDatabase> {
   const folder = dataDir === undefined ? undefined : folderIn(dataDir);
   if (folder !== undefined && !existsSync(folder)) await createWhole(folder, initialise);
   const client = await PGlite.create({
     ...(folder === undefined ? {} : { dataDir: folder }),
-    ...(template === undefined ? {} : { loadDataDir: template }),
+    ...(memory === undefined ? {} : { fs: memory }),
     startParams: START,
   });
   const db = drizzle(client);

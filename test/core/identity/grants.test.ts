@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rows } from '../../../src/platform/database/database.ts';
 import { eventually } from '../../support/processes.ts';
-import { run, serve, temporaryFolder } from '../../support/program.ts';
+import { makeDataDir, run, serve, temporaryFolder } from '../../support/program.ts';
 import { startAuthorised } from '../../support/upstreams/authorised.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 
@@ -132,7 +132,7 @@ describe('a lost vault key', () => {
     await using folder = temporaryFolder();
     const kek = () => `k1:${randomBytes(32).toString('base64')}`;
     const env = {
-      SWITCHBOARD_DATA_DIR: `${folder.path}/data`,
+      SWITCHBOARD_DATA_DIR: await makeDataDir(`${folder.path}/data`),
       SWITCHBOARD_CATALOGUE: 'test/support/one-server.jsonl',
     };
     await using first = await serve({ ...env, SWITCHBOARD_KEKS: kek() });

@@ -12,7 +12,7 @@ import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { DATABASES, startMail, type MailUnderTest } from '../../support/identity.ts';
 import { createDatabase } from '../../support/postgres.ts';
 import { eventually, install, type Process } from '../../support/processes.ts';
-import { run, serve, temporaryFolder } from '../../support/program.ts';
+import { makeDataDir, run, serve, temporaryFolder } from '../../support/program.ts';
 import type { AuthorisedServer } from '../../support/upstreams/authorised.ts';
 
 const newKek = () => randomBytes(32).toString('base64');
@@ -167,7 +167,8 @@ describe('sealing with a new key', () => {
   it('99: a key that is needed cannot be retired, nor one that seals, nor one that is not there', async () => {
     await using folder = temporaryFolder();
     const [k1, k2] = [`k1:${newKek()}`, `k2:${newKek()}`];
-    const shared = { SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data'), SWITCHBOARD_CATALOGUE: SMALL };
+    const dataDir = await makeDataDir(path.join(folder.path, 'data'));
+    const shared = { SWITCHBOARD_DATA_DIR: dataDir, SWITCHBOARD_CATALOGUE: SMALL };
     const envOf = (keks: string) => ({ ...shared, SWITCHBOARD_KEKS: keks });
     expect((await run(['keys', 'create'], envOf(k1))).code).toBe(0);
     const both = envOf(`${k2},${k1}`);
@@ -270,7 +271,7 @@ describe('a start', () => {
 
   it('100: with another key than the database`s is refused, and the right one still works', async () => {
     await using folder = temporaryFolder();
-    const data = { SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data') };
+    const data = { SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')) };
     const [right, wrong] = [newKek(), newKek()];
     await once({ ...data, SWITCHBOARD_KEKS: `k1:${right}` });
     for (const keks of [`k1:${wrong}`, `k2:${right}`, `k2:${wrong},k1:${wrong}`]) {
@@ -285,7 +286,7 @@ describe('a start', () => {
 
   it('100: makes its own key file, for its owner alone, and refuses one that others can read', async () => {
     await using folder = temporaryFolder();
-    const data = path.join(folder.path, 'data');
+    const data = await makeDataDir(path.join(folder.path, 'data'));
     const file = path.join(data, 'vault.key');
     const env = { SWITCHBOARD_DATA_DIR: data };
     await once(env);
@@ -311,7 +312,7 @@ describe('a start', () => {
 
   it('100: without the key file of its database is refused', async () => {
     await using folder = temporaryFolder();
-    const env = { SWITCHBOARD_DATA_DIR: path.join(folder.path, 'data') };
+    const env = { SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')) };
     await once(env);
     const file = path.join(env.SWITCHBOARD_DATA_DIR, 'vault.key');
     const key = await readFile(file, 'utf8');

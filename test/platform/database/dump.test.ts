@@ -16,7 +16,7 @@ import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { dumpDatabase, restoreFile } from '../../../src/cli/offline-database.ts';
 import { createDatabase } from '../../support/postgres.ts';
 import { findPostgres } from '../../support/postgres-server.ts';
-import { begin, temporaryFolder } from '../../support/program.ts';
+import { begin, makeDataDir, temporaryFolder } from '../../support/program.ts';
 
 const newKey = () => `k1:${randomBytes(32).toString('base64')}`;
 const KEKS = newKey();
@@ -84,7 +84,7 @@ const file = at('all.sql');
 let content: unknown[];
 
 beforeAll(async () => {
-  await mkdir(source);
+  await makeDataDir(source);
   await on(openDatabase(source), async db => {
     await fillOddly(db);
     await db.execute(sql`insert into kept_results values ('res_1', 't', 'k', '', 5, 5, now())`);
