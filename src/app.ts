@@ -1,3 +1,4 @@
+import type { EmbeddingLimits } from './core/search/embed/openai-api.ts';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -20,7 +21,6 @@ import { ServedRegistry } from './core/registry/served.ts';
 import type { Embedder } from './core/search/embed/embedder.ts';
 import { Results } from './core/results/results.ts';
 import { openSearchIndex } from './core/search/index/open-index.ts';
-import type { EmbeddingLimits } from './core/search/embed/openai.ts';
 import { createSearch } from './core/search/search.ts';
 import { controlSocketListener } from './api/admin/table.ts';
 import { createApp, type FaceLimits, CannotListen, createPublicServer, listen } from './api/http/app.ts';
@@ -225,7 +225,7 @@ function openProxy(
   { identity }: Access,
   { catalogue, usage, search }: SearchParts,
 ) {
-  const toolRefresh = new ToolRefresh(catalogue, clock, log);
+  const toolRefresh = new ToolRefresh({ catalogue, clock, log });
   const { credentials, sealing } = identity;
   const proxy = createProxy({
     catalogue,

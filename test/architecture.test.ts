@@ -56,7 +56,7 @@ const HOMES: Readonly<Record<string, RegExp>> = {
       /^platform\/telemetry\/tracing-otel\.ts$/,
     ]),
   ),
-  stemmer: /^core\/search\/tokenize\.ts$/,
+  stemmer: /^core\/search\/documents\.ts$/,
 };
 
 const MAX_FILES = 15;

@@ -1,4 +1,4 @@
-import { QueryAdapter } from '../../src/core/search/embed/minilm/query-adapter.ts';
+import { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
 import { correctForToolCount, WEIGHTS } from '../../src/core/search/ranking.ts';
 import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';

@@ -1,9 +1,8 @@
 import { readEntries } from '../../src/core/catalogue/import-file.ts';
 import { Bm25 } from '../../src/core/search/index/indexed-servers.ts';
-import { documentsOf } from '../../src/core/search/documents.ts';
+import { documentsOf, sentencesOf, tokenize } from '../../src/core/search/documents.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
 import { VectorStore, type QuantizedVector } from '../../src/core/search/index/vectors.ts';
-import { sentencesOf, tokenize } from '../../src/core/search/tokenize.ts';
 import type { VectorCache } from '../../src/core/search/index/vector-cache.ts';
 import { readQueries, readText, type Query } from '../query-sets.ts';
 

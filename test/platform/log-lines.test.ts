@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
-import { lineOf } from '../../src/platform/telemetry/log-lines.ts';
+import { lineOf } from '../../src/platform/telemetry/log.ts';
 
 const LOG = new URL('../../src/platform/telemetry/log.ts', import.meta.url).href;
 const TIME = '2026-01-31T12:34:56.789Z';

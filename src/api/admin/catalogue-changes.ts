@@ -6,7 +6,7 @@ import type { Entry } from '../../core/catalogue/entry.ts';
 import { readEntryStream, type ReadEntries } from '../../core/catalogue/import-file.ts';
 import type { Core } from '../../core/core.ts';
 import type { SyncDone } from '../../core/registry/sync.ts';
-import { boundedChunks } from '../../platform/outbound/read-body.ts';
+import { boundedChunks } from '../../platform/outbound/fetch.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { type Endpoint, healthStatus, type ProgressListener } from '../http/endpoint.ts';
 import { ADMIN, operation } from './operation.ts';

@@ -1,7 +1,15 @@
 import { z } from 'zod';
 import { SCOPES, SIGN_IN_MODES } from '../../core/access/caller.ts';
-import { counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time, visibleLine } from './fields.ts';
-import { operation } from './operation.ts';
+import {
+  counts,
+  keyInfo,
+  monthlyQuota,
+  newKeyInfo,
+  operation,
+  tenantId,
+  time,
+  visibleLine,
+} from './operation.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 
 const MAX_OVERLAP_SEC = 366 * 24 * 3600;

@@ -1,5 +1,5 @@
-import type { z } from 'zod';
-import type { Caller } from '../../core/access/caller.ts';
+import { z } from 'zod';
+import { SCOPES, type Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { endpoint, MIB, type Endpoint, type Input } from '../http/endpoint.ts';
@@ -48,3 +48,74 @@ export function operation<Body extends z.ZodType = z.ZodUndefined, Query extends
 
 const noId = () =>
   new SwitchboardError('invalid_request', 'The path holds a NUL character, which no id has.');
+
+export const tenantId = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z, 0-9, "_", "-"');
+
+/** Refuses characters that the database cannot hold, that nobody sees, or that turn other text around. */
+export const visibleLine = (schema: z.ZodString) =>
+  schema.regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters');
+
+const FIRST_MS = 0;
+const LAST_MS = Date.UTC(9999, 11, 31);
+const isInReach = (text: string) => Date.parse(text) >= FIRST_MS && Date.parse(text) <= LAST_MS;
+const REACH = 'must be from 1970 to 9999';
+
+/** Its checks abort, so that a text that is no time is refused for that alone. */
+export const time = z.iso
+  .datetime({ offset: true, abort: true })
+  .refine(isInReach, { error: REACH, abort: true });
+/** UTC. */
+export const day = z.iso.date({ abort: true }).refine(isInReach, REACH);
+const nullableTime = z.iso.datetime().nullable();
+
+const monthlyLimit = z
+  .int('must be a whole number, or null for no limit')
+  .min(1, 'must be at least 1; null is no limit')
+  .max(2_000_000_000, 'must be at most 2000000000')
+  .nullable();
+
+/** A quota to set. Fields that are left out stay as they are; at first there is no limit. */
+export const monthlyQuota = z
+  .strictObject({
+    calls: monthlyLimit.optional().describe('Proxied calls a month. null: no limit.'),
+    searches: monthlyLimit.optional().describe('Searches a month. null: no limit.'),
+  })
+  .describe('The calls and searches that the key may make in a calendar month (UTC).');
+
+export const counts = z.object({ calls: z.int(), searches: z.int() });
+
+/** An API key as an operator sees it. */
+export const keyInfo = z.object({
+  id: z.string(),
+  name: z.string(),
+  tenant: z.string(),
+  user: z.string().nullable().describe('The one user that the key acts for, by the id that the caller gave.'),
+  scopes: z.array(z.enum(SCOPES)),
+  monthly_quota: z.object({ calls: z.int().nullable(), searches: z.int().nullable() }),
+  created_at: z.iso.datetime(),
+  expires_at: nullableTime,
+  revoked_at: nullableTime,
+  last_used_at: nullableTime,
+});
+
+export const newKeyInfo = keyInfo.extend({
+  key: z.string().describe('The key itself. It is shown here and never again.'),
+});
+
+/** The query parameters of a list with pages. */
+export const page = {
+  limit: z
+    .string()
+    .regex(/^\d{1,4}$/, 'must be a whole number from 1 to 1000')
+    .transform(Number)
+    .refine(limit => limit >= 1 && limit <= 1000, 'must be a whole number from 1 to 1000')
+    .default(100)
+    .describe('The most entries to return, 1 to 1000.'),
+  cursor: z.string().max(200).optional().describe('The next_cursor of the page before.'),
+};
+export const nextCursor = z
+  .string()
+  .nullable()
+  .describe('The cursor of the next page. null: this is the last page.');

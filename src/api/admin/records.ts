@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import { SwitchboardError } from '../../errors.ts';
-import { day, nextCursor, page, tenantId, time } from './fields.ts';
+import { day, nextCursor, operation, page, tenantId, time } from './operation.ts';
 import type { Endpoint } from '../http/endpoint.ts';
-import { operation } from './operation.ts';
 
 const ofTenant = tenantId.optional().describe('Returns only records of this tenant.');
 const ofKey = z

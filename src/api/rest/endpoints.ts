@@ -1,9 +1,8 @@
 import type { Endpoint } from '../http/endpoint.ts';
 import { identityEndpoints } from './identity.ts';
 import { registryEndpoints } from './registry.ts';
-import { readResult } from './results.ts';
+import { readResult, toolEndpoints } from './tools.ts';
 import { searchEndpoints } from './search.ts';
-import { toolEndpoints } from './tools.ts';
 
 /** Every endpoint of `/v1` and `/v0.1` but the admin API. */
 export const restEndpoints: readonly Endpoint[] = [

@@ -3,7 +3,6 @@ import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, raceAbort, Repeat, type Clock } from '../../platform/time.ts';
 import { ClusterLock } from '../../platform/database/cluster-lock.ts';
 import type { Database, OpenDatabase } from '../../platform/database/database.ts';
-import { SerialQueue } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';
@@ -11,7 +10,7 @@ import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { LOCKS } from '../locks.ts';
-import type { Definition } from '../catalogue/tools/definitions.ts';
+import { ListedTools } from '../catalogue/tools/refresh.ts';
 import type { Inspection } from '../proxy/inspect.ts';
 import type { Proxy } from '../proxy/proxy.ts';
 import {
@@ -41,10 +40,6 @@ const BATCH = 20;
 const MAX_NAMED = 1_000;
 /** Time for listed tools to reach the catalogue after the last check. */
 const TOOLS_MS = 120_000;
-/** New or changed tools taken of a server in one check, as each has to be embedded. The next check brings more. */
-const MAX_NEW_TOOLS = 100;
-/** Characters of JSON of all listings that wait; further ones are dropped, and come again with the next check. */
-const MAX_WAITING_CHARS = 32 * 1024 * 1024;
 
 const OWN_OUTAGE =
   'most hosts failed in one sweep, which points to our own network; nothing was recorded as worse';
@@ -418,54 +413,4 @@ async function byHost(
   const workers = await Promise.allSettled(Array.from({ length: HOSTS_AT_ONCE }, worker));
   signal.throwIfAborted();
   for (const ended of workers) if (ended.status === 'rejected') throw ended.reason;
-}
-
-type ListedToolsParts = Pick<HealthSweepParts, 'clock' | 'log'> & {
-  readonly catalogue: Pick<Catalogue, 'refreshTools'>;
-};
-
-/** Brings tools that servers list into the catalogue, one server at a time, so that no check waits for it. */
-export class ListedTools {
-  readonly #parts: ListedToolsParts;
-  readonly #ended = new AbortController();
-  readonly #queue = new SerialQueue();
-  #waitingChars = 0;
-
-  constructor(parts: ListedToolsParts) {
-    this.#parts = parts;
-  }
-
-  /** Takes a listing, or drops it when too much waits. Never throws and never waits. */
-  offer(server: Server, tools: readonly Definition[]): void {
-    if (tools.length === 0 || this.#ended.signal.aborted) return;
-    const chars = JSON.stringify(tools).length;
-    if (this.#waitingChars + chars > MAX_WAITING_CHARS) return;
-    this.#waitingChars += chars;
-    const listedAtMs = this.#parts.clock.now();
-    void this.#queue
-      .run(() => this.#take(server, tools, listedAtMs))
-      .finally(() => (this.#waitingChars -= chars));
-  }
-
-  /** Resolves when everything is in the catalogue, or when the signal aborts: what is not committed then is dropped. */
-  async finish(signal: AbortSignal): Promise<void> {
-    try {
-      await raceAbort(this.#queue.settled(), signal);
-    } catch (error) {
-      this.#ended.abort(error);
-    }
-  }
-
-  async #take(server: Server, tools: readonly Definition[], listedAtMs: number): Promise<void> {
-    const { catalogue, log } = this.#parts;
-    const { signal } = this.#ended;
-    if (signal.aborted) return;
-    // An unchanged listing is not written: every process would make the server ready for searches again.
-    const options = { unlessSame: true, maxNews: MAX_NEW_TOOLS, signal };
-    try {
-      await catalogue.refreshTools(server, tools, listedAtMs, options);
-    } catch (error) {
-      if (!signal.aborted) log.warn({ err: error, serverId: server.id }, 'listed tools not stored');
-    }
-  }
 }

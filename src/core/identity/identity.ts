@@ -4,7 +4,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
-import { createGuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
+import { createGuardedFetch } from '../../platform/outbound/fetch.ts';
 import { Sealing } from '../../platform/sealing.ts';
 import type { Audit } from '../access/audit.ts';
 import { Connections } from './connections/connections.ts';

@@ -2,10 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 import { shapeOf } from '../../platform/json-limits.ts';
-import type { GuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
-import { retryAfterMs } from '../../platform/outbound/retry-after.ts';
+import { retryAfterMs, type GuardedFetch } from '../../platform/outbound/fetch.ts';
 import { sanitise } from '../../platform/sanitize.ts';
-import { pageSchema } from './documents.ts';
+import { pageSchema } from './entry.ts';
 
 /** Limits what a registry may cost, as it is not trusted. */
 export interface ClientLimits {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { z } from 'zod';
 import { inWords } from '../../platform/zod-issues.ts';
 import {
   RESERVED_SERVER_ID,
@@ -9,20 +10,12 @@ import {
 } from '../catalogue/entry.ts';
 import { entryProblem, storageProblem, type ReadOptions } from '../catalogue/import-file.ts';
 import { sanitise } from '../../platform/sanitize.ts';
-import {
-  OFFICIAL,
-  OWN,
-  remoteSchema,
-  responseSchema,
-  type Remote,
-  type ServerResponse,
-} from './documents.ts';
 
 /** Larger entries are left out, as every entry's document is kept in memory. */
 const MAX_DOCUMENT_CHARS = 32_768;
 
 /** Result of reading an item of a registry's page. */
-export type ReadItem =
+type ReadItem =
   | { readonly kind: 'server'; readonly name: string; readonly updatedAt?: string; readonly entry: NewEntry }
   /** The registry has deleted it, or it no longer has an address that can be called. */
   | {
@@ -165,3 +158,145 @@ export function idFor(name: string, holder: (id: string) => string | undefined):
   const hash = createHash('sha256').update(name).digest('hex').slice(0, 10);
   return `${plain.replace(/^[^a-z0-9]+/, '').slice(0, MAX_ID_CHARS - hash.length - 1)}-${hash}`;
 }
+
+// Documents of the registry API v0.1 (OpenAPI of 2025-12-01, server.json of 2025-12-11), read leniently: unknown fields are kept.
+
+export const SERVER_SCHEMA = 'https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json';
+/** Member of `_meta` with the registry's own statements about an entry, as opposed to its publisher's. */
+export const OFFICIAL = 'io.modelcontextprotocol.registry/official';
+/** Member of `_meta` with Switchboard's statements about an entry. */
+export const OWN = 'dev.switchboard/server';
+
+const text = (max: number) => z.string().max(max);
+const inputSchema = z.looseObject({
+  value: text(4_096).nullish(),
+  default: text(4_096).nullish(),
+  isRequired: z.boolean().nullish(),
+  isSecret: z.boolean().nullish(),
+});
+
+const remoteSchema = z.looseObject({
+  type: text(64),
+  url: text(2_048),
+  headers: z
+    .array(z.looseObject({ ...inputSchema.shape, name: text(256) }))
+    .max(100)
+    .nullish(),
+  variables: z.record(z.string(), inputSchema).nullish(),
+});
+type Remote = z.output<typeof remoteSchema>;
+
+const serverSchema = z.looseObject({
+  name: text(200)
+    .min(3)
+    .regex(/^[a-zA-Z0-9.-]+\/[a-zA-Z0-9._-]+$/, 'must be NAMESPACE/NAME'),
+  description: text(4_000).default(''),
+  version: text(255).min(1),
+  title: text(200).nullish(),
+  websiteUrl: text(2_048).nullish(),
+  repository: z.looseObject({ url: text(2_048).nullish() }).nullish(),
+  remotes: z.array(z.unknown()).max(50).nullish(),
+});
+
+/** `isLatest` and the times are absent where a registry does not state them. */
+const officialSchema = z.looseObject({
+  status: z.enum(['active', 'deprecated', 'deleted']).default('active'),
+  statusMessage: text(2_000).nullish(),
+  publishedAt: z.iso.datetime({ offset: true }).nullish(),
+  updatedAt: z.iso.datetime({ offset: true }).nullish(),
+  isLatest: z.boolean().nullish(),
+});
+
+/** Fields that one Switchboard passes to another and the standard has no place for. */
+const ownSchema = z.looseObject({
+  description: text(4_000).optional(),
+  categories: z.array(text(64).min(1)).max(20).optional(),
+});
+
+const responseSchema = z.looseObject({
+  server: serverSchema,
+  _meta: z
+    .looseObject({
+      [OFFICIAL]: officialSchema.default({ status: 'active' }),
+      // Optional: an invalid one is ignored.
+      [OWN]: ownSchema.optional().catch(undefined),
+    })
+    .default({ [OFFICIAL]: { status: 'active' } }),
+});
+type ServerResponse = z.output<typeof responseSchema>;
+
+/** A page of entries. They are parsed one by one, so that a bad entry does not spoil the others. */
+export const pageSchema = z.looseObject({
+  servers: z.array(z.unknown()).nullable(),
+  metadata: z.looseObject({ nextCursor: text(4_096).nullish() }).nullish(),
+});
+
+/** Limits the problems that a report names. */
+const MAX_PROBLEMS = 100;
+
+/** Entries of a registry's listing, collected page by page. A name that comes twice counts with its last entry. */
+export class Listing {
+  readonly marks = new Map<string, RegistryMark>();
+  readonly ended = new Set<string>();
+  /** Ids of bad entries: the catalogued servers stay as they are. */
+  readonly kept = new Set<string>();
+  readonly counts = {
+    received: 0,
+    skipped: { deleted: 0, no_remote: 0, needs_configuration: 0 },
+    problems: [] as { name?: string; reason: string }[],
+    bad: 0,
+  };
+  highWater: string | undefined;
+  readonly #entries = new Map<string, Entry>();
+  readonly #nameOf: (id: string) => string | undefined;
+
+  /** @param nameOf returns the registry name that the catalogue has under an id */
+  constructor(nameOf: (id: string) => string | undefined) {
+    this.#nameOf = nameOf;
+  }
+
+  get entries(): Entry[] {
+    return [...this.#entries.values()];
+  }
+
+  add(read: ReadItem): void {
+    this.counts.received++;
+    if ('updatedAt' in read) this.highWater = laterOf(this.highWater, read.updatedAt);
+    if (read.kind === 'bad') this.#addProblem(read);
+    if (read.kind === 'ended') {
+      this.counts.skipped[read.why]++;
+      const id = this.#idOf(read.name);
+      this.#forget(id);
+      this.ended.add(id);
+    }
+    if (read.kind === 'server') {
+      const id = this.#idOf(read.name);
+      this.#forget(id);
+      this.#entries.set(id, { ...read.entry.entry, id });
+      this.marks.set(id, read.entry.mark);
+    }
+  }
+
+  #addProblem({ name, reason }: { name?: string; reason: string }): void {
+    this.counts.bad++;
+    if (name !== undefined) this.kept.add(this.#idOf(name));
+    if (this.counts.problems.length < MAX_PROBLEMS)
+      this.counts.problems.push({ ...(name === undefined ? {} : { name }), reason });
+  }
+
+  #forget(id: string): void {
+    this.#entries.delete(id);
+    this.marks.delete(id);
+    this.ended.delete(id);
+  }
+
+  #idOf(name: string): string {
+    return idFor(name, id => this.marks.get(id)?.name ?? this.#nameOf(id));
+  }
+}
+
+/** Returns the later of two RFC 3339 times. */
+export const laterOf = (one: string | undefined, other: string | undefined): string | undefined => {
+  if (one === undefined || other === undefined) return one ?? other;
+  return Date.parse(one) > Date.parse(other) ? one : other;
+};

@@ -6,7 +6,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { shownHealth, type ShownHealth } from '../catalogue/health.ts';
 import { storageProblem } from '../catalogue/import-file.ts';
 import { serverHealth, servers as table, serverToolParts as parts } from '../catalogue/schema.ts';
-import { OFFICIAL, OWN, SERVER_SCHEMA } from './documents.ts';
+import { OFFICIAL, OWN, SERVER_SCHEMA } from './entry.ts';
 
 /** The standard's limit for descriptions; the full one goes into `_meta`. */
 const MAX_DESCRIPTION_CHARS = 100;

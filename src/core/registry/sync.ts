@@ -6,14 +6,13 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { CatalogueChange, OnProgress } from '../catalogue/changes.ts';
 import type { ReadOptions } from '../catalogue/import-file.ts';
-import { createGuardedFetch } from '../../platform/outbound/guarded-fetch.ts';
+import { createGuardedFetch } from '../../platform/outbound/fetch.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import { ClusterLock } from '../../platform/database/cluster-lock.ts';
 import { readJsonSetting, writeJsonSetting } from '../../platform/database/settings.ts';
 import { LOCKS } from '../locks.ts';
-import { laterOf, Listing } from './listing.ts';
+import { laterOf, Listing, readItem } from './entry.ts';
 import { CLIENT_LIMITS, pagesOf, type ClientLimits } from './client.ts';
-import { readItem } from './entry.ts';
 
 /** Time before the last sync that is asked for again, for writes that were under way then and for clocks that differ. */
 const OVERLAP_MS = 600_000;

@@ -1,5 +1,5 @@
+import { stemmer } from 'stemmer';
 import type { Server } from '../catalogue/entry.ts';
-import { splitIdentifier } from './tokenize.ts';
 
 /** The fields of a server that search reads. */
 export type Described = Pick<Server, 'name' | 'description' | 'tools'>;
@@ -12,7 +12,7 @@ interface SearchDocument {
   readonly prose: string;
 }
 
-export interface ServerDocuments {
+interface ServerDocuments {
   /** Keywords of the server with all its tools: a request often touches several of them. */
   readonly whole: string;
   /** The server's own text first, then one document a tool, in the order of `server.tools`. */
@@ -59,3 +59,127 @@ function argumentsOf(schema: Readonly<Record<string, unknown>>): string {
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
+
+/** Longer runs are encoded data, not words. */
+const MAX_TERM_LENGTH = 64;
+
+/** In UTF-16 units, without the mark at the end: below it are greetings and splinters such as "e.g.". */
+const MIN_SENTENCE_LENGTH = 11;
+/** A bound on work. */
+const MAX_SENTENCES = 8;
+
+/** Words of letters, digits and marks, joined by `_` or `-` where the writer joined them. */
+const COMPOUND = /[\p{L}\p{N}\p{M}]+(?:[_-][\p{L}\p{N}\p{M}]+)*/gu;
+
+/** Scripts that put no space between words. */
+const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}`;
+const UNSPACED_RUN = new RegExp(`[${UNSPACED}]+|[^${UNSPACED}]+`, 'gu');
+const IS_UNSPACED = new RegExp(`^[${UNSPACED}]`, 'u');
+
+/** Most words: nothing in them to be split. */
+const SINGLE = /^[A-Za-z0-9][a-z0-9]*$/;
+
+/** aB -> a B, HTTPServer -> HTTP Server; digits stay where they are (s3, oauth2). */
+const CAMEL_HUMP = /(?<=[\p{Ll}\p{N}])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})/u;
+
+/** English words that say nothing about a subject, without what follows their apostrophe. */
+const STOP_WORDS = new Set(
+  `a about after all also am an and any are as at be been before being both but by can could did didn do does doesn doing
+  don down each few for from further had has have having he hello her here hers hi him his how i if im in into is isn it
+  its itself just let like me more most my myself need no nor not of off on once only or other our ours out over own
+  please same she should so some such than thank thanks that the their theirs them then there these they this those
+  through to too under until up us very want was we were what when where which while who whom why will with would you
+  your yours`.split(/\s+/),
+);
+
+/**
+ * The terms of a text for keyword search, in order, repeated as they stand there: lower case, accents stripped, English
+ * stop words dropped, Porter stems. A joined word (camelCase, snake_case, kebab-case) gives its parts and the whole
+ * without joints; runs of a script without spaces give overlapping pairs of characters.
+ */
+export function tokenize(text: string): string[] {
+  const terms: string[] = [];
+  for (const [compound] of fold(text).matchAll(COMPOUND)) {
+    if (SINGLE.test(compound)) {
+      pushWord(compound, terms);
+      continue;
+    }
+    for (const [run] of compound.matchAll(UNSPACED_RUN)) {
+      if (IS_UNSPACED.test(run)) pushBigrams(run, terms);
+      else pushWords(run, terms);
+    }
+  }
+  return terms;
+}
+
+/**
+ * The sentences of a request, to be embedded one by one: each often asks for something else, and one alone means more
+ * clearly what it means than all together. Splinters are dropped; what is left over at the end is one sentence. None has
+ * the mark that ends it, or more than one space in a row: the same is asked for without, and the model's vector would not be the same.
+ */
+export function sentencesOf(text: string): string[] {
+  const sentences = text
+    .split(/(?<=[.!?])\s+|(?<=[。！？])|\n+/u)
+    .map(withoutEnd)
+    .filter(sentence => sentence.length >= MIN_SENTENCE_LENGTH);
+  if (sentences.length < 2) return [withoutEnd(text) || text];
+  const rest = sentences.splice(MAX_SENTENCES - 1).join('. ');
+  return rest === '' ? sentences : [...sentences, rest];
+}
+
+const withoutEnd = (sentence: string): string => {
+  const words = sentence.trim().replaceAll(/\s+/g, ' ');
+  let end = words.length;
+  while (end > 0 && ENDS.has(words[end - 1] ?? '')) end--;
+  return words.slice(0, end);
+};
+
+const ENDS = new Set('.!?…。！？ ');
+
+/** `getUser_byID` as "get User by ID": what an embedding model, trained on prose, reads best. */
+export const splitIdentifier = (name: string): string =>
+  name
+    .split(/[^\p{L}\p{N}\p{M}]+/u)
+    .flatMap(part => part.split(CAMEL_HUMP))
+    .filter(part => part !== '')
+    .join(' ');
+
+/** Compatibility forms unified, accents of alphabets dropped (the marks of other scripts are letters), "user's" as "user". */
+const fold = (text: string): string =>
+  text
+    .normalize('NFKD')
+    .replace(/[\u0300-\u036f]+/g, '')
+    .normalize('NFKC')
+    .replace(/(?<=\p{L})['’](?:(?:s|d|ll|m|re|t|ve)(?![\p{L}\p{N}])|(?=\p{L}))/giu, '');
+
+function pushWords(compound: string, terms: string[]): void {
+  const parts = compound.split(/[_-]/).flatMap(part => part.split(CAMEL_HUMP));
+  for (const part of parts) pushWord(part, terms);
+  if (parts.length > 1) pushWord(parts.join(''), terms);
+}
+
+function pushWord(word: string, terms: string[]): void {
+  const lower = word.toLowerCase();
+  if (lower === '' || lower.length > MAX_TERM_LENGTH || STOP_WORDS.has(lower)) return;
+  terms.push(stemOf(lower));
+}
+
+/** Stems by word, so that a word that comes again costs no new work and no new string: an import holds millions of terms. */
+const stems = new Map<string, string>();
+const MAX_STEMS = 50_000;
+
+function stemOf(word: string): string {
+  let stem = stems.get(word);
+  if (stem === undefined) {
+    stem = stemmer(word);
+    if (stems.size === MAX_STEMS) stems.clear();
+    stems.set(word, stem);
+  }
+  return stem;
+}
+
+function pushBigrams(run: string, terms: string[]): void {
+  const characters = Array.from(run);
+  if (characters.length === 1) terms.push(run);
+  for (let at = 1; at < characters.length; at++) terms.push(`${characters[at - 1]}${characters[at]}`);
+}

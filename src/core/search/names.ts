@@ -1,5 +1,5 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import { tokenize } from './tokenize.ts';
+import { tokenize } from './documents.ts';
 
 /** The way a query names a server: not at all, among other words, or with no other words. */
 export type NameMatch = 'not' | 'among' | 'alone';

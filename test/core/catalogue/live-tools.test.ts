@@ -250,7 +250,7 @@ describe('a changed definition', () => {
 describe('ToolRefresh', () => {
   it('stores a changed definition at once and logs it once, at most once in ten minutes', async () => {
     let nowMs = NOW;
-    const refresh = new ToolRefresh(catalogue, { now: () => nowMs }, log());
+    const refresh = new ToolRefresh({ catalogue, clock: { now: () => nowMs }, log: log() });
     const offer = async (...tools: Definition[]) => {
       refresh.offer(catalogue.require('a'), tools);
       await catalogue.settled();
@@ -279,7 +279,7 @@ describe('ToolRefresh', () => {
       written.push(server.id);
       return Promise.reject(new Error('down'));
     };
-    const refresh = new ToolRefresh({ refreshTools }, { now: () => nowMs }, log());
+    const refresh = new ToolRefresh({ catalogue: { refreshTools }, clock: { now: () => nowMs }, log: log() });
     refresh.offer(SERVER, []);
     refresh.offer(SERVER, []);
     refresh.offer({ ...SERVER, id: 'b' }, []);

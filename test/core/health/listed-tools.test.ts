@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
-import { ListedTools } from '../../../src/core/health/sweep.ts';
+import { ListedTools } from '../../../src/core/catalogue/tools/refresh.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 const tool = (description: string) => ({ name: 'x', description, inputSchema: { type: 'object' } });

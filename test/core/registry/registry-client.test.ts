@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createGuardedFetch } from '../../../src/platform/outbound/guarded-fetch.ts';
+import { createGuardedFetch } from '../../../src/platform/outbound/fetch.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { pagesOf, type ClientLimits } from '../../../src/core/registry/client.ts';
 import {

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { sentencesOf, splitIdentifier, tokenize } from '../../../src/core/search/tokenize.ts';
+import { sentencesOf, splitIdentifier, tokenize } from '../../../src/core/search/documents.ts';
 
 describe('tokenize', () => {
   it.each([

@@ -3,7 +3,7 @@ import type { RequestListener } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
-import { createGuardedFetch } from '../../../src/platform/outbound/guarded-fetch.ts';
+import { createGuardedFetch } from '../../../src/platform/outbound/fetch.ts';
 import { listen } from '../../support/upstreams/http.ts';
 
 const MAX_BYTES = 64 * 1024;

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { expect, it } from 'vitest';
-import { boundedChunks, readBody } from '../../../src/platform/outbound/read-body.ts';
+import { boundedChunks, readBody } from '../../../src/platform/outbound/fetch.ts';
 
 const tooLarge = () => new Error('too large');
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { retryAfterMs } from '../../../src/platform/outbound/retry-after.ts';
+import { retryAfterMs } from '../../../src/platform/outbound/fetch.ts';
 
 const NOW_MS = Date.parse('2030-01-01T00:00:00Z');
 

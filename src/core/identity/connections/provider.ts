@@ -2,7 +2,7 @@ import * as oauth from 'openid-client';
 import type { ProviderSettings } from '../../../config/index.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Clock } from '../../../platform/time.ts';
-import type { GuardedFetch } from '../../../platform/outbound/guarded-fetch.ts';
+import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 
 /** Thrown when an exchange or a refresh gave no tokens. */
 export class ProviderError extends Error {

@@ -1,7 +1,7 @@
 import { errors } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { SwitchboardError, type ErrorCode } from '../../../errors.ts';
-import { retryAfterMs } from '../../../platform/outbound/retry-after.ts';
+import { retryAfterMs } from '../../../platform/outbound/fetch.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 
 /** The text for a time-out is the contract's. */

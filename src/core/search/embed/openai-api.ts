@@ -1,11 +1,37 @@
+import { Breaker, type Entered } from '../../../platform/breaker.ts';
 import { Repeat } from '../../../platform/time.ts';
-import { readBody } from '../../../platform/outbound/read-body.ts';
-import { retryAfterMs } from '../../../platform/outbound/retry-after.ts';
+import { readBody, retryAfterMs } from '../../../platform/outbound/fetch.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { EmbeddingLane, Metrics } from '../../metrics.ts';
 import type { OpenAI } from 'openai';
 import { z } from 'zod';
+
+/** Limits on requests to the embedding API. Times in milliseconds. */
+export const LIMITS = {
+  /** How long a search waits for its query's vectors before it answers by keyword: a search takes a second at most. */
+  queryWaitMs: 650,
+  /** Time limit of a query's request. A vector that comes after `queryWaitMs` serves the next search with that query. */
+  queryLimitMs: 5_000,
+  /** Failed queries in a row after which the API is not asked for a while. */
+  queryFailures: 3,
+  /** Time limit of an import's request, attempts at it, requests at a time, and texts in each. */
+  bulkLimitMs: 30_000,
+  bulkAttempts: 4,
+  bulkRequests: 4,
+  bulkTexts: 64,
+  /** The wait before an import's second attempt; it doubles with each further one. */
+  firstBackOffMs: 500,
+  maxBackOffMs: 8_000,
+  /** A longer `Retry-After` is an outage for an import, not a wait. */
+  maxRetryAfterMs: 60_000,
+  /** Time limit of a trial, the request that finds out whether the API works. */
+  trialLimitMs: 3_000,
+  /** The wait before the first trial; it doubles with each one that fails. */
+  firstTrialMs: 5_000,
+  maxTrialMs: 60_000,
+};
+export type EmbeddingLimits = Readonly<typeof LIMITS>;
 
 /** A larger answer is not read: parsing it would hold up the event loop. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
@@ -304,3 +330,40 @@ function decodeFloats(base64: string): Float32Array {
 }
 
 const invalid = (detail: string) => new EmbeddingFailure('invalid_answer', detail);
+
+/** Knows how the API does at one of its uses: it may be too slow for queries and fast enough for imports. */
+export class Health {
+  readonly breaker: Breaker;
+  /** The last failure that no success has followed. There is one whenever the breaker is open. */
+  failure: EmbeddingFailure | undefined;
+
+  constructor(limits: EmbeddingLimits) {
+    this.breaker = new Breaker({
+      failuresInARow: limits.queryFailures,
+      firstOpenMs: limits.firstTrialMs,
+      maxOpenMs: limits.maxTrialMs,
+      maxProbeMs: limits.trialLimitMs,
+    });
+  }
+
+  succeeded(call: Entered): void {
+    this.breaker.succeeded(call, performance.now());
+    // A call that began before the breaker opened does not close it.
+    if (!this.breaker.isOpen) this.failure = undefined;
+  }
+
+  failed(call: Entered, failure: EmbeddingFailure): void {
+    this.failure = failure;
+    this.breaker.failed(call, performance.now(), failure.message, failure.retryAfterMs);
+  }
+
+  trip(failure: EmbeddingFailure): void {
+    this.failure = failure;
+    this.breaker.trip(performance.now(), failure.message, failure.retryAfterMs);
+  }
+
+  /** @throws EmbeddingFailure `held_back` while the breaker is open */
+  check(): void {
+    if (this.breaker.isOpen) throw new EmbeddingFailure('held_back', this.breaker.lastFailure);
+  }
+}

@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { Breaker, type Entered } from '../../../platform/breaker.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { readSetting, writeSetting } from '../../../platform/database/settings.ts';
 import { raceDeadline } from '../../../platform/time.ts';
@@ -8,33 +7,15 @@ import { SerialQueue } from '../../../platform/queues.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Embedder, EmbeddingPurpose } from './embedder.ts';
-import { EmbeddingApi, EmbeddingFailure, RETRYABLE, type EmbeddingApiParts } from './openai-api.ts';
-
-/** Limits on requests to the embedding API. Times in milliseconds. */
-const LIMITS = {
-  /** How long a search waits for its query's vectors before it answers by keyword: a search takes a second at most. */
-  queryWaitMs: 650,
-  /** Time limit of a query's request. A vector that comes after `queryWaitMs` serves the next search with that query. */
-  queryLimitMs: 5_000,
-  /** Failed queries in a row after which the API is not asked for a while. */
-  queryFailures: 3,
-  /** Time limit of an import's request, attempts at it, requests at a time, and texts in each. */
-  bulkLimitMs: 30_000,
-  bulkAttempts: 4,
-  bulkRequests: 4,
-  bulkTexts: 64,
-  /** The wait before an import's second attempt; it doubles with each further one. */
-  firstBackOffMs: 500,
-  maxBackOffMs: 8_000,
-  /** A longer `Retry-After` is an outage for an import, not a wait. */
-  maxRetryAfterMs: 60_000,
-  /** Time limit of a trial, the request that finds out whether the API works. */
-  trialLimitMs: 3_000,
-  /** The wait before the first trial; it doubles with each one that fails. */
-  firstTrialMs: 5_000,
-  maxTrialMs: 60_000,
-};
-export type EmbeddingLimits = Readonly<typeof LIMITS>;
+import {
+  EmbeddingApi,
+  EmbeddingFailure,
+  Health,
+  LIMITS,
+  RETRYABLE,
+  type EmbeddingApiParts,
+  type EmbeddingLimits,
+} from './openai-api.ts';
 
 const TRIAL_TEXT = 'Does the embedding API answer?';
 /** About 2,000 tokens of English, and at most about 8,000 of any script. In UTF-16 units. */
@@ -46,43 +27,6 @@ const SHORTEST_CUT = 250;
 /** The vector store wants a multiple of it; zeros at the end leave cosines as they are. */
 const DIMENSION_STEP = 16;
 const QUERY_CACHE_BYTES = 16 * 1024 * 1024;
-
-/** Knows how the API does at one of its uses: it may be too slow for queries and fast enough for imports. */
-class Health {
-  readonly breaker: Breaker;
-  /** The last failure that no success has followed. There is one whenever the breaker is open. */
-  failure: EmbeddingFailure | undefined;
-
-  constructor(limits: EmbeddingLimits) {
-    this.breaker = new Breaker({
-      failuresInARow: limits.queryFailures,
-      firstOpenMs: limits.firstTrialMs,
-      maxOpenMs: limits.maxTrialMs,
-      maxProbeMs: limits.trialLimitMs,
-    });
-  }
-
-  succeeded(call: Entered): void {
-    this.breaker.succeeded(call, performance.now());
-    // A call that began before the breaker opened does not close it.
-    if (!this.breaker.isOpen) this.failure = undefined;
-  }
-
-  failed(call: Entered, failure: EmbeddingFailure): void {
-    this.failure = failure;
-    this.breaker.failed(call, performance.now(), failure.message, failure.retryAfterMs);
-  }
-
-  trip(failure: EmbeddingFailure): void {
-    this.failure = failure;
-    this.breaker.trip(performance.now(), failure.message, failure.retryAfterMs);
-  }
-
-  /** @throws EmbeddingFailure `held_back` while the breaker is open */
-  check(): void {
-    if (this.breaker.isOpen) throw new EmbeddingFailure('held_back', this.breaker.lastFailure);
-  }
-}
 
 interface OpenAiParts extends EmbeddingApiParts {
   readonly db: Database;

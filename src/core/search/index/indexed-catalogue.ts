@@ -6,9 +6,8 @@ import {
   type IndexedDocuments,
   type ScoredServers,
 } from './indexed-servers.ts';
-import { documentsOf, type Described } from '../documents.ts';
-import type { QueryVectors } from '../embed/query-vectors.ts';
-import { sentencesOf, tokenize } from '../tokenize.ts';
+import { documentsOf, sentencesOf, tokenize, type Described } from '../documents.ts';
+import type { QueryVectors } from '../embed/embedder.ts';
 import type { Candidate, ToolEvidence } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 

@@ -10,14 +10,13 @@ import { documentsOf } from '../documents.ts';
 import { createMiniLmEmbedder, WeightsUnavailable } from '../embed/minilm/embedder.ts';
 import { createNgramEmbedder } from '../embed/ngrams.ts';
 import type { Embedder } from '../embed/embedder.ts';
-import type { EmbeddingApiConfig } from '../embed/openai-api.ts';
-import { OpenAiEmbedder, type EmbeddingLimits } from '../embed/openai.ts';
+import type { EmbeddingApiConfig, EmbeddingLimits } from '../embed/openai-api.ts';
+import { OpenAiEmbedder } from '../embed/openai.ts';
 import { embeddings } from '../schema.ts';
 import { createEmbeddedIndex } from './search-index-embedded.ts';
 import { createMeilisearchIndex, type MeilisearchAddress } from './search-index-meilisearch.ts';
 import type { SearchIndex } from './search-index.ts';
-import { VectorCache } from './vector-cache.ts';
-import { VectorPruning } from './vector-pruning.ts';
+import { VectorCache, VectorPruning } from './vector-cache.ts';
 
 interface OpenIndexOptions {
   readonly db: Database;

@@ -4,13 +4,11 @@ import type { Log } from '../../../platform/telemetry/log.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { bestOfEach, compareTools, IndexedCatalogue, type Indexable } from './indexed-catalogue.ts';
-import { documentsOf, type Described } from '../documents.ts';
-import type { Embedder } from '../embed/embedder.ts';
+import { documentsOf, sentencesOf, tokenize, type Described } from '../documents.ts';
+import { QueryVectors, type Embedder } from '../embed/embedder.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import type { QuantizedVector } from './vectors.ts';
-import { QueryVectors } from '../embed/query-vectors.ts';
 import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
-import { sentencesOf, tokenize } from '../tokenize.ts';
 import { VectorCache } from './vector-cache.ts';
 
 interface EmbeddedIndexContext {

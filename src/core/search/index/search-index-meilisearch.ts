@@ -4,10 +4,8 @@ import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { documentsOf, type Described } from '../documents.ts';
-import type { Embedder } from '../embed/embedder.ts';
-import { QueryVectors } from '../embed/query-vectors.ts';
-import { sentencesOf, tokenize } from '../tokenize.ts';
+import { documentsOf, sentencesOf, tokenize, type Described } from '../documents.ts';
+import { QueryVectors, type Embedder } from '../embed/embedder.ts';
 import {
   bestOfEach,
   CANDIDATES_BY_EACH,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { QueryAdapter } from '../../../../src/core/search/embed/minilm/query-adapter.ts';
+import { QueryAdapter } from '../../../../src/core/search/embed/minilm/embedder.ts';
 
 const unit = (...values: number[]) => {
   const length = Math.hypot(...values);

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
-import { OpenAiEmbedder, type EmbeddingLimits } from '../../../../src/core/search/embed/openai.ts';
+import { OpenAiEmbedder } from '../../../../src/core/search/embed/openai.ts';
+import type { EmbeddingLimits } from '../../../../src/core/search/embed/openai-api.ts';
 import { openDatabase, type OpenDatabase } from '../../../../src/platform/database/database.ts';
 import { settings } from '../../../../src/platform/database/settings.ts';
 import { Metrics } from '../../../../src/core/metrics.ts';

@@ -1,7 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { embeddings } from '../../../../src/core/search/schema.ts';
-import { VectorCache } from '../../../../src/core/search/index/vector-cache.ts';
-import { pruneVectors, VectorPruning } from '../../../../src/core/search/index/vector-pruning.ts';
+import { pruneVectors, VectorCache, VectorPruning } from '../../../../src/core/search/index/vector-cache.ts';
 import type { OpenDatabase } from '../../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../../support/database.ts';
 import { controlledEmbedder, server, silent } from '../support.ts';

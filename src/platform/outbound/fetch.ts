@@ -1,5 +1,4 @@
 import { Agent, fetch as undiciFetch, type RequestInit } from 'undici';
-import { readBody } from './read-body.ts';
 import type { Guard } from './guard.ts';
 
 /** The part of the Fetch API that OAuth clients use. */
@@ -49,4 +48,48 @@ export function createGuardedFetch(
     });
   };
   return { fetch, close: () => dispatcher.destroy() };
+}
+
+/** Passes a stream's chunks on, up to `maxBytes` in all. @throws what `tooLarge` returns, at the first byte beyond */
+export async function* boundedChunks<Chunk extends Uint8Array>(
+  stream: AsyncIterable<Chunk>,
+  maxBytes: number,
+  tooLarge: () => Error,
+): AsyncGenerator<Chunk> {
+  let bytes = 0;
+  for await (const chunk of stream) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw tooLarge();
+    yield chunk;
+  }
+}
+
+/**
+ * Reads a stream to its end. Reading stops, and the stream is destroyed, at the first byte beyond `maxBytes`.
+ * @throws what `tooLarge` returns; what the stream fails with
+ */
+export async function readBody(
+  stream: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+  tooLarge: () => Error,
+): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of boundedChunks(stream, maxBytes, tooLarge)) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+/**
+ * Reads a `Retry-After` header, in seconds or as a date (RFC 9110 §10.2.3).
+ * @param nowMs the present by the wall clock, in milliseconds since the epoch
+ * @returns milliseconds to wait, 0 for a time that has passed; undefined for a value of neither form
+ */
+export function retryAfterMs(
+  value: string | readonly string[] | null | undefined,
+  nowMs: number,
+): number | undefined {
+  const text = (typeof value === 'string' ? value : value?.[0])?.trim() ?? '';
+  if (/^\d+$/.test(text)) return Number(text) * 1_000;
+  // Date.parse also takes "-5" and "1.5" for dates.
+  const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs);
 }
