@@ -47,6 +47,24 @@ const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
   dependentRequired: value => isObject(value) && Object.values(value).every(isStrings),
 };
 
+/**
+ * Each copy has all keywords that a copy can have, in one order. The library reads every keyword of every schema, which takes a third
+ * less where all schemas are of one shape.
+ */
+const NO_KEYWORDS: Json = Object.fromEntries(
+  [
+    ...Object.keys(PLAIN),
+    'properties',
+    'additionalProperties',
+    'propertyNames',
+    'dependentSchemas',
+    'prefixItems',
+    'items',
+    'allOf',
+    'anyOf',
+  ].map(keyword => [keyword, undefined]),
+);
+
 export interface Checkable {
   readonly schema: Schema;
   /** The steps that the check of one value takes at most, be it an argument or a value within one. */
@@ -148,7 +166,7 @@ class Copy {
       if (forms === undefined) continue;
       const copies = this.#list(forms, depth);
       this.weight += STEPS_OF_FORM * copies.length;
-      all.push({ anyOf: copies });
+      all.push({ ...NO_KEYWORDS, anyOf: copies });
     }
     if ($ref !== undefined) all.push(this.#followed($ref, depth));
     return all;
@@ -193,7 +211,7 @@ function asOldDialect(schema: Json): Json {
 }
 
 function plainOf(value: Json): Json {
-  const copy: Json = {};
+  const copy: Json = { ...NO_KEYWORDS };
   for (const [keyword, isValid] of Object.entries(PLAIN)) {
     if (!Object.hasOwn(value, keyword)) continue;
     if (!isValid(value[keyword])) throw new Uncheckable();
