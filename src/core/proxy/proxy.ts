@@ -265,7 +265,7 @@ class Calls {
     return this.track(caller, operation, async server => {
       const { admission, limits } = this.#parts;
       using deadline = new Deadline(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
-      const admitted = async () => work(await Asking.start(this.#parts, caller, server, deadline), deadline);
+      const admitted = () => this.#ask({ caller, server, deadline }, asking => work(asking, deadline));
       // Awaited here: the deadline must not end before the work.
       return await admission.run(server, caller, deadline.signal, admitted);
     });
@@ -303,7 +303,7 @@ class Calls {
     const timeoutMs = where === 'in-slot' ? Math.min(LISTING_IN_SLOT_MS, totalTimeoutMs) : totalTimeoutMs;
     using deadline = new Deadline(timeoutMs);
     const lister = { ...caller, signal: deadline.signal, timeoutMs };
-    const list = async () => this.allTools(await Asking.start(this.#parts, lister, server, deadline));
+    const list = () => this.#ask({ caller: lister, server, deadline }, asking => this.allTools(asking));
     // Awaited here: the deadline must not end before the work.
     return where === 'in-slot' ? await list() : await admission.run(server, lister, deadline.signal, list);
   }
@@ -312,6 +312,20 @@ class Calls {
   allTools(asking: Asking): Promise<Listing> {
     return listAllTools(params => asking.send('tools/list', params), this.#parts.limits);
   }
+
+  /** Looks up the user's token, and does the work with it. @throws SwitchboardError as `Credentials.forCall` does */
+  async #ask<T>(asked: Asked, work: (asking: Asking) => Promise<T>): Promise<T> {
+    const lookup = this.#parts.credentials.forCall(asked.caller, asked.server);
+    const credential = lookup && (await asked.deadline.wait(lookup));
+    return await work(new Asking(this.#parts, asked, credential));
+  }
+}
+
+/** One operation: who asks which server, and until when. */
+interface Asked {
+  readonly caller: Caller;
+  readonly server: Server;
+  readonly deadline: Deadline;
 }
 
 /**
@@ -327,9 +341,9 @@ class Asking {
   #credential: Credential | undefined;
   #mayRenew = true;
 
-  private constructor(
+  constructor(
     parts: Pick<Parts, 'credentials' | 'upstream'>,
-    { caller, server, deadline }: { caller: Caller; server: Server; deadline: Deadline },
+    { caller, server, deadline }: Asked,
     credential: Credential | undefined,
   ) {
     this.#parts = parts;
@@ -339,27 +353,27 @@ class Asking {
     this.view = { server, caller, connectionId: credential?.connectionId };
   }
 
-  /** @throws SwitchboardError as `Credentials.forCall` does */
-  static async start(
-    parts: Pick<Parts, 'credentials' | 'upstream'>,
-    caller: Caller,
-    server: Server,
-    deadline: Deadline,
-  ): Promise<Asking> {
-    const lookup = parts.credentials.forCall(caller, server);
-    return new Asking(parts, { caller, server, deadline }, lookup && (await deadline.wait(lookup)));
-  }
-
   /** @throws SwitchboardError as `UpstreamClient.request` and `Credentials.renewed` do */
-  async send(
+  send(
     method: string,
     params?: Params,
     onNotification?: UpstreamCall['onNotification'],
+  ): Promise<UpstreamReply> {
+    return this.#credential && this.#mayRenew
+      ? this.#sendOrRenew(method, params, onNotification)
+      : this.#request(method, params, onNotification);
+  }
+
+  async #sendOrRenew(
+    method: string,
+    params: Params | undefined,
+    onNotification: UpstreamCall['onNotification'],
   ): Promise<UpstreamReply> {
     const { credentials } = this.#parts;
     try {
       return await this.#request(method, params, onNotification);
     } catch (error) {
+      // Another request of the operation may have renewed it meanwhile.
       if (!this.#credential || !this.#mayRenew || !isUnauthorized(error)) throw error;
       this.#mayRenew = false;
       const renewal = credentials.renewed(this.#caller, this.view.server, this.#credential);

@@ -44,7 +44,8 @@ export class CheckedCalls {
    *   `send`, with what was probably meant
    */
   async run(view: View, call: NamedCall, sending: Sending): Promise<Outcome> {
-    const args = await this.#admit(view, call, sending);
+    if (this.#mustList(view, call)) await this.#list(view, sending);
+    const args = this.#admit(view, call);
     const { send, refresh } = sending;
     try {
       const outcome = await send(args);
@@ -59,15 +60,21 @@ export class CheckedCalls {
     }
   }
 
+  /** Returns whether the server's tools have to be listed before the call: nobody knows the tool, or it may only be read with. */
+  #mustList(view: View, call: NamedCall): boolean {
+    if (this.#definitions.fresh(view)) return false;
+    return call.readOnly === true || (this.#isStranger(view, call) && this.#definitions.mayWait(view));
+  }
+
+  /** Waits for a listing, for as long as a call may. */
+  async #list(view: View, { refresh, deadline }: Sending): Promise<void> {
+    const waitMs = Math.min(this.#listWaitMs, deadline.totalMs / 3);
+    const isInTime = await listed(refresh('in-slot'), waitMs, deadline);
+    if (!isInTime && waitMs === this.#listWaitMs) this.#definitions.noteSlow(view);
+  }
+
   /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for a call that must not be sent. */
-  async #admit(view: View, call: NamedCall, { refresh, deadline }: Sending): Promise<NamedCall['arguments']> {
-    const isUnsure =
-      call.readOnly === true || (this.#isStranger(view, call) && this.#definitions.mayWait(view));
-    if (isUnsure && !this.#definitions.fresh(view)) {
-      const waitMs = Math.min(this.#listWaitMs, deadline.totalMs / 3);
-      const isInTime = await listed(refresh('in-slot'), waitMs, deadline);
-      if (!isInTime && waitMs === this.#listWaitMs) this.#definitions.noteSlow(view);
-    }
+  #admit(view: View, call: NamedCall): NamedCall['arguments'] {
     const known = this.#definitions.fresh(view);
     const args = known ? this.#checked(known, call) : this.#repaired(view, call);
     if (call.readOnly && known?.annotations.get(call.name)?.readOnlyHint !== true)

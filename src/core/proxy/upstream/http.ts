@@ -362,7 +362,12 @@ export class HttpClient {
    * @throws SwitchboardError for a failure of the connection, or an answer over the limits; the signal's reason.
    */
   async exchange<R extends Dispatched, T extends Head>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
-    const answer = await this.#connected(request, Kind);
+    let answer: T;
+    try {
+      answer = await this.#exchange(request, request.url, Kind);
+    } catch (error) {
+      answer = await this.#reconnected(request, Kind, error);
+    }
     if (!isRedirect(answer.status)) return answer;
     const again = await this.#exchange(request, redirectTarget(request.url, answer), Kind);
     if (isRedirect(again.status)) throw refusedRedirect('redirects more than once');
@@ -374,14 +379,14 @@ export class HttpClient {
     await Promise.all([this.#agent.destroy(), this.#streams.destroy()]);
   }
 
-  /** Tries a connection that was refused once more: nothing was written. */
-  async #connected<R extends Dispatched, T>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
+  /** Tries a connection that was refused once more: nothing was written. @throws any other failure as it is */
+  async #reconnected<R extends Dispatched, T>(
+    request: R,
+    Kind: ExchangeOf<R, T>,
+    failure: unknown,
+  ): Promise<T> {
+    if (!(failure instanceof NotConnected) || !failure.passing) throw failure;
     const { url, signal } = request;
-    try {
-      return await this.#exchange(request, url, Kind);
-    } catch (error) {
-      if (!(error instanceof NotConnected) || !error.passing) throw error;
-    }
     await delay(RECONNECT_MS, undefined, { signal }).catch(() => {
       throw abortReason(signal);
     });

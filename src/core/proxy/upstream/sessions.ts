@@ -105,7 +105,8 @@ export class Sessions {
     // A session that is opened now would not be ended.
     if (this.#isClosed) throw stopping();
     const { serverId, url, tenantId, userId, credential } = owner;
-    const key = JSON.stringify([era, serverId, url, tenantId, userId, credential?.connectionId]);
+    // The lengths make the key unambiguous: URLs and tenants' names are not ours. The ids hold no space.
+    const key = `${era} ${serverId} ${url.length} ${url} ${tenantId.length} ${tenantId} ${userId ?? ''} ${credential?.connectionId ?? ''}`;
     const open = () =>
       withoutSpan(() => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner)));
     const session = this.#store.get(key) ?? (await deadline.share(() => this.#opening.run(key, open)));
