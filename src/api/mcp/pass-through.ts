@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { countUnclassed, type Policy } from '../../core/access/admit.ts';
+import { refuseUnclassed, type Policy } from '../../core/access/admit.ts';
 import { fromThrown } from '../../core/failure.ts';
 import { messagesIn } from '../../core/proxy/pass-through-messages.ts';
 import type { Sink } from '../../core/proxy/upstream/http-stream.ts';
@@ -25,10 +25,11 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
   const principalOf = byKey(core);
   return pipeline({ core, log, principalOf, route: '/mcp/:server_id' }, async exchange => {
     const { request, response, path, principal } = exchange;
-    const { serverId, method } = await countUnclassed(core, principal, () => ({
-      serverId: serverIdOf(path),
-      method: requireMethod(request.method, response),
-    }));
+    const serverId = serverIdOf(path);
+    if (serverId === undefined) return refuseUnclassed(core, principal, nothingHere());
+    const method = METHODS.find(one => one === request.method);
+    if (method === undefined)
+      return refuseUnclassed(core, principal, methodNotAllowed(response, request.method, METHODS.join(', ')));
     const { caller: admitted, input } = await exchange.admit(
       POLICY,
       async () => {
@@ -77,20 +78,13 @@ const sinkOf = (response: ServerResponse): Sink => ({
 });
 
 /** Returns the id in a path. Ids need no encoding in a URL, so nothing is decoded. One slash at the end is allowed, as after `/mcp`. */
-function serverIdOf(path: string): string {
+function serverIdOf(path: string): string | undefined {
   const id = path.slice(PREFIX.length).replace(/\/$/, '');
-  if (id !== '' && !id.includes('/')) return id;
-  throw new SwitchboardError(
-    'route_not_found',
-    'There is nothing at this path. A server is at /mcp/{server_id}.',
-  );
+  return id === '' || id.includes('/') ? undefined : id;
 }
 
-function requireMethod(method: string | undefined, response: ServerResponse): (typeof METHODS)[number] {
-  const known = METHODS.find(one => one === method);
-  if (known) return known;
-  throw methodNotAllowed(response, method, METHODS.join(', '));
-}
+const nothingHere = () =>
+  new SwitchboardError('route_not_found', 'There is nothing at this path. A server is at /mcp/{server_id}.');
 
 /** Ends the stream of a key, user or server that no longer holds; a database that cannot be asked just now does not end it. */
 const endUnlessOurs = (response: ServerResponse) => (thrown: unknown) => {

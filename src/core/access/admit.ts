@@ -101,7 +101,8 @@ export async function admit<Input>(
   visit: Visit<Input>,
 ): Promise<{ caller: Caller; input: Input }> {
   const { requestId, ip, signal, onLimit } = visit;
-  await countUnclassed(core, principal, () => requireScope(principal, policy.scope));
+  const lacking = lackingScope(principal, policy.scope);
+  if (lacking) await refuseUnclassed(core, principal, lacking);
   const { input, calls } = await parseWithinRate(core, principal, policy.rateLimit, visit);
   if (policy.quota !== undefined && calls > 0) {
     const state = await core.apiKeys.use.spend(principal, policy.quota, calls);
@@ -112,18 +113,14 @@ export async function admit<Input>(
   return { caller, input };
 }
 
-/** Runs a check that comes before any class of calls: a failure counts against the key's requests of no class. */
-export async function countUnclassed<Checked>(
+/** Counts a refusal that comes before any class of calls against the key's requests of no class, and throws it. */
+export async function refuseUnclassed(
   { rateLimits }: Parts,
   { keyId }: Principal,
-  check: () => Checked,
-): Promise<Checked> {
-  try {
-    return check();
-  } catch (refusal) {
-    await rateLimits.take('unclassed', keyId);
-    throw refusal;
-  }
+  refusal: unknown,
+): Promise<never> {
+  await rateLimits.take('unclassed', keyId);
+  throw refusal;
 }
 
 /** Spends one call before the input is read, and one for each further call that is found in it. */
@@ -150,16 +147,20 @@ async function parseWithinRate<Input>(
   }
 }
 
-/** The scope `admin` is over the whole installation, so it counts with keys of the operator's own tenant alone. */
-function requireScope({ scopes, tenantId }: Principal, scope: Scope): void {
+/**
+ * Returns the refusal of a key without the scope. The scope `admin` is over the whole installation, so it counts with keys of the
+ * operator's own tenant alone.
+ */
+function lackingScope({ scopes, tenantId }: Principal, scope: Scope): SwitchboardError | undefined {
   if (!scopes.has(scope))
-    throw new SwitchboardError(
+    return new SwitchboardError(
       'insufficient_scope',
       `This API key lacks the scope "${scope}". Use a key that has it.`,
     );
   if (scope === 'admin' && tenantId !== LOCAL_TENANT)
-    throw new SwitchboardError(
+    return new SwitchboardError(
       'insufficient_scope',
       `A key with the scope "admin" administers only as one of the tenant "${LOCAL_TENANT}". Use such a key.`,
     );
+  return undefined;
 }
