@@ -34,37 +34,37 @@ import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './sto
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
 export interface StartOptions {
-  /** False opens only the control socket, for a command that finds no server running. */
+  /** False: opens only the control socket, for a command that found no running server. */
   readonly listen?: boolean;
-  /** Ends the start before its next step, and before the first key is made. */
+  /** Stops the start before its next step, and before the first key is created. */
   readonly signal?: AbortSignal;
   readonly log?: Log;
   readonly clock?: Clock;
-  /** For tests that need no model, or no files. */
+  /** For tests that need no model or no files. */
   readonly embedder?: () => Promise<Embedder>;
   readonly database?: () => Promise<OpenDatabase>;
-  /** For tests that would wait for a time-out. */
+  /** For tests that would otherwise wait for a timeout. */
   readonly proxyLimits?: Partial<ProxyLimits>;
   readonly embeddingLimits?: Partial<EmbeddingLimits>;
   readonly faceLimits?: Partial<FaceLimits>;
 }
 
 export interface Switchboard extends AsyncDisposable {
-  /** The address of the public API. Undefined where it was not opened. */
+  /** The address of the public API. Undefined if it was not opened. */
   readonly url: string | undefined;
-  /** The key made at the first start. It cannot be read again later. */
+  /** The key created at the first start. It cannot be read again later. */
   readonly firstKey: string | undefined;
-  /** How many servers the catalogue has. */
+  /** The number of servers in the catalogue. */
   readonly servers: number;
-  /** Settles when every entry is searchable; rejects when that failed. */
+  /** Resolves when every entry is searchable; rejects if indexing failed. */
   readonly indexed: Promise<void>;
 }
 
 /**
  * Starts Switchboard: first the lock of the data folder, then the database, the catalogue and the API. The search index fills
- * while the API already answers; `/readyz` says when it is complete. If any step fails, everything opened before it is closed.
- * @throws SocketInUse when another process uses the data folder
- * @throws ConfigError when a setting cannot be used
+ * in the background; `/readyz` reports when it is complete. If a step fails, everything opened before it is closed.
+ * @throws SocketInUse if another process uses the data folder
+ * @throws ConfigError for an invalid setting
  * @throws the reason of `options.signal`
  */
 export async function startSwitchboard(config: Config, options: StartOptions = {}): Promise<Switchboard> {
@@ -94,7 +94,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
 /** Changes while the process runs. */
 interface Life {
   status: 'starting' | 'ready' | 'stopping';
-  /** The address listened on. */
+  /** The address of the public listener. */
   url: string | undefined;
 }
 
@@ -104,7 +104,7 @@ type SearchParts = Awaited<ReturnType<typeof openSearch>>;
 type ProxyParts = ReturnType<typeof openProxy>;
 type Upkeep = Awaited<ReturnType<typeof openUpkeep>>;
 
-/** Takes the data folder's lock and opens the database, with what every other part needs: log, clock, metrics, guard. */
+/** Locks the data folder and opens the database and what all other parts need: log, clock, metrics, guard. */
 async function openStores(config: Config, options: StartOptions, opened: AsyncDisposableStack) {
   const { clock = systemClock, log = openLog(config.log) } = options;
   const version = await packageVersion();
@@ -113,9 +113,13 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
   opened.defer(() => closeServer(control.server));
   await listenExclusively(control.server, controlSocketOf(config.dataDir));
   const isServing = options.listen !== false;
-  if (isServing) log.info({ version, dataDir: config.dataDir, ...featuresOf(config) }, 'starting');
+  if (isServing) {
+    log.info({ version, dataDir: config.dataDir, ...featuresOf(config) }, 'starting');
+    for (const variable of config.unknownVariables)
+      log.warn(variable, 'ignored an unknown environment variable');
+  }
 
-  // Loaded only where it is on: without settings no package of OpenTelemetry is.
+  // Imported on demand, so that no OpenTelemetry package is loaded while tracing is off.
   const tracing =
     isServing && config.tracing
       ? (await import('./platform/telemetry/tracing-otel.ts')).openTracing({
@@ -150,7 +154,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     hold: database.hold,
     audit: new Audit(database.db, log, metrics),
     databaseTrouble,
-    /** Other processes may use the same database. */
+    /** True if other processes may use the same database. */
     shared: config.database.url !== undefined,
     guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),
     allowHttp: allowPrivateNetwork,
@@ -179,11 +183,11 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     log,
     allowHttp,
     file: config.catalogueFile,
-    // A command run while no server is must not swap the catalogue that a server was started with.
+    // A command that runs without a server must not replace the catalogue that a server was started with.
     onlyFirst: !isServing,
     shared,
   }).catch(explainCatalogue(config));
-  // Indexing fails once the embedder is closed. The database must stay open until then.
+  // Indexing fails once the embedder is closed. The database must stay open until indexing has stopped.
   opened.defer(() => catalogue.settled());
   const usage = await Usage.load({ db, clock, log, shared });
   opened.defer(() => usage.close());
@@ -246,7 +250,7 @@ function openProxy(
   return { proxy, results };
 }
 
-/** Fills the search index in the background and keeps it up to date. Settles when every entry is searchable, or failed. */
+/** Fills the search index in the background and keeps it up to date. Settles when every entry is searchable or indexing failed. */
 function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): Promise<void> {
   const { catalogue, index, healthStore, filled } = parts;
   opened.defer(() => {
@@ -263,7 +267,7 @@ function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): 
       }),
   );
   filled.promise.catch((error: unknown) => {
-    if (life.status !== 'stopping') log.error({ err: error }, 'could not index the catalogue');
+    if (life.status !== 'stopping') log.error({ err: error }, 'catalogue not indexed');
   });
   if (config.database.url !== undefined) {
     const catchUp = () => Promise.all([catalogue.catchUp(), healthStore.catchUp()]);
@@ -272,7 +276,7 @@ function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): 
   return filled.promise;
 }
 
-/** Opens what works beside the requests: rate limits, registry syncs and health checks. */
+/** Opens the background parts: rate limits, registry syncs and health checks. */
 async function openUpkeep(
   { config, opened, allowHttp, ...stores }: Stores,
   { catalogue, healthStore }: SearchParts,
@@ -339,7 +343,7 @@ function coreOf(parts: {
   };
 }
 
-/** Listens, and starts all background work. Returns the key made at the first start. */
+/** Listens and starts all background work. Returns the key created at the first start. */
 async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep): Promise<string | undefined> {
   const { config, options, opened, log, clock, version, tracing, metrics, life } = stores;
   const { apiKeys, identity, proxy, results, indexed } = core;
@@ -363,9 +367,9 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
   results.start();
   void indexed.then(startSchedules, () => {});
   options.signal?.throwIfAborted();
-  // Last of all: a start that fails must not use up the one time the key is shown.
+  // Last, because a failing start must not use up the only time the key is shown.
   const firstKey = config.access.apiKey === undefined ? await apiKeys.createFirst() : undefined;
-  // First of all at the end: `/readyz` says that it stops while everything is still served.
+  // First on shutdown: `/readyz` reports it while requests are still served.
   opened.defer(async () => {
     life.status = 'stopping';
     if (config.http.drainMs === 0) return;
@@ -375,7 +379,7 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
   return firstKey;
 }
 
-/** Returns the audit entry for a server that health checks took out or brought back. */
+/** Returns the audit entry for a server that health checks deactivated or reactivated. */
 const entryOf = ({ id, deadSince }: StatusChange): AuditEntry =>
   deadSince === undefined
     ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
@@ -392,7 +396,7 @@ const explainCatalogue =
     throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
   };
 
-/** Returns the version in this program's package.json. */
+/** Returns the version from package.json. */
 export async function packageVersion(): Promise<string> {
   const manifest: unknown = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
   return (manifest as { version: string }).version;

@@ -1,16 +1,16 @@
 /**
- * The closed list of what can go wrong. Each face renders it in its own way: REST as problem details (RFC 9457),
+ * The closed list of errors. Each face renders them in its own way: REST as problem details (RFC 9457),
  * JSON-RPC as an error object, the MCP face as a tool result with `isError`.
  */
 interface ErrorKind {
-  /** HTTP status on the REST face; on `POST /v1/mcp/call` an upstream failure is 200 instead (see `isUpstreamFailure`). */
+  /** HTTP status for REST; on `POST /v1/mcp/call` an upstream failure is 200 instead (see `isUpstreamFailure`). */
   readonly status: number;
   /** JSON-RPC code on `POST /v1/mcp/call`. */
   readonly rpc: number;
   readonly title: string;
-  /** Whether the same request can succeed later without being changed. */
+  /** Whether the same request may succeed later, unchanged. */
   readonly retryable?: true;
-  /** The `error` of OAuth 2.0 (RFC 6749 §5.2, RFC 6750 §3.1), where the answer has one. */
+  /** The `error` of OAuth 2.0 (RFC 6749 §5.2, RFC 6750 §3.1), if the response has one. */
   readonly oauth?: string;
 }
 
@@ -68,11 +68,16 @@ const KINDS = {
   upstream_timeout: { status: 502, rpc: -32000, title: 'MCP server timed out', retryable: true },
   upstream_unreachable: { status: 502, rpc: -32000, title: 'MCP server unreachable', retryable: true },
   upstream_unavailable: { status: 502, rpc: -32000, title: 'MCP server unavailable', retryable: true },
-  upstream_unauthorized: { status: 502, rpc: -32000, title: 'MCP server wants a sign-in' },
+  upstream_unauthorized: { status: 502, rpc: -32000, title: 'MCP server requires a sign-in' },
   upstream_forbidden: { status: 502, rpc: -32000, title: 'MCP server refused access' },
-  upstream_rate_limited: { status: 502, rpc: -32000, title: 'MCP server is rate limiting', retryable: true },
-  upstream_http_error: { status: 502, rpc: -32000, title: 'MCP server answered with an HTTP error' },
-  upstream_protocol: { status: 502, rpc: -32000, title: 'MCP server broke the protocol' },
+  upstream_rate_limited: {
+    status: 502,
+    rpc: -32000,
+    title: 'MCP server rate limit exceeded',
+    retryable: true,
+  },
+  upstream_http_error: { status: 502, rpc: -32000, title: 'MCP server returned an HTTP error' },
+  upstream_protocol: { status: 502, rpc: -32000, title: 'MCP server violated the protocol' },
   upstream_too_large: { status: 502, rpc: -32000, title: 'MCP server sent too much' },
   upstream_blocked: { status: 502, rpc: -32000, title: 'MCP server address not allowed' },
   upstream_input_required: { status: 502, rpc: -32000, title: 'The tool asks for input' },
@@ -86,28 +91,28 @@ export const errorKind = (code: ErrorCode): ErrorKind => KINDS[code];
 export const errorCodes = Object.keys(KINDS) as ErrorCode[];
 
 interface ErrorExtras {
-  /** Seconds after which a new try makes sense. */
+  /** Seconds to wait before retrying. */
   readonly retryAfterSec?: number;
   /** The upstream's own JSON-RPC error object, passed on unchanged. */
   readonly upstreamError?: unknown;
-  /** Where it is not what the code usually means: a call that may have run must not be made again without thought. */
+  /** Overrides the code's default: a call that may have run must not be repeated blindly. */
   readonly retryable?: boolean;
-  /** The time, in milliseconds, after which the work was ended for its caller. */
+  /** The timeout after which the call was ended, in milliseconds. */
   readonly timeLimitMs?: number | undefined;
-  /** What the answer says besides, as members of its own: such as where a user can connect an account. */
+  /** Additional members of the response, such as where a user can connect an account. */
   readonly members?: Readonly<Record<string, unknown>>;
   /** The internal reason: logged, never shown. */
   readonly cause?: unknown;
 }
 
-/** A failure with a text that may be shown to the caller: it says what was wrong and what to do. */
+/** An error with a text for the caller, which says what was wrong and what to do. */
 export class SwitchboardError extends Error {
   readonly code: ErrorCode;
   readonly retryAfterSec: number | undefined;
   readonly timeLimitMs: number | undefined;
   readonly upstreamError: unknown;
   readonly members: Readonly<Record<string, unknown>>;
-  /** Whether the same request can be made again as it is, and may succeed then. */
+  /** Whether the same request may be repeated unchanged and may then succeed. */
   readonly retryable: boolean;
 
   constructor(code: ErrorCode, detail: string, extras: ErrorExtras = {}) {
@@ -133,20 +138,16 @@ export class SwitchboardError extends Error {
     return errorKind(this.code).rpc;
   }
 
-  /** True when the catalogued server, or the identity provider it needs, failed: not Switchboard or its caller. */
+  /** True if the catalogued server, or the identity provider it needs, failed, rather than Switchboard or the caller. */
   get isUpstreamFailure(): boolean {
     return this.code.startsWith('upstream_') || this.code === 'provider_unavailable';
   }
 }
 
-/** Anything thrown, as a SwitchboardError; what was not foreseen becomes `internal` and keeps its cause for the log. */
+/** Converts any thrown value to a SwitchboardError; unexpected ones become `internal` and keep their cause for the log. */
 export function toSwitchboardError(thrown: unknown): SwitchboardError {
   if (thrown instanceof SwitchboardError) return thrown;
-  return new SwitchboardError(
-    'internal',
-    'Something went wrong on our side. The request id finds it in the log.',
-    {
-      cause: thrown,
-    },
-  );
+  return new SwitchboardError('internal', 'An internal error occurred. Search the log for the request id.', {
+    cause: thrown,
+  });
 }

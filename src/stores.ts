@@ -6,12 +6,12 @@ import { openDatabase, type OpenDatabase } from './platform/database/database.ts
 import type { Log } from './platform/telemetry/log.ts';
 import { DatabaseUnreachable, openPostgres } from './platform/database/postgres.ts';
 
-/** Returns the path of the control socket. The socket is also the lock of the data folder. */
+/** Returns the path of the control socket, which is also the lock of the data folder. */
 export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
 
 /**
- * Opens the configured database and applies the migrations it lacks.
- * @throws ConfigError when the Postgres of DATABASE_URL cannot be reached
+ * Opens the configured database and applies pending migrations.
+ * @throws ConfigError if the Postgres of DATABASE_URL cannot be reached
  */
 export async function openConfigured(
   { database: { url, limits }, dataDir }: Config,
@@ -21,7 +21,7 @@ export async function openConfigured(
   return reaching(openPostgres(url, limits, log));
 }
 
-/** @throws ConfigError when the Postgres of DATABASE_URL cannot be reached */
+/** @throws ConfigError if the Postgres of DATABASE_URL cannot be reached */
 export async function reaching<T>(opened: Promise<T>): Promise<T> {
   try {
     return await opened;
@@ -31,7 +31,7 @@ export async function reaching<T>(opened: Promise<T>): Promise<T> {
   }
 }
 
-/** Returns a rejection handler that names the setting which holds the wrong keys. */
+/** Returns a rejection handler that names the setting with the wrong keys. */
 export const explainKeys = (config: Config) => (error: unknown) => {
   const source = config.identity.keks === undefined ? `vault.key in ${config.dataDir}` : 'SWITCHBOARD_KEKS';
   if (error instanceof WrongKeys) throw new ConfigError(`${source}: ${error.message}`);
@@ -40,14 +40,14 @@ export const explainKeys = (config: Config) => (error: unknown) => {
 };
 
 const WHY_NO_FOLDER: Readonly<Record<string, string>> = {
-  ENOENT: 'its parent folder does not exist',
+  ENOENT: 'the parent folder does not exist',
   EEXIST: 'it is a file',
-  ENOTDIR: 'its parent is a file',
+  ENOTDIR: 'the parent is a file',
 };
 
 /**
- * Creates the data folder if it does not exist. Parents are not created, so a mistyped path is refused. (Node also never
- * ends a recursive mkdir below /proc.)
+ * Creates the data folder if it does not exist. Parents are not created, so that a mistyped path fails. (A
+ * recursive mkdir below /proc would also never return.)
  * @throws ConfigError
  */
 export async function makeDataDir(folder: string): Promise<void> {

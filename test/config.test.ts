@@ -28,6 +28,20 @@ describe('readConfig', () => {
     expect(readConfig({ PORT: '', SWITCHBOARD_API_KEY: '' })).toEqual(readConfig({}));
   });
 
+  it('lists SWITCHBOARD_ variables that no setting reads, with the closest setting', () => {
+    const env = {
+      SWITCHBOARD_DATA_DIRECTORY: 'x',
+      SWITCHBOARD_QUUX: 'x',
+      SWITCHBOARD_PORT_8080_TCP: 'tcp://10.0.0.1:8080',
+      SWITCHBOARD_READ_TOOL: 'true',
+      OTHER: 'x',
+    };
+    expect(readConfig(env).unknownVariables).toEqual([
+      { name: 'SWITCHBOARD_DATA_DIRECTORY', closest: 'SWITCHBOARD_DATA_DIR' },
+      { name: 'SWITCHBOARD_QUUX', closest: undefined },
+    ]);
+  });
+
   it.each([
     [{ PORT: 'eighty' }, /^PORT: must be a port number/],
     [{ PORT: '70000' }, /^PORT: /],
@@ -43,7 +57,7 @@ describe('readConfig', () => {
     [{ SWITCHBOARD_RATE_LIMIT: 'lunch=1/60' }, /"lunch=1\/60" must be/],
     [{ SWITCHBOARD_TRUST_PROXY: 'true' }, /would trust anyone/],
     [{ HOST: '0.0.0.0' }, /set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS/],
-    [{ DATABASE_POOL_SIZE: '5' }, /^DATABASE_POOL_SIZE: must be set together with DATABASE_URL/],
+    [{ DATABASE_POOL_SIZE: '5' }, /^DATABASE_POOL_SIZE: applies to Postgres only and requires DATABASE_URL/],
     [{ ...postgres, DATABASE_POOL_SIZE: '0' }, /^DATABASE_POOL_SIZE: must be a whole number from 1 to 1000$/],
     [
       { ...postgres, DATABASE_STATEMENT_TIMEOUT_MS: '15s' },
@@ -51,22 +65,19 @@ describe('readConfig', () => {
     ],
     [{ DATABASE_URL: 'mysql://db/x' }, /^DATABASE_URL: must be a postgres:\/\/ or postgresql:\/\/ URL/],
     [{ MEILISEARCH_URL: 'search:7700' }, /^MEILISEARCH_URL: must be an http\(s\) URL/],
-    [{ MEILISEARCH_URL: 'http://:key@search:7700' }, /^MEILISEARCH_URL: must not hold a user or password/],
+    [{ MEILISEARCH_URL: 'http://:key@search:7700' }, /^MEILISEARCH_URL: must not contain a user or password/],
     [{ MEILISEARCH_API_KEY: 'key' }, /^MEILISEARCH_API_KEY: must be set together with MEILISEARCH_URL/],
     [
       { MEILISEARCH_URL: 'http://search:7700', MEILISEARCH_API_KEY: 'a b' },
       /^MEILISEARCH_API_KEY: must be visible/,
     ],
-    [{ EMBEDDING_MODEL: 'a-model' }, /^EMBEDDING_MODEL: needs OPENAI_API_KEY, or OPENAI_BASE_URL/],
+    [{ EMBEDDING_MODEL: 'a-model' }, /^EMBEDDING_MODEL: requires OPENAI_API_KEY, or OPENAI_BASE_URL/],
     [{ OPENAI_BASE_URL: 'ftp://x' }, /^OPENAI_BASE_URL: must be an http\(s\) URL/],
-    [{ OPENAI_BASE_URL: 'https://me:secret@x/v1' }, /^OPENAI_BASE_URL: must hold no user or password/],
+    [{ OPENAI_BASE_URL: 'https://me:secret@x/v1' }, /^OPENAI_BASE_URL: must not contain a user or password/],
     [{ OPENAI_API_KEY: 'sk-two words' }, /^OPENAI_API_KEY: must be visible ASCII without spaces$/],
     [{ REDIS_URL: 'http://x' }, 'REDIS_URL: must be a redis:// or rediss:// URL'],
     [{ REDIS_URL: 'redis://:100%@x' }, 'REDIS_URL: must write a % that is not an escape as %25'],
-    [
-      { REDIS_URL: 'redis://x/zero' },
-      'REDIS_URL: must end with the host, or with / and the number of the database',
-    ],
+    [{ REDIS_URL: 'redis://x/zero' }, 'REDIS_URL: must end with the host, or with / and a database number'],
   ])('refuses %j in one line that names the variable', (env, message) => {
     expect(() => readConfig(env)).toThrow(message);
   });
@@ -192,7 +203,7 @@ describe('SWITCHBOARD_PROVIDERS', () => {
 
   it.each([
     ['broken JSON', '{"acme":', /^SWITCHBOARD_PROVIDERS: is not valid JSON$/],
-    ['a file that is not there', '/no/such/file', /path of a file with one that can be read \(ENOENT\)/],
+    ['a file that is not there', '/no/such/file', /path of a readable JSON file \(ENOENT\)/],
     [
       'an unknown field',
       { issuer: ISSUER, ...CLIENT, client_sekret: 'x' },
@@ -202,7 +213,7 @@ describe('SWITCHBOARD_PROVIDERS', () => {
     ['scopes of another type', { issuer: ISSUER, ...CLIENT, scopes: 'x' }, /acme\.scopes: must be an array/],
     ['a scope of another type', { ...CLIENT, scopes: [7] }, /acme\.scopes\[0\]: must be a string/],
     ['auth_params of another type', { ...CLIENT, auth_params: { a: 1 } }, /auth_params\.a: must be a string/],
-    ['a bad name', '{"A B":{}}', /SWITCHBOARD_PROVIDERS: A B: the name must be 1 to 64 of a-z/],
+    ['a bad name', '{"A B":{}}', /SWITCHBOARD_PROVIDERS: A B: the name must have 1 to 64 characters from a-z/],
     ['a name for no URL', { issuer: 'id.example.com', ...CLIENT }, /acme\.issuer: must be an http\(s\) URL/],
     [
       'an http issuer',
@@ -227,13 +238,13 @@ describe('SWITCHBOARD_PROVIDERS', () => {
     [
       'no client_secret',
       { issuer: ISSUER, client_id: 'an-id' },
-      /acme: needs both client_id and client_secret/,
+      /acme: requires both client_id and client_secret/,
     ],
-    ['no client', { issuer: ISSUER }, /acme: needs client_id and client_secret/],
+    ['no client', { issuer: ISSUER }, /acme: requires client_id and client_secret/],
     [
       'neither issuer nor endpoints',
       CLIENT,
-      /acme: needs issuer, or authorization_endpoint and token_endpoint/,
+      /acme: requires issuer, or authorization_endpoint and token_endpoint/,
     ],
     [
       'an origin with a path',
@@ -373,7 +384,7 @@ describe('registries', () => {
   it.each([
     [{ SWITCHBOARD_REGISTRIES: 'a.example' }, /^SWITCHBOARD_REGISTRIES: an address must be an http\(s\) URL/],
     [{ SWITCHBOARD_REGISTRIES: 'https://a.example,' }, /^SWITCHBOARD_REGISTRIES: /],
-    [{ SWITCHBOARD_REGISTRIES: 'https://u:p@a.example' }, /must not hold a user or password/],
+    [{ SWITCHBOARD_REGISTRIES: 'https://u:p@a.example' }, /must not contain a user or password/],
     [{ SWITCHBOARD_REGISTRY_KEYS: '{broken' }, /^SWITCHBOARD_REGISTRY_KEYS: must be a JSON object/],
     [{ SWITCHBOARD_REGISTRY_KEYS: '{"https://a.example":"two words"}' }, /^SWITCHBOARD_REGISTRY_KEYS: must/],
     [{ SWITCHBOARD_SYNC_EVERY: '4' }, /^SWITCHBOARD_SYNC_EVERY: must be minutes from 5 to 10080/],
@@ -463,7 +474,7 @@ describe('tracing', () => {
     [{ OTEL_TRACES_EXPORTER: 'zipkin' }, /^OTEL_TRACES_EXPORTER: "zipkin" is not supported/],
     [
       { OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json' },
-      /^OTEL_EXPORTER_OTLP_PROTOCOL: traces are sent by http\/protobuf only/,
+      /^OTEL_EXPORTER_OTLP_PROTOCOL: only http\/protobuf is supported/,
     ],
     [
       { OTEL_TRACES_SAMPLER: 'sometimes' },

@@ -21,8 +21,8 @@ interface Counts<Count> {
 }
 
 const QUOTA_OPTIONS = {
-  calls: { type: 'string', help: 'Proxied calls in a calendar month (UTC), or `none` for no limit.' },
-  searches: { type: 'string', help: 'Searches in a calendar month (UTC), or `none` for no limit.' },
+  calls: { type: 'string', help: 'Proxied calls per calendar month (UTC), or `none` for no limit.' },
+  searches: { type: 'string', help: 'Searches per calendar month (UTC), or `none` for no limit.' },
 } as const;
 
 const create: Command = {
@@ -31,23 +31,23 @@ const create: Command = {
     name: { type: 'string', help: 'What the key is for.' },
     scopes: {
       type: 'string',
-      help: `Scopes, separated by commas: ${SCOPES.map(scope => `\`${scope}\``).join(', ')}. By default the first three, and with \`--user\` the first two.`,
+      help: `Comma-separated scopes: ${SCOPES.map(scope => `\`${scope}\``).join(', ')}. By default the first three, and with \`--user\` the first two.`,
     },
     expires: {
       type: 'string',
-      help: 'Time after which the key is refused, such as `2030-01-31T00:00:00Z`.',
+      help: 'Time at which the key expires, such as `2030-01-31T00:00:00Z`.',
     },
     tenant: {
       type: 'string',
-      help: 'Tenant that owns the key. It is made if it is new. Default: `local`.',
+      help: 'Tenant that owns the key. Created if it does not exist. Default: `local`.',
     },
     user: {
       type: 'string',
-      help: 'Makes a key that acts for this one user of the tenant, without an identity token.',
+      help: 'User of the tenant that the key acts for, without an identity token.',
     },
     ...QUOTA_OPTIONS,
   },
-  help: 'Makes an API key. It is shown once.',
+  help: 'Creates an API key. It is shown only once.',
   changes: true,
   async run({ admin, options }) {
     const json = {
@@ -65,7 +65,7 @@ const create: Command = {
 
 const list: Command = {
   args: [],
-  help: 'Lists the API keys, with what they have used this month.',
+  help: 'Lists the API keys with their usage this month.',
   async run({ admin }) {
     const answer = (await admin.request('GET', '/keys')) as { keys: KeyInfo[] };
     const rows = answer.keys.map(key => [
@@ -91,7 +91,7 @@ const used = ({ used_this_month, monthly_quota }: KeyInfo, name: keyof Counts<un
 const set: Command = {
   args: ['ID'],
   options: { name: { type: 'string', help: 'What the key is for.' }, ...QUOTA_OPTIONS },
-  help: 'Changes the name or the monthly quota of an API key. What is not given stays.',
+  help: 'Changes the name or the monthly quota of an API key. Omitted options stay unchanged.',
   changes: true,
   async run({ admin, args: [id = ''], options }) {
     const json = { name: options['name'], monthly_quota: quota(options) };
@@ -103,7 +103,7 @@ const set: Command = {
   },
 };
 
-/** @throws UsageError for what is neither a number nor `none`. */
+/** @throws UsageError for anything but a number or `none` */
 function quota(options: Readonly<Record<string, unknown>>): Partial<Counts<number | null>> {
   const given = (['calls', 'searches'] as const).filter(name => options[name] !== undefined);
   return Object.fromEntries(given.map(name => [name, limit(name, options[name])]));
@@ -112,7 +112,7 @@ function quota(options: Readonly<Record<string, unknown>>): Partial<Counts<numbe
 function limit(name: string, value: unknown): number | null {
   if (value === 'none') return null;
   if (/^[1-9]\d{0,9}$/.test(String(value))) return Number(value);
-  throw new UsageError(`--${name} must be a whole number from 1 on, or none`);
+  throw new UsageError(`--${name} must be a positive whole number, or none`);
 }
 
 const stateOf = ({ revoked_at, expires_at }: KeyInfo) => {
@@ -128,7 +128,7 @@ const rotate: Command = {
       help: 'How long the old key stays valid: `90s`, `30m`, `24h`, `7d`. Default: `24h`.',
     },
   },
-  help: 'Makes a key in place of another, which ends after an overlap. The new key is shown once.',
+  help: 'Replaces an API key. The old key stays valid for an overlap. The new key is shown only once.',
   changes: true,
   async run({ admin, args: [id = ''], options }) {
     const json = { overlap_sec: seconds(options['overlap'] ?? '24h') };
@@ -137,7 +137,7 @@ const rotate: Command = {
       key: string;
       replaces: KeyInfo;
     };
-    const text = `API key (shown once): ${created.key}\n${id} ends at ${created.replaces.expires_at}.`;
+    const text = `API key (shown once): ${created.key}\n${id} expires at ${created.replaces.expires_at}.`;
     return { json: created, text };
   },
 };
@@ -154,7 +154,7 @@ function seconds(value: unknown): number {
 
 const revoke: Command = {
   args: ['ID'],
-  help: 'Ends an API key at once.',
+  help: 'Revokes an API key immediately.',
   changes: true,
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('POST', `/keys/${encodeURIComponent(id)}/revoke`);
@@ -164,35 +164,38 @@ const revoke: Command = {
 
 const rewrap: Command = {
   args: [],
-  help: 'Seals everything in the vault with the first key of `SWITCHBOARD_KEKS`. It can be interrupted and run again.',
+  help: 'Re-encrypts the vault with the first key of `SWITCHBOARD_KEKS`. Can be interrupted and run again.',
   changes: true,
   async run({ admin, io }) {
     let total = 0;
     for (;;) {
       const { sealed } = (await admin.request('POST', '/vault/rewrap')) as { sealed: number };
-      if (sealed === 0) return { json: { sealed: total }, text: `Done: ${total} rows were sealed anew.` };
+      if (sealed === 0) return { json: { sealed: total }, text: `Re-encrypted ${total} rows.` };
       total += sealed;
-      io.complain(`${total} rows sealed anew`);
+      io.complain(`${total} rows re-encrypted`);
     }
   },
 };
 
 const retire: Command = {
   args: ['KEK_ID'],
-  help: 'Says whether a key can be taken out of `SWITCHBOARD_KEKS`.',
+  help: 'Checks whether a key can be removed from `SWITCHBOARD_KEKS`.',
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('POST', '/vault/retire', { json: { key_id: id } });
-    return { json, text: `Nothing is sealed with ${id} any more. You can take it out of SWITCHBOARD_KEKS.` };
+    return {
+      json,
+      text: `Nothing is encrypted with ${id} any more. You can remove it from SWITCHBOARD_KEKS.`,
+    };
   },
 };
 
 const rotateSigning: Command = {
   args: [],
-  help: 'Signs identity tokens with the next key. The old one stays published until its last token has expired.',
+  help: 'Switches to the next signing key for identity tokens. The old key stays published until its last token has expired.',
   changes: true,
   async run({ admin }) {
     const json = (await admin.request('POST', '/signing-keys/rotate')) as { active: string; retired: string };
-    return { json, text: `${json.active} signs now, ${json.retired} is retired.` };
+    return { json, text: `${json.active} is now the signing key; ${json.retired} is retired.` };
   },
 };
 
@@ -230,7 +233,7 @@ const tenantText = ({ id, name, mode, return_urls }: TenantInfo) =>
 
 const tenantShow: Command = {
   args: ['ID?'],
-  help: "Shows what a tenant's end users see and how they sign in. Default tenant: `local`.",
+  help: "Shows a tenant's app name and sign-in settings. Default tenant: `local`.",
   async run({ admin, args: [id = DEFAULT_TENANT] }) {
     const json = (await admin.request('GET', `/tenants/${encodeURIComponent(id)}`)) as TenantInfo;
     return { json, text: tenantText(json) };
@@ -240,18 +243,18 @@ const tenantShow: Command = {
 const tenantSet: Command = {
   args: ['ID?'],
   options: {
-    name: { type: 'string', help: "What the pages call the app. `''` removes the name." },
+    name: { type: 'string', help: "App name shown on pages. `''` removes it." },
     mode: {
       type: 'string',
-      help: `How a sign-in is finished: ${SIGN_IN_MODES.map(mode => `\`${mode}\``).join(' or ')} ([identity.md](identity.md#who-finishes-a-sign-in)).`,
+      help: `How a sign-in is completed: ${SIGN_IN_MODES.map(mode => `\`${mode}\``).join(' or ')} ([identity.md](identity.md#who-completes-a-sign-in)).`,
     },
     'return-url': {
       type: 'string',
       multiple: true,
-      help: "Where the last page may lead back to. Repeat it or separate by commas, and give all of them; `''` for none.",
+      help: "Addresses that the last page may link back to. Repeat the option or separate with commas. Replaces the whole list; `''` clears it.",
     },
   },
-  help: "Changes what a tenant's end users see and how they sign in. Default tenant: `local`.",
+  help: "Changes a tenant's app name and sign-in settings. Default tenant: `local`.",
   changes: true,
   async run({ admin, args: [id = DEFAULT_TENANT], options }) {
     const json = {
@@ -277,7 +280,7 @@ interface ConnectionInfo {
 const connectionsList: Command = {
   args: ['USER_ID'],
   options: { tenant: ofTenant },
-  help: 'Lists the accounts that a user has connected.',
+  help: "Lists a user's connected accounts.",
   async run({ admin, args: [user = ''], options }) {
     const query = new URLSearchParams({ user_id: user, tenant: String(options['tenant'] ?? DEFAULT_TENANT) });
     const answer = (await admin.request('GET', `/connections?${query.toString()}`)) as {
@@ -299,7 +302,7 @@ const connectionsList: Command = {
 const connectionsLink: Command = {
   args: ['USER_ID'],
   options: { tenant: ofTenant },
-  help: 'Makes a link to the page on which a user sees and ends connections.',
+  help: 'Creates a link to a page where a user can see and end connections.',
   changes: true,
   async run({ admin, args: [user = ''], options }) {
     const json = { user_id: user, tenant: options['tenant'] };
@@ -307,7 +310,7 @@ const connectionsLink: Command = {
       url: string;
       expires_at: string;
     };
-    const hint = `It works once, until ${link.expires_at}, and only while a server runs.`;
+    const hint = `The link works once, until ${link.expires_at}, and only while the server is running.`;
     return { json: link, text: `${link.url}\n${hint}` };
   },
 };

@@ -6,10 +6,10 @@ import { controlSocketOf } from '../stores.ts';
 import type { Io, Progress, ProgressDisplay } from './terminal.ts';
 import { startSwitchboard } from '../app.ts';
 
-/** A command failed. The message is the server's own, where a server refused it. */
+/** A command failed. The message comes from the server if it refused the command. */
 export class CommandFailed extends Error {
   override readonly name = 'CommandFailed';
-  /** One of the closed list of error codes, where the server sent one. */
+  /** An error code from the closed list, if the server sent one. */
   readonly code: string | undefined;
 
   constructor(message: string, code?: string) {
@@ -28,23 +28,24 @@ class Interrupted extends CommandFailed {
 type Body = { readonly json: unknown } | { readonly text: string };
 
 export interface AdminClient extends AsyncDisposable {
-  /** The database that the command works on while no server runs on the data folder. Undefined: a server runs. */
+  /** The database that the command uses while no server is running. Undefined: a server is running. */
   readonly alone: 'new' | 'existing' | 'shared' | undefined;
-  /** @throws CommandFailed with the server's detail when it answers with an error */
+  /** @throws CommandFailed with the server's detail if it returns an error */
   request(method: 'GET' | 'POST', path: string, body?: Body): Promise<unknown>;
   /**
-   * Posts work that takes long, and shows its notices and, on a display, its progress. It ends with this process or Ctrl-C.
-   * @throws CommandFailed like `request`, and when the server ends before it has answered
+   * Posts a long-running request and shows its notices and, on a terminal, its progress. The request ends
+   * with this process or on Ctrl-C.
+   * @throws CommandFailed like `request`, and if the connection is lost before the result
    * @throws Interrupted
    */
   work(path: string, body: Body, io: Io, display?: ProgressDisplay): Promise<unknown>;
 }
 
 /**
- * Connects to the running server over its control socket. Where none runs, starts one in this process without its public
- * API; it holds the data folder's lock meanwhile.
- * @param mayCreate creates a database where there is none
- * @throws CommandFailed where there is no database and none may be created; nothing is written then
+ * Connects to the running server over its control socket. Without one, starts a server in this process without the public API,
+ * which holds the data folder's lock.
+ * @param mayCreate creates a database if there is none
+ * @throws CommandFailed if there is no database and `mayCreate` is false
  */
 export async function connectAdmin(
   config: Config,
@@ -62,7 +63,7 @@ export async function connectAdmin(
         .indexed.catch(() => {});
       alone = found;
     } catch (error) {
-      // A server was started in between: use that one.
+      // A server was started in the meantime: use it.
       if (!(error instanceof SocketInUse)) throw error;
     }
   }
@@ -88,7 +89,7 @@ function databaseOf({ database, dataDir }: Config): NonNullable<AdminClient['alo
 
 const nothingThere = ({ dataDir }: Config) =>
   new CommandFailed(
-    `There is no database in ${dataDir}, and no server is running on it. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) as your server has it.`,
+    `There is no database in ${dataDir}, and no server is running on it. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) to the same value as your server.`,
   );
 
 async function request(client: Client, method: 'GET' | 'POST', path: string, body?: Body) {
@@ -100,7 +101,7 @@ async function request(client: Client, method: 'GET' | 'POST', path: string, bod
   });
   const answer: unknown = await response.body.json();
   if (response.statusCode < 400) return answer;
-  throw refusal(answer, `The server answered ${response.statusCode}.`);
+  throw refusal(answer, `The server responded with HTTP ${response.statusCode}.`);
 }
 
 const contentOf = (body: Body): { body: string; type: string } =>
@@ -108,7 +109,7 @@ const contentOf = (body: Body): { body: string; type: string } =>
     ? { body: JSON.stringify(body.json), type: 'application/json' }
     : { body: body.text, type: 'text/plain; charset=utf-8' };
 
-/** A line of an answer with progress (`api/admin/progress.ts`). */
+/** A line of a response with progress (`api/admin/progress.ts`). */
 interface Line {
   readonly progress?: Progress;
   readonly listed?: number;
@@ -127,7 +128,7 @@ interface Work {
 async function work(client: Client, { path, body, io, display }: Work): Promise<unknown> {
   const stopping = new AbortController();
   const stop = () => stopping.abort(new Interrupted());
-  // Only once, so that a second Ctrl-C ends the process.
+  // Handles only the first Ctrl-C, so that a second one ends the process.
   process.once('SIGINT', stop);
   try {
     const content = contentOf(body);
@@ -137,7 +138,7 @@ async function work(client: Client, { path, body, io, display }: Work): Promise<
       .request({ method: 'POST', path, body: content.body, headers, signal })
       .catch(lost);
     if (response.statusCode >= 400)
-      throw refusal(await response.body.json(), `The server answered ${response.statusCode}.`);
+      throw refusal(await response.body.json(), `The server responded with HTTP ${response.statusCode}.`);
     return await resultOf(response.body, io, display);
   } finally {
     process.off('SIGINT', stop);
@@ -170,7 +171,7 @@ function lost(cause?: unknown): never {
   if (cause instanceof Interrupted) throw cause;
   const why = cause instanceof Error ? ` (${cause.message})` : '';
   throw new CommandFailed(
-    `The connection to the server was lost before the work was done${why}. Run the command again: texts embedded so far are kept.`,
+    `The connection to the server was lost before the command finished${why}. Run the command again; texts embedded so far are kept.`,
   );
 }
 
@@ -187,8 +188,8 @@ function refusal(answer: unknown, otherwise: string): CommandFailed {
 const NEWLINE = 0x0a;
 
 /**
- * Yields the lines of a stream of bytes, without their newlines, and returns the rest after the last of these.
- * `node:readline` would also split at U+2028 and U+2029, which JSON may have in it.
+ * Yields the lines of a byte stream without their newlines, and returns the text after the last newline.
+ * `node:readline` would also split at U+2028 and U+2029, which JSON may contain.
  */
 export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string, string> {
   let begun: Buffer[] = [];

@@ -18,14 +18,14 @@ const catalogueImport: Command = {
   options: {
     replace: {
       type: 'boolean',
-      help: 'Makes every server that is not in the file inactive, all at once. A server whose line was bad stays as it was.',
+      help: 'Deactivates every server that is not in the file. Servers with a bad line stay unchanged.',
     },
   },
-  help: 'Adds or rewrites servers from [JSON Lines](catalogue.md#file-format). It is done once they are searchable.',
+  help: 'Adds or updates servers from a [JSON Lines](catalogue.md#file-format) file. Returns once they are searchable.',
   changes: true,
   async run({ admin, io, args: [source = ''], options }) {
     const content = /^https?:\/\//.test(source) ? await download(source) : await contentOf(source);
-    io.complain('Importing. New texts are embedded, which takes a while for thousands of tools.');
+    io.complain('Importing. Embedding new texts takes a while for thousands of tools.');
     const path = `/catalogue/import?replace=${options['replace'] === true}`;
     const report = (await admin.work(path, { text: content }, io, workProgress(io))) as ImportReport;
     for (const { line, reason } of report.problems) io.complain(`line ${line}: ${reason}`);
@@ -42,7 +42,7 @@ const catalogueImport: Command = {
   },
 };
 
-/** Returns the counts that are not 0, with their words. */
+/** Returns the non-zero counts with their labels. */
 const counted = (counts: readonly (readonly [number, string])[]): string[] =>
   counts.flatMap(([count, what]) => (count === 0 ? [] : `${count} ${what}`));
 
@@ -52,21 +52,21 @@ const catalogueAdd: Command = {
     name: { type: 'string', help: 'Display name. Default: the id.' },
     description: {
       type: 'string',
-      help: 'What a user can do with the server. Search goes by it. Default: the name.',
+      help: 'What a user can do with the server. Used by search. Default: the name.',
     },
-    transport: { type: 'string', help: '`streamable-http` or `sse`. Default: found out.' },
+    transport: { type: 'string', help: '`streamable-http` or `sse`. Default: detected.' },
     auth: {
       type: 'string',
-      help: '`none`, `static_header`, `own_oauth` or `unknown`. For `user_oauth` give `--provider`.',
+      help: '`none`, `static_header`, `own_oauth` or `unknown`. For `user_oauth`, use `--provider`.',
     },
     provider: {
       type: 'string',
-      help: 'The server acts for end users, with their account at this identity provider.',
+      help: 'Identity provider whose accounts the server uses to act for end users.',
     },
-    scopes: { type: 'string', help: 'Scopes that it needs of that account, separated by commas.' },
-    categories: { type: 'string', help: 'Categories, separated by commas.' },
+    scopes: { type: 'string', help: 'Comma-separated scopes that the server needs.' },
+    categories: { type: 'string', help: 'Comma-separated categories.' },
   },
-  help: 'Adds one server with the tools it lists, changes it, or brings it back. What is not given stays.',
+  help: 'Adds, updates or reactivates a server, with the tools it lists. Omitted options stay unchanged.',
   changes: true,
   async run({ admin, io, args: [id = '', url = ''], options }) {
     const entry = entryFrom(await entryOf(admin, id), id, url, options);
@@ -77,7 +77,7 @@ const catalogueAdd: Command = {
     const { warnings } = report;
     for (const warning of warnings) io.complain(`warning: ${warning}`);
     if (actsForUsers(entry)) {
-      const text = `Added ${id}. It acts for end users: its tools are not listed here.`;
+      const text = `Added ${id}. Its tools were not listed, because it acts for end users only.`;
       return { json: { id, added: true, tools: 0, warnings }, text };
     }
     try {
@@ -92,7 +92,7 @@ const catalogueAdd: Command = {
   },
 };
 
-/** Returns the entry to import. Fields that are not given stay as they were; tools stay only at the same address. */
+/** Returns the entry to import. Omitted fields stay unchanged; tools are kept only if the address stays the same. */
 function entryFrom(
   known: Record<string, unknown> | undefined,
   id: string,
@@ -113,7 +113,7 @@ function entryFrom(
   return { ...defaults, ...kept, ...onlyGiven, id, remote_url: url };
 }
 
-/** A server that acts for end users is called with a user's token, which a command does not have. */
+/** A server that acts for end users needs a user's token, which a command does not have. */
 function actsForUsers(entry: Readonly<Record<string, unknown>>): boolean {
   const auth = entry['auth'] as { kind?: unknown; provider?: unknown } | undefined;
   return auth?.kind === 'user_oauth' && auth.provider !== undefined;
@@ -121,15 +121,15 @@ function actsForUsers(entry: Readonly<Record<string, unknown>>): boolean {
 
 function authFrom({ auth, provider, scopes }: Invocation['options']) {
   if (provider === undefined) {
-    if (scopes !== undefined) throw new UsageError('--scopes goes with --provider: give both');
+    if (scopes !== undefined) throw new UsageError('--scopes requires --provider');
     if (auth === 'user_oauth')
       throw new UsageError(
-        '--auth user_oauth needs --provider: the identity provider whose tokens the server takes',
+        '--auth user_oauth requires --provider: the identity provider whose tokens the server accepts',
       );
     return auth === undefined ? undefined : { kind: auth };
   }
   if (auth !== undefined && auth !== 'user_oauth')
-    throw new UsageError('--provider goes with --auth user_oauth only: leave --auth out');
+    throw new UsageError('--provider implies --auth user_oauth: omit --auth');
   const wanted = scopes === undefined ? {} : { scopes: String(scopes).split(',') };
   return { kind: 'user_oauth', provider, ...wanted };
 }
@@ -145,7 +145,7 @@ async function entryOf(admin: AdminClient, id: string): Promise<Record<string, u
 
 const catalogueDeactivate: Command = {
   args: ['ID'],
-  help: 'Takes a server out of search and calls. It is 410 from then on; `import` or `add` brings it back.',
+  help: 'Deactivates a server: searches no longer find it, and calls return 410. `import` or `add` reactivates it.',
   changes: true,
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/deactivate`);
@@ -155,7 +155,7 @@ const catalogueDeactivate: Command = {
 
 const catalogueShow: Command = {
   args: ['ID'],
-  help: 'Shows an entry. With `--json` it prints a line that `import` reads.',
+  help: 'Shows an entry. With `--json`, prints a line that `import` accepts.',
   async run({ admin, args: [id = ''] }) {
     const json = await admin.request('GET', `/catalogue/${encodeURIComponent(id)}`);
     return { json, text: JSON.stringify(json, null, 2) };
@@ -165,7 +165,7 @@ const catalogueShow: Command = {
 const UNREADABLE: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file',
   EISDIR: 'it is a folder',
-  EACCES: 'this user may not read it',
+  EACCES: 'permission denied',
 };
 
 async function contentOf(file: string): Promise<string> {
@@ -203,7 +203,7 @@ interface SyncReport {
   refused?: string;
 }
 
-/** The most problems shown of a sync; `--json` has all. */
+/** The maximum number of problems shown for a sync; `--json` shows all. */
 const MAX_PROBLEMS = 10;
 
 const catalogueSync: Command = {
@@ -211,19 +211,19 @@ const catalogueSync: Command = {
   options: {
     full: {
       type: 'boolean',
-      help: 'Asks for everything, not only for what has changed since the last sync.',
+      help: 'Fetches all servers, not only those that changed since the last sync.',
     },
     force: {
       type: 'boolean',
-      help: 'Goes on where many servers would become inactive. Implies `--full`.',
+      help: 'Syncs even if many servers would become inactive. Implies `--full`.',
     },
   },
-  help: 'Takes over what a [registry](catalogue.md#registries) lists, such as another Switchboard.',
+  help: 'Imports the servers of a [registry](catalogue.md#registries), such as another Switchboard.',
   changes: true,
   async run({ admin, io, args: [url = ''], options }) {
     if (!/^https?:\/\//.test(url)) throw new UsageError(`${url} must be an http(s) URL`);
     const json = { url, full: options['full'] === true, force: options['force'] === true };
-    io.complain('Syncing. New texts are embedded, which takes a while for thousands of servers.');
+    io.complain('Syncing. Embedding new texts takes a while for thousands of servers.');
     const report = (await admin.work('/catalogue/sync', { json }, io, workProgress(io))) as SyncReport;
     for (const { name, reason } of report.problems.slice(0, MAX_PROBLEMS))
       io.complain(`${name ?? 'an entry'}: ${reason}`);
@@ -238,10 +238,10 @@ function textOfSync(report: SyncReport): string {
     [deactivated, 'made inactive'],
     [
       left,
-      'left alone (here already, under the operator, the shipped catalogue or another registry, or inactive for not answering)',
+      'skipped (already present from the operator, the shipped catalogue or another registry, or inactive as unreachable)',
     ],
     [skipped.no_remote, 'without a remote address'],
-    [skipped.needs_configuration, 'whose address has variables to be filled in'],
+    [skipped.needs_configuration, 'with variables in their address'],
     [skipped.deleted, 'deleted there'],
     [bad, 'bad entries skipped'],
   ]);
@@ -250,13 +250,13 @@ function textOfSync(report: SyncReport): string {
 
 const catalogueReindex: Command = {
   args: [],
-  help: 'Embeds all texts anew, after the [embedding API](search.md#embedding-by-an-api) has changed its model under the same name.',
+  help: 'Embeds all texts again. Needed after the [embedding API](search.md#embedding-with-an-api) has changed its model under the same name.',
   changes: true,
   async run({ admin, io }) {
-    io.complain('Embedding all texts of the catalogue, which takes a while for thousands of tools.');
+    io.complain('Embedding all texts of the catalogue. This takes a while for thousands of tools.');
     const work = await admin.work('/catalogue/reindex', { json: {} }, io, workProgress(io));
     const { servers } = work as { servers: number };
-    return { json: { servers }, text: `${servers} servers indexed anew.` };
+    return { json: { servers }, text: `Reindexed ${servers} servers.` };
   },
 };
 
@@ -273,12 +273,12 @@ interface ProbeReport {
   doubted?: string;
 }
 
-/** The most failing servers shown; `--json` has all. */
+/** The maximum number of failing servers shown; `--json` shows all. */
 const MAX_FAILING = 20;
 
 const catalogueProbe: Command = {
   args: ['ID*'],
-  help: '[Checks](catalogue.md#health-checks) all servers, or those named, and notes which work.',
+  help: 'Runs a [health check](catalogue.md#health-checks) on all servers, or on those named.',
   changes: true,
   async run({ admin, io, args }) {
     const json = args.length === 0 ? {} : { ids: args };
@@ -295,15 +295,15 @@ function textOfProbe(report: ProbeReport): string {
     [report.needs_sign_in, 'want a sign-in'],
     [report.not_mcp, 'no MCP'],
     [report.unreachable, 'unreachable'],
-    [report.no_verdict, 'say nothing of their health (such as HTTP 429)'],
+    [report.no_verdict, 'inconclusive (such as HTTP 429)'],
     [report.deactivated, 'made inactive'],
     [report.reactivated, 'active again'],
   ]);
   const more = failing.length - MAX_FAILING;
   return [
-    `${visited} ${visited === 1 ? 'server' : 'servers'} visited: ${counts.join(', ') || 'none'}.`,
+    `${visited} ${visited === 1 ? 'server' : 'servers'} checked: ${counts.join(', ') || 'none'}.`,
     ...failing.slice(0, MAX_FAILING).map(({ id, status, reason }) => `  ${id}: ${status}. ${reason}`),
-    ...(more > 0 ? [`  and ${more} more: --json names them.`] : []),
+    ...(more > 0 ? [`  and ${more} more. Use --json to list them.`] : []),
     ...(doubted === undefined ? [] : [`Doubted: ${doubted}.`]),
   ].join('\n');
 }

@@ -2,7 +2,7 @@ import type { Config } from '../config/index.ts';
 import type { AdminClient } from './admin-client.ts';
 import type { Io } from './terminal.ts';
 
-/** The command line cannot be understood: exit code 2. */
+/** The command line is invalid: exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
@@ -11,7 +11,7 @@ export interface Invocation {
   readonly admin: AdminClient;
   readonly io: Io;
   readonly args: readonly string[];
-  /** An option that may be repeated has a list. */
+  /** A repeatable option has a list of values. */
   readonly options: Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
 }
 
@@ -23,22 +23,22 @@ interface Option {
 }
 
 interface Described {
-  /** Positional arguments by name. A trailing `?` marks one that may be left out, `*` any number of them. */
+  /** Names of positional arguments. A trailing `?` marks an optional one, `*` a repeatable one. */
   readonly args: readonly string[];
   readonly options?: Readonly<Record<string, Option>>;
-  /** Markdown for docs/cli.md, with links relative to docs/; `--help` shows it without markup. */
+  /** Markdown for docs/cli.md, with links relative to docs/; `--help` strips the markup. */
   readonly help: string;
 }
 
-/** A command that a server carries out: the running one, or one started for it without its public API. */
+/** A command carried out by a server: the running one, or one started for it without the public API. */
 export interface Command extends Described {
-  /** Set on commands that change data. All others fail where there is no database, and create none. */
+  /** Set on commands that change data. All others fail if there is no database. */
   readonly changes?: true;
-  /** Returns the answer for `--json`, its text for people, and whether part of the work failed. */
+  /** Returns the result for `--json`, its text for people, and whether part of the work failed. */
   run(invocation: Invocation): Promise<{ json: unknown; text: string; failed?: boolean }>;
 }
 
-/** A command that works on the database itself, without any server. */
+/** A command that works on the database directly, without a server. */
 export interface DatabaseCommand extends Described {
   readonly on: 'database';
   run(
@@ -46,7 +46,7 @@ export interface DatabaseCommand extends Described {
   ): Promise<{ json: unknown; text: string }>;
 }
 
-/** Returns the parts of a list written with commas; an option that may be repeated gives several such lists. */
+/** Splits comma-separated values; a repeatable option may have several such lists. */
 export function listOf(value: Invocation['options'][string]): string[] | undefined {
   if (value === undefined || typeof value === 'boolean') return undefined;
   return [value]

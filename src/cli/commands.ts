@@ -16,7 +16,7 @@ interface Found {
   }[];
 }
 
-const NOTHING_FITS = `Nothing in the catalogue fits. Try one step at a time in English, as an action and its object, without the people, places and figures of the case:
+const NOTHING_FITS = `No server in the catalogue matches. Search in English for a single step, as an action and its object, without names, places or numbers:
   npx switchboard search "create a calendar event"
 Or search for a server by its name.`;
 
@@ -46,7 +46,7 @@ const search: Command = {
 
 const call: Command = {
   args: ['SERVER', 'TOOL', 'JSON?'],
-  help: 'Calls a tool with a JSON object of arguments. It needs no key, and acts for no end user.',
+  help: 'Calls a tool with a JSON object of arguments. It needs no key and cannot act for an end user.',
   async run({ admin, args: [server = '', tool = '', json = '{}'] }) {
     const input = { server_id: server, name: tool, arguments: parseArguments(json) };
     const result = (await admin.request('POST', '/call', { json: input }).catch((error: unknown) => {
@@ -60,11 +60,11 @@ const call: Command = {
   },
 };
 
-/** Replaces the advice to send a token, which a command cannot. */
+/** Replaces the advice to send a token, which a command cannot do. */
 function withoutUser(error: unknown, server: string): unknown {
   if (!(error instanceof CommandFailed) || error.code !== 'identity_token_required') return error;
   return new CommandFailed(
-    `${server} acts for end users, and commands act for no user. Call it over the REST API or /mcp, with a user's identity token or a key made with keys create --user.`,
+    `${server} acts for end users, which the command line cannot do. Call it over the REST API or /mcp, with a user's identity token or a key from keys create --user.`,
     error.code,
   );
 }
@@ -82,7 +82,7 @@ export const COMMAND_GROUPS: Readonly<Record<string, Commands>> = {
 
 export const commands: Commands = Object.fromEntries(Object.values(COMMAND_GROUPS).flatMap(Object.entries));
 
-/** @throws UsageError for what is no JSON object */
+/** @throws UsageError for anything but a JSON object */
 function parseArguments(text: string): object {
   try {
     const parsed: unknown = JSON.parse(text);

@@ -4,15 +4,15 @@ import type { DatabaseCommand } from './command.ts';
 const migrate: DatabaseCommand = {
   on: 'database',
   args: [],
-  help: 'Applies the migrations that the database lacks, as a start would, and ends. Says which, or that it is up to date.',
+  help: 'Applies pending database migrations without starting the server, and lists them.',
   async run({ config }) {
     const { applied, latest, unknown } = await migrateDatabase(config);
     const done =
       applied.length === 0
-        ? `Up to date, at ${latest}: nothing to apply.`
-        : `Applied ${applied.join(', ')}: up to date.`;
+        ? `Up to date at ${latest}. Nothing to apply.`
+        : `Applied ${applied.join(', ')}. The database is up to date.`;
     const newer =
-      unknown === 0 ? '' : ` A later version has applied ${unknown} more, which this one leaves alone.`;
+      unknown === 0 ? '' : ` A later version has applied ${unknown} more, which were left unchanged.`;
     return { json: { applied, latest, unknown }, text: `${done}${newer}` };
   },
 };
@@ -20,8 +20,8 @@ const migrate: DatabaseCommand = {
 const dump: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
-  options: { force: { type: 'boolean', help: 'Replaces the file where it exists.' } },
-  help: 'Writes the whole embedded database to a file, as SQL. The key of the vault is not in it. (For Postgres: `pg_dump`.)',
+  options: { force: { type: 'boolean', help: 'Overwrites an existing file.' } },
+  help: 'Writes the embedded database to a file, as SQL, without the vault key. (For Postgres, use `pg_dump`.)',
   async run({ config, io, args: [file = ''], options }) {
     const done = await dumpDatabase(config, file, { mayReplace: options['force'] === true });
     if (done.vaultKey !== undefined) io.complain(keyAdvice(done.vaultKey, done.keptIn));
@@ -32,7 +32,7 @@ const dump: DatabaseCommand = {
 const restore: DatabaseCommand = {
   on: 'database',
   args: ['FILE'],
-  help: 'Makes a new database from a file that `database dump` or `pg_dump` wrote, all or nothing.',
+  help: 'Creates a new database from a dump made with `database dump` or `pg_dump`, all or nothing.',
   async run({ config, args: [file = ''] }) {
     const done = await restoreFile(config, file);
     const key = done.vaultKey === undefined ? '' : ` ${keyUse(done.vaultKey, done.keptIn)}`;
@@ -41,15 +41,15 @@ const restore: DatabaseCommand = {
 };
 
 const keyUse = (id: string, keptIn: string) =>
-  `The key ${id} of ${keptIn} opens its vault${
-    keptIn === 'SWITCHBOARD_KEKS' ? ': start the server with the same SWITCHBOARD_KEKS, always.' : '.'
+  `The vault opens with the key ${id} from ${keptIn}${
+    keptIn === 'SWITCHBOARD_KEKS' ? ': always start the server with the same SWITCHBOARD_KEKS.' : '.'
   }`;
 
 const keyAdvice = (id: string, keptIn: string) =>
-  `The key of the vault, ${id}, is not in the file: ${
+  `The file does not contain the vault key ${id}: ${
     keptIn === 'SWITCHBOARD_KEKS'
-      ? 'where it goes to needs the same SWITCHBOARD_KEKS.'
-      : `take it along from ${keptIn}, as SWITCHBOARD_KEKS.`
+      ? 'the new installation needs the same SWITCHBOARD_KEKS.'
+      : `copy it from ${keptIn} and set it as SWITCHBOARD_KEKS.`
   }`;
 
 const reportOf = ({ file, vaultKey }: Transferred) => ({ file, vault_key: vaultKey ?? null });

@@ -10,11 +10,11 @@ import { table, type Io } from './terminal.ts';
 
 const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
 
-/** The exit code of programs that Ctrl-C ended. */
+/** The usual exit code after Ctrl-C. */
 const INTERRUPTED = 130;
 
 /**
- * Runs one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage or settings, 130 Ctrl-C.
+ * Runs one command. Returns the exit code: 0 success, 1 failure, 2 wrong usage or settings, 130 Ctrl-C.
  * @param env the settings; by default those of the process
  */
 export async function main(argv: readonly string[], io: Io, env?: NodeJS.ProcessEnv): Promise<number> {
@@ -94,9 +94,9 @@ async function run(
     return 0;
   }
   await using admin = await connectAdmin(config, { mayCreate: command.changes === true });
-  // The wrong data folder is changed without an error, so say which one it was.
+  // With a wrong data folder, the change would succeed silently in the wrong place, so name the folder.
   const remark = (what: string) => io.complain(`No server is running on ${config.dataDir}: ${what}`);
-  const advice = 'For a server on another folder, set SWITCHBOARD_DATA_DIR to that folder.';
+  const advice = 'If your server uses another folder, set SWITCHBOARD_DATA_DIR to it.';
   if (admin.alone === 'new') remark(`a new database was created there. ${advice}`);
   const { json, text, failed = false } = await command.run({ admin, io, args, options });
   print({ json, text });
@@ -127,7 +127,7 @@ function parse(argv: readonly string[], command: Command | DatabaseCommand) {
   }
 }
 
-/** Returns a command with its arguments, those that may be left out in brackets. */
+/** Returns a command with its arguments, optional ones in brackets. */
 export const synopsis = (name: string, { args }: Command | DatabaseCommand): string =>
   [name, ...args.map(arg => arg.replace(/^(.*)\?$/, '[$1]').replace(/^(.*)\*$/, '[$1…]'))].join(' ');
 
@@ -156,15 +156,15 @@ function usage(): string {
     '',
     'Every command takes --json and --help. COMMAND --help shows its options.',
     'Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR.',
-    'Commands that only read fail where there is no database yet. The others create it.',
+    'Read-only commands fail if there is no database yet. The others create it.',
     'While a server is running, migrate needs Postgres. The database commands need the server stopped.',
     'Settings are environment variables: see docs/configuration.md.',
   ].join('\n');
 }
 
 /**
- * Serves until SIGTERM or SIGINT, then lets calls under way end. Either ends a start, too, at its next step. A second
- * signal ends the process at once.
+ * Serves until SIGTERM or SIGINT, then lets running calls finish. Either signal also stops a start at its
+ * next step. A second signal ends the process immediately.
  */
 async function serve(config: Config, io: Io): Promise<number> {
   const stop = firstSignal();
@@ -183,12 +183,12 @@ async function serve(config: Config, io: Io): Promise<number> {
   }
 }
 
-/** SIGTERM or SIGINT came before it was serving. */
+/** SIGTERM or SIGINT arrived before the server was ready. */
 class StoppedAtStart extends CommandFailed {
   readonly signal: NodeJS.Signals;
 
   constructor(signal: NodeJS.Signals) {
-    super('Stopped before it was serving. No API key was made.', 'interrupted');
+    super('Stopped before the server was ready. No API key was created.', 'interrupted');
     this.signal = signal;
   }
 }
@@ -197,7 +197,7 @@ class StoppedAtStart extends CommandFailed {
 function firstSignal(): AbortSignal {
   const stopping = new AbortController();
   const stop = (signal: NodeJS.Signals) => {
-    // From here on a signal does what it does by default: it ends the process.
+    // From now on, signals have their default effect: they end the process.
     process.off('SIGTERM', stop).off('SIGINT', stop);
     stopping.abort(new StoppedAtStart(signal));
   };
@@ -239,5 +239,5 @@ const searchLine = ({ search: { meilisearch, embedding } }: Config) =>
 function keyLine(config: Config, firstKey: string | undefined): string {
   if (firstKey !== undefined) return `API key (shown once): ${firstKey}`;
   if (config.access.apiKey !== undefined) return 'API key: the one in SWITCHBOARD_API_KEY.';
-  return 'API key: as before. `npx switchboard keys create` makes another.';
+  return 'API key: unchanged. `npx switchboard keys create` creates another.';
 }

@@ -24,15 +24,15 @@ import { openLog } from '../platform/telemetry/log.ts';
 import { writeWhole } from '../platform/database/temp-path.ts';
 import { controlSocketOf, makeDataDir, reaching } from '../stores.ts';
 
-/** Work on the database itself; nothing else of Switchboard runs in this process. Each may throw ConfigError. */
+/** Works directly on the database, without a server. All functions may throw ConfigError. */
 
-/** Applies the migrations that are missing. On Postgres servers may run meanwhile; on the embedded database none may. */
+/** Applies pending migrations. On Postgres, servers may run meanwhile; the embedded database must not be in use. */
 export async function migrateDatabase(config: Config): Promise<Migrated> {
   if (config.database.url !== undefined)
     return reaching(migratePostgres(config.database.url, config.database.limits));
   await using _folder = await holdDataDir(
     config,
-    'Nothing to do: the running server has applied its migrations.',
+    'It applied its migrations when it started. To apply newer ones, stop it first.',
   );
   const database = await openDatabase(config.dataDir);
   await database.close();
@@ -41,15 +41,15 @@ export async function migrateDatabase(config: Config): Promise<Migrated> {
 
 export interface Transferred {
   readonly file: string;
-  /** The id of the vault's key, without which nothing sealed can be read: it is never in the file. Undefined: nothing is sealed. */
+  /** The id of the vault key, which is never in the file. Undefined: nothing is encrypted. */
   readonly vaultKey: string | undefined;
-  /** Where that key is kept here. */
+  /** Where this installation keeps the vault key. */
   readonly keptIn: string;
 }
 
 /**
- * Writes the whole embedded database to a file. It belongs to one process, so no server may run on it.
- * @param mayReplace writes over a file that exists
+ * Writes the embedded database to a file. Only one process can use that database, so no server may be running.
+ * @param mayReplace overwrites an existing file
  */
 export async function dumpDatabase(
   config: Config,
@@ -58,15 +58,15 @@ export async function dumpDatabase(
 ): Promise<Transferred> {
   if (config.database.url !== undefined)
     throw new ConfigError(
-      `DATABASE_URL: a Postgres is dumped by its own tool: pg_dump --inserts --no-owner --no-privileges --no-unlogged-table-data -d "$DATABASE_URL" -f ${file}`,
+      `DATABASE_URL: dump Postgres with its own tool: pg_dump --inserts --no-owner --no-privileges --no-unlogged-table-data -d "$DATABASE_URL" -f ${file}`,
     );
   if (!hasDatabase(config.dataDir))
     throw new Error(
-      `There is no database in ${config.dataDir}: nothing to dump. Set SWITCHBOARD_DATA_DIR as your server has it.`,
+      `There is no database in ${config.dataDir}. Set SWITCHBOARD_DATA_DIR to the same folder as your server.`,
     );
   if (!mayReplace && existsSync(file))
     throw new Error(
-      `${file} exists already. Nothing was written. Choose another name, or give --force to replace it.`,
+      `${file} already exists. Nothing was written. Choose another name, or use --force to overwrite it.`,
     );
   await using opened = new AsyncDisposableStack();
   opened.use(await holdDataDir(config, 'Stop the server first: it writes its counters when it stops.'));
@@ -79,13 +79,14 @@ export async function dumpDatabase(
   return { file, vaultKey, keptIn: keySource(config) };
 }
 
-/** Makes a new database of such a file, or of one by pg_dump; nothing is made without the vault's key. */
+/** Creates a new database from a dump. Creates nothing if the vault key is missing. */
 export async function restoreFile(config: Config, file: string): Promise<Transferred> {
   const dump = await readDump(file);
   const keys = { config: config.identity, dataDir: config.dataDir, log: openLog(config.log) };
   const approve = async (db: Database) => {
     const { applied, unknown } = await migrationState(statement => rows(db, statement));
-    if (applied === 0) throw new Error(`${file} holds no database of Switchboard. Nothing was restored.`);
+    if (applied === 0)
+      throw new Error(`${file} does not contain a Switchboard database. Nothing was restored.`);
     if (unknown > 0) throw new Error(`${LATER_VERSION} Nothing was restored.`);
     return requireKeys({ db, ...keys }).catch(async (error: unknown) => {
       throw isAboutKeys(error) ? withoutKey(config, await keyIdOfCanary(db), error) : error;
@@ -97,17 +98,17 @@ export async function restoreFile(config: Config, file: string): Promise<Transfe
   }
   await using _folder = await holdDataDir(
     config,
-    'A restore makes a new database: set SWITCHBOARD_DATA_DIR to a new folder.',
+    'A restore creates a new database: set SWITCHBOARD_DATA_DIR to a new folder.',
   );
   if (hasDatabase(config.dataDir))
     throw new Error(
-      `${config.dataDir} has a database already. Nothing was restored. Set SWITCHBOARD_DATA_DIR to a new folder.`,
+      `${config.dataDir} already contains a database. Nothing was restored. Set SWITCHBOARD_DATA_DIR to a new folder.`,
     );
   return { file, vaultKey: await restoreDatabase(config.dataDir, dump, approve), keptIn: keySource(config) };
 }
 
 const LATER_VERSION =
-  'A later version has changed this database in ways that this one does not know. Use that version.';
+  'A later version has changed this database in a way that this version does not know. Use the later version.';
 
 const isAboutKeys = (error: unknown) => error instanceof WrongKeys || error instanceof KeyFileError;
 
@@ -115,12 +116,12 @@ function withoutKey({ identity, dataDir }: Config, keyId: string, error: unknown
   const needed = `The dump needs the vault key \`${keyId}\``;
   if (identity.keks !== undefined)
     return new ConfigError(
-      `${needed}, which is missing or different in SWITCHBOARD_KEKS. Set it as it was. Nothing was restored.`,
+      `${needed}, which is missing or different in SWITCHBOARD_KEKS. Set it to the original value. Nothing was restored.`,
     );
   const isUnusable = error instanceof KeyFileError && !(error instanceof KeyFileMissing);
   const detail = isUnusable ? ` ${error.message}.` : '';
   return new ConfigError(
-    `${needed}.${detail} Set SWITCHBOARD_KEKS to its value, or copy vault.key into ${dataDir}. Nothing was restored.`,
+    `${needed}.${detail} Set SWITCHBOARD_KEKS to it, or copy vault.key into ${dataDir}. Nothing was restored.`,
   );
 }
 
@@ -128,13 +129,13 @@ const keySource = ({ identity, dataDir }: Config) =>
   identity.keks === undefined ? `${dataDir}/vault.key` : 'SWITCHBOARD_KEKS';
 
 /**
- * Keeps everything else off the data folder meanwhile; commands that try are told so.
- * @param advice what to do where a server runs on it
+ * Locks the data folder; commands that try to use it are told why.
+ * @param advice what to do if a server is running
  */
 async function holdDataDir({ dataDir }: Config, advice: string): Promise<AsyncDisposable> {
   await makeDataDir(dataDir);
   const detail =
-    'A migration, a dump or a restore is at work on this data folder. Try again once it has ended.';
+    'A migration, dump or restore is running on this data folder. Try again when it has finished.';
   const server = createServer((_request, response) => {
     response.writeHead(503, { 'content-type': 'application/json' }).end(JSON.stringify({ detail }));
   });

@@ -1,10 +1,10 @@
 /** The streams that a command writes to. */
 export interface Io {
-  /** Writes a line, or several, to stdout: the answer. */
+  /** Writes one or more lines to stdout: the result. */
   print(text: string): void;
-  /** Writes a line to stderr: errors and remarks. */
+  /** Writes a line to stderr: errors and notices. */
   complain(text: string): void;
-  /** Replaces the last line of stderr; an empty text clears it. Undefined where stderr is no terminal. */
+  /** Replaces the last line of stderr; an empty text clears it. Undefined if stderr is not a terminal. */
   readonly status: ((text: string) => void) | undefined;
 }
 
@@ -19,8 +19,8 @@ export const processIo: Io = {
 };
 
 /**
- * Returns rows as aligned columns. Names come from end users and identity providers: characters that move the cursor, colour
- * the terminal or turn text around are shown as question marks.
+ * Returns rows as aligned columns. Names come from end users and identity providers, so characters that move
+ * the cursor, colour the terminal or reverse text become question marks.
  */
 export function table(cells: readonly (readonly string[])[]): string {
   const rows = cells.map(row => row.map(cell => cell.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?')));
@@ -33,9 +33,9 @@ export function table(cells: readonly (readonly string[])[]): string {
 }
 
 const BAR_CELLS = 30;
-/** Share of the work between two lines of progress, where stderr is no terminal. */
+/** The share of the work between two progress lines if stderr is not a terminal. */
 const LINE_SHARE = 0.05;
-/** Entries between two such lines, where the total is unknown. */
+/** The number of entries between two such lines if the total is unknown. */
 const LINE_ENTRIES = 1_000;
 
 export interface Progress {
@@ -44,21 +44,21 @@ export interface Progress {
 }
 
 export interface ProgressDisplay {
-  /** Shows how many entries of a listing have been read. */
+  /** Shows how many entries of a listing were read. */
   readonly listed: (entries: number) => void;
   readonly show: (progress: Progress) => void;
-  /** Takes the bar away. */
+  /** Removes the progress bar. */
   readonly end: () => void;
 }
 
 interface ProgressOptions {
-  /** Names what is counted, such as `texts embedded`. */
+  /** Names the counted items, such as `texts embedded`. */
   readonly what?: string;
-  /** The clock for the rate and the time left. */
+  /** The clock for the rate and the remaining time. */
   readonly nowMs?: () => number;
 }
 
-/** Shows how far long work is: a count or a bar on a terminal, a line now and then elsewhere. */
+/** Shows progress: a count or a bar on a terminal, and occasional lines elsewhere. */
 export function workProgress(
   io: Io,
   { what = 'texts embedded', nowMs = () => performance.now() }: ProgressOptions = {},
@@ -92,11 +92,11 @@ export function workProgress(
   };
 }
 
-/** @param rate per second; not a number before there is one */
+/** @param rate per second; NaN before it is known */
 function describe({ done, of }: Progress, rate: number, what: string): string {
   const counts = `${done} of ${of} ${what}`;
   if (!Number.isFinite(rate) || rate <= 0 || done === of) return counts;
-  return `${counts}, ${rate.toFixed(0)} a second, ${duration((of - done) / rate)} left`;
+  return `${counts}, ${rate.toFixed(0)}/s, ${duration((of - done) / rate)} left`;
 }
 
 const duration = (seconds: number) =>

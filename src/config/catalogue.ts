@@ -18,43 +18,43 @@ const HOUR_MS = 3_600_000;
 export const catalogueSettings = {
   SWITCHBOARD_CATALOGUE: setting(
     someText.optional(),
-    'File that replaces the shipped catalogue. Its entries are of the origin `shipped`.',
+    'File that replaces the shipped catalogue. Its entries get the origin `shipped`.',
     'the shipped catalogue',
   ),
   SWITCHBOARD_REGISTRIES: setting(
     someText.optional(),
-    'Addresses of registries to sync with by schedule, separated by commas.',
+    'Comma-separated addresses of registries to sync with on a schedule.',
   ),
   SWITCHBOARD_REGISTRY_KEYS: setting(
     someText.optional(),
-    'Keys of registries that want one, as JSON: `{"https://registry.example.com":"…"}`.',
+    'Keys for registries that require one, as JSON: `{"https://registry.example.com":"…"}`.',
   ),
   SWITCHBOARD_SYNC_EVERY: setting(
     wholeNumber(5, 10_080, 'minutes').default(60),
-    'Minutes between two syncs (5 to 10080). Once a day a sync reads everything.',
+    'Minutes between syncs (5 to 10080). One sync a day is a full sync.',
   ),
   SWITCHBOARD_SYNC_MAX_SHRINK: setting(
     wholeNumber(0, 100, 'a percentage').default(20),
-    "Percent of a registry's servers that one sync may make inactive (0 to 100).",
+    "Maximum percentage of a registry's servers that one sync may deactivate (0 to 100).",
   ),
   SWITCHBOARD_PROBE_EVERY: setting(
     wholeNumber(0, 720, 'hours').default(0),
-    'Hours between two [health checks](catalogue.md#health-checks) of all servers (up to 720). With 0 they run only by command. compose.yaml and fly.toml set 24.',
+    'Hours between [health checks](catalogue.md#health-checks) of all servers (up to 720). With 0, checks run only by command. compose.yaml and fly.toml set 24.',
   ),
   SWITCHBOARD_REGISTRY_ACCESS: setting(
     z.enum(['key', 'public'], 'must be key or public').default('key'),
-    'Who may read `/v0.1/servers`: `key` for those with a key of the scope `search`, `public` for everybody.',
+    'Who may read `/v0.1/servers`: `key` requires a key with the scope `search`, `public` allows everyone.',
   ),
 };
 
 export const callSettings = {
   SWITCHBOARD_ALLOW_PRIVATE_NETWORK: setting(
     flag.default(false),
-    'Also allows calls to `http:` and private addresses, never to link-local or metadata addresses.',
+    'Allows calls to `http:` and private addresses, but never to link-local or metadata addresses.',
   ),
   SWITCHBOARD_READ_TOOL: setting(
     flag.default(false),
-    'Adds the tool `read_remote_tool` to `/mcp`: [mcp.md](mcp.md#reads-without-asking).',
+    'Adds the tool `read_remote_tool` to `/mcp`: [mcp.md](mcp.md#reads-without-approval).',
   ),
 };
 
@@ -63,24 +63,24 @@ export const searchSettings = {
     httpUrl
       .refine(
         url => !hasCredentials(url),
-        'must not hold a user or password: a key goes into MEILISEARCH_API_KEY',
+        'must not contain a user or password: set MEILISEARCH_API_KEY instead',
       )
       .optional(),
-    'Meilisearch server (1.13 or later) that finds the candidates of a search: [operations/meilisearch.md](operations/meilisearch.md).',
+    'Meilisearch server (1.13 or later) that finds the search candidates: [operations/meilisearch.md](operations/meilisearch.md).',
   ),
   MEILISEARCH_API_KEY: setting(
     visibleAscii.optional(),
-    'API key of that server. Requires `MEILISEARCH_URL`.',
+    'API key of the Meilisearch server. Requires `MEILISEARCH_URL`.',
   ),
   OPENAI_API_KEY: setting(
     visibleAscii.optional(),
-    "Key of OpenAI's embedding API, or of the server at `OPENAI_BASE_URL`. The API then takes the place of the local model: [search.md](search.md#embedding-by-an-api).",
+    "Key for OpenAI's embedding API, or for the server at `OPENAI_BASE_URL`. The API then replaces the local model: [search.md](search.md#embedding-with-an-api).",
   ),
   OPENAI_BASE_URL: setting(
     httpUrl
-      .refine(url => !hasCredentials(url), 'must hold no user or password; the key is OPENAI_API_KEY')
+      .refine(url => !hasCredentials(url), 'must not contain a user or password: set OPENAI_API_KEY instead')
       .optional(),
-    "Base URL of another server that speaks OpenAI's embedding API, such as `http://127.0.0.1:11434/v1`.",
+    "Base URL of another server with OpenAI's embedding API, such as `http://127.0.0.1:11434/v1`.",
   ),
   EMBEDDING_MODEL: setting(
     someText.max(200).optional(),
@@ -90,29 +90,29 @@ export const searchSettings = {
 };
 
 export interface RegistryConfig {
-  /** Addresses in the form of `registryUrl`. */
+  /** Addresses normalised by `registryUrl`. */
   readonly sources: readonly string[];
-  /** By address. They must reach no log and no error. */
+  /** Keys by address. They must never reach a log or an error. */
   readonly keys: ReadonlyMap<string, string>;
   readonly everyMs: number;
   readonly maxShrinkPercent: number;
-  /** The time between two health checks of all servers; 0 switches them off. */
+  /** The interval between health checks of all servers; 0 disables them. */
   readonly probeEveryMs: number;
-  /** True serves `/v0.1/servers` to callers without a key. */
+  /** True: serves `/v0.1/servers` without a key. */
   readonly isPublic: boolean;
 }
 
-/** The search engine to use instead of the embedded index. */
+/** The search engine used instead of the embedded index. */
 export interface MeilisearchConfig {
   readonly url: string;
-  /** It must reach no log and no error. */
+  /** Must never reach a log or an error. */
   readonly apiKey: string | undefined;
 }
 
-/** An embedding API to use instead of the local model. */
+/** An embedding API used instead of the local model. */
 export interface EmbeddingConfig {
   readonly baseUrl: string;
-  /** It must reach no log and no error. Undefined: the server at `baseUrl` wants none. */
+  /** Must never reach a log or an error. Undefined: `baseUrl` needs no key. */
   readonly apiKey: string | undefined;
   readonly model: string;
 }
@@ -168,7 +168,7 @@ export function readMeilisearch(settings: SearchSettings): MeilisearchConfig | u
 }
 
 /**
- * Returns undefined where the local model embeds: with neither a key nor a base URL.
+ * Returns undefined if the local model embeds, which is the case without a key and a base URL.
  * @throws ConfigError for a model without an API
  */
 export function readEmbedding(settings: SearchSettings): EmbeddingConfig | undefined {
@@ -177,20 +177,22 @@ export function readEmbedding(settings: SearchSettings): EmbeddingConfig | undef
     return { baseUrl: baseUrl ?? DEFAULT_BASE_URL, apiKey, model: model ?? DEFAULT_MODEL };
   if (model === undefined) return undefined;
   throw new ConfigError(
-    'EMBEDDING_MODEL: needs OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants no key',
+    'EMBEDDING_MODEL: requires OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs no key',
   );
 }
 
 /**
- * Returns the base address of a server registry, whichever of its pages was given: without a query, without `/v0.1…` and
- * without a slash at the end. Entries are filed under this address.
+ * Returns the base address of a registry from the address of any of its pages, without the query, `/v0.1…`
+ * and a trailing slash. It identifies the registry in the catalogue.
  * @throws Error that says what is wrong with the address
  */
 export function registryUrl(address: string): string {
   const url = URL.parse(address);
   if (!url || !/^https?:$/.test(url.protocol)) throw new Error('must be an http(s) URL');
   if (url.username !== '' || url.password !== '')
-    throw new Error('must not hold a user or password: set the key of the registry instead');
+    throw new Error(
+      "must not contain a user or password: set the registry's key in SWITCHBOARD_REGISTRY_KEYS instead",
+    );
   const path = url.pathname.replace(/\/v0(\.\d+)?(\/servers)?\/?$/, '').replace(/\/+$/, '');
   return `${url.origin}${path}`;
 }

@@ -24,42 +24,42 @@ export const databaseSettings = {
     'DATABASE_POOL_SIZE',
     1,
     1000,
-    'Connections of a process to Postgres (1 to 1000).',
+    'Maximum Postgres connections per process (1 to 1000).',
   ),
   DATABASE_STATEMENT_TIMEOUT_MS: limit(
     'DATABASE_STATEMENT_TIMEOUT_MS',
     0,
     HOUR_MS,
-    'Time after which Postgres ends a statement. 0 leaves it to the role or the server.',
+    'Timeout of a Postgres statement. 0 leaves it to the role or the server.',
   ),
   DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS: limit(
     'DATABASE_IDLE_IN_TRANSACTION_TIMEOUT_MS',
     0,
     HOUR_MS,
-    'Time after which Postgres ends a transaction in which nothing happens. 0 leaves it to the role or the server.',
+    'Timeout of an idle Postgres transaction. 0 leaves it to the role or the server.',
   ),
   DATABASE_CONNECT_TIMEOUT_MS: limit(
     'DATABASE_CONNECT_TIMEOUT_MS',
     1,
     HOUR_MS,
-    'How long connecting to Postgres, or waiting for a connection of the pool, may take.',
+    'Timeout for connecting to Postgres or waiting for a connection from the pool.',
   ),
 };
 
 export interface DatabaseConfig {
-  /** Postgres to use instead of the embedded database. It holds a password: it must reach no log and no error. */
+  /** Postgres used instead of the embedded database. The URL contains a password and must never reach a log or an error. */
   readonly url: string | undefined;
   readonly limits: PostgresLimits;
 }
 
-/** @throws ConfigError when a limit is set without a Postgres */
+/** @throws ConfigError for a limit without DATABASE_URL */
 export function readDatabase(settings: z.output<z.ZodObject<typeof databaseSettings>>): DatabaseConfig {
   const limits = { ...DEFAULT_POSTGRES_LIMITS };
   for (const [name, key] of Object.entries(LIMITS) as [keyof typeof LIMITS, keyof PostgresLimits][]) {
     const value = settings[name];
     if (value === undefined) continue;
     if (settings.DATABASE_URL === undefined)
-      throw new ConfigError(`${name}: must be set together with DATABASE_URL: it is for Postgres only`);
+      throw new ConfigError(`${name}: applies to Postgres only and requires DATABASE_URL`);
     limits[key] = value;
   }
   return { url: settings.DATABASE_URL, limits };

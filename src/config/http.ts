@@ -11,7 +11,7 @@ import {
   withoutStrayPercent,
 } from './setting.ts';
 
-/** The classes of endpoints. Each has a rate limit of its own per API key. */
+/** Classes of endpoints. Each has its own rate limit per API key. */
 const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke', 'admin'] as const;
 export type RateClass = (typeof RATE_CLASSES)[number];
 
@@ -32,17 +32,17 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
 export const httpSettings = {
   PORT: setting(
     wholeNumber(0, 65_535, 'a port number').default(8080),
-    'Port to listen on. 0 takes any free port.',
+    'Port to listen on. 0 picks any free port.',
   ),
   HOST: setting(someText.default('127.0.0.1'), 'Address to listen on.'),
   PUBLIC_URL: setting(
     httpUrl.optional(),
-    'Address at which users reach Switchboard: the issuer of identity tokens and the base of callbacks. See [below](#when-public_url-is-required).',
+    'Public address of Switchboard: the issuer of identity tokens and the base of callbacks. See [below](#when-public_url-is-required).',
   ),
   SWITCHBOARD_ALLOWED_HOSTS: setting(
     someText.optional(),
-    'Names that Host and Origin headers may have, separated by commas; `*` for any.',
-    "loopback and `PUBLIC_URL`'s host",
+    'Comma-separated names allowed in Host and Origin headers; `*` allows any.',
+    'loopback names and the host of `PUBLIC_URL`',
   ),
   SWITCHBOARD_TRUST_PROXY: setting(
     someText.optional(),
@@ -51,18 +51,18 @@ export const httpSettings = {
   ),
   SWITCHBOARD_DRAIN_MS: setting(
     wholeNumber(0, 300_000, 'a whole number of milliseconds').default(0),
-    'Milliseconds (0 to 300000) from SIGTERM, when `/readyz` turns 503, to the end of serving. Give a balancer time to notice.',
+    'Milliseconds (0 to 300000) to keep serving after SIGTERM. `/readyz` returns 503 meanwhile, so that load balancers notice.',
   ),
 };
 
 export const accessSettings = {
   SWITCHBOARD_API_KEY: setting(
     visibleAscii.min(32, 'must have at least 32 characters').optional(),
-    'An API key of your own choice (32 characters or more) with all scopes. No key is printed then.',
+    'An API key of your choice (at least 32 characters) with all scopes. Without it, the first start prints a new key.',
   ),
   SWITCHBOARD_RATE_LIMIT: setting(
     someText.optional(),
-    'Rate limits of each key, as `CLASS=REQUESTS/SECONDS` separated by commas. Classes not named keep their default. `off` in place of the list switches all limits off; a single class cannot be switched off.',
+    'Rate limits per key, as comma-separated `CLASS=REQUESTS/SECONDS`. Classes not named keep their default. `off` disables all limits; a single class cannot be disabled.',
     `\`${Object.entries(DEFAULT_RATE_LIMITS)
       .map(([name, { calls, seconds }]) => `${name}=${calls}/${seconds}`)
       .join(',')}\``,
@@ -71,33 +71,33 @@ export const accessSettings = {
     withoutStrayPercent(z.url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' }))
       .refine(
         url => !URL.canParse(url) || /^(\/\d*)?$/.test(new URL(url).pathname),
-        'must end with the host, or with / and the number of the database',
+        'must end with the host, or with / and a database number',
       )
       .optional(),
-    'Redis or Valkey that counts rate limits for all processes together: [operations/redis.md](operations/redis.md).',
+    'Redis or Valkey server that shares rate limits between processes: [operations/redis.md](operations/redis.md).',
   ),
 };
 
 export interface HttpConfig {
   readonly host: string;
-  /** 0 takes any free port. */
+  /** 0 picks any free port. */
   readonly port: number;
-  /** Without a trailing slash. Undefined: derived from the address listened on. */
+  /** Without a trailing slash. Undefined: derived from the listening address. */
   readonly publicUrl: string | undefined;
-  /** Lower-case host names (without port) that the Host and Origin headers may carry; `*` = any. */
+  /** Lower-case host names (without port) allowed in the Host and Origin headers; `*` = any. */
   readonly allowedHosts: readonly string[];
-  /** Express's `trust proxy`: how many proxies stand in front, or their addresses. */
+  /** Express's `trust proxy`: the number of proxies in front, or their addresses. */
   readonly trustProxy: number | string | false;
-  /** How long a stopping process goes on serving while `/readyz` answers 503, so that balancers notice. */
+  /** How long a stopping process keeps serving while `/readyz` returns 503, so that load balancers notice. */
   readonly drainMs: number;
 }
 
 export interface AccessConfig {
-  /** A key from the environment, accepted for tenant `local` with all scopes. It must reach no log. */
+  /** A key from the environment, accepted for tenant `local` with all scopes. Must never reach a log. */
   readonly apiKey: string | undefined;
-  /** `off` switches limiting off. */
+  /** `off` disables all limits. */
   readonly rateLimits: Readonly<Record<RateClass, RateLimit>> | 'off';
-  /** Redis that counts rate limits for all processes. It holds a password: it must reach no log and no error. */
+  /** Redis server that shares rate limits between processes. The URL contains a password and must never reach a log or an error. */
   readonly redisUrl: string | undefined;
 }
 
@@ -136,7 +136,7 @@ function allowedHosts(
   if (publicUrl !== undefined) return [...LOOPBACK_NAMES, new URL(publicUrl).hostname];
   if (isLoopback(host)) return LOOPBACK_NAMES;
   throw new ConfigError(
-    `HOST: ${host} is reachable from other machines; set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS to the names it is called by`,
+    `HOST: ${host} is reachable from other machines; set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS to the names that clients use`,
   );
 }
 

@@ -7,11 +7,11 @@ export interface IdentityConfig {
   /** Key-encryption keys: the first encrypts, all decrypt. Undefined: the key file in the data folder. */
   readonly keks: readonly Kek[] | undefined;
   readonly providers: ReadonlyMap<string, ProviderSettings>;
-  /** For how long after its use a second use of a refresh token counts as a race and not as theft; 0 means never. */
+  /** How long a second use of a refresh token counts as a race instead of theft; 0 means never. */
   readonly refreshRaceMs: number;
-  /** Which tokens end when a refresh token is used twice: its family, or all of the user's. */
+  /** Which tokens are revoked when a refresh token is used twice: its family, or all of the user's. */
   readonly reuseAction: 'family' | 'user';
-  /** True starts with a new key where the old one is lost, and drops everything that the old one sealed. */
+  /** True: starts with a new key after the old one was lost, and deletes everything encrypted with it. */
   readonly mayLoseStoredTokens: boolean;
 }
 
@@ -24,32 +24,32 @@ export interface Kek {
 export const identitySettings = {
   SWITCHBOARD_KEKS: setting(
     someText.optional(),
-    'Keys of the token vault, `id:base64,…`. The first seals, all open. Required with `DATABASE_URL` or `NODE_ENV=production`.',
+    'Keys of the token vault, `id:base64,…`. The first key encrypts, all decrypt. Required with `DATABASE_URL` or `NODE_ENV=production`.',
     'a key file in the data folder',
   ),
   SWITCHBOARD_VAULT_RESET: setting(
     z.literal('lose-stored-tokens', 'must be lose-stored-tokens, or unset').optional(),
-    '`lose-stored-tokens` starts with a new key although the old one is lost: [identity.md](identity.md#when-a-key-is-lost).',
+    '`lose-stored-tokens` starts with a new key after the old one was lost: [identity.md](identity.md#when-a-key-is-lost).',
   ),
   SWITCHBOARD_PROVIDERS: setting(
     someText.optional(),
     'Identity providers: JSON, or the path of a JSON file ([identity.md](identity.md#providers)).',
   ),
-  GOOGLE_CLIENT_ID: setting(someText.optional(), 'OAuth client of Google as identity provider.'),
+  GOOGLE_CLIENT_ID: setting(someText.optional(), 'OAuth client for Google as an identity provider.'),
   GOOGLE_CLIENT_SECRET: setting(someText.optional(), 'Secret of that client.'),
   SWITCHBOARD_REFRESH_RACE_MS: setting(
     wholeNumber(0, 60_000, 'milliseconds').default(2000),
-    'How long a refresh token used twice counts as a race and not as theft. 0 means never.',
+    'How long a refresh token may be used twice before it counts as theft. 0: a second use always counts as theft.',
   ),
   SWITCHBOARD_REFRESH_REUSE_ACTION: setting(
     z.enum(['family', 'user'], 'must be family or user').default('family'),
-    'What theft ends: the `family` of tokens, or all tokens of the `user`.',
+    'What theft revokes: the token `family`, or all tokens of the `user`.',
   ),
 };
 type Settings = z.output<z.ZodObject<typeof identitySettings>>;
 
 interface Surroundings {
-  /** The reason why others depend on this installation, such as `DATABASE_URL is set`. Undefined: it may be a trial. */
+  /** Why this counts as production, such as `DATABASE_URL is set`. Undefined: it may be a trial. */
   readonly production: string | undefined;
   readonly publicUrl: string | undefined;
   /** Allows plain http on loopback, for development. */
@@ -62,7 +62,7 @@ export function readIdentity(settings: Settings, surroundings: Surroundings): Id
   const keks = settings.SWITCHBOARD_KEKS === undefined ? undefined : parseKeks(settings.SWITCHBOARD_KEKS);
   if (keks === undefined && production !== undefined) {
     throw new ConfigError(
-      `SWITCHBOARD_KEKS: must be set when ${production}: "k1:" and 32 random bytes in base64 (openssl rand -base64 32), or the keys of the installation that the data come from`,
+      `SWITCHBOARD_KEKS: must be set when ${production}: "k1:" and 32 random bytes in base64 (openssl rand -base64 32), or the keys of the installation that the data comes from`,
     );
   }
   const providers = readProviders(settings, allowHttp);
@@ -76,7 +76,7 @@ export function readIdentity(settings: Settings, surroundings: Surroundings): Id
   };
 }
 
-/** Reads `k2:base64,k1:base64`. No error quotes any part of the value. */
+/** Reads `k2:base64,k1:base64`. Errors never quote the value. */
 function parseKeks(value: string): readonly Kek[] {
   const keks = value.split(',').map((part, at) => {
     const match = /^\s*([a-z0-9][a-z0-9_-]{0,31}):([A-Za-z0-9+/_-]+={0,2})\s*$/.exec(part);
@@ -89,7 +89,7 @@ function parseKeks(value: string): readonly Kek[] {
     return { id: match[1], key: new Uint8Array(key) };
   });
   if (new Set(keks.map(({ id }) => id)).size < keks.length)
-    throw new ConfigError('SWITCHBOARD_KEKS: two keys have the same id; give each its own');
+    throw new ConfigError('SWITCHBOARD_KEKS: two keys have the same id; ids must be unique');
   return keks;
 }
 
@@ -109,7 +109,9 @@ function readProviders(settings: Settings, allowHttp: boolean): ReadonlyMap<stri
   }
 }
 
-/** Reads JSON text, or a file where the text does not start with `{`. No error quotes the text: it holds secrets. */
+/**
+ * Reads JSON text, or a JSON file if the text does not start with `{`. Errors never quote the text, because it contains secrets.
+ */
 function readJson(value: string, refuse: (why: string) => ConfigError): unknown {
   let text = value;
   if (!value.trimStart().startsWith('{')) {
@@ -117,7 +119,7 @@ function readJson(value: string, refuse: (why: string) => ConfigError): unknown 
       text = readFileSync(value, 'utf8');
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
-      throw refuse(`must be a JSON object, or the path of a file with one that can be read (${code})`);
+      throw refuse(`must be a JSON object, or the path of a readable JSON file (${code})`);
     }
   }
   try {
@@ -127,7 +129,7 @@ function readJson(value: string, refuse: (why: string) => ConfigError): unknown 
   }
 }
 
-/** Refuses plain http, which gives codes and tokens to whoever listens, except on this machine for development. */
+/** Refuses plain http, which would expose codes and tokens, except on loopback for development. */
 function requireSafeUrls(provider: ProviderSettings, allowHttp: boolean): void {
   const { name, issuer, endpoints, allowedOrigins } = provider;
   const plain = allowedOrigins.find(origin => !isHttps(origin));
@@ -144,8 +146,8 @@ function requireSafeUrls(provider: ProviderSettings, allowHttp: boolean): void {
 }
 
 /**
- * Refuses a provider without PUBLIC_URL: providers send users back to it, and identity tokens name it as their issuer. An
- * address derived from the one listened on would be wrong behind a proxy and would change with the port.
+ * Requires PUBLIC_URL if a provider is configured: providers redirect users to it, and identity tokens name it as their
+ * issuer. An address derived from the listener would be wrong behind a proxy and would change with the port.
  */
 function requirePublicUrl(
   providers: IdentityConfig['providers'],
@@ -157,15 +159,15 @@ function requirePublicUrl(
   const what = `when ${production} and the identity provider ${configured.name} is configured`;
   if (publicUrl === undefined)
     throw new ConfigError(
-      `PUBLIC_URL: must be set ${what}: users come back to it, and identity tokens name it as their issuer`,
+      `PUBLIC_URL: must be set ${what}: sign-ins return to it, and identity tokens name it as their issuer`,
     );
   if (!isHttps(publicUrl) && !isOnLoopback(publicUrl))
-    throw new ConfigError(`PUBLIC_URL: must be https ${what}: codes and tokens pass through it`);
+    throw new ConfigError(`PUBLIC_URL: must be https ${what}, because codes and tokens are sent to it`);
 }
 
 const isOnLoopback = (url: string) => LOOPBACK_NAMES.includes(new URL(url).hostname);
 
-const webUrl = httpUrl.refine(text => !/^https?:\/\/[^/]*@/.test(text), 'must not carry credentials');
+const webUrl = httpUrl.refine(text => !/^https?:\/\/[^/]*@/.test(text), 'must not contain credentials');
 const origin = webUrl
   .refine(
     text => new URL(text).origin === text.replace(/\/$/, ''),
@@ -173,7 +175,7 @@ const origin = webUrl
   )
   .transform(text => new URL(text).origin);
 
-/** An identity provider: either an OpenID issuer, whose metadata name the endpoints, or the endpoints of plain OAuth 2. */
+/** An identity provider: either an OpenID issuer, whose metadata has the endpoints, or plain OAuth 2 endpoints. */
 const providerFields = z.strictObject({
   issuer: webUrl.optional(),
   authorization_endpoint: webUrl.optional(),
@@ -190,9 +192,11 @@ const providerFields = z.strictObject({
   auth_params: z.record(z.string(), z.string()).optional(),
 });
 
-const providerName = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z, 0-9, "_", "-"');
+const providerName = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must have 1 to 64 characters from a-z, 0-9, "_" and "-"');
 
-/** Parameters that Switchboard sets itself. An operator's value would break the protection they give. */
+/** Parameters that Switchboard sets itself. Overriding them would break their protection. */
 const OWN_PARAMETERS = [
   'client_id',
   'client_secret',
@@ -216,11 +220,11 @@ const providersSchema = z.record(
 
 export interface ProviderSettings {
   readonly name: string;
-  /** The name that pages show. */
+  /** The name shown on pages. */
   readonly title: string;
   /** The OpenID issuer. Undefined for plain OAuth. */
   readonly issuer: string | undefined;
-  /** The endpoints of plain OAuth. Undefined for OpenID, whose metadata name them. */
+  /** The endpoints for plain OAuth. Undefined for OpenID, whose metadata has them. */
   readonly endpoints:
     | {
         readonly authorization: string;
@@ -231,29 +235,29 @@ export interface ProviderSettings {
     | undefined;
   /** Undefined for a built-in provider that is not configured yet. */
   readonly client: { readonly id: string; readonly secret: string } | undefined;
-  /** Scopes asked for in every sign-in, next to those a session wants. */
+  /** Scopes requested in every sign-in, in addition to those of the session. */
   readonly scopes: readonly string[];
-  /** Origins of MCP servers that may get its tokens; the server's entry must name the provider, too. */
+  /** Origins of MCP servers that may receive its tokens. The server's entry must name the provider as well. */
   readonly allowedOrigins: readonly string[];
   readonly authParams: Readonly<Record<string, string>>;
 }
 
 type Fields = z.output<typeof providerFields>;
 
-/** Providers known without being configured. An entry of the same name is merged over them. */
+/** Built-in providers. A configured entry of the same name is merged over them. */
 const BUILT_IN: Readonly<Record<string, Fields>> = {
   google: {
     issuer: 'https://accounts.google.com',
     title: 'Google',
     scopes: ['openid', 'email'],
-    // Without these Google gives no refresh token, or only at the first consent.
+    // Without these, Google returns a refresh token never, or only at the first consent.
     auth_params: { access_type: 'offline', prompt: 'consent' },
   },
 };
 
 /**
- * Returns the providers by name: the operator's entries merged over the built-in ones.
- * @throws Error whose message names the provider and says what is missing.
+ * Returns the providers by name, with configured entries merged over the built-in ones.
+ * @throws Error that names the provider and the missing settings
  */
 function resolveProviders(
   entries: Readonly<Record<string, Fields>>,
@@ -284,7 +288,7 @@ function resolve(name: string, fields: Fields): ProviderSettings {
     issuer,
     endpoints: endpointsOf(name, fields),
     client: clientOf(name, fields),
-    // Without `sub`, which `openid` asks for, nobody knows which account it is.
+    // Without `sub`, which requires `openid`, the account cannot be identified.
     scopes: [...new Set([...(issuer === undefined ? [] : ['openid', 'email']), ...scopes])],
     allowedOrigins: allowed_origins,
     authParams: auth_params,
@@ -295,10 +299,10 @@ function endpointsOf(name: string, fields: Fields): ProviderSettings['endpoints'
   const { issuer, authorization_endpoint: authorization, token_endpoint: token } = fields;
   if (issuer !== undefined) {
     if (authorization === undefined && token === undefined) return undefined;
-    throw new Error(`${name}: has both an issuer and endpoints; give one of them`);
+    throw new Error(`${name}: has both an issuer and endpoints; set only one of them`);
   }
   if (authorization === undefined || token === undefined)
-    throw new Error(`${name}: needs issuer, or authorization_endpoint and token_endpoint`);
+    throw new Error(`${name}: requires issuer, or authorization_endpoint and token_endpoint`);
   return { authorization, token, revocation: fields.revocation_endpoint, userinfo: fields.userinfo_endpoint };
 }
 
@@ -308,7 +312,7 @@ function clientOf(
 ): ProviderSettings['client'] {
   if (id !== undefined && secret !== undefined) return { id, secret };
   if (id !== undefined || secret !== undefined)
-    throw new Error(`${name}: needs both client_id and client_secret`);
+    throw new Error(`${name}: requires both client_id and client_secret`);
   if (Object.hasOwn(BUILT_IN, name)) return undefined;
-  throw new Error(`${name}: needs client_id and client_secret`);
+  throw new Error(`${name}: requires client_id and client_secret`);
 }

@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { z } from 'zod';
+import { nearest } from '../platform/closest-names.ts';
 import { inWords } from '../platform/zod-issues.ts';
 import type { LogSettings } from '../platform/telemetry/log.ts';
 import type { TracingSettings } from '../platform/telemetry/tracing.ts';
@@ -31,14 +32,14 @@ export { ConfigError } from './setting.ts';
 export type { RateClass } from './http.ts';
 export type { Kek, ProviderSettings } from './identity.ts';
 
-/** Everything the environment says, checked. */
+/** All settings, validated. */
 export interface Config {
   readonly http: HttpConfig;
   readonly access: AccessConfig;
   readonly dataDir: string;
   readonly database: DatabaseConfig;
   readonly log: LogSettings;
-  /** Undefined: the catalogue that ships with Switchboard. */
+  /** Undefined: the shipped catalogue. */
   readonly catalogueFile: string | undefined;
   readonly registry: RegistryConfig;
   readonly search: {
@@ -51,18 +52,26 @@ export interface Config {
   /** `readTool` adds `read_remote_tool` to `/mcp`. */
   readonly mcp: { readonly readTool: boolean };
   readonly identity: IdentityConfig;
-  /** Undefined: no traces. */
+  /** Undefined: tracing is off. */
   readonly tracing: TracingSettings | undefined;
+  readonly unknownVariables: readonly UnknownVariable[];
+}
+
+/** A `SWITCHBOARD_*` variable that no setting reads. */
+export interface UnknownVariable {
+  readonly name: string;
+  /** The most similar known name, if any is similar. */
+  readonly closest?: string | undefined;
 }
 
 const processSettings = {
   SWITCHBOARD_DATA_DIR: setting(
     someText.default('./.switchboard'),
-    'Folder of the embedded database and the control socket.',
+    'Folder for the embedded database and the control socket.',
   ),
   NODE_ENV: setting(
     z.string().optional(),
-    '`production` requires `SWITCHBOARD_KEKS`, and refuses a vault whose key lies next to it.',
+    '`production` requires `SWITCHBOARD_KEKS` and refuses a vault key in the data folder.',
   ),
 };
 
@@ -92,8 +101,8 @@ const environmentSchema = z.object({
 });
 
 /**
- * Reads the settings. Nothing else in the program reads the environment. An empty variable counts as absent.
- * @throws ConfigError for a value that cannot be used, or for settings that contradict each other
+ * Reads all settings. Nothing else in the program reads the environment. An empty variable counts as absent.
+ * @throws ConfigError for an invalid value, or for contradictory settings
  * @example
  * const config = readConfig({ PORT: '9000' });
  * config.http.port; // 9000
@@ -124,16 +133,32 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       allowHttp: allowPrivateNetwork,
     }),
     tracing: readTracing(settings),
+    unknownVariables: unknownVariables(Object.keys(present)),
   };
 }
 
-/** Returns what shows that others depend on this installation; undefined where it may be a trial on one machine. */
+/** Kubernetes sets SWITCHBOARD_PORT… and SWITCHBOARD_SERVICE_… in every pod if a service has this name. */
+const OURS = /^SWITCHBOARD_(?!PORT|SERVICE_|TEST_)/;
+
+function unknownVariables(names: readonly string[]): UnknownVariable[] {
+  const known = Object.keys(environmentSchema.shape);
+  // The shared prefix would make all names look similar.
+  const byShortName = new Map(known.map(name => [name.replace(OURS, ''), name]));
+  return names
+    .filter(name => OURS.test(name) && !known.includes(name))
+    .map(name => ({
+      name,
+      closest: byShortName.get(nearest(name.replace(OURS, ''), byShortName.keys(), 1)[0] ?? ''),
+    }));
+}
+
+/** Returns why this is a production installation; undefined if it may be a local trial. */
 function whyProduction({ DATABASE_URL, NODE_ENV }: z.output<typeof environmentSchema>): string | undefined {
   if (DATABASE_URL !== undefined) return 'DATABASE_URL is set';
   return NODE_ENV === 'production' ? 'NODE_ENV is production' : undefined;
 }
 
-/** Returns which parts the settings choose, for the log: no address and no secret. */
+/** Returns the selected components for the log, without addresses or secrets. */
 export const featuresOf = ({ database, search, access, registry, tracing }: Config) => ({
   database: database.url === undefined ? 'embedded' : 'Postgres',
   search: search.meilisearch === undefined ? 'embedded' : 'Meilisearch',

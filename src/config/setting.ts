@@ -1,14 +1,14 @@
 import { z } from 'zod';
 
-/** A setting that cannot be used. The message is one line that names the variable and says what to do. */
+/** An invalid setting. The message is one line that names the variable and says what to do. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
 
 /**
- * Adds to a schema what docs/configuration.md says about the variable.
+ * Adds the documentation of a variable, for docs/configuration.md, to its schema.
  * @param description Markdown; links are relative to docs/
- * @param shownDefault Markdown for the column of defaults, where the schema's own default says nothing
+ * @param shownDefault Markdown for the default column, if the schema's own default is not informative
  */
 export const setting = <S extends z.ZodType>(schema: S, description: string, shownDefault?: string): S =>
   schema.meta({ description, ...(shownDefault === undefined ? {} : { shownDefault }) });
@@ -26,12 +26,12 @@ export const someText = z.string().min(1);
 
 export const flag = z.enum(['true', 'false'], 'must be true or false').transform(text => text === 'true');
 
-/** A key or token: what an HTTP header can carry. */
+/** A key or token: visible ASCII, as allowed in HTTP headers. */
 export const visibleAscii = z.string().regex(/^[\x21-\x7e]+$/, 'must be visible ASCII without spaces');
 
 export const httpUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
 
-/** Without this check, a lone % in a password fails much later and with the whole URL in the message. */
+/** Without this check, a stray % in a password would fail much later, with the whole URL in the message. */
 export const withoutStrayPercent = (schema: z.ZodURL) =>
   schema.regex(/^([^%]|%[\da-f]{2})*$/i, 'must write a % that is not an escape as %25');
 

@@ -13,10 +13,10 @@ export const logSettings = {
   ),
   LOG_FORMAT: setting(
     z.enum(LOG_FORMATS).optional(),
-    'Form of the log on stderr: `text`, a short line for each event, or `json`, an object for each.',
+    'Format of the log on stderr: `text` or `json`, one line per event.',
     '`text` on a terminal, `json` elsewhere',
   ),
-  NO_COLOR: setting(z.string().optional(), 'Any value leaves colours out of `LOG_FORMAT=text`.'),
+  NO_COLOR: setting(z.string().optional(), 'Any value disables colours in `LOG_FORMAT=text`.'),
 };
 
 export const readLog = (settings: z.output<z.ZodObject<typeof logSettings>>): LogSettings => ({
@@ -28,14 +28,14 @@ export const readLog = (settings: z.output<z.ZodObject<typeof logSettings>>): Lo
 const text = z.string().optional();
 
 /**
- * The variables of OpenTelemetry ("Environment Variable Specification"). They may be set for a whole machine and meant for other
- * programs, so they are checked only where tracing is on. The SDK's packages themselves read only where to send, with which
- * headers, and the resource; sampler, batches and, next to an agent of ours, TLS files have to be given to them.
+ * The variables of the OpenTelemetry "Environment Variable Specification". They may be set machine-wide for other programs,
+ * so they are validated only if tracing is on. The SDK itself reads only the address, the headers and the resource. The
+ * sampler, the batching and, with a custom agent, the TLS files are passed to it as options.
  */
 export const tracingSettings = {
   OTEL_EXPORTER_OTLP_ENDPOINT: setting(
     text,
-    'Address of an OpenTelemetry collector, such as `http://127.0.0.1:4318`. Without it nothing is traced.',
+    'Address of an OpenTelemetry collector, such as `http://127.0.0.1:4318`. Without it, tracing is off.',
   ),
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: setting(
     text,
@@ -45,33 +45,33 @@ export const tracingSettings = {
   OTEL_TRACES_EXPORTER: setting(text, '`otlp`, or `none` to switch tracing off.', '`otlp`'),
   OTEL_EXPORTER_OTLP_PROTOCOL: setting(text, 'Only `http/protobuf` is supported.', '`http/protobuf`'),
   OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: text,
-  OTEL_EXPORTER_OTLP_CERTIFICATE: setting(text, 'File (PEM) with the authority of the collector.'),
+  OTEL_EXPORTER_OTLP_CERTIFICATE: setting(text, "PEM file with the collector's certificate authority."),
   OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: text,
-  OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: setting(text, 'File (PEM) with a certificate for the collector.'),
+  OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: setting(text, 'PEM file with the client certificate.'),
   OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE: text,
-  OTEL_EXPORTER_OTLP_CLIENT_KEY: setting(text, 'File (PEM) with the key of that certificate.'),
+  OTEL_EXPORTER_OTLP_CLIENT_KEY: setting(text, 'PEM file with the key of the client certificate.'),
   OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY: text,
   OTEL_TRACES_SAMPLER: setting(
     text,
     'Which traces are exported: `always_on`, `always_off`, `traceidratio`, or one of these after `parentbased_`.',
     '`parentbased_always_on`',
   ),
-  OTEL_TRACES_SAMPLER_ARG: setting(text, 'Share of traces for `traceidratio`, from 0 to 1.', '`1`'),
-  OTEL_BSP_SCHEDULE_DELAY: setting(text, 'Milliseconds between two exports.', '`5000`'),
-  OTEL_BSP_EXPORT_TIMEOUT: setting(text, 'Milliseconds that one export may take.', '`30000`'),
-  OTEL_BSP_MAX_QUEUE_SIZE: setting(text, 'Most spans that may be waiting for an export.', '`2048`'),
-  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: setting(text, 'Spans in one export at most.', '`512`'),
+  OTEL_TRACES_SAMPLER_ARG: setting(text, 'Ratio of traces for `traceidratio`, from 0 to 1.', '`1`'),
+  OTEL_BSP_SCHEDULE_DELAY: setting(text, 'Milliseconds between exports.', '`5000`'),
+  OTEL_BSP_EXPORT_TIMEOUT: setting(text, 'Timeout of an export in milliseconds.', '`30000`'),
+  OTEL_BSP_MAX_QUEUE_SIZE: setting(text, 'Maximum number of spans waiting for export.', '`2048`'),
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: setting(text, 'Maximum number of spans per export.', '`512`'),
   OTEL_EXPORTER_OTLP_HEADERS: setting(text, 'Headers for the collector, such as `api-key=…`.'),
   OTEL_EXPORTER_OTLP_TIMEOUT: setting(
     text,
-    'Milliseconds that a request to the collector may take.',
+    'Timeout of a request to the collector in milliseconds.',
     '`10000`',
   ),
   OTEL_EXPORTER_OTLP_COMPRESSION: setting(text, '`gzip` or `none`.', '`none`'),
   OTEL_SERVICE_NAME: setting(text, 'Name of this service in traces.', '`switchboard`'),
   OTEL_RESOURCE_ATTRIBUTES: setting(
     text,
-    'More about this service, such as `deployment.environment.name=prod`.',
+    'Attributes of this service, such as `deployment.environment.name=prod`.',
   ),
 };
 type Settings = z.output<z.ZodObject<typeof tracingSettings>>;
@@ -79,7 +79,7 @@ type Settings = z.output<z.ZodObject<typeof tracingSettings>>;
 const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'] as const;
 const PROTOCOLS = ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'] as const;
 
-/** The share of traces that a sampler takes. Undefined: OTEL_TRACES_SAMPLER_ARG says it. */
+/** The ratio of sampled traces. Undefined: OTEL_TRACES_SAMPLER_ARG sets it. */
 const RATIOS: Readonly<Record<string, number | undefined>> = {
   always_on: 1,
   always_off: 0,
@@ -88,8 +88,8 @@ const RATIOS: Readonly<Record<string, number | undefined>> = {
 const PARENT_BASED = 'parentbased_';
 
 /**
- * Returns undefined where nothing is traced: no collector is named, or tracing is switched off.
- * @throws ConfigError for a value that cannot be used
+ * Returns undefined if tracing is off: no collector is configured, or tracing is disabled.
+ * @throws ConfigError for an invalid value
  */
 export function readTracing(settings: Settings): TracingSettings | undefined {
   const isDisabled = settings.OTEL_SDK_DISABLED?.toLowerCase() === 'true';
@@ -104,7 +104,7 @@ function requireOtlpOverHttp(settings: Settings, endpoint: (typeof ENDPOINTS)[nu
   const { OTEL_TRACES_EXPORTER: exporter = 'otlp' } = settings;
   if (exporter !== 'otlp')
     throw new ConfigError(
-      `OTEL_TRACES_EXPORTER: "${exporter}" is not supported; leave it out, or set otlp or none`,
+      `OTEL_TRACES_EXPORTER: "${exporter}" is not supported; unset it, or use otlp or none`,
     );
   const url = URL.parse(settings[endpoint] ?? '');
   if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
@@ -112,7 +112,7 @@ function requireOtlpOverHttp(settings: Settings, endpoint: (typeof ENDPOINTS)[nu
   const name = PROTOCOLS.find(one => settings[one] !== undefined);
   if (name === undefined || settings[name] === 'http/protobuf') return;
   throw new ConfigError(
-    `${name}: traces are sent by http/protobuf only, not by "${settings[name]}"; collectors take it on port 4318`,
+    `${name}: only http/protobuf is supported, not "${settings[name]}"; collectors accept it on port 4318`,
   );
 }
 
@@ -139,7 +139,7 @@ function batch(settings: Settings): TracingSettings['batch'] {
   };
   const maxQueueSize = whole('OTEL_BSP_MAX_QUEUE_SIZE', 1);
   const maxExportBatchSize = whole('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 1);
-  // A value that is not set is the one of the specification.
+  // Unset variables have the default of the specification.
   if ((maxExportBatchSize ?? 512) > (maxQueueSize ?? 2_048))
     throw new ConfigError('OTEL_BSP_MAX_EXPORT_BATCH_SIZE: must not be larger than OTEL_BSP_MAX_QUEUE_SIZE');
   return {
@@ -157,19 +157,19 @@ function tls(settings: Settings): TracingSettings['tls'] {
     key: fileOf(settings, 'CLIENT_KEY'),
   };
   try {
-    // A secure context ignores an authority that is no certificate, and would trust those of the system.
+    // A secure context ignores an invalid certificate authority and would trust the system's authorities instead.
     if (files.ca !== undefined) void new X509Certificate(files.ca);
     createSecureContext(files);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ConfigError(
-      `OTEL_EXPORTER_OTLP_…CERTIFICATE, …CLIENT_CERTIFICATE, …CLIENT_KEY: must be certificates and their key in PEM form (${reason})`,
+      `OTEL_EXPORTER_OTLP_…CERTIFICATE, …CLIENT_CERTIFICATE, …CLIENT_KEY: must be certificates and their key in PEM format (${reason})`,
     );
   }
   return files;
 }
 
-/** Returns the text of the file for traces alone, or else of the one for all signals. */
+/** Returns the contents of the file for traces, or else of the one for all signals. */
 function fileOf(
   settings: Settings,
   what: 'CERTIFICATE' | 'CLIENT_CERTIFICATE' | 'CLIENT_KEY',
@@ -181,6 +181,6 @@ function fileOf(
     return readFileSync(settings[name] ?? '', 'utf8');
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
-    throw new ConfigError(`${name}: must be the path of a file that can be read (${code})`);
+    throw new ConfigError(`${name}: must be the path of a readable file (${code})`);
   }
 }

@@ -13,9 +13,9 @@ import type { OpenIndex } from './search/index/open-index.ts';
 import type { Search } from './search/search.ts';
 
 interface Readiness {
-  /** `stopping`: still serves, but should get no more requests. */
+  /** `stopping`: still serves, but should receive no more requests. */
   readonly status: 'starting' | 'ready' | 'stopping';
-  /** The parts that work worse than they should, each in a few words. */
+  /** The degraded components, each described in a few words. */
   readonly degraded: readonly string[];
 }
 
@@ -23,7 +23,7 @@ interface Readiness {
 export interface Core {
   readonly apiKeys: ApiKeys;
   readonly audit: Audit;
-  /** True when servers of the catalogue may have `http:` addresses. */
+  /** True if servers in the catalogue may have `http:` addresses. */
   readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;
   readonly catalogue: Catalogue;

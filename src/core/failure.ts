@@ -1,7 +1,7 @@
 import { SwitchboardError, toSwitchboardError } from '../errors.ts';
 import { isDatabaseUnavailable } from '../platform/database/database.ts';
 
-/** Converts anything thrown to a SwitchboardError. A database that cannot be reached is `unavailable`, not a fault of ours. */
+/** Converts any thrown value to a SwitchboardError. An unreachable database is `unavailable`, not `internal`. */
 export function fromThrown(thrown: unknown): SwitchboardError {
   const error = toSwitchboardError(thrown);
   if (error.code !== 'internal' || !isDatabaseUnavailable(error.cause)) return error;

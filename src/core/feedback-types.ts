@@ -1,25 +1,25 @@
 /**
- * A caller's verdict on a search result. `helpful`: it did what the search was for. `not_helpful`: it was relevant, but did not.
- * `irrelevant`: it has nothing to do with the query, which counts against the search and not against the server.
+ * A caller's feedback on a search result. `helpful`: it did what was searched for. `not_helpful`: it was relevant but did not
+ * help. `irrelevant`: it is unrelated to the query, which counts against the search and not against the server.
  */
 export const VERDICTS = ['helpful', 'not_helpful', 'irrelevant'] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
 /**
- * The end of a proxied call. `failure`: through the server's own fault. `inconclusive`: refused, or failed in a way that may be the
- * caller's doing. `listed`: only the tools were listed.
+ * The outcome of a proxied call. `failure`: caused by the server. `inconclusive`: refused, or possibly caused
+ * by the caller. `listed`: only the tools were listed.
  */
 export type CallOutcome = 'success' | 'failure' | 'inconclusive' | 'listed';
 
 export type OutcomeSource = 'call' | 'feedback';
 export type SearchOutcome = CallOutcome | Verdict;
 
-/** A call whose caller says that it followed from a search. That is not checked yet. */
+/** A call that, according to its caller, resulted from a search. This is not verified yet. */
 export interface ClaimedCall {
   readonly queryLogId: string;
   readonly tenantId: string;
   readonly serverId: string;
-  /** Undefined: no single tool was called. */
+  /** Undefined: the call was not a tool call. */
   readonly tool: string | undefined;
   readonly outcome: CallOutcome;
 }

@@ -1,2 +1,5 @@
-/** Locks of all processes on the database: any numbers, but the same in every version, as two may run together. */
+/**
+ * Locks shared by all processes on a database. The numbers are arbitrary but must never change, because two
+ * versions may run together.
+ */
 export const LOCKS = { sync: 0x5b_5c, probing: 0x5b_5d } as const;

@@ -6,45 +6,45 @@ import {
   type Observer,
 } from '../platform/telemetry/metrics.ts';
 
-/** Seconds: an answer from the cache takes a few thousandths, one that waits for an embedding API up to one. */
+/** Seconds: a cached result takes a few milliseconds, and one that waits for an embedding API up to a second. */
 const SEARCH_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1, 2.5];
 const EMBEDDING_BUCKETS = [0.05, 0.1, 0.2, 0.4, 0.7, 1, 2.5, 5, 10, 30];
-/** Seconds: a call takes the time of its server, up to the 60 s that it is waited for by default. */
+/** Seconds: a call takes as long as its server, up to the default timeout of 60 s. */
 const CALL_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** The purpose of a request to an embedding API: a search, an import, or the program itself to see whether the API works. */
+/** The purpose of a request to an embedding API: a search, an import, or a health check of the API. */
 export type EmbeddingLane = 'query' | 'bulk' | 'trial';
 
-/** A call made for its caller, a listing of tools, or a POST of a client that speaks with the server itself. */
+/** A call, a listing of tools, or a pass-through POST. */
 export type CallKind = 'call' | 'list' | 'pass';
 
-/** The parts of the program whose failure leaves it running, only worse. */
+/** Components that may fail without stopping the program. */
 export type DegradablePart = 'database' | 'embedder' | 'index' | 'rate_limits' | 'probing';
 
-/** Gauges that are read at each scrape, and the states they tell apart. */
+/** Gauges read at each scrape, and their states. */
 const GAUGES = {
   switchboard_upstream_sessions: {
-    help: 'Open sessions with MCP servers of revisions that have some.',
+    help: 'Open sessions with MCP servers.',
     states: ['busy', 'idle'],
   },
   switchboard_upstream_circuits: {
-    help: 'MCP servers, each also by tenant, that calls are held back from since they failed repeatedly (open), or that failed lately (closed).',
+    help: 'Circuit breakers of MCP servers, also per tenant: open (calls are refused after repeated failures) or closed (recent failures).',
     states: ['open', 'closed'],
   },
   switchboard_upstream_slots: {
-    help: 'Calls to MCP servers that are under way (busy), or wait as too many to one origin are.',
+    help: 'Calls to MCP servers that are running (busy) or waiting for a slot of their origin.',
     states: ['busy', 'waiting'],
   },
   switchboard_servers: {
-    help: 'Servers of the catalogue by what the last visit found; unvisited: there was none yet; inactive: taken out for having no answer.',
+    help: 'Servers of the catalogue by the result of their last check; unvisited: not checked yet; inactive: deactivated as unreachable.',
     states: ['ok', 'needs_sign_in', 'not_mcp', 'unreachable', 'unvisited', 'inactive'],
   },
   switchboard_search_slots: {
-    help: 'Searches whose ranking is computed (busy), or that wait as too many are.',
+    help: 'Searches that are running (busy) or waiting for a slot.',
     states: ['busy', 'waiting'],
   },
   switchboard_database_pool: {
-    help: 'Connections to Postgres that are in use (busy) or idle, and queries that wait for one.',
+    help: 'Postgres connections that are busy or idle, and queries waiting for one.',
     states: ['busy', 'idle', 'waiting'],
   },
 } as const;
@@ -52,7 +52,7 @@ const GAUGES = {
 type GaugeName = keyof typeof GAUGES;
 type Standing<Name extends GaugeName> = Readonly<Record<(typeof GAUGES)[Name]['states'][number], number>>;
 
-/** Everything that operators count and draw. Its labels are closed lists, as the types of the methods say. */
+/** All metrics for operators. Labels have a fixed set of values, as the method types show. */
 export class Metrics {
   readonly #registry = new MetricsRegistry();
   readonly #degraded = new Map<DegradablePart, () => boolean>();
@@ -62,7 +62,7 @@ export class Metrics {
 
   readonly #searches = this.#registry.histogram(
     'switchboard_search_duration_seconds',
-    'Time a search took, by whether its ranking came from the cache.',
+    'Duration of searches, by whether the ranking came from the cache.',
     SEARCH_BUCKETS,
     ['cache'],
   );
@@ -70,32 +70,32 @@ export class Metrics {
   readonly #misses = this.#searches.labels({ cache: 'miss' });
   readonly #empty = this.#registry.counter(
     'switchboard_search_empty_total',
-    'Searches answered with no server.',
+    'Searches that returned no server.',
   );
   readonly #embeddingRequests = this.#registry.histogram(
     'switchboard_embedding_request_duration_seconds',
-    'Time a request to the embedding API took, by who asked and how it ended (ok or the kind of failure).',
+    'Duration of requests to the embedding API, by caller and outcome (ok or the kind of failure).',
     EMBEDDING_BUCKETS,
     ['lane', 'outcome'],
   );
   readonly #embeddedTexts = this.#registry.counter(
     'switchboard_embedding_texts_total',
-    'Texts that the embedding API gave vectors for.',
+    'Texts embedded by the embedding API.',
     ['lane'],
   );
   readonly #embeddingTokens = this.#registry.counter(
     'switchboard_embedding_tokens_total',
-    'Tokens that the embedding API says it counted.',
+    'Tokens used, as reported by the embedding API.',
     ['lane'],
   );
   readonly #queryVectors = this.#registry.counter(
     'switchboard_embedding_query_cache_total',
-    'Query texts whose vector was asked for, by whether it was in memory.',
+    'Lookups of query vectors, by whether the vector was cached.',
     ['cache'],
   );
 
   constructor() {
-    const help = '1 while a part works worse than it should (see /readyz), else 0.';
+    const help = '1 while a component is degraded (see /readyz), otherwise 0.';
     this.#registry.gauge('switchboard_degraded', help, 'part', () =>
       Object.fromEntries([...this.#degraded].map(([part, isDegraded]) => [part, isDegraded() ? 1 : 0])),
     );
@@ -106,7 +106,7 @@ export class Metrics {
     if (empty) this.#empty.inc();
   }
 
-  /** @param request.outcome `ok`, or the kind of failure from a closed list */
+  /** @param request.outcome `ok`, or a kind of failure from a closed list */
   embeddingRequested(request: { lane: EmbeddingLane; outcome: string; tookMs: number }): void {
     const { lane, outcome, tookMs } = request;
     this.#embeddingRequests.observe({ lane, outcome }, tookMs / 1000);
@@ -121,17 +121,17 @@ export class Metrics {
     this.#queryVectors.inc({ cache: cacheHit ? 'hit' : 'miss' });
   }
 
-  /** @param isDegraded is called at each scrape */
+  /** @param isDegraded called at each scrape */
   watchDegraded(part: DegradablePart, isDegraded: () => boolean): void {
     this.#degraded.set(part, isDegraded);
   }
 
-  /** Has each scrape read how something stands. Call it once for each name. */
+  /** Registers a gauge that is read at each scrape. Call it once per name. */
   watch<Name extends GaugeName>(name: Name, read: () => Standing<Name>): void {
     this.#registry.gauge(name, GAUGES[name].help, 'state', read);
   }
 
-  /** Shows, from now on, what the process uses, too: for a server, not for a command. */
+  /** Adds the metrics of the process: for a server, not for a command. */
   watchProcess(): void {
     this.#registry.watchProcess();
   }
@@ -140,13 +140,13 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
-  /** Returns all metrics in Prometheus's text format. */
+  /** Returns all metrics in the Prometheus text format. */
   text(): Promise<string> {
     return this.#registry.text();
   }
 }
 
-/** Times proxied calls by how they ended. */
+/** Times proxied calls by outcome. */
 class CallMetrics {
   readonly #seconds: Histogram;
   readonly #observers: Record<CallKind, Map<string, Observer>> = {
@@ -158,13 +158,13 @@ class CallMetrics {
   constructor(registry: MetricsRegistry) {
     this.#seconds = registry.histogram(
       'switchboard_proxy_call_duration_seconds',
-      'Time a proxied call took with its turn, by kind and outcome (ok, aborted by its caller, or the code of the error).',
+      'Duration of proxied calls including waiting time, by kind and outcome (ok, aborted by the caller, or the error code).',
       CALL_BUCKETS,
       ['kind', 'outcome'],
     );
   }
 
-  /** @param outcome `ok`, `aborted`, or a code of the closed list of errors */
+  /** @param outcome `ok`, `aborted` or an error code */
   ended(kind: CallKind, outcome: string, tookMs: number): void {
     const observers = this.#observers[kind];
     let observer = observers.get(outcome);
@@ -184,32 +184,32 @@ class EventMetrics {
   constructor(registry: MetricsRegistry) {
     this.#refusals = registry.counter(
       'switchboard_rate_limit_refusals_total',
-      'Requests refused with 429, by the class of endpoint, the other bound, or the monthly quota.',
+      'Requests refused with 429, by endpoint class, other limit or monthly quota.',
       ['class'],
     );
     this.#audited = registry.counter(
       'switchboard_audit_events_total',
-      'Events of the audit log: sign-ins, connections, revocations, keys, the catalogue.',
+      'Audit log events: sign-ins, connections, revocations, keys, the catalogue.',
       ['event', 'outcome'],
     );
     this.#tokenSets = registry.counter(
       'switchboard_identity_token_requests_total',
-      'Requests for identity tokens, by what for them was presented (session, refresh_token).',
+      'Requests for identity tokens, by grant (session, refresh_token).',
       ['grant', 'outcome'],
     );
     this.#providerRefreshes = registry.counter(
       'switchboard_provider_token_refreshes_total',
-      'Tokens that identity providers were asked to renew, by how it ended.',
+      'Refreshes of provider tokens, by outcome.',
       ['outcome'],
     );
     this.#probes = registry.counter(
       'switchboard_probes_total',
-      'Visits of servers of the catalogue, by what they found (no_verdict: nothing, such as HTTP 429).',
+      'Health checks of servers, by result (no_verdict: inconclusive, such as HTTP 429).',
       ['outcome'],
     );
   }
 
-  /** @param limit a class of endpoint, another bound, or `calls-per-month` and the like */
+  /** @param limit an endpoint class, another limit, or for instance `calls-per-month` */
   rateLimited(limit: string): void {
     this.#refusals.inc({ class: limit });
   }
@@ -218,12 +218,14 @@ class EventMetrics {
     this.#audited.inc({ event, outcome });
   }
 
-  /** @param outcome `pending`: the user has not finished the sign-in */
+  /** @param outcome `pending`: the user has not completed the sign-in */
   tokensAsked(grant: 'session' | 'refresh_token', outcome: 'ok' | 'refused' | 'pending'): void {
     this.#tokenSets.inc({ grant, outcome });
   }
 
-  /** @param outcome `ended`: only the user can mend it; `overtaken`: by a new sign-in or a revocation; `failed`: the provider's fault */
+  /**
+   * @param outcome `ended`: only the user can fix it; `overtaken`: by a new sign-in or a revocation; `failed`: the provider's fault
+   */
   providerRefreshed(outcome: 'ok' | 'ended' | 'overtaken' | 'failed'): void {
     this.#providerRefreshes.inc({ outcome });
   }

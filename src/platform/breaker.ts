@@ -1,29 +1,28 @@
 export interface BreakerLimits {
-  /** Failures in a row that open the breaker. */
+  /** The number of consecutive failures that opens the breaker. */
   readonly failuresInARow: number;
-  /** Opens the breaker, too, when half of the calls within `ms` failed, if there were at least `minCalls`. */
+  /** Also opens the breaker if half of the calls within `ms` failed, with at least `minCalls` calls. */
   readonly window?: { readonly ms: number; readonly minCalls: number };
-  /** The first time it stays open, in milliseconds; each failed probe doubles it, up to `maxOpenMs`. */
+  /** The initial open time in milliseconds; each failed probe doubles it, up to `maxOpenMs`. */
   readonly firstOpenMs: number;
   readonly maxOpenMs: number;
-  /** How long one probe keeps other calls out: a slow call may be the probe of a service that is well. */
+  /** How long a probe blocks other calls: a slow call may be probing a healthy service. */
   readonly maxProbeMs: number;
 }
 
-/** When to ask again while a probe is under way: it is over soon, as a rule. */
+/** When to check again while a probe is running: it usually ends soon. */
 const PROBE_POLL_MS = 1_000;
 
-/** One call's part in a breaker. A call that began before there was one has `{ atMs, probes: false }`. */
+/** One call's entry in a breaker. A call that started before the breaker existed has `{ atMs, probes: false }`. */
 export interface Entered {
   readonly atMs: number;
   readonly probes: boolean;
 }
 
 /**
- * Decides whether something that has failed again and again is asked at present. Closed: every call goes. Open: no call
- * goes for a while, which doubles with each failed probe. Then one call probes while the others are refused, and its
- * success closes the breaker. Background recovery fits in: wait for `waitMs`, `enter`, try, report the outcome.
- * All times are milliseconds of one monotonic clock, which the caller reads.
+ * A circuit breaker. Closed: all calls are allowed. Open: no call is allowed for a time that doubles with each failed probe. Then
+ * one call probes while the others are refused, and its success closes the breaker. Background recovery uses it as well: wait for
+ * `waitMs`, `enter`, try, report the outcome. All times are milliseconds of one monotonic clock, which the caller reads.
  */
 export class Breaker {
   readonly #limits: BreakerLimits;
@@ -39,7 +38,7 @@ export class Breaker {
     this.#limits = limits;
   }
 
-  /** The words given for the last failure; empty before the first. */
+  /** The text of the last failure; empty before the first. */
   get lastFailure(): string {
     return this.#lastFailure;
   }
@@ -48,7 +47,7 @@ export class Breaker {
     return this.#openMs > 0;
   }
 
-  /** Returns for how long no call may go; 0 when one may. */
+  /** Returns how long no call is allowed; 0 if one is allowed now. */
   waitMs(nowMs: number): number {
     if (this.#openMs === 0) return 0;
     if (!this.#probe) return Math.max(0, this.#changedAtMs + this.#openMs - nowMs);
@@ -56,19 +55,19 @@ export class Breaker {
     return Math.min(restMs, PROBE_POLL_MS);
   }
 
-  /** Begins a call. Call it only when `waitMs` is 0. */
+  /** Starts a call. Call it only if `waitMs` is 0. */
   enter(nowMs: number): Entered {
     const entered = { atMs: nowMs, probes: this.#openMs > 0 };
     if (entered.probes) this.#probe = entered;
     return entered;
   }
 
-  /** Ends a call. Where it was the probe and said nothing about the service, the next call probes. */
+  /** Ends a call without an outcome. If it was the probe, the next call probes. */
   leave(entered: Entered): void {
     if (this.#probe === entered) this.#probe = undefined;
   }
 
-  /** Counts a success. Returns true when it closed the breaker. */
+  /** Records a success. Returns true if it closed the breaker. */
   succeeded(entered: Entered, nowMs: number): boolean {
     if (this.#isOutdated(entered)) return false;
     this.#inARow = 0;
@@ -79,8 +78,8 @@ export class Breaker {
   }
 
   /**
-   * Counts a failure. Returns true when it opened a closed breaker.
-   * @param minOpenMs keeps the breaker open at least this long, up to `maxOpenMs`, as where the service asked to wait
+   * Records a failure. Returns true if it opened a closed breaker.
+   * @param minOpenMs keeps the breaker open at least this long, up to `maxOpenMs`, for instance after a Retry-After
    */
   failed(entered: Entered, nowMs: number, failure: string, minOpenMs = 0): boolean {
     if (this.#isOutdated(entered)) return false;
@@ -96,7 +95,7 @@ export class Breaker {
     return true;
   }
 
-  /** Opens the breaker at once, however few failures there were. Returns true when it was closed. */
+  /** Opens the breaker immediately. Returns true if it was closed. */
   trip(nowMs: number, failure: string, minOpenMs = 0): boolean {
     this.#lastFailure = failure;
     if (this.#openMs > 0) return false;
@@ -104,7 +103,7 @@ export class Breaker {
     return true;
   }
 
-  /** A call that began before the last change is no news. */
+  /** A call that started before the last change carries no information. */
   #isOutdated(entered: Entered): boolean {
     return entered.atMs < this.#changedAtMs;
   }

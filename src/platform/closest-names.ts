@@ -1,12 +1,12 @@
-/** Longer names are compared by their start. Names come from outside, so that the work on them is bounded. */
+/** Longer names are compared by their beginning. Names come from outside, so the work must be bounded. */
 const MAX_CHARS = 64;
 const MAX_CANDIDATES = 1_000;
-/** Pairs of letters compared for one name; some nanoseconds each. */
+/** The maximum number of letter pairs compared for one name; each takes a few nanoseconds. */
 const MAX_PAIRS = 200_000;
 
 /**
- * Returns the candidates that a misspelt name may have meant, best first: by the words they share (`search_issues` for
- * `issues_search`) and by the letters between them.
+ * Returns the candidates that a misspelt name may have meant, best first: by shared words (`search_issues`
+ * for `issues_search`) and by edit distance.
  */
 export function nearest(name: string, candidates: Iterable<string>, max: number): string[] {
   const wanted = normalise(name);
@@ -45,14 +45,14 @@ const wordsOf = (name: string): Set<string> =>
       .map(word => word.toLowerCase().replace(/(?<=..)s$/, '')),
   );
 
-/** Shared words among all words of both. */
+/** Returns the share of words that both have in common. */
 function overlap(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
   let shared = 0;
   for (const word of a) if (b.has(word)) shared++;
   return shared / Math.max(a.size + b.size - shared, 1);
 }
 
-/** Levenshtein. */
+/** Returns the Levenshtein distance. */
 function distance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (let i = 1; i <= a.length; i++) {

@@ -2,23 +2,23 @@ import { createHash, randomBytes, randomFillSync } from 'node:crypto';
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** Random bytes are drawn many at a time: one system call for each id costs more than all the rest of making it. */
+/** Random bytes are drawn in bulk: a system call per id would cost more than the rest of creating it. */
 const pool = Buffer.alloc(4_096);
 let used = pool.length;
 
-/** Returns a byte that has not been given out before. */
+/** Returns a byte that has not been used before. */
 function randomByte(): number {
   if (used === pool.length) {
     randomFillSync(pool);
     used = 0;
   }
   const byte = pool[used] ?? 0;
-  // Bytes that become a secret must not be found in memory afterwards.
+  // Bytes that become part of a secret must not remain in memory.
   pool[used++] = 0;
   return byte;
 }
 
-/** Returns a random base62 string. Bytes that would favour some characters are thrown away, so all are equally likely. */
+/** Returns a random base62 string. Bytes that would cause bias are discarded. */
 export function randomBase62(length: number): string {
   let out = '';
   while (out.length < length) {
@@ -40,16 +40,16 @@ export function base62OfUint32(value: number): string {
 export const newId = (prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease' | 'res'): string =>
   `${prefix}_${randomBase62(22)}`;
 
-/** SHA-256, for secrets of 256 random bits: a slow hash would protect nothing. */
+/** SHA-256, for secrets of 256 random bits: a slow hash would add no protection. */
 export const sha256 = (text: string): Uint8Array => createHash('sha256').update(text).digest();
 
-/** Makes a secret: 256 random bits in base64url, after a prefix that names its kind. */
+/** Creates a secret: 256 random bits in base64url, after a prefix that names its kind. */
 export const newSecret = (prefix: 'ses' | 'sbr' | 'link' | 'done' | 'page' | 'web'): string =>
   `${prefix}_${randomBytes(32).toString('base64url')}`;
 
-/** Makes 256 random bits in base64url, without a prefix (OAuth `state`, `nonce`, PKCE verifier). */
+/** Creates 256 random bits in base64url, without a prefix (OAuth `state`, `nonce`, PKCE verifier). */
 export const newNonce = (): string => randomBytes(32).toString('base64url');
 
-/** Returns whether a text has the form of such a secret; anything else needs no look at the database. */
+/** Returns whether a text has the format of such a secret; anything else needs no database query. */
 export const isSecret = (text: string, prefix: Parameters<typeof newSecret>[0]): boolean =>
   text.length === prefix.length + 44 && text.startsWith(`${prefix}_`) && /^\w+_[\w-]{43}$/.test(text);

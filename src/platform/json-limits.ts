@@ -1,4 +1,4 @@
-/** Deeper JSON has no honest use, and whatever walks it by calls could exhaust the stack. */
+/** Deeper JSON has no legitimate use, and recursive code could exhaust the stack on it. */
 export const MAX_JSON_DEPTH = 200;
 
 /** The structure of a JSON text, outside its strings. */
@@ -11,7 +11,7 @@ interface JsonShape {
   readonly members: number;
 }
 
-/** Counts what a JSON text holds before it is parsed, which may take many times its size in memory. */
+/** Counts the elements of a JSON text before it is parsed, because parsing may take many times its size in memory. */
 export function shapeOf(json: Uint8Array): JsonShape {
   let level = 0;
   let depth = 0;
@@ -33,22 +33,22 @@ export function shapeOf(json: Uint8Array): JsonShape {
   return { depth, containers, members };
 }
 
-/** So many brackets of one kind hold up JSON.parse if they nest: 8 MiB of them take it a second. */
+/** This many brackets of one kind make JSON.parse slow if they are nested: 8 MiB of them take a second. */
 const DENSE = 10_000;
 
-/** Tells whether a text of very many brackets nests deeper than 200 levels. For other texts `isTooDeep` costs less. */
+/** Returns whether a text with very many brackets is nested more than 200 levels deep. For other texts `isTooDeep` is cheaper. */
 export const isTooDeepToParse = (text: string): boolean =>
   (hasMany(text, '{', DENSE) || hasMany(text, '[', DENSE)) &&
   shapeOf(Buffer.from(text)).depth > MAX_JSON_DEPTH;
 
 /**
- * Tells whether a parsed JSON value nests deeper than 200 levels. A text with few brackets cannot, which a search finds out
- * at next to no cost: only values with many objects are walked through.
+ * Returns whether a parsed JSON value is nested more than 200 levels deep. Texts with few brackets cannot be,
+ * which is cheap to check, so only values with many objects are traversed.
  */
 export const isTooDeep = (value: unknown, text: string): boolean =>
   isParent(value) && (hasMany(text, '{') || hasMany(text, '[')) && nestsDeeper(value, MAX_JSON_DEPTH);
 
-/** By default looks for half of the limit, as brackets of two kinds may alternate. */
+/** By default looks for half of the limit, because two kinds of brackets may alternate. */
 function hasMany(text: string, bracket: string, many = MAX_JSON_DEPTH / 2): boolean {
   let at = -1;
   for (let count = 0; count < many; count++) {
@@ -63,7 +63,7 @@ function nestsDeeper(value: object, levels: number): boolean {
   if (Array.isArray(value)) {
     return value.some(part => isParent(part) && nestsDeeper(part, levels - 1));
   }
-  // Not Object.values, which would cost three times as much.
+  // Object.values would cost three times as much.
   for (const key in value) {
     const part: unknown = (value as Record<string, unknown>)[key];
     if (isParent(part) && nestsDeeper(part, levels - 1)) return true;
@@ -73,16 +73,16 @@ function nestsDeeper(value: object, levels: number): boolean {
 
 const isParent = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-/** Tells whether a JSON value is an object: neither null nor an array. */
+/** Returns whether a JSON value is an object: not null and not an array. */
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   isParent(value) && !Array.isArray(value);
 
-/** `jsonSizeOf` counts deeper nesting as endless. */
+/** `jsonSizeOf` treats deeper nesting as infinite. */
 const MAX_SIZED_DEPTH = 128;
 
 /**
- * Counts the values in a parsed JSON value, and its letters divided by `charsPerUnit`. Stops counting above `max`.
- * @returns Infinity for what nests deeper than 128 levels
+ * Counts the values in a parsed JSON value, and its characters divided by `charsPerUnit`. Stops counting above `max`.
+ * @returns Infinity for values nested more than 128 levels deep
  */
 export function jsonSizeOf(root: unknown, charsPerUnit: number, max: number): number {
   let size = 0;

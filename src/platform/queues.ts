@@ -1,8 +1,8 @@
 import { abortReason } from './time.ts';
 
 /**
- * Joins concurrent calls for one key: while the first is under way, later ones get its promise.
- * Nothing is kept once it settles, whether it succeeded or failed.
+ * Joins concurrent calls for one key: while the first is running, later ones get its promise. Nothing is cached once it
+ * settles, successful or not.
  */
 export class SingleFlight<T> {
   readonly #inFlight = new Map<string, Promise<T>>();
@@ -15,23 +15,23 @@ export class SingleFlight<T> {
     return promise;
   }
 
-  /** Returns the call under way for a key, if there is one. */
+  /** Returns the running call for a key, if any. */
   running(key: string): Promise<T> | undefined {
     return this.#inFlight.get(key);
   }
 }
 
-/** Runs pieces of work one at a time, in the order in which they came. A piece that fails holds up none after it. */
+/** Runs tasks one at a time, in order of arrival. A failing task does not block later ones. */
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve();
   #size = 0;
 
-  /** How many pieces are under way or waiting. */
+  /** The number of running and waiting tasks. */
   get size(): number {
     return this.#size;
   }
 
-  /** Starts the work, at once where nothing is under way, and resolves or rejects as it does. */
+  /** Starts the task, immediately if the queue is empty, and settles like it. */
   run<T>(work: () => Promise<T>): Promise<T> {
     const started = this.#size++ === 0 ? begin(work) : this.#last.then(work);
     const ended = started.finally(() => this.#size--);
@@ -39,13 +39,13 @@ export class SerialQueue {
     return ended;
   }
 
-  /** Resolves when all that has come so far has ended, well or not. */
+  /** Resolves when all tasks queued so far have ended, successful or not. */
   async settled(): Promise<void> {
     await this.#last;
   }
 }
 
-/** Starts the work in this tick; what it throws at once is a rejection, too. */
+/** Starts the task in this tick; a synchronous throw becomes a rejection too. */
 const begin = async <T>(work: () => Promise<T>): Promise<T> => work();
 
 interface Holder {
@@ -57,15 +57,15 @@ interface Holder {
 interface Resource {
   busy: number;
   waiting: number;
-  /** Those that hold a slot or wait for one; the one served last comes last. */
+  /** Holders that have or want a slot; the one served last is at the end. */
   readonly holders: Map<string, Holder>;
 }
 
 /**
- * Bounds the work under way on one resource, such as calls to one address; further work waits. A resource has twice the
- * slots that one holder may have, and no holder gets more than half of what is free: the first gets up to 64 of 128, the
- * next 32, then 16. Work that hangs cannot be made to give its slots back, so some must be left for the next holder.
- * The waiting holder with the fewest slots is served first. Places in the queue are shared out in the same way.
+ * Limits concurrent work on one resource, such as calls to one address; further work waits. A resource has twice the slots of
+ * a single holder's maximum, and no holder gets more than half of the free slots: the first gets up to 64 of 128, the next
+ * 32, then 16. Hanging work cannot be forced to release its slots, so some must be left for others. The waiting holder with
+ * the fewest slots goes first. Places in the queue are shared in the same way.
  */
 export class FairSlots {
   readonly #resources = new Map<string, Resource>();
@@ -79,7 +79,7 @@ export class FairSlots {
     this.#tooManyWait = tooManyWait;
   }
 
-  /** Counts the slots that are held, and those that are waited for. */
+  /** Returns the number of used slots and of waiting callers. */
   get use(): { busy: number; waiting: number } {
     const use = { busy: 0, waiting: 0 };
     for (const { busy, waiting } of this.#resources.values()) {
@@ -90,8 +90,8 @@ export class FairSlots {
   }
 
   /**
-   * Resolves with the function that gives the slot back (once; further calls do nothing), or rejects with the signal's
-   * reason. @throws `tooManyWait` when too many wait already.
+   * Resolves with a function that releases the slot (further calls do nothing), or rejects with the signal's
+   * reason. @throws `tooManyWait` if too many are already waiting
    */
   async take(key: string, holderId: string, signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
@@ -144,7 +144,7 @@ export class FairSlots {
     if (resource.holders.size === 0) this.#resources.delete(key);
   }
 
-  /** Returns what gives the next slot away; undefined when nobody who waits may have one. */
+  /** Returns a function that gives the next slot away; undefined if no waiting holder may have one. */
   #next(resource: Resource): (() => void) | undefined {
     let turn: [holderId: string, holder: Holder, enter: () => void] | undefined;
     for (const [holderId, holder] of resource.holders) {

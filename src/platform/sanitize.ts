@@ -2,14 +2,17 @@
 const ANSI_SEQUENCE = /\p{Cc}\[[\d;?]*[A-Za-z]/gu;
 const LINE_BREAK = /\r\n?|[\p{Zl}\p{Zp}\u{85}]/gu;
 const CONTROL = /[^\P{Cc}\n\t]/gu;
-/** Zero-width, bidi, tag and other format characters, half surrogates, private use, blank letters, variation selectors of the second plane. */
+/**
+ * Zero-width, bidi, tag and other format characters, lone surrogates, private use, blank letters, variation
+ * selectors of the second plane.
+ */
 const UNSEEN = String.raw`\p{Cf}\p{Cs}\p{Co}\u{115f}\u{1160}\u{3164}\u{ffa0}\u{e0100}-\u{e01ef}`;
 const INVISIBLE = new RegExp(`[${UNSEEN}]`, 'gu');
 const NOT_PLAIN = new RegExp(String.raw`[\p{Cc}\p{Zl}\p{Zp}${UNSEEN}]`, 'u');
 
 /**
- * Makes text from outside fit to be shown and indexed: removes terminal colours, control and invisible characters. Line
- * breaks stay, all as `\n`, and so do tabs.
+ * Cleans outside text for display and indexing: removes terminal colours, control characters and invisible
+ * characters. Keeps tabs and line breaks, all as `\n`.
  */
 export const cleanText = (text: string): string =>
   text
@@ -18,7 +21,7 @@ export const cleanText = (text: string): string =>
     .replaceAll(CONTROL, ' ')
     .replaceAll(INVISIBLE, '');
 
-/** Cleans text from outside as `cleanText` does, puts it on one line and cuts it to a short excerpt. */
+/** Cleans outside text like `cleanText`, and shortens it to a one-line excerpt. */
 export function sanitise(text: string, maxChars = 200): string {
   const clean = cleanText(text.slice(0, maxChars * 4))
     .replaceAll(/\s+/g, ' ')
@@ -26,33 +29,33 @@ export function sanitise(text: string, maxChars = 200): string {
   return clean.length <= maxChars ? clean : `${clean.slice(0, maxChars).toWellFormed()}…`;
 }
 
-/** Tells whether a name is as it looks: no control and no invisible character is in it. */
+/** Returns whether a name has no control or invisible characters. */
 export const isPlain = (name: string): boolean => !NOT_PLAIN.test(name);
 
-/** Adds a full stop to a text that ends in no punctuation. */
+/** Adds a full stop if the text does not end with punctuation. */
 export const asSentence = (text: string): string => (/[.?!…:]$/.test(text) ? text : `${text}.`);
 
 const isPair = (text: string, at: number): boolean => (text.codePointAt(at) ?? 0) > 0xff_ff;
 
-/** Counts the code points of a text, or of a piece of it. It loops, as an array of megabytes of characters is too big. */
+/** Counts the code points of a text or part of it. Uses a loop, because an array of megabytes of characters would be too large. */
 export function codePointsIn(text: string, from = 0, to = text.length): number {
   let count = 0;
   for (let at = from; at < to; at += isPair(text, at) ? 2 : 1) count++;
   return count;
 }
 
-/** Returns the index that lies so many code points after another, at most the text's end. */
+/** Returns the index that is this many code points after another, at most the text's end. */
 export function indexAfter(text: string, codePoints: number, from = 0): number {
   let at = from;
   for (let passed = 0; passed < codePoints && at < text.length; passed++) at += isPair(text, at) ? 2 : 1;
   return at;
 }
 
-/** Returns the index, or the one before it where it would split a character into halves. */
+/** Returns the index, or the one before it if it would split a surrogate pair. */
 export const wholeIndex = (text: string, at: number): number =>
   at > 0 && isPair(text, at - 1) ? at - 1 : at;
 
-/** Returns the first of the texts that have room together, in characters; `apart` more go with each. */
+/** Returns the first texts that fit together into the space, in characters; `apart` more are needed for each. */
 export function fitting(texts: readonly string[], room: number, apart = 0): string[] {
   let used = 0;
   return texts.filter(text => {
@@ -61,9 +64,9 @@ export function fitting(texts: readonly string[], room: number, apart = 0): stri
   });
 }
 
-/** Longer than any id is. */
+/** Longer than any id. */
 const MAX_QUOTED = 300;
 
-/** Quotes a caller's text for an error: all of it, or its start. */
+/** Quotes a caller's text for an error, shortened if necessary. */
 export const quoted = (text: string): string =>
   JSON.stringify(text.length <= MAX_QUOTED ? text : `${text.slice(0, MAX_QUOTED)}…`);

@@ -8,7 +8,7 @@ import {
 } from 'node:crypto';
 import { systemClock, type Clock } from './time.ts';
 
-/** A key-encryption key of 256 bits. Everything it seals carries its id. */
+/** A key-encryption key of 256 bits. Everything it encrypts carries its id. */
 interface SealingKey {
   readonly id: string;
   readonly key: Uint8Array;
@@ -20,10 +20,9 @@ const TAG_BYTES = 16;
 const SEALED = /^([a-z0-9_-]{1,64})\.([\w-]+)$/;
 
 /**
- * Seals texts that clients keep and bring back (AES-256-GCM). A text opens only for whom and for what it was sealed, until it
- * expires. Any process with the same keys opens it. After a rotation, texts sealed with an older key still open.
- * Each purpose has a key of its own (HKDF, RFC 5869): nothing sealed for one purpose can pass for
- * another's.
+ * Encrypts texts that clients keep and send back (AES-256-GCM). A text can be decrypted only for its original purpose and
+ * owner, until it expires, by any process with the same keys. After a rotation, texts encrypted with an older key remain
+ * valid. Each purpose has its own derived key (HKDF, RFC 5869), so a text for one purpose cannot be used for another.
  */
 export class Sealing {
   readonly #active: SealingKey;
@@ -31,7 +30,7 @@ export class Sealing {
   readonly #clock: Clock;
   readonly #derived = new Map<string, KeyObject>();
 
-  /** The first key seals, all of them open. */
+  /** The first key encrypts, all decrypt. */
   constructor(keys: readonly SealingKey[], clock: Clock = systemClock) {
     const [active] = keys;
     if (!active) throw new Error('sealing needs a key');
@@ -41,8 +40,8 @@ export class Sealing {
   }
 
   /**
-   * @param boundTo names whom and what the text is for; opening needs the same list
-   * @returns visible ASCII, fit for a header: `<key id>.<base64url>`.
+   * @param boundTo identifies the owner and purpose; decryption needs the same list
+   * @returns visible ASCII, suitable for a header: `<key id>.<base64url>`
    */
   seal(purpose: string, boundTo: readonly string[], text: string, ttlMs: number): string {
     const { id } = this.#active;
@@ -58,12 +57,12 @@ export class Sealing {
     return `${id}.${Buffer.concat(sealed).toString('base64url')}`;
   }
 
-  /** Returns the text; undefined where it has expired, was sealed for something or somebody else, or is not ours. */
+  /** Returns the text; undefined if it has expired, belongs to another owner or purpose, or is not ours. */
   open(purpose: string, boundTo: readonly string[], sealed: string): string | undefined {
     const [, id = '', body = ''] = SEALED.exec(sealed) ?? [];
     const key = this.#keys.get(id);
     const bytes = Buffer.from(body, 'base64url');
-    // Base64url can write the same bytes in several ways; only one is ours.
+    // Base64url can encode the same bytes in several ways; only the canonical one is accepted.
     if (!key || bytes.length < IV_BYTES + TAG_BYTES || bytes.toString('base64url') !== body) return undefined;
     const decipher = createDecipheriv(ALGORITHM, this.#keyFor(key, purpose), bytes.subarray(0, IV_BYTES), {
       authTagLength: TAG_BYTES,

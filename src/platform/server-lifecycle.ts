@@ -3,19 +3,19 @@ import { chmod, open, rm, stat, type FileHandle } from 'node:fs/promises';
 import { connect, type Server as NetServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** Another process holds the socket. */
+/** Another process is listening on the socket. */
 export class SocketInUse extends Error {
   override readonly name = 'SocketInUse';
 }
 
-/** sun_path is 108 bytes on Linux and 104 on macOS, with its NUL. */
+/** sun_path has 108 bytes on Linux and 104 on macOS, including the NUL. */
 const MAX_PATH_BYTES = 103;
 const TAKEOVER_TIMEOUT_MS = 10_000;
 
 /**
- * Lets `server` listen on a Unix socket that doubles as a lock: the kernel closes it however the process ends, so a
- * socket file nobody answers on is what a killed process left behind, and is taken over. Only its owner may connect.
- * @throws SocketInUse when another process listens there.
+ * Makes `server` listen on a Unix socket that doubles as a lock. The kernel closes it however the process ends, so a socket
+ * file without a listener is a leftover of a killed process and is taken over. Only its owner can connect.
+ * @throws SocketInUse if another process listens there
  */
 export async function listenExclusively(server: NetServer, path: string): Promise<void> {
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
@@ -26,7 +26,7 @@ export async function listenExclusively(server: NetServer, path: string): Promis
   if (await tryListen(server, path)) return chmod(path, 0o600);
   if (await isAnswered(path)) throw new SocketInUse(path);
   await using _takeover = await takeoverLock(`${path}.takeover`);
-  // Whoever held the takeover lock before us may have taken the socket.
+  // The previous holder of the takeover lock may have taken the socket.
   if (await isAnswered(path)) throw new SocketInUse(path);
   await rm(path, { force: true });
   if (!(await tryListen(server, path))) throw new SocketInUse(path);
@@ -47,7 +47,7 @@ async function tryListen(server: NetServer, path: string): Promise<boolean> {
   });
 }
 
-/** Codes of a path where nothing listens, or that does not exist. */
+/** Error codes of a path without a listener, or one that does not exist. */
 const NOBODY: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOENT', 'ENOTDIR']);
 
 /** Resolves to whether a process accepts connections at the path. */
@@ -65,7 +65,7 @@ export function isAnswered(path: string): Promise<boolean> {
   });
 }
 
-/** Lets one process take over at a time. An old lock file was left by a kill in the few milliseconds it is ever held. */
+/** Lets one process take over at a time. An old lock file was left by a kill during the few milliseconds it is held. */
 async function takeoverLock(path: string): Promise<AsyncDisposable> {
   const deadline = Date.now() + 2 * TAKEOVER_TIMEOUT_MS;
   while (Date.now() < deadline) {
@@ -83,7 +83,7 @@ async function takeoverLock(path: string): Promise<AsyncDisposable> {
     if (age > TAKEOVER_TIMEOUT_MS) await rm(path, { force: true });
     else await delay(20);
   }
-  throw new Error(`${path} is held by another process. If none is running, delete it.`);
+  throw new Error(`${path} is locked by another process. If none is running, delete the file.`);
 }
 
 async function createNew(path: string): Promise<FileHandle | undefined> {
@@ -95,7 +95,7 @@ async function createNew(path: string): Promise<FileHandle | undefined> {
   }
 }
 
-/** Makes a server that can listen, and so hold its socket, before there is anything to serve. */
+/** Creates a server that can listen, and so hold its socket, before there is anything to serve. */
 export function deferredServer(): { server: Server; serve(listener: RequestListener): void } {
   let serve: (listener: RequestListener) => void = () => {};
   const listener = new Promise<RequestListener>(resolve => (serve = resolve));
@@ -103,13 +103,13 @@ export function deferredServer(): { server: Server; serve(listener: RequestListe
   return { server, serve };
 }
 
-/** The time that requests under way have before they are cut off. */
+/** How long running requests may take before they are cut off. */
 const DRAIN_MS = 10_000;
 
-/** Takes no new connection, lets requests under way end, then cuts off the rest. */
+/** Accepts no new connections, lets running requests end, then cuts off the rest. */
 export async function closeServer(server: Server): Promise<void> {
   if (!server.listening) return;
-  // Otherwise a client that keeps its connection busy would be served until it is cut off, in the midst of a call.
+  // Otherwise a client that keeps its connection busy would be served until it is cut off in the middle of a call.
   server.prependListener('request', (_request, response) => (response.shouldKeepAlive = false));
   const cutOff = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
   await new Promise<void>(resolve => {

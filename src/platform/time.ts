@@ -1,11 +1,11 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { withoutSpan } from './telemetry/tracing.ts';
 
-/** Gives the time, as a dependency that tests can set. */
+/** Supplies the time; tests can replace it. */
 export interface Clock {
-  /** Milliseconds since the epoch. Jumps, either way, when the machine's clock is set. */
+  /** Milliseconds since the epoch. Can jump when the machine's clock is set. */
   now(): number;
-  /** Milliseconds from any start, to measure how long something took: it never jumps. Where it is absent, `now` serves. */
+  /** Milliseconds since an arbitrary start, for measuring durations: it never jumps. Absent: `now` is used. */
   monotonic?(): number;
 }
 
@@ -14,26 +14,25 @@ export const systemClock: Clock = { now: () => Date.now(), monotonic: () => perf
 export const monotonicMs = (clock: Clock): number => clock.monotonic?.() ?? clock.now();
 
 /**
- * Ends the wait of a caller that has gone away (its signal aborted). It is no error of the closed list, as nobody is left to
- * read one. The `cause` is the signal's reason.
+ * Ends the wait of a caller that has disconnected (its signal aborted). It is not in the closed list of errors, because
+ * nobody will read it. `cause` is the signal's reason.
  */
 export class CallerAbortError extends Error {
   override readonly name = 'AbortError';
 
   constructor(reason: unknown) {
-    super('The caller went away before there was an answer.', { cause: reason });
+    super('The caller disconnected before the response was ready.', { cause: reason });
   }
 }
 
-/** Returns what a signal was aborted with, as an error. */
+/** Returns a signal's abort reason as an error. */
 export function abortReason(signal: AbortSignal): Error {
   const reason: unknown = signal.reason;
   return reason instanceof Error ? reason : new CallerAbortError(reason);
 }
 
 /**
- * Resolves or rejects as the work does, unless the signal aborts first. The work itself goes on then, and its outcome is
- * ignored.
+ * Settles like the work unless the signal aborts first. The work itself continues, and its outcome is ignored.
  * @throws the signal's reason
  */
 export async function raceAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
@@ -49,9 +48,8 @@ export async function raceAbort<T>(work: Promise<T>, signal: AbortSignal): Promi
 }
 
 /**
- * Resolves or rejects as the work does, unless that takes longer than `ms`. An answer that has arrived while this process was
- * held up is in time.
- * @throws what `late` returns
+ * Settles like the work unless it takes longer than `ms`. A result that arrived while this process was blocked is in time.
+ * @throws the error from `late`
  */
 export async function raceDeadline<T>(work: Promise<T>, ms: number, late: () => Error): Promise<T> {
   const { promise: expired, reject } = Promise.withResolvers<never>();
@@ -63,7 +61,7 @@ export async function raceDeadline<T>(work: Promise<T>, ms: number, late: () => 
   }
 }
 
-/** Waits for the work, for at most `ms`. Resolves to whether it has ended by then, well or not. */
+/** Waits for the work, for at most `ms`. Resolves to whether it has ended by then, successful or not. */
 export async function settledWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   try {
     await raceDeadline(
@@ -77,21 +75,20 @@ export async function settledWithin(work: Promise<unknown>, ms: number): Promise
   }
 }
 
-/** The end of the wait goes first: where both are there already, as with a signal that had aborted before, it wins. */
+/** The abort comes first, so that it wins if both are ready, as with a signal that was already aborted. */
 function raceLast<T>(work: Promise<T>, end: Promise<never>): Promise<T> {
   work.catch(() => {});
   return Promise.race([end, work]);
 }
 
-/** The event loop is given a turn after this much work, in milliseconds. */
+/** The event loop gets a turn after this much work, in milliseconds. */
 const SLICE_MS = 5;
 
 export type Pause = () => Promise<void> | undefined;
 
 /**
- * Returns a function to call between pieces of long work, and to await. It gives the event loop a turn whenever 5 ms have
- * passed since the last one.
- * @param signal ends the work there, with its reason
+ * Returns a function to await between steps of long work. It yields to the event loop if 5 ms have passed since the last yield.
+ * @param signal ends the work, with its reason
  */
 export function slices(signal?: AbortSignal): Pause {
   let startedAt = performance.now();
@@ -106,8 +103,8 @@ export function slices(signal?: AbortSignal): Pause {
 }
 
 /**
- * Repeats work in the background, one run at a time: `everyMs` after the last run began, or as soon as it has ended where
- * that is later. It keeps no process alive, and belongs to no request's trace.
+ * Repeats work in the background, one run at a time: `everyMs` after the last run started, or when it has ended if that is
+ * later. Does not keep the process alive and belongs to no request's trace.
  */
 export class Repeat {
   readonly #everyMs: number;
@@ -124,14 +121,14 @@ export class Repeat {
     this.#work = work;
   }
 
-  /** Begins the first run at once, or after `firstMs`. */
+  /** Starts the first run immediately, or after `firstMs`. */
   start(firstMs = 0): this {
     if (firstMs > 0) this.#schedule(firstMs);
     else this.kick();
     return this;
   }
 
-  /** Runs now; after the run under way, if there is one, since that may have begun too early to see the news. */
+  /** Runs now, or after the current run, which may have started too early to see the latest changes. */
   kick(): void {
     if (this.#isStopped) return;
     this.#isDue = true;
@@ -143,7 +140,7 @@ export class Repeat {
     });
   }
 
-  /** Begins no further run. Resolves when the one under way has ended. */
+  /** Starts no further run. Resolves when the current one has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#isDue = false;

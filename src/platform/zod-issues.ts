@@ -4,7 +4,7 @@ type Code = z.core.$ZodIssue['code'];
 type Raw<C extends Code> = z.core.$ZodRawIssue<Extract<z.core.$ZodIssue, { code: C }>>;
 type Bound = Raw<'too_big'> | Raw<'too_small'>;
 
-/** What a value must be, in the words of those who write JSON. */
+/** Names of types, in JSON terms. */
 const TYPES: Readonly<Record<string, string>> = {
   string: 'a string',
   number: 'a number',
@@ -31,13 +31,13 @@ const UNITS: Readonly<Record<string, readonly [one: string, many: string]>> = {
   map: ['entry', 'entries'],
 };
 
-/** A bound on the length of an error: names are the caller's. */
+/** Limits the length of an error, because names come from the caller. */
 const MAX_NAMED = 10;
 const MAX_NAME_CHARS = 64;
 
-/** What follows a field's name, by what is wrong. No value is quoted: it may be a secret. */
+/** Texts after a field's name, by kind of issue. Values are never quoted, because they may be secrets. */
 const WORDS: { readonly [C in Code]: (issue: Raw<C>) => string } = {
-  invalid_type: ({ expected, input }) => mustBe(TYPES[expected] ?? `of the type ${expected}`, input),
+  invalid_type: ({ expected, input }) => mustBe(TYPES[expected] ?? `of type ${expected}`, input),
   invalid_value: ({ values, input }) => mustBeOneOf(values, input),
   too_big: issue => outOfBounds(issue, issue.maximum, ['at most', 'less than']),
   too_small: issue => outOfBounds(issue, issue.minimum, ['at least', 'more than']),
@@ -53,10 +53,10 @@ const WORDS: { readonly [C in Code]: (issue: Raw<C>) => string } = {
   unrecognized_keys: ({ keys, inst }) => {
     const known = inst instanceof z.ZodObject ? Object.keys(inst.shape) : [];
     const fields = known.length === 0 ? '' : ` (the fields are ${known.join(', ')})`;
-    return `unknown field ${firstOf(keys.map(nameOf), ', ')}${fields}`;
+    return `unknown ${keys.length === 1 ? 'field' : 'fields'} ${firstOf(keys.map(nameOf), ', ')}${fields}`;
   },
   invalid_key: ({ issues }) => `the name ${issues[0]?.message ?? 'is not allowed'}`,
-  invalid_element: ({ issues }) => `holds what it must not: ${issues[0]?.message ?? 'see its form'}`,
+  invalid_element: ({ issues }) => `has an invalid member: ${issues[0]?.message ?? 'see the documentation'}`,
   invalid_union: issue =>
     Array.isArray(issue['options'])
       ? mustBeOneOf(issue['options'], issue.input)
@@ -67,10 +67,10 @@ const WORDS: { readonly [C in Code]: (issue: Raw<C>) => string } = {
   custom: () => 'is not allowed',
 };
 
-// For every schema of the program, those of the MCP SDK among them. A schema's own text comes before it.
+// Applies to every schema in the program, including those of the MCP SDK. A schema's own text takes precedence.
 z.config({ customError: issue => (WORDS[issue.code] as (one: typeof issue) => string)(issue) });
 
-/** @param input undefined where the field is not there at all. */
+/** @param input undefined if the field is missing */
 function mustBe(what: string, input: unknown): string {
   if (input === undefined) return `is missing; it must be ${what}`;
   if (typeof input !== 'number' || !what.endsWith('number')) return `must be ${what}, not ${kindOf(input)}`;
@@ -100,9 +100,9 @@ function outOfBounds(issue: Bound, limit: number | bigint, [within, beyond]: rea
 const sizeOf = (input: unknown): number =>
   typeof input === 'string' || Array.isArray(input) ? input.length : (input as { size: number }).size;
 
-/** @param ways what keeps the input from being each of the forms it may have */
+/** @param ways why the input matches none of the allowed forms */
 function eitherOf(ways: readonly string[], input: unknown): string {
-  if (ways.length === 0) return 'fits several of the forms it may have, where one is wanted';
+  if (ways.length === 0) return 'matches several of the allowed forms instead of exactly one';
   const forms = ways.map(way => /^(?:is missing; it )?must be (.*?)(?:, not [^,]*)?$/.exec(way)?.[1]);
   if (forms.includes(undefined)) return ways.join(', or ');
   return `${input === undefined ? 'is missing; it must be' : 'must be'} ${[...new Set(forms)].join(' or ')}`;
@@ -116,17 +116,17 @@ function firstOf(parts: readonly string[], separator: string, max = MAX_NAMED): 
   return [...parts.slice(0, max), ...(more > 0 ? [`and ${more} more`] : [])].join(separator);
 }
 
-/** What is shown of an issue. Those of other validators of the Standard Schema have it, too. */
+/** The displayed part of an issue. Other validators of the Standard Schema have it, too. */
 interface Issue {
   readonly message: string;
   readonly path?: readonly unknown[] | undefined;
 }
 
 /**
- * What is wrong with an input, in one line: each field by its path, what it must be, and what it is: `limit: must be at most 50;
- * scopes[2]: must be a string, not null`. Whoever shows an issue of zod's takes it from here.
- * @param whole what an issue without a path is about, such as `The body`; absent: its words alone
- * @param max of more issues than this the first are shown, and how many there are more
+ * Describes what is wrong with an input in one line, each field by its path: `limit: must be at most 50;
+ * scopes[2]: must be a string, not null`.
+ * @param whole the subject of an issue without a path, such as `The body`; absent: only its text
+ * @param max the number of issues shown, followed by how many more there are
  */
 export function inWords(issues: readonly Issue[], whole?: string, max?: number): string {
   const described = issues.map(({ message, path = [] }) => {

@@ -78,7 +78,7 @@ describe('an installation with an embedding API', () => {
     api.fault = hang;
     for (const query of ['colours', 'kind 1', 'kind 2', 'colours of kind 2'])
       expect((await search(program.url, query))[0].scores.semantic).toBe(0);
-    expect(await degraded(program.url)).toEqual([expect.stringMatching(/does not answer in time/)]);
+    expect(await degraded(program.url)).toEqual([expect.stringMatching(/did not respond in time/)]);
 
     api.fault = undefined;
     await vi.waitFor(async () => expect(await degraded(program.url)).toEqual([]), { timeout: 60_000 });

@@ -107,7 +107,7 @@ describe('a start that cannot work', () => {
   it.each([
     [
       { SWITCHBOARD_DATA_DIR: '/proc/nope' },
-      'SWITCHBOARD_DATA_DIR: /proc/nope cannot be created: its parent folder does not exist',
+      'SWITCHBOARD_DATA_DIR: /proc/nope cannot be created: the parent folder does not exist',
     ],
     [{ SWITCHBOARD_DATA_DIR: SMALL }, `SWITCHBOARD_DATA_DIR: ${SMALL} cannot be created: it is a file`],
     [{ SWITCHBOARD_CATALOGUE: '/no/such.jsonl' }, 'SWITCHBOARD_CATALOGUE: /no/such.jsonl cannot be read: '],

@@ -9,7 +9,7 @@ const ANSWER = `Echo: ${MESSAGE}`;
 
 /** A part of a result, and the call that reads on where it is not the last. */
 const PART =
-  /^([^]*)\n\[characters [\d,]+ to [\d,]+ of 100,000; (?:to read on: call_remote_tool (\{.*\})|this is the end)\]$/;
+  /^([^]*)\n\[characters [\d,]+ to [\d,]+ of 100,000; (?:to continue: call_remote_tool (\{.*\})|this is the end)\]$/;
 
 describe.skipIf(inject('postgresUrl') === undefined)('two processes on one Postgres', () => {
   it('a handle survives the death of the process that made it', async () => {

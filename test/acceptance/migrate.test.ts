@@ -25,7 +25,7 @@ describe('migrate on the embedded database', () => {
     expect(readdirSync(data)).toEqual(['pglite']);
     expect(await run(['migrate'], env)).toEqual({
       code: 0,
-      stdout: `Up to date, at ${LATEST}: nothing to apply.\n`,
+      stdout: `Up to date at ${LATEST}. Nothing to apply.\n`,
       stderr: '',
     });
   });
@@ -36,7 +36,7 @@ describe('migrate on the embedded database', () => {
     await using program = await serve(env);
     const { code, stdout, stderr } = await run(['migrate'], env);
     expect([code, stdout]).toEqual([1, '']);
-    expect(stderr).toContain(`A server is running on ${folder.path}. Nothing to do`);
+    expect(stderr).toContain(`A server is running on ${folder.path}. It applied its migrations`);
     await program.ready();
     await program.stop();
   });
@@ -87,14 +87,14 @@ describe.skipIf(inject('postgresUrl') === undefined)('migrate on Postgres', () =
     );
     expect(await run(['migrate'], env)).toEqual({
       code: 0,
-      stdout: `Up to date, at ${LATEST}: nothing to apply. A later version has applied 1 more, which this one leaves alone.\n`,
+      stdout: `Up to date at ${LATEST}. Nothing to apply. A later version has applied 1 more, which were left unchanged.\n`,
       stderr: '',
     });
     await program.ready();
     await program.stop();
   });
 
-  it('ends with 2 and one line where the database cannot be reached', async () => {
+  it('ends with 2 and one line where database unreachable', async () => {
     await using folder = temporaryFolder();
     await using server = await startPostgres({ fsync: false });
     const env = { SWITCHBOARD_DATA_DIR: folder.path, DATABASE_URL: server.url('postgres'), SWITCHBOARD_KEKS };

@@ -51,7 +51,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('a move', () => {
       const dumped = await installation.command(['database', 'dump', file, '--json']);
       expect(dumped.code, dumped.stderr).toBe(0);
       const keyFile = path.join(installation.dataDir, 'vault.key');
-      expect(dumped.stderr).toContain(`take it along from ${keyFile}, as SWITCHBOARD_KEKS`);
+      expect(dumped.stderr).toContain(`copy it from ${keyFile} and set it as SWITCHBOARD_KEKS`);
       expect((await stat(file)).mode & 0o777).toBe(0o600);
       const source = await contentOf(statements => onEmbedded(installation.dataDir, statements));
       for (const table of [
@@ -101,7 +101,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('a move', () => {
         source['audit_log']?.length ?? 0,
       );
       const again = await installation.command(['database', 'restore', file], 'c', there);
-      expect([again.code, again.stderr]).toEqual([1, expect.stringContaining('database is not empty')]);
+      expect([again.code, again.stderr]).toEqual([1, expect.stringContaining('database already has tables')]);
       await after.stop();
 
       const back = path.join(installation.dataDir, '..', 'back.sql');

@@ -238,7 +238,9 @@ describe.skipIf(inject('postgresUrl') === undefined)('two processes on one Postg
     await held;
     await using two = await serve(scheduled('two'), logs('two'));
     await eventually('the second leaves it to the first', async () =>
-      (await readFile(logs('two'), 'utf8')).includes('left a registry sync to another process'),
+      (await readFile(logs('two'), 'utf8')).includes(
+        'skipped a registry sync that another process is running',
+      ),
     );
     expect(registry.requests).toHaveLength(3);
     await two.stop();

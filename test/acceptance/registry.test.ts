@@ -45,7 +45,7 @@ describe('one Switchboard as the registry of another', () => {
     expect(synced).toMatchObject({
       code: 0,
       stdout:
-        '5 servers synced (full, 6 entries listed), 1 left alone (here already, under the operator, the shipped catalogue or another registry, or inactive for not answering).\n',
+        '5 servers synced (full, 6 entries listed), 1 skipped (already present from the operator, the shipped catalogue or another registry, or inactive as unreachable).\n',
     });
     expect(synced.stderr).toMatch(/^\d+ of \d+ texts embedded/m);
     const shown = JSON.parse((await run(['catalogue', 'show', 'local.switchboard_tides'], env)).stdout);

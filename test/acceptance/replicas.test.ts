@@ -181,13 +181,13 @@ describe.skipIf(inject('postgresUrl') === undefined || !inject('hasRedis'))(
       await redis.kill();
       await more('a', 'b');
       expect(await degraded(targets.a.process)).toEqual([
-        'Redis unavailable: rate limits are counted by each process alone',
+        'Redis unavailable: each process counts rate limits separately',
       ]);
       await restart('c');
       await more('c');
       await redis.start();
       for (const process of all())
-        await eventually('Redis is used again', async () => (await degraded(process)).length === 0);
+        await eventually('Redis recovered', async () => (await degraded(process)).length === 0);
       await more('a', 'b', 'c');
       load.isOn = false;
       await Promise.all(running);

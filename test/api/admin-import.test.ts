@@ -70,7 +70,7 @@ describe('POST /catalogue/import on the control socket', () => {
     expect(await first.hear()).toEqual({ progress: { done: 0, of: 2 } });
     const second = await sb.begin([line('a').replace('The server a', 'Another a'), line('b')].join('\n'));
     expect(await second.hear()).toEqual({
-      notice: expect.stringContaining('Waiting for another change') as unknown,
+      notice: expect.stringContaining('Waiting for another catalogue change') as unknown,
     });
     expect(await sb.knows('b')).toBe(false);
     sb.release();
@@ -102,7 +102,7 @@ describe('POST /catalogue/import on the control socket', () => {
     sb.release();
     expect(await last.end()).toMatchObject({ result: { imported: 1 } });
     expect([await sb.knows('a'), await sb.knows('b'), await sb.knows('c')]).toEqual([false, false, true]);
-    expect(sb.logged().match(/cancelled a change of the catalogue/g)).toHaveLength(2);
+    expect(sb.logged().match(/cancelled a catalogue change/g)).toHaveLength(2);
     expect(sb.logged()).not.toContain('request failed');
   });
 });

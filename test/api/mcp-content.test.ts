@@ -61,8 +61,8 @@ describe('a result over the limit', () => {
     expect(shown.content).toEqual([
       text('x'.repeat(LIMIT)),
       text(
-        '[cut: 44,000 of 1,234,567 characters shown. To read on: call_remote_tool {"server_id":"switchboard","tool_name":"read_result",' +
-          '"arguments":{"handle":"res_1","offset":44000}}; for the lines that hold a text, "find":"the text" in place of "offset". Kept for 10 minutes.]',
+        '[cut: 44,000 of 1,234,567 characters shown. To continue: call_remote_tool {"server_id":"switchboard","tool_name":"read_result",' +
+          '"arguments":{"handle":"res_1","offset":44000}}. To search, pass "find":"the text" instead of "offset". Stored for 10 minutes.]',
       ),
     ]);
     expect(shown.cut).toEqual({ handle: 'res_1', total_characters: 1_234_567 });
@@ -77,7 +77,7 @@ describe('a result over the limit', () => {
     expect(shown).toEqual({
       content: [
         text('x'.repeat(LIMIT)),
-        text('[cut: 44,000 of 50,000 characters shown. Ask the tool for less at a time.]'),
+        text('[cut: 44,000 of 50,000 characters shown. Ask the tool for less data.]'),
       ],
     });
   });
@@ -119,7 +119,7 @@ describe('a result over the limit', () => {
     const shown = await show([text('before'), block, text('after')]);
     expect(textsOf(shown)).toEqual([
       'before',
-      `[left out: this ${what} has 4,000,004 characters of base64, too many to show]`,
+      `[omitted: this ${what} has 4,000,004 base64 characters, too many to show]`,
       'after',
     ]);
     expect(shown.kept).toEqual([]);
@@ -199,7 +199,7 @@ describe('what a hostile server sends', () => {
   it('millions of blocks are read only up to a limit', async () => {
     const shown = await show(Array.from({ length: 4_000_000 }, () => 0));
     expect(shown.content.length).toBeLessThanOrEqual(2_201);
-    expect(shown.kept[0]).toMatch(/\n\[3,950,000 more blocks, which are not kept\]$/);
+    expect(shown.kept[0]).toMatch(/\n\[3,950,000 more blocks, which were not stored\]$/);
   });
 
   it.each([

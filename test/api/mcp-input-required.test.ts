@@ -49,7 +49,7 @@ describe('the arguments of a call, up to 4 MiB, are hashed', () => {
     const state = stateOf(call('another').conversation.ask(asks));
     for (const wrong of ['made up', state, `${state}x`]) {
       const { walked, resume } = call('a', wrong);
-      expect(resume).toThrow('was not given for this call');
+      expect(resume).toThrow('belongs to another call');
       expect(walked.yet).toBe(false);
     }
   });

@@ -127,15 +127,15 @@ describe('the end', () => {
 
 describe('a time-out', () => {
   it.each([
-    ['of a limit that the client set is its own', 1_500, 1_500, /This client itself had set the limit/],
+    ['of a limit that the client set is its own', 1_500, 1_500, /This client set the limit itself/],
     [
       'of 55 s is for want of a progressToken',
       55_000,
       undefined,
       /progressToken, or the header Switchboard-Timeout-Ms, may/,
     ],
-    ['of 5 minutes could not have been later', 300_000, undefined, /less at a time\.$/],
-    ['before the end of the time is the server`s', undefined, 1_500, /less at a time\.$/],
+    ['of 5 minutes could not have been later', 300_000, undefined, /less data\.$/],
+    ['before the end of the time is the server`s', undefined, 1_500, /less data\.$/],
   ])('%s', (_what, timeLimitMs, requestedMs, advice) => {
     const told = adviceOnTimeOut({ timeLimitMs, retryable: false }, requestedMs);
     expect(told).toMatch(advice);
@@ -145,7 +145,7 @@ describe('a time-out', () => {
 
   it('of a call that did not go out can be tried again', () => {
     expect(adviceOnTimeOut({ timeLimitMs: undefined, retryable: true }, undefined)).toBe(
-      'Ask the tool for less at a time, or try again later.',
+      'Ask the tool for less data, or try again later.',
     );
   });
 });

@@ -91,7 +91,7 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     expect(imported.code).toBe(1);
     expect(imported.stdout).toBe('2 servers imported, 2 bad lines skipped.\n');
     expect(imported.stderr).toContain('line 2: is not valid JSON\n');
-    expect(imported.stderr).toContain('line 3: id: must be 1 to 128 of a-z');
+    expect(imported.stderr).toContain('line 3: id: must have 1 to 128 characters from a-z');
     expect(imported.stderr).toContain('ignored unknown fields: colour\n');
 
     expect((await run(['keys', 'list'], env)).stderr).toBe('');
@@ -155,7 +155,7 @@ describe.each(['with a running server', 'without one'] as const)('identity %s', 
       expect((await withKey(server.url, rotated.key)).status).toBe(200);
     }
     const kept = await text('keys', 'rotate', rotated.id);
-    const end = Date.parse(/ ends at (\S+)\.$/m.exec(kept)?.[1] ?? '');
+    const end = Date.parse(/ expires at (\S+)\.$/m.exec(kept)?.[1] ?? '');
     expect(Math.round((end - Date.now()) / 3_600_000)).toBe(24);
     expect(/API key \(shown once\): (sbk_live_\w+)/.exec(kept)?.[1]).toBeDefined();
 
@@ -182,7 +182,7 @@ describe.each(['with a running server', 'without one'] as const)('identity %s', 
     expect(await json('connections', 'list', 'bob', '--tenant', 'acme')).toEqual({ connections: [] });
     const link = await text('connections', 'link', 'bob');
     expect(link).toMatch(
-      /^http:\/\/\S+\/manage\/page_\S+\nIt works once, until \S+, and only while a server runs\.\n$/,
+      /^http:\/\/\S+\/manage\/page_\S+\nThe link works once, until \S+, and only while the server is running\.\n$/,
     );
     expect(await json('keys', 'rewrap')).toEqual({ sealed: 0 });
   });
@@ -262,7 +262,7 @@ describe('operators’ own entries', () => {
     });
     const empty = await run(['catalogue', 'import', await space.file('empty.jsonl', ''), '--replace'], env);
     expect(empty).toMatchObject({ code: 2, stdout: '' });
-    expect(empty.stderr).toMatch(/^switchboard: The file has no entry/m);
+    expect(empty.stderr).toMatch(/^switchboard: The file contains no valid entry/m);
   });
 });
 
@@ -288,12 +288,12 @@ describe('servers that act for end users', () => {
     const other = await add('other', '--provider', 'acme');
     expect(other.code).toBe(0);
     expect(other.stderr).toMatch(
-      /^warning: other: allowed_origins .*"acme" do not name https:\/\/other\.example /,
+      /^warning: other: allowed_origins .*"acme" does not include https:\/\/other\.example /,
     );
     const unknown = await add('unknown', '--provider', 'nobody');
     expect(unknown.code).toBe(0);
     expect(JSON.parse(unknown.stdout).warnings).toEqual([
-      expect.stringContaining('unknown: the identity provider "nobody" is not configured here'),
+      expect.stringContaining('unknown: the identity provider "nobody" is not configured'),
     ]);
     const user = { auth: { kind: 'user_oauth', provider: 'nobody' } };
     const imported = await run(
@@ -301,13 +301,11 @@ describe('servers that act for end users', () => {
       env,
     );
     expect(imported.code).toBe(0);
-    expect(imported.stderr.match(/^warning: (mine|yours): .*"nobody" is not configured here/gm)).toHaveLength(
-      2,
-    );
+    expect(imported.stderr.match(/^warning: (mine|yours): .*"nobody" is not configured/gm)).toHaveLength(2);
 
     const called = await run(['call', 'good', 'anything'], env);
     expect(called).toMatchObject({ code: 1, stdout: '' });
-    expect(called.stderr).toContain('good acts for end users, and commands act for no user.');
+    expect(called.stderr).toContain('good acts for end users, which the command line cannot do.');
     await server.stop();
   });
 });
@@ -345,8 +343,8 @@ describe('mistakes', () => {
     [['keys', 'create', '--user', 'bob', '--scopes', 'search,identity'], 2, /scopes: .* not identity/],
     [['keys', 'rotate', 'nobody'], 1, /No API key has the id "nobody"/],
     [['keys', 'rotate', 'x', '--overlap', '24'], 2, /--overlap must be a number with a unit/],
-    [['keys', 'rotate-signing'], 2, /has not been published for long enough/],
-    [['keys', 'retire', 'k1'], 2, /k1 is the key that seals/],
+    [['keys', 'rotate-signing'], 2, /was published too recently/],
+    [['keys', 'retire', 'k1'], 2, /k1 is the active key/],
     [['tenant', 'show', 'nobody'], 2, /No tenant has the id "nobody"/],
     [['tenant', 'set', '--mode', 'caller'], 2, /mode: must be one of direct, page/],
     [['tenant', 'set', '--name', 'two\nlines'], 2, /name: must be one line of visible characters/],
@@ -354,12 +352,12 @@ describe('mistakes', () => {
     [['connections', 'link', 'bob', '--tenant', 'nobody'], 2, /No tenant has the id "nobody"/],
     [['call', 'turtles', 'x', '[1]'], 2, /must be a JSON object, .* not \[1\]/],
     [['serve', 'now'], 2, /serve takes no arguments, not now/],
-    [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must be 1 to 128/],
+    [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must have 1 to 128/],
     [['catalogue', 'add', 'x', 'http://x.example'], 2, /remote_url: must be https/],
     [
       ['catalogue', 'add', 'x', 'https://x.example', '--auth', 'user_oauth'],
       2,
-      /--auth user_oauth needs --provider/,
+      /--auth user_oauth requires --provider/,
     ],
     [['catalogue', 'import', '/no/such/file'], 1, /no such file/],
     [['catalogue', 'import', 'http://127.0.0.1:1/x'], 1, /could not be fetched: ./],
@@ -374,7 +372,7 @@ describe('mistakes', () => {
     const nothing = await run(['search', 'good morning, slept surprisingly well for once'], space.env);
     expect(nothing).toMatchObject({ code: 0, stderr: '' });
     expect(nothing.stdout).toMatch(
-      /^Nothing in the catalogue fits\. Try .*\n {2}npx switchboard search "create a calendar event"\n/,
+      /^No server in the catalogue matches\. Search .*\n {2}npx switchboard search "create a calendar event"\n/,
     );
   });
 

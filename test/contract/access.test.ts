@@ -39,9 +39,9 @@ describe('401', () => {
       expect(answer.json).toMatchObject({ code: 'unauthorized', status: 401 });
       const ways = path.startsWith('/v0.1/')
         ? 'X-API-Key, or as Authorization: Bearer'
-        : "X-API-Key (a Bearer token is taken for a user's identity here)";
+        : "X-API-Key (a Bearer token is read as a user's identity token here)";
       expect(answer.json.detail).toBe(
-        `Send a valid API key in the header ${ways}. \`switchboard keys create\` makes one.`,
+        `Send a valid API key in the header ${ways}. \`switchboard keys create\` creates one.`,
       );
       expect(answer.headers.get('www-authenticate')).toBe(
         'Bearer realm="switchboard", error="invalid_token"',

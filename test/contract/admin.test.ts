@@ -72,7 +72,7 @@ describe('who may administer', () => {
       await sb.admin.request('POST', '/keys', { name: 'x', tenant: 'acme', scopes: ['admin'] }),
     ]) {
       expect(answer).toMatchObject({ status: 400, json: { code: 'invalid_request' } });
-      expect(answer.json.detail).toContain('scopes: admin is over the whole installation');
+      expect(answer.json.detail).toContain('scopes: admin covers the whole installation');
     }
     expect((await post('/keys', { name: 'x', user_id: 'ada', scopes: ['admin'] })).status).toBe(400);
   });

@@ -242,7 +242,7 @@ describe('search_servers with server_id', () => {
     expect(server.tools.length + server.other_tools.length).toBe(120);
     expect(textOf(found).length).toBeLessThan(10_500);
     expect(found.structuredContent.hint).toMatch(
-      /^To see the schemas of other tools, repeat this call with another query/,
+      /^To see the schemas of other tools, repeat this call with a different query/,
     );
   });
 
@@ -250,7 +250,7 @@ describe('search_servers with server_id', () => {
     await using client = await open();
     const { servers, hint } = await client.search({ server_id: 'gone' });
     expect(servers[0].tools).toMatchObject([{ name: 'look', read_only: true }]);
-    expect(hint).toMatch(/^These are the tools last known\. The server could not be asked: /);
+    expect(hint).toMatch(/^These tools may be out of date, because the server could not list them: /);
   });
 
   it('leaves out a tool of megabytes, whatever they are in, and believes the worse of what is said twice', async () => {
@@ -278,7 +278,7 @@ describe('search_servers with server_id', () => {
       { name: 'both', destructive: true },
     ]);
     expect(JSON.stringify(servers)).not.toContain('read_only');
-    expect(hint).toMatch(/^Left out: 1 tools, such as "huge"/);
+    expect(hint).toMatch(/^1 tool was left out, such as "huge"/);
   });
 
   it('cleans what the server says, and marks what is suspicious, at the first look', async () => {
@@ -291,7 +291,7 @@ describe('search_servers with server_id', () => {
         warnings: expect.arrayContaining(['suspicious:ignore_instructions']),
       },
     ]);
-    expect(hint).toMatch(/^Left out: 1 tools, such as "hidden" \(invisible characters in its name\)\./);
+    expect(hint).toMatch(/^1 tool was left out, such as "hidden" \(invisible characters in its name\)\./);
   });
 
   it('says of a server that cannot be called that it cannot', async () => {
@@ -304,7 +304,7 @@ describe('search_servers with server_id', () => {
     await using client = await open(fresh);
     const { servers, hint } = await client.search({ server_id: 'keyed', query: '' });
     expect(servers[0]).toMatchObject({ access: 'setup_needed', tools: [{ name: 'x' }] });
-    expect(hint).toContain('setup_needed: cannot be called from here yet.');
+    expect(hint).toContain('setup_needed: the server cannot be called from here yet.');
   });
 
   it('takes null for what is left out', async () => {
@@ -324,7 +324,7 @@ describe('search_servers with server_id', () => {
   it.each([
     [
       {},
-      /^query: is missing; say in plain words what you want to do, or name a server with server_id \(invalid_request\)$/,
+      /^query: is missing; describe what you want to do in plain words, or name a server with server_id \(invalid_request\)$/,
     ],
     [{ server_id: '' }, /^server_id: /],
     [{ server_id: 7 }, /^server_id: must be a string: the id of a server \(invalid_request\)$/],
@@ -372,7 +372,7 @@ describe('a result that was cut', () => {
       await client.remote('switchboard', 'read_result', { handle, find: 'LINE 19999 of' }),
     );
     expect(found).toContain('line 19998 of the report\nline 19999 of the report');
-    expect(found).toContain('[That is all. To read around a place');
+    expect(found).toContain('[That is all. To read from a match');
     expect(
       textOf(await client.remote('switchboard', 'read_result', { handle, find: 'no such words' })),
     ).toContain('[not found: ');
@@ -426,14 +426,14 @@ describe('a result that was cut', () => {
   it.each([
     [{}, /^handle: is missing/],
     [{ handle: 7 }, /^handle: must be a string/],
-    [{ handle: 'res_x' }, /There is no kept result "res_x".*\(result_not_found\)$/],
+    [{ handle: 'res_x' }, /There is no stored result "res_x".*\(result_not_found\)$/],
     [{ handle: 'x', offset: -1 }, /^offset: /],
-    [{ handle: 'x', offset: 'a' }, /^offset: must be a whole number: the character to read on from/],
+    [{ handle: 'x', offset: 'a' }, /^offset: must be a whole number: the character to continue from/],
     [{ handle: 'x', find: '' }, /^find: must be a string of 1 to 200 characters/],
     [{ handle: 'x', find: '🐘'.repeat(201) }, /^find: must be a string of 1 to 200 characters/],
-    [{ handle: 'res_x', find: '🐘'.repeat(200) }, /There is no kept result/],
+    [{ handle: 'res_x', find: '🐘'.repeat(200) }, /There is no stored result/],
     [{ handle: 'x', offset: 1, find: 'x' }, /^offset: cannot be combined with find/],
-    [{ handle: 'x', from: 1 }, /^from: needs find/],
+    [{ handle: 'x', from: 1 }, /^from: requires find/],
     [{ handle: 'x', page: 2 }, /Unknown field "page"/],
   ])('is not read with %j, and the field is named', async (args, words) => {
     await using client = await open();
@@ -462,11 +462,11 @@ describe('a result that was cut', () => {
     const refused = textOf(await client.call('call_remote_tool', args));
     expect(refused).toMatch(
       what === 'flat arguments'
-        ? /The tool's own arguments go into arguments\.$/
-        : /To read on in a result that was cut: read_remote_tool \{"server_id":"switchboard"/,
+        ? /Put the tool's own arguments into arguments\.$/
+        : /To continue a truncated result: read_remote_tool \{"server_id":"switchboard"/,
     );
     expect(textOf(await client.remote('Switchboard', 'read_result', { handle: 'res_x' }))).toContain(
-      'There is no kept result',
+      'There is no stored result',
     );
   });
 
@@ -484,7 +484,7 @@ describe('a result that was cut', () => {
   it('a tool that Switchboard does not have is answered with the one it has', async () => {
     await using client = await open();
     expect(textOf(await client.remote('switchboard', 'read'))).toMatch(
-      /has no tool "read"\. It has read_result.*: read_remote_tool \{/,
+      /has no tool "read"\. Its only tool is read_result.*: read_remote_tool \{/,
     );
   });
 });
@@ -505,7 +505,7 @@ describe('read_remote_tool', () => {
     const refused = await read('delete_station');
     expect(refused.isError).toBe(true);
     expect(textOf(refused)).toMatch(
-      /does not mark its tool "delete_station" as read-only.*If the user wants it, call it with call_remote_tool/s,
+      /does not mark its tool "delete_station" as read-only.*If the user agrees, call it with call_remote_tool/s,
     );
     // The catalogue's own word is not the server's.
     const unasked = await client.call('read_remote_tool', { server_id: 'gone', tool_name: 'look' });

@@ -102,11 +102,11 @@ describe('an embedding API', () => {
 
 describe('while the embedding API', () => {
   it.each<[string, Fault, RegExp]>([
-    ['hangs', hang, /does not answer in time/],
+    ['hangs', hang, /did not respond in time/],
     ['is down', refuse(503), /fails/],
     ['breaks connections', cut, /cannot be reached/],
-    ['refuses the key', refuse(401, KEY), /refuses the key/],
-    ['answers nonsense', twisted(() => ({ data: [{ embedding: [0, 0] }] })), /no usable list of vectors/],
+    ['refuses the key', refuse(401, KEY), /rejected the key/],
+    ['answers nonsense', twisted(() => ({ data: [{ embedding: [0, 0] }] })), /no valid list of vectors/],
   ])(
     '%s, searches are answered by keyword; it is named, and no restart is needed',
     async (_, fault, reason) => {

@@ -27,6 +27,8 @@ it('each line that a request causes has the id that its answer gives', async () 
     sb.post('/v1/mcp/tools/call', { server_id, name, arguments: { message: 'hello' } });
   const listing = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
   const found = { name: 'search_servers', arguments: { query: 'anything' } };
+  const remote = { server_id: 'up', tool_name: 'echo', arguments: { message: 'hello' } };
+  expect((await sb.get('/mcp')).status).toBe(405);
   const answers = {
     search: await sb.post('/v1/search', { query: 'anything' }),
     call: await tool('up', 'echo'),
@@ -34,6 +36,11 @@ it('each line that a request causes has the id that its answer gives', async () 
     unknownServer: await tool('nobody', 'echo'),
     wrongKey: await sb.get('/v1/nowhere', { 'x-api-key': 'wrong' }),
     face: await sb.post('/mcp', { ...listing, method: 'tools/call', params: found }, MCP),
+    faceCall: await sb.post(
+      '/mcp',
+      { ...listing, method: 'tools/call', params: { name: 'call_remote_tool', arguments: remote } },
+      MCP,
+    ),
     passed: await sb.post('/mcp/down', listing, MCP),
     audited: await sb.post('/v1/admin/keys', { name: 'a key' }),
     page: await sb.get('/connect/nothing'),
@@ -59,4 +66,10 @@ it('each line that a request causes has the id that its answer gives', async () 
   expect(saidOf('passed')).toEqual(['upstream call failed', 'request']);
   expect(saidOf('audited')).toEqual(['audit event', 'request']);
   expect(saidOf('search')).toEqual(['request']);
+  const rpcOf = (what: keyof typeof answers) =>
+    caused.find(({ msg, requestId }) => msg === 'request' && requestId === ids.get(what))?.rpc;
+  expect(rpcOf('face')).toBe('tools/call search_servers');
+  expect(rpcOf('faceCall')).toBe('tools/call call_remote_tool up/echo');
+  expect(rpcOf('search')).toBeUndefined();
+  expect(lines().some(({ method, path }) => method === 'GET' && path === '/mcp')).toBe(false);
 });

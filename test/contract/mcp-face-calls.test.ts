@@ -146,7 +146,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
     expect(content.map(({ text }: { text: string }) => text)).toEqual([
       'é'.repeat(22_000),
       expect.stringMatching(
-        /^\[cut: 22,000 of 1,234,567 characters shown\. To read on: call_remote_tool \{.*\]$/,
+        /^\[cut: 22,000 of 1,234,567 characters shown\. To continue: call_remote_tool \{.*\]$/,
       ),
     ]);
   });
@@ -295,7 +295,7 @@ describe('a server whose tools are not known', () => {
     const call = (name: string, args: object) => rpc('tools/call', { name, arguments: args }, {}, fresh);
     const found = (await call('search_servers', { query: 'echo words' })).structuredContent;
     expect(found.servers[0]).toMatchObject({ id: 'v2', tools: [] });
-    expect(found.hint).toBe('search_servers with server_id lists tools that are not shown.');
+    expect(found.hint).toBe('To list more tools of a server, call search_servers with its server_id.');
     const { content, isError } = await call('call_remote_tool', { server_id: 'v2', tool_name: 'say' });
     expect(isError).toBe(true);
     expect(content.map((block: { text: string }) => block.text).join('\n')).toMatch(
@@ -327,7 +327,7 @@ describe('Switchboard-Timeout-Ms', () => {
   it.each(Object.entries(BODIES))('ends a call over %s in time', async (path, body) => {
     const { json } = await sb.post(path, body, deadline(1_000));
     const detail = expect.stringMatching(
-      /^The request to the MCP server timed out after 1 s.* The header Switchboard-Timeout-Ms allows a call more time, up to 300000\.$/,
+      /^The request to the MCP server timed out after 1 s.* To allow more time, send the header Switchboard-Timeout-Ms \(up to 300000\)\.$/,
     ) as string;
     if (path === '/v1/mcp/call') expect(json.error).toMatchObject({ code: -32000, message: detail });
     else expect(json).toMatchObject({ status: 502, code: 'upstream_timeout', detail });
@@ -342,7 +342,7 @@ describe('Switchboard-Timeout-Ms', () => {
     );
     expect(isError).toBe(true);
     expect(content[0].text).toMatch(
-      /^The request to the MCP server timed out after 1 s; the call may have run\. \(upstream_timeout\)\nAsk the tool for less at a time\. This client itself had set the limit, in its header Switchboard-Timeout-Ms\.$/,
+      /^The request to the MCP server timed out after 1 s; the call may have run\. \(upstream_timeout\)\nAsk the tool for less data\. This client set the limit itself, in the header Switchboard-Timeout-Ms\.$/,
     );
   });
 
@@ -375,7 +375,7 @@ describe('Switchboard-Timeout-Ms', () => {
     for (const answer of await Promise.all([rest(), passed()])) {
       expect(answer.status).toBe(502);
       expect(answer.text).toMatch(
-        /timed out after 1 s.* The header Switchboard-Timeout-Ms allows a call more/,
+        /timed out after 1 s.* To allow more time, send the header Switchboard-Timeout-Ms/,
       );
     }
     for (const call of held) call.result({ content: [{ type: 'text', text: 'at last' }] });
@@ -434,7 +434,7 @@ describe('ids on POST /v1/mcp/call', () => {
       const answer = await send(id);
       expect(answer.status).toBe(400);
       expect(answer.json).toMatchObject({ id: null, code: 'invalid_request', error: { code: -32600 } });
-      expect(answer.json.detail).toMatch(/^id: .*beyond 2\^53 - 1 as a string$/);
+      expect(answer.json.detail).toMatch(/^id: .*above 2\^53 - 1 as strings$/);
     },
   );
 });

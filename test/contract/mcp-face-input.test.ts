@@ -254,7 +254,7 @@ describe('a client that cannot be asked', () => {
       isError: true,
       _meta: { 'switchboard/server_id': server_id, 'switchboard/tool_name': 'x' },
     });
-    expect(textOf(result)).toMatch(/needs input before it can finish.*\(input_required\)/);
+    expect(textOf(result)).toMatch(/needs more input.*\(input_required\)/);
     expect(textOf(result)).toMatch(words);
     expect(textOf(result)).toContain('call it again with them');
   });
@@ -291,10 +291,10 @@ describe('a client that cannot be asked', () => {
         client.callTool({ name: 'call_remote_tool', arguments: { server_id, tool_name: 'x' } });
       expect(textOf(await call('asks-form'))).toContain('- name: elicitation/create; Your name?');
       expect(textOf(await call('asks-later'))).toContain(
-        'called again with a state that this client cannot send',
+        'a second call with a state that this client cannot send',
       );
       const where =
-        /this connection's protocol revision cannot relay that.* revision 2026-07-28 .*\/mcp\/\{server_id\}.*POST \/v1\/mcp\/call with .*clientCapabilities.*inputResponses and requestState/;
+        /the protocol revision of this connection cannot relay.* revision 2026-07-28 .*\/mcp\/\{server_id\}.*POST \/v1\/mcp\/call with .*clientCapabilities.*inputResponses and requestState/;
       expect(textOf(await call('asks-form'))).toMatch(where);
       // A server that refuses by itself (-32021).
       const { content } = await client.callTool({

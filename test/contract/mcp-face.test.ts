@@ -89,7 +89,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
     expect(await textOf({ server_id: 'picky' })).toBe('bad params (upstream_error)');
     expect(await textOf({ server_id: 'locked' })).toMatch(/\(upstream_unauthorized\)$/);
     expect(await textOf({ server: 'echoes' })).toMatch(
-      /server_id: .*; Unknown field "server" \(the fields are server_id, tool_name, arguments, query_log_id\) \(invalid_request\)\nThe tool's own arguments go into arguments\.$/,
+      /server_id: .*; Unknown field "server" \(the fields are server_id, tool_name, arguments, query_log_id\) \(invalid_request\)\nPut the tool's own arguments into arguments\.$/,
     );
     expect((await client.call('search_servers', { query: ' ' })).content[0]?.text).toMatch(
       /^query: must not be empty/,
@@ -135,7 +135,7 @@ describe('search_servers', () => {
     const nothing = await found('thank you, that was really kind of you');
     expect(nothing.servers).toEqual([]);
     expect(nothing.hint).toMatch(
-      /^No server of the catalogue fits.*one step at a time.*answer without a server/s,
+      /^No server in the catalogue matches.*a single step.*answer without a server/s,
     );
   });
 
@@ -185,7 +185,7 @@ describe('/mcp over HTTP', () => {
         error: {
           code: -32000,
           message:
-            'Send a valid API key in the header X-API-Key, or as Authorization: Bearer. `switchboard keys create` makes one.',
+            'Send a valid API key in the header X-API-Key, or as Authorization: Bearer. `switchboard keys create` creates one.',
           data: { reason: 'unauthorized' },
         },
       });

@@ -237,7 +237,7 @@ describe('what a server answers badly', () => {
     });
     expect(timed.json.error).toMatchObject({
       message: expect.stringMatching(
-        /after 1 s; the call may have run\. The header Switchboard-Timeout-Ms allows/,
+        /after 1 s; the call may have run\. To allow more time, send the header Switchboard-Timeout-Ms/,
       ),
       data: { reason: 'upstream_timeout', retryable: false },
     });
@@ -250,7 +250,7 @@ describe('what a server answers badly', () => {
   it('of a plain text the beginning is told, a Retry-After stays a header', async () => {
     expect((await post('400-text')).json.error.message).toMatch(/HTTP 400: bad request request .{20,200}…$/);
     expect((await post('400-text-open')).json.error.message).toBe(
-      'The MCP server answered with HTTP 400: no session',
+      'The MCP server returned HTTP 400: no session',
     );
     expect((await post('503-html')).headers['retry-after']).toMatch(/^[1-9]$/);
   });

@@ -114,7 +114,7 @@ describe('POST /v1/mcp/call, 200', () => {
     ['down', 'upstream_unreachable', true, /could not be reached|refused/i],
     ['hang', 'upstream_timeout', false, /request to the MCP server timed out/i],
     ['html-200', 'upstream_protocol', false, /text\/html/],
-    ['sse-half', 'upstream_protocol', false, /ended its answer in the middle of an event/],
+    ['sse-half', 'upstream_protocol', false, /ended its response in the middle of an event/],
     ['bad-json', 'upstream_protocol', false, /JSON/],
     ['huge', 'upstream_too_large', false, /1000000|1,000,000/],
     ['401', 'upstream_unauthorized', false, /./],
@@ -293,7 +293,7 @@ describe('POST /v1/mcp/tools/call', () => {
 
   it('a server that refuses access is quoted, and the kind of sign-in in its entry decides the advice', async () => {
     const { detail } = (await callTool({ server_id: '403', name: 'x' })).json;
-    expect(detail).toMatch(/\(HTTP 403\): \{"error":"insufficient_scope"\}\. It may want a sign-in\. /);
+    expect(detail).toMatch(/\(HTTP 403\): \{"error":"insufficient_scope"\}\. It may require a sign-in\. /);
     const wantsKey = (await callTool({ server_id: 'wants-a-key', name: 'x' })).json;
     expect(wantsKey).toMatchObject({
       code: 'upstream_unauthorized',
@@ -317,7 +317,7 @@ describe('POST /v1/mcp/tools/call', () => {
   it.each([
     [{ server_id: 'ok' }, "name: is missing; it must be a string: the tool's name"],
     [{ server_id: 'ok', name: '' }, 'name: must not be empty'],
-    [{ server_id: 7, name: 'x' }, "server_id: must be a string: a server's id as POST /v1/search returns it"],
+    [{ server_id: 7, name: 'x' }, 'server_id: must be a string: a server id from POST /v1/search'],
     [{ server_id: 'ok', name: 'x', arguments: [1] }, /^arguments: /],
   ])('case %# is 400', async (body, detail) => {
     const answer = await callTool(body);

@@ -47,7 +47,7 @@ describe('a key with a monthly quota', () => {
       title: 'Monthly quota used up',
       quota: { use: 'searches', limit: 2, resets_at: expect.stringMatching(/-01T00:00:00\.000Z$/) },
     });
-    expect(refused.json.detail).toContain('monthly quota of searches (2) is used up');
+    expect(refused.json.detail).toContain('used up its monthly quota of 2 searches');
     const secondsLeft = (Date.parse(refused.json.quota.resets_at) - Date.now()) / 1000;
     expect(Math.abs(Number(refused.headers.get('retry-after')) - secondsLeft)).toBeLessThan(120);
     expect(quotaOf(refused)).toMatch(/^"searches-per-month";r=0;t=\d+$/);

@@ -152,7 +152,7 @@ describe('GET /v0.1/servers', () => {
     ['?limit=0', /^limit: must be a whole number from 1 to 100/],
     ['?limit=x', /^limit: /],
     ['?cursor=%00', /^cursor: must be the nextCursor/],
-    ['?updated_since=yesterday', /^updated_since: must be a time as RFC 3339/],
+    ['?updated_since=yesterday', /^updated_since: must be an RFC 3339 time/],
     ['?updated_since=2026-13-45T00:00:00Z', /^updated_since: /],
     ['?include_deleted=1', /^include_deleted: must be true or false/],
     ['?search=a&search=b', /^search: /],

@@ -182,7 +182,7 @@ describe('a full sync', () => {
       'x.y/nul',
       'x.y/large',
     ]);
-    expect(json.problems[0].reason).toMatch(/must not hold a user name or password/);
+    expect(json.problems[0].reason).toMatch(/must not contain a user name or password/);
     expect(await show('x.y_spoilt')).toMatchObject({
       active: true,
       remote_url: 'https://spoilt.example/mcp',

@@ -98,8 +98,8 @@ describe('GET /v1/results/{handle}', () => {
     ['find=a&find=b', 'find: must be a string of 1 to 200 characters'],
     ['find=a&from=x', 'from: must be a whole number, 0 or more'],
     ['find=a&from=999999', `from: must be at most ${LENGTH}, the length of the result in characters`],
-    ['find=a&offset=0', 'offset: cannot be combined with find: use from to say where to search'],
-    ['from=5', 'from: needs find: use offset to say where to read on'],
+    ['find=a&offset=0', 'offset: cannot be combined with find: use from to set where the search starts'],
+    ['from=5', 'from: requires find: use offset to set where to continue reading'],
     ['limit=5', 'Unknown field "limit" (the fields are offset, max_chars, find, from)'],
   ])('400: %s [results.request]', async (query, detail) => {
     const answer = await get(`?${query}`);
@@ -130,7 +130,7 @@ describe('GET /v1/results/{handle}', () => {
     ]);
     for (const answer of answers) expect(answer).toMatchObject(NOT_FOUND);
     expect(answers[4]?.json.detail).toBe(
-      `There is no kept result "${unknown}": a result is kept for 10 minutes, for the key and the user that made the call, and may give way to newer ones. Make the call again.`,
+      `There is no stored result "${unknown}". Results are stored for at most 10 minutes, and only for the key and the user that made the call. Repeat the call.`,
     );
   });
 

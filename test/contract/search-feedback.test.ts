@@ -170,7 +170,7 @@ describe('400', () => {
       .query_log_id;
     const { status, json } = await feedback({ query_log_id, server_id: 'b-works', outcome: 'helpful' });
     expect({ status, code: json.code }).toEqual({ status: 400, code: 'invalid_request' });
-    expect(json.detail).toBe('server_id: this server was not in the answer of that search. It had: v1.');
+    expect(json.detail).toBe('server_id: that search did not return this server. It returned: v1.');
   });
 });
 
@@ -184,7 +184,7 @@ describe('a tool of a server', () => {
     const { status, json } = await say('known', 'letter_seal');
     expect({ status, code: json.code }).toEqual({ status: 400, code: 'invalid_request' });
     expect(json.detail).toBe(
-      'tool: this server has no tool "letter_seal". Did you mean "seal_letter"? It has "seal_letter", "fold_letter", "burn_letter". Without tool, the verdict is on the server as a whole.',
+      'tool: this server has no tool "letter_seal". Did you mean "seal_letter"? It has "seal_letter", "fold_letter", "burn_letter". Omit tool to give feedback on the whole server.',
     );
     expect((await say('known', 'seal_letter')).status).toBe(200);
   });

@@ -146,8 +146,8 @@ describe('200', () => {
 describe('400', () => {
   it.each([
     [{}, 'query: is missing; it must be a string of 1 to 1000 characters'],
-    [{ query: '' }, 'query: must not be empty: say in plain words what you want to do'],
-    [{ query: ' \t\n' }, 'query: must not be empty: say in plain words what you want to do'],
+    [{ query: '' }, 'query: must not be empty: describe what you want to do in plain words'],
+    [{ query: ' \t\n' }, 'query: must not be empty: describe what you want to do in plain words'],
     [{ query: 'x'.repeat(1001) }, 'query: must have at most 1000 characters, not 1001'],
     [{ query: 7 }, 'query: must be a string of 1 to 1000 characters'],
     [{ query: null }, 'query: must be a string of 1 to 1000 characters'],
@@ -157,7 +157,7 @@ describe('400', () => {
     [{ query: 'x', limit: 1.5 }, 'limit: must be a whole number from 1 to 50'],
     [
       { query: 'x', colour: 1, shape: 2 },
-      'Unknown field "colour", "shape" (the fields are query, limit, max_tools)',
+      'Unknown fields "colour", "shape" (the fields are query, limit, max_tools)',
     ],
     [
       { query: 'x', limit: 0, colour: 1 },
@@ -187,7 +187,7 @@ describe('400', () => {
     [Buffer.from([0x22, 0xff, 0x22]), 'The body is not valid UTF-8.'],
     [
       `{"query":"x","a":${'['.repeat(50_000)}${']'.repeat(50_000)}}`,
-      'The body nests deeper than 200 levels. Send flatter JSON.',
+      'The body is nested more than 200 levels deep. Send flatter JSON.',
     ],
   ])('a body that cannot be read, case %#', async (body, detail) => {
     const { status, json } = await search(body);
@@ -203,7 +203,9 @@ describe('400, packed', () => {
   it.each(['gzip', 'deflate', 'br', 'zstd'])('a body that is not the %s it says it is', async encoding => {
     const { status, json } = await search('{"query":"x"}', { 'content-encoding': encoding });
     expect(status).toBe(400);
-    expect(json.detail).toMatch(/^The body (could not be read: it is cut short or wrongly encoded|is empty)/);
+    expect(json.detail).toMatch(
+      /^The body (could not be decoded: it is truncated or does not match its Content-Encoding|is empty)/,
+    );
   });
 });
 

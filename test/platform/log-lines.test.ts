@@ -41,6 +41,20 @@ describe('lineOf', () => {
     expect(lineFor({ ...request, aborted: true })).toMatch(/ aborted 12 ms\n$/);
   });
 
+  it('shows the JSON-RPC method of a request after its path', () => {
+    const rpc = 'tools/call call_remote_tool notes/create_note';
+    const request = { method: 'POST', path: '/mcp', rpc, status: 200, durationMs: 12.3, msg: 'request' };
+    expect(lineFor(request)).toMatch(
+      / POST \/mcp tools\/call call_remote_tool notes\/create_note 200 12 ms\n$/,
+    );
+  });
+
+  it('starts an audit line with the event', () => {
+    expect(lineFor({ event: 'key_created', outcome: 'ok', tenantId: 'local', msg: 'audit event' })).toMatch(
+      / audit: key_created \(outcome ok, tenantId local\)\n$/,
+    );
+  });
+
   it.each([
     [20, 'debug: told'],
     [30, 'told'],

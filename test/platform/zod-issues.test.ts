@@ -34,7 +34,7 @@ describe('an issue in words', () => {
       { b: {} },
       'a.b.c: is missing; it must be a string',
     ],
-    ['invalid_type', z.date(), 7, 'a: must be of the type date, not a number'],
+    ['invalid_type', z.date(), 7, 'a: must be of type date, not a number'],
     ['invalid_value', z.enum(['x', 'y']), 'z', 'a: must be one of x, y'],
     ['invalid_value', z.enum(['x', 'y']), undefined, 'a: is missing; it must be one of x, y'],
     ['invalid_value', z.literal('2.0'), '1.0', 'a: must be "2.0"'],
@@ -69,7 +69,7 @@ describe('an issue in words', () => {
       { c: 1 },
       'a: unknown field "c" (the fields are b)',
     ],
-    ['unrecognized_keys', z.strictObject({}), { c: 1, '"': 1 }, 'a: unknown field "c", "\\""'],
+    ['unrecognized_keys', z.strictObject({}), { c: 1, '"': 1 }, 'a: unknown fields "c", "\\""'],
     [
       'invalid_key',
       z.record(text.max(1), z.any()),
@@ -110,7 +110,7 @@ describe('an issue in words', () => {
       /^(a\[\d\]: is missing; it must be a string; ){10}and 40 more$/,
     );
     const many = Object.fromEntries(Array.from({ length: 12 }, (_, at) => [`${at}${'x'.repeat(1_000)}`, 1]));
-    expect(of(z.strictObject({}), many).text).toMatch(/^Unknown field ("\d+x{62,63}…", ){10}and 2 more$/);
+    expect(of(z.strictObject({}), many).text).toMatch(/^Unknown fields ("\d+x{62,63}…", ){10}and 2 more$/);
   });
 });
 

@@ -28,7 +28,7 @@ export interface EmbeddingsServer extends AsyncDisposable, Model {
   next(wanted?: (request: EmbeddingRequest) => boolean): Promise<EmbeddingRequest>;
 }
 
-const isProbeText = (text: string) => text === 'Does the embedding API answer?';
+const isProbeText = (text: string) => text === 'Does the embedding API respond?';
 /** Whether the request only finds out if the API answers. */
 export const isProbe = ({ input }: EmbeddingRequest) => input.every(isProbeText);
 /** What is asked for besides the probe. */

@@ -11,12 +11,12 @@ import { SwitchboardError } from '../../errors.ts';
 import { type Endpoint, healthStatus, type ProgressListener } from '../http/endpoint.ts';
 import { ADMIN, operation } from './operation.ts';
 
-/** Returns what a change of the catalogue has to wait for. Undefined: it can begin. */
+/** Returns why a catalogue change has to wait. Undefined: it can start. */
 function waitsFor(core: Core): string | undefined {
   if (!core.catalogue.isWriting) return undefined;
   return core.readiness().status === 'starting'
-    ? 'Waiting for the catalogue to be read into the search index.'
-    : 'Waiting for another change of the catalogue, such as an import, to end.';
+    ? 'Waiting for the search index to finish loading.'
+    : 'Waiting for another catalogue change, such as an import, to finish.';
 }
 
 const MAX_CATALOGUE_BYTES = 512 * 1024 * 1024;
@@ -35,9 +35,9 @@ const importCatalogue: Endpoint = {
   operationId: 'importCatalogue',
   summary: 'Import servers into the catalogue',
   description:
-    'The body is a catalogue file: JSON Lines, one server a line, at most 512 MiB. A bad line is reported and the others are imported. They are searchable ' +
-    'when this answers. With Accept: application/x-ndjson the answer is lines {"progress":{"done","of"}} and a last one {"result"} or {"problem"}. ' +
-    'Closing the connection cancels the import; nothing is changed then.',
+    'The body is a catalogue file: JSON Lines, one server per line, at most 512 MiB. Bad lines are reported and the rest are imported. The servers are searchable ' +
+    'once the response arrives. With Accept: application/x-ndjson the response is a stream of {"progress":{"done","of"}} lines that ends with {"result"} or {"problem"}. ' +
+    'Closing the connection cancels the import and leaves the catalogue unchanged.',
   errors: ['invalid_request', 'payload_too_large', 'unsupported_media_type', 'rate_limited'],
   querySchema: importQuery,
   responseSchema: z.object({
@@ -71,7 +71,7 @@ async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     if (cause instanceof SwitchboardError) throw cause;
     throw new SwitchboardError(
       'invalid_request',
-      'The file was cut short. Nothing was changed; send it again.',
+      'The upload ended early. Nothing was changed. Send the file again.',
       { cause },
     );
   }
@@ -80,12 +80,12 @@ async function* bounded(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
 const tooLarge = () =>
   new SwitchboardError(
     'payload_too_large',
-    `The file has more than ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
+    `The file is larger than ${MAX_CATALOGUE_BYTES} bytes. Import it in parts.`,
   );
 
 /**
- * Stores the good entries, which are searchable when this resolves, and reports the bad lines. In a replacement, a server whose line is
- * bad stays as it was, and a file without one good entry replaces nothing.
+ * Stores the valid entries, which are searchable when this resolves, and reports the bad lines. A replacement keeps servers
+ * with a bad line unchanged, and a file without a valid entry replaces nothing.
  */
 async function importEntries(
   core: Core,
@@ -94,7 +94,7 @@ async function importEntries(
   { replace, onProgress }: { replace: boolean; onProgress: ProgressListener['onProgress'] },
 ) {
   if (entries.length === 0 && problems.length === 0) {
-    throw new SwitchboardError('invalid_request', 'The file has no entry. Nothing was changed.');
+    throw new SwitchboardError('invalid_request', 'The file contains no valid entry. Nothing was changed.');
   }
   const keep = new Set(problems.flatMap(({ id }) => id ?? []));
   const change =
@@ -121,19 +121,21 @@ async function importEntries(
   };
 }
 
-/** Returns why calls of a server that acts for end users would be refused here. It is a warning only: the settings can follow later. */
+/**
+ * Returns why calls to a server that acts for end users would fail. This is only a warning, because the settings can follow later.
+ */
 function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): string | undefined {
   if (auth?.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
   const name = JSON.stringify(auth.provider);
   const provider = identity.providers.get(auth.provider);
   if (!provider)
-    return `${id}: the identity provider ${name} is not configured here (SWITCHBOARD_PROVIDERS); until it is, calls are refused`;
+    return `${id}: the identity provider ${name} is not configured. Calls to this server fail until you add it to SWITCHBOARD_PROVIDERS`;
   const { origin } = new URL(remote_url);
   if (provider.settings.allowedOrigins.includes(origin)) return undefined;
-  return `${id}: allowed_origins of the identity provider ${name} do not name ${origin} (SWITCHBOARD_PROVIDERS); until they do, calls are refused`;
+  return `${id}: allowed_origins of the identity provider ${name} does not include ${origin}. Calls to this server fail until you add it in SWITCHBOARD_PROVIDERS`;
 }
 
-const OTHER_SYNC = 'Waiting for another sync to end, here or in another process on this database.';
+const OTHER_SYNC = 'Waiting for another sync on this database to finish.';
 
 const registry = z
   .string()
@@ -151,11 +153,11 @@ const syncCatalogue = operation({
   method: 'post',
   path: '/catalogue/sync',
   operationId: 'syncCatalogue',
-  summary: 'Bring in what a registry lists',
+  summary: 'Sync servers from a registry',
   description:
-    'Takes the servers of any registry with the API v0.1, such as another Switchboard. A sync is done as a whole or not at all, and its servers are searchable when ' +
-    'this answers. Closing the connection cancels it; nothing is changed then. If the answer has refused, too many servers would have become inactive and nothing was ' +
-    'changed. With Accept: application/x-ndjson the answer is lines {"listed"}, {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
+    'Imports the servers of any registry that has the v0.1 API, such as another Switchboard. A sync is all or nothing, and its servers are searchable once ' +
+    'the response arrives. Closing the connection cancels it and leaves the catalogue unchanged. If the response has refused, too many servers would have become inactive and nothing was ' +
+    'changed. With Accept: application/x-ndjson the response is a stream of {"listed"}, {"progress":{"done","of"}} and {"notice"} lines that ends with {"result"} or {"problem"}.',
   errors: [
     'upstream_unreachable',
     'upstream_timeout',
@@ -174,11 +176,11 @@ const syncCatalogue = operation({
     full: z
       .boolean()
       .default(false)
-      .describe('true: asks for all servers, not only for those that changed since the last sync.'),
+      .describe('true: fetches all servers, not only those that changed since the last sync.'),
     force: z
       .boolean()
       .default(false)
-      .describe('true: syncs even if many servers become inactive. Implies full.'),
+      .describe('true: syncs even if many servers would become inactive. Implies full.'),
   }),
   responseSchema: z.object({
     registry: z.string(),
@@ -189,7 +191,7 @@ const syncCatalogue = operation({
     left: z
       .int()
       .describe(
-        'The number of entries left alone, because their id or address belongs to the operator, the shipped catalogue or another registry.',
+        'The number of entries skipped because their id or address belongs to the operator, the shipped catalogue or another registry.',
       ),
     skipped: z.object({ deleted: z.int(), no_remote: z.int(), needs_configuration: z.int() }),
     problems: z
@@ -228,12 +230,12 @@ const reindexCatalogue = operation({
   method: 'post',
   path: '/catalogue/reindex',
   operationId: 'reindexCatalogue',
-  summary: 'Embed the catalogue anew',
+  summary: 'Re-embed the catalogue',
   description:
-    'Deletes the stored vectors of the embedding model in use, embeds all texts again and fills the search index with the new vectors. Use it when ' +
-    'another model answers under the same name. Searches go on meanwhile. Other processes take the new vectors at their next start. If the ' +
-    'model does not answer, nothing is deleted. With Accept: application/x-ndjson the answer is lines {"progress":{"done","of"}}, {"notice"} and a ' +
-    'last one {"result"} or {"problem"}.',
+    'Deletes the stored vectors of the embedding model in use, embeds all texts again and rebuilds the search index. Use it when ' +
+    'the model has changed under the same name. Searches keep working meanwhile. Other processes load the new vectors at their next start. If the ' +
+    'model is unavailable, nothing is deleted. With Accept: application/x-ndjson the response is a stream of {"progress":{"done","of"}} and {"notice"} lines that ' +
+    'ends with {"result"} or {"problem"}.',
   errors: ['unavailable'],
   isLong: true,
   bodySchema: z.strictObject({}),
@@ -248,8 +250,7 @@ const reindexCatalogue = operation({
   },
 });
 
-const OTHER_ROUND =
-  'Waiting for another visit of the servers to end, here or in another process on this database.';
+const OTHER_ROUND = 'Waiting for another health check on this database to finish.';
 
 const MAX_IDS = 1_000;
 
@@ -257,22 +258,22 @@ const probeCatalogue = operation({
   method: 'post',
   path: '/catalogue/probe',
   operationId: 'probeCatalogue',
-  summary: 'Visit the servers of the catalogue',
+  summary: 'Check the servers of the catalogue',
   description:
-    'Visits all active servers and those that were deactivated for not answering, or the named ones. Each is asked server/discover or initialize, ' +
-    'then tools/list, without a credential, for 15 s at most; four hosts at a time. After three time-outs in a row the rest of a host is left out, ' +
-    'unless named. Listed tools go into the catalogue. Failures are recorded at the end, and not at all when more than half of at least ten hosts ' +
-    'fail (doubted). The work ends with the connection and keeps what it found alive. With Accept: application/x-ndjson the answer ' +
-    'is lines {"progress":{"done","of"}}, {"notice"} and a last one {"result"} or {"problem"}.',
+    'Checks all active servers and those that were deactivated as unreachable, or only the named ones. Each check sends server/discover or initialize, ' +
+    'then tools/list, without credentials, and takes at most 15 s; four hosts are checked at a time. After three timeouts in a row the remaining servers of a host are skipped ' +
+    'unless named. Listed tools are stored in the catalogue. Failures are recorded at the end, unless more than half of at least ten hosts ' +
+    'fail (doubted). Closing the connection stops the check and keeps the successes so far. With Accept: application/x-ndjson the response ' +
+    'is a stream of {"progress":{"done","of"}} and {"notice"} lines that ends with {"result"} or {"problem"}.',
   errors: ['server_not_found', 'server_inactive', 'unavailable'],
   isLong: true,
   bodySchema: z.strictObject({
     ids: z
       .array(z.string().min(1).max(256))
-      .min(1, 'must name a server; leave it out for all of them')
+      .min(1, 'must contain at least one id; omit the field to check all servers')
       .max(MAX_IDS)
       .optional()
-      .describe('Visits only these servers.'),
+      .describe('Checks only these servers.'),
   }),
   responseSchema: z.object({
     visited: z.int(),
@@ -280,21 +281,15 @@ const probeCatalogue = operation({
     needs_sign_in: z.int(),
     not_mcp: z.int(),
     unreachable: z.int(),
-    no_verdict: z
-      .int()
-      .describe(
-        'The number of answers that say nothing about health, such as HTTP 429. They change nothing.',
-      ),
+    no_verdict: z.int().describe('The number of inconclusive checks, such as HTTP 429. They change nothing.'),
     deactivated: z
       .int()
-      .describe('The number of servers that were dead for 30 days. Calls of them are 410 now.'),
-    reactivated: z
-      .int()
-      .describe('The number of servers that had become inactive for that and answer again.'),
+      .describe('The number of servers deactivated after 30 days of failures. Calls to them now return 410.'),
+    reactivated: z.int().describe('The number of servers reactivated because they respond again.'),
     failing: z
       .array(z.object({ id: z.string(), status: healthStatus, reason: z.string() }))
-      .describe('The servers that failed, and why. The reason may quote the server.'),
-    doubted: z.string().optional().describe('Why no failure of this sweep counts.'),
+      .describe('The servers that failed, with the reason, which may quote the server.'),
+    doubted: z.string().optional().describe('Why the failures of this check were not recorded.'),
   }),
   handle: async (core, caller, { body: { ids }, progress: { onProgress, onNotice } }) => {
     const record = (outcome: 'ok' | 'failed', meta: Record<string, number>) =>
@@ -308,7 +303,7 @@ const probeCatalogue = operation({
       signal: caller.signal,
     });
     const report = await sweeping.catch(async (error: unknown) => {
-      // Some servers may have been visited before the error.
+      // Some servers may have been checked before the error.
       await record('failed', found);
       throw error;
     });
@@ -318,7 +313,7 @@ const probeCatalogue = operation({
   },
 });
 
-/** The endpoints that change many entries at once, and may take long. */
+/** Endpoints that change many entries at once and may take long. */
 export const changeEndpoints: readonly Endpoint[] = [
   importCatalogue,
   syncCatalogue,

@@ -16,35 +16,40 @@ const serverInfo = z
     description: z.string(),
     remote_url: z.string(),
     tools: z.array(z.looseObject({ name: z.string(), description: z.string() })),
-    tools_source: z.enum(['catalogue', 'live']).describe('live: the server itself listed them.'),
+    tools_source: z.enum(['catalogue', 'live']).describe('live: the server listed them itself.'),
     tools_listed_at: z.iso.datetime().optional(),
     active: z.boolean(),
     unanswered: z
       .literal(true)
       .optional()
       .describe(
-        'Inactive because it did not answer for 30 days. The next visit that it answers makes it active again.',
+        'Inactive because it was unreachable for 30 days. The next successful check makes it active again.',
       ),
     health: shownHealth
       .extend({
-        last_ok_at: z.iso.datetime().optional().describe('When a visit last found it alive. Absent: never.'),
-        failures: z.int().describe('The number of failed visits in a row.'),
+        last_ok_at: z.iso
+          .datetime()
+          .optional()
+          .describe('The time of the last successful check. Absent: none succeeded yet.'),
+        failures: z.int().describe('The number of failed checks in a row.'),
         dead_since: z.iso
           .datetime()
           .optional()
-          .describe('When the third visit in a row failed. Absent: the server is not dead.'),
+          .describe(
+            'The time of the third failed check in a row. Absent: the server is not considered dead.',
+          ),
       })
       .optional()
-      .describe('What the last visit found. Absent: this address was never visited.'),
+      .describe('The result of the last check. Absent: this address was never checked.'),
     origin: z.enum(['shipped', 'operator', 'registry']),
     registry: z
       .looseObject({ source: z.string(), name: z.string(), version: z.string() })
       .optional()
       .describe('The registry that the entry came from.'),
   })
-  .describe('The entry as a catalogue file has it, and its state.');
+  .describe('The entry in the format of a catalogue file, and its state.');
 
-/** Returns a server as the operator sees it: its entry and its state. */
+/** Returns a server for an operator: its entry and its state. */
 const shown = (server: Server, health: Health | undefined) => ({
   ...toEntry(server),
   tools: server.tools.map(tool => {
@@ -72,7 +77,7 @@ const healthForOperators = (health: Health) => {
   };
 };
 
-/** Leaves out the document itself, which `/v0.1/servers` has. */
+/** Omits the document itself, which `/v0.1/servers` has. */
 const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
 const show = operation({
@@ -93,10 +98,10 @@ const learnTools = operation({
   method: 'post',
   path: '/catalogue/:id/tools',
   operationId: 'readServerTools',
-  summary: "Put a server's own list of tools into its entry",
-  description: 'Asks the server, for no user. A server that only acts for end users is refused.',
+  summary: 'Refresh the stored tools of a server',
+  description: 'Lists the tools without a user. Fails for a server that only acts for end users.',
   errors: ['server_not_found', 'server_inactive', 'identity_token_required', ...UPSTREAM_ERRORS],
-  responseSchema: z.object({ tools: z.int().describe('The number of tools that the entry has now.') }),
+  responseSchema: z.object({ tools: z.int().describe('The number of tools now stored.') }),
   handle: async ({ catalogue, proxy, audit }, caller, { params: { id = '' } }) => {
     const server = catalogue.require(id);
     const { tools } = await proxy.listTools(caller, { serverId: id });
@@ -114,8 +119,8 @@ const deactivate = operation({
   method: 'post',
   path: '/catalogue/:id/deactivate',
   operationId: 'deactivateServer',
-  summary: 'Take a server out of use',
-  description: 'Searches no longer find it, and calls of it are 410. An import brings it back.',
+  summary: 'Deactivate a server',
+  description: 'Searches no longer find it, and calls to it return 410. An import reactivates it.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
   handle: async ({ catalogue, audit, health }, caller, { params: { id = '' } }) => {

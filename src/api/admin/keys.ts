@@ -21,13 +21,13 @@ const listKeys = operation({
   path: '/keys',
   operationId: 'listKeys',
   summary: 'List the API keys',
-  description: 'The newest first, with revoked and expired keys. A key itself is never shown again.',
+  description: 'Newest first, including revoked and expired keys. The keys themselves are never shown again.',
   errors: [],
   responseSchema: z.object({
     keys: z.array(
       keyInfo.extend({
         used_this_month: counts.describe(
-          'Use counted against the quota since the month began (UTC). Keys that followed each other by rotation count together.',
+          'Usage counted against the quota this month (UTC). A key and its rotated successors share one count.',
         ),
       }),
     ),
@@ -39,15 +39,15 @@ const createKey = operation({
   method: 'post',
   path: '/keys',
   operationId: 'createKey',
-  summary: 'Make an API key',
+  summary: 'Create an API key',
   description:
-    'The key is in the answer and is never shown again. A new tenant, or a new user whom the key acts for, is made with it. A key with ' +
+    'The response contains the key, which is shown only once. A tenant or user that does not exist yet is created. A key with ' +
     'the scope admin administers the whole installation and belongs to the tenant local.',
   errors: [],
   bodySchema: z.strictObject({
     name,
     tenant: tenantId.optional().describe('The tenant that owns the key. Default: local.'),
-    user_id: z.string().optional().describe('The one user that the key acts for, without an identity token.'),
+    user_id: z.string().optional().describe('The user that the key acts for, without an identity token.'),
     scopes: z
       .array(z.enum(SCOPES))
       .min(1)
@@ -80,7 +80,7 @@ const changeKey = operation({
   operationId: 'changeKey',
   summary: 'Change the name or the quota of an API key',
   description:
-    'Fields that are left out stay as they are. Keys that followed each other by rotation share one quota. A new quota holds on every process within two seconds.',
+    'Omitted fields stay unchanged. A key and its rotated successors share one quota. A new quota takes effect in every process within two seconds.',
   errors: ['key_not_found'],
   bodySchema: z.strictObject({ name: name.optional(), monthly_quota: monthlyQuota.optional() }),
   responseSchema: keyInfo,
@@ -92,9 +92,9 @@ const rotateKey = operation({
   method: 'post',
   path: '/keys/:id/rotate',
   operationId: 'rotateKey',
-  summary: 'Make a key in place of another',
+  summary: 'Rotate an API key',
   description:
-    'The new key has the same tenant, name, scopes, user, expiry and quota, and continues the count of the old key. The old key ends after the overlap. The new key is shown once.',
+    'Creates a new key with the same tenant, name, scopes, user, expiry, quota and usage count. The old key stops working after the overlap. The new key is shown only once.',
   errors: ['key_not_found'],
   bodySchema: z.strictObject({
     overlap_sec: z
@@ -112,9 +112,9 @@ const revokeKey = operation({
   method: 'post',
   path: '/keys/:id/revoke',
   operationId: 'revokeKey',
-  summary: 'End an API key at once',
+  summary: 'Revoke an API key',
   description:
-    'Takes effect at once in this process, and within two seconds in others. Revoking twice has no further effect.',
+    'Takes effect immediately in this process and within two seconds in others. Revoking twice has no further effect.',
   errors: ['key_not_found'],
   responseSchema: keyInfo,
   handle: (core, caller, { params }) => core.apiKeys.revoke(params['id'] ?? '', caller),
@@ -122,9 +122,9 @@ const revokeKey = operation({
 
 const tenantInfo = z.object({
   id: z.string(),
-  name: z.string().nullable().describe('The name of the app on the pages that an end user sees.'),
-  mode: z.enum([...SIGN_IN_MODES, 'caller']).describe('The way in which a sign-in is finished.'),
-  return_urls: z.array(z.string()).describe('The addresses that the result page may lead back to.'),
+  name: z.string().nullable().describe('The name of the app, shown to end users.'),
+  mode: z.enum([...SIGN_IN_MODES, 'caller']).describe('How a sign-in is completed.'),
+  return_urls: z.array(z.string()).describe('The addresses that the result page may link back to.'),
   created_at: z.iso.datetime(),
 });
 
@@ -144,7 +144,7 @@ const showTenant = operation({
   path: '/tenants/:id',
   operationId: 'showTenant',
   summary: 'Show a tenant',
-  description: 'Returns what its end users see, and how their sign-ins are finished.',
+  description: 'Returns the name shown to end users, and how their sign-ins are completed.',
   errors: ['invalid_request'],
   responseSchema: tenantInfo,
   handle: (core, _caller, { params }) => core.apiKeys.tenants.get(params['id'] ?? ''),
@@ -155,12 +155,16 @@ const changeTenant = operation({
   path: '/tenants/:id',
   operationId: 'changeTenant',
   summary: 'Change a tenant',
-  description: 'Fields that are left out stay as they are. A tenant is made with its first key, not here.',
+  description: 'Omitted fields stay unchanged. A tenant is created with its first key.',
   errors: [],
   bodySchema: z.strictObject({
     name: visibleLine(z.string().max(100)).optional().describe("The name of the app. '' removes it."),
     mode: z.enum(SIGN_IN_MODES).optional(),
-    return_urls: z.array(z.string()).max(100).optional().describe('The whole list. It replaces the old one.'),
+    return_urls: z
+      .array(z.string())
+      .max(100)
+      .optional()
+      .describe('The complete list. It replaces the old list.'),
   }),
   responseSchema: tenantInfo,
   handle: (core, caller, { params, body: { return_urls: returnUrls, ...rest } }) =>

@@ -4,7 +4,7 @@ import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { endpoint, MIB, type Endpoint, type Input } from '../http/endpoint.ts';
 
-/** The policy of the whole admin API, and what its endpoints have in common. */
+/** The policy and the common fields of all admin endpoints. */
 export const ADMIN = {
   tag: 'Admin',
   scope: 'admin',
@@ -20,8 +20,8 @@ type Described = Pick<
 >;
 
 /**
- * Defines an endpoint of the admin API; its path stands below `/v1/admin`, or alone on the control socket. The end user of an identity
- * token that came along is left out: an operator acts for none.
+ * Defines an admin endpoint; its path is prefixed with `/v1/admin`, except on the control socket. An end user's identity token is
+ * ignored, because operators act for nobody.
  */
 export function operation<Body extends z.ZodType = z.ZodUndefined, Query extends z.ZodObject = z.ZodObject>({
   handle,
@@ -47,22 +47,22 @@ export function operation<Body extends z.ZodType = z.ZodUndefined, Query extends
 }
 
 const noId = () =>
-  new SwitchboardError('invalid_request', 'The path holds a NUL character, which no id has.');
+  new SwitchboardError('invalid_request', 'The path contains a NUL character. Ids never do.');
 
 export const tenantId = z
   .string()
-  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z, 0-9, "_", "-"');
+  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must have 1 to 64 characters from a-z, 0-9, "_" and "-"');
 
-/** Refuses characters that the database cannot hold, that nobody sees, or that turn other text around. */
+/** Refuses characters that the database cannot store, or that are invisible or reverse text. */
 export const visibleLine = (schema: z.ZodString) =>
   schema.regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters');
 
 const FIRST_MS = 0;
 const LAST_MS = Date.UTC(9999, 11, 31);
 const isInReach = (text: string) => Date.parse(text) >= FIRST_MS && Date.parse(text) <= LAST_MS;
-const REACH = 'must be from 1970 to 9999';
+const REACH = 'must be between the years 1970 and 9999';
 
-/** Its checks abort, so that a text that is no time is refused for that alone. */
+/** The checks abort, so that an invalid time causes only one error. */
 export const time = z.iso
   .datetime({ offset: true, abort: true })
   .refine(isInReach, { error: REACH, abort: true });
@@ -72,26 +72,26 @@ const nullableTime = z.iso.datetime().nullable();
 
 const monthlyLimit = z
   .int('must be a whole number, or null for no limit')
-  .min(1, 'must be at least 1; null is no limit')
+  .min(1, 'must be at least 1, or null for no limit')
   .max(2_000_000_000, 'must be at most 2000000000')
   .nullable();
 
-/** A quota to set. Fields that are left out stay as they are; at first there is no limit. */
+/** A quota to set. Omitted fields stay unchanged; initially there is no limit. */
 export const monthlyQuota = z
   .strictObject({
-    calls: monthlyLimit.optional().describe('Proxied calls a month. null: no limit.'),
-    searches: monthlyLimit.optional().describe('Searches a month. null: no limit.'),
+    calls: monthlyLimit.optional().describe('Proxied calls per month. null: no limit.'),
+    searches: monthlyLimit.optional().describe('Searches per month. null: no limit.'),
   })
-  .describe('The calls and searches that the key may make in a calendar month (UTC).');
+  .describe('The calls and searches that the key may make per calendar month (UTC).');
 
 export const counts = z.object({ calls: z.int(), searches: z.int() });
 
-/** An API key as an operator sees it. */
+/** An API key for an operator. */
 export const keyInfo = z.object({
   id: z.string(),
   name: z.string(),
   tenant: z.string(),
-  user: z.string().nullable().describe('The one user that the key acts for, by the id that the caller gave.'),
+  user: z.string().nullable().describe("The user that the key acts for, as the caller's own id."),
   scopes: z.array(z.enum(SCOPES)),
   monthly_quota: z.object({ calls: z.int().nullable(), searches: z.int().nullable() }),
   created_at: z.iso.datetime(),
@@ -101,10 +101,10 @@ export const keyInfo = z.object({
 });
 
 export const newKeyInfo = keyInfo.extend({
-  key: z.string().describe('The key itself. It is shown here and never again.'),
+  key: z.string().describe('The key itself. It is shown only once.'),
 });
 
-/** The query parameters of a list with pages. */
+/** The query parameters of a paged list. */
 export const page = {
   limit: z
     .string()
@@ -112,8 +112,8 @@ export const page = {
     .transform(Number)
     .refine(limit => limit >= 1 && limit <= 1000, 'must be a whole number from 1 to 1000')
     .default(100)
-    .describe('The most entries to return, 1 to 1000.'),
-  cursor: z.string().max(200).optional().describe('The next_cursor of the page before.'),
+    .describe('The maximum number of entries to return, 1 to 1000.'),
+  cursor: z.string().max(200).optional().describe('The next_cursor of the previous page.'),
 };
 export const nextCursor = z
   .string()

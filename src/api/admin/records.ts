@@ -13,10 +13,10 @@ const usage = operation({
   method: 'get',
   path: '/usage',
   operationId: 'listUsage',
-  summary: 'What keys have used, by day',
+  summary: 'List usage by key and day',
   description:
-    'Returns one record for each key and day (UTC), the newest day first. A key that came by rotation counts under the first key of its line. Records are kept ' +
-    'for 400 days. Counts of other processes within the last second may be missing.',
+    'Returns one record for each key and day (UTC), the newest day first. Usage of a rotated key counts under the original key. Records are kept ' +
+    'for 400 days. The last second of other processes may be missing.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
     from: day.optional().describe('The first day to return, such as 2026-11-01.'),
@@ -30,7 +30,7 @@ const usage = operation({
       z.object({
         day: z.iso.date(),
         key_id: z.string(),
-        name: z.string().nullable().describe('null for the key of SWITCHBOARD_API_KEY, like its tenant.'),
+        name: z.string().nullable().describe('null for SWITCHBOARD_API_KEY, as is its tenant.'),
         tenant: z.string().nullable(),
         calls: z.int().describe('Proxied calls.'),
         searches: z.int(),
@@ -63,19 +63,19 @@ const audit = operation({
   method: 'get',
   path: '/audit',
   operationId: 'listAudit',
-  summary: 'What was done, and by whom',
+  summary: 'List audit records',
   description:
-    'Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never hold a secret or a user_id.',
+    'Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never contain a secret or a user_id.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
     tenant: ofTenant,
-    key_id: ofKey.describe('Returns only actions of this key.'),
+    key_id: ofKey.describe('Returns only actions by this key.'),
     event: z
       .string()
       .regex(/^[a-z_]{1,100}$/, 'must be the name of an event')
       .optional()
       .describe('Returns only events of this kind, such as key_created.'),
-    from: time.optional().describe('Returns only events from this time on.'),
+    from: time.optional().describe('Returns only events at or after this time.'),
     to: time.optional().describe('Returns only events before this time.'),
     ...page,
   }),
@@ -86,7 +86,7 @@ const audit = operation({
         at: z.iso.datetime(),
         event: z.string(),
         outcome: z.enum(['ok', 'refused', 'failed']),
-        tenant: z.string().nullable().describe('The tenant that the action was done to.'),
+        tenant: z.string().nullable().describe('The tenant that the action affected.'),
         key_id: z.string().nullable(),
         user: z.string().nullable().describe('The end user, by the internal id.'),
         request_id: z.string().nullable(),
@@ -116,6 +116,6 @@ function auditPlace(cursor: string): number {
 }
 
 const wrongCursor = () =>
-  new SwitchboardError('invalid_request', 'cursor: must be the unchanged next_cursor of an answer');
+  new SwitchboardError('invalid_request', 'cursor: must be the unchanged next_cursor of an earlier response');
 
 export const recordEndpoints: readonly Endpoint[] = [usage, audit];

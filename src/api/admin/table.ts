@@ -25,8 +25,8 @@ export const adminEndpoints: readonly Endpoint[] = shared.map(belowV1);
 const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: 'operator', scopes: new Set(SCOPES) };
 
 /**
- * Serves the control socket: the same table by shorter paths, and what only the command line has. Reaching the socket (0600) is the
- * authentication; nothing limits an operator.
+ * Serves the control socket: the same table with shorter paths, and the endpoints for the command line only. Access to the
+ * socket (0600) is the authentication; operators have no limits.
  */
 export function controlSocketListener({
   core,
@@ -55,7 +55,7 @@ export function controlSocketListener({
 
 const endUser = z.strictObject({ user_id: z.string(), tenant: tenantId.default(LOCAL_TENANT) });
 
-/** Returns the fields of an endpoint that stands in no document, as only the command line calls it. */
+/** Returns the fields of an undocumented endpoint, which only the command line calls. */
 const undocumented = (method: 'get' | 'post', path: string) => ({
   method,
   path,
@@ -126,7 +126,7 @@ const rotateSigningKey = operation({
   handle: ({ identity }) => identity.signingKeys.rotate(),
 });
 
-/** The endpoints that only the command line has, on the control socket. */
+/** The endpoints that are available only to the command line, on the control socket. */
 const operatorEndpoints: readonly Endpoint[] = [
   search,
   callTool,

@@ -44,13 +44,13 @@ interface AppOptions {
   readonly tracing?: Tracing | undefined;
   /** true: the registry API is served without a key. */
   readonly isRegistryPublic?: boolean;
-  /** Limits that tests set. */
+  /** Limits for tests. */
   readonly limits?: Partial<FaceLimits> | undefined;
 }
 
 /**
- * Serves all public requests. `/v1`, `/v0.1` and `/mcp/{server_id}` are dispatched on node:http itself: Express and its middleware were
- * among the largest costs of a proxied call. Everything else goes through Express. Both lanes share one pipeline.
+ * Serves all public requests. `/v1`, `/v0.1` and `/mcp/{server_id}` are dispatched on node:http directly, because Express and its
+ * middleware were among the largest costs of a proxied call. Everything else goes through Express. Both share one pipeline.
  */
 export function createApp(options: AppOptions): RequestListener {
   const { core, config, log, clock } = options;
@@ -95,7 +95,7 @@ export function createApp(options: AppOptions): RequestListener {
 
 const isRest = (path: string) => path.startsWith('/v1/') || path.startsWith('/v0.1/');
 
-/** Lets callers without a key read a public registry; their budget is that of their address. */
+/** Lets callers without a key read a public registry; they are limited by address. */
 function orAnyone(core: Core): Authenticator {
   const authenticated = byKey(core);
   return async (request, response, path) => {
@@ -107,14 +107,14 @@ function orAnyone(core: Core): Authenticator {
   };
 }
 
-/** Takes a target that names the host as well, as a request to a proxy does (RFC 9112 §3.2.2). */
+/** Accepts a request target with a host, as sent to proxies (RFC 9112 §3.2.2). */
 function originForm(target: string): string {
   if (target.startsWith('/')) return target;
   const url = URL.parse(target);
   return url ? `${url.pathname}${url.search}` : target;
 }
 
-/** Keeps a browser from taking an answer of an API for a page. */
+/** Keeps browsers from rendering an API response as a page. */
 const PROTECTION = {
   'X-Content-Type-Options': 'nosniff',
   'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
@@ -127,8 +127,8 @@ interface WebAppOptions extends AppOptions, PipelineOptions {
 }
 
 /**
- * Serves what is not on the hot path: `/mcp`, the pages, the documents, the probes. The pages, their errors and `/docs` are HTML for
- * people; no other answer is. None has a stack trace.
+ * Serves everything off the hot path: `/mcp`, the pages, the documents, the probes. Only the pages, their errors and `/docs`
+ * are HTML. No response contains a stack trace.
  */
 function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Express {
   const { core, config, version } = options;
@@ -144,7 +144,7 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
   });
   app.get('/metrics', async (_request, response) => {
     const text = await core.metrics.text();
-    // `send` would write the parameters of the type in another order.
+    // `send` would reorder the parameters of the content type.
     response.setHeader('Content-Type', core.metrics.contentType);
     response.end(text);
   });
@@ -158,7 +158,7 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
   );
   app.use((request, _response, next) => next(refusalOf(request, request.path)));
   const document = openApiDocument({ version, publicUrl: config.publicUrl, endpoints });
-  // Everybody gets one buffer, so that clients who do not read it cost nothing.
+  // All responses share one buffer, so that clients that do not read it cost nothing.
   const json = Buffer.from(JSON.stringify(document));
   const docs = Buffer.from(docsPage(document));
   app.get('/openapi.json', (_request, response) => void response.type('json').send(json));
@@ -174,7 +174,7 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
   app.use(request => {
     throw new SwitchboardError(
       'route_not_found',
-      `There is no ${sanitise(request.path)} here. /docs lists all endpoints.`,
+      `${sanitise(request.path)} does not exist. /docs lists all endpoints.`,
     );
   });
   const onError: ErrorRequestHandler = (thrown: unknown, request, response, _next) =>
@@ -190,14 +190,14 @@ const NOTHING = {
   formAction: ["'none'"],
 };
 
-/** Returns why a request is refused. Undefined: it is not. */
+/** Returns why a request is refused. Undefined: it is allowed. */
 type HostGuard = (request: IncomingMessage, path: string) => SwitchboardError | undefined;
 
 /**
- * Refuses requests whose Host, or Origin where there is one, is not a name this server is called by: without it a web
- * page could reach a server on loopback by DNS rebinding (MCP transports, "Security Warning").
- * @param takesNullOrigin for paths whose forms browsers send with `Origin: null`, because their pages ask for no referrer
- * (Fetch, "append a request `Origin` header"); they must tell by other means who sends them.
+ * Refuses requests whose Host or Origin is not a known name of this server. Otherwise a web page could reach a server on
+ * loopback by DNS rebinding (MCP transports, "Security Warning").
+ * @param takesNullOrigin for paths whose forms browsers send with `Origin: null`, because their pages set a no-referrer
+ * policy (Fetch, "append a request `Origin` header"); they must identify the sender by other means
  */
 function hostGuard(allowedHosts: readonly string[], takesNullOrigin: (path: string) => boolean): HostGuard {
   const allowed = new Set(allowedHosts);
@@ -211,7 +211,7 @@ function hostGuard(allowedHosts: readonly string[], takesNullOrigin: (path: stri
   };
 }
 
-/** Remembers header values that were found to be allowed, so that those which every request sends are parsed once. */
+/** Caches allowed header values, so that repeated ones are parsed once. */
 class Allowed {
   readonly #seen = new Set<string>();
   readonly #isAllowed: (value: string) => boolean;
@@ -223,7 +223,7 @@ class Allowed {
   has(value: string): boolean {
     if (this.#seen.has(value)) return true;
     if (!this.#isAllowed(value)) return false;
-    // A host can be written with any port.
+    // A host may be followed by any port.
     if (this.#seen.size < 100) this.#seen.add(value);
     return true;
   }
@@ -235,13 +235,13 @@ const hostnameOf = (url: string): string | undefined =>
 const refusal = (header: 'Host' | 'Origin') =>
   new SwitchboardError(
     'host_not_allowed',
-    `The ${header} header names a host that is not allowed here. The operator can add it to SWITCHBOARD_ALLOWED_HOSTS.`,
+    `The ${header} header names a host that is not allowed. Ask the operator to add it to SWITCHBOARD_ALLOWED_HOSTS.`,
   );
 
 const HTTP_LIMITS = {
-  /** Leaves room for a token that is far too long, so that it is refused as such. */
+  /** Leaves room for an overlong token, so that it is refused with a proper error. */
   maxHeaderSize: 128 * 1024,
-  /** Milliseconds within which a client must send its headers, and its whole request. */
+  /** How long a client may take to send its headers, and its whole request, in milliseconds. */
   headersTimeout: 10_000,
   requestTimeout: 60_000,
   connectionsCheckingInterval: 2_000,
@@ -250,20 +250,20 @@ const HTTP_LIMITS = {
 export const createPublicServer = (listener: RequestListener): Server =>
   createServer({ ...HTTP_LIMITS }, listener);
 
-/** The configured address cannot be listened on. The message names the setting to change. */
+/** Listening on the configured address failed. The message names the setting to change. */
 export class CannotListen extends Error {
   override readonly name = 'CannotListen';
 }
 
 /**
- * Starts listening and returns the address the server is reached by.
+ * Starts listening and returns the address of the server.
  * @throws CannotListen
  */
 export async function listen(server: Server, { host, port }: Config['http']): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       const { code } = error;
-      if (code === 'EADDRINUSE') reject(new CannotListen(`PORT: ${port} is in use on ${host}`));
+      if (code === 'EADDRINUSE') reject(new CannotListen(`PORT: ${port} is already in use on ${host}`));
       else reject(new CannotListen(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
     });
     server.listen(port, host, resolve);
@@ -273,18 +273,18 @@ export async function listen(server: Server, { host, port }: Config['http']): Pr
 }
 
 interface ConnectionLimits {
-  /** The longest time, in milliseconds, for which a client may leave everything unread that is ready for it. */
+  /** How long a client may leave pending data unread, in milliseconds. */
   readonly stallMs: number;
-  /** Requests of one connection that wait for the answer to an earlier one. */
+  /** The maximum number of waiting requests per connection. */
   readonly maxWaiting: number;
 }
 
 export const CONNECTION_LIMITS: ConnectionLimits = { stallMs: 30_000, maxWaiting: 20 };
 
 /**
- * Works on a connection's requests one after another. Node hands out all that were sent at once (pipelined, RFC 9112 §9.3.2), and
- * would keep the answers until they can be sent in order. Cuts off a connection with too many waiting requests, or whose client reads
- * nothing. Connections on which there is nothing to read, such as silent event streams, are left alone.
+ * Processes a connection's requests one after another. Node emits all pipelined requests at once (RFC 9112 §9.3.2) and would
+ * buffer the responses until they can be sent in order. Closes a connection with too many waiting requests, or whose client
+ * reads nothing. Connections with nothing to read, such as silent event streams, are kept.
  */
 export function serializePipelined(
   serve: RequestListener,
@@ -296,7 +296,7 @@ export function serializePipelined(
     serve(request, response);
   };
   return (request, response) => {
-    // The connection is given to one response at a time.
+    // A connection has one response at a time.
     if (response.socket !== null) return start(request, response);
     const { socket } = request;
     const ahead = waiting.get(socket) ?? 0;
@@ -312,7 +312,7 @@ export function serializePipelined(
   };
 }
 
-/** A socket's timer starts again with everything that moves on it. */
+/** A socket's timer restarts whenever data moves. */
 function cutIfUnread(socket: Socket): void {
   if (socket.writableLength > 0) socket.destroy();
 }

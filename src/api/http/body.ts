@@ -7,7 +7,7 @@ import { MAX_JSON_DEPTH, shapeOf } from '../../platform/json-limits.ts';
 import { addHeaders } from './request.ts';
 
 const MIB = 1024 * 1024;
-/** The sockets' own buffers take smaller answers about whole. */
+/** The sockets' own buffers usually hold smaller responses completely. */
 const SMALL_ANSWER_BYTES = 64 * 1024;
 
 export interface MemoryLimits {
@@ -16,18 +16,21 @@ export interface MemoryLimits {
   readonly maxBytes: number;
 }
 
-/** Returns limits by the heap's: parsed data takes several times its bytes, so all together may come to a sixteenth of the heap. */
+/**
+ * Returns limits based on the heap size: parsed data takes several times its bytes, so all of it together may take a sixteenth of
+ * the heap.
+ */
 export function defaultMemoryLimits(heapLimitBytes = getHeapStatistics().heap_size_limit): MemoryLimits {
   const maxBytes = Math.min(256 * MIB, Math.max(32 * MIB, Math.floor(heapLimitBytes / 16)));
   return { maxBytes, maxBytesPerKey: Math.floor(maxBytes / 4) };
 }
 
-/** Counts further bytes. Returns false where there is no room for them; then they are not counted. */
+/** Counts further bytes. Returns false, without counting them, if they exceed the limit. */
 type Hold = (bytes: number) => boolean;
 
 /**
- * Bounds, for each key and in all, the bytes that are kept for requests until their responses are closed: bodies under way, and
- * answers that their clients have not read.
+ * Limits the bytes kept for requests until their responses are closed, per key and in total: request bodies in progress and unread
+ * responses.
  */
 export class MemoryBudget {
   readonly #byKey = new Map<string, number>();
@@ -42,7 +45,7 @@ export class MemoryBudget {
     let held = 0;
     response.once('close', () => this.#add(keyId, -held));
     return bytes => {
-      // A closed response never closes again, so nothing would be given back.
+      // A closed response emits no further event, so the bytes would never be released.
       if (response.closed) return true;
       if (!this.#hasRoom(keyId, bytes)) return false;
       held += bytes;
@@ -65,8 +68,9 @@ export class MemoryBudget {
 }
 
 /**
- * Counts an answer that is about to be sent. A client that asks for large answers and reads none would have them all kept for it.
- * @throws SwitchboardError `unavailable`.
+ * Counts a response that is about to be sent. Otherwise a client that requests large responses and reads none would make the server
+ * buffer them all.
+ * @throws SwitchboardError `unavailable`
  */
 export function holdAnswer(
   budget: MemoryBudget,
@@ -78,12 +82,12 @@ export function holdAnswer(
   if (bytes < SMALL_ANSWER_BYTES || budget.hold(response, keyId)(bytes)) return;
   throw new SwitchboardError(
     'unavailable',
-    'Too much of earlier answers has not been read yet, so this one was dropped. Read them, or close their connections.',
+    'This response was dropped because too much data of earlier responses is still unread. Read those responses or close their connections.',
     { retryAfterSec: 1, retryable: false },
   );
 }
 
-/** Returns what an MCP handler writes its answer to. It is counted as it is written; where it is too much, the connection ends. */
+/** Wraps the response of an MCP handler so that it is counted as it is written; over the limit, the connection is closed. */
 export function countedAnswer(budget: MemoryBudget, response: ServerResponse, keyId: string) {
   let hold: Hold | undefined;
   const hasRoom = (bytes: number) => {
@@ -105,27 +109,30 @@ export function countedAnswer(budget: MemoryBudget, response: ServerResponse, ke
   };
 }
 
-/** Drops the Connection header: the handler's event streams would keep alive what its client, its server or Node wants to close. */
+/**
+ * Drops the Connection header: the handler's event streams would keep connections alive that the client, the server or Node wants
+ * to close.
+ */
 const withoutConnection = (headers: Readonly<Record<string, string>>) =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => name.toLowerCase() !== 'connection'));
 
-/** Far more than useful data has: 4 MiB of nothing but brackets take 90 MB once they are parsed. */
+/** Far more than legitimate data has: 4 MiB of brackets take 90 MB once parsed. */
 const MAX_CONTAINERS = 100_000;
-/** Estimates what an object, an array or a member takes in memory besides its text. */
+/** The estimated memory of an object, an array or a member, in addition to its text. */
 const PART_BYTES = 64;
-/** Smaller bodies are not counted: most are, and the rate limits bound them. */
+/** Smaller bodies are not counted: most are smaller, and the rate limits bound them. */
 const SMALL_BYTES = 16 * 1024;
 
 interface Room {
   readonly maxBytes: number;
-  /** Counts the body while its request is under way. */
+  /** Counts the body while its request is running. */
   readonly budget: MemoryBudget;
   readonly keyId: string;
 }
 
 /**
- * Reads and parses a JSON body: UTF-8 only, and declared as JSON.
- * @throws SwitchboardError 413, 415, 503 or 400 `invalid_json`.
+ * Reads and parses a JSON body, which must be UTF-8 and declared as JSON.
+ * @throws SwitchboardError 413, 415, 503 or 400 `invalid_json`
  */
 export async function readJsonBody(
   request: IncomingMessage,
@@ -140,8 +147,8 @@ export async function readJsonBody(
 }
 
 /**
- * Reads the body's bytes, without their Content-Encoding.
- * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`.
+ * Reads the decoded bytes of the body.
+ * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`
  */
 export async function readBody(
   request: IncomingMessage,
@@ -158,13 +165,13 @@ export async function readBody(
   }
 }
 
-/** Limits how much of a refused body is read and dropped, and for how long. */
+/** Limits how much of a refused body is discarded, and for how long. */
 const LINGER_MS = 2_000;
 const LINGER_BYTES = 16 * 1024 * 1024;
 
 /**
- * Reads and drops the rest of a refused body for a moment. A client that is still sending when its connection is closed mostly finds it
- * broken, and never sees the answer.
+ * Discards the rest of a refused body for a moment. If the connection were closed while the client is still sending, it would
+ * usually see a broken connection instead of the response.
  */
 export async function letGoBy(request: IncomingMessage): Promise<void> {
   if (request.readableEnded || request.destroyed) return;
@@ -187,20 +194,20 @@ export function parseJsonBody(bytes: Buffer): unknown {
   return parse(bytes);
 }
 
-/** Counts objects, arrays and members; 0 for short texts. @throws SwitchboardError 413 or 400 `invalid_json`. */
+/** Counts objects, arrays and members; 0 for short texts. @throws SwitchboardError 413 or 400 `invalid_json` */
 function partsOf(bytes: Buffer): number {
   if (bytes.length <= MAX_JSON_DEPTH) return 0;
   const { depth, containers, members } = shapeOf(bytes);
   if (depth > MAX_JSON_DEPTH) {
     throw new SwitchboardError(
       'invalid_json',
-      `The body nests deeper than ${MAX_JSON_DEPTH} levels. Send flatter JSON.`,
+      `The body is nested more than ${MAX_JSON_DEPTH} levels deep. Send flatter JSON.`,
     );
   }
   if (containers > MAX_CONTAINERS) {
     throw new SwitchboardError(
       'payload_too_large',
-      `The body has more than ${MAX_CONTAINERS} objects and arrays. Send fewer.`,
+      `The body contains more than ${MAX_CONTAINERS} objects and arrays. Send fewer.`,
     );
   }
   return containers + members;
@@ -244,7 +251,7 @@ const DECODERS: Readonly<Record<string, () => NodeJS.ReadWriteStream & Readable>
   zstd: createZstdDecompress,
 };
 
-/** Returns the request itself, or what its Content-Encoding (RFC 9110 §8.4) decodes to. */
+/** Returns the request itself, or a stream that decodes its Content-Encoding (RFC 9110 §8.4). */
 export function decodedBody(request: IncomingMessage): Readable {
   const encoding = request.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
   if (encoding === 'identity' || encoding === '') return request;
@@ -252,11 +259,11 @@ export function decodedBody(request: IncomingMessage): Readable {
   if (decoder) return request.pipe(decoder);
   throw new SwitchboardError(
     'unsupported_media_type',
-    'Send the body plain or with Content-Encoding gzip, deflate, br or zstd.',
+    'Send the body uncompressed or with Content-Encoding gzip, deflate, br or zstd.',
   );
 }
 
-/** Collects everything the source gives, as long as there is room; then it is not read on. */
+/** Collects the data of the source, and stops reading at the limit. */
 function collect(
   request: IncomingMessage,
   response: ServerResponse,
@@ -291,7 +298,7 @@ function collect(
       const [first] = chunks;
       resolve(first && chunks.length === 1 ? first : Buffer.concat(chunks, length));
     });
-    // A request that is cut short ends with an error, never with `end`.
+    // A truncated request ends with an error, never with `end`.
     const onError = (cause: unknown) => fail(unreadable(cause));
     source.once('error', onError);
     if (source !== request) request.once('error', onError);
@@ -299,16 +306,20 @@ function collect(
 }
 
 const tooLarge = (maxBytes: number) =>
-  new SwitchboardError('payload_too_large', `The body is over ${maxBytes} bytes. Send less.`);
+  new SwitchboardError('payload_too_large', `The body is larger than ${maxBytes} bytes. Send less data.`);
 
 const tooMuchHeld = () =>
   new SwitchboardError(
     'unavailable',
-    'Too much data of other requests is being worked on, of this key or in all, so this request was not read. Send it again when some are done.',
+    'Other requests currently use all the memory that this key or this server allows, so this request was not read. Try again when some of them have finished.',
     { retryAfterSec: 1 },
   );
 
 const unreadable = (cause: unknown) =>
-  new SwitchboardError('invalid_request', 'The body could not be read: it is cut short or wrongly encoded.', {
-    cause,
-  });
+  new SwitchboardError(
+    'invalid_request',
+    'The body could not be decoded: it is truncated or does not match its Content-Encoding.',
+    {
+      cause,
+    },
+  );

@@ -34,24 +34,24 @@ import {
   type Wire,
 } from './request.ts';
 
-/** Serves one request to its end, errors too. */
+/** Handles one request completely, including errors. */
 export type Handler<Request extends IncomingMessage = IncomingMessage> = (
   request: Request,
   response: ServerResponse,
   path: string,
 ) => Promise<void>;
 
-/** An authenticated request on its way through the pipeline. */
+/** An authenticated request in the pipeline. */
 export interface Exchange<Request extends IncomingMessage = IncomingMessage> {
   readonly request: Request;
   readonly response: ServerResponse;
   readonly path: string;
   readonly principal: Principal;
-  /** Aborts when the client has gone. */
+  /** Aborts when the client has disconnected. */
   readonly signal: AbortSignal;
-  /** Returns the id with which a JSON-RPC error is answered. */
+  /** Returns the id for a JSON-RPC error response. */
   rpcId: () => RpcId;
-  /** Passes the request through the gate (`admit`), and adds the headers of its limits to the answer. */
+  /** Passes the request through the gate (`admit`) and adds the rate limit headers to the response. */
   admit<Parsed>(
     policy: Policy,
     parse: () => Parsed | Promise<Parsed>,
@@ -66,11 +66,11 @@ export interface PipelineOptions {
 }
 
 interface PipelineParts extends Pick<PipelineOptions, 'core' | 'log'> {
-  /** Tells who calls. Default: by the API key and the identity token that came. */
+  /** Identifies the caller. Default: by API key and identity token. */
   readonly principalOf?: Authenticator;
-  /** The name of the path in metrics, where it is known before the caller is. */
+  /** The name of the route in metrics, if it is known before authentication. */
   readonly route?: string;
-  /** Default: the form that belongs to the path. */
+  /** Default: the format for the path. */
   readonly wire?: Wire;
 }
 
@@ -81,8 +81,8 @@ export type Authenticator = (
 ) => Promise<Principal>;
 
 /**
- * Returns the handler of requests with a key. It authenticates a request, hands it to `handle`, and renders whatever is thrown. `handle`
- * finds out what the request is for, and has it admitted.
+ * Returns a handler for requests with a key. It authenticates a request, passes it to `handle` and renders any error.
+ * `handle` finds the endpoint and admits the request.
  */
 export function pipeline<Request extends IncomingMessage = IncomingMessage>(
   { core, log, principalOf = byKey(core), route, wire }: PipelineParts,
@@ -124,8 +124,9 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
 }
 
 /**
- * Authenticates a request by its headers, and notes the key for the log. REST clients send `X-API-Key`, with the user's identity token
- * as a Bearer token beside it. Clients of MCP and of a registry may have nothing but a Bearer token: without `X-API-Key`, that is the key.
+ * Authenticates a request by its headers, and records the key for the log. REST clients send `X-API-Key`, with the user's
+ * identity token as a Bearer token. Clients of MCP and of a registry may have only a Bearer token, which is the key if there
+ * is no `X-API-Key`.
  */
 export const byKey =
   (core: Core): Authenticator =>
@@ -145,11 +146,11 @@ export const byKey =
 
 interface EndpointOptions extends PipelineOptions, Pick<PipelineParts, 'principalOf' | 'wire'> {
   readonly find: FindRoute;
-  /** true: one streamed body is read at a time, as the data that is kept of it may be large. Default. */
+  /** true: only one streamed body is read at a time, because its data may be large. Default. */
   readonly isStreamExclusive?: boolean;
 }
 
-/** Serves a table of endpoints. Authentication comes before routing: without a key nobody learns which paths exist. */
+/** Serves a table of endpoints. Authentication precedes routing, so that callers without a key cannot discover paths. */
 export function serveEndpoints({
   core,
   log,
@@ -202,7 +203,7 @@ export function serveEndpoints({
       });
       if (isStreaming && isStreamExclusive) throw busy();
       isStreaming = isOurs = true;
-      // The stream is left open where it is not read to its end: the answer goes out on the same connection.
+      // The stream is not destroyed if it is not read to its end, because the response uses the same connection.
       const body = decodedBody(request).iterator({ destroyOnReturn: false });
       await answerLong(exchange, caller, await one.stream.read(core, caller, body, input.query));
     } catch (error) {
@@ -220,7 +221,7 @@ export function serveEndpoints({
     sendText(response, 200, 'application/json', text);
   }
 
-  /** Answers with lines of progress where these are accepted. */
+  /** Responds with progress lines if the caller accepts them. */
   async function answerLong(
     exchange: Exchange,
     { signal }: Caller,
@@ -231,7 +232,7 @@ export function serveEndpoints({
     const logged = (progress: ProgressListener) =>
       work(progress).catch((error: unknown) => {
         if (signal.aborted && error === signal.reason)
-          log.info({ requestId }, 'cancelled a change of the catalogue, as its caller has gone');
+          log.info({ requestId }, 'cancelled a catalogue change because its caller disconnected');
         throw error;
       });
     if (request.headers.accept !== NDJSON) return sendAnswer(exchange, await logged(SILENT));
@@ -258,7 +259,7 @@ const policyOf = ({ scope, rateLimit, quota, user }: Endpoint, params: Input['pa
   user,
 });
 
-/** Reads all of a request but its body and its path. @throws SwitchboardError `invalid_request`. */
+/** Reads everything in a request except the body and the path. @throws SwitchboardError `invalid_request` */
 function partsOf({ querySchema, timeoutHeader, idempotent }: Endpoint, request: IncomingMessage) {
   const { url = '', headers } = request;
   const at = url.indexOf('?');
@@ -281,22 +282,22 @@ function noEndpoint(
   if (methods === '')
     return new SwitchboardError(
       'route_not_found',
-      `There is no ${sanitise(path)}. /openapi.json lists all endpoints.`,
+      `${sanitise(path)} does not exist. /openapi.json lists all endpoints.`,
     );
   return methodNotAllowed(response, method, methods);
 }
 
-/** Returns the error of a method that a path does not take, and has the answer say which ones it takes. */
+/** Returns the error for an unsupported method, and adds the supported ones to the response. */
 export function methodNotAllowed(
   response: ServerResponse,
   method: string | undefined,
   allowed: string,
 ): SwitchboardError {
   addHeaders(response, { Allow: allowed });
-  return new SwitchboardError('method_not_allowed', `${method} is not possible here. Use ${allowed}.`);
+  return new SwitchboardError('method_not_allowed', `${method} is not allowed here. Use ${allowed}.`);
 }
 
-/** @throws SwitchboardError `unsupported_media_type` for a body that is declared as something else. */
+/** @throws SwitchboardError `unsupported_media_type` for any other declared type */
 function requireType({ types }: StreamedBody, contentType = ''): void {
   const [type = ''] = contentType.toLowerCase().split(';');
   if (types.includes(type.trim())) return;
@@ -307,17 +308,17 @@ function requireType({ types }: StreamedBody, contentType = ''): void {
 }
 
 const busy = () =>
-  new SwitchboardError('unavailable', 'Another import is under way. Try again when it is done.', {
+  new SwitchboardError('unavailable', 'Another import is running. Try again when it has finished.', {
     retryAfterSec: 5,
   });
 
-/** The shortest time between two lines of progress; the line of a finished step is always sent. */
+/** The minimum interval between progress lines; the line of a finished step is always sent. */
 const EVERY_MS = 100;
 
 /**
- * Answers with the progress of long work: lines `{"progress": {done, of}}`, `{"listed": …}` and `{"notice": …}`, and a last one
- * `{"result": …}` or `{"problem": …}`.
- * @param toProblem turns what the work threw into problem details
+ * Responds with progress lines `{"progress": {done, of}}`, `{"listed": …}` and `{"notice": …}`, and a last line `{"result":
+ * …}` or `{"problem": …}`.
+ * @param toProblem converts an error to problem details
  */
 async function answerInLines(
   response: ServerResponse,
@@ -326,7 +327,7 @@ async function answerInLines(
 ): Promise<void> {
   response.flushHeaders();
   const write = (line: object) => {
-    // Lines that are not read wait in memory, but they are few and short.
+    // Unread lines are buffered in memory, but they are few and short.
     if (!response.destroyed) response.write(`${JSON.stringify(line)}\n`);
   };
   let writtenAt = -Infinity;

@@ -22,11 +22,11 @@ export type RpcId = string | number | null;
 interface Failed {
   readonly wire: Wire;
   readonly log: Log;
-  /** The id of the JSON-RPC request. Default: null, for one that could not be read (JSON-RPC 2.0 §5). */
+  /** The id of the JSON-RPC request. Default: null, if it could not be read (JSON-RPC 2.0 §5). */
   readonly rpcId?: RpcId;
 }
 
-/** Answers with an error, in the one form that its caller understands. Where an answer has begun, ends the connection. */
+/** Responds with an error in the caller's format. If the response has already started, closes the connection. */
 export function renderError(
   response: ServerResponse,
   thrown: unknown,
@@ -62,8 +62,9 @@ function bodyOf(
 }
 
 /**
- * Turns anything thrown into a SwitchboardError, and logs a fault of our own unless no log is given, as its caller has gone. A database that cannot be reached is `unavailable`, never
- * the caller's fault. Express's refusals, such as a path that it cannot decode, carry a 4xx status.
+ * Converts any thrown value to a SwitchboardError. Logs internal errors unless no log is given because the caller has
+ * disconnected. An unreachable database is `unavailable`, never the caller's fault. Express's errors, such as for an
+ * undecodable path, have a 4xx status.
  */
 export function toReported(thrown: unknown, log: Log | undefined, requestId: string): SwitchboardError {
   const error = isExpressRefusal(thrown)
@@ -116,29 +117,31 @@ const rpcErrorOf = (error: SwitchboardError, id: RpcId) => ({
   },
 });
 
-/** Returns an error in the words of a tool result, which a model reads. */
+/** Returns the text of an error for a tool result, which a model reads. */
 export const toolErrorText = ({ detail, code, retryAfterSec }: SwitchboardError): string =>
   `${detail} (${code}${retryAfterSec === undefined ? '' : `, retry after ${retryAfterSec} s`})`;
 
-/** Over HTTP itself, a call that took too long can be given more time. */
+/** Over HTTP, a caller can allow a slow call more time. */
 const detailOf = ({ detail, timeLimitMs = Infinity }: SwitchboardError): string =>
   timeLimitMs >= TIMEOUT_HEADER.maxMs
     ? detail
-    : `${detail} The header ${TIMEOUT_HEADER.name} allows a call more time, up to ${TIMEOUT_HEADER.maxMs}.`;
+    : `${detail} To allow more time, send the header ${TIMEOUT_HEADER.name} (up to ${TIMEOUT_HEADER.maxMs}).`;
 
-/** Clients put the body of an MCP error before their model, where the id of a sign-in session does not belong. */
+/** Clients show the body of an MCP error to their model, which must not see the id of a sign-in session. */
 function withoutSecret(error: SwitchboardError): SwitchboardError {
   if (error.code !== 'connection_required') return error;
   const { session_id: _secret, ...members } = error.members;
   return new SwitchboardError(error.code, error.detail, { members });
 }
 
-/** Whole numbers beyond 2^53 - 1 have been rounded when they were read: they are not the caller's id any more. */
+/** Whole numbers above 2^53 - 1 were rounded during parsing, so they are no longer the caller's id. */
 export const isRpcId = (id: unknown): id is string | number =>
   typeof id === 'string' ||
   (typeof id === 'number' && Number.isFinite(id) && (!Number.isInteger(id) || Number.isSafeInteger(id)));
 
-/** Returns the id to answer with: null where it could not be read (JSON-RPC 2.0 §5). @param absent where the message has none */
+/**
+ * Returns the id for the response: null if it could not be read (JSON-RPC 2.0 §5). @param absent the value if the message has none
+ */
 export function rpcIdOf(message: unknown, absent: RpcId): RpcId {
   if (typeof message !== 'object' || message === null || Array.isArray(message)) return null;
   const id = 'id' in message ? message.id : absent;
@@ -146,8 +149,8 @@ export function rpcIdOf(message: unknown, absent: RpcId): RpcId {
 }
 
 /**
- * Every 401 has a challenge (RFC 9110 §15.5.2), in the form of RFC 6750 §3. It has no `resource_metadata`: there is no sign-in to be
- * discovered here, and clients that look for one drop the key they were given.
+ * Every 401 has a challenge (RFC 9110 §15.5.2) in the format of RFC 6750 §3. It has no `resource_metadata`: there is no OAuth
+ * sign-in to discover, and clients that look for one would drop their key.
  */
 const CHALLENGE = 'Bearer realm="switchboard", error="invalid_token"';
 

@@ -11,20 +11,22 @@ import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
 import type { QuotaState } from '../../core/access/quota.ts';
 import type { RateLimitState } from '../../core/access/rate-limits.ts';
 
-/** The facts about a request while it is served. They stand where Express has its `response.locals`. */
+/** Data about a request while it is served, like `response.locals` in Express. */
 interface RequestLocals {
   readonly requestId: string;
   /** When it arrived, by the clock that also stamps the use of refresh tokens. */
   readonly arrivedMs: number;
   /** The client's address. */
   readonly ip: string | undefined;
-  /** Names and values in turn of the headers that go out with the answer (`addHeaders`). */
+  /** Alternating names and values of the response headers (`addHeaders`). */
   readonly headers: string[];
   principal?: Principal;
-  /** The path of its endpoint as the code has it, with names for what differs. Absent: none was found or looked for. */
+  /** The path pattern of its endpoint. Absent: there is none, or it was not looked up. */
   route?: string;
-  /** The code of the error that the request is answered with. */
+  /** The error code of the response. */
   code?: ErrorCode;
+  /** The JSON-RPC method of the message with its tool and server, for the log. */
+  rpc?: string | undefined;
   /** Absent: the request is not traced. */
   span?: Span;
 }
@@ -39,10 +41,10 @@ export function attachLocals(response: ServerResponse, clock: Clock, ip?: string
   return locals;
 }
 
-/** Returns a signal that aborts when the client has gone before the answer was written whole. */
+/** Returns a signal that aborts if the client disconnects before the response is complete. */
 export function clientSignal(response: ServerResponse): AbortSignal {
   const controller = new AbortController();
-  // It may have gone while it was told who calls.
+  // The client may have disconnected during authentication.
   if (response.destroyed) controller.abort();
   response.once('close', () => {
     if (!response.writableFinished) controller.abort();
@@ -50,22 +52,22 @@ export function clientSignal(response: ServerResponse): AbortSignal {
   return controller.signal;
 }
 
-/** Returns a header that came once. Node joins two of one name, and both together never equal a key. */
+/** Returns a header that was sent once. Node joins repeated ones, and the result never equals a key. */
 export function singleHeader(request: IncomingMessage, name: string): string | undefined {
   const value = request.headers[name];
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** Returns the token of an Authorization header. One that is no Bearer token is '', which is as invalid as any other. */
+/** Returns the token of an Authorization header. Other schemes give '', which is never valid. */
 export function bearerOf({ headers: { authorization } }: IncomingMessage): string | undefined {
   if (authorization === undefined) return undefined;
   return /^Bearer +(\S+)$/i.exec(authorization)?.[1] ?? '';
 }
 
-/** The header that says how long a caller waits for a proxied call at most, and its bounds in milliseconds. */
+/** The header for the timeout of a proxied call, and its limits in milliseconds. */
 export const TIMEOUT_HEADER = { name: 'Switchboard-Timeout-Ms', minMs: 1_000, maxMs: 300_000 } as const;
 
-/** @throws SwitchboardError `invalid_request` for a header that is out of bounds or no whole number. */
+/** @throws SwitchboardError `invalid_request` for a value that is out of range or not a whole number */
 export function requestedTimeoutMs(request: IncomingMessage): number | undefined {
   const { name, minMs, maxMs } = TIMEOUT_HEADER;
   const value = request.headers[name.toLowerCase()];
@@ -78,16 +80,16 @@ export function requestedTimeoutMs(request: IncomingMessage): number | undefined
   );
 }
 
-/** Returns whether answers at a path are pages for people, errors too. */
+/** Returns whether responses at a path are pages for people, including errors. */
 export const isPagePath = (path: string): boolean => /^\/(?:connect|manage|oauth)(?:\/|$)/.test(path);
 
 /**
- * The forms an error can have over HTTP: problem details (`registry`: with that API's own member besides), JSON-RPC and problem
- * details at once (`rpc`), a JSON-RPC error alone (`mcp`, `pass-through`), a page for people, or problem details for the command line (`command`).
+ * The formats of an error over HTTP: problem details (`registry`: with that API's own member), JSON-RPC and problem details
+ * combined (`rpc`), JSON-RPC only (`mcp`, `pass-through`), a page for people, or problem details for the command line (`command`).
  */
 export type Wire = 'problem' | 'registry' | 'rpc' | 'mcp' | 'pass-through' | 'page' | 'command';
 
-/** Returns the form in which the errors of a path are sent, also to a caller without a key or with another method. */
+/** Returns the error format of a path, which applies even without a key or with a wrong method. */
 export function wireOf(path: string): Wire {
   if (path === '/v1/mcp/call') return 'rpc';
   if (path.startsWith('/v1/')) return 'problem';
@@ -104,14 +106,17 @@ interface Options {
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics: HttpMetrics;
-  /** Absent: nothing is traced. */
+  /** Absent: tracing is off. */
   readonly tracing: Tracing | undefined;
 }
 
-/** Returns what begins a request: it gives it an id and address, counts it and logs one line at its end, without header, query or body. */
+/**
+ * Returns a function that starts a request: it assigns an id and an address, counts the request and logs one line at its end,
+ * without headers, query or body.
+ */
 export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Options) {
   const addressOf = addressReader(trustProxy);
-  // These lines hold no secret, and looking for one costs more than writing them.
+  // These lines contain no secrets, and redaction would cost more than writing them.
   const lines = log.child({}, { redact: [] });
   return (request: IncomingMessage, response: ServerResponse): RequestLocals => {
     const locals = attachLocals(response, clock, addressOf(request));
@@ -130,7 +135,7 @@ export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Opt
   };
 }
 
-/** Express notes the route that it has found, with its path as the code has it. */
+/** Express records the matched route as a path pattern. */
 const routeOf = (request: IncomingMessage & { route?: { path?: string } }, { route }: RequestLocals) =>
   route ?? request.route?.path;
 
@@ -140,7 +145,7 @@ export function pathOf({ url = '/' }: IncomingMessage): string {
   return end < 0 ? url : url.slice(0, end);
 }
 
-/** The methods that HTTP's own documents define. All others count as one (OpenTelemetry, "HTTP server"). */
+/** The methods defined by HTTP standards. All others count as one (OpenTelemetry, "HTTP server"). */
 const METHODS: ReadonlySet<string> = new Set([
   'GET',
   'HEAD',
@@ -162,7 +167,7 @@ function spanOf(tracing: Tracing, request: IncomingMessage, { requestId }: Reque
   return span;
 }
 
-/** Names the route and not the path: paths hold secrets, and names of users. */
+/** Uses the route instead of the path, because paths contain secrets and user names. */
 function endSpan(
   span: Span,
   { method, route, status }: { method: string; route: string | undefined; status: number | undefined },
@@ -177,7 +182,7 @@ function endSpan(
   span.end();
 }
 
-/** Returns what reads a client's address: the peer's, or what the trusted proxies say of it. */
+/** Returns a function that reads a client's address: the peer's, or the one reported by trusted proxies. */
 function addressReader(trustProxy: Options['trustProxy']): (request: IncomingMessage) => string | undefined {
   if (trustProxy === false) return request => request.socket.remoteAddress;
   const trust =
@@ -193,15 +198,17 @@ function logEnd(
   response: ServerResponse,
   { path, durationMs }: { path: string; durationMs: number },
 ): void {
-  const { requestId, principal, code, span } = localsOf(response);
-  // Probes come every few seconds and tell nothing.
-  const level = PROBES.has(path) ? 'debug' : 'info';
+  const { requestId, principal, code, rpc, span } = localsOf(response);
+  // Probes come every few seconds, and MCP clients routinely try GET for an event stream.
+  const isRoutine = PROBES.has(path) || (path === '/mcp' && code === 'method_not_allowed');
+  const level = isRoutine ? 'debug' : 'info';
   if (!lines.isLevelEnabled(level)) return;
   lines[level](
     {
       requestId,
       method,
       path: withoutSecrets(path).slice(0, 200),
+      ...(rpc === undefined ? {} : { rpc: withoutSecrets(rpc) }),
       status: response.statusCode,
       ...(code === undefined ? {} : { code }),
       durationMs: Math.round(durationMs * 10) / 10,
@@ -213,26 +220,29 @@ function logEnd(
   );
 }
 
-/** Hides session ids and the links of the pages: they are secrets that stand in paths. */
+/** Hides session ids and page links, which are secrets in paths. */
 const withoutSecrets = (path: string): string =>
   path
     .replace(
       /^(\/+(?:connect|manage|oauth\/done|v1\/identity\/sessions)\/+)[^/]+/i,
       (whole, before: string) => (OPEN_PATHS.has(whole) ? whole : `${before}:secret`),
     )
-    // One may stand elsewhere by mistake.
+    // Secrets may also be elsewhere by mistake.
     .replaceAll(/(?:ses|sbr|link|done|page|web|sbk_live)_[\w-]{20,}|eyJ[\w.-]{20,}/g, ':secret');
 
 const OPEN_PATHS = new Set(['/manage/disconnect', '/manage/revoke-all']);
 
-/** Adds headers to the answer to come. They are kept until it is written: `setHeader` costs each about as much as writing it. */
+/**
+ * Adds response headers. They are collected until the response is written, because each `setHeader` costs about as much as
+ * writing the header.
+ */
 export function addHeaders(response: ServerResponse, headers: Readonly<Record<string, string>>): void {
   const { headers: kept } = localsOf(response);
   // Not Object.entries, which takes five times as long.
   for (const name in headers) kept.push(name, headers[name] ?? '');
 }
 
-/** Writes the head of an answer, with the headers added before. */
+/** Writes the status and headers of a response, including those added before. */
 export function writeHead(
   response: ServerResponse,
   status: number,
@@ -242,7 +252,7 @@ export function writeHead(
   response.writeHead(status, localsOf(response).headers);
 }
 
-/** Ends a response with a whole body, and the headers added before. */
+/** Ends a response with a complete body and the headers added before. */
 export function sendText(response: ServerResponse, status: number, type: string, text: string): void {
   writeHead(response, status, {
     'Content-Type': `${type}; charset=utf-8`,
@@ -255,8 +265,8 @@ export const sendJson = (response: ServerResponse, status: number, value: unknow
   sendText(response, status, 'application/json', JSON.stringify(value));
 
 /**
- * Returns `RateLimit` and `RateLimit-Policy` in the list form of draft-ietf-httpapi-ratelimit-headers (since -08). A monthly quota has
- * a field line of its own beside the rate limit's; both make one list (RFC 9110 §5.3).
+ * Returns `RateLimit` and `RateLimit-Policy` in the list format of draft-ietf-httpapi-ratelimit-headers (since -08). A
+ * monthly quota has its own field line in addition to the rate limit's; both form one list (RFC 9110 §5.3).
  */
 export function limitHeaders(state: RateLimitState | QuotaState): Record<string, string> {
   const { name, limit, windowSec } =

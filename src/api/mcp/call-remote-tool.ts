@@ -12,24 +12,24 @@ import type { CallRemoteToolInput } from './tools.ts';
 interface Surroundings {
   readonly core: Core;
   readonly era: 'legacy' | 'modern';
-  /** The longest time that the caller says it waits, in milliseconds. */
+  /** The caller's timeout, in milliseconds. */
   readonly timeoutMs: number | undefined;
-  /** Tells whether the client has yet to read earlier messages. */
+  /** Returns whether the client has not yet read earlier messages. */
   readonly isBehind: () => boolean;
-  /** The search that the call follows from, where it is known. */
+  /** The search that led to the call, if known. */
   readonly queryLogId: string | undefined;
   /** true: refuses tools that their server does not mark as read-only. */
   readonly readOnly: boolean;
-  /** The tool that a cut result names for reading on. */
+  /** The tool that a truncated result names for reading on. */
   readonly reader: Reader;
 }
 
-/** The token comes back with each notification. */
+/** The token is repeated in each notification. */
 const MAX_TOKEN_CHARS = 1_024;
 
 /**
- * Returns the server's own result: its content, structured content and `isError`, with Switchboard's facts in `_meta`.
- * @throws ProtocolError for what the protocol wants as an error; SwitchboardError for what the model should read.
+ * Returns the server's own result: its content, structured content and `isError`, with Switchboard's data in `_meta`.
+ * @throws ProtocolError for protocol-level errors; SwitchboardError for errors that the model should read
  */
 export async function callRemoteTool(
   { core, era, timeoutMs, isBehind, queryLogId, readOnly, reader }: Surroundings,
@@ -66,11 +66,11 @@ export async function callRemoteTool(
   };
 }
 
-/** Results with content ask for nothing, whatever other fields a server sends with it. */
+/** A result with content is not a request for input, whatever other fields a server sends. */
 const asksForInput = (result: ToolResult | InputRequired): result is InputRequired =>
   !Array.isArray(result['content']);
 
-/** Returns nothing for a client that has not asked for progress. @throws SwitchboardError `invalid_request` for too long a token. */
+/** Returns undefined if the client has not requested progress. @throws SwitchboardError `invalid_request` for an overlong token */
 function relayTo({ mcpReq }: ServerContext, isBehind: () => boolean): ProgressRelay | undefined {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return undefined;

@@ -5,26 +5,26 @@ import { codePointsIn, sanitise } from '../../platform/sanitize.ts';
 import { readOnCall, type Reader } from './own-server.ts';
 import { count, headOf, MAX_SHOWN_BYTES, MAX_SHOWN_ERROR_BYTES } from './shown.ts';
 
-/** Limits the images and audio of one result, in characters of base64. A model pays for them by the piece, not by the byte. */
+/** Limits the images and audio of a result, in characters of base64. They cost a model a fixed amount each, not per byte. */
 const MAX_MEDIA_CHARS = 4_000_000;
-/** An empty block counts as this many, so that the number of blocks is bounded too. */
+/** An empty block counts as this many bytes, which also limits the number of blocks. */
 const MIN_BLOCK_BYTES = 20;
 const MAX_BLOCKS = MAX_SHOWN_BYTES / MIN_BLOCK_BYTES;
 const MAX_MEDIA_BLOCKS = 100;
 /** Limits an image or audio without its data: its type, annotations and `_meta`. */
 const MAX_MEDIA_NOTE_BYTES = 2_000;
-/** Limits the blocks whose texts are kept: reading millions of them would hold up the event loop. */
+/** Limits the blocks whose texts are stored, because reading millions of them would block the event loop. */
 const MAX_KEPT_BLOCKS = 50_000;
-/** Limits how many values of all blocks together are checked against the protocol: a wrong one costs some microseconds. */
+/** Limits how many values in all blocks are validated; an invalid one costs some microseconds. */
 const MAX_CHECKED_VALUES = 20_000;
-/** Limits the values of one block. Blocks of the protocol have a handful. */
+/** Limits the values of one block. Normal blocks have a handful. */
 const MAX_BLOCK_VALUES = 100;
-/** Longer `annotations` and `_meta` of a block are left out. */
+/** Longer `annotations` and `_meta` of a block are omitted. */
 const MAX_REMARK_CHARS = 1_000;
-/** Longer texts are not parsed to see whether they repeat the structured content: that would hold up the event loop. */
+/** Longer texts are not parsed to detect repeated structured content, because that would block the event loop. */
 const MAX_COMPARED_CHARS = 1_000_000;
 
-/** Keeps the text of a whole result. Resolves to its handle, or to undefined where it could not be kept. */
+/** Stores the full text of a result. Resolves to its handle, or to undefined if it could not be stored. */
 type Keep = (whole: string) => Promise<string | undefined>;
 
 export interface Shown {
@@ -34,9 +34,9 @@ export interface Shown {
 }
 
 /**
- * Returns a tool's result in a form that fits an agent's context. Blocks that are not in the protocol become text. Text over the limit is cut there,
- * kept whole, and ends with the call that reads on. Structured content is handed on where it is within the limit by itself, as
- * clients show it in place of the text.
+ * Returns a tool's result in a form that fits into an agent's context. Blocks unknown to the protocol become text. Text over
+ * the limit is truncated, stored in full, and ends with the call that continues it. Structured content is passed on if it is
+ * within the limit, because clients show it instead of the text.
  */
 export async function toAgentResult(
   result: ToolResult,
@@ -48,13 +48,13 @@ export async function toAgentResult(
   for (const sent of result.content.slice(0, MAX_BLOCKS)) cutter.add(toBlock(sent, patience));
   for (const sent of result.content.slice(MAX_BLOCKS, MAX_KEPT_BLOCKS)) cutter.leave(wordsOf(sent));
   const others = result.content.length - MAX_KEPT_BLOCKS;
-  if (others > 0) cutter.leave(`[${count(others)} more blocks, which are not kept]`);
+  if (others > 0) cutter.leave(`[${count(others)} more blocks, which were not stored]`);
   const structured = structuredOf(result, maxBytes, cutter);
   const cut = cutter.isWhole ? undefined : await cutter.finish(keep, reader);
   return { content: cutter.content, ...structured, ...(cut === undefined ? {} : { cut }) };
 }
 
-/** Returns the structured content if it is within the limit. If not, takes it as text, unless the text says the same. */
+/** Returns the structured content if it is within the limit. Otherwise converts it to text, unless the text already contains it. */
 function structuredOf(
   result: ToolResult,
   maxBytes: number,
@@ -64,21 +64,21 @@ function structuredOf(
   const { structuredContent } = result;
   const json = JSON.stringify(structuredContent);
   if (Buffer.byteLength(json) <= maxBytes) return { structuredContent };
-  // Part of a JSON text is not worth showing beside other text.
+  // Part of a JSON text is useless next to other text.
   if (result.content.length === 0) cutter.add(text(json));
   else if (!cutter.repeats(structuredContent)) cutter.leave(json);
   return {};
 }
 
-/** Takes a result's blocks one by one: as many as may be shown, and the text of them all. */
+/** Processes a result's blocks one by one: keeps as many as fit, and collects the text of all. */
 class Cutter {
   readonly content: ContentBlock[] = [];
   readonly #parts: string[] = [];
-  /** Bytes of text that may still be shown. */
+  /** The remaining bytes of text. */
   #left: number;
   #mediaLeft = MAX_MEDIA_CHARS;
   #mediaBlocksLeft = MAX_MEDIA_BLOCKS;
-  /** The first part that is not shown whole, and its beginning, which is. Undefined: everything is shown. */
+  /** The first part that is not shown in full, and the beginning that is shown. Undefined: everything is shown. */
   #cut: { readonly part: number; readonly head: string } | undefined;
 
   constructor(maxBytes: number) {
@@ -89,7 +89,7 @@ class Cutter {
     return this.#cut === undefined;
   }
 
-  /** Tells whether the texts repeat structured content, or the `result` in which SDKs wrap a value that is no object. */
+  /** Returns whether the texts repeat the structured content, or the `result` in which SDKs wrap a non-object value. */
   repeats(structured: unknown): boolean {
     const isWrapped = isObject(structured) && Object.keys(structured).length === 1 && 'result' in structured;
     const forms: unknown[] = isWrapped ? [structured, structured['result']] : [structured];
@@ -119,14 +119,14 @@ class Cutter {
     }
   }
 
-  /** Takes the text of a block that is not shown. */
+  /** Collects the text of a block that is not shown. */
   leave(words: string): void {
     this.#cut ??= { part: this.#parts.length, head: '' };
     this.#left = 0;
     this.#parts.push(words);
   }
 
-  /** Has the whole kept, and ends the content with the call that reads on. */
+  /** Stores the full text, and ends the content with the call that continues it. */
   async finish(keep: Keep, reader: Reader): Promise<Shown['cut']> {
     const whole = this.#parts.join('\n');
     const handle = await keep(whole);
@@ -151,7 +151,7 @@ class Cutter {
 
   #leaveOut(block: ContentBlock, base64Chars: number): void {
     const words = text(
-      `[left out: this ${nameOf(block)} has ${count(base64Chars)} characters of base64, too many to show]`,
+      `[omitted: this ${nameOf(block)} has ${count(base64Chars)} base64 characters, too many to show]`,
     );
     const size = sizeOf(words);
     if (size > this.#left) return this.leave(readable(block));
@@ -186,7 +186,7 @@ function readable(block: ContentBlock): string {
   return JSON.stringify(block);
 }
 
-/** Returns what a block takes from the limit, in bytes. */
+/** Returns the bytes that a block counts towards the limit. */
 function sizeOf(block: ContentBlock): number {
   if (block.type !== 'text') return Buffer.byteLength(JSON.stringify(block));
   return Math.max(MIN_BLOCK_BYTES, Buffer.byteLength(block.text) + remarksOf(block));
@@ -210,13 +210,13 @@ function cutMarker({
   reader: Reader;
 }): string {
   const shown = `[cut: ${count(offset)} of ${count(totalChars)} characters shown.`;
-  if (handle === undefined) return `${shown} Ask the tool for less at a time.]`;
-  return `${shown} To read on: ${readOnCall(reader, { handle, offset })}; for the lines that hold a text, "find":"the text" in place of "offset". Kept for 10 minutes.]`;
+  if (handle === undefined) return `${shown} Ask the tool for less data.]`;
+  return `${shown} To continue: ${readOnCall(reader, { handle, offset })}. To search, pass "find":"the text" instead of "offset". Stored for 10 minutes.]`;
 }
 
 const text = (words: string) => ({ type: 'text' as const, text: words });
 
-/** Turns anything that is no content block of the protocol into text: the SDK would refuse the whole result for it. */
+/** Converts invalid content blocks to text: the SDK would reject the whole result otherwise. */
 function toBlock(sent: unknown, patience: { values: number }): ContentBlock {
   const value = isObject(sent) ? withoutLongRemarks(sent) : sent;
   const values = jsonSizeOf(value, Infinity, MAX_BLOCK_VALUES);
@@ -227,7 +227,7 @@ function toBlock(sent: unknown, patience: { values: number }): ContentBlock {
   return text(typeof value === 'string' ? value : JSON.stringify(value));
 }
 
-/** Drops a block's `annotations` and `_meta` where they are long. */
+/** Drops a block's `annotations` and `_meta` if they are too long. */
 function withoutLongRemarks(block: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { annotations, _meta, ...others } = block;
   if (annotations === undefined && _meta === undefined) return block;
@@ -242,14 +242,14 @@ const remarksOf = ({ annotations, _meta }: ContentBlock): number =>
 
 const BINARY: ReadonlySet<unknown> = new Set(['image', 'audio', 'resource']);
 
-/** Returns the text of a block that is not checked against the protocol. */
+/** Returns the text of a block that is not validated. */
 function wordsOf(sent: unknown): string {
   if (typeof sent === 'string') return sent;
   if (isObject(sent) && typeof sent['text'] === 'string') return sent['text'];
   return isObject(sent) && BINARY.has(sent['type']) ? `[${String(sent['type'])}]` : JSON.stringify(sent);
 }
 
-/** The facts in a result about the sign-in that its call needs. */
+/** Data in a result about the required sign-in. */
 export interface SignIn {
   readonly provider: string;
   /** `not_connected`, `needs_reauth` or `missing_scopes`. */
@@ -264,24 +264,24 @@ interface Facts {
   /** Absent: no tool was called. */
   readonly toolName?: string | undefined;
   readonly signIn?: SignIn | undefined;
-  /** The handle under which the rest of a long result can be read. */
+  /** The handle of a truncated result. */
   readonly cut?: { readonly handle: string; readonly total_characters: number } | undefined;
   /** The server's own `_meta`. */
   readonly upstream?: unknown;
 }
 
 const PREFIX = 'switchboard/';
-/** Returns the key in `_meta` of one of Switchboard's facts. */
+/** Returns the `_meta` key of one of Switchboard's fields. */
 export const metaKey = (fact: string): string => `${PREFIX}${fact}`;
-/** Labels of prefixes that the protocol reserves: such keys are about the hop between two peers (MCP, "General fields: _meta"). */
+/** Labels of reserved prefixes: such keys concern the connection between two peers (MCP, "General fields: _meta"). */
 const RESERVED_LABELS: ReadonlySet<string> = new Set(['modelcontextprotocol', 'mcp']);
 const MAX_KEYS = 100;
 const MAX_KEY_CHARS = 256;
 const MAX_META_CHARS = 20_000;
 
 /**
- * Returns the `_meta` of a result of `call_remote_tool`: the server's own, as far as it is short and not reserved, and Switchboard's facts
- * under `switchboard/`. No client shows it to a model.
+ * Returns the `_meta` of a `call_remote_tool` result: the server's own keys, if short and not reserved, and Switchboard's
+ * data under `switchboard/`. No client shows it to a model.
  */
 export function metaOf({ serverId, toolName, signIn, cut, upstream }: Facts): Record<string, unknown> {
   return {

@@ -21,16 +21,16 @@ import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
 import { givingSessionIds, InflightCalls, LastSearches } from './sessions.ts';
 import { TOOL_NAMES } from './tools.ts';
 
-/** The media types that the transport asks clients to accept. */
+/** The media types that clients must accept. */
 const ANSWERS = ['application/json', 'text/event-stream'];
 
 interface McpOptions extends PipelineOptions {
   readonly version: string;
-  /** true: `read_remote_tool` is offered. */
+  /** true: offers `read_remote_tool`. */
   readonly readTool?: boolean;
 }
 
-/** Serves `/mcp`: both protocol eras on one URL, stateless. Every answer but an event stream is JSON. */
+/** Serves `/mcp`: both protocol eras on one URL, stateless. Every response except an event stream is JSON. */
 export function mcpHandler({ core, log, budget, version, readTool = false }: McpOptions): Handler<Request> {
   const calls = new InflightCalls();
   const searches = new LastSearches();
@@ -58,7 +58,7 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
     const timeoutMs = requestedTimeoutMs(request);
     if (request.method !== 'POST') throw methodNotAllowed(response, request.method, 'POST');
     negotiate(request);
-    // The SDK would walk JSON of any depth and take broken UTF-8.
+    // The SDK would traverse JSON of any depth and accept invalid UTF-8.
     const message = await readJsonBody(request, response, {
       maxBytes: 4 * MIB,
       budget,
@@ -66,6 +66,7 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
     });
     requireSingle(message);
     exchange.rpcId = () => rpcIdOf(message, null);
+    localsOf(response).rpc = summaryOf(message);
     if (!isToolCall(message)) await onOther();
     const { requestId } = localsOf(response);
     const isBehind = () => response.writableNeedDrain;
@@ -79,8 +80,8 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
   return pipeline<Request>({ core, log, route: '/mcp' }, async exchange => {
     const { keyId } = exchange.principal;
     await core.rateLimits.requireUnspent('unclassed', keyId);
-    // A request counts once: in the class of the tool that it calls, or in none. Only the SDK can say which: it refuses some calls
-    // before their tool hears of them.
+    // A request counts once: in the class of the called tool, or as unclassified. Only the SDK knows which, because it
+    // refuses some calls before the tool is reached.
     let isCounted = false;
     const countAsOther = async () => {
       if (isCounted) return;
@@ -99,7 +100,7 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
   });
 }
 
-/** The token field stays empty: nothing behind this point needs the key or the identity token. */
+/** The token field stays empty, because later code needs neither the key nor the identity token. */
 const withAuth = (request: Request, face: FaceRequest) =>
   Object.assign(request, {
     auth: {
@@ -110,22 +111,22 @@ const withAuth = (request: Request, face: FaceRequest) =>
     },
   });
 
-/** Serves clients that name no type, or a pattern that both fit, too: the SDK looks for the very names. */
+/** Accepts a missing Accept header and wildcards, although the SDK requires both exact names. */
 function negotiate(request: Request): void {
   const refused = ANSWERS.find(type => request.accepts(type) === false);
   if (refused !== undefined) {
     throw new SwitchboardError(
       'not_acceptable',
-      `The Accept header excludes ${refused}. Send Accept: ${ANSWERS.join(', ')}.`,
+      `The Accept header does not allow ${refused}. Send Accept: ${ANSWERS.join(', ')}.`,
     );
   }
   request.headers.accept = ANSWERS.join(', ');
 }
 
-/** @throws SwitchboardError `invalid_request` for what the SDK would take, or answer with an id that is none. */
+/** @throws SwitchboardError `invalid_request` for messages that the SDK would accept, or respond to with an invalid id */
 function requireSingle(message: unknown): void {
   if (Array.isArray(message))
-    throw new SwitchboardError('invalid_request', 'Batches are not supported. Send one message a request.');
+    throw new SwitchboardError('invalid_request', 'Batches are not supported. Send one message per request.');
   if (typeof message !== 'object' || message === null)
     throw new SwitchboardError('invalid_request', 'The body must be a JSON-RPC message: a JSON object.');
   if (!('id' in message) || (isRpcId(message.id) && !isFraction(message.id))) return;
@@ -142,9 +143,33 @@ const traced = z.object({
   params: z.object({ name: z.unknown().optional(), _meta: z.unknown().optional() }).optional(),
 });
 
+const logged = z.object({
+  method: z.string().transform(knownMethod),
+  params: z
+    .object({
+      name: z.enum(TOOL_NAMES).optional().catch(undefined),
+      arguments: z.record(z.string(), z.unknown()).optional().catch(undefined),
+    })
+    .optional()
+    .catch(undefined),
+});
+
+/** Returns a message's method, tool and target for the log, such as `tools/call call_remote_tool notes/create_note`. */
+function summaryOf(message: unknown): string | undefined {
+  const parsed = logged.safeParse(message).data;
+  if (!parsed) return undefined;
+  const { name, arguments: args } = parsed.params ?? {};
+  if (name === undefined) return parsed.method;
+  const target = [args?.['server_id'], args?.['tool_name']].filter(isPlainName).join('/');
+  return [parsed.method, name, target].filter(part => part !== '').join(' ');
+}
+
+const isPlainName = (value: unknown): value is string =>
+  typeof value === 'string' && /^[\w.-]{1,128}$/.test(value);
+
 /**
- * Returns a message's part of the trace of its request (OpenTelemetry, "Semantic conventions for MCP"). A client that traces says so in
- * the message's `_meta` rather than in headers, and the trace that is named there goes before that of the HTTP request.
+ * Creates the span of a message (OpenTelemetry, "Semantic conventions for MCP"). A trace context in the message's `_meta`
+ * takes precedence over that of the HTTP request.
  */
 function spanOf(message: unknown): Span | undefined {
   const parent = activeSpan();

@@ -15,27 +15,27 @@ import type { Sealing } from '../../platform/sealing.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { metaOf } from './content.ts';
 
-/** The time, in milliseconds, that a user has to answer a tool's question. */
+/** How long a user has to reply to a tool's request for input, in milliseconds. */
 const TTL_MS = 10 * 60_000;
 const PURPOSE = 'mcp-request-state';
-/** Limits the JSON of a server's questions and its state together. */
+/** Limits the JSON of a server's input requests and its state together. */
 const MAX_CHARS = 1_000_000;
 const MAX_NAMED = 10;
 
 const ELSEWHERE =
   'POST /v1/mcp/call with what can be answered in params._meta["io.modelcontextprotocol/clientCapabilities"], then again with inputResponses and requestState in params';
 
-/** Says what can be done when a tool needs input and the client cannot be asked, as in old revisions. */
+/** Explains what to do if a tool needs input and the client cannot be asked, as in old revisions. */
 export const cannotBeAsked = (era: 'legacy' | 'modern'): string =>
-  'If the tool takes what it needs as arguments, call it again with them. ' +
+  'If the tool accepts the missing input as arguments, call it again with them. ' +
   (era === 'modern'
-    ? `Else the user needs a client that declares the capability, or ${ELSEWHERE}.`
-    : "The tool asks the user for input, and this connection's protocol revision cannot relay that, whatever the client declares. " +
-      'Else the user needs a client of revision 2026-07-28 that declares the capability, or /mcp/{server_id}, where the client speaks with the server itself, ' +
+    ? `Otherwise use a client that declares the capability, or ${ELSEWHERE}.`
+    : 'The tool asks the user for input, which the protocol revision of this connection cannot relay. ' +
+      'Otherwise use a client of revision 2026-07-28 that declares the capability, or connect directly at /mcp/{server_id}, ' +
       `or ${ELSEWHERE}.`);
 
 const record = z.record(z.string(), z.unknown());
-/** The capabilities that let a client answer. A server is told of no others. */
+/** The capabilities for input that are passed on to servers. */
 const capabilitiesSchema = z.object({
   elicitation: record.optional(),
   sampling: record.optional(),
@@ -64,14 +64,14 @@ interface RemoteCall {
 }
 
 /**
- * One call that a server may interrupt to ask for input (2026-07-28, multi round-trip requests). The client brings back the server's
- * state, which is sealed for this caller and this call alone.
+ * A call that a server may interrupt to ask for input (2026-07-28, multi round-trip requests). The client sends back the
+ * server's state, which is sealed for this caller and this call.
  */
 export class Conversation {
   readonly #call: RemoteCall;
   readonly #sealing: Sealing;
   readonly #boundTo: readonly string[];
-  /** The capabilities that the client declared in this request. Undefined: its era cannot be asked. */
+  /** The capabilities declared in this request. Undefined: clients of this era cannot be asked. */
   readonly #declared: Capabilities | undefined;
   readonly #era: 'legacy' | 'modern';
 
@@ -96,8 +96,8 @@ export class Conversation {
   }
 
   /**
-   * Returns the answers to the server's questions, and the server's own state. Undefined: the call begins.
-   * @throws ProtocolError -32602 for a state that is not ours, not for this, or too old.
+   * Returns the replies to the server's input requests, and the server's own state. Undefined: this is the first attempt.
+   * @throws ProtocolError -32602 for a state that is not ours, belongs to another call, or has expired
    */
   resume({
     mcpReq,
@@ -108,7 +108,7 @@ export class Conversation {
     if (opened === undefined) {
       throw new ProtocolError(
         ProtocolErrorCode.InvalidParams,
-        'The requestState was not given for this call, was changed, or is older than 10 minutes. Make the call again without it.',
+        'The requestState belongs to another call, was changed, or is older than 10 minutes. Repeat the call without it.',
         { reason: 'invalid_request_state' },
       );
     }
@@ -120,28 +120,25 @@ export class Conversation {
   }
 
   /**
-   * Passes the server's questions on to the client, or tells the model that the client cannot be asked.
-   * @throws SwitchboardError `upstream_protocol`, `upstream_too_large`.
+   * Relays the server's input requests to the client, or tells the model that the client cannot be asked.
+   * @throws SwitchboardError `upstream_protocol`, `upstream_too_large`
    */
   ask(result: InputRequired): InputRequiredResult | CallToolResult {
     const asked = askedSchema.safeParse(result);
     if (!asked.success)
       throw new SwitchboardError(
         'upstream_protocol',
-        'The MCP server asks for input in a form that is not MCP.',
+        'The MCP server asked for input in a form that MCP does not allow.',
       );
     const { inputRequests, requestState = null } = asked.data;
     if (JSON.stringify(inputRequests).length + JSON.stringify(requestState).length > MAX_CHARS)
-      throw new SwitchboardError(
-        'upstream_too_large',
-        'The MCP server asks for input at too great a length.',
-      );
+      throw new SwitchboardError('upstream_too_large', "The MCP server's request for input is too long.");
     const declared = this.#declared;
     if (!declared || !Object.values(inputRequests).every(one => canAnswer(declared, one)))
       return this.#explain(inputRequests);
     return {
       resultType: 'input_required',
-      // The client reads them with the protocol's own schemas, so they are checked here only in part.
+      // Checked only partly, because the client validates them with the protocol's own schemas.
       inputRequests: inputRequests as NonNullable<InputRequiredResult['inputRequests']>,
       requestState: this.#seal(requestState),
     };
@@ -152,7 +149,7 @@ export class Conversation {
     return this.#sealing.seal(PURPOSE, this.#boundTo, JSON.stringify(sealed), TTL_MS);
   }
 
-  /** Looks at the arguments, which may be large, only for a state that was given out here for this tool. */
+  /** Hashes the arguments, which may be large, only for a state that was issued here for this tool. */
   #open(state: string): { requestState: string | null } | undefined {
     const text = this.#sealing.open(PURPOSE, this.#boundTo, state);
     if (text === undefined) return undefined;
@@ -168,9 +165,9 @@ export class Conversation {
       .map(([key, request]) => `- ${sanitise(key, 80)}: ${describe(request)}`);
     if (entries.length > MAX_NAMED) lines.push(`- and ${entries.length - MAX_NAMED} more`);
     const text = [
-      'The tool needs input before it can finish, and this client cannot be asked for it. (input_required)',
+      'The tool needs more input, which this client cannot provide. (input_required)',
       ...(lines.length === 0
-        ? ['It wants to be called again with a state that this client cannot send.']
+        ? ['The tool expects a second call with a state that this client cannot send.']
         : ['It asks for:', ...lines]),
       cannotBeAsked(this.#era),
     ];
@@ -185,14 +182,14 @@ export class Conversation {
 const digestOf = (args: RemoteCall['arguments']): string =>
   createHash('sha256').update(JSON.stringify(args, sortKeys)).digest('base64url');
 
-/** Sorts keys: the order in which a client writes its arguments has no meaning. */
+/** Sorts keys, because their order is irrelevant. */
 function sortKeys(_key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   const entries = Object.entries(value);
   return entries.length < 2 ? value : Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Tells whether a client can answer. Elicitation without a mode means forms (2026-07-28, "Client capabilities"). */
+/** Returns whether a client can reply. Elicitation without a mode means forms (2026-07-28, "Client capabilities"). */
 function canAnswer(
   { elicitation, sampling, roots }: Capabilities,
   { method, params = {} }: InputRequest,
@@ -213,7 +210,7 @@ function canAnswer(
   return false;
 }
 
-/** Describes a question in one line of the server's own words, cleaned. */
+/** Describes an input request in one line, with the server's cleaned text. */
 function describe({ method, params = {} }: InputRequest): string {
   const { message, url, requestedSchema } = params;
   const schema = z.object({ properties: record }).safeParse(requestedSchema);

@@ -21,52 +21,51 @@ import { count, headOf, MAX_SHOWN_BYTES } from './shown.ts';
 const readResultInput = z
   .strictObject({
     handle: z
-      .string(wrongType('must be a string: the handle from the end of the result that was cut'))
+      .string(wrongType('must be a string: the handle from the end of a truncated result'))
       .max(256)
-      .describe('From the end of the result that was cut.'),
+      .describe('The handle from the end of the truncated result.'),
     offset: z
-      .int(wrongType('must be a whole number: the character to read on from'))
+      .int(wrongType('must be a whole number: the character to continue from'))
       .min(0)
       .optional()
-      .describe('The character to read on from.'),
+      .describe('The character to continue from.'),
     find: findText
       .optional()
-      .describe(
-        'In place of reading on: show the lines that hold exactly this text, in any case of letters.',
-      ),
+      .describe('Shows the lines that contain this exact text instead of continuing. Case does not matter.'),
     from: z
-      .int(wrongType('must be a whole number: the character to start looking from'))
+      .int(wrongType('must be a whole number: the character to start searching from'))
       .min(0)
       .optional()
-      .describe('With find: the character to start from.'),
+      .describe('With find: the character to start searching from.'),
   })
   .superRefine(checkReadOrFind);
 
 const READ_RESULT: Tool = {
   name: 'read_result',
-  description: 'Reads on in a result that was cut, or finds a text in it. Results are kept for 10 minutes.',
+  description:
+    'Returns the next part of a truncated result, or finds text in it. Results are stored for 10 minutes.',
   inputSchema: toJsonSchema(readResultInput, 'input') as Tool['inputSchema'],
   annotations: { readOnlyHint: true },
 };
-/** The tools of Switchboard itself, in the form in which a server lists them. */
+/** Switchboard's own tools, in the form in which a server lists them. */
 export const OWN_TOOLS: readonly Tool[] = [READ_RESULT];
 
-/** The tool that a model reads on with: the one that hosts need not ask for, where it is offered. */
+/** Returns the tool for reading on: the one that needs no approval, if it is offered. */
 export type Reader = 'call_remote_tool' | 'read_remote_tool';
 
 const callOf = (reader: Reader, args: Readonly<Record<string, unknown>>): string =>
   `${reader} ${JSON.stringify({ server_id: RESERVED_SERVER_ID, tool_name: 'read_result', arguments: args })}`;
 
-/** Returns the call that reads on, in a form that a model can copy. */
+/** Returns the call that continues a result, in a form that a model can copy. */
 export const readOnCall = (reader: Reader, { handle, offset }: { handle: string; offset: number }): string =>
   callOf(reader, { handle, offset });
 
-/** Tells whether an id means Switchboard itself. Models also write it with a capital, like the name. */
+/** Returns whether an id means Switchboard itself. Models also capitalize it, like the name. */
 export const isOwnServer = (serverId: string): boolean => serverId.toLowerCase() === RESERVED_SERVER_ID;
 
 /**
- * Calls a tool of Switchboard itself.
- * @throws SwitchboardError `invalid_params` for wrong arguments or another tool; `result_not_found`.
+ * Calls one of Switchboard's own tools.
+ * @throws SwitchboardError `invalid_params` for wrong arguments or an unknown tool; `result_not_found`
  */
 export async function callOwnTool(
   core: Core,
@@ -77,7 +76,7 @@ export async function callOwnTool(
   if (tool_name !== 'read_result')
     throw new SwitchboardError(
       'invalid_params',
-      `The server ${RESERVED_SERVER_ID} has no tool ${quoted(tool_name)}. It has read_result, which reads on in a result that was cut: ${callOf(reader, { handle: 'res_…', offset: 0 })}`,
+      `The server ${RESERVED_SERVER_ID} has no tool ${quoted(tool_name)}. Its only tool is read_result, which returns the next part of a truncated result: ${callOf(reader, { handle: 'res_…', offset: 0 })}`,
     );
   const {
     handle,
@@ -103,25 +102,25 @@ const asDeclared = (args: Readonly<Record<string, unknown>>): Record<string, unk
   return readAsDeclared(READ_RESULT.inputSchema, given) ?? given;
 };
 
-/** Returns as much of a part as there is room for, and how to read on. */
+/** Returns as much of a part as fits, and how to continue. */
 function partOf(reader: Reader, { handle, offset, text, totalChars }: KeptPart): string[] {
   const shown = headOf(text, MAX_SHOWN_BYTES);
   const end = offset + codePointsIn(shown);
   const where = `characters ${count(offset)} to ${count(end)} of ${count(totalChars)}`;
   const more =
-    end === totalChars ? 'this is the end' : `to read on: ${readOnCall(reader, { handle, offset: end })}`;
+    end === totalChars ? 'this is the end' : `to continue: ${readOnCall(reader, { handle, offset: end })}`;
   return [shown, `[${where}; ${more}]`];
 }
 
-/** Returns as many of the matches as there is room for, and how to find more. */
+/** Returns as many matches as fit, and how to find more. */
 function linesOf(
   reader: Reader,
   { handle, matches, nextFrom, totalChars }: FoundLines,
   { find, from }: { find: string; from: number | undefined },
 ): string[] {
   if (matches.length === 0) {
-    const where = from === undefined ? '' : `from character ${count(from)} on, `;
-    const advice = /\W/.test(find) ? ' find takes the exact text, not a pattern: try one word of it.' : '';
+    const where = from === undefined ? '' : `starting at character ${count(from)}, `;
+    const advice = /\W/.test(find) ? ' find matches exact text, not patterns. Try a single word.' : '';
     return [`[not found: ${quoted(find)}, ${where}in ${count(totalChars)} characters.${advice}]`];
   }
   const shown: string[] = [];
@@ -138,13 +137,15 @@ function linesOf(
     shown.push(piece);
     left -= Buffer.byteLength(piece);
     if (!isCut) continue;
-    // A hit may begin just before the cut.
+    // A match may start just before the cut.
     next = offset + Math.max(1, codePointsIn(head) - codePointsIn(find) + 1);
     break;
   }
   const more =
-    next === undefined ? 'That is all.' : `To find more: ${callOf(reader, { handle, find, from: next })}.`;
+    next === undefined
+      ? 'That is all.'
+      : `For more matches: ${callOf(reader, { handle, find, from: next })}.`;
   const { offset = 0 } = matches[0] ?? {};
-  const around = `To read around a place, give its offset: ${readOnCall(reader, { handle, offset })}`;
+  const around = `To read from a match, pass its offset: ${readOnCall(reader, { handle, offset })}`;
   return [shown.join('\n'), `[${more} ${around}]`];
 }

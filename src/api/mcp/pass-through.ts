@@ -12,14 +12,14 @@ import { requestedTimeoutMs, writeHead } from '../http/request.ts';
 
 const PREFIX = '/mcp/';
 const METHODS = ['GET', 'POST', 'DELETE'] as const;
-/** Larger bodies are not parsed for an error's id: that would cost more than the id is worth. */
+/** Larger bodies are not parsed for an error's id, which would not be worth the cost. */
 const MAX_PARSED_BYTES = 64 * 1024;
 
 const POLICY: Policy = { scope: 'proxy', rateLimit: 'proxy', quota: 'calls', user: 'by-call' };
 
 /**
- * Serves `/mcp/{server_id}`: one catalogued server itself, in whatever revision client and server agree on. Each message of a batch
- * counts as a call.
+ * Serves `/mcp/{server_id}`: passes through to one catalogued server, in the revision that client and server negotiate. Each
+ * message of a batch counts as a call.
  */
 export function passThroughHandler({ core, log, budget }: PipelineOptions): Handler {
   const principalOf = byKey(core);
@@ -46,7 +46,7 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
     const caller = {
       ...admitted,
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      // The link goes through an agent, as at `/mcp`.
+      // The link is relayed by an agent, as at `/mcp`.
       signInMode: 'page' as const,
     };
     const requireLive = async () => {
@@ -60,14 +60,14 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
   });
 }
 
-/** Refuses other encodings, in which the messages of a batch would not be found and counted. @throws SwitchboardError */
+/** Refuses other charsets, in which the messages of a batch could not be counted. @throws SwitchboardError */
 function requireUtf8(contentType = ''): void {
   const charset = /;\s*charset\s*=\s*"?([^\s";]*)/i.exec(contentType)?.[1];
   if (charset === undefined || /^utf-?8$/i.test(charset)) return;
   throw new SwitchboardError('unsupported_media_type', 'Send the body in UTF-8.');
 }
 
-/** Returns the response as what the server's answer is written to. */
+/** Adapts the response as a sink for the server's response. */
 const sinkOf = (response: ServerResponse): Sink => ({
   writeHead: (status, headers) => writeHead(response, status, headers),
   flushHeaders: () => response.flushHeaders(),
@@ -77,16 +77,18 @@ const sinkOf = (response: ServerResponse): Sink => ({
   once: (event, listener) => response.once(event, listener),
 });
 
-/** Returns the id in a path. Ids need no encoding in a URL, so nothing is decoded. One slash at the end is allowed, as after `/mcp`. */
+/**
+ * Returns the id in a path. Ids need no encoding in a URL, so nothing is decoded. One trailing slash is allowed, as after `/mcp`.
+ */
 function serverIdOf(path: string): string | undefined {
   const id = path.slice(PREFIX.length).replace(/\/$/, '');
   return id === '' || id.includes('/') ? undefined : id;
 }
 
 const nothingHere = () =>
-  new SwitchboardError('route_not_found', 'There is nothing at this path. A server is at /mcp/{server_id}.');
+  new SwitchboardError('route_not_found', 'This path does not exist. Servers are at /mcp/{server_id}.');
 
-/** Ends the stream of a key, user or server that no longer holds; a database that cannot be asked just now does not end it. */
+/** Ends the stream if its key, user or server is no longer valid, but not if the database is temporarily unavailable. */
 const endUnlessOurs = (response: ServerResponse) => (thrown: unknown) => {
   if (fromThrown(thrown).status < 500) response.destroy();
 };

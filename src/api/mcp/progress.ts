@@ -8,32 +8,32 @@ const WITHOUT_PROGRESS_MS = 55_000;
 
 const MIN_INTERVAL_MS = 100;
 const HEARTBEAT_MS = 15_000;
-/** Added by a heartbeat: too little to get in the way of the values that the server sends. */
+/** Added by a heartbeat: small enough not to interfere with the server's values. */
 const HEARTBEAT_STEP = 0.001;
 const MAX_MESSAGE_CHARS = 300;
 
-/** Returns how long a call may take, in milliseconds, if its client does not say. Clients that hear of progress wait longer. */
+/** Returns the default timeout of a call, in milliseconds. Clients that receive progress wait longer. */
 export const callTimeoutMs = (requestedMs: number | undefined, hasProgress: boolean): number =>
   requestedMs ?? (hasProgress ? TIMEOUT_HEADER.maxMs : WITHOUT_PROGRESS_MS);
 
-/** Says what a model can do about a time-out, and why the call had no more time. */
+/** Tells a model what to do about a timeout, and which limit applied. */
 export function adviceOnTimeOut(
   { timeLimitMs, retryable }: Pick<SwitchboardError, 'timeLimitMs' | 'retryable'>,
   requestedMs: number | undefined,
 ): string {
-  const advice = `Ask the tool for less at a time${retryable ? ', or try again later' : ''}.`;
+  const advice = `Ask the tool for less data${retryable ? ', or try again later' : ''}.`;
   if (timeLimitMs === undefined) return advice;
   if (timeLimitMs === requestedMs)
-    return `${advice} This client itself had set the limit, in its header ${TIMEOUT_HEADER.name}.`;
+    return `${advice} This client set the limit itself, in the header ${TIMEOUT_HEADER.name}.`;
   if (timeLimitMs === WITHOUT_PROGRESS_MS)
-    return `${advice} Calls of clients that send a progressToken, or the header ${TIMEOUT_HEADER.name}, may take up to 5 minutes.`;
+    return `${advice} A client that sends a progressToken or the header ${TIMEOUT_HEADER.name} gets up to 5 minutes.`;
   return advice;
 }
 
 /**
- * Passes a server's progress on to a client that asked for it. Values only rise (Progress, "Progress flow"). At most ten notifications a
- * second are sent, of which the last is never lost, and one every 15 s while the server is silent. Nothing is sent while the client has
- * not read earlier messages, so that they cannot pile up.
+ * Forwards a server's progress to a client that asked for it. Values only increase (Progress, "Progress flow"). At most ten
+ * notifications per second are sent, always including the last, and one every 15 s while the server is silent. Nothing is
+ * sent while the client has unread messages, so that they cannot pile up.
  */
 export class ProgressRelay {
   readonly #notify: (progress: Progress) => Promise<void>;
@@ -48,8 +48,8 @@ export class ProgressRelay {
   #hasEnded = false;
 
   /**
-   * @param notify may fail when the client has gone: the call ends by its own signal.
-   * @param isBehind tells whether the client has yet to read earlier messages
+   * @param notify may fail if the client has disconnected: the call ends by its own signal
+   * @param isBehind returns whether the client has unread messages
    */
   constructor(notify: (progress: Progress) => Promise<void>, isBehind: () => boolean) {
     this.#notify = notify;
@@ -57,7 +57,7 @@ export class ProgressRelay {
     this.#heartbeat = setTimeout(() => this.#beat(), HEARTBEAT_MS);
   }
 
-  /** Takes a notification of the server. Never throws. */
+  /** Handles a notification from the server. Never throws. */
   report({ progress, total, message }: Progress): void {
     if (!Number.isFinite(progress) || this.#hasEnded) return;
     this.#total = total !== undefined && Number.isFinite(total) ? total : undefined;
@@ -67,9 +67,9 @@ export class ProgressRelay {
   #beat(): void {
     const seconds = Math.round((performance.now() - this.#startedAt) / 1000);
     const last = this.#highest ?? 0;
-    // Large values rise by a fraction of themselves, as the small step would be lost.
+    // Large values increase by a fraction of themselves, because the small step would be lost.
     const next = last + Math.max(HEARTBEAT_STEP, Math.abs(last) * 1e-9);
-    this.#take(next, `Still waiting for the server, ${seconds} s so far.`);
+    this.#take(next, `Still waiting for the server (${seconds} s so far).`);
     this.#heartbeat.refresh();
   }
 
@@ -96,7 +96,7 @@ export class ProgressRelay {
     this.#sending = this.#notify(progress).catch(() => {});
   }
 
-  /** Sends the last waiting notification, after which the result may follow. */
+  /** Sends the last pending notification, after which the result may follow. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearTimeout(this.#pause);
     if (this.#waiting) this.#send(this.#waiting);

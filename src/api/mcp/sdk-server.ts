@@ -10,7 +10,7 @@ import { isObject } from '../../platform/json-limits.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 
-/** The requests that are served here and have params of their own. */
+/** The requests that are handled here and have params. */
 const REQUESTS = {
   initialize: specTypeSchemas.InitializeRequest,
   'tools/list': specTypeSchemas.ListToolsRequest,
@@ -23,8 +23,8 @@ type Handler = ReturnType<Server['_wrapHandler']>;
 type Request = Parameters<Handler>[0];
 
 /**
- * Says in one line what is wrong with params, before the SDK answers with its validator's dump, mostly as an internal error. The SDK means
- * `_wrapHandler` for subclasses: a handler of ours runs only after its own check, and `initialize` has none of ours.
+ * Describes invalid params in one line, before the SDK responds with its validator's dump, usually as an internal error. The
+ * SDK intends `_wrapHandler` for subclasses: our handlers run only after its check, and `initialize` has none of ours.
  */
 export class FaceServer extends Server {
   protected override _wrapHandler(method: string, handler: Handler): Handler {
@@ -48,7 +48,7 @@ function requireParams({ method, params }: Request): void {
   throw new ProtocolError(ProtocolErrorCode.InvalidParams, sanitise(text, MAX_CHARS));
 }
 
-/** Returns the params that a call has in every revision. Its arguments may be large, and their tool checks them. */
+/** Validates the params that a call has in every revision. Its arguments may be large and are validated by their tool. */
 const callOf = ({ name, arguments: args }: Readonly<Record<string, unknown>> = {}) => ({
   name,
   arguments: isObject(args) ? {} : args,
@@ -62,7 +62,7 @@ const refusal = z.looseObject({ error: z.unknown() });
 const shorter = (_key: string, value: unknown): unknown =>
   typeof value === 'string' ? sanitise(value, MAX_CHARS) : value;
 
-/** Shortens the SDK's refusals: they quote versions, methods and names of headers and messages at any length. */
+/** Shortens the SDK's errors, which quote versions, methods and names without a length limit. */
 export const shortErrors =
   (fetch: Fetch): Fetch =>
   async (request, options) => {
@@ -71,7 +71,7 @@ export const shortErrors =
       return response;
     const message = refusal.safeParse(await response.clone().json());
     if (!message.success) return response;
-    // The id stays as it is: its caller knows the answer by it.
+    // The id stays unchanged, because its caller needs it.
     const error: unknown = JSON.parse(JSON.stringify(message.data.error), shorter);
     const headers = new Headers(response.headers);
     headers.delete('content-length');

@@ -19,19 +19,19 @@ import {
 } from './shown.ts';
 import type { SearchServersOutput } from './tools.ts';
 
-/** Limits an answer to about 2,000 tokens: a token is roughly 3.5 characters of JSON. */
+/** Limits a result to about 2,000 tokens: a token is roughly 3.5 characters of JSON. */
 const MAX_CHARACTERS = 7_000;
 const TOOLS_PER_SERVER = 5;
 /** Shows a server's tools whose relevance is at least this share of its best one's. */
 const NEAR_BEST = 0.75;
 const MAX_STATUS_MESSAGE = 100;
-/** The characters of a server without its description: id, name, scores and the JSON around them. */
+/** The characters of a server without its description: id, name, scores and the surrounding JSON. */
 const WITHOUT_DESCRIPTION = 300;
 
 const NOTHING_FITS =
-  'No server of the catalogue fits. If a service could do it, search again in English for one step at a time, as an action and its object ("create a calendar event"), without the people, places and figures of this case, or by the name of a service. Otherwise answer without a server; do not call one that was not found.';
-const NOT_LISTED = 'search_servers with server_id lists tools that are not shown.';
-const SETUP_NEEDED = 'setup_needed: cannot be called from here yet.';
+  'No server in the catalogue matches. If a service could do this, search again in English for a single step, as an action and its object ("create a calendar event"), without names, places or numbers, or search for a service by name. Otherwise answer without a server. Do not call a server that no search returned.';
+const NOT_LISTED = 'To list more tools of a server, call search_servers with its server_id.';
+const SETUP_NEEDED = 'setup_needed: the server cannot be called from here yet.';
 
 interface Found {
   readonly answer: SearchServersOutput;
@@ -39,8 +39,8 @@ interface Found {
 }
 
 /**
- * Runs the REST search, and cuts its answer to what an agent's context can bear: every server first, then tools in rounds (the best tool of
- * each server, then the second best, …) with their schemas, until the answer is full.
+ * Runs the REST search and reduces its result for an agent's context: every server first, then tools in rounds (the best tool
+ * of each server, then the second best, …) with their schemas, until the limit is reached.
  */
 export async function searchServers(
   core: Core,
@@ -88,21 +88,21 @@ function hintOn(servers: readonly FoundServer[]): string | undefined {
   return hints.length === 0 ? undefined : hints.join(' ');
 }
 
-/** Returns the length of a description: the more servers, the shorter. */
+/** Returns the maximum length of a description: the more servers, the shorter. */
 const maxDescription = (servers: readonly unknown[]) =>
   Math.max(
     30,
     Math.min(MAX_DESCRIPTION_CHARS, Math.floor(MAX_CHARACTERS / servers.length) - WITHOUT_DESCRIPTION),
   );
 
-/** Limits the listing of one server to about 3,000 tokens: more than a search, as the server was asked for. */
+/** Limits the listing of one server to about 3,000 tokens: more than for a search, because the server was requested explicitly. */
 const MAX_LISTING_CHARACTERS = 10_000;
-/** Characters reserved for the names of tools that are shown without schemas. */
+/** Characters reserved for the names of tools shown without schemas. */
 const MAX_NAMES_CHARACTERS = 3_000;
-/** The time, in milliseconds, in which a server must list its tools: an agent that looks around should not wait long. */
+/** How long a server may take to list its tools, in milliseconds: an exploring agent should not wait long. */
 const LIST_MS = 15_000;
 
-/** Errors before a server that acts for users was asked. */
+/** Errors that occur before a server that acts for users is called. */
 const SIGN_IN: ReadonlySet<ErrorCode> = new Set([
   'connection_required',
   'identity_token_required',
@@ -112,14 +112,14 @@ const SIGN_IN: ReadonlySet<ErrorCode> = new Set([
 interface Asked {
   readonly serverId: string;
   readonly query: string | undefined;
-  /** The longest time that the client waits, in milliseconds. */
+  /** The client's timeout, in milliseconds. */
   readonly timeoutMs: number | undefined;
 }
 
 /**
- * Returns the tools of one server as it lists them now, with their schemas: the best for the query first, else in the server's order.
- * Where the server cannot be asked, returns the tools that the catalogue knows.
- * @throws SwitchboardError `server_not_found`, `server_inactive`; the error of the listing where no tools are known.
+ * Returns the current tools of one server with their schemas: the best for the query first, otherwise in the server's order.
+ * If the server does not respond, returns the tools known from the catalogue.
+ * @throws SwitchboardError `server_not_found`, `server_inactive`; the error of the listing if no tools are known
  */
 export async function toolsOfServer(
   core: Core,
@@ -161,13 +161,15 @@ const listingHintOn = ({
   [
     problem,
     access === 'setup_needed' ? SETUP_NEEDED : '',
-    hasOthers ? 'To see the schemas of other tools, repeat this call with another query.' : '',
+    hasOthers ? 'To see the schemas of other tools, repeat this call with a different query.' : '',
     isEmpty ? 'The server lists no tools.' : '',
   ]
     .filter(hint => hint !== '')
     .join(' ');
 
-/** Orders tools by relevance. Tools that cannot be ranked keep the server's order, so that no listing is lost for that. */
+/**
+ * Orders tools by relevance. Tools that cannot be ranked keep the server's order, so that the listing never fails for this reason.
+ */
 const orderOf = (core: Core, caller: Caller, query: string, server: Described): Promise<Iterable<number>> =>
   core.search.orderTools(caller, query, server).catch((error: unknown) => {
     if (caller.signal.aborted) throw error;
@@ -179,7 +181,7 @@ interface Listed {
   /** Absent: it is Switchboard itself. */
   readonly access?: Access['status'] | undefined;
   readonly tools: readonly ToolToShow[];
-  /** Says why the tools are not those that the server lists now. */
+  /** Why the tools may be out of date. */
   readonly problem?: string | undefined;
 }
 
@@ -190,7 +192,7 @@ async function listed(core: Core, caller: Caller, serverId: string): Promise<Lis
     const { tools } = await core.proxy.listTools(caller, { serverId });
     return { server, access, ...(await readListed(tools)) };
   } catch (error) {
-    // The known tools are worth showing, also without the account that the server requires.
+    // The known tools are useful even without the account that the server requires.
     const isOut = error instanceof SwitchboardError && (error.isUpstreamFailure || SIGN_IN.has(error.code));
     if (!isOut || server.tools.length === 0) throw error;
     const tools = server.tools.map(tool => ({ ...tool, warnings: warningsOf(tool, Date.now()) }));
@@ -198,12 +200,12 @@ async function listed(core: Core, caller: Caller, serverId: string): Promise<Lis
       server,
       access,
       tools,
-      problem: `These are the tools last known. The server could not be asked: ${error.detail}`,
+      problem: `These tools may be out of date, because the server could not list them: ${error.detail}`,
     };
   }
 }
 
-/** Reads tools as the catalogue would: cleaned, with their warnings, and without those that are too large or not plain. */
+/** Processes tools like the catalogue: cleaned, with warnings, and without oversized or invalid ones. */
 async function readListed(sent: readonly ListedTool[]): Promise<Pick<Listed, 'tools' | 'problem'>> {
   const { tools, leftOut } = await readDefinitions(sent);
   const changed = new Set(sent.filter(hasChanged).map(({ name }) => name));
@@ -214,14 +216,21 @@ async function readListed(sent: readonly ListedTool[]): Promise<Pick<Listed, 'to
   });
   if (leftOut.length === 0) return { tools: shown };
   const [{ tool, reason }] = leftOut as [(typeof leftOut)[number]];
-  return { tools: shown, problem: `Left out: ${leftOut.length} tools, such as ${quoted(tool)} (${reason}).` };
+  return {
+    tools: shown,
+    problem: `${leftOut.length} ${leftOut.length === 1 ? 'tool was' : 'tools were'} left out, such as ${quoted(tool)} (${reason}).`,
+  };
 }
 
 const hasChanged = ({ warnings }: ListedTool): boolean =>
   Array.isArray(warnings) && warnings.includes('definition_changed');
 
 const ownServer = (): Listed => ({
-  server: { id: RESERVED_SERVER_ID, name: 'Switchboard', description: 'Reads on in results that were cut.' },
+  server: {
+    id: RESERVED_SERVER_ID,
+    name: 'Switchboard',
+    description: 'Returns the next part of truncated results.',
+  },
   tools: OWN_TOOLS.map(({ name, description = '', inputSchema, annotations }) => ({
     name,
     description,

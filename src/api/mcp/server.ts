@@ -41,7 +41,7 @@ import {
 const TOOLS_TTL_MS = 300_000;
 const HINT = { ttlMs: TOOLS_TTL_MS, cacheScope: 'public' } as const;
 
-/** Codex shows its models no more than the first 250 characters, before they have seen any tool. */
+/** Codex shows its models only the first 250 characters, before they have seen any tool. */
 const INSTRUCTIONS =
   'Outside services for most tasks: weather, maps, travel, e-mail, chat, calendars, documents, databases, code, cloud, payments, sales, news, ' +
   'web search. Find a tool with search_servers, then call it with call_remote_tool.';
@@ -49,17 +49,17 @@ const INSTRUCTIONS =
 const SEARCH: Policy = { scope: 'search', rateLimit: 'search', quota: 'searches', user: 'checked' };
 const CALL: Policy = { scope: 'proxy', rateLimit: 'proxy', quota: 'calls', user: 'by-call' };
 
-/** The facts about the HTTP request. */
+/** Data about the HTTP request. */
 export interface FaceRequest {
   readonly principal: Principal;
-  /** Passes a call through the gate, as REST does. */
+  /** Passes a call through the gate, as in REST. */
   readonly admit: Exchange['admit'];
   readonly requestId: string;
-  /** The longest time that the caller says it waits, in milliseconds. */
+  /** The caller's timeout, in milliseconds. */
   readonly timeoutMs: number | undefined;
-  /** Aborts when the client has gone: the SDK's own signal can be lost to a garbage collection. */
+  /** Aborts when the client has disconnected: the SDK's own signal may be garbage collected. */
   readonly signal: AbortSignal;
-  /** Tells whether the client has yet to read earlier messages. */
+  /** Returns whether the client has unread messages. */
   readonly isBehind: () => boolean;
 }
 
@@ -67,7 +67,7 @@ interface FaceOptions extends FaceRequest {
   readonly core: Core;
   readonly calls: InflightCalls;
   readonly searches: LastSearches;
-  /** true: `read_remote_tool` is offered. */
+  /** true: offers `read_remote_tool`. */
   readonly readTool: boolean;
   readonly log: Log;
   readonly version: string;
@@ -80,7 +80,7 @@ const toolCall = z.object({
   method: z.literal('tools/call'),
   params: z.object({ name: z.literal(TOOL_NAMES) }),
 });
-/** Tells whether a message is a well-formed call of a tool. */
+/** Returns whether a message is a well-formed tool call. */
 export const isToolCall = (message: unknown): boolean => toolCall.safeParse(message).success;
 
 /** Creates the MCP server of one request. Its tools use the same core, keys and limits as REST. */
@@ -94,7 +94,7 @@ export function createFaceServer(options: FaceOptions): Server {
       cacheHints: { 'tools/list': HINT, 'server/discover': HINT },
     },
   );
-  // A cancelled request gets no answer (2025-11-25, Cancellation). It is this server's only request, and its stream ends with it.
+  // A cancelled request gets no response (2025-11-25, Cancellation). It is this server's only request, and its stream ends with it.
   const end = () => void server.close().catch(() => {});
   if (era === 'legacy')
     server.setNotificationHandler('notifications/cancelled', ({ params }) =>
@@ -108,7 +108,7 @@ export function createFaceServer(options: FaceOptions): Server {
     if (!tool) throw unknownTool(name, tools);
     const work = async () => {
       const result = await answer(options, tool.name as ToolName, inputOf(given, tool), context);
-      // Revisions 2025-xx have another form for structured content that is no object.
+      // Revisions 2025-xx encode non-object structured content differently.
       return 'content' in result ? server.projectCallToolResult(result as CallToolResult, undefined) : result;
     };
     return calls.run(options, context.mcpReq.id, end, work);
@@ -116,7 +116,7 @@ export function createFaceServer(options: FaceOptions): Server {
   return server;
 }
 
-/** Reads arguments as models write them: see `readAsDeclared`. */
+/** Reads arguments leniently: see `readAsDeclared`. */
 function inputOf(given: Input, { inputSchema }: Tool): Input {
   const input = withoutNulls(given);
   return readAsDeclared(inputSchema, input) ?? input;
@@ -131,9 +131,9 @@ const unknownTool = (name: string, tools: readonly Tool[]): ProtocolError =>
 type ToolAnswer = CallToolResult | InputRequiredResult;
 
 /**
- * Admits a call as REST does and makes it. A mistake or a failure is a tool result that the model can read and act on, not a protocol
- * error (SEP-1303).
- * @throws ProtocolError for what the protocol wants as an error.
+ * Admits a call as in REST and runs it. Errors become tool results that the model can read and act on, not protocol errors
+ * (SEP-1303).
+ * @throws ProtocolError for protocol-level errors
  */
 async function answer(
   options: FaceOptions,
@@ -143,8 +143,8 @@ async function answer(
 ): Promise<ToolAnswer> {
   const signal = AbortSignal.any([options.signal, context.mcpReq.signal]);
   /**
-   * Has a sign-in finished on a page of ours, whatever the tenant's way. The link goes through an agent, and whoever opens it must see
-   * which application and user it is for (MCP, Elicitation, "Phishing").
+   * Requires sign-ins to be completed on our own page, whatever the tenant's mode. The link is relayed by an agent, and
+   * whoever opens it must see which application and user it is for (MCP, Elicitation, "Phishing").
    */
   const admit: Exchange['admit'] = async (policy, parse, callsIn) => {
     const admitted = await options.admit(policy, parse, callsIn);
@@ -155,7 +155,7 @@ async function answer(
       ? await search({ ...options, admit }, input, context)
       : await call({ ...options, admit }, { input, context, readOnly: name === 'read_remote_tool' });
   } catch (thrown) {
-    // The protocol wants an error for a sign-in, and for a state that is not ours.
+    // The protocol requires an error for a sign-in and for a foreign state.
     if (thrown instanceof ProtocolError) throw thrown;
     const error = toReported(thrown, signal.aborted ? undefined : options.log, options.requestId);
     activeSpan()?.failed(error.code);
@@ -166,10 +166,10 @@ async function answer(
 
 async function search(options: FaceOptions, input: Input, context: ServerContext): Promise<ToolAnswer> {
   const { core, searches } = options;
-  // One server's own tools are asked of the server: that is a call.
+  // One server's own tools are listed live, which counts as a call.
   const isCall = input['server_id'] !== undefined;
   const { query: _none, ...unasked } = input;
-  // Some models send '' for what they leave out.
+  // Some models send '' for omitted values.
   const asked = isCall && input['query'] === '' ? unasked : input;
   const {
     caller,
@@ -192,11 +192,11 @@ async function search(options: FaceOptions, input: Input, context: ServerContext
   return { ...resultOf(found), _meta: { [metaKey('query_log_id')]: queryLogId } };
 }
 
-/** Counts a call, unless it reads on in a result: that is part of the call that brought it. */
+/** Counts a call, unless it reads more of a result, which belongs to the original call. */
 const callsOf = (serverId: string | undefined): number =>
   serverId !== undefined && isOwnServer(serverId) ? 0 : 1;
 
-/** Gives an answer in both forms: which of them a client shows to its model is the client's choice. */
+/** Returns a result in both forms; clients choose which of them their model sees. */
 const resultOf = (found: SearchServersOutput): CallToolResult => ({
   content: [{ type: 'text', text: JSON.stringify(found) }],
   structuredContent: found,
@@ -220,7 +220,7 @@ async function call(
 
 const readerOf = ({ readTool }: FaceOptions): Reader => (readTool ? 'read_remote_tool' : 'call_remote_tool');
 
-/** Does the work, and asks for a sign-in where the server requires one. */
+/** Runs the work, and asks for a sign-in if the server requires one. */
 async function orSignIn(
   { core, era, headers }: Pick<FaceOptions, 'core' | 'era' | 'headers'>,
   context: ServerContext,
@@ -235,7 +235,7 @@ async function orSignIn(
       ...asked,
       titleOf: provider => core.identity.providers.titleOf(provider),
       elicitation: urlElicitationOf(era, headers, context),
-      // With a state of ours, these responses answer the server's questions.
+      // With a state of ours, these are replies to the server's input requests.
       inputResponses: context.mcpReq.requestState() === undefined ? context.mcpReq.inputResponses : undefined,
     });
   }
@@ -243,25 +243,25 @@ async function orSignIn(
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** -32021: a careful server does not ask for what the client has not declared. */
+/** -32021: a careful server does not ask for undeclared capabilities. */
 const missingCapability = z.object({ code: z.literal(-32_021) });
 const CALL_FIELDS: ReadonlySet<string> = new Set(Object.keys(callRemoteToolInput.shape));
 
-/** Returns the next step for a model, where the error itself does not say it. */
+/** Returns the next step for a model, if the error itself does not say it. */
 function adviceOn(error: SwitchboardError, options: FaceOptions, input: Input): string {
   const { era, timeoutMs } = options;
   if (error instanceof NotReadOnly)
     return error.isListed
-      ? '\nIf the user wants it, call it with call_remote_tool.'
+      ? '\nIf the user agrees, call it with call_remote_tool.'
       : '\nTry again later, or use another server.';
   if (error.code === 'upstream_timeout' && 'tool_name' in input)
     return `\n${adviceOnTimeOut(error, timeoutMs)}`;
   const { tool_name: toolName, server_id: serverId } = input;
   if (toolName === 'read_result' && typeof serverId === 'string' && !isOwnServer(serverId))
-    return `\nTo read on in a result that was cut: ${readOnCall(readerOf(options), { handle: 'res_…', offset: 0 })}`;
+    return `\nTo continue a truncated result: ${readOnCall(readerOf(options), { handle: 'res_…', offset: 0 })}`;
   if (error.code === 'invalid_request' && 'tool_name' in input)
     return Object.keys(input).every(name => CALL_FIELDS.has(name))
       ? ''
-      : "\nThe tool's own arguments go into arguments.";
+      : "\nPut the tool's own arguments into arguments.";
   return missingCapability.safeParse(error.upstreamError).success ? `\n${cannotBeAsked(era)}` : '';
 }

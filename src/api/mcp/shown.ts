@@ -8,10 +8,10 @@ export type ToolToShow = Tool & { readonly warnings?: readonly string[] };
 
 export const MAX_DESCRIPTION_CHARS = 400;
 export const MAX_NAME_CHARS = 80;
-/** A tool is not shown in less room. */
+/** The minimum space for showing a tool. */
 const MIN_TOOL_CHARS = 40;
 
-/** Adds a tool as far as there is room for it. @returns the characters of JSON it takes */
+/** Adds a tool if it fits. @returns its characters of JSON */
 export function addTool(to: ShownTool[], tool: ToolToShow | undefined, left: number): number {
   if (!tool || left < MIN_TOOL_CHARS) return 0;
   const { warnings = [] } = tool;
@@ -43,7 +43,7 @@ interface LeanSchema {
 
 const leanSchemas = new WeakMap<object, LeanSchema>();
 
-/** Makes the lean form once for each schema: the same tools are shown again and again. */
+/** Creates the lean form once per schema, because the same tools are shown repeatedly. */
 function leanOf(inputSchema: Tool['input_schema']): LeanSchema {
   const known = leanSchemas.get(inputSchema);
   if (known) return known;
@@ -66,14 +66,14 @@ const NAMED = new Set([
   'dependentRequired',
   'dependentSchemas',
 ]);
-/** Members that hold data, which stays as it is. */
+/** Members with data, which stays unchanged. */
 const DATA = new Set(['default', 'const', 'enum', 'examples', 'required']);
-/** Members that tell a model nothing about what to send. */
+/** Members that do not help a model to build arguments. */
 const NOISE = new Set(['$schema', '$id', '$comment', 'title']);
 
 /**
- * Returns a tool's input schema without what only costs tokens: dialects, titles, `additionalProperties: false`, empty lists and texts, and
- * the "or null, by default null" that generators write for every optional argument. What a model should send stays the same.
+ * Returns a tool's input schema without members that only cost tokens: dialects, titles, `additionalProperties: false`, empty
+ * lists and texts, and the null alternative that generators add to optional arguments. The accepted arguments stay the same.
  */
 export function leanSchema(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(leanSchema);
@@ -113,16 +113,16 @@ function optional(schema: Readonly<Record<string, unknown>>): Readonly<Record<st
 }
 
 /**
- * Limits the room that one result takes in an agent's context, in bytes of UTF-8. Clients cut longer results themselves, and then nobody can read on:
- * Codex keeps 48,000 bytes, Claude Code 50,000 characters, and 10,000 characters of an error (measured 2026-11).
+ * Limits the size of a result in an agent's context, in bytes of UTF-8. Clients truncate longer results, and then the rest is
+ * lost: Codex keeps 48,000 bytes, Claude Code 50,000 characters, and 10,000 characters of an error (measured 2026-11).
  */
 export const MAX_SHOWN_BYTES = 44_000;
 export const MAX_SHOWN_ERROR_BYTES = 9_000;
 
-/** Formats a number with separated thousands. */
+/** Formats a number with thousands separators. */
 export const count = (value: number): string => value.toLocaleString('en-US');
 
-/** Returns the first code points of a text that fit into so many bytes of UTF-8. */
+/** Returns the first code points of a text that fit into this many bytes of UTF-8. */
 export function headOf(words: string, maxBytes: number): string {
   let bytes = 0;
   let at = 0;

@@ -12,12 +12,12 @@ import type { SwitchboardError } from '../../errors.ts';
 import { metaOf, type SignIn } from './content.ts';
 import { opensUrls, opensUrlsCapability } from './sessions.ts';
 
-/** The way to ask a client to open a URL (2025-11-25: an error; 2026-07-28: a result that asks for input). */
+/** How to ask a client to open a URL (2025-11-25: an error; 2026-07-28: a result that asks for input). */
 type UrlElicitation = 'error' | 'input-required';
 
 const envelope = z.object({ [CLIENT_CAPABILITIES_META_KEY]: opensUrlsCapability });
 
-/** Returns how the client of this request can be asked to open a URL, if it said that it can. */
+/** Returns how the client of this request can be asked to open a URL, if at all. */
 export function urlElicitationOf(
   era: 'legacy' | 'modern',
   headers: Headers | undefined,
@@ -37,32 +37,32 @@ const membersSchema = z.object({
   expires_at: z.string(),
 });
 
-/** The key of the client's answer when it comes again (2026-07-28, multi round-trip requests). */
+/** The key of the client's reply in its second attempt (2026-07-28, multi round-trip requests). */
 const INPUT = 'sign_in';
 
 interface RefusedCall {
   readonly serverId: string;
   /** Absent: its tools were to be listed. */
   readonly toolName?: string;
-  /** Returns the name that people know a provider by. */
+  /** Returns the display name of a provider. */
   readonly titleOf: (provider: string) => string;
   readonly elicitation: UrlElicitation | undefined;
-  /** The client's answers to what an earlier try asked for. */
+  /** The client's replies to an earlier request for input. */
   readonly inputResponses: Readonly<Record<string, unknown>> | undefined;
 }
 
 /**
- * Asks the client of a call that lacks a connection to open the sign-in page, or tells the model where the client cannot. A client that
- * was asked and comes back without a connection is told too: "accept" only means that the user agreed to open the page, and asking again
- * at once would go round in circles.
- * @throws UrlElicitationRequiredError where the client's revision wants an error.
+ * Asks the client to open the sign-in page if a call lacks a connection, or tells the model if the client cannot. If a client
+ * that was asked returns without a connection, the model is told too: "accept" only means that the user agreed to open the
+ * page, and asking again would loop.
+ * @throws UrlElicitationRequiredError if the client's revision requires an error
  */
 export function askToSignIn(
   error: SwitchboardError,
   call: RefusedCall,
 ): CallToolResult | InputRequiredResult {
   const { session_id: sessionId, ...signIn } = membersSchema.parse(error.members);
-  const message = `${call.serverId} needs your account at ${call.titleOf(signIn.provider)} to ${call.toolName === undefined ? 'list its tools' : `run ${call.toolName}`}. Sign in there, then the call can be made again.`;
+  const message = `${call.serverId} needs your account at ${call.titleOf(signIn.provider)} to ${call.toolName === undefined ? 'list its tools' : `run ${call.toolName}`}. Sign in there, then repeat the call.`;
   const url = signIn.auth_url;
   if (call.elicitation === 'error') {
     // Calls that wait for the same sign-in share an id. The session id itself is the caller's secret.
@@ -87,5 +87,5 @@ const textOf = (error: SwitchboardError, signIn: SignIn) =>
     `provider: ${signIn.provider}`,
     `reason: ${signIn.reason}`,
     ...(signIn.missing_scopes.length === 0 ? [] : [`missing_scopes: ${signIn.missing_scopes.join(' ')}`]),
-    'Give the user the auth_url. Once they have signed in there, make this same call again; nothing else is needed.',
+    'Give the user the auth_url. After they have signed in, repeat this call; nothing else is needed.',
   ].join('\n');

@@ -5,8 +5,8 @@ import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
 const MANAGE_COOKIE_MS = 15 * 60_000;
 
 /**
- * The two cookies of the pages, each a secret of one browser. Over https their names begin with `__Host-`, so that no neighbouring
- * host or path can set them. Over plain http, which is for loopback, browsers would refuse such a name.
+ * The two cookies of the pages, each a secret of one browser. Over https their names start with `__Host-`, so that no other
+ * host or path can set them. Over plain http, which is for loopback, browsers would refuse such names.
  */
 export class Cookies {
   readonly #isSecure: boolean;
@@ -17,20 +17,20 @@ export class Cookies {
     this.#prefix = isSecure ? '__Host-sb_' : 'sb_';
   }
 
-  /** Returns the secret of the browser in which a sign-in began. */
+  /** Returns the secret of the browser in which a sign-in started. */
   browser(request: Request): string | undefined {
     return this.#read(request, 'browser');
   }
 
-  /** Sets the secret of this browser. Several sign-ins share one, so that the later does not end the earlier. */
+  /** Sets the secret of this browser. Concurrent sign-ins share one, so that a later one does not end an earlier. */
   ensureBrowser(request: Request, response: Response): string {
     const secret = this.browser(request) ?? newSecret('web');
-    // Lax: the provider sends the browser back from its own site.
+    // Lax, because the provider redirects the browser from its own site.
     response.cookie(`${this.#prefix}browser`, secret, this.#options('lax'));
     return secret;
   }
 
-  /** Returns the secret of the browser in which a link to the page of connections was opened. */
+  /** Returns the secret of the browser in which a link to the connections page was opened. */
   manager(request: Request): string | undefined {
     return this.#read(request, 'manage');
   }
@@ -56,7 +56,7 @@ export class Cookies {
   }
 }
 
-/** Returns the token by which a form proves that it came from our page: only a reader of the page or the cookie knows it. */
+/** Returns the token that proves that a form came from our page: only that page and the cookie's owner know it. */
 export const formToken = (cookie: string): string =>
   Buffer.from(sha256(`csrf|${cookie}`)).toString('base64url');
 

@@ -57,7 +57,7 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
     },
   });
 
-  // The last route, as it also matches the paths above.
+  // Registered last, because it also matches the paths above.
   route(router, '/manage/:link', {
     async get({ response, params: { link } }) {
       const isOpen = await manage.isOpen(link);
@@ -80,14 +80,14 @@ interface Forms {
   readonly back: string;
 }
 
-/** Notes that a redirect may show on the list, by code, so that no link can put words on the page. */
+/** Messages that a redirect may show on the list, by code, so that no link can inject text. */
 const NOTES: ReadonlyMap<string, string> = new Map([
-  ['disconnected', 'The connection was ended. The provider is being told, too.'],
-  ['gone', 'That connection had been ended already.'],
+  ['disconnected', 'Disconnected. The provider is being notified.'],
+  ['gone', 'That account was already disconnected.'],
 ]);
 type Note = 'disconnected' | 'gone';
 
-/** The page behind a link. The button uses the link up; looking at it, as link previews do, does not. */
+/** The page behind a link. Only the button uses the link up, so that link previews do not. */
 const openPage = (action: string): Page => ({
   title: 'Your connected accounts',
   body: html` <p>
@@ -104,7 +104,7 @@ function listPage(view: ManageView, forms: Forms, note: string | undefined): Pag
   return {
     title: 'Your connected accounts',
     body: html` ${said !== undefined && html`<p class="note" role="status">${said}</p>`}
-      <p>What ${appName(view)} can use for ${named(view.user)}.</p>
+      <p>What ${appName(view)} can use for ${named(view.user)}:</p>
       ${
         view.connections.length === 0
           ? html`<p>No account is connected.</p>`
@@ -153,7 +153,7 @@ function entry(connection: ConnectionInfo, forms: Forms): Html {
   </li>`;
 }
 
-/** Asks again before everything is ended. Without script this is a page of its own. */
+/** Asks for confirmation before everything is revoked. Without scripts, this is a separate page. */
 const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
   title: 'Disconnect everything?',
   body: html` <p>
@@ -170,10 +170,12 @@ const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
     </form>`,
 });
 
-/** Answers the form directly: the list is over, so nothing could be shown after a redirect. */
+/** Responds to the form directly: the list has expired, so a redirect could not show it. */
 const revokedAllPage = (): Page => ({
   title: 'Everything is disconnected',
-  body: html` <p class="note" role="status">All connections were ended. The providers are being told, too.</p>
+  body: html` <p class="note" role="status">
+      All accounts were disconnected. The providers are being notified.
+    </p>
     <p>You can close this window.</p>`,
 });
 

@@ -5,11 +5,11 @@ import { SwitchboardError } from '../../errors.ts';
 import { localsOf } from '../http/request.ts';
 import { isFormToken, type Cookies } from './cookies.ts';
 
-/** The things that the routes of the pages work with. */
+/** The dependencies of the pages' routes. */
 export interface Site {
   readonly core: Core;
   readonly cookies: Cookies;
-  /** The path below which this service is reached from outside: '' or such as `/switchboard`. */
+  /** The public path prefix of this service: '' or for instance `/switchboard`. */
   readonly base: string;
 }
 
@@ -22,11 +22,11 @@ interface PageRequest<Segment extends string> {
 }
 
 interface Answers<Segment extends string> {
-  /** Must change nothing, so that link previews may look; answers HEAD, too. */
+  /** Must change nothing, because of link previews; also handles HEAD. */
   readonly get?: (page: PageRequest<Segment>) => Promise<void>;
-  /** For the callback, the one GET that changes something: HEAD is refused. */
+  /** For the callback, the only GET that changes something: HEAD is refused. */
   readonly onlyGet?: (page: PageRequest<Segment>) => Promise<void>;
-  /** Takes a form of ours. */
+  /** Handles one of our forms. */
   readonly post?: (page: PageRequest<Segment>, fields: Fields) => Promise<void>;
 }
 
@@ -36,7 +36,7 @@ type SegmentsOf<Path extends string> = Path extends `${string}:${infer Name}/${i
     ? Name
     : never;
 
-/** Serves a path; any other method is refused with 405. */
+/** Serves a path; other methods are refused with 405. */
 export function route<Path extends string>(
   router: Router,
   path: Path,
@@ -53,7 +53,7 @@ export function route<Path extends string>(
   served.all((request, response, next) => {
     if (allowed.includes(request.method)) return next();
     response.set('Allow', allowed.join(', '));
-    throw new SwitchboardError('method_not_allowed', `${request.method} is not possible here.`);
+    throw new SwitchboardError('method_not_allowed', `${request.method} is not allowed here.`);
   });
   const show = get ?? onlyGet;
   if (show) served.get((request, response) => show(requestOf(request, response)));
@@ -63,7 +63,7 @@ export function route<Path extends string>(
   );
 }
 
-/** Checks the hidden field of a form that acts for the holder of a cookie. @throws SwitchboardError `host_not_allowed`. */
+/** Checks the hidden token of a form that acts for the owner of a cookie. @throws SwitchboardError `host_not_allowed` */
 export function requireToken(fields: Fields, cookie: string): void {
   if (!isFormToken(fields['token'], cookie))
     throw new SwitchboardError('host_not_allowed', 'The form did not come from a page of this service.');
@@ -84,18 +84,18 @@ const parse = express.urlencoded({
 });
 
 /**
- * Refuses a form that another site sends in this browser's name (Fetch Metadata). Old browsers do not send where a request comes
- * from: there the form's token, or the secret in the link, protects the user.
+ * Refuses a form sent from another site (Fetch Metadata). Old browsers do not report the origin; there the form's token, or
+ * the secret in the link, protects the user.
  */
 const sameOriginOnly: RequestHandler = (request, _response, next) => {
   const site = request.headers['sec-fetch-site'];
   if (site === undefined || site === 'same-origin' || site === 'none') return next();
-  throw new SwitchboardError('host_not_allowed', 'a form was sent from another site');
+  throw new SwitchboardError('host_not_allowed', 'refused a form sent from another site');
 };
 
 export type Fields = Readonly<Record<string, string | undefined>>;
 
-/** Reads the fields of a form; one that comes twice counts as missing. @throws SwitchboardError 413, 415 or 400. */
+/** Reads the fields of a form; repeated ones count as missing. @throws SwitchboardError 413, 415 or 400 */
 async function readForm(request: Request, response: Response): Promise<Fields> {
   const [type] = (request.headers['content-type'] ?? '').toLowerCase().split(';');
   if (type?.trim() !== FORM_TYPE) throw new SwitchboardError('unsupported_media_type', `Send ${FORM_TYPE}.`);
@@ -112,6 +112,6 @@ function formError(failure: unknown): SwitchboardError {
   const extras = { cause: failure };
   if (status === 413) return new SwitchboardError('payload_too_large', 'The form is too large.', extras);
   if (status === 415)
-    return new SwitchboardError('unsupported_media_type', 'The form must be plain UTF-8.', extras);
+    return new SwitchboardError('unsupported_media_type', 'The form must be sent as UTF-8.', extras);
   return new SwitchboardError('invalid_request', 'The form could not be read.', extras);
 }

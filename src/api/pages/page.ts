@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
 import { addHeaders, sendText } from '../http/request.ts';
 
-/** Markup that goes into a page as it is: made by `html`, or a constant of ours, never from a value. */
+/** Markup that is inserted unescaped: created by `html`, or a constant of ours, never from a value. */
 export class Html {
   readonly text: string;
 
@@ -12,12 +12,13 @@ export class Html {
   }
 }
 
-/** A value in a template. Text is escaped; undefined and false leave nothing. */
+/** A value in a template. Text is escaped; undefined and false are omitted. */
 export type Content = string | number | Html | readonly Content[] | undefined | false;
 
 /**
- * Makes markup. Every value is escaped for text and for quoted attributes, unless it is markup of another such template.
- * @example html`<p title="${title}">${text}</p>`
+ * Creates markup. Every value is escaped for text and for quoted attributes, unless it is markup from another such template.
+ * @example
+ * html`<p title="${title}">${text}</p>`
  */
 export function html(strings: TemplateStringsArray, ...values: readonly Content[]): Html {
   return new Html(strings.reduce((text, part, at) => `${text}${render(values[at - 1])}${part}`));
@@ -31,12 +32,12 @@ function render(content: Content): string {
 }
 
 /**
- * Shows a name that others chose (a user id, an account, an app) on a page that people decide by. It is isolated, so that its
- * writing direction ends with it. Characters that cannot be seen, or change the look of the others, become U+FFFD.
+ * Shows a name chosen by others (a user id, an account, an app) on a page with a decision. Its writing direction is isolated.
+ * Characters that are invisible or affect others become U+FFFD.
  */
 export const named = (name: string): Html => html`<bdi>${visible(name)}</bdi>`;
 
-/** Shows such a name where there is no markup: in titles and labels. */
+/** Shows such a name without markup: in titles and labels. */
 export const visible = (name: string): string => name.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\u{fffd}');
 
 export interface Page {
@@ -46,22 +47,22 @@ export interface Page {
   readonly title: string;
   readonly heading?: Html;
   readonly body: Html;
-  /** Other places its forms may lead to, as CSP sources: browsers also hold redirects after a form to them. */
+  /** Additional form targets as CSP sources: browsers also apply this to redirects after a form. */
   readonly formTargets?: readonly string[];
 }
 
-/** Answers with a page that needs no script and loads nothing from anywhere. */
+/** Responds with a page that needs no script and loads nothing. */
 export function sendPage(response: ServerResponse, page: Page): void {
   addHeaders(response, headersOf(page.formTargets));
   sendText(response, page.status ?? 200, 'text/html', documentOf(page).text);
 }
 
-/** Redirects to another page, which is fetched by GET whatever this request was (RFC 9110 §15.4.4). */
+/** Redirects to another page, which is always fetched with GET (RFC 9110 §15.4.4). */
 export function seeOther(response: Response, url: string): void {
   response.status(303).set(headersOf()).location(url).end();
 }
 
-/** Links to these pages are secrets: neither caches nor referrers may keep them. */
+/** Links to these pages are secrets, so neither caches nor referrers may keep them. */
 const headersOf = (formTargets: readonly string[] = []) => ({
   'Content-Security-Policy': [
     "default-src 'none'",
@@ -73,7 +74,7 @@ const headersOf = (formTargets: readonly string[] = []) => ({
   'Referrer-Policy': 'no-referrer',
   'Cache-Control': 'no-store',
   'X-Content-Type-Options': 'nosniff',
-  // An app that opened the sign-in as a pop-up can see when it closes.
+  // An app that opened the sign-in as a pop-up can detect when it closes.
   'Cross-Origin-Opener-Policy': 'unsafe-none',
 });
 
@@ -128,5 +129,5 @@ a{color:var(--accent)}
 @media (forced-colors:active){button,.button{border-color:ButtonText}}`;
 
 const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')}`;
-// In one piece, so that no formatter adds a space that the hash does not cover.
+// On one line, because a formatter could add spaces that the hash does not cover.
 const STYLE_ELEMENT = new Html(`<style>${STYLE}</style>`);

@@ -6,54 +6,54 @@ import { html, sendPage, type Page } from './page.ts';
 const REFUSALS = {
   link_over: {
     title: 'This link no longer works',
-    text: 'This link was already used or has expired. Nothing was changed. Go back to the app and begin again.',
+    text: 'This link was already used or has expired. Nothing was changed. Go back to the app and start again.',
   },
   link_over_or_elsewhere: {
     title: 'This link does not work here',
-    text: 'This link was already used or has expired, or it was begun in another browser. Nothing was changed. Finish in the browser in which you began, or begin again from the app.',
+    text: 'This link was already used, has expired, or was opened in another browser. Nothing was changed. Continue in the browser in which you started, or start again from the app.',
   },
   other_browser: {
-    title: 'Finish in the browser in which you began',
-    text: 'This sign-in began in another browser, so it cannot end in this one. Nothing was changed. Finish in the browser in which you began, or begin again from the app.',
+    title: 'Continue in the browser in which you started',
+    text: 'This sign-in was started in another browser. Nothing was changed. Continue in that browser, or start again from the app.',
   },
   undo_over: {
-    title: 'This cannot be undone here any more',
-    text: 'It was undone already, or the ten minutes are over. The app can give you a page on which you end its connections.',
+    title: 'This can no longer be undone here',
+    text: 'It was already undone, or ten minutes have passed. Ask the app for a link to the page where you can disconnect accounts.',
   },
   manage_over: {
-    title: 'This page is no longer open',
-    text: 'A link to your connected accounts works once, and the page stays open for a quarter of an hour. Ask the app for a new link.',
+    title: 'This page has expired',
+    text: 'A link to your connected accounts works once, and the page expires after 15 minutes. Ask the app for a new link.',
   },
 } as const;
 export type Refusal = keyof typeof REFUSALS;
 
-/** Returns the page of a refusal: 400, and nothing was changed. */
+/** Returns the page for a refused request: 400, without any change. */
 export const refusal = (name: Refusal): Page => plain(400, REFUSALS[name].title, REFUSALS[name].text);
 
-/** Texts for users, in place of the errors' own texts, which are for callers. */
+/** Texts for users, instead of the errors' own texts for callers. */
 const ERRORS: Partial<Record<ErrorCode, { readonly title: string; readonly text: string }>> = {
   host_not_allowed: {
     title: 'This request was refused',
-    text: 'It did not come from a page of this service, so nothing was changed. Go back to the app and begin again.',
+    text: 'It did not come from a page of this service, so nothing was changed. Go back to the app and start again.',
   },
   route_not_found: {
     title: 'There is no such page',
-    text: 'The link is not whole, or what it showed is gone. Go back to the app and begin again.',
+    text: 'The link is incomplete or no longer valid. Go back to the app and start again.',
   },
-  method_not_allowed: { title: 'This is not possible here', text: 'Open the link in a browser.' },
+  method_not_allowed: { title: 'This is not allowed here', text: 'Open the link in a browser.' },
   payload_too_large: { title: 'Too much was sent', text: 'Go back, and try again.' },
   unsupported_media_type: { title: 'This is not a form', text: 'Go back, and try again.' },
   rate_limited: {
     title: 'Too many sign-ins at once',
-    text: 'Too many came from your network within a minute. Wait a minute, then reload this page.',
+    text: 'There were too many sign-ins from your network. Wait a minute, then reload this page.',
   },
   unavailable: {
-    title: 'Not available at the moment',
-    text: 'Something that is needed for this cannot be reached. Wait a little, then reload this page.',
+    title: 'Temporarily unavailable',
+    text: 'A service that this page needs cannot be reached. Wait a moment, then reload this page.',
   },
 };
 
-/** Answers with an error page, which never tells what went wrong inside. */
+/** Responds with an error page, which never reveals internal details. */
 export function sendErrorPage(response: ServerResponse, error: SwitchboardError, requestId: string): void {
   const isOurs = error.status >= 500 && ERRORS[error.code] === undefined;
   const { title, text } = ERRORS[error.code] ?? (isOurs ? FAILED : UNREADABLE);
@@ -63,11 +63,11 @@ export function sendErrorPage(response: ServerResponse, error: SwitchboardError,
 
 const FAILED = {
   title: 'Something went wrong on our side',
-  text: 'Go back to the app and try again. If it happens again, tell the app’s support the reference below.',
+  text: 'Go back to the app and try again. If it happens again, give the app’s support team the reference below.',
 };
 const UNREADABLE = {
   title: 'This request could not be understood',
-  text: 'Nothing was changed. Go back to the app and begin again.',
+  text: 'Nothing was changed. Go back to the app and start again.',
 };
 
 const plain = (status: number, title: string, text: string, requestId?: string): Page => ({

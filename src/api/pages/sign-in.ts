@@ -6,7 +6,7 @@ import { route, noSuchPage, requireToken, type Site } from './page-router.ts';
 import { html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
 import { refusal } from './refusals.ts';
 
-/** Serves a sign-in: our page where there is one, the provider's callback, the confirmation, the result. */
+/** Serves a sign-in: our page if there is one, the provider's callback, the confirmation, the result. */
 export function signInRoutes(router: Router, { core, cookies, base }: Site): void {
   const { signIns } = core.identity;
   const resultUrl = (result: string) => `${base}/oauth/done/${result}`;
@@ -28,7 +28,7 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       await core.rateLimits.take('callback', request.ip ?? '');
       const browser = cookies.browser(request);
       const outcome = await signIns.callback(provider, queryOf(request.url), browser, actor);
-      // Redirected, so that code and state stay in no history.
+      // Redirects, so that code and state do not stay in the history.
       if (outcome.kind === 'result') seeOther(response, resultUrl(outcome.result));
       else sendPage(response, refusal(outcome.reason));
     },
@@ -60,7 +60,7 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   });
 
   route(router, '/oauth/done/:result/undo', {
-    // Without a cookie: whoever was led to the result can undo it, in whichever browser.
+    // Needs no cookie: whoever sees the result can undo it, in any browser.
     async post({ response, params: { result }, actor }) {
       if (await signIns.undo(result, actor)) seeOther(response, resultUrl(result));
       else sendPage(response, refusal('undo_over'));
@@ -68,18 +68,18 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   });
 }
 
-/** Returns the query unparsed: Express would make lists of parameters that come twice. */
+/** Returns the query unparsed: Express would turn repeated parameters into lists. */
 function queryOf(url: string): URLSearchParams {
   const mark = url.indexOf('?');
   return new URLSearchParams(mark < 0 ? '' : url.slice(mark + 1));
 }
 
-/** The start of mode `page`, before the provider's page: who asks for what. */
+/** The first page of mode `page`, before the provider's: shows who requests what. */
 function connectPage(view: LinkView, action: string): Page {
   const provider = visible(view.provider);
   return {
     title: `Connect your ${provider} account`,
-    // Chromium holds every redirect after a form to this, and many providers first send users on to another host.
+    // Chromium applies this to every redirect after a form, and many providers first redirect users to another host.
     formTargets: ['https:', view.providerOrigin],
     body: html` <p>
         ${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.
@@ -95,7 +95,7 @@ function connectPage(view: LinkView, action: string): Page {
   };
 }
 
-/** The end of mode `page`: the click without which nothing is connected. */
+/** The last page of mode `page`: nothing is connected without its confirmation. */
 function confirmPage(view: ResultView, action: string, token: string): Page {
   return {
     title: 'Connect this account?',
@@ -133,7 +133,7 @@ function completePage(view: ResultView, undoAction: string): Page {
   };
 }
 
-/** The result of a sign-in that failed, or was undone. */
+/** The result of a failed or undone sign-in. */
 function failedPage(view: ResultView): Page {
   const { title, text } = (view.error && FAILURES[view.error]) ?? INCOMPLETE;
   const isUndone = view.error === 'undone';
@@ -200,7 +200,7 @@ export const appName = ({ app }: { app: string | undefined }, at?: 'start'): Htm
 const accountName = ({ account }: ResultView): Html =>
   account === undefined ? html`the account` : named(account);
 
-/** The meanings of OpenID's own scopes; a provider's scopes are shown by name alone. */
+/** The meanings of OpenID's own scopes; a provider's scopes are shown only by name. */
 const MEANINGS: ReadonlyMap<string, string> = new Map([
   ['openid', 'Know which account this is'],
   ['email', 'See its e-mail address'],
@@ -222,7 +222,7 @@ const scopeList = (title: string | Html, scopes: readonly string[]): Html =>
     : html`<h2>${title}</h2>
         ${scopeItems(scopes)}`;
 
-/** Lists app, user, account and provider; before the sign-in nobody knows the account. */
+/** Lists app, user, account and provider; the account is unknown before the sign-in. */
 const factsOf = (view: SignInView, account?: Html): Html =>
   html`<dl>
     <dt>App</dt>

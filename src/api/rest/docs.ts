@@ -20,8 +20,8 @@ interface Content {
 }
 
 /**
- * Renders the reference at `/docs` from the OpenAPI document: one static page, no script, nothing loaded from
- * elsewhere. (The usual viewers are megabytes of script, or load it from a third party.)
+ * Renders the reference at `/docs` from the OpenAPI document: one static page without scripts or external resources. (The
+ * usual viewers are megabytes of script or load it from a third party.)
  */
 export function docsPage(document: Json): string {
   const { info, paths, components } = document as unknown as {
@@ -63,7 +63,7 @@ ${parameterTable(operation)}${schemaBlock('Body', operation.requestBody)}${schem
 <table><thead><tr><th>Status</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table></section>`;
 }
 
-/** The Authorization header is a security scheme in OpenAPI, and a parameter to a reader. */
+/** The Authorization header is a security scheme in OpenAPI, but a parameter for readers. */
 const AUTHORIZATION: Parameter = {
   name: 'Authorization',
   in: 'header',

@@ -4,7 +4,7 @@ import { registryEndpoints } from './registry.ts';
 import { readResult, toolEndpoints } from './tools.ts';
 import { searchEndpoints } from './search.ts';
 
-/** Every endpoint of `/v1` and `/v0.1` but the admin API. */
+/** Every endpoint of `/v1` and `/v0.1` except the admin API. */
 export const restEndpoints: readonly Endpoint[] = [
   ...searchEndpoints,
   ...toolEndpoints,

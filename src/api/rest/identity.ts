@@ -12,9 +12,9 @@ const COMMON = {
 } as const;
 
 const userId = z
-  .string(wrongType("must be a string: the caller's own id of the end user"))
+  .string(wrongType('must be a string: your own id for the end user'))
   .describe(
-    "The caller's own id of the end user: 1 to 1024 bytes, compared byte by byte, without control characters.",
+    "The caller's own id for the end user: 1 to 1024 bytes without control characters, compared byte by byte.",
   );
 const provider = z
   .string()
@@ -26,7 +26,9 @@ const authSession = z.object({
   session_id: z.string(),
   auth_url: z
     .string()
-    .describe('The address where the end user signs in. Open it by a redirect, in a pop-up or in a new tab.'),
+    .describe(
+      'The address where the end user signs in. Open it with a redirect, in a pop-up or in a new tab.',
+    ),
   expires_at: z.iso.datetime(),
 });
 
@@ -41,7 +43,7 @@ const connection = z.object({
   id: z.string(),
   provider: z.string(),
   title: z.string(),
-  account: z.string().nullable().describe('The name by which a person knows the account.'),
+  account: z.string().nullable().describe("The account's name for display."),
   scopes: z.array(z.string()),
   status: z.enum(['active', 'needs_reauth']),
   resource: z.string().nullable(),
@@ -56,7 +58,7 @@ const createSession = endpoint({
   operationId: 'createSession',
   summary: 'Create an authorization session',
   description:
-    'Starts an OAuth authorization of an end user at an identity provider. Send the user to auth_url, then poll the session.',
+    'Starts an OAuth authorization for an end user at an identity provider. Send the user to auth_url, then poll the session.',
   rateLimit: 'sessions',
   errors: ['rate_limited', 'provider_not_configured', 'unavailable'],
   bodySchema: z.strictObject({
@@ -75,9 +77,9 @@ const createSession = endpoint({
     resource: z
       .url({ protocol: /^https?$/, error: 'must be an absolute http(s) URL' })
       .max(2048, 'must have at most 2048 characters')
-      .regex(/^[\x21\x22\x24-\x7e]+$/, 'must be ASCII, without a fragment (RFC 8707 §2)')
+      .regex(/^[\x21\x22\x24-\x7e]+$/, 'must be ASCII and have no fragment (RFC 8707 §2)')
       .optional()
-      .describe('The one resource that the connection is for (RFC 8707).'),
+      .describe('The resource that the connection is limited to (RFC 8707).'),
     mode: z
       .enum(SIGN_IN_MODES)
       .optional()
@@ -86,17 +88,17 @@ const createSession = endpoint({
       .string()
       .max(2048)
       .optional()
-      .describe('An address to return to. It must be registered for the tenant exactly as it is.'),
+      .describe('The address to return to. It must match an address registered for the tenant exactly.'),
     login_hint: z
       .string()
       .min(1)
       .max(320)
       .optional()
-      .describe('The account that the provider should suggest.'),
+      .describe('The account that the provider should preselect.'),
     allow_account_change: z
       .boolean()
       .optional()
-      .describe('true: allows a sign-in to another account than the connected one.'),
+      .describe('true: allows a sign-in with a different account than the connected one.'),
   }),
   responseSchema: authSession,
   handle: (core, caller, { body }) =>
@@ -139,7 +141,7 @@ const issueToken = endpoint({
   operationId: 'issueToken',
   summary: 'Get the first tokens of a completed session',
   description:
-    'Works once for a complete session, within ten minutes. A request repeated with the same Idempotency-Key within a minute gets the same answer.',
+    'Works once per completed session, within ten minutes. Repeating the request with the same Idempotency-Key within a minute returns the same response.',
   rateLimit: 'refresh',
   errors: ['invalid_grant', 'authorization_pending', 'rate_limited'],
   idempotent: true,
@@ -156,7 +158,7 @@ const refreshToken = endpoint({
   operationId: 'refreshToken',
   summary: 'Refresh an identity token',
   description:
-    'Each refresh token works once. Using one again ends every token of its family. A request repeated with the same Idempotency-Key within a minute gets the same answer.',
+    'Each refresh token works once. Using one again revokes every token of its family. Repeating the request with the same Idempotency-Key within a minute returns the same response.',
   rateLimit: 'refresh',
   errors: ['invalid_grant', 'rate_limited'],
   idempotent: true,
@@ -173,7 +175,7 @@ const revokeUser = endpoint({
   operationId: 'revokeUser',
   summary: "Revoke all of a user's tokens",
   description:
-    'Ends the identity tokens, the refresh tokens, the bound API keys and the stored provider tokens of an end user at once. The providers are told in the background. With provider, ends only the connections with that provider.',
+    "Immediately revokes an end user's identity tokens, refresh tokens and bound API keys, and deletes the stored provider tokens. The providers are notified in the background. With provider, only the connections with that provider end.",
   rateLimit: 'revoke',
   errors: ['rate_limited'],
   bodySchema: z.strictObject({ user_id: userId, provider: provider.optional() }),
@@ -206,9 +208,9 @@ const createManageLink = endpoint({
   method: 'post',
   path: '/v1/identity/manage',
   operationId: 'createManageLink',
-  summary: "Make a link to the page of a user's connections",
+  summary: "Create a link to a user's connections page",
   description:
-    'Returns a link that works once, within five minutes. On its page the user sees and revokes connections.',
+    'Returns a link that works once, within five minutes. It opens a page where the user can see and revoke connections.',
   rateLimit: 'sessions',
   errors: ['rate_limited'],
   bodySchema: z.strictObject({ user_id: userId }),

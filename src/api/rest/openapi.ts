@@ -6,7 +6,7 @@ import { TIMEOUT_HEADER } from '../http/request.ts';
 
 type Json = Record<string, unknown>;
 
-/** The errors that every endpoint can answer with. */
+/** The errors that every endpoint can return. */
 const EVERYWHERE: readonly ErrorCode[] = [
   'unauthorized',
   'identity_token_invalid',
@@ -15,7 +15,7 @@ const EVERYWHERE: readonly ErrorCode[] = [
   'internal',
   'unavailable',
 ];
-/** A parameter in a path may be undecodable, or hold a NUL. */
+/** A path parameter may be undecodable or contain a NUL. */
 const WITH_PARAMETERS: readonly ErrorCode[] = ['invalid_request'];
 const WITH_BODY: readonly ErrorCode[] = [
   'invalid_json',
@@ -34,25 +34,25 @@ const problemSchema = z.looseObject({
   detail: z.string().describe('What happened and what to do.'),
   code: z.enum(errorCodes),
   request_id: z.string(),
-  retry_after: z.number().optional().describe('Seconds until a new try makes sense.'),
+  retry_after: z.number().optional().describe('Seconds to wait before retrying.'),
   retryable: z
     .boolean()
     .optional()
     .describe(
-      'With status 500 and above: whether the same request may succeed later. It is never true where a call may have run.',
+      'With status 500 and above: whether the same request may succeed later. Never true if the call may have run.',
     ),
   upstream_error: z.unknown().optional().describe("The server's own JSON-RPC error object."),
   input_required: z
     .unknown()
     .optional()
     .describe(
-      'With upstream_input_required, when the tool asked for input: its answer, with inputRequests and requestState.',
+      'With upstream_input_required, when the tool asked for input: its result, with inputRequests and requestState.',
     ),
   required_capabilities: z
     .record(z.string(), z.unknown())
     .optional()
     .describe(
-      'With upstream_input_required, when the server did not ask (upstream_error.code -32021): the capabilities that it requires.',
+      'With upstream_input_required, when the server reported a missing capability (upstream_error.code -32021): the capabilities it requires.',
     ),
   error: z
     .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])
@@ -61,16 +61,16 @@ const problemSchema = z.looseObject({
   quota: z
     .looseObject({ use: z.string(), limit: z.int(), resets_at: z.iso.datetime() })
     .optional()
-    .describe('With quota_exceeded: the limit of the month, and when the next month begins.'),
+    .describe('With quota_exceeded: the monthly limit, and when it resets.'),
   provider: ofConnection(z.string(), 'the identity provider.'),
   reason: ofConnection(z.enum(['not_connected', 'needs_reauth', 'missing_scopes']), 'why.'),
-  missing_scopes: ofConnection(z.array(z.string()), 'the scopes the connection lacks.'),
-  session_id: ofConnection(z.string(), 'the session made for this sign-in, to be polled.'),
+  missing_scopes: ofConnection(z.array(z.string()), 'the scopes that the connection lacks.'),
+  session_id: ofConnection(z.string(), 'the session created for this sign-in, to be polled.'),
   auth_url: ofConnection(z.string(), 'where the user signs in.'),
   expires_at: ofConnection(z.iso.datetime(), 'when the session expires.'),
 });
 
-/** Makes the OpenAPI 3.1 document of `/v1` and `/v0.1` from the schemas that check the requests. */
+/** Creates the OpenAPI 3.1 document of `/v1` and `/v0.1` from the schemas that validate the requests. */
 export function openApiDocument(options: {
   readonly version: string;
   readonly publicUrl: string | undefined;
@@ -86,14 +86,14 @@ export function openApiDocument(options: {
     info: {
       title: 'Switchboard',
       version: options.version,
-      description: 'Find a remote MCP server in plain words and call it by its id.',
+      description: 'Find remote MCP servers with plain-language queries and call them by id.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: options.publicUrl ?? '/' }],
     security: [{ apiKey: [] }],
     tags: [
       { name: 'Search', description: 'Find servers and tools.' },
-      { name: 'Proxy', description: 'Call the servers that were found.' },
+      { name: 'Proxy', description: 'Call servers.' },
       { name: 'Identity', description: 'Act for an end user.' },
       { name: 'Registry', description: 'Read the catalogue, for IDEs and other registries.' },
       { name: 'Admin', description: 'Administer the installation, with keys that have the scope admin.' },
@@ -158,7 +158,7 @@ const IDEMPOTENCY_KEY = {
   in: 'header',
   required: false,
   description:
-    'A request repeated with the same key within a minute gets the same answer, in case the first was lost.',
+    'Repeating a request with the same key within a minute returns the same response, in case the first was lost.',
   schema: { type: 'string', minLength: 1, maxLength: 255 },
 };
 const TIMEOUT = {
@@ -209,10 +209,10 @@ function errorResponses(codes: readonly ErrorCode[]): Json {
   return Object.fromEntries(entries) as Json;
 }
 
-/** The answer of long work to a caller that accepts lines. */
+/** The response of long work to a caller that accepts lines. */
 const LINES: Json = {
   type: 'string',
-  description: 'One JSON object a line. The last one has result or problem.',
+  description: 'One JSON object per line. The last one has result or problem.',
 };
 
 const header = (description: string) => ({ description, schema: { type: 'string' } });
@@ -221,6 +221,6 @@ const CHALLENGE_HEADERS = {
 };
 const RATE_LIMIT_HEADERS = {
   'Retry-After': header('Seconds until the next call can succeed.'),
-  RateLimit: header('The calls that are left, and the seconds until the window starts again.'),
+  RateLimit: header('The remaining calls, and the seconds until the window resets.'),
   'RateLimit-Policy': header('The limit and its window in seconds.'),
 };

@@ -4,11 +4,11 @@ import { endpoint, KIB, type Endpoint, wrongType } from '../http/endpoint.ts';
 
 const MAX_LIMIT = 100;
 const ABOUT =
-  'Part of the registry API v0.1 of MCP, for IDEs and for other Switchboards to sync from. The key may come as a Bearer token. With ' +
+  'Part of the MCP registry API v0.1, for IDEs and for other Switchboards to sync from. The key may be sent as a Bearer token. With ' +
   'SWITCHBOARD_REGISTRY_ACCESS=public no key is needed.';
 
 const storable = (schema: z.ZodString) =>
-  schema.refine(text => storageProblem(text) === undefined, 'must not hold a NUL character');
+  schema.refine(text => storageProblem(text) === undefined, 'must not contain a NUL character');
 
 const includeDeleted = z
   .enum(['true', 'false'], 'must be true or false')
@@ -18,9 +18,9 @@ const includeDeleted = z
 
 const deletedQuery = z.object({ include_deleted: includeDeleted });
 
-/** Ignores unknown parameters, as the standard's own servers do. */
+/** Ignores unknown parameters, like the standard's own servers. */
 const listQuery = z.object({
-  cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the page before.'),
+  cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the previous page.'),
   limit: z
     .string(wrongType(`must be a whole number from 1 to ${MAX_LIMIT}`))
     .regex(/^\d{1,9}$/, `must be a whole number from 1 to ${MAX_LIMIT}`)
@@ -28,12 +28,12 @@ const listQuery = z.object({
     .refine(limit => limit >= 1, `must be a whole number from 1 to ${MAX_LIMIT}`)
     .transform(limit => Math.min(limit, MAX_LIMIT))
     .default(30)
-    .describe(`The number of servers on a page. More than ${MAX_LIMIT} count as ${MAX_LIMIT}.`),
+    .describe(`The number of servers per page. Values above ${MAX_LIMIT} count as ${MAX_LIMIT}.`),
   search: storable(z.string().max(200)).optional().describe('Part of a name. Case does not matter.'),
   updated_since: z.iso
-    .datetime({ offset: true, error: 'must be a time as RFC 3339 writes it, such as 2026-11-21T08:00:00Z' })
+    .datetime({ offset: true, error: 'must be an RFC 3339 time, such as 2026-11-21T08:00:00Z' })
     .optional()
-    .describe('Returns only servers that were changed at that time or later.'),
+    .describe('Returns only servers that changed at or after this time.'),
   version: storable(z.string().min(1).max(255))
     .optional()
     .describe('latest, or an exact version. Only the latest version of each server is known.'),
@@ -42,26 +42,26 @@ const listQuery = z.object({
 
 const document = z.looseObject({
   name: z.string().describe('NAMESPACE/NAME.'),
-  description: z.string().describe('At most 100 characters where the entry is not from a registry.'),
+  description: z.string().describe('At most 100 characters if the entry does not come from a registry.'),
   version: z.string(),
   title: z.string().optional(),
   remotes: z
     .array(z.looseObject({ type: z.string(), url: z.string() }))
     .optional()
-    .describe('The addresses of the server itself.'),
+    .describe("The server's own addresses."),
 });
 const served = z.object({
   server: document.describe('Its server.json.'),
   _meta: z
     .record(z.string(), z.looseObject({}))
     .describe(
-      "io.modelcontextprotocol.registry/official: status (active, deprecated, deleted), times, isLatest. dev.switchboard/server: the server's id here, its address behind this Switchboard's /mcp, the whole description, the categories, the number of tools, how to sign in, and its health if it was visited.",
+      "io.modelcontextprotocol.registry/official: status (active, deprecated, deleted), times, isLatest. dev.switchboard/server: the server's id, its address under this Switchboard's /mcp, the full description, the categories, the number of tools, how to sign in, and its health if it was checked.",
     ),
 });
 const page = z.object({
   servers: z.array(served),
   metadata: z.object({
-    nextCursor: z.string().optional().describe('Absent: this is the last page.'),
+    nextCursor: z.string().optional().describe('Absent on the last page.'),
     count: z.int().describe('Servers on this page.'),
   }),
 });

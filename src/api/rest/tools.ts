@@ -46,7 +46,7 @@ const SERVER_ERRORS = [
   'unavailable',
 ] as const;
 
-/** The two convenience endpoints answer a failure of the server with 502. */
+/** The two convenience endpoints respond to a failure of the server with 502. */
 const UPSTREAM_ERRORS = errorCodes.filter(
   code => code.startsWith('upstream_') || code === 'provider_unavailable',
 );
@@ -54,7 +54,7 @@ const UPSTREAM_ERRORS = errorCodes.filter(
 const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
 
 const BAD_ID =
-  'must be a string of at most 1024 characters or a number; send a whole number beyond 2^53 - 1 as a string';
+  'must be a string of at most 1024 characters or a number; send whole numbers above 2^53 - 1 as strings';
 
 const mcpCall = endpoint({
   ...COMMON,
@@ -62,11 +62,11 @@ const mcpCall = endpoint({
   operationId: 'mcpCall',
   summary: 'Call any JSON-RPC method of a server',
   description:
-    'Forwards one JSON-RPC request to a catalogued MCP server and returns its answer, result or error, with HTTP 200. ' +
-    'A failure on the way to the server (time-out, refused connection, broken answer) is also a 200, with error.code ' +
-    '-32000 and error.data {origin, reason, retryable, retry_after}. A tool of revision 2026-07-28 may ask for input. Declare what you can ' +
+    'Forwards one JSON-RPC request to a catalogued MCP server and returns its response, result or error, with HTTP 200. ' +
+    'A failure to reach the server (timeout, refused connection, invalid response) is also a 200, with error.code ' +
+    '-32000 and error.data {origin, reason, retryable, retry_after}. A tool of a 2026-07-28 server may ask for input. Declare what you can ' +
     'answer in params._meta["io.modelcontextprotocol/clientCapabilities"], such as {"elicitation":{"form":{}}}. On a result with ' +
-    'resultType "input_required" make the same call again, with inputResponses (an answer under each key of inputRequests) ' +
+    'resultType "input_required" repeat the call with inputResponses (a reply for each key of inputRequests) ' +
     'and the unchanged requestState in params. The body of every other error is both problem details and a ' +
     'JSON-RPC error.',
   errors: ['invalid_params', ...SERVER_ERRORS],
@@ -77,7 +77,7 @@ const mcpCall = endpoint({
       .min(1)
       .max(256)
       .meta({ examples: ['tools/list'] }),
-    // Checked by the handler: JSON-RPC has a code of its own for it.
+    // Validated by the handler, because JSON-RPC has its own error code for it.
     params: z.unknown().optional().meta({ type: 'object' }),
     id: z.union([z.string().max(1024, BAD_ID), z.number().refine(isRpcId, BAD_ID)], BAD_ID).default(1),
     jsonrpc: z.literal('2.0').optional(),
@@ -108,7 +108,7 @@ const toolsCall = endpoint({
   operationId: 'callTool',
   summary: 'Call one tool of a server',
   description:
-    'Runs a tool and returns its result. A tool that fails by its own account is a 200 with isError true.',
+    'Runs a tool and returns its result. If the tool reports a failure, the response is a 200 with isError true.',
   errors: ['invalid_params', ...SERVER_ERRORS, ...UPSTREAM_ERRORS],
   bodySchema: z.strictObject({
     server_id: serverId,
@@ -117,7 +117,7 @@ const toolsCall = endpoint({
       .min(1)
       .max(1024)
       .describe("The tool's name."),
-    arguments: jsonObject.optional().describe("The arguments, as the tool's inputSchema asks for them."),
+    arguments: jsonObject.optional().describe("The arguments, as the tool's inputSchema defines them."),
     query_log_id: queryLogId,
   }),
   responseSchema: z.looseObject({ content: z.array(jsonObject), isError: z.boolean() }),
@@ -135,7 +135,7 @@ const toolsList = endpoint({
   path: '/v1/mcp/tools/list',
   operationId: 'listTools',
   summary: "List a server's tools",
-  description: 'Asks the server itself, and reads all pages of its list.',
+  description: 'Asks the server itself and reads all pages of its list.',
   errors: [...SERVER_ERRORS, ...UPSTREAM_ERRORS.filter(code => code !== 'upstream_input_required')],
   bodySchema: z.strictObject({ server_id: serverId, query_log_id: queryLogId }),
   responseSchema: z.object({
@@ -165,27 +165,29 @@ const wholeNumber = (mustBe: string) =>
 
 const query = z
   .strictObject({
-    offset: wholeNumber(OFFSET).optional().describe('The character to read on from. Default 0.'),
+    offset: wholeNumber(OFFSET).optional().describe('The character to continue from. Default 0.'),
     max_chars: wholeNumber(CHARS)
       .refine(chars => chars >= 1 && chars <= MAX_READ_CHARS, CHARS)
       .default(DEFAULT_READ_CHARS)
-      .describe(`The most characters to return, 1 to ${MAX_READ_CHARS}. With find, all matches together.`),
-    find: findText.optional().describe('Plain text to find instead of reading on. Case does not matter.'),
-    from: wholeNumber(OFFSET)
+      .describe(
+        `The maximum number of characters to return, 1 to ${MAX_READ_CHARS}. With find, for all matches together.`,
+      ),
+    find: findText
       .optional()
-      .describe('With find: leaves out matches before this offset. Default 0.'),
+      .describe('Plain text to find instead of returning the next part. Case does not matter.'),
+    from: wholeNumber(OFFSET).optional().describe('With find: skips matches before this offset. Default 0.'),
   })
   .superRefine(checkReadOrFind);
 
 const ofEach = {
   total_characters: z.int().describe('The length of the whole result.'),
-  expires_at: z.iso.datetime().describe('When the kept result is deleted.'),
+  expires_at: z.iso.datetime().describe('When the stored result is deleted.'),
 };
 const part = z.object({
   handle: z.string(),
   offset: z.int(),
   text: z.string(),
-  next_offset: z.int().optional().describe('The offset to read on from. Absent: this is the end.'),
+  next_offset: z.int().optional().describe('The offset of the next part. Absent: this is the end.'),
   ...ofEach,
 });
 const found = z.object({
@@ -193,10 +195,10 @@ const found = z.object({
   matches: z
     .array(z.object({ offset: z.int().describe('The offset of this text.'), text: z.string() }))
     .describe(
-      'The matching lines, each with the line before and after. Of a long line, the text around the match.',
+      'The matching lines, each with the line before and after. Long lines are cut to the text around the match.',
     ),
-  more_matches: z.boolean().describe('true: there are more matches than max_chars had room for.'),
-  next_from: z.int().optional().describe('The value of from that finds them.'),
+  more_matches: z.boolean().describe('true: there are more matches than fit into max_chars.'),
+  next_from: z.int().optional().describe('The value of from that returns the remaining matches.'),
   ...ofEach,
 });
 
@@ -210,10 +212,10 @@ export const readResult = endpoint({
   path: '/v1/results/:handle',
   operationId: 'readResult',
   tag: 'Proxy',
-  summary: 'Read on in a kept result',
+  summary: 'Read more of a stored result',
   description:
-    'Reads a kept result in parts, or finds text in it. A tool result that is too long for an agent is cut, and kept whole for 10 minutes under a ' +
-    'handle (res_…), for the key and the user that made the call. Offsets and lengths count Unicode code points.',
+    'Reads a stored result in parts, or finds text in it. A tool result that is too long for an agent is truncated, and the full result is stored for 10 minutes under a ' +
+    'handle (res_…). Only the key and the user that made the call can read it. Offsets and lengths count Unicode code points.',
   scope: 'proxy',
   rateLimit: 'proxy',
   user: 'checked',

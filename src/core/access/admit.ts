@@ -6,21 +6,21 @@ import type { QuotaState, Use } from './quota.ts';
 import type { Bucket, RateLimitState } from './rate-limits.ts';
 import { LOCAL_TENANT } from './tenants.ts';
 
-/** A limit that is not on a key: on an address, or on one session. */
+/** A limit that does not depend on a key: on an address or a session. */
 export interface Throttle {
   readonly bucket: Bucket;
   readonly key: string;
 }
 
-/** The requirements an endpoint makes of its callers. */
+/** What an endpoint requires of its callers. */
 export interface Policy {
   readonly scope: Scope;
-  /** The class whose budget a request spends. Absent: none. */
+  /** The rate limit class of a request. Absent: none. */
   readonly rateLimit?: RateClass | Throttle | undefined;
   /** The monthly quota that a well-formed request counts towards. Absent: none. */
   readonly quota?: Use | undefined;
   /**
-   * `checked`: an identity token that came along must still hold. `by-call`: the work itself asks that, in the query that loads the
+   * `checked`: an identity token, if sent, must not be revoked. `by-call`: the call itself checks this, in the query that loads the
    * user's connection.
    */
   readonly user: 'checked' | 'by-call';
@@ -30,31 +30,31 @@ export interface Credentials {
   readonly key: string | undefined;
   /** An identity token. */
   readonly token: string | undefined;
-  /** Whether the key may come as a Bearer token too: the refusal says so. */
+  /** Whether the key may also be sent as a Bearer token, for the error message. */
   readonly keyMayBeBearer?: boolean;
-  /** The address of the caller: wrong keys are counted there. */
+  /** The caller's address, for counting wrong keys. */
   readonly ip?: string | undefined;
 }
 
-/** One request, as the gate sees it. */
+/** One request as seen by the gate. */
 export interface Visit<Input> {
   readonly requestId: string;
   readonly ip?: string | undefined;
   readonly signal: AbortSignal;
-  /** Reads and checks the input. @throws SwitchboardError */
+  /** Reads and validates the input. @throws SwitchboardError */
   readonly parse: () => Input | Promise<Input>;
-  /** Returns how many calls the input makes. Default: one. None: nothing counts in the month. */
+  /** Returns how many calls the input makes; 0 does not count towards the quota. Default: one. */
   readonly callsIn?: (input: Input) => number;
-  /** Hears how a limit stands, once for each limit that was spent from. A refusal carries its own state. */
+  /** Receives the state of each limit that was charged. A refusal carries its own state. */
   readonly onLimit?: (state: RateLimitState | QuotaState) => void;
 }
 
 type Parts = Pick<Core, 'apiKeys' | 'rateLimits' | 'identity'>;
 
 /**
- * Tells who calls, and for which end user. An identity token is verified here as far as it goes by itself; `admit` checks that its
- * user has not been revoked.
- * @throws SwitchboardError `unauthorized`, `identity_token_invalid`, `rate_limited` (failed attempts from one address).
+ * Identifies the caller and the end user. Verifies the signature of an identity token; `admit` checks that its user has not been
+ * revoked.
+ * @throws SwitchboardError `unauthorized`, `identity_token_invalid`, `rate_limited` (failed attempts from one address)
  */
 export async function authenticate(core: Parts, credentials: Credentials): Promise<Principal> {
   const { token } = credentials;
@@ -64,12 +64,12 @@ export async function authenticate(core: Parts, credentials: Credentials): Promi
   if (principal.subject && principal.subject.userId !== subject.userId)
     throw new SwitchboardError(
       'identity_token_invalid',
-      'The identity token is of another user than the one this API key acts for. Send the key without a token.',
+      'The identity token belongs to a different user than this API key. Send the key without a token.',
     );
   return { ...principal, subject };
 }
 
-/** Only failures are counted, so that a good key works from an address that somebody else spoils with wrong ones. */
+/** Only failures are counted, so that others' wrong keys do not lock out a valid key from the same address. */
 async function principalOf(
   core: Parts,
   { key, ip, keyMayBeBearer = false }: Credentials,
@@ -82,17 +82,17 @@ async function principalOf(
     if (ip !== undefined) await core.rateLimits.take('failedAuth', ip);
     const ways = keyMayBeBearer
       ? 'X-API-Key, or as Authorization: Bearer'
-      : "X-API-Key (a Bearer token is taken for a user's identity here)";
-    const detail = `Send a valid API key in the header ${ways}. \`switchboard keys create\` makes one.`;
+      : "X-API-Key (a Bearer token is read as a user's identity token here)";
+    const detail = `Send a valid API key in the header ${ways}. \`switchboard keys create\` creates one.`;
     throw new SwitchboardError('unauthorized', detail);
   }
 }
 
 /**
- * Lets an authenticated request through, or refuses it, always in this order: scope, rate limit, input, monthly quota, live user. A
- * refusal charges only the limits before it; for want of a scope it counts as a request of no class.
- * @returns whom the core acts for, and the checked input
- * @throws SwitchboardError `insufficient_scope`, `rate_limited`, what `parse` throws, `quota_exceeded`, `identity_token_invalid`.
+ * Admits or refuses an authenticated request, always in this order: scope, rate limit, input, monthly quota, live user. A refusal
+ * charges only the limits before it; a missing scope is charged to the limit for unclassified requests.
+ * @returns the caller for the core, and the validated input
+ * @throws SwitchboardError `insufficient_scope`, `rate_limited`, errors of `parse`, `quota_exceeded`, `identity_token_invalid`
  */
 export async function admit<Input>(
   core: Parts,
@@ -123,7 +123,7 @@ export async function refuseUnclassed(
   throw refusal;
 }
 
-/** Spends one call before the input is read, and one for each further call that is found in it. */
+/** Charges one call before the input is read, and one for each further call in it. */
 async function parseWithinRate<Input>(
   { rateLimits }: Parts,
   { keyId }: Principal,
@@ -160,7 +160,7 @@ function lackingScope({ scopes, tenantId }: Principal, scope: Scope): Switchboar
   if (scope === 'admin' && tenantId !== LOCAL_TENANT)
     return new SwitchboardError(
       'insufficient_scope',
-      `A key with the scope "admin" administers only as one of the tenant "${LOCAL_TENANT}". Use such a key.`,
+      `Keys with the scope "admin" work only in the tenant "${LOCAL_TENANT}". Use a key of that tenant.`,
     );
   return undefined;
 }

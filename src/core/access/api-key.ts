@@ -5,18 +5,18 @@ import { LOCAL_TENANT } from './tenants.ts';
 
 export type KeyRow = typeof apiKeys.$inferSelect;
 
-/** Monthly limits as an operator sets and sees them; null: no limit. */
+/** Monthly limits for an operator; null: no limit. */
 type QuotaSetting = Readonly<Record<Use, number | null>>;
 
-/** A limit that is left out stays as it is. */
+/** An omitted limit stays unchanged. */
 export type QuotaChange = { readonly [Name in Use]?: number | null | undefined };
 
-/** A key as an operator sees it: never the secret. */
+/** A key for an operator, without the secret. */
 export interface ApiKeyInfo {
   readonly id: string;
   readonly name: string;
   readonly tenant: string;
-  /** The caller's own id of the one user the key acts for. */
+  /** The caller's own id for the user that the key acts for. */
   readonly user: string | null;
   readonly scopes: readonly Scope[];
   readonly monthly_quota: QuotaSetting;
@@ -26,7 +26,7 @@ export interface ApiKeyInfo {
   readonly last_used_at: string | null;
 }
 
-/** A key just made, with the key itself, which is shown this once. */
+/** A new key with its secret, which is shown only once. */
 export interface NewApiKey extends ApiKeyInfo {
   readonly key: string;
 }
@@ -35,7 +35,7 @@ export interface NewKeyInput {
   readonly name: string;
   /** Default `local`. */
   readonly tenantId?: string | undefined;
-  /** The caller's own id of the one user the key is to act for. */
+  /** The caller's own id for the user that the key will act for. */
   readonly userId?: string | undefined;
   /** Default search and proxy, and identity unless the key acts for one user. */
   readonly scopes?: readonly Scope[] | undefined;
@@ -44,7 +44,7 @@ export interface NewKeyInput {
   readonly quota?: QuotaChange | undefined;
 }
 
-/** Renders a key for an operator; `user` is the caller's own id of its user. */
+/** Renders a key for an operator; `user` is the caller's own id for its user. */
 export const keyInfo = (row: KeyRow, user: string | null): ApiKeyInfo => ({
   id: row.id,
   name: row.name,
@@ -58,25 +58,25 @@ export const keyInfo = (row: KeyRow, user: string | null): ApiKeyInfo => ({
   last_used_at: row.lastUsedAt?.toISOString() ?? null,
 });
 
-/** Returns the columns that a change of the quota writes. */
+/** Returns the columns for a quota change. */
 export const quotaColumns = ({ calls, searches }: QuotaChange = {}) => ({
   ...(calls === undefined ? {} : { monthlyCalls: calls }),
   ...(searches === undefined ? {} : { monthlySearches: searches }),
 });
 
-/** Names a change of the quota for the audit log. */
+/** Describes a quota change for the audit log. */
 export const quotaMeta = ({ calls, searches }: QuotaChange = {}) => ({
   ...(calls === undefined ? {} : { calls: calls ?? 'no limit' }),
   ...(searches === undefined ? {} : { searches: searches ?? 'no limit' }),
 });
 
 const DEFAULT_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity'];
-/** All that a key of one user may have: the other scopes act for any user, or for none. */
+/** All scopes that a user's key can have: the others act for any user or for none. */
 const USER_SCOPES: readonly Scope[] = ['search', 'proxy'];
 
 /**
  * Returns the scopes of a new key.
- * @throws SwitchboardError `invalid_request`: a user's key acts for nobody else, and an admin key is the operator's own.
+ * @throws SwitchboardError `invalid_request` for a user's key with other scopes, or an admin key of another tenant
  */
 export function scopesFor(
   asked: readonly Scope[] | undefined,
@@ -87,12 +87,12 @@ export function scopesFor(
   if (refused !== undefined)
     throw new SwitchboardError(
       'invalid_request',
-      `scopes: a key that acts for one user can have ${USER_SCOPES.join(' and ')}, not ${refused}: it must not act for others`,
+      `scopes: a key that acts for one user can only have ${USER_SCOPES.join(' and ')}, not ${refused}`,
     );
   if (scopes.includes('admin') && tenantId !== LOCAL_TENANT)
     throw new SwitchboardError(
       'invalid_request',
-      `scopes: admin is over the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
+      `scopes: admin covers the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
     );
   return scopes;
 }

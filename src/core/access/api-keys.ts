@@ -33,7 +33,7 @@ const ID_LENGTH = 12;
 const SECRET_LENGTH = 32;
 const FORMAT = /^sbk_live_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/;
 
-/** Makes a key: `sbk_live_<12 id>_<32 secret><6 CRC-32>`, all base62. The secret has about 190 bits. */
+/** Creates a key: `sbk_live_<12 id>_<32 secret><6 CRC-32>`, all base62. The secret has about 190 bits. */
 export function generateApiKey(): { id: string; key: string; hash: Uint8Array } {
   const id = randomBase62(ID_LENGTH);
   const body = `${PREFIX}${id}_${randomBase62(SECRET_LENGTH)}`;
@@ -41,7 +41,7 @@ export function generateApiKey(): { id: string; key: string; hash: Uint8Array } 
   return { id, key, hash: hashApiKey(key) };
 }
 
-/** Returns the key's public id; undefined when its form or checksum is wrong, which needs no look at the database. */
+/** Returns the key's public id, or undefined if its format or checksum is wrong. Needs no database query. */
 export function idOfApiKey(key: string): string | undefined {
   if (!FORMAT.test(key)) return undefined;
   const body = key.slice(0, -6);
@@ -49,16 +49,18 @@ export function idOfApiKey(key: string): string | undefined {
   return key.slice(PREFIX.length, PREFIX.length + ID_LENGTH);
 }
 
-/** SHA-256: the secret is random and long, so a slow hash would protect nothing. (By way of text it takes a third of the time.) */
+/**
+ * SHA-256: the secret is random and long, so a slow hash would add no protection. (Hashing it as text takes a third of the time.)
+ */
 const hashApiKey = (key: string): Uint8Array => Buffer.from(digest('sha256', key, 'hex'), 'hex');
 
 /** Compares in constant time. */
 const sameHash = (a: Uint8Array, b: Uint8Array): boolean => a.length === b.length && timingSafeEqual(a, b);
 
-/** A process uses a row it has read for this long; another process may have changed it. */
+/** How long a process caches a row that another process may have changed. */
 const CACHE_MS = 2_000;
 
-/** The holder of the key of `SWITCHBOARD_API_KEY`. Its key id appears in logs and limits. */
+/** The holder of the key in `SWITCHBOARD_API_KEY`. Its key id appears in logs and limits. */
 const ENVIRONMENT_PRINCIPAL: Principal = {
   tenantId: LOCAL_TENANT,
   keyId: 'environment',
@@ -72,13 +74,13 @@ interface ApiKeysOptions {
   readonly metrics?: Metrics;
   readonly audit: Audit;
   readonly environmentKey: string | undefined;
-  /** True when other processes work on the same database. */
+  /** True if other processes use the same database. */
   readonly shared?: boolean;
 }
 
 /**
- * API keys: checked on every request, and managed by operators. Each change is recorded in the audit log with its actor; without
- * one it is Switchboard itself.
+ * API keys: checked on every request and managed by operators. Each change is recorded in the audit log with its actor;
+ * without an actor, it was Switchboard itself.
  */
 export class ApiKeys {
   readonly tenants: Tenants;
@@ -106,15 +108,15 @@ export class ApiKeys {
     });
   }
 
-  /** Makes the tenant that the first start's key and the environment's key belong to. */
+  /** Creates the tenant of the first key and the environment's key. */
   async prepare(): Promise<void> {
     await ensureTenant(this.#db, LOCAL_TENANT);
   }
 
   /**
-   * Returns who holds a key.
-   * @param isGuarded whether the address has tried too many wrong keys: its further ones must not each cost a query.
-   * @throws SwitchboardError `unauthorized`, with one text for every reason, so that it tells an attacker nothing.
+   * Returns the holder of a key.
+   * @param isGuarded true if the address has tried too many wrong keys, so that further ones must not each cost a query
+   * @throws SwitchboardError `unauthorized`, with one text for every reason, so that an attacker learns nothing
    */
   async authenticate(key: string | undefined, isGuarded = () => Promise.resolve(false)): Promise<Principal> {
     if (key === undefined) throw unauthorized();
@@ -129,8 +131,8 @@ export class ApiKeys {
   }
 
   /**
-   * Makes a key, and its tenant and user where they are new.
-   * @throws SwitchboardError `invalid_request`: a user id of a wrong form, or a scope that acts for others.
+   * Creates a key, and its tenant and user if they do not exist.
+   * @throws SwitchboardError `invalid_request` for an invalid user id or a forbidden scope
    */
   async create(input: NewKeyInput, actor: Partial<Actor> = {}): Promise<NewApiKey> {
     const { name, tenantId = LOCAL_TENANT, userId } = input;
@@ -156,14 +158,14 @@ export class ApiKeys {
     return created;
   }
 
-  /** Makes the first start's key; undefined when there is any key already. */
+  /** Creates the first key; returns undefined if a key already exists. */
   async createFirst(): Promise<string | undefined> {
     const [any] = await this.#db.select({ id: apiKeys.id }).from(apiKeys).limit(1);
     if (any) return undefined;
     return (await this.create({ name: 'first start', scopes: SCOPES })).key;
   }
 
-  /** Lists keys, the newest first, with what has been used of their quotas. */
+  /** Lists keys, newest first, with their usage. */
   async list(): Promise<(ApiKeyInfo & { readonly used_this_month: UseCount })[]> {
     const found = await this.#select(this.#db).orderBy(desc(apiKeys.createdAt), apiKeys.id);
     const used = await this.use.thisMonth();
@@ -172,8 +174,8 @@ export class ApiKeys {
   }
 
   /**
-   * Renames a key or changes its quota, which is that of its whole line of rotations. What is left out stays as it is.
-   * @throws SwitchboardError `key_not_found`.
+   * Renames a key or changes its quota, which it shares with its rotated successors. Omitted fields stay unchanged.
+   * @throws SwitchboardError `key_not_found`
    */
   async change(
     id: string,
@@ -205,9 +207,9 @@ export class ApiKeys {
   }
 
   /**
-   * Makes a key in place of an old one, with its tenant, name, scopes, user, quota and expiry. The old one goes on for the overlap,
-   * never for longer than it would have.
-   * @throws SwitchboardError `key_not_found`, or `invalid_request` for a key that is over already.
+   * Creates a successor of a key, with its tenant, name, scopes, user, quota and expiry. The old key stays valid for the
+   * overlap, but never beyond its own expiry.
+   * @throws SwitchboardError `key_not_found`, or `invalid_request` for a revoked or expired key
    */
   async rotate(
     id: string,
@@ -216,12 +218,15 @@ export class ApiKeys {
   ): Promise<NewApiKey & { readonly replaces: ApiKeyInfo }> {
     const rotated = await this.#db.transaction(async tx => {
       const { row: seen } = await this.#require(tx, id);
-      // The user first, as every transaction on what a user has: a revocation meanwhile must see the new key.
+      // Locks the user first, like every transaction on a user's data, so that a concurrent revocation sees the new key.
       if (seen.userId !== null) await lockUser(tx, seen.tenantId, seen.userId);
       await lockLine(tx, seen);
       const { row } = await this.#require(tx, id);
       if (!this.#isLive(row))
-        throw new SwitchboardError('invalid_request', `The API key ${id} is over. Make a new one instead.`);
+        throw new SwitchboardError(
+          'invalid_request',
+          `The API key ${id} was revoked or has expired. Create a new key instead.`,
+        );
       const expiresAt = new Date(
         Math.min(this.#clock.now() + overlapMs, row.expiresAt?.getTime() ?? Infinity),
       );
@@ -247,7 +252,7 @@ export class ApiKeys {
     return rotated;
   }
 
-  /** Ends a key at once in this process. Revoking twice keeps the first time. @throws SwitchboardError `key_not_found`. */
+  /** Revokes a key, in this process immediately. Revoking twice keeps the first time. @throws SwitchboardError `key_not_found` */
   async revoke(id: string, actor: Partial<Actor> = {}): Promise<ApiKeyInfo> {
     const { row, user } = await this.#db.transaction(async tx => {
       const [ended] = await tx
@@ -265,7 +270,7 @@ export class ApiKeys {
     return keyInfo(row, user);
   }
 
-  /** Waits for what is still being written. */
+  /** Waits for pending writes. */
   async close(): Promise<void> {
     await Promise.all([this.#lastUsed.close(), this.use.close()]);
   }
@@ -297,7 +302,7 @@ export class ApiKeys {
 
 const unauthorized = () => new SwitchboardError('unauthorized', 'Missing or invalid API key.');
 
-/** Returns who holds a key, and what its requests are held to. */
+/** Returns the holder of a key, with its quota. */
 function principalOf(row: KeyRow): Principal {
   const { userId, userEpoch, monthlyCalls, monthlySearches, countedAs } = row;
   const quota: Quota = {
@@ -314,7 +319,7 @@ function principalOf(row: KeyRow): Principal {
   };
 }
 
-/** Keeps the rows of API keys for a moment, so that not every request asks the database. */
+/** Caches the rows of API keys briefly, so that not every request queries the database. */
 class KeyRows {
   readonly #db: Database;
   readonly #clock: Clock;
@@ -335,9 +340,8 @@ class KeyRows {
   }
 
   /**
-   * Returns the row of a key. From an address that has tried too many wrong keys, all the next ones together cost one query
-   * every two seconds, for the ids that exist; a good key is found all the same. Operators make keys: there are thousands of
-   * them, not millions.
+   * Returns the row of a key. After too many wrong keys from an address, its further keys share one query every two seconds,
+   * for the list of existing ids; a valid key is still found. Operators create keys, so there are thousands, not millions.
    */
   async find(id: string, isGuarded: () => Promise<boolean>): Promise<KeyRow | undefined> {
     const cached = this.#rows.get(id);
@@ -345,12 +349,12 @@ class KeyRows {
     if ((await isGuarded()) && !(await this.#knownIds()).has(id)) return undefined;
     const changes = this.#changes;
     const [row] = await this.#db.select().from(apiKeys).where(eq(apiKeys.id, id));
-    // A row read before a revocation committed must not come back into the cache after it.
+    // A row read before a revocation committed must not enter the cache after it.
     if (row && changes === this.#changes) this.#rows.set(id, row);
     return row;
   }
 
-  /** Forgets what was read of a key, and the list of ids. */
+  /** Discards the cached row of a key and the list of ids. */
   changed(id: string): void {
     this.#changes++;
     this.#ids = undefined;
@@ -360,7 +364,7 @@ class KeyRows {
   async #knownIds(): Promise<ReadonlySet<string>> {
     if (this.#ids && Math.abs(this.#clock.now() - this.#ids.atMs) < CACHE_MS) return this.#ids.ids;
     const changes = this.#changes;
-    // A caller after a change must not join an earlier reading: the key just made would be missing.
+    // A caller after a change must not join an earlier read, which would miss the new key.
     return this.#readingIds.run(String(changes), async () => {
       const atMs = this.#clock.now();
       const rows = await this.#db.select({ id: apiKeys.id }).from(apiKeys);
@@ -371,9 +375,12 @@ class KeyRows {
   }
 }
 
-/** Locks a key and the first one of its line, whose quota it shares: nobody else may lengthen or change the line meanwhile. */
+/**
+ * Locks a key and the first one of its line, which holds the shared quota, so that no other transaction can extend or change
+ * the line.
+ */
 async function lockLine(tx: Database, { id, countedAs }: KeyRow): Promise<void> {
-  // The first key of the line before any other: one order of locks, no deadlock.
+  // Always locks the first key of the line first; a fixed order prevents deadlocks.
   for (const one of [countedAs ?? id, id])
     await tx.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, one)).for('update');
 }

@@ -5,7 +5,7 @@ import type { Metrics } from '../metrics.ts';
 import type { Caller } from './caller.ts';
 import { auditLog } from './schema.ts';
 
-/** Every event that is recorded. Successful refreshes are not: they are many, and the family's rows show them. */
+/** All recorded events. Successful refreshes are not recorded: they are frequent, and the family's rows show them. */
 type AuditEvent =
   | 'session_created'
   | 'session_completed'
@@ -34,7 +34,7 @@ type AuditEvent =
   | 'server_reactivated'
   | 'server_tools_read';
 
-/** The cause of an event. The pages of an end user have no API key. */
+/** The actor of an event. The pages of an end user have no API key. */
 export interface Actor extends Pick<Caller, 'requestId'> {
   readonly tenantId?: string;
   readonly keyId?: string;
@@ -45,7 +45,7 @@ export interface AuditEntry {
   readonly event: AuditEvent;
   readonly outcome: 'ok' | 'refused' | 'failed';
   readonly tenantId?: string;
-  /** `usr_…`; never the caller's own id of the user. */
+  /** `usr_…`, never the caller's own id for the user. */
   readonly userId?: string;
   /** Static words and ids, never a secret. */
   readonly meta?: Readonly<Record<string, string | number | boolean>>;
@@ -53,19 +53,19 @@ export interface AuditEntry {
 
 export interface AuditFilter {
   readonly tenant?: string | undefined;
-  /** The id of the key that acted, or `operator` for the command line. */
+  /** The id of the acting key, or `operator` for the command line. */
   readonly keyId?: string | undefined;
   readonly event?: string | undefined;
-  /** Included. */
+  /** Inclusive. */
   readonly from?: Date | undefined;
-  /** Excluded. */
+  /** Exclusive. */
   readonly to?: Date | undefined;
   /** Only entries older than the one with this id. */
   readonly before?: number | undefined;
   readonly limit: number;
 }
 
-/** An entry as an operator sees it. */
+/** A record for an operator. */
 export interface AuditRecord {
   readonly id: number;
   readonly at: string;
@@ -73,14 +73,14 @@ export interface AuditRecord {
   readonly outcome: string;
   readonly tenant: string | null;
   readonly key_id: string | null;
-  /** `usr_…`; never the caller's own id of the user. */
+  /** `usr_…`, never the caller's own id for the user. */
   readonly user: string | null;
   readonly request_id: string | null;
   readonly ip: string | null;
   readonly details: Readonly<Record<string, unknown>>;
 }
 
-/** The append-only audit log: a row, a log line and a count for each event. */
+/** The append-only audit log: each event is stored as a row, logged and counted. */
 export class Audit {
   readonly #db: Database;
   readonly #log: Log;
@@ -93,9 +93,9 @@ export class Audit {
   }
 
   /**
-   * Records an event. The log line and the count follow the row; they stand even where the transaction fails later.
-   * @param tx the transaction of the change that is recorded, so that neither stands without the other; left out where nothing
-   * changed in the database.
+   * Records an event. The log line and the count remain even if the transaction fails later.
+   * @param tx the transaction of the recorded change, so that both succeed or fail together; omit it if
+   * nothing changed in the database
    */
   async record(
     actor: Partial<Actor>,
@@ -118,7 +118,7 @@ export class Audit {
     this.#metrics?.events.audited(event, outcome);
   }
 
-  /** Lists entries, the newest first. */
+  /** Lists records, newest first. */
   async list({ tenant, keyId, event, from, to, before, limit }: AuditFilter): Promise<{
     readonly records: readonly AuditRecord[];
     readonly hasMore: boolean;
@@ -137,7 +137,7 @@ export class Audit {
         ),
       )
       .orderBy(desc(auditLog.id))
-      // One more than asked for tells whether there are more.
+      // One extra row shows whether there are more.
       .limit(limit + 1);
     return { records: found.slice(0, limit).map(recordOf), hasMore: found.length > limit };
   }

@@ -2,29 +2,29 @@ export const SCOPES = ['search', 'proxy', 'identity', 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 /**
- * The way an end user's sign-in is finished. `direct`: it starts on the provider's own page and ends with the callback. `page`: it
- * starts and ends on a page of ours, in one browser, with a click that names app and account. `caller`: the caller's own
- * logged-in backend confirms it (reserved, not built).
+ * How an end user's sign-in is completed. `direct`: it starts on the provider's own page and ends with the
+ * callback. `page`: it starts and ends on our page, in one browser, with a confirmation that names app and
+ * account. `caller`: the caller's own backend confirms it (reserved, not implemented).
  */
 export const SIGN_IN_MODES = ['direct', 'page'] as const;
 export type SignInMode = (typeof SIGN_IN_MODES)[number] | 'caller';
 
 /** The two uses of a key that a quota limits: proxied calls and searches. */
 export type Use = 'calls' | 'searches';
-/** The limits of a calendar month (UTC); a use that is absent has none. */
+/** Limits per calendar month (UTC); an absent use is unlimited. */
 export type Quota = Readonly<Partial<Record<Use, number>>>;
 
-/** The end user a call acts for, as its identity token or its user's API key says. Their validity is checked at use. */
+/** The end user of a call, from its identity token or its user's API key. The validity is checked on use. */
 export interface Subject {
-  /** `usr_…`, never the caller's own id of the user. */
+  /** `usr_…`, never the caller's own id for the user. */
   readonly userId: string;
-  /** The user's token epoch when the token or key was made: a revocation raises it. */
+  /** The user's token epoch when the token or key was created. A revocation increments it. */
   readonly epoch: number;
-  /** The refresh-token family the identity token belongs to; an API key has none. */
+  /** The refresh token family of the identity token; an API key has none. */
   readonly familyId?: string;
 }
 
-/** The holder of an API key, and the end user it speaks for. */
+/** The holder of an API key, and the end user it acts for. */
 export interface Principal {
   readonly tenantId: string;
   readonly keyId: string;
@@ -33,19 +33,19 @@ export interface Principal {
   readonly subject?: Subject;
   /** Absent: no limit. */
   readonly quota?: Quota;
-  /** For a key made by rotation: the first key of its line, under which the use of all of them is counted. */
+  /** For a rotated key: the first key of its line, which the usage of all of them is counted under. */
   readonly countedAs?: string;
 }
 
-/** The principal of one request, as the core sees it: never a request object of a face. */
+/** The caller of one request. The core never sees a request object. */
 export interface Caller extends Principal {
-  /** Set where the face cannot use the tenant's own way to finish a sign-in. */
+  /** Set if the face cannot use the tenant's sign-in mode. */
   readonly signInMode?: 'page';
   readonly requestId: string;
   /** The client's address, for the audit log. */
   readonly ip?: string;
-  /** The longest a caller waits for a proxied call, in milliseconds; absent: the proxy's own limit. */
+  /** The caller's timeout for a proxied call, in milliseconds; absent: the proxy's default. */
   readonly timeoutMs?: number;
-  /** Aborts when the caller has gone away. */
+  /** Aborts when the caller has disconnected. */
   readonly signal: AbortSignal;
 }

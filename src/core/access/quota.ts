@@ -11,22 +11,22 @@ import { apiKeys, keyUse } from './schema.ts';
 
 export type { Use } from './caller.ts';
 
-/** Thirteen months: this one can be compared with the same of last year. */
+/** Thirteen months, so that the current month can be compared with that of last year. */
 const KEPT_DAYS = 400;
-/** A process uses the counts of others for this long. */
+/** How long a process uses the counts it has read from others. */
 const FRESH_MS = 2_000;
-/** From this age on they are read again in the background, so that no call of a key in steady use waits. */
+/** Older counts are refreshed in the background, so that calls of a busy key never wait. */
 const AHEAD_MS = 1_000;
 
 export type UseCount = Readonly<Record<Use, number>>;
 const NONE: UseCount = { calls: 0, searches: 0 };
 
-/** The state of a quota after a use, for the headers. */
+/** The state of a quota after a request, for the headers. */
 export interface QuotaState {
   readonly use: Use;
   readonly limit: number;
   readonly remaining: number;
-  /** Seconds of the whole month, and until the next one begins, rounded up. */
+  /** Seconds in the whole month, and until the next one starts, rounded up. */
   readonly monthSec: number;
   readonly resetSec: number;
 }
@@ -38,7 +38,7 @@ export class QuotaExceeded extends SwitchboardError {
   constructor(state: QuotaState, resetsAt: string) {
     super(
       'quota_exceeded',
-      `This key's monthly quota of ${state.use} (${state.limit}) is used up. It begins anew at ${resetsAt}; an operator can raise it.`,
+      `This key has used up its monthly quota of ${state.limit} ${state.use}. It resets at ${resetsAt}. Ask the operator to raise it.`,
       {
         retryAfterSec: state.resetSec,
         members: { quota: { use: state.use, limit: state.limit, resets_at: resetsAt } },
@@ -51,19 +51,19 @@ export class QuotaExceeded extends SwitchboardError {
 export interface UseFilter {
   readonly keyId?: string | undefined;
   readonly tenant?: string | undefined;
-  /** Dates, `2026-11-21` (UTC), both included. */
+  /** Dates such as `2026-11-21` (UTC), inclusive. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
-  /** Only what comes after it in the list. */
+  /** Only rows after this one. */
   readonly after?: { readonly day: string; readonly keyId: string } | undefined;
   readonly limit: number;
 }
 
-/** The use of one key on one day, as an operator sees it. */
+/** The usage of one key on one day, for an operator. */
 export interface UseRecord extends UseCount {
   readonly day: string;
   readonly key_id: string;
-  /** Null for the key of the environment, which is no row of the database. */
+  /** Null for the environment's key, which has no row in the database. */
   readonly name: string | null;
   readonly tenant: string | null;
 }
@@ -73,10 +73,10 @@ interface Row extends UseCount {
   readonly day: string;
 }
 
-/** The known use of a key with a quota. */
+/** The known usage of a key with a quota. */
 interface Known {
   readonly month: Month;
-  /** In the month: what the database had when it was read last, and what has been counted here since. */
+  /** This month's counts: those last read from the database, and those counted here since. */
   used: UseCount;
   readAtMs: number;
 }
@@ -86,16 +86,16 @@ interface KeyUseParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics | undefined;
-  /** True when other processes count into the same database. */
+  /** True if other processes count into the same database. */
   readonly shared: boolean;
 }
 
 /**
- * Counts what each key uses, and holds keys to their monthly quotas.
+ * Counts the usage of each key and enforces monthly quotas.
  *
- * The counts of other processes are read again when they are over two seconds old; until then each process lets pass what it
- * knows to be left. So a quota can be passed by what the others let pass within three seconds (two, and the second in which counts
- * are written), and longer only while the database takes no writes.
+ * Counts of other processes are refreshed after two seconds. Until then each process allows as many requests
+ * as it believes are left. A quota can therefore be exceeded by the requests of three seconds (two, plus the
+ * second in which counts are written), or longer while the database accepts no writes.
  */
 export class KeyUse {
   readonly #parts: KeyUseParts;
@@ -127,8 +127,8 @@ export class KeyUse {
   }
 
   /**
-   * Counts one use, or several that came as one. Returns undefined for a key without a quota on it.
-   * @throws QuotaExceeded when fewer are left in the month; then none is counted.
+   * Counts one or more uses. Returns undefined for a key without a quota.
+   * @throws QuotaExceeded if fewer are left this month; none is counted then
    */
   async spend(
     { keyId, countedAs = keyId, quota }: Pick<Principal, 'keyId' | 'countedAs' | 'quota'>,
@@ -157,19 +157,19 @@ export class KeyUse {
     return state(used[use] + times);
   }
 
-  /** Returns what each key has used since the month began; keys without any use are absent. */
+  /** Returns the usage of each key this month; keys without usage are absent. */
   async thisMonth(): Promise<ReadonlyMap<string, UseCount>> {
     await this.flush();
     return this.#read(monthOf(this.#parts.clock.now()));
   }
 
-  /** Lists use by key and day: the newest day first, by key within a day. */
+  /** Lists usage by key and day: newest day first, then by key. */
   async list({ keyId, tenant, from, to, after, limit }: UseFilter): Promise<{
     readonly records: readonly UseRecord[];
     readonly hasMore: boolean;
   }> {
     await this.flush();
-    // Byte order, whatever the database's collation: the order that `>` compares by.
+    // Byte order, whatever the database's collation, as used by `>`.
     const key = sql`${keyUse.keyId} collate "C"`;
     const found = await this.#parts.db
       .select({
@@ -192,17 +192,17 @@ export class KeyUse {
         ),
       )
       .orderBy(desc(keyUse.day), asc(key))
-      // One more than asked for tells whether there are more.
+      // One extra row shows whether there are more.
       .limit(limit + 1);
     return { records: found.slice(0, limit), hasMore: found.length > limit };
   }
 
-  /** Writes what has been counted; what could not be written is kept for the next time. */
+  /** Writes the pending counts; failed writes are retried with the next ones. */
   flush(): Promise<void> {
     return this.#counter.flush();
   }
 
-  /** Deletes rows that are past their time. Resolves to their number. */
+  /** Deletes expired rows. Resolves to their number. */
   purge(): Promise<number> {
     return this.#counter.purge();
   }
@@ -219,7 +219,7 @@ export class KeyUse {
     this.#counter.add({ keyId, day: dayOf(now), ...more });
   }
 
-  /** Returns what is known of a key with a quota, read again where it is too old. A database that is down leaves it as it was. */
+  /** Returns the known usage of a key with a quota, refreshed if it is too old. If the database is down, it stays unchanged. */
   async #freshly(keyId: string): Promise<Known> {
     const { clock, shared } = this.#parts;
     const found = this.#current(keyId);
@@ -227,7 +227,7 @@ export class KeyUse {
     if (found && (!shared || ageMs < AHEAD_MS)) return found;
     const reading = this.#reading.run(keyId, () => this.#readAgain(keyId));
     if (found && ageMs < FRESH_MS) {
-      // This can only fail at the turn of the month; the next call then reads by itself.
+      // This can fail only at the turn of the month; the next call then reads again.
       reading.catch(() => {});
       return found;
     }
@@ -247,7 +247,7 @@ export class KeyUse {
     } catch (error) {
       const found = this.#current(keyId);
       if (!found) throw error;
-      log.warn({ err: error }, 'use of a key not read, will try again');
+      log.warn({ err: error }, 'key usage not read: will try again');
       found.readAtMs = monotonicMs(clock);
     }
   }
@@ -282,7 +282,7 @@ const sumOf = (a: UseCount, b: UseCount): UseCount => ({
   searches: a.searches + b.searches,
 });
 
-/** A calendar month (UTC), in milliseconds since the epoch; `endMs` belongs to the next one. */
+/** A calendar month (UTC), in milliseconds since the epoch; `endMs` is exclusive. */
 interface Month {
   readonly startMs: number;
   readonly endMs: number;
@@ -290,7 +290,7 @@ interface Month {
 
 let current: Month = { startMs: 0, endMs: 0 };
 
-/** Returns the month of a time. The last one is kept. */
+/** Returns the month of a time. Caches the last result. */
 function monthOf(timeMs: number): Month {
   if (timeMs >= current.startMs && timeMs < current.endMs) return current;
   const date = new Date(timeMs);

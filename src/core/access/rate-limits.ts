@@ -6,13 +6,13 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Redis } from '../../platform/outbound/redis.ts';
 
-/** The state of a limit after a call, for the headers of draft-ietf-httpapi-ratelimit-headers. */
+/** The state of a limit after a request, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {
   readonly class: RateClass;
   readonly calls: number;
   readonly windowSec: number;
   readonly remaining: number;
-  /** Seconds until the window starts again, rounded up. */
+  /** Seconds until the window resets, rounded up. */
   readonly resetSec: number;
 }
 
@@ -23,44 +23,44 @@ export class RateLimited extends SwitchboardError {
   constructor(state: RateLimitState) {
     super(
       'rate_limited',
-      `This key has used its ${state.calls} ${state.class} calls in ${state.windowSec} s. Try again in ${state.resetSec} s.`,
+      `Rate limit exceeded: this key may make ${state.calls} ${state.class} requests per ${state.windowSec} s. Try again in ${state.resetSec} s.`,
       { retryAfterSec: state.resetSec },
     );
     this.state = state;
   }
 }
 
-/** Fixed bounds besides the keys' own limits. */
+/** Fixed limits in addition to the keys' own. */
 const BUCKETS = {
-  /** Ten a second, in bursts of sixty. */
+  /** Ten per second, in bursts of sixty. */
   poll: {
     points: 60,
     duration: 6,
-    text: 'This session is polled too often; every 1 to 2 seconds is enough.',
+    text: 'This session is polled too often. Poll every 1 to 2 seconds.',
   },
   failedAuth: {
     points: 60,
     duration: 60,
-    text: 'Too many requests without a valid API key from this address.',
+    text: 'Too many requests without a valid API key came from this address.',
   },
-  callback: { points: 120, duration: 60, text: 'Too many sign-in pages from this address.' },
-  /** Requests of no class of endpoint: wrong paths and methods, and at /mcp everything but calls of tools. */
+  callback: { points: 120, duration: 60, text: 'Too many sign-in pages were opened from this address.' },
+  /** Unclassified requests: wrong paths and methods, and at /mcp everything except tool calls. */
   unclassed: {
     points: 600,
     duration: 60,
-    text: 'Too many requests with this key that are not calls.',
+    text: 'This key has made too many requests that are neither calls nor searches.',
   },
 } as const;
 export type Bucket = keyof typeof BUCKETS;
 
 type Limiter = RateLimiterMemory | RateLimiterRedis;
 
-/** Begins every name in Redis, which others may use too. */
+/** Prefixes every name in Redis, which other programs may use too. */
 const REDIS_PREFIX = 'switchboard:limit:';
 
 /**
- * Limits calls to a fixed window per key and class of endpoint. All faces share this object, so they spend one budget; processes with
- * one Redis share it too. While Redis does not answer, each process counts from zero in its own memory, and no call fails.
+ * Limits requests to a fixed window per key and endpoint class. All faces share one budget, as do all processes with the same
+ * Redis. While Redis is unavailable, each process counts from zero in its own memory, and no call fails.
  */
 export class RateLimits {
   readonly #redis: Redis | undefined;
@@ -83,7 +83,7 @@ export class RateLimits {
     );
   }
 
-  /** Opens rate limits, with a connection of their own to Redis if an address is given. Redis need not be there yet. */
+  /** Opens rate limits, with a separate Redis connection if an address is given. Redis need not be available yet. */
   static async open(
     limits: Config['access']['rateLimits'],
     redisUrl: string | undefined,
@@ -101,15 +101,15 @@ export class RateLimits {
     await this.#redis?.close();
   }
 
-  /** Returns why limits are not shared although they should be; undefined when all is well. */
+  /** Returns why limits are not shared although Redis is configured; undefined if they are. */
   get degraded(): string | undefined {
     const trouble = this.#redis?.trouble;
-    return trouble === undefined ? undefined : `${trouble}: rate limits are counted by each process alone`;
+    return trouble === undefined ? undefined : `${trouble}: each process counts rate limits separately`;
   }
 
   /**
-   * Counts one event of a kind that is bounded per session or address, whoever the key belongs to.
-   * @throws SwitchboardError `rate_limited`.
+   * Counts one event that is limited per session or address, whatever the key.
+   * @throws SwitchboardError `rate_limited`
    */
   async take(bucket: Bucket, key: string): Promise<void> {
     try {
@@ -124,7 +124,7 @@ export class RateLimits {
     }
   }
 
-  /** Refuses a request after too many of these events, without counting it as one. @throws SwitchboardError `rate_limited`. */
+  /** Refuses a request after too many of these events, without counting it. @throws SwitchboardError `rate_limited` */
   async requireUnspent(bucket: Bucket, key: string): Promise<void> {
     if (await this.isSpent(bucket, key)) await this.take(bucket, key);
   }
@@ -136,7 +136,7 @@ export class RateLimits {
   }
 
   /**
-   * Refuses more calls at once than a whole window has: waiting would not help them. Counts nothing.
+   * Refuses more calls at once than a whole window allows, because waiting would not help. Counts nothing.
    * @throws SwitchboardError `invalid_request`
    */
   requireSpendable(rateClass: RateClass, calls: number): void {
@@ -144,13 +144,13 @@ export class RateLimits {
     if (calls <= limit) return;
     throw new SwitchboardError(
       'invalid_request',
-      `There are ${calls} messages in this batch. Send a batch of at most ${limit} messages: a key has no more ${rateClass} calls at a time.`,
+      `This batch has ${calls} messages. Send at most ${limit}, the rate limit for ${rateClass} requests.`,
     );
   }
 
   /**
-   * Spends one call, or several that came together. Returns undefined when limiting is off.
-   * @throws RateLimited when the budget does not suffice for all; they are spent all the same.
+   * Spends one or more calls. Returns undefined if limiting is off.
+   * @throws RateLimited if the budget is insufficient; the calls are charged anyway
    */
   async spend(keyId: string, rateClass: RateClass, calls = 1): Promise<RateLimitState | undefined> {
     const limiter = this.#limiters.get(rateClass);
@@ -166,8 +166,8 @@ export class RateLimits {
 }
 
 /**
- * Returns the network of an IPv6 address: the owner of one address has all 2^64 of its network, so they count as one. Anything else
- * is returned as it is, also an IPv4 address in IPv6 form (`::ffff:192.0.2.1`).
+ * Returns the /64 network of an IPv6 address, because one customer usually owns all of it. Other addresses
+ * are returned unchanged, including IPv4-mapped ones (`::ffff:192.0.2.1`).
  */
 export function networkOf(address: string): string {
   if (!isIPv6(address) || address.includes('.')) return address;
@@ -198,7 +198,7 @@ function createLimiter(name: string, points: number, duration: number, redis: Re
   });
 }
 
-/** Returns the few commands that the limiter uses. */
+/** Returns an adapter with the few commands that the limiter uses. */
 const commandsOf = (redis: Redis) => ({
   eval: (script: string, options: { keys: string[]; arguments: string[] }) =>
     redis.run(client => client.eval(script, options)),

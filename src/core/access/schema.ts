@@ -16,8 +16,8 @@ import { bytea, createdAt, instant } from '../../platform/database/columns.ts';
 import type { Scope, SignInMode } from './caller.ts';
 
 /**
- * The tables of tenants and what they own. Every table stands in the `schema.ts` of the folder that owns it; `drizzle/` holds the
- * migrations generated from all of them (`npm run build:migrations`), one schema for PGlite and Postgres.
+ * The tables of tenants and their data. Each folder defines its own tables in a `schema.ts`; `drizzle/` has the migrations
+ * generated from all of them (`npm run build:migrations`), with one schema for PGlite and Postgres.
  */
 
 /** Owners of keys, users, sessions and logs. */
@@ -25,11 +25,11 @@ export const tenants = pgTable(
   'tenants',
   {
     id: text().primaryKey(),
-    /** The app's name on the pages that an end user sees. */
+    /** The app's name on the pages for end users. */
     name: text(),
-    /** The way a sign-in is finished unless the caller asks for more. */
+    /** How sign-ins are completed unless the caller asks for more. */
     signInMode: text('sign_in_mode').notNull().default('direct').$type<SignInMode>(),
-    /** URLs the result page may lead back to, matched exactly. */
+    /** URLs that the result page may link back to, matched exactly. */
     returnUrls: text('return_urls')
       .array()
       .notNull()
@@ -39,7 +39,7 @@ export const tenants = pgTable(
   table => [check('tenants_sign_in_mode', sql`${table.signInMode} in ('direct', 'page', 'caller')`)],
 );
 
-/** End users, named by the caller's own `user_id`: byte-exact, unique within a tenant. */
+/** End users, identified by the caller's own `user_id`: byte-exact, unique within a tenant. */
 export const users = pgTable(
   'users',
   {
@@ -48,14 +48,14 @@ export const users = pgTable(
       .notNull()
       .references(() => tenants.id),
     externalId: text('external_id').notNull(),
-    /** Raised by a revocation: every identity token and user's key made before is dead at once. */
+    /** Incremented by a revocation: every older identity token and user's key becomes invalid. */
     tokenEpoch: integer('token_epoch').notNull().default(1),
     createdAt: createdAt(),
     lastSeenAt: instant('last_seen_at').notNull().defaultNow(),
   },
   table => [
     unique('users_external_id').on(table.tenantId, table.externalId),
-    // Rows of a user refer to this pair, so that none can point across tenants.
+    // Rows of a user refer to this pair, so that none can refer to another tenant.
     unique('users_tenant_id').on(table.tenantId, table.id),
     check('users_external_id_length', sql`octet_length(${table.externalId}) between 1 and 1024`),
     check('users_token_epoch', sql`${table.tokenEpoch} >= 1`),
@@ -73,17 +73,17 @@ export const apiKeys = pgTable(
     /** SHA-256 of the whole key. The key itself is shown once and never stored. */
     hash: bytea().notNull(),
     scopes: text().array().notNull().$type<Scope[]>(),
-    /** The one user this key acts for, and that user's epoch when it was made. */
+    /** The user that this key acts for, and that user's epoch when the key was created. */
     userId: text('user_id'),
     userEpoch: integer('user_epoch'),
     createdAt: createdAt(),
     expiresAt: instant('expires_at'),
     revokedAt: instant('revoked_at'),
     lastUsedAt: instant('last_used_at'),
-    /** Limits for a calendar month (UTC); null: no limit. */
+    /** Limits per calendar month (UTC); null: no limit. */
     monthlyCalls: integer('monthly_calls'),
     monthlySearches: integer('monthly_searches'),
-    /** For a key made by rotation: the first key of its line, under which the use of all of them is counted. */
+    /** For a rotated key: the first key of its line, which the usage of all of them is counted under. */
     countedAs: text('counted_as'),
   },
   table => [
@@ -98,7 +98,7 @@ export const apiKeys = pgTable(
   ],
 );
 
-/** The use of a line of keys on a day (UTC). The key of the environment is counted too, but is no row of `api_keys`. */
+/** The usage of a line of keys on a day (UTC). The environment's key is counted too, but has no row in `api_keys`. */
 export const keyUse = pgTable(
   'key_use',
   {
@@ -113,7 +113,7 @@ export const keyUse = pgTable(
   ],
 );
 
-/** Append-only. Never a token, never the caller's own id of a user. */
+/** Append-only. Never contains a token or the caller's own id for a user. */
 export const auditLog = pgTable(
   'audit_log',
   {

@@ -7,18 +7,18 @@ import type { Actor, Audit } from './audit.ts';
 import { tenants, users } from './schema.ts';
 import { randomBase62 } from '../../platform/ids.ts';
 
-/** The tenant of keys that name none. */
+/** The default tenant of keys. */
 export const LOCAL_TENANT = 'local';
 
 const MAX_URL_CHARS = 2048;
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 
-/** A tenant as an operator sees it. */
+/** A tenant for an operator. */
 interface TenantInfo {
   readonly id: string;
-  /** The app's name on the pages that an end user sees. */
+  /** The app's name on the pages for end users. */
   readonly name: string | null;
-  /** The way a sign-in is finished unless the caller asks for more. */
+  /** How sign-ins are completed unless the caller asks for more. */
   readonly mode: SignInMode;
   readonly return_urls: readonly string[];
   readonly created_at: string;
@@ -47,7 +47,7 @@ export class Tenants {
     return (await this.#db.select().from(tenants).orderBy(asc(tenants.id))).map(info);
   }
 
-  /** @throws SwitchboardError `invalid_request` when no tenant has that id. */
+  /** @throws SwitchboardError `invalid_request` if the tenant does not exist */
   async get(id: string): Promise<TenantInfo> {
     const [row] = await this.#db.select().from(tenants).where(eq(tenants.id, id));
     if (!row) throw unknownTenant(id);
@@ -55,8 +55,8 @@ export class Tenants {
   }
 
   /**
-   * Changes a tenant. What is not given stays as it was.
-   * @throws SwitchboardError `invalid_request`, also for a tenant that does not exist: a typo makes none.
+   * Changes a tenant. Omitted fields stay unchanged.
+   * @throws SwitchboardError `invalid_request`, also for an unknown tenant, so that a typo creates none
    */
   async change(
     id: string,
@@ -79,12 +79,12 @@ export class Tenants {
   }
 }
 
-/** Makes the tenant if it does not exist. */
+/** Creates the tenant if it does not exist. */
 export async function ensureTenant(db: Database, id: string): Promise<void> {
   await db.insert(tenants).values({ id }).onConflictDoNothing();
 }
 
-/** Returns a return URL as it is, or refuses it: it becomes a link on a page of ours, and is later matched exactly. */
+/** Validates a return URL, which becomes a link on one of our pages and is later matched exactly. */
 function requireReturnUrl(text: string): string {
   const refuse = (why: string) => new SwitchboardError('invalid_request', `return_urls: ${text} ${why}`);
   const url = URL.parse(text);
@@ -100,7 +100,7 @@ function requireReturnUrl(text: string): string {
 const unknownTenant = (id: string) =>
   new SwitchboardError(
     'invalid_request',
-    `No tenant has the id ${quoted(id)}. \`switchboard keys create --tenant\` makes one.`,
+    `No tenant has the id ${quoted(id)}. \`switchboard keys create --tenant\` creates one.`,
   );
 
 const info = (row: typeof tenants.$inferSelect): TenantInfo => ({
@@ -119,13 +119,13 @@ export interface User {
 }
 
 /**
- * Checks the caller's own id of an end user. It stays byte-exact: no normalisation, no case folding.
- * @throws SwitchboardError `invalid_request`.
+ * Validates the caller's own id for an end user. It stays byte-exact: no normalisation, no case folding.
+ * @throws SwitchboardError `invalid_request`
  */
 export function requireUserId(externalId: string): string {
   const bytes = Buffer.byteLength(externalId);
   if (bytes < 1 || bytes > MAX_BYTES) throw refuse(`must have 1 to ${MAX_BYTES} bytes, not ${bytes}`);
-  // A lone surrogate would be stored as U+FFFD, and two users would become one.
+  // A lone surrogate would be stored as U+FFFD, which could merge two users.
   if (!externalId.isWellFormed()) throw refuse('must be well-formed Unicode');
   if (/\p{Cc}/u.test(externalId)) throw refuse('must not contain control characters');
   return externalId;
@@ -133,7 +133,7 @@ export function requireUserId(externalId: string): string {
 
 const refuse = (why: string) => new SwitchboardError('invalid_request', `user_id: ${why}`);
 
-/** Returns the user's row, made at the first time; it is locked until the transaction ends. */
+/** Returns the user's row, created if necessary; it stays locked until the transaction ends. */
 export async function ensureUser(tx: Database, tenantId: string, externalId: string): Promise<User> {
   const [user] = await tx
     .insert(users)
@@ -144,7 +144,7 @@ export async function ensureUser(tx: Database, tenantId: string, externalId: str
   return user;
 }
 
-/** Returns undefined for a user never seen. */
+/** Returns undefined for an unknown user. */
 export async function findUser(
   db: Database,
   tenantId: string,
@@ -158,8 +158,8 @@ export async function findUser(
 }
 
 /**
- * Locks the user's row. Every transaction on a user's tokens does this first, so that a revocation and a refresh never cross.
- * Returns undefined when the user is gone.
+ * Locks the user's row. Every transaction on a user's tokens does this first, so that a revocation and a refresh never
+ * interleave. Returns undefined if the user no longer exists.
  */
 export async function lockUser(tx: Database, tenantId: string, userId: string): Promise<User | undefined> {
   const [user] = await tx

@@ -33,36 +33,36 @@ export type { CatalogueChange, OnProgress, PrepareChange } from './changes.ts';
 
 type Located = Pick<Server, 'id' | 'remoteUrl'>;
 
-/** One server in the place of another of its id. */
+/** Replaces one server with another of the same id. */
 interface Edit {
   readonly server: Server;
-  /** True when a search could tell the two apart. */
+  /** True if a search could distinguish the two. */
   readonly isVisible: boolean;
   readonly write: (tx: Database) => Promise<void>;
 }
 
 interface RefreshOptions extends WriteOptions {
-  /** Writes nothing when the listing is the same as the last one. */
+  /** Writes nothing if the listing is unchanged. */
   readonly unlessSame?: boolean;
-  /** Limits new and changed tools; further ones stay what they were. */
+  /** Limits new and changed tools; the rest stay unchanged. */
   readonly maxNews?: number;
 }
 
 /**
- * Every catalogued server, in memory and backed by the database. A write is prepared in the search index first, then committed in one
- * transaction, then visible to calls and searches at once. Whatever fails before the commit leaves everything as it was; a crash leaves
- * the database, from which the next start reads, with all of the change or none of it. Writes run one after another.
+ * Every catalogued server, in memory and backed by the database. A write is prepared in the search index first, then
+ * committed in one transaction, then visible to calls and searches at once. A failure before the commit changes nothing;
+ * after a crash, the next start reads all or none of the change from the database. Writes run one after another.
  */
 export class Catalogue {
   readonly #db: Database;
   readonly #log: Log | undefined;
   readonly #byId = new Map<string, Server>();
   readonly #writes = new SerialQueue();
-  /** Finds what other processes write; undefined where there are none. */
+  /** Finds changes of other processes; undefined if there are none. */
   readonly #cursor: ChangeCursor | undefined;
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
   #onReinstated: (ids: readonly string[]) => void = () => {};
-  /** True when the search index holds every active server as it is here. */
+  /** True if the search index has every active server in its current state. */
   #isIndexed = false;
 
   private constructor(db: Database, log: Log | undefined, cursor: ChangeCursor | undefined) {
@@ -71,20 +71,20 @@ export class Catalogue {
     this.#cursor = cursor;
   }
 
-  /** @param options.shared true when other processes write to the same database; see `catchUp` */
+  /** @param options.shared true if other processes write to the same database; see `catchUp` */
   static async load(db: Database, log?: Log, { shared = false } = {}): Promise<Catalogue> {
     const catalogue = new Catalogue(db, log, shared ? await ChangeCursor.fromNow(db) : undefined);
     for (const server of await readServers(db)) catalogue.#byId.set(server.id, server);
     return catalogue;
   }
 
-  /** Has the search index take part in every write from now on. Resolves once it holds every active server. */
+  /** Makes the search index take part in all further writes. Resolves once it has every active server. */
   attachIndex(prepare: PrepareChange): Promise<void> {
     this.#prepare = prepare;
     return this.reindex(prepare);
   }
 
-  /** Has every active server prepared again, between two writes. Resolves once that is in effect. */
+  /** Prepares every active server again, between two writes. Resolves once that is in effect. */
   reindex(prepare: PrepareChange): Promise<void> {
     return this.#exclusively(async () => {
       const takeEffect = await prepare({ upserted: [...this.active()], removed: [] });
@@ -93,7 +93,7 @@ export class Catalogue {
     });
   }
 
-  /** Calls the listener with servers that were inactive for not answering, once `put` has made them active again. */
+  /** Calls the listener with servers that were inactive as unreachable, after `put` has reactivated them. */
   onReinstated(listener: (ids: readonly string[]) => void): void {
     this.#onReinstated = listener;
   }
@@ -108,7 +108,7 @@ export class Catalogue {
     if (server?.active) return server;
     if (!server) throw new SwitchboardError('server_not_found', notFound(id, this.active()));
     const why = server.unreachable
-      ? ': it has not answered for 30 days. It becomes active again when it answers a health check'
+      ? ' because it was unreachable for 30 days. A successful health check reactivates it'
       : '';
     throw new SwitchboardError('server_inactive', `The server ${id} is no longer active${why}.`);
   }
@@ -122,7 +122,7 @@ export class Catalogue {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }
 
-  /** Yields the active servers, and those that are inactive only for not answering. */
+  /** Yields the active servers and those that are inactive as unreachable. */
   *listed(): Generator<Server> {
     for (const server of this.#byId.values()) if (server.active || server.unreachable) yield server;
   }
@@ -134,10 +134,10 @@ export class Catalogue {
   }
 
   /**
-   * Adds or rewrites entries, all or none. An id that stands twice counts with its last entry. With `replace`, every active server of the
-   * same reach that is not among them becomes inactive: `operator` replaces the whole catalogue, `shipped` only what was shipped. Servers
-   * that an operator's replacement ends are the operator's from then on, so that an upgrade does not bring them back. A shipped entry
-   * never overwrites an operator's, and a registry's entry only its own.
+   * Adds or updates entries, all or none. Of duplicate ids, the last entry wins. With `replace`, every other active server of
+   * the same scope becomes inactive: `operator` replaces the whole catalogue, `shipped` only the shipped servers. Servers
+   * that an operator's replacement deactivates then belong to the operator, so that an upgrade does not reactivate them. A
+   * shipped entry never overwrites an operator's, and a registry's entry only its own.
    */
   put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
     return this.#exclusively(() => this.#put(entries, options));
@@ -155,7 +155,7 @@ export class Catalogue {
     const change = { upserted: [...wanted.values()], removed: gone.map(server => server.id), left };
     const prepared = {
       ...change,
-      // Servers that are indexed as they are stay.
+      // Servers that are already indexed in this state are skipped.
       upserted: change.upserted.filter(one => !this.#isIndexed || this.#byId.get(one.id) !== one),
       ...(options.replace ? { whole: this.#activeAfter(wanted, gone) } : {}),
     };
@@ -176,10 +176,10 @@ export class Catalogue {
   }
 
   /**
-   * Replaces the tools of a server by those it lists itself, and keeps what else is known of it. Does nothing for a server that is
-   * inactive or at another address by now, and for an empty listing, as of a server that shows its tools only to signed-in users.
-   * @param definitions tools that are the same for everybody
-   * @param nowMs when they were listed
+   * Replaces the tools of a server with those that it lists itself, and keeps everything else. Does nothing if the server is
+   * inactive or has moved, or if the listing is empty, for instance because it shows its tools only to signed-in users.
+   * @param definitions tools that are the same for all callers
+   * @param nowMs the time of the listing
    */
   async refreshTools(
     { id, remoteUrl }: Located,
@@ -201,7 +201,7 @@ export class Catalogue {
   }
 
   /**
-   * Takes a server out of search and calls (410 from then on). The row becomes the operator's, so that an upgrade does not bring it back.
+   * Deactivates a server: calls return 410. The row then belongs to the operator, so that an upgrade does not reactivate it.
    * @throws SwitchboardError `server_not_found`
    */
   async deactivate(id: string, inSameTransaction?: InSameTransaction): Promise<Server> {
@@ -213,8 +213,8 @@ export class Catalogue {
   }
 
   /**
-   * Makes an active server inactive for not answering, or one that is inactive for that active again. Does nothing where the server is
-   * neither, or at another address by now: what somebody else has ended stays ended. Resolves to true when it was done.
+   * Deactivates an active server as unreachable, or reactivates one that is inactive for this reason. Does nothing if the
+   * server is in neither state or has moved. Resolves to whether it was changed.
    */
   async setUnreachable(
     { id, remoteUrl }: Located,
@@ -237,7 +237,7 @@ export class Catalogue {
     }
   }
 
-  /** @param edit returns undefined when there is nothing to do; resolves to false then */
+  /** @param edit returns undefined if there is nothing to do; the result is false then */
   #edit(
     id: string,
     options: WriteOptions,
@@ -260,7 +260,7 @@ export class Catalogue {
 
   /**
    * Prepares a change, stores it and then makes it visible.
-   * @param prepared undefined when the search index need not know
+   * @param prepared undefined if the search index is not affected
    */
   async #commit(
     prepared: CatalogueChange | undefined,
@@ -292,19 +292,19 @@ export class Catalogue {
     return stored;
   }
 
-  /** True when a further write would have to wait. */
+  /** True if a further write would have to wait. */
   get isWriting(): boolean {
     return this.#writes.size > 0;
   }
 
-  /** Resolves when no write is under way. */
+  /** Resolves when no write is running. */
   settled(): Promise<void> {
     return this.#writes.settled();
   }
 
   /**
-   * Brings what other processes have written since the last time into memory and into the index. It runs between two writes, so that it
-   * also reads what was written here, and the last writer of a server is right everywhere.
+   * Loads what other processes have written since the last time into memory and into the index. It runs between two writes,
+   * so that it also reads what was written here, and the last write to a server wins in every process.
    */
   catchUp(): Promise<void> {
     return this.#writes.run(async () => this.#cursor?.catchUp(this.#byId, this.#prepare));
@@ -312,7 +312,7 @@ export class Catalogue {
 
   #exclusively<T>(write: () => Promise<T>): Promise<T> {
     return this.#writes.run(async () => {
-      // A failure to take over others' changes is no reason to refuse one made here.
+      // A failure to load others' changes must not block a local change.
       await this.#cursor?.catchUp(this.#byId, this.#prepare).catch(() => {});
       return write();
     });
@@ -323,7 +323,7 @@ const MAX_MEANT = 3;
 /** Limits the ids that a misspelt one is compared with. */
 const MAX_SIMILAR = 300;
 
-/** Returns the message for an unknown id. Callers take a server's name for its id, or misspell the id. */
+/** Returns the message for an unknown id. Callers often send a server's name or misspell the id. */
 function notFound(id: string, servers: Iterable<Server>): string {
   const called = id.trim().toLowerCase();
   const words = called.split(/[^\p{L}\p{N}]+/u).filter(word => word.length > 2);
@@ -349,6 +349,6 @@ function notFound(id: string, servers: Iterable<Server>): string {
 const saysWord = ({ id, name }: Server, word: string) =>
   id.includes(word) || name.toLowerCase().includes(word);
 
-/** Compares cheaply, as every server of a large catalogue is compared: a shared word, or the same first letter and about the same length. */
+/** A cheap comparison for every server of a large catalogue: a shared word, or the same first letter and a similar length. */
 const isSimilar = (id: string, called: string, words: readonly string[]): boolean =>
   words.some(word => id.includes(word)) || (id[0] === called[0] && Math.abs(id.length - called.length) <= 2);

@@ -9,13 +9,13 @@ import type { Server } from './entry.ts';
 import { readServers } from './store.ts';
 
 /**
- * Finds what other processes have written since the last look. A row carries the number of the transaction that wrote it. Numbers are
- * given out when transactions begin, so that a lower one may become visible later: each look begins at the lowest number that was
- * still under way at the last one. Some rows are met twice, none is missed.
+ * Finds what other processes have written since the last read. Each row has the number of the transaction that wrote it.
+ * Numbers are assigned when transactions start, so a lower one may become visible later: each read starts at the lowest
+ * number that was still open at the last read. Some rows are read twice, but none is missed.
  */
 export class ChangeCursor {
   readonly #db: Database;
-  /** Everything below was seen. */
+  /** Everything below was read. */
   #horizon: number;
 
   private constructor(db: Database, horizon: number) {
@@ -23,18 +23,18 @@ export class ChangeCursor {
     this.#horizon = horizon;
   }
 
-  /** Returns a cursor that meets what is written from now on, and what is being written. */
+  /** Returns a cursor that finds everything written from now on, including open transactions. */
   static async fromNow(db: Database): Promise<ChangeCursor> {
     return new ChangeCursor(db, (await snapshotOf(db)).lowest);
   }
 
   /**
-   * Brings others' changes into `known` and puts them into effect.
-   * @throws whatever keeps the change from being prepared; it is met again at the next look
+   * Loads others' changes into `known` and applies them.
+   * @throws the error of preparing the change, which is then read again the next time
    */
   async catchUp(known: Map<string, Server>, prepare: PrepareChange): Promise<void> {
     const { lowest, next } = await snapshotOf(this.#db);
-    // A database that was restored from another server may count from a number below those its rows carry.
+    // After a restore from another server, transaction numbers may be lower than those in the rows.
     const from = Math.min(this.#horizon, lowest);
     const written = await readServers(this.#db, { from, before: next });
     const servers = written.filter(server => !isDeepStrictEqual(server, known.get(server.id)));
@@ -47,7 +47,7 @@ export class ChangeCursor {
   }
 }
 
-/** Reads the lowest transaction number that is under way, and the one to be given out next. */
+/** Reads the lowest open transaction number and the next one to be assigned. */
 async function snapshotOf(db: Database): Promise<{ lowest: number; next: number }> {
   const [snapshot] = await rows<{ lowest: number; next: number }>(
     db,
@@ -58,10 +58,13 @@ async function snapshotOf(db: Database): Promise<{ lowest: number; next: number 
   return snapshot;
 }
 
-/** Changes of as many servers are taken for an import. */
+/** Changes of this many servers are treated as an import. */
 const MANY_SERVERS = 20;
 
-/** Returns the change that these servers are. An import becomes visible at once, as where it was made; for few servers that costs too much. */
+/**
+ * Returns the change for these servers. An import becomes visible at once, as in the process that made it; for a few servers
+ * that would cost too much.
+ */
 function changeOf(servers: readonly Server[], known: ReadonlyMap<string, Server>): CatalogueChange {
   const upserted = servers.filter(server => server.active);
   const removed = servers.flatMap(({ id, active }) => (!active && known.get(id)?.active ? id : []));
@@ -72,12 +75,15 @@ function changeOf(servers: readonly Server[], known: ReadonlyMap<string, Server>
   return { upserted, removed, whole: [...after.values()].filter(({ active }) => active) };
 }
 
-/** Notifications may be lost with their connection; a change then stays unseen for as long. */
+/** Notifications may be lost with their connection; a change is then noticed this much later. */
 const LOOK_EVERY_MS = 5_000;
-/** Named in the triggers on the tables `servers` and `server_health` (`drizzle/`). */
+/** The channel named in the triggers on the tables `servers` and `server_health` (`drizzle/`). */
 const CHANNEL = 'switchboard_catalogue';
 
-/** Calls `catchUp` when another process on the same Postgres announces a change, and every five seconds, until it is disposed of. */
+/**
+ * Calls `catchUp` whenever another process on the same Postgres announces a change, and every five seconds, until it is
+ * disposed of.
+ */
 export function followChanges(
   catchUp: () => Promise<unknown>,
   url: string,
@@ -92,7 +98,7 @@ export function followChanges(
       hasFailed = false;
     } catch (error) {
       if (!hasFailed && !isClosed)
-        log.warn(whyFailed(error), 'changes by other processes not read: retrying every few seconds');
+        log.warn(whyFailed(error), 'changes of other processes not read: retrying every few seconds');
       hasFailed = true;
     }
   }).start(lookEveryMs);

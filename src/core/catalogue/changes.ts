@@ -1,22 +1,21 @@
 import type { Database } from '../../platform/database/database.ts';
 import type { Origin, RegistryMark, Server } from './entry.ts';
 
-/** Servers that a write changes: `upserted` ones are active, `removed` ids are no longer found by a search. */
+/** Servers changed by a write: `upserted` ones are active, `removed` ids are no longer found by a search. */
 export interface CatalogueChange {
   readonly upserted: readonly Server[];
   readonly removed: readonly string[];
-  /** All servers that are active after the change, where it is to become visible at once. */
+  /** All servers that are active after the change, if it is to become visible at once. */
   readonly whole?: readonly Server[];
-  /** Ids of entries that were left out because somebody else owns them. */
+  /** Ids of entries that were skipped because they belong to another owner. */
   readonly left?: readonly string[];
 }
 
-/** Reports how many of the texts that have to be embedded are done. */
+/** Reports how many of the texts have been embedded. */
 export type OnProgress = (progress: { readonly done: number; readonly of: number }) => void;
 
 /**
- * Prepares a change, which may take minutes and may fail. Resolves with the quick step that puts it into effect; nothing of the change
- * is visible before.
+ * Prepares a change, which may take minutes and may fail. Resolves with the quick step that applies it; nothing is visible before.
  */
 export type PrepareChange = (
   change: CatalogueChange,
@@ -24,41 +23,44 @@ export type PrepareChange = (
   signal?: AbortSignal,
 ) => Promise<() => Promise<void>>;
 
-/** Writes something that stands or falls with a change, such as its audit entry. */
+/** Writes something in the same transaction, such as the audit record. */
 export type InSameTransaction = (tx: Database, stored: CatalogueChange) => Promise<void>;
 
 export interface WriteOptions {
   readonly inSameTransaction?: InSameTransaction | undefined;
-  /** Ends the write with its reason, and without any effect, until it is committed. */
+  /** Cancels the write with its reason and without any effect, until it is committed. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface PutOptions extends WriteOptions {
   readonly origin: Origin;
-  /** Makes servers of the same reach inactive that are not among the entries; see `Catalogue.put`. */
+  /** Deactivates servers of the same scope that are not among the entries; see `Catalogue.put`. */
   readonly replace?: boolean;
-  /** Ids that a replacement leaves active although they are not among the entries. */
+  /** Ids that a replacement keeps active although they are not among the entries. */
   readonly exclude?: ReadonlySet<string>;
   /** Required with the origin `registry`, and only then. */
   readonly registry?: RegistryListing;
   readonly onProgress?: OnProgress | undefined;
 }
 
-/** Facts that a sync with a registry brings besides the entries. */
+/** Additional data of a registry sync. */
 interface RegistryListing {
   readonly source: string;
-  /** Where each entry came from, by id. */
+  /** The source of each entry, by id. */
   readonly marks: ReadonlyMap<string, RegistryMark>;
   /** Ids that the registry no longer has. */
   readonly ended: ReadonlySet<string>;
-  /** Called before anything is written with how many of this registry's servers would become inactive. An error ends the write. */
+  /**
+   * Called before anything is written with the number of this registry's servers that would become inactive. An error cancels
+   * the write.
+   */
   readonly approve: (ending: number, of: number) => void;
 }
 
 /**
- * Removes from `wanted` the entries that this writer may not change, and returns their ids. A shipped entry overwrites no operator's. A
- * registry's entry overwrites only its own, and is not added for an address that is already here from elsewhere. Neither brings back a
- * server that is inactive for not answering, unless at another address.
+ * Removes from `wanted` the entries that this writer may not change, and returns their ids. A shipped entry never overwrites
+ * an operator's. A registry's entry overwrites only its own, and is not added for an address that already exists from another
+ * source. Neither reactivates a server that is inactive as unreachable, unless the address differs.
  */
 export function withoutOthers(
   wanted: Map<string, Server>,
@@ -79,10 +81,10 @@ export function withoutOthers(
 }
 
 /**
- * Returns the servers that a write makes inactive for good.
+ * Returns the servers that a write deactivates permanently.
  * @param left ids that `withoutOthers` has removed
- * @param listed servers that are active, or inactive only for not answering
- * @throws whatever `approve` throws
+ * @param listed servers that are active, or inactive only as unreachable
+ * @throws the error of `approve`
  */
 export function endedBy(
   wanted: ReadonlyMap<string, Server>,
@@ -103,7 +105,7 @@ export function endedBy(
 const isOf = ({ origin, registry }: Server, source: string): boolean =>
   origin === 'registry' && registry?.source === source;
 
-/** Returns addresses of servers that came from no registry, those among them that the operator does not want. */
+/** Returns addresses of servers that came from no registry, including those that the operator deactivated. */
 function addressesOfOthers(servers: Iterable<Server>): Set<string> {
   const addresses = new Set<string>();
   for (const { origin, active, unreachable = false, remoteUrl } of servers) {
@@ -115,7 +117,7 @@ function addressesOfOthers(servers: Iterable<Server>): Set<string> {
 
 const addressOf = (remoteUrl: string): string => new URL(remoteUrl).href.replace(/\/$/, '');
 
-/** Returns the server as inactive for good: owned by that origin, and not brought back by a health check. */
+/** Returns the server as permanently inactive: owned by that origin, and not reactivated by a health check. */
 export function withdrawn({ unreachable: _any, ...server }: Server, origin: Origin): Server {
   return { ...server, active: false, origin };
 }

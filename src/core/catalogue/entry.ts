@@ -35,21 +35,21 @@ const codePoints = (min: number, max: number) =>
   });
 const lengthOf = (text: string) => Array.from(text).length;
 
-/** Id under which agents reach Switchboard's own tools, such as reading on in a kept result. No server has it. */
+/** The id of Switchboard's own tools for agents, such as reading a stored result. No server has it. */
 export const RESERVED_SERVER_ID = 'switchboard';
 
 const serverIdSchema = z
   .string()
   .regex(
     /^[a-z0-9][a-z0-9._-]{0,127}$/,
-    'must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit',
+    'must have 1 to 128 characters from a-z, 0-9, ".", "_" and "-", and start with a letter or digit',
   )
   .refine(
     id => id !== RESERVED_SERVER_ID,
-    `must not be "${RESERVED_SERVER_ID}", which stands for Switchboard itself`,
+    `must not be "${RESERVED_SERVER_ID}", which is reserved for Switchboard itself`,
   );
 
-/** Effects of a tool as its server states them (MCP, `ToolAnnotations`). They are not verified. */
+/** Effects of a tool as declared by its server (MCP `ToolAnnotations`). They are not verified. */
 const annotationsSchema = z.object({
   readOnlyHint: z.boolean().optional(),
   destructiveHint: z.boolean().optional(),
@@ -69,15 +69,15 @@ const authSchema = z
     scopes: z.array(z.string()).optional(),
     resource: z.string().optional(),
   })
-  // Without a provider, calls would carry no user, and the server would refuse them.
+  // Without a provider, calls would carry no user token, and the server would refuse them.
   .refine(({ kind, provider }) => kind !== 'user_oauth' || provider !== undefined, {
     path: ['provider'],
-    error: 'user_oauth needs the name of the identity provider whose tokens the server takes',
+    error: 'user_oauth requires the name of the identity provider whose tokens the server accepts',
   });
 
 const webUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });
 
-/** One line of a catalogue file. Unknown fields are dropped, and reported once per file by the reader. */
+/** One line of a catalogue file. Unknown fields are dropped and reported once per file by the reader. */
 export const entrySchema = z.object({
   id: serverIdSchema,
   name: codePoints(1, 200),
@@ -101,14 +101,14 @@ export type Transport = NonNullable<Entry['transport']>;
 export interface CataloguedTool extends Tool {
   /** Ids of the suspicion rules that its original texts match; absent: none. */
   readonly suspicious?: readonly string[] | undefined;
-  /** Set on a tool as its server lists it itself. */
+  /** Set on a tool that its server lists itself. */
   readonly live?: LiveMark | undefined;
 }
 
 interface LiveMark {
   /** Hash of the definition, by `hashOf`. */
   readonly hash: string;
-  /** When this definition replaced another live one, in milliseconds; absent: it never did. */
+  /** The time at which this definition replaced another live one, in milliseconds; absent: never. */
   readonly changedAt?: number;
 }
 
@@ -116,9 +116,9 @@ export type Origin = 'shipped' | 'operator' | 'registry';
 
 /** A registry's statements about a server. */
 export interface RegistryMark {
-  /** The registry's address, as `registryUrl` writes it. */
+  /** The registry's address, normalised by `registryUrl`. */
   readonly source: string;
-  /** Name in the registry, such as `com.example/notes`. */
+  /** The name in the registry, such as `com.example/notes`. */
   readonly name: string;
   readonly version: string;
   readonly status: 'active' | 'deprecated';
@@ -135,27 +135,27 @@ export interface Server {
   readonly name: string;
   readonly description: string;
   readonly remoteUrl: string;
-  /** Absent: unknown, and detected at the first call. */
+  /** Absent: unknown, detected at the first call. */
   readonly transport?: Transport;
   readonly auth: AuthSpec;
   readonly homepage?: string;
   readonly repository?: string;
   readonly categories: readonly string[];
   readonly tools: readonly CataloguedTool[];
-  /** When the server itself last listed its tools, in milliseconds; absent: they are those of its entry. */
+  /** When the server itself last listed its tools, in milliseconds; absent: the tools come from the entry. */
   readonly toolsListedAt?: number;
   readonly origin: Origin;
   readonly registry?: RegistryMark;
   readonly active: boolean;
-  /** Inactive for not answering health checks for 30 days; active again with the first answer. */
+  /** Inactive after 30 days of failed health checks; reactivated by a successful one. */
   readonly unreachable?: true;
 }
 
-/** Says whether a server lets callers in, and how. */
+/** Whether and how a server can be called. */
 export interface Access {
-  /** `provider`: a token of an identity provider that the operator configured; `oauth`: the server's own sign-in. */
+  /** `provider`: a token from a configured identity provider; `oauth`: the server's own sign-in. */
   readonly kind: 'none' | 'credentials' | 'oauth' | 'provider' | 'unknown';
-  /** `setup_needed`: it cannot be called before somebody sets up a key or a sign-in for it. */
+  /** `setup_needed`: it cannot be called until a key or a sign-in is set up. */
   readonly status: 'open' | 'setup_needed' | 'unknown';
 }
 
@@ -169,7 +169,7 @@ const ACCESS: Readonly<Record<AuthSpec['kind'], Access>> = {
 
 export const accessOf = ({ auth }: Pick<Server, 'auth'>): Access => ACCESS[auth.kind];
 
-/** Returns the entry of a server: `catalogue show` prints what `catalogue import` reads. */
+/** Returns the entry of a server, in the format that `catalogue show` prints and `catalogue import` reads. */
 export const toEntry = (server: Server): Entry => ({
   id: server.id,
   name: server.name,
@@ -183,7 +183,7 @@ export const toEntry = (server: Server): Entry => ({
   tools: server.tools.map(bareTool),
 });
 
-/** Returns a tool as an entry has it. */
+/** Returns a tool in the format of an entry. */
 export const bareTool = ({ name, description, input_schema, annotations }: Tool): Tool => ({
   name,
   description,
@@ -191,14 +191,14 @@ export const bareTool = ({ name, description, input_schema, annotations }: Tool)
   ...(annotations === undefined ? {} : { annotations }),
 });
 
-/** Returns the worse of two annotations of one name. */
+/** Returns the worse of two values of one annotation. */
 export const worseOf = (one: Annotations | undefined, other: Annotations | undefined): Annotations => {
   const destructiveHint = one?.destructiveHint === true || other?.destructiveHint === true;
   const readOnlyHint = one?.readOnlyHint === true && other?.readOnlyHint === true && !destructiveHint;
   return { readOnlyHint, destructiveHint };
 };
 
-/** Returns the known annotations among those a server sent; undefined where there are none. */
+/** Returns the known annotations among those a server sent; undefined if there are none. */
 export function annotationsOf(sent: unknown): Annotations | undefined {
   if (typeof sent !== 'object' || sent === null) return undefined;
   const { readOnlyHint, destructiveHint } = sent as Readonly<Record<string, unknown>>;

@@ -4,31 +4,31 @@ import type { Server } from './entry.ts';
 export const HEALTH_STATES = ['ok', 'needs_sign_in', 'not_mcp', 'unreachable'] as const;
 export type HealthState = (typeof HEALTH_STATES)[number];
 
-/** Health of a server at its present address. Times are milliseconds since the epoch. */
+/** Health of a server at its current address. Times are milliseconds since the epoch. */
 export interface Health {
   readonly state: HealthState;
-  /** Latency of the last check, from its first request to the list of tools; absent: there was no answer. */
+  /** Latency of the last check, from its first request to the list of tools; absent: there was no response. */
   readonly latencyMs?: number;
   readonly checkedAtMs: number;
   /** When the server was last alive; absent: never. */
   readonly lastOkAtMs?: number;
   /** Consecutive failed checks. */
   readonly failures: number;
-  /** When it became dead, by its third failure; absent: it is not dead. */
+  /** When it became dead, with its third failure; absent: it is not dead. */
   readonly deadSinceMs?: number;
 }
 
 /** Gives the health of every server. */
 export interface KnownHealth {
-  /** Returns undefined for a server that was not checked at its present address. */
+  /** Returns undefined for a server that was not checked at its current address. */
   of(server: Pick<Server, 'id' | 'remoteUrl'>): Health | undefined;
-  /** Number that changes when a server becomes dead or stops being dead. */
+  /** Changes whenever a server becomes dead or stops being dead. */
   readonly epoch: number;
 }
 
 export const isAlive = (state: HealthState): boolean => state === 'ok' || state === 'needs_sign_in';
 
-/** Health as the API shows it. */
+/** Health in the format of the API. */
 export interface ShownHealth {
   readonly status: HealthState;
   readonly checked_at: string;

@@ -7,14 +7,14 @@ interface LineProblem {
   /** 1-based. */
   readonly line: number;
   readonly reason: string;
-  /** Id of the line's server, where it could be read. */
+  /** The id of the line's server, if it is readable. */
   readonly id?: string;
 }
 
 export interface ReadEntries {
   readonly entries: Entry[];
   readonly problems: LineProblem[];
-  /** Names of unknown fields, each once. */
+  /** Names of unknown fields, without duplicates. */
   readonly unknownFields: readonly string[];
 }
 
@@ -26,8 +26,8 @@ export interface ReadOptions {
 }
 
 /**
- * Reads a catalogue: JSON Lines with one server per line. A bad line becomes a problem with its number; the others are still read. Blank
- * lines are skipped. An id that stands on two lines counts with the last one.
+ * Reads a catalogue: JSON Lines with one server per line. A bad line becomes a problem with its number; the others are still
+ * read. Blank lines are skipped. Of duplicate ids, the last line wins.
  */
 export function readEntries(text: string, options: ReadOptions): ReadEntries {
   const reading = new Reading(options);
@@ -35,7 +35,7 @@ export function readEntries(text: string, options: ReadOptions): ReadEntries {
   return reading.result();
 }
 
-/** Reads a catalogue from a stream of UTF-8 bytes, as `readEntries` does. The event loop gets turns. */
+/** Reads a catalogue from a stream of UTF-8 bytes like `readEntries`, and yields to the event loop. */
 export async function readEntryStream(
   chunks: AsyncIterable<Uint8Array>,
   options: ReadOptions,
@@ -53,7 +53,7 @@ const LINE_BREAK = /\r\n|\n|\r/;
 
 async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
-  /** Pieces of the line that has not ended yet. */
+  /** Pieces of the unfinished line. */
   let pieces: string[] = [];
   let carried = '';
   for await (const chunk of chunks) {
@@ -105,7 +105,9 @@ class Reading {
   }
 }
 
-/** Fields from `active` on are added by `catalogue show` and not read: an entry that is read is active and the reader's. */
+/**
+ * Fields from `active` on are added by `catalogue show` and ignored here: an imported entry is active and belongs to the importer.
+ */
 const KNOWN_FIELDS = new Set([
   ...Object.keys(entrySchema.shape),
   'active',
@@ -148,7 +150,7 @@ function idOf(value: unknown): { id?: string } {
 
 const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
 
-/** Returns why an entry cannot be catalogued; undefined where it can. */
+/** Returns why an entry cannot be catalogued, or undefined. */
 export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
   const parsed = entrySchema.safeParse(value);
   return parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error);
@@ -159,21 +161,22 @@ function addressProblem(address: string, { allowHttp }: ReadOptions): string | u
   if (url.protocol === 'http:' && !allowHttp) {
     return 'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)';
   }
-  if (url.username !== '' || url.password !== '') return 'remote_url: must not hold a user name or password';
+  if (url.username !== '' || url.password !== '')
+    return 'remote_url: must not contain a user name or password';
   return undefined;
 }
 
-/** Limits nesting, as deeper schemas are attacks on code that walks them. */
+/** Limits nesting, because deeper schemas could attack recursive code. */
 const MAX_DEPTH = 64;
 
-/** Returns why a value cannot be stored. Postgres stores neither NUL nor half a surrogate pair. */
+/** Returns why a value cannot be stored. Postgres stores neither NUL nor unpaired surrogates. */
 export function storageProblem(value: unknown, depth = 0): string | undefined {
   if (typeof value === 'string') {
     const storable = value.isWellFormed() && !value.includes('\0');
-    return storable ? undefined : 'holds a NUL character or half a surrogate pair, which cannot be stored';
+    return storable ? undefined : 'contains a NUL character or an unpaired surrogate, which cannot be stored';
   }
   if (typeof value !== 'object' || value === null) return undefined;
-  if (depth === MAX_DEPTH) return `nests deeper than ${MAX_DEPTH} levels`;
+  if (depth === MAX_DEPTH) return `is nested more than ${MAX_DEPTH} levels deep`;
   for (const [key, member] of Object.entries(value)) {
     const problem = storageProblem(key) ?? storageProblem(member, depth + 1);
     if (problem !== undefined) return problem;

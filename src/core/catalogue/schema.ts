@@ -27,18 +27,18 @@ export const servers = pgTable(
     homepage: text(),
     repository: text(),
     categories: jsonb().notNull().$type<readonly string[]>(),
-    /** The first of its tools; the others are in `server_tool_parts`. */
+    /** The first tools; the others are in `server_tool_parts`. */
     tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
-    /** When the tools were last read from the server itself; null: they are those of its entry. */
+    /** When the tools were last read from the server itself; null: they come from the entry. */
     toolsListedAt: instant('tools_listed_at'),
-    /** Owner of the row: an upgrade rewrites `shipped` rows, a sync those of its registry; both leave `operator` rows alone. */
+    /** Owner of the row: an upgrade rewrites `shipped` rows, a sync those of its registry; neither changes `operator` rows. */
     origin: text().notNull().$type<Origin>(),
-    /** Where a registry's entry came from; kept when the operator makes it inactive. */
+    /** The source of a registry's entry; kept when the operator deactivates it. */
     registry: jsonb().$type<RegistryMark>(),
     active: boolean().notNull(),
-    /** True when health checks made it inactive for not answering; false when anybody else did. */
+    /** True if health checks deactivated it as unreachable; false if somebody else did. */
     unreachable: boolean('unanswered').notNull().default(false),
-    /** The number of the transaction that wrote it or its parts last; set by a trigger (`drizzle/`), whoever writes. */
+    /** The number of the transaction that last wrote the row or its parts; set by a trigger (`drizzle/`). */
     revision: bigint({ mode: 'number' }).notNull().default(0),
     createdAt: createdAt(),
     updatedAt: instant('updated_at').notNull().defaultNow(),
@@ -50,8 +50,8 @@ export const servers = pgTable(
 );
 
 /**
- * The tools of a server beyond those in its row, some at a time, in the order of `part` (1, 2, …): the embedded database writes
- * a value in one go, on the main thread.
+ * The tools of a server beyond those in its row, in parts (1, 2, …): the embedded database writes a value in one go, on the
+ * main thread.
  */
 export const serverToolParts = pgTable(
   'server_tool_parts',
@@ -72,7 +72,7 @@ export const serverHealth = pgTable(
     serverId: text('server_id')
       .primaryKey()
       .references(() => servers.id, { onDelete: 'cascade' }),
-    /** Address that was checked: a server that has moved has not been checked. */
+    /** The address that was checked: a server that has moved counts as unchecked. */
     remoteUrl: text('remote_url').notNull(),
     state: text().notNull().$type<HealthState>(),
     latencyMs: integer('latency_ms'),
@@ -80,7 +80,7 @@ export const serverHealth = pgTable(
     lastOkAt: instant('last_ok_at'),
     failures: integer().notNull(),
     deadSince: instant('dead_since'),
-    /** By the database's clock, the same for all processes. */
+    /** By the database's clock, which all processes share. */
     writtenAt: instant('written_at').notNull().defaultNow(),
   },
   table => [
@@ -89,7 +89,7 @@ export const serverHealth = pgTable(
   ],
 );
 
-/** The last definition of each tool that its server has listed itself: what the next one is compared with. */
+/** The last definition of each tool that its server has listed itself, for comparison with the next one. */
 export const toolDefinitions = pgTable(
   'tool_definitions',
   {
@@ -97,13 +97,13 @@ export const toolDefinitions = pgTable(
     tool: text().notNull(),
     hash: text().notNull(),
     firstSeenAt: instant('first_seen_at').notNull(),
-    /** True when the definition replaced another one. */
+    /** True if the definition replaced another one. */
     changed: boolean().notNull(),
   },
   table => [primaryKey({ columns: [table.serverId, table.tool] })],
 );
 
-/** Proxied calls and verdicts on them a day: what `use-tally.ts` computes from. */
+/** Proxied calls and feedback per day: the input of `use-tally.ts`. */
 export const serverUsage = pgTable(
   'server_usage',
   {

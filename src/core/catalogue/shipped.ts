@@ -10,12 +10,12 @@ import { readEntries, type ReadOptions } from './import-file.ts';
 
 const SHIPPED_FILE = fileURLToPath(new URL('../../../catalogue/servers.jsonl', import.meta.url));
 
-/** Signals that the initial catalogue cannot be used. The message says why. */
+/** The initial catalogue is unusable. The message says why. */
 export class CatalogueUnusable extends Error {
   override readonly name = 'CatalogueUnusable';
 }
 
-/** Setting that holds the hash of the file that was loaded last. */
+/** The setting with the hash of the last loaded file. */
 const FINGERPRINT = 'shipped_catalogue_sha256';
 
 interface CatalogueSource extends ReadOptions {
@@ -23,21 +23,21 @@ interface CatalogueSource extends ReadOptions {
   readonly log: Log;
   /** Replaces the shipped file. */
   readonly file: string | undefined;
-  /** True keeps the catalogue of an installation that has loaded one, whatever `file` says. */
+  /** True: keeps an already loaded catalogue, whatever `file` says. */
   readonly onlyFirst: boolean;
-  /** True when other processes write to the same database. */
+  /** True if other processes write to the same database. */
   readonly shared: boolean;
 }
 
 /**
- * Opens the catalogue. The shipped file, or the one that replaces it, is loaded first unless it was the last one loaded, so that a second
- * start writes nothing. Operators' own entries are left alone; shipped entries that are gone become inactive. Processes that start
+ * Opens the catalogue. Loads the shipped file, or its replacement, unless it was the last one loaded, so that a second start
+ * writes nothing. Operators' own entries stay unchanged; removed shipped entries become inactive. Processes that start
  * together on a new database may all write it: the same rows, in the same order.
- * @throws CatalogueUnusable when the file cannot be read or has no usable line
+ * @throws CatalogueUnusable if the file cannot be read or has no usable line
  */
 export async function openCatalogue(source: CatalogueSource): Promise<Catalogue> {
   const { db, log, onlyFirst, shared } = source;
-  // Read before the rows: where another process has set it, everything that it wrote before is found, too.
+  // Read before the rows, so that everything another process wrote before setting it is found too.
   const known = await readSetting(db, FINGERPRINT);
   const catalogue = await Catalogue.load(db, log, { shared });
   await freeReservedId(catalogue, log);
@@ -45,12 +45,15 @@ export async function openCatalogue(source: CatalogueSource): Promise<Catalogue>
   return catalogue;
 }
 
-/** Deactivates a server of the reserved id, which earlier versions accepted: calls to it would no longer reach that server. */
+/** Deactivates a server with the reserved id, which earlier versions accepted: calls would no longer reach it. */
 async function freeReservedId(catalogue: Catalogue, log: Log): Promise<void> {
   const server = catalogue.get(RESERVED_SERVER_ID);
   if (!server?.active && !server?.unreachable) return;
   await catalogue.deactivate(server.id);
-  log.warn({ id: server.id }, 'deactivated a server whose id is now reserved: import it under another id');
+  log.warn(
+    { id: server.id },
+    'deactivated a server because its id is now reserved: import it under another id',
+  );
 }
 
 async function load(catalogue: Catalogue, source: CatalogueSource, known: string | undefined): Promise<void> {
@@ -66,7 +69,7 @@ async function load(catalogue: Catalogue, source: CatalogueSource, known: string
   for (const problem of problems.slice(0, 20)) log.warn({ file, ...problem }, 'skipped a catalogue line');
   if (unknownFields.length > 0) log.warn({ file, unknownFields }, 'ignored unknown catalogue fields');
   if (entries.length === 0) {
-    throw new CatalogueUnusable(`${file} holds no usable entry: ${describe(problems[0])}`);
+    throw new CatalogueUnusable(`${file} contains no usable entry: ${describe(problems[0])}`);
   }
   await catalogue.put(entries, { origin: 'shipped', replace: true });
   await writeSetting(db, FINGERPRINT, fingerprint);

@@ -12,15 +12,15 @@ import { forgetDefinitions } from './tools/store.ts';
 
 const PAGE_ROWS = 200;
 
-/** Transactions by number: `from` and above, below `before`. */
+/** A range of transaction numbers: from `from` up to, but excluding, `before`. */
 interface Transactions {
   readonly from: number;
   readonly before: number;
 }
 
 /**
- * Reads all stored servers, or those that one of the transactions has written, as of one moment. The event loop gets a turn between
- * pages.
+ * Reads all stored servers, or those written by one of the transactions, in a single snapshot. Yields to the event loop
+ * between pages.
  */
 export function readServers(db: Database, written?: Transactions): Promise<Server[]> {
   const isWritten = written && and(gte(table.revision, written.from), lt(table.revision, written.before));
@@ -52,7 +52,7 @@ export function readServers(db: Database, written?: Transactions): Promise<Serve
   );
 }
 
-/** Cleans the texts again, as a row may be of a version that did not clean them, or of one with fewer rules. */
+/** Cleans the texts again, because an older version may have stored the row with fewer rules. */
 function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedTool[]): Server {
   const {
     transport,
@@ -81,21 +81,23 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
 }
 
 /**
- * An older program, as it runs after a rollback, writes all tools into the row and leaves the parts as they are. A name that is in both
- * shows that the row is complete.
+ * After a rollback, an older version writes all tools into the row and ignores the parts. A name that is in both shows that
+ * the row is complete.
  */
 function stillMore(inRow: readonly Tool[], inParts: readonly CataloguedTool[]): readonly CataloguedTool[] {
   const names = new Set(inRow.map(({ name }) => name));
   return inParts.some(({ name }) => names.has(name)) ? [] : inParts;
 }
 
-/** Rows and characters that a statement writes at most: PGlite runs on the main thread, where a bigger batch would block the event loop. */
+/**
+ * The maximum rows and characters per statement: PGlite runs on the main thread, where a bigger batch would block the event loop.
+ */
 const BATCH_ROWS = 50;
 const BATCH_CHARS = 50_000;
-/** JSON of tools in one value, except for a single larger tool: a row of 1 MB blocked the event loop for 50 ms. */
+/** The maximum JSON of tools in one value, except for a single larger tool: a row of 1 MB blocked the event loop for 50 ms. */
 const PART_CHARS = 30_000;
 
-/** Takes over all new values in an upsert. */
+/** Applies all new values in an upsert. */
 const OVERWRITE = {
   name: excluded('name'),
   description: excluded('description'),
@@ -114,14 +116,14 @@ const OVERWRITE = {
   updatedAt: sql`now()`,
 };
 
-/** Unchanged rows are not written again, as the embedded database never removes old versions of rows. */
+/** Unchanged rows are not written, because the embedded database never removes old row versions. */
 const IS_OTHER = (() => {
   const { updatedAt: _always, ...columns } = OVERWRITE;
   const stored = Object.keys(columns).map(name => sql`${table[name as keyof typeof columns]}`);
   return sql`(${sql.join(stored, sql`, `)}) is distinct from (${sql.join(Object.values(columns), sql`, `)})`;
 })();
 
-/** Inactive for good: no health check brings the server back. */
+/** Permanently inactive: no health check reactivates the server. */
 const INACTIVE = { active: false, unreachable: false, updatedAt: sql`now()` };
 
 /** @param tools JSON of the tools that go into the row */
@@ -138,7 +140,7 @@ const toRow = (server: Server, tools: string) => ({
 
 type Transaction = Pick<Database, 'insert' | 'update' | 'delete'>;
 
-/** Writes servers over what is stored under their ids. The signal ends it between two statements, where the event loop gets a turn. */
+/** Writes servers over the stored ones. The signal aborts it between two statements, where it yields to the event loop. */
 async function writeServers(
   tx: Transaction,
   servers: readonly Server[],
@@ -156,7 +158,7 @@ async function writeServers(
   }
 }
 
-/** Writes a server's tools and the time of their listing over those that are stored. */
+/** Replaces a server's stored tools and the time of their listing. */
 export async function writeTools(tx: Transaction, server: Server): Promise<void> {
   const stored = await storedOf(server, slices());
   const { tools, toolsListedAt } = toRow(server, stored.first);
@@ -179,7 +181,7 @@ async function writeParts(tx: Transaction, batch: readonly StoredTools[]): Promi
   }
 }
 
-/** Makes servers inactive for good; their rows belong to that origin from then on. */
+/** Deactivates servers permanently; their rows then belong to that origin. */
 export async function retireServers(tx: Transaction, ids: readonly string[], origin: Origin): Promise<void> {
   for (const batch of batched(ids)) {
     await tx
@@ -196,8 +198,8 @@ export class ConcurrentEdit extends Error {
 }
 
 /**
- * Stores whether a server is inactive for not answering.
- * @throws ConcurrentEdit when the row is not what `before` says
+ * Stores whether a server is inactive as unreachable.
+ * @throws ConcurrentEdit if the row differs from `before`
  */
 export async function writeUnreachable(tx: Transaction, server: Server, before: Server): Promise<void> {
   const { active, unreachable = false } = server;
@@ -216,18 +218,18 @@ export async function writeUnreachable(tx: Transaction, server: Server, before: 
   if (written.length === 0) throw new ConcurrentEdit(`${server.id} was changed by another process`);
 }
 
-/** A change to be stored, with ids of servers that need more than their row written. */
+/** A change to be stored, with the ids of servers that need more than their row written. */
 interface StoredChange {
   readonly change: CatalogueChange;
   /** Servers whose address has changed. */
   readonly moved: readonly string[];
-  /** Servers that were inactive for not answering. */
+  /** Servers that were inactive as unreachable. */
   readonly reinstated: readonly string[];
 }
 
 /**
- * Stores a change. A registry's change writes only rows of that registry, as another process may have changed the catalogue in the
- * meantime. Resolves with the change as it was stored: `left` then names those rows, too.
+ * Stores a change. A registry's change writes only rows of that registry, because another process may have changed the
+ * catalogue in the meantime. Resolves with the change as it was stored: `left` includes such rows.
  */
 export async function writeChange(
   tx: Database,
@@ -274,7 +276,7 @@ function* batched(ids: readonly string[], size = BATCH_ROWS): Generator<string[]
   for (let at = 0; at < ids.length; at += size) yield ids.slice(at, at + size);
 }
 
-/** A server with the JSON of its tools: `first` goes into its row, `others` into parts. */
+/** A server with the JSON of its tools: `first` is stored in its row, `others` in parts. */
 interface StoredTools {
   readonly server: Server;
   readonly first: string;

@@ -15,7 +15,7 @@ import {
 import { cleanTool } from './tools/definitions.ts';
 import { logSuspicious } from './tools/store.ts';
 
-/** Returns the servers of the entries by id. An id that stands twice counts with its last entry. */
+/** Returns the servers of the entries by id. Of duplicate ids, the last entry wins. */
 export async function toServers(
   entries: readonly Entry[],
   { origin, registry, signal }: PutOptions,
@@ -34,7 +34,7 @@ export async function toServers(
     for (const tool of leftOut)
       log?.warn(
         { serverId: server.id, tool, reason: 'invisible characters in its name' },
-        'left out a tool of a catalogue entry',
+        'skipped a tool of a catalogue entry',
       );
     logSuspicious(log, server, known.get(server.id));
     wanted.set(entry.id, server);
@@ -43,9 +43,9 @@ export async function toServers(
 }
 
 /**
- * Returns the server of an entry, with cleaned texts. The last definition wins where a tool's name stands twice, in the place of the
- * first. Tools whose names cannot be cleaned are left out.
- * @param options.known the catalogued server of that id: what is unchanged is that object, so that it is in memory once
+ * Returns the server of an entry, with cleaned texts. Of duplicate tool names, the last definition wins and takes the first
+ * one's place. Tools whose names cannot be cleaned are skipped.
+ * @param options.known the catalogued server of that id: unchanged parts are shared, to save memory
  */
 export async function toServer(
   entry: Entry,
@@ -90,14 +90,14 @@ const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[
   active: true,
 });
 
-/** A registry says nothing about tools: those that were listed at the same address stay. */
+/** Registries do not list tools, so those listed at the same address are kept. */
 function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
   if (known?.remoteUrl !== remoteUrl) return {};
   const { tools, toolsListedAt } = known;
   return { tools, ...(toolsListedAt === undefined ? {} : { toolsListedAt }) };
 }
 
-/** Returns the entry over the texts and schemas of the catalogued server, so that what is unchanged is in memory once. */
+/** Returns the entry, with unchanged texts and schemas replaced by those of the catalogued server, to save memory. */
 export function sharing(entry: Entry, known: Server | undefined): Entry {
   if (!known || !entry.tools) return entry;
   const knownTools = new Map(known.tools.map(tool => [tool.name, tool]));
@@ -108,7 +108,10 @@ export function sharing(entry: Entry, known: Server | undefined): Entry {
   return { ...entry, tools };
 }
 
-/** Returns true when cleaning an entry's tool would give the catalogued one again. Text of a suspicious tool may have been cleaned away. */
+/**
+ * Returns true if cleaning an entry's tool would give the catalogued one again. Text of a suspicious tool may have been
+ * cleaned away.
+ */
 const isUnchanged = (known: CataloguedTool, tool: Tool): boolean =>
   known.suspicious === undefined &&
   known.live === undefined &&

@@ -5,9 +5,9 @@ import { rows, whyFailed, type Database } from '../../platform/database/database
 import type { Log } from '../../platform/telemetry/log.ts';
 import { serverUsage } from './schema.ts';
 
-/** A day older than this weighs less than 1 %: it is not read, and deleted. */
+/** A day older than this weighs less than 1 %, so it is ignored and deleted. */
 const HORIZON_DAYS = 200;
-/** Days before today that other processes may still write to, as clocks differ. */
+/** The number of past days that other processes may still write to, because clocks differ. */
 const RECENT_DAYS = 1;
 const READ_INTERVAL_MS = 2 * 60_000;
 
@@ -21,17 +21,18 @@ interface UsageOptions {
   readonly db: Database;
   readonly clock: Clock;
   readonly log: Log;
-  /** True when other processes count into the same database. */
+  /** True if other processes count into the same database. */
   readonly shared?: boolean;
 }
 
 /**
- * Counts the use of servers by tenant and day, and returns the signals it gives (`UseTally`). A count is seen here at once.
+ * Counts the usage of servers by tenant and day, and returns the resulting signals (`UseTally`). Counts of this process take
+ * effect immediately.
  *
- * Counts of other processes in the rows of today and yesterday are read every two minutes: of each such row it is known how
- * much has been counted here, and the rest is added. Assumed: processes' clocks are less than a day apart, and a write that failed
- * has not happened (where a connection is lost just after the commit, one second counts twice, within the caps). A date that was
- * wrong for a while makes that day's counts weigh more or less, within the caps too.
+ * Counts of other processes for today and yesterday are read every two minutes: the part counted here is subtracted. This
+ * assumes that clocks differ by less than a day and that a failed write did not happen (if a connection is lost just after
+ * the commit, one second counts twice, within the caps). If a clock was wrong for a while, that day's counts weigh more or
+ * less, also within the caps.
  */
 export class Usage {
   readonly #db: Database;
@@ -40,7 +41,7 @@ export class Usage {
   readonly #shared: boolean;
   readonly #tally: UseTally;
   readonly #counter: DailyCounter<Row>;
-  /** Rows of recent days as they were when last read or written: so much of them is in the tally. Only where shared. */
+  /** Rows of recent days as last read or written: this much of them is in the tally. Only if the database is shared. */
   #known = new Map<string, UseCounts>();
   #readAtMs: number;
 
@@ -81,12 +82,12 @@ export class Usage {
     }
   }
 
-  /** Counts a call; `ok` is false only for a failure that is the server's own fault. Never throws and never waits. */
+  /** Counts a call; `ok` is false only for a failure caused by the server. Never throws and never waits. */
   record({ serverId, tenantId, ok }: { serverId: string; tenantId: string; ok: boolean }): void {
     this.#count(serverId, tenantId, ok ? { successes: 1 } : { failures: 1 });
   }
 
-  /** Counts verdicts, or takes some back (negative numbers). Never throws and never waits. */
+  /** Counts feedback, or takes it back (negative numbers). Never throws and never waits. */
   recordVerdicts(
     serverId: string,
     tenantId: string,
@@ -100,19 +101,19 @@ export class Usage {
     return this.#tally.signals(serverId, this.#today());
   }
 
-  /** Writes what has been counted; what could not be written is kept for the next time. */
+  /** Writes the pending counts; failed writes are retried with the next ones. */
   flush(): Promise<void> {
     return this.#counter.flush();
   }
 
-  /** Writes what has been counted here, and reads what has been counted elsewhere. Never rejects. */
+  /** Writes local counts and reads those of other processes. Never rejects. */
   async refresh(): Promise<void> {
     await this.#counter
       .read(() => this.#readRecent())
       .catch((error: unknown) => this.#log.warn(whyFailed(error), 'usage not read'));
   }
 
-  /** Deletes rows that weigh next to nothing. Resolves to their number. */
+  /** Deletes rows with negligible weight. Resolves to their number. */
   purge(): Promise<number> {
     return this.#counter.purge();
   }
@@ -150,7 +151,7 @@ export class Usage {
     }
   }
 
-  /** Reads the days that nobody writes to any more, faded and added up by the database: a row per server and tenant. */
+  /** Reads the days that no process writes to any more, decayed and summed by the database: a row per server and tenant. */
   async #readOld(): Promise<void> {
     const today = this.#today();
     const faded = (name: keyof UseCounts) =>
@@ -177,7 +178,7 @@ export class Usage {
     for (const row of found) {
       const key = rowKey(row);
       known.set(key, row);
-      // A day that is still to come, by some wrong clock, must not weigh more than today.
+      // A future day, from a wrong clock, must not weigh more than today.
       const day = Math.min(today, Date.parse(row.day) / DAY_MS);
       this.#tally.add(row.serverId, row.tenantId, day, added(row, this.#known.get(key) ?? NO_USE, -1));
     }
@@ -190,12 +191,12 @@ export class Usage {
   }
 }
 
-/** Neither the day, which comes first, nor a server's id holds a space. */
+/** Neither the day, which comes first, nor a server's id contains a space. */
 const keyOf = ({ serverId, tenantId }: Pick<Row, 'serverId' | 'tenantId'>): string =>
   `${serverId} ${tenantId}`;
 const rowKey = (row: Row): string => `${row.day} ${keyOf(row)}`;
 
-/** Adds counts, or takes them away with the sign -1. */
+/** Adds counts, or subtracts them with the sign -1. */
 const added = (a: UseCounts, b: UseCounts, sign: 1 | -1 = 1): UseCounts => ({
   successes: a.successes + sign * b.successes,
   failures: a.failures + sign * b.failures,
@@ -203,67 +204,66 @@ const added = (a: UseCounts, b: UseCounts, sign: 1 | -1 = 1): UseCounts => ({
   unhelpful: a.unhelpful + sign * b.unhelpful,
 });
 
-/** The weight of a day's calls halves in so many days. */
+/** The weight of a day's calls halves after this many days. */
 export const HALF_LIFE_DAYS = 30;
 
-/** With so many successful calls (decayed) a tenant counts in full as a user of a server. */
+/** The number of successful calls (decayed) with which a tenant counts in full. */
 const CALLS_OF_A_FULL_TENANT = 50;
-/** With so many full tenants the popularity of a server reaches 1. */
+/** The number of full tenants with which the popularity of a server reaches 1. */
 const TENANTS_OF_FULL_POPULARITY = 100;
-/** Steepness of popularity near zero: the first tenant in full gives about a third of it. */
+/** The steepness of popularity near zero: the first full tenant gives about a third of it. */
 const POPULARITY_STEEPNESS = 10;
 
-/** The rate of success assumed of a server that was never called. */
+/** The success rate assumed of a server that was never called. */
 const PRIOR_SUCCESS = 0.8;
-/** The assumed rate of success weighs as much as so many calls. */
+/** The assumed success rate weighs as much as this many calls. */
 const PRIOR_CALLS = 10;
 /**
- * One tenant's experience counts at most as so many calls (decayed), good and bad in its own proportion: never more than the
- * assumed rate.
+ * One tenant's calls count at most as this many (decayed), in their own proportion of successes: never more than the assumed rate.
  */
 const EVIDENCE_PER_TENANT = 10;
 
-/** One tenant's verdicts count at most as three; five neutral verdicts are assumed. */
+/** One tenant's feedback counts at most three times; five neutral votes are assumed. */
 const VERDICTS_PER_TENANT = 3;
 const PRIOR_VERDICTS = 5;
 
-/** A tenant whose calls and verdicts together weigh less is forgotten. */
+/** A tenant whose calls and feedback together weigh less is dropped. */
 const NEGLIGIBLE = 0.01;
 
-/** A look-up sums anew by itself for at most so many tenants. */
+/** A lookup recalculates the sum itself for at most this many tenants. */
 const FEW_TENANTS = 20;
 const TENANTS_AT_A_TIME = 10_000;
 
-/** Counts of a server's use by one tenant on one day; fractions where they stand for faded days. */
+/** Counts of one tenant's usage of a server on one day; fractions for decayed days. */
 export interface UseCounts {
   /** Calls that succeeded. */
   readonly successes: number;
-  /** Calls that failed through the server's own fault. */
+  /** Calls that failed because of the server. */
   readonly failures: number;
-  /** Verdicts `helpful` of `POST /v1/search/feedback`. */
+  /** Feedback `helpful` from `POST /v1/search/feedback`. */
   readonly helpful: number;
-  /** Verdicts `not_helpful`. */
+  /** Feedback `not_helpful`. */
   readonly unhelpful: number;
 }
 const NO_USE: UseCounts = { successes: 0, failures: 0, helpful: 0, unhelpful: 0 };
 
-/** Signals from the use of one server; equal evidence gives equal signals. */
+/** Signals from the usage of one server; equal evidence gives equal signals. */
 export interface UseSignals {
-  /** 0 (never used with success) to 1: how many tenants use it, and how much. */
+  /** 0 (never used successfully) to 1: how many tenants use it, and how much. */
   readonly popularity: number;
-  /** 0 to 1: the rate of success to expect, `PRIOR_SUCCESS` where nothing is known. */
+  /** 0 to 1: the expected success rate, `PRIOR_SUCCESS` if nothing is known. */
   readonly success: number;
   /** 1 (never tried) towards 0: how little is known. */
   readonly novelty: number;
-  /** -1 (found wanting) to 1 (found helpful), 0 where nobody has said anything. */
+  /** -1 (negative feedback) to 1 (positive feedback), 0 without feedback. */
   readonly approval: number;
 }
-/** The signals of a server that nobody has used. */
+/** The signals of an unused server. */
 export const UNUSED: UseSignals = { popularity: 0, success: PRIOR_SUCCESS, novelty: 1, approval: 0 };
 
 /** One tenant's capped share in the signals of one server. */
 interface Share {
-  /** 0 to 1: how much of a user the tenant is. */
+  /** 0 to 1: how much the tenant counts as a user. */
   readonly reach: number;
   readonly good: number;
   readonly bad: number;
@@ -273,7 +273,7 @@ interface Share {
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 interface ServerTally {
-  /** By tenant, weighed relative to a call of the reference day. */
+  /** By tenant, weighted relative to a call of the reference day. */
   readonly tenants: Map<string, Mutable<UseCounts>>;
   /** The sum of the tenants' shares on `day`. */
   sum: Mutable<Share>;
@@ -285,13 +285,13 @@ interface ServerTally {
 const NO_SHARE: Share = { reach: 0, good: 0, bad: 0, helpful: 0, unhelpful: 0 };
 
 /**
- * Tallies the use of each server in memory. Days are whole days since the epoch (UTC); the weight of a day's use halves every
- * `HALF_LIFE_DAYS`. Every tenant counts only up to a cap in each signal: a flood of one tenant's calls is worth less than a few
- * tenants' ordinary use.
+ * Tallies the usage of each server in memory. Days are whole days since the epoch (UTC); the weight of a day's usage halves
+ * every `HALF_LIFE_DAYS`. Every tenant counts only up to a cap in each signal: a flood of one tenant's calls weighs less than
+ * a few tenants' ordinary usage.
  *
- * Weights are relative to one reference day, so that ageing multiplies all of a tenant's counts alike: counting is O(1), and so is a
- * look-up. When the day changes, the tenants of each server are summed anew once: at its next look-up where they are few, else by
- * `ageSome`. Until then the server keeps its signals of the day before.
+ * Weights are relative to one reference day, so that ageing multiplies all of a tenant's counts alike: counting and lookups
+ * are O(1). When the day changes, the tenants of each server are summed again once: at its next lookup if there are few,
+ * otherwise by `ageSome`. Until then the server keeps its signals of the day before.
  */
 export class UseTally {
   readonly #servers = new Map<string, ServerTally>();
@@ -303,7 +303,7 @@ export class UseTally {
     this.#referenceDay = referenceDay;
   }
 
-  /** Adds counts of a day; they may be negative where an earlier verdict is taken back. */
+  /** Adds counts of a day; they may be negative when feedback is taken back. */
   add(serverId: string, tenantId: string, day: number, counts: Partial<UseCounts>): void {
     let server = this.#servers.get(serverId);
     if (!server) {
@@ -330,7 +330,7 @@ export class UseTally {
     return server.signals;
   }
 
-  /** Ages servers after a change of the day, a few milliseconds of work at a time. Call it every now and then. */
+  /** Ages servers after a change of the day, a few milliseconds of work at a time. Call it periodically. */
   ageSome(today: number): void {
     if (this.#agedDay === today) return;
     let left = TENANTS_AT_A_TIME;
@@ -343,7 +343,7 @@ export class UseTally {
     this.#agedDay = today;
   }
 
-  /** Sums anew, which also clears rounding errors. A clock that was set back makes counts younger again. */
+  /** Recalculates the sum, which also clears rounding errors. If a clock was set back, counts become younger again. */
   #age(serverId: string, server: ServerTally, today: number): void {
     const scale = this.#scaleOn(today);
     const sum = { ...NO_SHARE };
@@ -389,7 +389,7 @@ function addTo(sum: Mutable<Share>, share: Share, sign: 1 | -1): void {
   sum.unhelpful += sign * share.unhelpful;
 }
 
-/** Computes the posterior mean of a Beta prior, whose own weight among the evidence is the novelty. */
+/** Computes the posterior mean of a Beta prior, whose weight in the evidence is the novelty. */
 function signalsOf(sum: Share): UseSignals {
   // Rounding can leave sums slightly below 0.
   const reach = Math.max(0, sum.reach);

@@ -8,15 +8,15 @@ import { HandshakeRefused } from '../proxy/upstream/era.ts';
 /** Consecutive failed checks after which a server counts as dead. */
 const DEAD_AFTER_FAILURES = 3;
 const DAY_MS = 86_400_000;
-/** Time that a server stays dead before it is deactivated. */
+/** How long a server stays dead before it is deactivated. */
 const DEACTIVATED_AFTER_MS = 30 * DAY_MS;
 /** Fewer hosts than this say nothing about our own network. */
 const MIN_HOSTS = 10;
 
-/** Result of one check. `no_verdict` says nothing about the server's health, which stays what it was. */
+/** The result of one check. `no_verdict` is inconclusive and leaves the server's health unchanged. */
 export type Outcome = HealthState | 'no_verdict';
 
-/** An error code that is not listed here is our own fault, or our own stop. */
+/** An error code that is not listed here is our own fault or caused by shutdown. */
 const OUTCOMES: Partial<Record<ErrorCode, Outcome>> = {
   upstream_unauthorized: 'needs_sign_in',
   upstream_forbidden: 'needs_sign_in',
@@ -28,21 +28,21 @@ const OUTCOMES: Partial<Record<ErrorCode, Outcome>> = {
   upstream_http_error: 'not_mcp',
   upstream_protocol: 'not_mcp',
   upstream_too_large: 'not_mcp',
-  // A JSON-RPC error in answer to tools/list: the server may have no tools, but it speaks MCP.
+  // A JSON-RPC error for tools/list: the server may have no tools, but it speaks MCP.
   upstream_error: 'ok',
 };
 
-/** HTTP 402 says what is missing, as 401 and 403 do. */
+/** HTTP 402 asks for something missing, like 401 and 403. */
 const PAYMENT_REQUIRED = 402;
 
-/** Returns what an inspection says about the health of its server. */
+/** Returns the health check result of an inspection. */
 export function outcomeOf({ auth }: Pick<Server, 'auth'>, { error, hasEntered }: Inspection): Outcome {
   if (!error) return 'ok';
   if (error instanceof HandshakeRefused) return auth.kind === 'none' ? 'not_mcp' : 'needs_sign_in';
   if (error instanceof HttpFailure && error.httpStatus >= 500) return 'unreachable';
   if (error instanceof HttpFailure && error.httpStatus === PAYMENT_REQUIRED) return 'needs_sign_in';
   const outcome = OUTCOMES[error.code] ?? 'no_verdict';
-  // Only an MCP server completes the handshake, however badly it answers afterwards.
+  // Only an MCP server completes the handshake, whatever its later responses.
   return outcome === 'not_mcp' && hasEntered ? 'ok' : outcome;
 }
 
@@ -66,19 +66,19 @@ export function nextHealth(
   };
 }
 
-/** Returns true when a server has been dead for 30 days, so that it is to be deactivated. */
+/** Returns true if a server has been dead for 30 days and must be deactivated. */
 export const isDeadForLong = (deadSinceMs: number, nowMs: number): boolean =>
   nowMs - deadSinceMs >= DEACTIVATED_AFTER_MS;
 
 /**
- * Returns true when a sweep should check the server: not checked within half the interval, so that a sweep after a restart goes on where
- * the last one ended. A server that was deactivated for being dead is checked once a day at most.
+ * Returns true if a sweep should check the server, because its last check is older than half the interval. A sweep after a
+ * restart thus continues where the last one ended. A server that was deactivated as dead is checked at most once a day.
  */
 export function isDue(server: Server, health: Health | undefined, everyMs: number, nowMs: number): boolean {
   if (!health) return true;
   const passedMs = nowMs - health.checkedAtMs;
   const intervalMs = server.unreachable ? Math.max(everyMs, DAY_MS) : everyMs;
-  // A time that is still to come says only that the clock was ahead.
+  // A time in the future only means that the clock was ahead.
   return passedMs < 0 || passedMs >= intervalMs - everyMs / 2;
 }
 
@@ -90,8 +90,8 @@ export interface Check {
 }
 
 /**
- * Returns true when a sweep says more about our own network than about the servers: more than half of at least ten hosts failed. Hosts
- * that were alive before are counted; while none was, all are. A host failed when none of its servers is alive.
+ * Returns true if a sweep says more about our own network than about the servers: more than half of at least ten hosts failed. Only
+ * hosts that were alive before are counted, or all hosts if none was. A host failed if none of its servers is alive.
  */
 export function isOwnOutage(checks: readonly Check[]): boolean {
   const hosts = [...Map.groupBy(checks, ({ host }) => host).values()];

@@ -7,14 +7,14 @@ import type { Health, KnownHealth } from '../catalogue/health.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { serverHealth as table } from '../catalogue/schema.ts';
 
-/** Health of a server at one address: a server that has moved begins anew. */
+/** Health of a server at one address: a server that has moved starts over. */
 export interface LocatedHealth {
   readonly serverId: string;
   readonly remoteUrl: string;
   readonly health: Health;
 }
 
-/** A row carries the time at which its transaction began, and may become visible that much later. */
+/** A row has the time at which its transaction started, and may become visible this much later. */
 const OVERLAP_MS = 60_000;
 const BATCH_ROWS = 50;
 
@@ -35,20 +35,20 @@ export class HealthStore implements KnownHealth {
     return store;
   }
 
-  /** Returns undefined for a server that was not checked at its present address. */
+  /** Returns undefined for a server that was not checked at its current address. */
   of({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): Health | undefined {
     const known = this.#known.get(id);
     return known?.remoteUrl === remoteUrl ? known.health : undefined;
   }
 
-  /** Number that changes when a server becomes dead or stops being dead. */
+  /** Changes whenever a server becomes dead or stops being dead. */
   get epoch(): number {
     return this.#epoch;
   }
 
   /**
-   * Stores the health of servers. A failure is stored only where it counts on from the stored failures: otherwise something newer, such
-   * as an import, has come in between. Resolves to what was stored.
+   * Stores the health of servers. A failure is stored only if it continues the stored count: otherwise something newer, such
+   * as an import, came in between. Resolves to what was stored.
    */
   async save(found: readonly LocatedHealth[]): Promise<readonly LocatedHealth[]> {
     const stored = new Set<string>();
@@ -65,7 +65,7 @@ export class HealthStore implements KnownHealth {
     return saved;
   }
 
-  /** Forgets the failures of servers that an import has made active again; the database has forgotten them already. */
+  /** Clears the failures of servers that an import has reactivated; the database has already cleared them. */
   forgetFailures(serverIds: readonly string[]): void {
     for (const id of serverIds) {
       const known = this.#known.get(id);
@@ -75,12 +75,12 @@ export class HealthStore implements KnownHealth {
     }
   }
 
-  /** Reads what other processes have stored lately. */
+  /** Reads what other processes have stored recently. */
   catchUp(): Promise<void> {
     return this.#read(this.#newest && new Date(this.#newest.getTime() - OVERLAP_MS));
   }
 
-  /** Reads everything that is stored. */
+  /** Reads all stored rows. */
   reload(): Promise<void> {
     return this.#read(undefined);
   }
@@ -144,7 +144,7 @@ const fromRow = (row: typeof table.$inferSelect): LocatedHealth => ({
 const SWEEP_KEY = 'probing';
 const sweepSchema = z.object({ probedAtMs: z.number().optional() });
 
-/** Returns when the last sweep of any process began; undefined before the first. */
+/** Returns when the last sweep of any process started; undefined before the first. */
 export const readSweptAt = async (db: Database): Promise<number | undefined> =>
   (await readJsonSetting(db, SWEEP_KEY, sweepSchema))?.probedAtMs;
 

@@ -24,27 +24,27 @@ import {
 } from './policy.ts';
 import { readSweptAt, writeSweptAt, type HealthStore, type LocatedHealth } from './store.ts';
 
-/** Servers checked at the same time, each on another host. */
+/** Servers checked at the same time, each on a different host. */
 const HOSTS_AT_ONCE = 4;
-/** Pause of a scheduled sweep after each check: four servers a second at most. */
+/** The pause of a scheduled sweep after each check: at most four servers per second. */
 const PAUSE_MS = 1_000;
-/** Consecutive time-outs after which the rest of a host is left to the next sweep. */
+/** Consecutive timeouts after which the remaining servers of a host are skipped until the next sweep. */
 const MAX_TIMEOUTS = 3;
-/** How often it is looked whether a sweep is due. */
+/** How often to check whether a sweep is due. */
 const LOOK_EVERY_MS = 60_000;
-/** Wait after a sweep that failed or was thrown away. */
+/** The wait after a sweep that failed or was discarded. */
 const RETRY_MS = 3_600_000;
-/** Good results are stored in batches, as each write is announced to every process. */
+/** Successful results are stored in batches, because each write is announced to every process. */
 const BATCH = 20;
-/** Failing servers that a report names. */
+/** The maximum number of failing servers in a report. */
 const MAX_NAMED = 1_000;
-/** Time for listed tools to reach the catalogue after the last check. */
+/** How long listed tools may take to reach the catalogue after the last check. */
 const TOOLS_MS = 120_000;
 
 const OWN_OUTAGE =
-  'most hosts failed in one sweep, which points to our own network; nothing was recorded as worse';
+  'most hosts failed in one sweep, which suggests a problem with our own network; no failures were recorded';
 
-/** A server that was deactivated because it has been dead for 30 days, or (without a time) made active again. */
+/** A server that was deactivated after 30 days dead, or (without a time) reactivated. */
 export interface StatusChange {
   readonly id: string;
   /** RFC 3339. */
@@ -59,19 +59,19 @@ export interface SweepReport extends Counts {
   readonly reactivated: number;
   /** Sorted by id, and limited to 1,000. */
   readonly failing: readonly { readonly id: string; readonly status: HealthState; readonly reason: string }[];
-  /** Why no failure was recorded; absent where all were. */
+  /** Why no failures were recorded; absent if they were. */
   readonly doubted?: string;
 }
 
 export interface SweepOptions {
-  /** Absent: every server that is active, or was deactivated for being dead. */
+  /** Absent: every server that is active or was deactivated as dead. */
   readonly ids?: readonly string[] | undefined;
   readonly onProgress?: OnProgress | undefined;
   /** Called after each check with the counts so far. */
   readonly onFound?: ((counts: Counts) => void) | undefined;
-  /** Called once when another sweep, here or in another process, has to end first. */
+  /** Called once if another sweep, here or in another process, has to end first. */
   readonly onWait?: () => void;
-  /** Ends the sweep. Servers found alive until then are recorded. */
+  /** Stops the sweep. Successful checks until then are recorded. */
   readonly signal?: AbortSignal;
 }
 
@@ -86,9 +86,9 @@ interface HealthSweepParts {
   readonly inspect: Proxy['inspect'];
   /** Called in the transaction of the change. */
   readonly onStatusChange: (tx: Database, change: StatusChange) => Promise<void>;
-  /** Interval between two sweeps; 0: none by themselves. */
+  /** The interval between sweeps; 0: no scheduled sweeps. */
   readonly everyMs: number;
-  /** Defaults to a second. */
+  /** Default: a second. */
   readonly pauseMs?: number;
 }
 
@@ -96,7 +96,7 @@ interface Sweep extends Pick<SweepOptions, 'onProgress' | 'onFound'> {
   readonly servers: readonly Server[];
   readonly signal: AbortSignal;
   readonly pauseMs: number;
-  /** False when an operator has named the servers. */
+  /** False if an operator has named the servers. */
   readonly isWhole: boolean;
 }
 
@@ -109,8 +109,8 @@ interface Failure {
 }
 
 /**
- * Checks the health of all servers once per interval, or on request. One sweep runs at a time among all processes on the database.
- * A server that is alive is recorded as the sweep goes on, a failure at its end: a sweep that was cut short records no failures.
+ * Checks the health of all servers once per interval, or on request. One sweep runs at a time across all processes on the database.
+ * Successes are recorded during the sweep and failures at its end, so an interrupted sweep records no failures.
  */
 export class HealthSweep {
   readonly #parts: HealthSweepParts;
@@ -118,7 +118,7 @@ export class HealthSweep {
   readonly #lock: ClusterLock;
   readonly #schedule = new Repeat(LOOK_EVERY_MS, () => this.sweepIfDue());
   #notBeforeMs = -Infinity;
-  /** When the last sweep began, if that was thrown away. */
+  /** When the last sweep started, if it was discarded. */
   #outageAtMs: number | undefined;
 
   constructor(parts: HealthSweepParts) {
@@ -128,24 +128,24 @@ export class HealthSweep {
     parts.metrics.watchDegraded('probing', () => this.degraded !== undefined);
   }
 
-  /** Begins sweeps by themselves, unless the interval is 0. */
+  /** Starts scheduled sweeps, unless the interval is 0. */
   start(): void {
     if (this.#parts.everyMs > 0) this.#schedule.start();
   }
 
-  /** Ends the sweep under way; servers found alive until then are recorded. */
+  /** Stops the current sweep; successful checks until then are recorded. */
   async close(): Promise<void> {
     this.#closing.abort(new SwitchboardError('unavailable', 'Switchboard is stopping.'));
     await this.#schedule.stop();
     await this.#lock.settled();
   }
 
-  /** Why the last sweep was thrown away; undefined when it was not. */
+  /** Why the last sweep was discarded; undefined if it was not. */
   get degraded(): string | undefined {
     return this.#outageAtMs === undefined ? undefined : `probing: ${OWN_OUTAGE}`;
   }
 
-  /** Returns undefined for a server that was not checked at its present address. */
+  /** Returns undefined for a server that was not checked at its current address. */
   healthOf(server: Server): Health | undefined {
     return this.#parts.store.of(server);
   }
@@ -160,8 +160,8 @@ export class HealthSweep {
   }
 
   /**
-   * Sweeps when the interval has passed since the last sweep of any process. Resolves when that is done, and to undefined where there
-   * was nothing to do or it failed.
+   * Sweeps if the interval has passed since the last sweep of any process. Resolves when it has ended, to undefined if there was
+   * nothing to do or it failed.
    */
   async sweepIfDue(): Promise<SweepReport | undefined> {
     const { everyMs, clock, log, pauseMs = PAUSE_MS, catalogue, store, db } = this.#parts;
@@ -170,7 +170,7 @@ export class HealthSweep {
     try {
       if (!(await this.#isDue())) return undefined;
       const report = await this.#lock.runIfFree(closing, async signal => {
-        // Another process may have ended one in the meantime.
+        // Another process may have finished a sweep in the meantime.
         if (!(await this.#isDue())) return undefined;
         await store.reload();
         const startedAtMs = clock.now();
@@ -198,7 +198,7 @@ export class HealthSweep {
     const { db, clock, everyMs } = this.#parts;
     const sweptAtMs = (await readSweptAt(db)) ?? -Infinity;
     const passedMs = clock.now() - sweptAtMs;
-    // A later sweep of another process went well.
+    // A later sweep of another process succeeded.
     if (passedMs >= 0 && sweptAtMs > (this.#outageAtMs ?? Infinity)) this.#outageAtMs = undefined;
     return passedMs < 0 || passedMs >= everyMs;
   }
@@ -220,7 +220,7 @@ export class HealthSweep {
       sweep.isWhole ? [...checks, ...this.#aliveElsewhere(sweep.servers)] : checks,
     );
     if (isOutage) log.warn(counts, `probing: ${OWN_OUTAGE}`);
-    // A few named servers say nothing about the network while they are well.
+    // A few named servers say nothing about the network if they are healthy.
     if (isOutage || sweep.isWhole) this.#outageAtMs = isOutage ? startedAtMs : undefined;
     const deactivated = isOutage ? 0 : await this.#record(failures, sweep.signal);
     const done = { visited, ...counts, deactivated, reactivated };
@@ -233,7 +233,7 @@ export class HealthSweep {
     };
   }
 
-  /** Returns the servers that are left out of a sweep as they were alive lately: most of them, after a sweep that was cut short. */
+  /** Returns the servers that a sweep skips because they were alive recently: most of them, after an interrupted sweep. */
   #aliveElsewhere(swept: readonly Server[]): Check[] {
     const { catalogue, store, clock, everyMs } = this.#parts;
     const ids = new Set(swept.map(({ id }) => id));
@@ -244,7 +244,7 @@ export class HealthSweep {
       .map(server => ({ host: hostOf(server), wasAlive: true, isAlive: true }));
   }
 
-  /** Checks the servers, and records those that are alive. */
+  /** Checks the servers and records those that are alive. */
   async #checkAll({ servers, signal, pauseMs, isWhole, onProgress, onFound }: Sweep): Promise<Findings> {
     const { store, metrics, inspect } = this.#parts;
     const findings = new Findings(this.#parts);
@@ -255,7 +255,7 @@ export class HealthSweep {
       metrics.events.probed(outcome);
       findings.add(server, outcome, inspection);
       if (findings.isBatchFull) await this.#attempt(server, findings.save());
-      // The catalogue may be at a long import, which must not hold up a stop.
+      // The catalogue may be busy with a long import, which must not delay shutdown.
       const reactivating = this.#attempt(server, this.#reactivate(server, outcome));
       if (await raceAbort(reactivating, signal)) findings.reactivated++;
       tools.offer(server, inspection.tools ?? []);
@@ -278,7 +278,7 @@ export class HealthSweep {
     return findings;
   }
 
-  /** Resolves to undefined where storing failed: a passing fault of the database must not end a sweep. */
+  /** Resolves to undefined if storing failed: a temporary database failure must not end a sweep. */
   async #attempt<T>({ id }: Server, writing: Promise<T>): Promise<T | undefined> {
     try {
       return await writing;
@@ -295,8 +295,8 @@ export class HealthSweep {
   }
 
   /**
-   * Records failures, except of servers that have moved or were imported since their check. Resolves to the number of servers that were
-   * deactivated for them, each in a transaction of its own.
+   * Records failures, except of servers that have moved or were imported since their check. Resolves to the number of servers
+   * deactivated as a result, each in its own transaction.
    */
   async #record(failures: readonly Failure[], signal: AbortSignal): Promise<number> {
     const { catalogue, store, clock, onStatusChange } = this.#parts;
@@ -329,7 +329,7 @@ export class HealthSweep {
   }
 }
 
-/** Results of one sweep. Servers that are alive are recorded as it goes on. */
+/** Results of one sweep. Servers that are alive are recorded during the sweep. */
 class Findings {
   readonly #parts: Pick<HealthSweepParts, 'store' | 'clock'>;
   readonly #alive: LocatedHealth[] = [];
@@ -368,7 +368,7 @@ class Findings {
     return this.#alive.length >= BATCH;
   }
 
-  /** Records the servers that are alive; those of a write that fails are recorded with the next one. */
+  /** Records the servers that are alive; if the write fails, they are recorded with the next ones. */
   async save(): Promise<void> {
     const batch = this.#alive.splice(0);
     try {
@@ -384,15 +384,15 @@ const hostOf = ({ remoteUrl }: Server): string => new URL(remoteUrl).host;
 
 interface Pace {
   readonly pauseMs: number;
-  /** Consecutive failures after which the rest of a host is left. */
+  /** Consecutive failures after which the rest of a host is skipped. */
   readonly maxFailures: number;
   readonly signal: AbortSignal;
 }
 
 /**
- * Does the work for each server: four hosts at a time, one server of a host at a time, and round the hosts in turn.
- * @param work resolves to false when it failed
- * @throws the signal's reason, or what the work throws, once nothing is under way any more
+ * Does the work for each server: four hosts at a time, one server of a host at a time, hosts in round-robin order.
+ * @param work resolves to false if it failed
+ * @throws the signal's reason or the work's error, once nothing is running any more
  */
 async function byHost(
   servers: readonly Server[],

@@ -7,7 +7,7 @@ import type { Outbox } from './connections/revocation-outbox.ts';
 import type { Providers } from './connections/provider.ts';
 import type { Vault } from './vault/vault.ts';
 
-/** The things that every part of identity works with. */
+/** The dependencies shared by all parts of identity. */
 export interface IdentityContext {
   readonly db: Database;
   readonly vault: Vault;
@@ -17,6 +17,6 @@ export interface IdentityContext {
   readonly log: Log;
   readonly metrics?: Metrics | undefined;
   readonly providers: Providers;
-  /** Returns the URL at which people and providers reach this service, without a trailing slash. */
+  /** Returns the public URL of this service, without a trailing slash. */
   readonly publicUrl: () => string;
 }

@@ -21,10 +21,10 @@ import { Sessions } from './sign-in/sessions.ts';
 import { SignIns } from './sign-in/sign-in.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
 
-/** Bounds an answer of a provider; its key set is the largest. */
+/** Limits a provider's response; its key set is the largest. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
 
-/** The parts of identity: acting for end users. */
+/** The parts of identity, which act for end users. */
 export interface Identity {
   readonly sessions: Sessions;
   readonly signIns: SignIns;
@@ -41,7 +41,7 @@ export interface Identity {
   readonly sealing: Sealing;
   /** Operators' commands on the keys of the vault. */
   readonly vaultKeys: { rewrap(): Promise<number>; requireUnused(keyId: string): Promise<void> };
-  /** Begins the background work. */
+  /** Starts the background work. */
   start(): void;
   close(): Promise<void>;
 }
@@ -58,7 +58,7 @@ interface IdentityOptions {
   readonly publicUrl: () => string;
 }
 
-/** Opens identity. @throws WrongKeys, KeyFileError: other keys than those that sealed the database are refused. */
+/** Opens identity. @throws WrongKeys, KeyFileError if the keys do not match the database */
 export async function createIdentity(options: IdentityOptions): Promise<Identity> {
   const { db, log, metrics, audit, clock, config, guard, publicUrl } = options;
   const { vault, keks } = await openVault(options);

@@ -28,8 +28,8 @@ interface Holder {
 }
 
 /**
- * The page on which a user sees and ends connections. Switchboard has no login of its own: the caller, which knows its user, asks
- * for a link. The link works once, within five minutes, and opens the page for a quarter of an hour in one browser.
+ * The page on which a user sees and ends connections. Switchboard has no login of its own: the caller, which knows its user,
+ * requests a link. The link works once, within five minutes, and opens the page for 15 minutes in one browser.
  */
 export class Manage {
   readonly #context: IdentityContext;
@@ -42,7 +42,7 @@ export class Manage {
     this.#revocations = revocations;
   }
 
-  /** Makes a link to the page. @throws SwitchboardError `invalid_request`. */
+  /** Creates a link to the page. @throws SwitchboardError `invalid_request` */
   async createLink(actor: Actor & { tenantId: string }, externalId: string): Promise<ManageLink> {
     const userId = requireUserId(externalId);
     const link = newSecret('page');
@@ -66,7 +66,7 @@ export class Manage {
     return { url: `${publicUrl()}/manage/${link}`, expires_at: expiresAt.toISOString() };
   }
 
-  /** Resolves to whether the link still works. Looking at it, as link previews do, does not use it up. */
+  /** Resolves to whether the link is still valid. Checking it, as link previews do, does not use it up. */
   async isOpen(link: string): Promise<boolean> {
     if (!isSecret(link, 'page')) return false;
     const [row] = await this.#context.db
@@ -76,7 +76,7 @@ export class Manage {
     return row !== undefined;
   }
 
-  /** Uses the link up. Returns the secret of the browser that may see the page; undefined when the link is over. */
+  /** Uses the link. Returns the secret of the browser that may see the page; undefined if the link has expired. */
   async open(link: string, actor: Actor): Promise<string | undefined> {
     if (!isSecret(link, 'page')) return undefined;
     const browser = newSecret('web');
@@ -98,7 +98,7 @@ export class Manage {
     });
   }
 
-  /** Returns the page's data; undefined when this browser may not see it, or no longer. */
+  /** Returns the page's data; undefined if this browser may not see it, or no longer. */
   async view(browser: string | undefined): Promise<ManageView | undefined> {
     const holder = await this.#holder(browser);
     if (!holder) return undefined;
@@ -115,7 +115,7 @@ export class Manage {
     };
   }
 
-  /** Ends one connection. Resolves to false when it was gone already, and to undefined when the page is over. */
+  /** Ends one connection. Resolves to false if it no longer exists, and to undefined if the page has expired. */
   async disconnect(
     browser: string | undefined,
     connectionId: string,
@@ -127,7 +127,7 @@ export class Manage {
     return this.#revocations.disconnect({ ...actor, tenantId: holder.tenantId }, holder.userId, connectionId);
   }
 
-  /** Ends everything the app has of this user, this page included. Resolves to undefined when the page is over. */
+  /** Revokes everything the app has of this user, including this page. Resolves to undefined if the page has expired. */
   async revokeAll(browser: string | undefined, actor: Actor): Promise<true | undefined> {
     const holder = await this.#holder(browser);
     if (!holder) return undefined;

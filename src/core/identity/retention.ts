@@ -11,7 +11,7 @@ import type { SigningKeys } from './tokens/identity-token.ts';
 const EVERY_MS = 60_000;
 const BATCH = 500;
 
-/** Rows that are deleted, and when. Rows that depend on a deleted one go with it. */
+/** Which rows are deleted, and when. Dependent rows are deleted too. */
 const RULES: readonly {
   readonly table: PgTable;
   readonly key: PgColumn;
@@ -50,7 +50,7 @@ const RULES: readonly {
   },
 ];
 
-/** Deletes expired rows in batches, so that no lock lasts and replicas do not wait for each other. */
+/** Deletes expired rows in batches, so that locks are short and replicas do not wait for each other. */
 export class Retention {
   readonly #context: IdentityContext;
   readonly #keys: SigningKeys;
@@ -72,7 +72,7 @@ export class Retention {
   }
 
   /**
-   * Resolves to the number of deleted rows, without those that depend on them. A rule that fails stops no other, unless the
+   * Resolves to the number of deleted rows, without dependent ones. A failing rule does not stop the others, unless the
    * database is unavailable.
    */
   async purge(): Promise<number> {
@@ -108,7 +108,7 @@ export class Retention {
   }
 }
 
-/** Deletes answers kept for a repeated request as soon as their minute is over: they hold live tokens. */
+/** Deletes stored responses as soon as their minute is over, because they contain live tokens. */
 export async function forgetReplays(db: Database): Promise<void> {
   const forgotten = { replaySealed: null, replayUntil: null };
   await db

@@ -17,9 +17,9 @@ import { bytea, createdAt, instant } from '../../platform/database/columns.ts';
 import { users } from '../access/schema.ts';
 
 /**
- * The tables of identity. Secrets of ours are stored as SHA-256 only; those of providers as JWE (`sealed`, see
- * `vault.ts`). The constraints make double use impossible even for faulty code: one live refresh token a family, one
- * successor a token, one connection a (user, provider, resource).
+ * The tables of identity. Our own secrets are stored only as SHA-256; those of providers as JWE (`sealed`, see `vault.ts`).
+ * The constraints prevent double use even with faulty code: one live refresh token per family, one successor per token, one
+ * connection per (user, provider, resource).
  */
 
 const ownedByUser = (name: string, table: { tenantId: AnyPgColumn; userId: AnyPgColumn }) =>
@@ -37,7 +37,7 @@ export const tokenFamilies = pgTable(
     tenantId: text('tenant_id').notNull(),
     userId: text('user_id').notNull(),
     createdAt: createdAt(),
-    /** Absolute: no rotation extends it. */
+    /** Absolute: rotation does not extend it. */
     expiresAt: instant('expires_at').notNull(),
     revokedAt: instant('revoked_at'),
     revokedReason: text('revoked_reason'),
@@ -61,15 +61,15 @@ export const refreshTokens = pgTable(
     epoch: integer().notNull(),
     createdAt: createdAt(),
     expiresAt: instant('expires_at').notNull(),
-    /** By the clock of the process, which also stamps a request's arrival: the two are compared. */
+    /** By the clock of the process, which also stamps a request's arrival, because the two are compared. */
     usedAt: instant('used_at'),
     idempotencyHash: bytea('idempotency_hash'),
-    /** The answer that used this token, for a retry with the same Idempotency-Key. */
+    /** The response that used this token, for a retry with the same Idempotency-Key. */
     replaySealed: text('replay_sealed'),
     replayUntil: instant('replay_until'),
   },
   table => [
-    // Deleting a family deletes its tokens, of which a busy one has thousands.
+    // Deleting a family deletes its tokens, which may be thousands.
     index('refresh_tokens_family').on(table.familyId),
     index('refresh_tokens_replay')
       .on(table.replayUntil)
@@ -90,14 +90,14 @@ export const SESSION_STATES = ['pending', 'claimed', 'confirm', 'complete', 'err
 export const authSessions = pgTable(
   'auth_sessions',
   {
-    /** Hash of the `ses_…` id; every other secret of a session is kept as its hash, too. */
+    /** Hash of the `ses_…` id; all other secrets of a session are also stored as hashes. */
     idHash: bytea('id_hash').primaryKey(),
     stateHash: bytea('state_hash').notNull().unique('auth_sessions_state'),
     /** Hash of the link to our own page (mode `page`). */
     ticketHash: bytea('ticket_hash').unique('auth_sessions_ticket'),
     /** Hash of the link to the confirmation or the result. */
     resultHash: bytea('result_hash').unique('auth_sessions_result'),
-    /** Hash of the cookie of the browser in which a sign-in of mode `page` began. */
+    /** Hash of the cookie of the browser in which a sign-in of mode `page` started. */
     browserHash: bytea('browser_hash'),
     tenantId: text('tenant_id').notNull(),
     userId: text('user_id').notNull(),
@@ -106,11 +106,11 @@ export const authSessions = pgTable(
     scopes: text().array().notNull(),
     resource: text().notNull().default(''),
     mode: text().notNull().$type<SignInMode>(),
-    /** Made for a proxied call that lacked a connection; the next such call gets the same one. */
+    /** Created for a proxied call that lacked a connection; the next such call gets the same one. */
     justInTime: boolean('just_in_time').notNull().default(false),
     allowAccountChange: boolean('allow_account_change').notNull().default(false),
     returnUrl: text('return_url'),
-    /** PKCE verifier, nonce and links while pending; the tokens while they wait for the user's click. */
+    /** PKCE verifier, nonce and links while pending; the tokens while they wait for the user's confirmation. */
     sealed: text(),
     status: text().notNull().default('pending').$type<(typeof SESSION_STATES)[number]>(),
     errorCode: text('error_code'),
@@ -160,7 +160,7 @@ export const connections = pgTable(
     resource: text().notNull().default(''),
     /** The provider's `sub`. */
     subject: text().notNull(),
-    /** The name a person knows the account by, such as its e-mail address. */
+    /** The display name of the account, such as its e-mail address. */
     account: text(),
     /** As granted. */
     scopes: text().array().notNull(),
@@ -168,7 +168,7 @@ export const connections = pgTable(
     sealed: text(),
     hasRefreshToken: boolean('has_refresh_token').notNull(),
     accessExpiresAt: instant('access_expires_at'),
-    /** Raised by every write of tokens: fences a refresh that comes too late. */
+    /** Incremented by every write of tokens: fences a late refresh. */
     version: integer().notNull().default(1),
     leaseId: text('lease_id'),
     leaseUntil: instant('lease_until'),
@@ -186,7 +186,7 @@ export const connections = pgTable(
   ],
 );
 
-/** Tokens that are still to be revoked at the provider, sealed for that purpose alone. */
+/** Tokens waiting to be revoked at the provider, sealed only for that purpose. */
 export const revocationOutbox = pgTable(
   'revocation_outbox',
   {
@@ -209,7 +209,7 @@ export const signingKeys = pgTable(
   {
     kid: text().primaryKey(),
     publicJwk: jsonb('public_jwk').notNull().$type<Record<string, unknown>>(),
-    /** The private JWK; gone once the key is retired. */
+    /** The private JWK; deleted when the key is retired. */
     sealed: text(),
     state: text().notNull().$type<'next' | 'active' | 'retired'>(),
     createdAt: createdAt(),

@@ -16,7 +16,7 @@ import {
 } from './upstream/failures.ts';
 import { urlOf } from './upstream/http.ts';
 
-/** The bound on servers, tenants and users that something is held against. The one used least recently goes first. */
+/** The maximum number of tracked servers, tenants and users. The least recently used entry is dropped first. */
 const MAX_KEPT = 10_000;
 const BREAKER: BreakerLimits = {
   failuresInARow: 5,
@@ -26,34 +26,33 @@ const BREAKER: BreakerLimits = {
   maxProbeMs: 10_000,
 };
 
-/** A failure shows that the server is down for everybody, that it fails for this tenant, that it answers, or nothing. */
+/** What an outcome shows: the server is down for everyone, it fails for this tenant, it responds, or nothing. */
 type Evidence = 'down' | 'failing' | 'answered' | 'none';
 
-/** The permission for one call. Dispose of it however the call ended: this makes room for the next. */
+/** Permission for one call. Dispose of it however the call ended, to make room for the next. */
 export interface Pass extends Disposable {
-  /** Reports that the server has answered, be it with an error of its own. */
+  /** Reports that the server responded, even with an error. */
   answered(): void;
   /** Reports any failure of the call. Only the server's own faults count against it. */
   failed(thrown: unknown): void;
 }
 
-/** The server was not asked. */
+/** The server was not called. */
 export class NotAdmitted extends SwitchboardError {}
 
 type Applicant = Pick<Caller, 'tenantId' | 'subject' | 'timeoutMs'>;
 type Asked = Pick<Server, 'id' | 'remoteUrl'>;
 
 /**
- * Admits calls to their servers. A call is refused while its server asks to wait (`Retry-After`) or has failed again and
- * again, and waits its turn while many are under way.
+ * Admits calls to their servers. A call is refused while its server asks to wait (`Retry-After`) or has failed repeatedly,
+ * and queued while too many others are running.
  *
- * A failure that a call may have brought about itself (a time-out, HTTP 5xx, a broken answer) counts against the server for
- * the call's own tenant only, so that one tenant's calls of a broken tool do not close the server to the others. A server
- * that cannot be reached is closed to everybody.
+ * A failure that a call may have caused itself (a timeout, HTTP 5xx, a broken response) counts only for the call's own
+ * tenant, so that one tenant's calls to a broken tool do not block the others. An unreachable server is blocked for everyone.
  */
 export class Admission {
   readonly #breakers = new LRUCache<string, Breaker>({ max: MAX_KEPT });
-  /** The times until which calls are held back (by the monotonic clock, milliseconds), each with its HTTP status. */
+  /** The times until which calls are blocked (by the monotonic clock, in milliseconds), each with its HTTP status. */
   readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
     max: MAX_KEPT,
   });
@@ -69,19 +68,19 @@ export class Admission {
     this.#log = log;
   }
 
-  /** The calls under way, and those that wait for their turn. */
+  /** The running and waiting calls. */
   get slots(): { busy: number; waiting: number } {
     return this.#slots.use;
   }
 
-  /** The breakers of servers, and of servers for one tenant: `open` while these are not called. */
+  /** The breakers of servers, globally and per tenant: `open` while calls are refused. */
   get circuits(): { open: number; closed: number } {
     let open = 0;
     for (const breaker of this.#breakers.values()) if (breaker.isOpen) open++;
     return { open, closed: this.#breakers.size - open };
   }
 
-  /** Makes one call under the conditions of `enter`. */
+  /** Runs one call under the conditions of `enter`. */
   async run<T>(server: Asked, caller: Applicant, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
     using pass = await this.enter(server, caller, signal);
     try {
@@ -95,16 +94,16 @@ export class Admission {
   }
 
   /**
-   * Waits for the call's turn.
-   * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` when too many wait
-   *   already; the signal's reason when it aborts before the call's turn comes
+   * Waits for a slot.
+   * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` if too many are
+   * already waiting; the signal's reason if it aborts first
    */
   async enter(server: Asked, caller: Applicant, signal: AbortSignal): Promise<Pass> {
     const keys = keysOf(server.remoteUrl, caller);
     this.#refuse(keys);
     const release = await this.#slots.take(urlOf(server.remoteUrl).origin, caller.tenantId, signal);
     try {
-      // Other calls may have failed while this one waited.
+      // Other calls may have failed while this one was waiting.
       this.#refuse(keys);
       return this.#pass(server, keys, caller, release);
     } catch (error) {
@@ -113,7 +112,7 @@ export class Admission {
     }
   }
 
-  /** Most of the time there is none at all, which saves each call several look-ups. */
+  /** Usually there is no breaker, which saves each call several lookups. */
   #breakerOf(key: string): Breaker | undefined {
     return this.#breakers.size === 0 ? undefined : this.#breakers.get(key);
   }
@@ -138,7 +137,7 @@ export class Admission {
       this.#breakerOf(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
     const server = { key: keys.server, entered: enter(keys.server) };
     const tenant = { key: keys.tenant, entered: enter(keys.tenant), tenantId: caller.tenantId };
-    // A caller that waits for half of the limit, as `/mcp` does, waits long enough to tell.
+    // A caller that waits for half of the limit, as `/mcp` does, waits long enough for a verdict.
     const isShortened = (caller.timeoutMs ?? Infinity) < this.#totalTimeoutMs / 2;
     const answered = () => {
       for (const part of [server, tenant]) this.#succeeded(asked, part);
@@ -181,7 +180,7 @@ export class Admission {
     if (breaker.failed(part.entered, monotonicMs(this.#clock), failure)) {
       this.#log.warn(
         { ...fieldsOf(asked, part), code: failure },
-        'upstream failed repeatedly: calls are refused until it answers',
+        'upstream failed repeatedly: calls are refused until it recovers',
       );
     }
   }
@@ -206,7 +205,7 @@ const keysOf = (url: string, { tenantId, subject }: Applicant): Keys => ({
   owner: `${url.length} ${url} ${tenantId.length} ${tenantId} ${subject?.userId ?? ''}`,
 });
 
-/** Only the origin is logged, as the path of a URL may hold a secret. The id is added, as many servers share an origin. */
+/** Only the origin is logged, because a URL's path may contain a secret. The id is added because many servers share an origin. */
 const fieldsOf = ({ id, remoteUrl }: Asked, { tenantId }: Part) => ({
   serverId: id,
   url: urlOf(remoteUrl).origin,
@@ -235,24 +234,24 @@ const heldBack = (status: number, retryAfterSec: number) =>
   status === 429
     ? new NotAdmitted(
         'upstream_rate_limited',
-        `The MCP server is rate limiting and asked not to be called again so soon. Try again in ${retryAfterSec} s.`,
+        `The MCP server's rate limit was exceeded. Try again in ${retryAfterSec} s.`,
         { retryAfterSec },
       )
     : new NotAdmitted(
         'upstream_unavailable',
-        `The MCP server said that it is unavailable (HTTP 503) and is not called for now. Try again in ${retryAfterSec} s.`,
+        `The MCP server is unavailable (HTTP 503), so no calls are sent to it for now. Try again in ${retryAfterSec} s.`,
         { retryAfterSec },
       );
 
 const unavailable = (retryAfterSec: number, lastFailure: string) =>
   new NotAdmitted(
     'upstream_unavailable',
-    `The MCP server failed repeatedly, last with ${lastFailure}, and is not called for now. It is tried again in ${retryAfterSec} s.`,
+    `The MCP server failed repeatedly, last with ${lastFailure}, so no calls are sent to it for now. Try again in ${retryAfterSec} s.`,
     { retryAfterSec },
   );
 
 const tooManyWait = () =>
   new SwitchboardError(
     'unavailable',
-    'Too many calls to this MCP server are waiting already. Try again later.',
+    'Too many calls to this MCP server are already waiting. Try again later.',
   );

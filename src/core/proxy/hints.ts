@@ -8,12 +8,12 @@ import { restated } from './upstream/failures.ts';
 import { isObject } from '../../platform/json-limits.ts';
 
 const MAX_SUGGESTIONS = 3;
-/** An agent can bear to read this much after a wrong guess. */
+/** The maximum length of the text after a wrong guess. */
 const MAX_CHARS = 4_000;
 const MAX_NAMES = 50;
 const MAX_DESCRIPTION = 80;
 const MAX_SCHEMAS = 2;
-/** Room reserved for schemas: without the schema of the tool that was meant, the next call is a guess again. */
+/** Space reserved for schemas: without the schema of the intended tool, the next call is a guess again. */
 const MAX_SCHEMA_CHARS = 2_000;
 
 export interface KnownTool {
@@ -24,13 +24,13 @@ export interface KnownTool {
 }
 
 /**
- * Describes the tools of a server that has no tool of that name: which one was probably meant, all names (nearest first) and
- * the input schemas of the nearest, as far as they fit.
+ * Describes the tools of a server without a tool of that name: the likely one, all names (most similar first) and the input
+ * schemas of the most similar, as far as they fit.
  */
 export function overviewOf(name: string, listed: readonly KnownTool[]): string {
-  // A name with invisible characters cannot be called as it is shown.
+  // A name with invisible characters cannot be called as displayed.
   const tools = listed.filter(tool => isPlain(tool.name));
-  if (tools.length === 0) return ' It lists none at all.';
+  if (tools.length === 0) return ' It lists no tools.';
   const byName = new Map(tools.map(tool => [tool.name, tool]));
   const near = nearest(name, byName.keys(), MAX_NAMES);
   const likely = near.slice(0, MAX_SUGGESTIONS);
@@ -61,24 +61,20 @@ const effectOf = (tool: KnownTool | undefined): string => {
 
 export const quoted = (name: string) => JSON.stringify(sanitise(name, 80));
 
-const NOT_SENT =
-  'this version cannot send. Call the server without Switchboard, or use another one that needs none.';
-const NAME_PROVIDER = 'the operator must name it: switchboard catalogue add ID URL --provider NAME.';
-const PERHAPS_NAME_PROVIDER = `If it takes the tokens of an identity provider that is configured here, ${NAME_PROVIDER} A fixed header, or a sign-in of its own, this version cannot send.`;
+const NOT_SENT = 'this version cannot send. Call the server directly, or use another server.';
+const NAME_PROVIDER = 'ask the operator to run switchboard catalogue add ID URL --provider NAME.';
+const PERHAPS_NAME_PROVIDER = `If it accepts tokens of an identity provider that is configured here, ${NAME_PROVIDER} This version cannot send a fixed header or use the server's own sign-in.`;
 
-/** Advice for servers that get no token of a user's. */
+/** Advice for servers that receive no user token. */
 const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], string>> = {
-  static_header: `By its catalogue entry it needs a fixed header, such as an API key, which ${NOT_SENT}`,
-  own_oauth: `By its catalogue entry it needs a sign-in of its own (OAuth), whose tokens ${NOT_SENT}`,
-  user_oauth: `Its catalogue entry does not say which identity provider's tokens it takes: ${NAME_PROVIDER}`,
-  none: `By its catalogue entry it needs none. ${PERHAPS_NAME_PROVIDER}`,
+  static_header: `According to its catalogue entry, it needs a fixed header, such as an API key, which ${NOT_SENT}`,
+  own_oauth: `According to its catalogue entry, it has its own sign-in (OAuth), whose tokens ${NOT_SENT}`,
+  user_oauth: `Its catalogue entry names no identity provider: ${NAME_PROVIDER}`,
+  none: `According to its catalogue entry, it needs no sign-in. ${PERHAPS_NAME_PROVIDER}`,
   unknown: PERHAPS_NAME_PROVIDER,
 };
 
-/**
- * Adds what can be done to a server's HTTP 401 or 403, by the sign-in that its catalogue entry names. Returns any other
- * failure as it is.
- */
+/** Adds advice to a server's HTTP 401 or 403, based on the sign-in in its catalogue entry. Returns any other failure unchanged. */
 export function withAccessAdvice(error: SwitchboardError, { kind, provider }: AuthSpec): SwitchboardError {
   const { code, detail } = error;
   if (code !== 'upstream_unauthorized' && code !== 'upstream_forbidden') return error;
@@ -86,11 +82,11 @@ export function withAccessAdvice(error: SwitchboardError, { kind, provider }: Au
   // Such a server is never called without the user's token.
   if (kind === 'user_oauth' && provider !== undefined)
     return restated(error, `${asSentence(detail)} ${isRefusal ? ACCOUNT_LACKS_RIGHT : TOKEN_NOT_TAKEN}`);
-  const missing = isRefusal ? `It may want a sign-in. ${WITHOUT_TOKEN[kind]}` : WITHOUT_TOKEN[kind];
+  const missing = isRefusal ? `It may require a sign-in. ${WITHOUT_TOKEN[kind]}` : WITHOUT_TOKEN[kind];
   return restated(error, `${asSentence(detail)} ${missing}`);
 }
 
 const TOKEN_NOT_TAKEN =
-  "It does not take the token of the user's account. If it stays so, the user must connect the account again.";
+  "The server rejected the token of the user's account. If this persists, the user must reconnect the account.";
 const ACCOUNT_LACKS_RIGHT =
-  "The user's account may lack a right there: the user gets that, or connects another account.";
+  "The user's account may lack a permission. Ask the user to get the permission or to connect another account.";

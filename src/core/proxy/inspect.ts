@@ -11,14 +11,14 @@ import type { HttpClient } from './upstream/http.ts';
 const MAX_INSPECTION_MS = 15_000;
 const MAX_ENDPOINT_MS = 5_000;
 const MAX_SIDE_MS = 2_000;
-/** Owner of an inspection's session, which ends with the inspection. */
+/** The owner of an inspection's session, which ends with the inspection. */
 const INSPECTOR = { tenantId: 'health' };
 
-/** Result of asking a server how it is. */
+/** The result of inspecting a server. */
 export interface Inspection {
-  /** Milliseconds from the first request to the answer, or to the failure. */
+  /** Milliseconds from the first request to the response or the failure. */
   readonly latencyMs: number;
-  /** Usable tools that the server lists; absent when the inspection failed. */
+  /** The usable tools that the server lists; absent if the inspection failed. */
   readonly tools?: readonly ListedTool[];
   /** Why the inspection failed. */
   readonly error?: SwitchboardError;
@@ -34,8 +34,8 @@ interface InspectParts {
 }
 
 /**
- * Asks a server for its tools as a call would, within 15 s, for no user and without a credential. It negotiates anew each time and
- * leaves no session behind. Slots, circuits and usage counts belong to real calls and are not touched.
+ * Lists a server's tools like a call, within 15 s, without a user or credentials. It negotiates from scratch each time and
+ * leaves no session behind. Slots, breakers and usage counts are not affected.
  * @throws the signal's reason once it aborts, and nothing else
  */
 export async function inspect(
@@ -50,7 +50,7 @@ export async function inspect(
     sideTimeoutMs: Math.min(callLimits.sideTimeoutMs, MAX_SIDE_MS),
     toolRefreshIntervalMs: Infinity,
   };
-  // Details that a call logs once per server would be repeated by every inspection.
+  // Details that calls log once per server would be repeated by every inspection.
   const log = parentLog.child({}, { level: 'warn' });
   const definitions = new ToolDefinitions({ clock, log, limits });
   const upstream = new UpstreamClient(http, limits, clock, log, definitions);

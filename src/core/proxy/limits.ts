@@ -1,42 +1,50 @@
-/** The bounds of the proxy. Times are in milliseconds, sizes in bytes. */
+/** The limits of the proxy. Times are in milliseconds, sizes in bytes. */
 export interface ProxyLimits {
-  /** The time of one call from start to end: queue, detection, handshake, the call and its one retry. Callers may name another. */
+  /** The total time of one call: queue, detection, handshake, the call and its one retry. Callers can override it. */
   readonly totalTimeoutMs: number;
-  /** The size of one answer's body, and of all pages of one tools listing together. */
+  /** The maximum size of a response body, and of all pages of a tools listing together. */
   readonly maxResponseBytes: number;
   readonly maxHeaderBytes: number;
   readonly maxHeaderCount: number;
-  /** The calls of one tenant under way to one origin. All tenants together have twice as many; further calls wait their turn. */
+  /**
+   * The maximum number of running calls of one tenant to one origin. All tenants together have twice as many; further calls wait.
+   */
   readonly connectionsPerOrigin: number;
-  /** The calls of one tenant that wait for one origin, and twice as many in all. Further calls are refused as `unavailable`. */
+  /**
+   * The maximum number of waiting calls of one tenant for one origin, and twice as many in total. Further calls are refused
+   * as `unavailable`.
+   */
   readonly maxQueuedPerOrigin: number;
   readonly maxSessions: number;
   readonly maxSessionsPerTenant: number;
   readonly maxSessionsPerServer: number;
   readonly sessionIdleMs: number;
-  /** The time a stream of events may be open before it names the endpoint that makes it one of HTTP+SSE. */
+  /** How long an event stream may take to send the endpoint event of HTTP+SSE. */
   readonly endpointTimeoutMs: number;
-  /** The time for which a detected era holds. */
+  /** How long a detected era is valid. */
   readonly eraTtlMs: number;
-  /** The time for messages that nobody waits for: answers to server requests, cancellations, session ends. */
+  /** The timeout of messages that nobody waits for: replies to server requests, cancellations, session ends. */
   readonly sideTimeoutMs: number;
-  /** The requests (ping, sampling, …) of an upstream within one answer, or that wait for our reply in one event stream. */
+  /**
+   * The maximum number of requests (ping, sampling, …) of an upstream within one response, or waiting for our reply in one
+   * event stream.
+   */
   readonly maxServerRequests: number;
   readonly maxToolPages: number;
-  /** The time between two listings on our own behalf for one view of a server; Infinity for none at all. */
+  /** The minimum time between two of our own listings for one view of a server; Infinity for none. */
   readonly toolRefreshIntervalMs: number;
-  /** The time for which the call of an unknown tool waits for the server's own list; a third of the call's time at most. */
+  /** How long the call of an unknown tool waits for the server's list; at most a third of the call's time. */
   readonly toolListWaitMs: number;
-  /** The time of one passed-through request with its answer's stream. Callers may name a shorter one. */
+  /** The total time of a passed-through request and its response stream. Callers can shorten it. */
   readonly passTotalMs: number;
   /**
-   * The longest pause in which the server sends no byte of a passed-through answer, or the client takes none. A caller that
-   * names a longer time for the whole request raises it to that.
+   * The longest pause in which the server sends nothing of a passed-through response, or the client reads nothing. A caller's
+   * longer total time raises it to that.
    */
   readonly passIdleMs: number;
-  /** The longest pause in streams that stay open until something happens (GET, `subscriptions/listen`), which have no total. */
+  /** The longest pause in open streams (GET, `subscriptions/listen`), which have no total time. */
   readonly streamIdleMs: number;
-  /** The time between two checks that an open stream's key and user still hold. */
+  /** The interval of checking that an open stream's key and user are still valid. */
   readonly streamRecheckMs: number;
   readonly maxStreams: number;
   readonly maxStreamsPerKey: number;

@@ -7,9 +7,9 @@ import type { ProxyLimits } from './limits.ts';
 import { brokeProtocol, HttpFailure, httpFailure } from './upstream/failures.ts';
 import type { Streamed } from './upstream/http-stream.ts';
 
-/** A server gets these headers of a client, and `mcp-*`: no key, token, cookie, host or origin. */
+/** Client headers that are forwarded to the server, in addition to `mcp-*`: no key, token, cookie, host or origin. */
 const REQUEST_HEADERS = ['accept', 'content-type', 'last-event-id', 'traceparent', 'tracestate'] as const;
-/** A client gets these headers of a server: no cookie, no challenge to sign in, nothing about the connection. */
+/** Server headers that are forwarded to the client: no cookies, sign-in challenges or connection headers. */
 const ANSWER_HEADERS = [
   'content-type',
   'mcp-protocol-version',
@@ -17,19 +17,19 @@ const ANSWER_HEADERS = [
   'allow',
   'retry-after',
   'x-accel-buffering',
-  // The framing: undici has checked that the body has that length, or breaks it off.
+  // The length is forwarded because undici verifies it.
   'content-length',
 ] as const;
 
 export const SESSION_ID = 'mcp-session-id';
-/** Below the 16 KiB that common servers take in all. */
+/** Below the usual server limit of 16 KiB in total. */
 const MAX_REQUEST_HEADER_CHARS = 12 * 1024;
 
 /**
- * Picks the headers that a server gets, except the session id, whose value is the caller's sealed one. Node's parser has
- * refused line breaks and the like in values.
- * @param trace takes the place of the client's own trace context
- * @throws SwitchboardError `invalid_request` when there are more than servers commonly take
+ * Selects the headers for the server, except the session id, whose value is sealed for the caller. Node's parser has already
+ * rejected line breaks and the like.
+ * @param trace replaces the client's own trace context
+ * @throws SwitchboardError `invalid_request` if there are more than servers usually accept
  */
 export function requestHeaders(client: IncomingHttpHeaders, trace?: TraceContext): Record<string, string> {
   const from = trace ? { ...client, tracestate: undefined, ...trace } : client;
@@ -45,20 +45,20 @@ export function requestHeaders(client: IncomingHttpHeaders, trace?: TraceContext
   if (chars > MAX_REQUEST_HEADER_CHARS) {
     throw new SwitchboardError(
       'invalid_request',
-      `The headers that are passed on have over ${MAX_REQUEST_HEADER_CHARS} characters. Send fewer Mcp-Param-* headers.`,
+      `The forwarded headers have more than ${MAX_REQUEST_HEADER_CHARS} characters. Send fewer Mcp-Param-* headers.`,
     );
   }
   return headers;
 }
 
-/** Picks the headers that a client gets, except the session id. A value that is not plain text is left out. */
+/** Selects the headers for the client, except the session id. Values that are not plain text are dropped. */
 export function answerHeaders(from: AnswerHeaders): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const name of ANSWER_HEADERS) {
     const value = from[name];
     if (typeof value === 'string' && isPlainText(value)) headers[name] = value;
   }
-  // Buffering proxies in front of us would hold back what is meant to be seen at once.
+  // Buffering proxies in front of us would delay stream events.
   if (headers['content-type']?.toLowerCase().startsWith('text/event-stream'))
     headers['x-accel-buffering'] = 'no';
   return headers;
@@ -73,9 +73,9 @@ const BYTE_ORDER_MARK = Buffer.from('\uFEFF');
 const [OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST] = [0x7b, 0x7d, 0x5b, 0x5d];
 
 /**
- * Finds the top-level member `method` of a JSON-RPC message without parsing the rest: clients write it among the first.
- * Returns undefined for an answer, a batch, and a text that is no JSON. Of several methods the first counts, which only the
- * sender can have wanted.
+ * Finds the top-level member `method` of a JSON-RPC message without parsing the rest, because clients write it early. Returns
+ * undefined for a response, a batch, and invalid JSON. Of several methods the first counts, which only a sender can cause
+ * deliberately.
  */
 export function methodOf(body: Buffer): string | undefined {
   let depth = 0;
@@ -95,9 +95,9 @@ export function methodOf(body: Buffer): string | undefined {
   return undefined;
 }
 
-/** Counts the messages in a body: a batch (revision 2025-03-26) holds several. Returns at least 1, for any text. */
+/** Counts the messages in a body: a batch (revision 2025-03-26) has several. Returns at least 1. */
 export function messagesIn(body: Buffer): number {
-  // A byte order mark is no JSON, but many readers skip it.
+  // A byte order mark is not JSON, but many parsers skip it.
   const start = body.subarray(0, 3).equals(BYTE_ORDER_MARK) ? 3 : 0;
   if (body[skipSpace(body, start)] !== OPEN_LIST) return 1;
   let depth = 0;
@@ -115,7 +115,7 @@ export function messagesIn(body: Buffer): number {
   return Math.max(1, messages);
 }
 
-/** Returns the index of the closing quote of the string that begins here; -1 when there is none. */
+/** Returns the index of the closing quote of the string that starts here; -1 if there is none. */
 function endOfString(body: Buffer, start: number): number {
   let end = body.indexOf(QUOTE, start + 1);
   while (end !== -1 && isEscaped(body, end)) end = body.indexOf(QUOTE, end + 1);
@@ -139,23 +139,23 @@ function stringAt(body: Buffer, start: number): string | undefined {
   return end === -1 ? undefined : body.toString('utf8', start + 1, end);
 }
 
-/** One text for every reason, so that it tells nothing about others' sessions. */
+/** One text for every reason, so that it reveals nothing about others' sessions. */
 export const sessionNotFound = (): SwitchboardError =>
-  new SwitchboardError('mcp_session_not_found', 'There is no such session here. Initialize again.');
+  new SwitchboardError('mcp_session_not_found', 'The session does not exist. Initialize again.');
 
 export function tooManyStreams(bound: 'key' | 'all', limits: ProxyLimits): SwitchboardError {
   if (bound === 'all')
-    return new SwitchboardError('unavailable', 'Too many streams are open here. Try again later.', {
+    return new SwitchboardError('unavailable', 'Too many streams are open. Try again later.', {
       retryAfterSec: 30,
     });
   return new SwitchboardError(
     'rate_limited',
-    `This key has ${limits.maxStreamsPerKey} streams open already. Close one first.`,
+    `This key already has ${limits.maxStreamsPerKey} open streams. Close one first.`,
     { retryAfterSec: 30 },
   );
 }
 
-const OTHER_WAYS = 'POST /v1/mcp/call, or through call_remote_tool at /mcp';
+const OTHER_WAYS = 'POST /v1/mcp/call, or with call_remote_tool at /mcp';
 
 export const oldTransport = (serverId: string): SwitchboardError =>
   new NotAdmitted(
@@ -167,20 +167,18 @@ export const perhapsOldTransport = (status: number): SwitchboardError =>
   new HttpFailure(
     status,
     'upstream_http_error',
-    `The MCP server answered with HTTP ${status}, and not in MCP. It may speak only the old HTTP+SSE transport (2024-11-05), which has no pass-through: then call it with ${OTHER_WAYS}. Otherwise its catalogued URL may be out of date.`,
+    `The MCP server returned HTTP ${status} without an MCP message. If it supports only the old HTTP+SSE transport (2024-11-05), which has no pass-through, call it with ${OTHER_WAYS}. Otherwise its catalogued URL may be out of date.`,
   );
 
-/** Returns the failure for an answer that is not passed on. It quotes nothing of HTML. */
+/** Returns the failure for a response that is not passed on. HTML is never quoted. */
 export function refusedAnswer(answer: Streamed, nowMs: number): SwitchboardError {
   if (answer.status >= 400) return httpFailure({ ...answer, nowMs });
-  return brokeProtocol(
-    `answered with HTTP ${answer.status} and a body that is neither JSON nor a stream of events`,
-  );
+  return brokeProtocol(`returned HTTP ${answer.status} with a body that is neither JSON nor an event stream`);
 }
 
 /**
- * Returns the status that a client of the server knows what to do with: the server's own, where it gave one. The answer is
- * 502 for the statuses that the client would take for ours (401, 403, 407).
+ * Returns a status that a client of the server understands: the server's own, if there is one. The result is 502 for statuses
+ * that the client would attribute to Switchboard (401, 403, 407).
  */
 export function passThroughStatus(error: SwitchboardError): number {
   if (error.code === 'upstream_rate_limited') return 429;

@@ -35,19 +35,19 @@ import { redact } from './upstream/envelope.ts';
 import { authorizationOf } from './upstream/rpc.ts';
 
 /**
- * A session id that was handed out can be used for this long. It is long, as few clients start afresh when they are told to.
- * The server, which forgets idle sessions, or the end of the key ends a session before that.
+ * How long an issued session id is valid. It is long, because few clients start over when told to. The server, which drops
+ * idle sessions, or the end of the key usually ends a session earlier.
  */
 const SESSION_LIFETIME_MS = 7 * 24 * 60 * 60_000;
 /** The purpose that session ids are sealed for. */
 const PURPOSE = 'mcp-session';
-/** A session id may outlive its time by this much. */
+/** The grace period of an expired session id. */
 const SESSION_ID_CACHE_MS = 60_000;
-/** The longest time of a timer: about 25 days. */
+/** The maximum delay of a timer: about 25 days. */
 const NO_TOTAL_MS = 2 ** 31 - 1;
-/** One key may have so many notifications and answers under way without slots; further ones take slots. */
+/** The number of concurrent notifications and responses per key that need no slot; further ones take slots. */
 const MAX_SIDE_PER_KEY = 8;
-/** Methods that do nothing but begin: they may be sent again. `markMayHaveRun` knows the methods that only read. */
+/** Methods that only initialize, which can be repeated safely. `markMayHaveRun` knows the methods that only read. */
 const HARMLESS: ReadonlySet<string | undefined> = new Set([
   'initialize',
   'server/discover',
@@ -57,11 +57,11 @@ const HARMLESS: ReadonlySet<string | undefined> = new Set([
 export interface PassedRequest {
   readonly serverId: string;
   readonly method: 'GET' | 'POST' | 'DELETE';
-  /** The client's headers as they came: those to pass on are picked here. */
+  /** The client's original headers, of which some are forwarded. */
   readonly headers: IncomingHttpHeaders;
-  /** The whole body, as it may have to be sent again; absent for methods without one. */
+  /** The whole body, because it may have to be sent again; absent for methods without one. */
   readonly body?: Buffer | undefined;
-  /** Called now and then while a stream stays open: ends it when its caller may not have it any more. Must not throw. */
+  /** Called periodically while a stream is open: ends it if its caller is no longer authorized. Must not throw. */
   readonly recheck?: () => void;
 }
 
@@ -76,12 +76,12 @@ interface PassThroughOptions {
 }
 
 /**
- * `call` is admitted as any call, with one of its server's slots. `open` waits for something to happen. `side` is a
- * notification or an answer that a call may wait for. These two take no slot.
+ * `call` is admitted like any call, with one of its server's slots. `open` waits for events. `side` is a notification or a
+ * response that a call may be waiting for. The latter two take no slot.
  */
 type Kind = 'call' | 'open' | 'side';
 
-/** One request under way. */
+/** One running request. */
 interface Passing {
   readonly server: Server;
   readonly request: PassedRequest;
@@ -91,23 +91,23 @@ interface Passing {
   /** The owner that session ids are sealed for. */
   readonly binding: readonly string[];
   readonly deadline: Deadline;
-  /** The longest pause in which nothing moves. */
+  /** The longest pause without data. */
   readonly idleMs: number;
   /** True once it was written and not refused: it may have run. */
   sent: boolean;
 }
 
 /**
- * Passes a client's requests to a server byte for byte: the client negotiates with the server itself. Only headers are
- * picked, session ids sealed, and the user's token put in.
+ * Passes a client's requests to a server byte for byte; the client negotiates with the server itself. Only headers are
+ * filtered, session ids sealed, and the user's token added.
  */
 export class PassThrough {
   readonly #options: PassThroughOptions;
   readonly #open: ConnectionQuota;
   readonly #side: ConnectionQuota;
-  /** Session ids that were opened lately, by handle and owner: opening one costs as much as passing a request on. */
+  /** Recently opened session ids, by handle and owner: opening one costs as much as forwarding a request. */
   readonly #sessionIds: LRUCache<string, string>;
-  /** Ends the streams that stay open. */
+  /** Ends open streams. */
   readonly #ending = new AbortController();
 
   constructor(options: PassThroughOptions) {
@@ -123,9 +123,9 @@ export class PassThrough {
   }
 
   /**
-   * Resolves with the HTTP status once the whole answer went to the sink.
-   * @param method the message's, where it has one
-   * @throws SwitchboardError before the sink is touched; later only once the sink has been destroyed
+   * Resolves with the HTTP status once the whole response went to the sink.
+   * @param method the message's, if it has one
+   * @throws SwitchboardError before the sink is used; later only once the sink has been destroyed
    */
   async run(
     caller: Caller,
@@ -169,7 +169,7 @@ export class PassThrough {
     return kind === 'open' ? streamIdleMs : Math.max(passIdleMs, timeoutMs);
   }
 
-  /** Sends a request, and once more with a newer token, where there is one, if the server refused the first (401). */
+  /** Sends a request, and repeats it if the server refused it (401) and there is a newer token. */
   async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
     const answer = await this.#send(passing, credential);
     if (answer.status !== 401 || !credential) return this.#passed(answer, passing, credential);
@@ -180,16 +180,16 @@ export class PassThrough {
     return this.#passed(await this.#send(passing, newer), passing, newer);
   }
 
-  /** @throws SwitchboardError for an answer that was not passed on. */
+  /** @throws SwitchboardError for a response that was not passed on */
   #passed(answer: Streamed, { request }: Passing, credential: Credential | undefined): Streamed {
     if (answer.passed) return answer;
     if (mayBeOldTransport(request, answer.status, answer.headers)) throw perhapsOldTransport(answer.status);
-    // The token goes before anything is cut: no part of it must be left.
+    // The token is removed before truncation, so that no part of it can remain.
     const excerpt = redact(answer.excerpt, credential);
     throw refusedAnswer({ ...answer, excerpt }, this.#options.clock.now());
   }
 
-  /** Ends the streams that would stay open, now and from now on. Clients open them again, elsewhere or later. */
+  /** Ends open streams, now and from now on. Clients open them again, elsewhere or later. */
   endStreams(): void {
     this.#ending.abort();
   }
@@ -213,7 +213,7 @@ export class PassThrough {
     return { kind: 'side', [Symbol.dispose]: () => place[Symbol.dispose]() };
   }
 
-  /** Returns the server's session id; undefined for a handle that is another caller's, or too old. */
+  /** Returns the server's session id; undefined for a handle that belongs to another caller or has expired. */
   #opened(binding: readonly string[], handle: string): string | undefined {
     const key = JSON.stringify([handle, ...binding]);
     const known = this.#sessionIds.get(key);
@@ -230,11 +230,11 @@ export class PassThrough {
     const sessionId = typeof handle === 'string' ? this.#opened(binding, handle) : undefined;
     if (handle !== undefined && sessionId === undefined) throw sessionNotFound();
     const sessionOf = (status: number, headers: AnswerHeaders): Record<string, string> => {
-      // FastMCP sends a new id with HTTP 400, and clients would adopt it in place of the one they have.
+      // FastMCP sends a new id with HTTP 400, and clients would adopt it instead of theirs.
       if (status >= 400) return {};
       const given = readSessionId(headers[SESSION_ID]);
       if (given === undefined) return {};
-      // The client knows it already.
+      // The client already knows it.
       if (given === sessionId && typeof handle === 'string') return { [SESSION_ID]: handle };
       return { [SESSION_ID]: sealing.seal(PURPOSE, binding, given, SESSION_LIFETIME_MS) };
     };
@@ -264,7 +264,7 @@ export class PassThrough {
   }
 }
 
-/** Another user, key, server, URL or connected account is another session. */
+/** A different user, key, server, URL or connected account is a different session. */
 const bindingOf = (caller: Caller, server: Server, credential: Credential | undefined): readonly string[] => [
   caller.tenantId,
   caller.keyId,
@@ -274,28 +274,31 @@ const bindingOf = (caller: Caller, server: Server, credential: Credential | unde
   credential?.connectionId ?? '',
 ];
 
-/** Returns the failure of a request that was written. Where its method could not be made out, it may have been a call. */
+/** Returns the failure of a request that was sent. If its method is unknown, it may have been a call. */
 const toldOf = (request: PassedRequest, method: string | undefined, error: unknown): unknown =>
   request.method !== 'POST' || HARMLESS.has(method) ? error : markMayHaveRun(error, method ?? '');
 
-/** Returns whether the message is a notification, or an answer to a request of the server's. */
+/** Returns whether the message is a notification or a response to a server's request. */
 const isSideMessage = (method: string | undefined): boolean =>
   method === undefined || method.startsWith('notifications/');
 
 const waitsForBody = (request: PassedRequest, method: string | undefined): boolean =>
   request.method === 'GET' || (request.method === 'POST' && !isSideMessage(method));
 
-/** Passed on, these statuses would make clients drop their key, or look for a sign-in here. */
+/** These statuses would make clients drop their key or look for a sign-in. */
 const isForUs = (status: number) => status === 401 || status === 403 || status === 407;
 
-/** Servers of HTTP+SSE answer a POST to the URL of their stream so. A client with a session has a server of the newer transport. */
+/**
+ * HTTP+SSE servers respond like this to a POST to the URL of their stream. A client with a session has a server with the
+ * newer transport.
+ */
 const mayBeOldTransport = (request: PassedRequest, status: number, headers: AnswerHeaders): boolean =>
   (status === 404 || status === 405) &&
   request.method === 'POST' &&
   request.headers[SESSION_ID] === undefined &&
   !isMessage(headers);
 
-/** Limits how many connections each key has open at a time, and all keys together. */
+/** Limits the number of open connections per key and in total. */
 class ConnectionQuota {
   readonly #perKey = new Map<string, number>();
   readonly #maxPerKey: number;
@@ -307,7 +310,7 @@ class ConnectionQuota {
     this.#max = max;
   }
 
-  /** Counts one more until the result is disposed of. Returns the name of the bound instead where one is reached. */
+  /** Counts one more until the result is disposed of. If a limit is reached, returns its name instead. */
   enter(keyId: string): Disposable | 'key' | 'all' {
     const held = this.#perKey.get(keyId) ?? 0;
     if (held >= this.#maxPerKey) return 'key';

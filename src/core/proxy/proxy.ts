@@ -58,29 +58,28 @@ export { NotReadOnly } from './arguments/checked-call.ts';
 
 export interface ProxyOptions extends Reports {
   readonly catalogue: Pick<Catalogue, 'require'>;
-  /** Says which token a call may carry for its user, or why the call cannot be made. */
+  /** Returns the token for a user's call, or says why the call cannot be made. */
   readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly guard: Guard;
   readonly log: Log;
   readonly clock?: Clock;
   readonly metrics?: Metrics;
-  /** Takes every listing of a server's tools that is the same for everybody. Must not throw. */
+  /** Receives every listing of a server's tools that is the same for all callers. Must not throw. */
   readonly onSharedTools?: (server: Server, tools: readonly ListedTool[]) => void;
   readonly limits?: Partial<ProxyLimits> | undefined;
 }
 
 /**
- * Calls to catalogued servers. Every method throws SwitchboardError: `server_not_found`, `server_inactive`, a refusal, the
- * refusals of `Credentials.forCall`, or `upstream_*`. It rejects with CallerAbortError (name `AbortError`) once
- * `caller.signal` is aborted.
+ * Calls to catalogued servers. Every method throws SwitchboardError: `server_not_found`, `server_inactive`, a refusal, the refusals
+ * of `Credentials.forCall`, or `upstream_*`. It rejects with CallerAbortError (name `AbortError`) once `caller.signal` is aborted.
  */
 export interface Proxy {
   /** Sends any JSON-RPC request. Returns the upstream's own result or error, unchanged. */
   call(caller: Caller, input: { method: string; params?: Params } & Target): Promise<RpcAnswer>;
   /**
    * Calls a tool. Returns `InputRequired` only for a call with `capabilities`.
-   * @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` is a result.
+   * @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` does not throw
    * @example
    * const { content } = await proxy.callTool(caller, { serverId: 'weather', name: 'forecast', arguments: { city: 'Bonn' } });
    */
@@ -92,21 +91,20 @@ export interface Proxy {
   /** Returns all pages of a server's tools. */
   listTools(caller: Caller, input: Target): Promise<{ tools: ListedTool[] }>;
   /**
-   * Passes on one HTTP request of a client that speaks with the server itself (`/mcp/{server_id}`), and streams the answer to
-   * the sink. Resolves at the answer's end. An error thrown before the sink is touched is for the caller to render; after
-   * that the sink has been destroyed.
+   * Forwards one HTTP request of a pass-through client (`/mcp/{server_id}`) and streams the response to the sink. Resolves when the
+   * response ends. The caller renders an error thrown before the sink is used; after that the sink has been destroyed.
    */
   passThrough(caller: Caller, request: PassedRequest, sink: Sink): Promise<void>;
   /**
-   * Asks a server for its tools within 15 s, for no user and without a credential. It counts as no call.
+   * Lists a server's tools within 15 s, without a user or credentials. Does not count as a call.
    * @throws the signal's reason once it aborts, and nothing else
    */
   inspect(server: Server, signal: AbortSignal): Promise<Inspection>;
-  /** Ends passed-through streams that stay open, and sessions without calls: a stop must not wait for them as it does for calls. */
+  /** Ends open pass-through streams and idle sessions: shutdown must not wait for them. */
   endIdle(): void;
-  /** Ends the sessions with upstreams, in bounded time, and every connection. Calls then throw `unavailable`. */
+  /** Ends the upstream sessions, in bounded time, and every connection. Calls then throw `unavailable`. */
   close(): Promise<void>;
-  /** Closes sessions that have been idle for too long; runs by itself now and then. */
+  /** Closes idle sessions; also runs automatically. */
   sweep(): void;
   /** The number of open sessions with upstreams of revisions before 2026-07-28. */
   readonly sessionCount: number;
@@ -203,25 +201,25 @@ export function createProxy(options: ProxyOptions): Proxy {
   };
 }
 
-/** Methods that make no sense in a one-shot call, and what to use instead. */
+/** Methods that do not work in a single call, and alternatives. */
 const REFUSED: readonly (readonly [RegExp, string])[] = [
-  [/^initialize$/, 'the handshake with the server is made for you. Call the method you need directly'],
+  [/^initialize$/, 'Switchboard does the handshake with the server. Call the method you need directly'],
   [
     /^notifications\//,
-    'a notification has no answer, and the session it belongs to is not yours. Leave it out',
+    'notifications have no response and belong to a session that Switchboard manages. Omit it',
   ],
   [
     /^subscriptions\//,
-    'a one-shot call cannot receive later messages. Ask again when you need to know, for example by tools/list',
+    'a single call cannot receive later messages. Poll instead, for example with tools/list',
   ],
   [
     /^resources\/(un)?subscribe$/,
-    'a one-shot call cannot receive later messages. Read the resource again with resources/read',
+    'a single call cannot receive later messages. Read the resource again with resources/read',
   ],
-  [/^logging\/setLevel$/, 'log messages are not passed on by a one-shot call. Leave it out'],
+  [/^logging\/setLevel$/, 'a single call does not forward log messages. Omit it'],
 ];
 
-/** @throws SwitchboardError `invalid_request` for a method that makes no sense in a one-shot call */
+/** @throws SwitchboardError `invalid_request` for a method that does not work in a single call */
 function refuse(method: string): void {
   const refusal = REFUSED.find(([pattern]) => pattern.test(method));
   if (refusal) throw new SwitchboardError('invalid_request', `${method} is not forwarded: ${refusal[1]}.`);
@@ -255,7 +253,7 @@ class Calls {
 
   /**
    * Runs one operation on one server.
-   * @throws SwitchboardError as the methods of `Proxy` do; CallerAbortError once the caller has gone away
+   * @throws SwitchboardError as the methods of `Proxy` do; CallerAbortError once the caller has disconnected
    */
   run<T>(
     caller: Caller,
@@ -271,7 +269,7 @@ class Calls {
     });
   }
 
-  /** Does the work on a catalogued server and reports how it ends. */
+  /** Runs the work on a catalogued server and reports its outcome. */
   async track<T>(caller: Caller, operation: Operation<T>, work: (server: Server) => Promise<T>): Promise<T> {
     if (this.#isStopped) throw stopping();
     const { catalogue, reporter } = this.#parts;
@@ -293,8 +291,8 @@ class Calls {
   }
 
   /**
-   * Lists a server's tools with the caller's account, on our own behalf: it is not reported, and no caller ends it.
-   * @param where `in-slot` for a call that has its slot and waits for the listing before it sends
+   * Lists a server's tools with the caller's account, on our own behalf: it is not reported, and no caller can cancel it.
+   * @param where `in-slot` for a call that has its slot and waits for the listing
    */
   async listTools(caller: Caller, server: Server, where: 'in-slot' | undefined): Promise<Listing> {
     if (this.#isStopped) throw stopping();
@@ -329,11 +327,11 @@ interface Asked {
 }
 
 /**
- * Sends the requests of one operation to its server. The user's token is looked up once, before anything goes upstream. A
- * server that refuses it (401, so nothing was run) is asked once more with a newer one, where there is one.
+ * Sends the requests of one operation to its server. The user's token is looked up once, before anything is sent. If the
+ * server refuses it (401, so nothing ran), the request is repeated if there is a newer token.
  */
 class Asking {
-  /** The answers hold for this view of the server. */
+  /** The responses apply to this view of the server. */
   readonly view: View;
   readonly #parts: Pick<Parts, 'credentials' | 'upstream'>;
   readonly #caller: Caller;

@@ -11,42 +11,42 @@ import { activeSpan, traced, type Span, type TraceContext } from '../../platform
 import type { Server } from '../catalogue/entry.ts';
 import { urlOf } from './upstream/http.ts';
 
-/** The server that a call is for. */
+/** The server of a call. */
 export interface Target {
   readonly serverId: string;
-  /** The search that the call follows from, as the caller says. */
+  /** The search that led to the call, according to the caller. */
   readonly queryLogId?: string | undefined;
 }
 
-/** One operation on a server, as it is counted and reported. */
+/** One operation on a server, for counting and reporting. */
 export interface Operation<T> extends Target {
   readonly tool?: string | undefined;
-  /** The kind its end is counted as. Absent for streams that stay open for as long as their client likes. */
+  /** The kind under which its outcome is counted. Absent for open streams. */
   readonly kind?: CallKind | undefined;
-  /** Present when the client speaks with the server itself. */
+  /** Present for pass-through requests. */
   readonly isPassed?: true;
-  /** Classifies its result. Absent for an operation that only looks at what the server offers, which is no use of it. */
+  /** Classifies its result. Absent for listings and similar operations, which are not usage. */
   readonly classify?: ((result: T) => Evidence) | undefined;
 }
 
 export interface Reports {
   /**
-   * Called when an operation ended that says whether the server works; not for listings, refusals and callers that went
-   * away. Must not throw.
+   * Called when the outcome of an operation shows whether the server works; not for listings, refusals and disconnected
+   * callers. Must not throw.
    */
   readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
-  /** Called when a call ended that names a search, unless its caller went away. Must not throw. */
+  /** Called when a call that names a search has ended, unless its caller disconnected. Must not throw. */
   readonly onClaimedCall?: (call: ClaimedCall) => void;
 }
 
 interface Parts extends Reports {
   readonly log: Log;
   readonly metrics?: Metrics | undefined;
-  /** The proxy's own time limit for a call. */
+  /** The proxy's own timeout for a call. */
   readonly totalTimeoutMs: number;
 }
 
-/** Reports how operations end: to the metrics, the log, search and the feedback on searches. */
+/** Reports the outcome of operations: to the metrics, the log, search and feedback. */
 export class Reporter {
   readonly #parts: Parts;
 
@@ -103,13 +103,13 @@ export class Reporter {
 }
 
 /**
- * Returns whether an error is the server's: an identity provider that is down says nothing about the servers that want its
- * tokens, nor does a call that never went out.
+ * Returns whether the server caused the error: an unavailable identity provider says nothing about the servers that need its
+ * tokens, nor does a call that was never sent.
  */
 const isFaultOfServer = (error: SwitchboardError): boolean =>
   error.isUpstreamFailure && error.code !== 'provider_unavailable' && !(error instanceof NotAdmitted);
 
-/** The passed-through methods that are a use of the server. */
+/** The passed-through methods that count as usage of the server. */
 const PASSED_USES: ReadonlySet<string | undefined> = new Set([
   'tools/call',
   'resources/read',
@@ -118,21 +118,21 @@ const PASSED_USES: ReadonlySet<string | undefined> = new Set([
 ]);
 export const isPassedUse = (method: string | undefined): boolean => PASSED_USES.has(method);
 
-/** REST has refused what makes no sense there. The rest is a use of the server, but for these methods. */
+/** REST has already refused unsupported methods. All others count as usage, except these. */
 export const isUse = (method: string): boolean => !/^(ping|server\/discover|.*\/list)$/.test(method);
 
 /**
- * Evidence of a server in the end of a call: it works (true), it failed through its own fault (false), or nothing
- * (undefined). Search ranks by it, so an end that may be the caller's own doing shows nothing: wrong arguments, a missing
- * sign-in or right, rate limits, a time limit of the caller's own. A server's words are guessed at. A wrong guess does little
- * harm, as each tenant's calls count up to a cap.
+ * Evidence about a server from the outcome of a call: it works (true), it failed by its own fault (false), or nothing
+ * (undefined). Search ranks by it, so an outcome that the caller may have caused shows nothing: wrong arguments, a missing
+ * sign-in or permission, rate limits, the caller's own timeout. Error texts are classified by heuristics. A wrong guess does
+ * little harm, because each tenant's calls count up to a cap.
  */
 type Evidence = boolean | undefined;
 
-/** So much of a tool's error text is looked at. */
+/** The maximum number of characters examined in a tool's error text. */
 const MAX_TEXT_CHARS = 2_000;
 
-/** Words that blame the caller, or want a sign-in or patience of it. */
+/** Words that blame the caller, or ask for a sign-in or for patience. */
 const BLAMES_CALLER = new RegExp(
   [
     String.raw`\b(?:invalid|unexpected|missing|unknown|unrecognized|unsupported|malformed|required|bad request)\b`,
@@ -143,7 +143,7 @@ const BLAMES_CALLER = new RegExp(
   'i',
 );
 
-/** JSON-RPC's internal error, and the codes of the SDKs for a closed connection and a time-out. */
+/** JSON-RPC's internal error, and the SDKs' codes for a closed connection and a timeout. */
 const SERVER_FAULTS: ReadonlySet<number> = new Set([-32_603, -32_000, -32_001]);
 
 const NO_EVIDENCE: ReadonlySet<ErrorCode> = new Set([
@@ -153,16 +153,16 @@ const NO_EVIDENCE: ReadonlySet<ErrorCode> = new Set([
   'upstream_input_required',
 ]);
 
-/** Node's codes for a fault of our own network. */
+/** Node's codes for a failure of our own network. */
 const OUR_NETWORK: ReadonlySet<unknown> = new Set(['EAI_AGAIN', 'ENETUNREACH', 'ENETDOWN']);
 
-/** These statuses say that there is nothing at the catalogued URL. */
+/** These statuses mean that there is nothing at the catalogued URL. */
 const GONE: ReadonlySet<number> = new Set([404, 405, 410]);
 
 /**
- * Classifies the failure of an upstream that was asked.
- * @param how `isShortened`: the caller waits for less than half of the proxy's own limit; `isPassed`: the call came by the
- *   pass-through, where 404 and 405 may mean a session's end or a transport that it does not have
+ * Classifies the failure of a call to an upstream.
+ * @param how `isShortened`: the caller waits for less than half of the default timeout; `isPassed`: the call was passed
+ * through, where 404 and 405 may mean an ended session or an unsupported transport
  */
 export function classifyFailure(
   error: SwitchboardError,
@@ -176,7 +176,7 @@ export function classifyFailure(
   return false;
 }
 
-/** Classifies an answer that was passed on by its HTTP status. */
+/** Classifies a passed-through response by its HTTP status. */
 export function classifyStatus(status: number): Evidence {
   if (status >= 200 && status <= 299) return true;
   const isCallers = status >= 400 && status <= 499;
@@ -186,7 +186,7 @@ export function classifyStatus(status: number): Evidence {
 export const classifyReply = ({ answer }: Pick<UpstreamReply, 'answer'>): Evidence =>
   'error' in answer ? classifyError(answer.error) : classifyResult(answer.result);
 
-/** Classifies a result of any method. One with `isError` is a tool's own failure. */
+/** Classifies a result of any method. `isError` is the tool's own failure. */
 export function classifyResult(result: unknown): Evidence {
   if (!isObject(result) || result['isError'] !== true)
     return isObject(result) && result['resultType'] === 'input_required' ? undefined : true;
@@ -206,13 +206,13 @@ const blamesCaller = (text: unknown): boolean =>
 const isOurNetwork = ({ cause }: SwitchboardError): boolean =>
   isObject(cause) && OUR_NETWORK.has(cause['code']);
 
-/** Returns the tool that a request calls, if it calls one. */
+/** Returns the tool that a request calls, if any. */
 export function toolNamed(method: string, params: Params | undefined): string | undefined {
   const name = method === 'tools/call' ? params?.['name'] : undefined;
   return typeof name === 'string' ? name.slice(0, 1_024) : undefined;
 }
 
-/** The methods of MCP's revisions. Names of spans must be few, and callers may write anything else. */
+/** The methods of MCP's revisions. Span names must be few, but callers may send anything. */
 const METHODS: ReadonlySet<string> = new Set([
   'initialize',
   'ping',
@@ -240,7 +240,7 @@ const METHODS: ReadonlySet<string> = new Set([
   'notifications/roots/list_changed',
 ]);
 
-/** Returns the method, or one name for all methods that a caller makes up. */
+/** Returns the method, or a common name for unknown methods. */
 export const knownMethod = (method: string): string => (METHODS.has(method) ? method : '_OTHER');
 
 interface Replied {
@@ -250,7 +250,7 @@ interface Replied {
 
 interface TracedCall {
   readonly server: Server;
-  /** The method as the caller gave it; undefined for an answer or a stream, which has none. */
+  /** The caller's method; undefined for a response or a stream, which has none. */
   readonly method: string | undefined;
   readonly httpMethod?: string;
   /** The tool, if its server is known to have it. */
@@ -259,7 +259,9 @@ interface TracedCall {
   readonly attempt?: number;
 }
 
-/** Traces one call as its client sees it (OpenTelemetry, "Semantic conventions for MCP"). The span holds nothing of its content. */
+/**
+ * Traces one call from the client's side (OpenTelemetry, "Semantic conventions for MCP"). The span contains nothing of its content.
+ */
 export function tracedCall<T>(
   call: () => TracedCall,
   work: (span: Span | undefined) => Promise<T>,
@@ -284,16 +286,16 @@ export function tracedCall<T>(
   }));
 }
 
-/** Returns the trace context that a call to a server carries. */
+/** Returns the trace context for a call to a server. */
 export const traceContext = (): TraceContext | undefined => activeSpan()?.context;
 
 interface Spoken {
-  /** The revision of the protocol. */
+  /** The protocol revision. */
   readonly version: string;
   readonly stream?: unknown;
 }
 
-/** Notes how a call ended that was answered. @param session absent where the revision is not known */
+/** Records the outcome of a call that got a response. @param session absent if the revision is not known */
 export function noteReply(span: Span, { status, answer }: Replied, session?: Spoken): void {
   if (session)
     span.set({

@@ -21,38 +21,38 @@ import { annotationsOf, worseOf, type Annotations, type Server } from '../catalo
 import { isOverlarge } from './arguments/checkable-schema.ts';
 import { headerProblem } from './arguments/param-headers.ts';
 
-/** A tool as its server lists it, with all its fields. */
+/** A tool as listed by its server, with all its fields. */
 export interface ListedTool {
   readonly name: string;
-  /** '' when the server gives none. */
+  /** '' if the server gives none. */
   readonly description: string;
   readonly inputSchema: Readonly<Record<string, unknown>>;
   readonly [field: string]: unknown;
 }
 
-/** A tool's result as its server sent it, with all its fields. */
+/** A tool's result as sent by its server, with all its fields. */
 export interface ToolResult {
   readonly content: readonly unknown[];
   readonly isError: boolean;
   readonly [field: string]: unknown;
 }
 
-/** The server wants the client's input before it can finish (2026-07-28, multi round-trip requests). It has all its fields. */
+/** The server needs the client's input before it can finish (2026-07-28, multi round-trip requests). Has all its fields. */
 export interface InputRequired {
   readonly resultType: 'input_required';
   readonly [field: string]: unknown;
 }
 
-/** A tool call. By `resume`, a caller goes on with a call that was answered with `input_required`. */
+/** A tool call. With `resume`, it continues a call whose result was `input_required`. */
 export interface ToolCall {
   readonly name: string;
   readonly arguments?: Params;
-  /** When set, the call is refused unless its server marks the tool as read-only (`readOnlyHint`). */
+  /** If set, the call is refused unless its server marks the tool as read-only (`readOnlyHint`). */
   readonly readOnly?: true;
-  /** The questions that the caller can answer, as MCP's ClientCapabilities. Without them, `input_required` is a failure. */
+  /** The input requests that the caller can handle, as MCP's ClientCapabilities. Without them, `input_required` is a failure. */
   readonly capabilities?: Params;
   readonly resume?: { readonly inputResponses?: Params; readonly requestState?: string };
-  /** Takes the server's progress while it works. Must not throw. */
+  /** Receives the server's progress. Must not throw. */
   readonly onProgress?: (progress: Progress) => void;
 }
 
@@ -67,8 +67,8 @@ const META = 'io.modelcontextprotocol/';
 
 /**
  * Returns the parameters of `tools/call`.
- * @param args the arguments to send, which may be read otherwise than the call's own
- * @param progressToken unique among the calls under way in one session
+ * @param args the arguments to send, which may be converted from the call's own
+ * @param progressToken unique among the running calls in one session
  */
 export function toolCallParams(call: ToolCall, args: Params | undefined, progressToken: string): Params {
   const meta = {
@@ -83,7 +83,7 @@ export function toolCallParams(call: ToolCall, args: Params | undefined, progres
   };
 }
 
-/** Returns what takes the server's notifications and tells the call of its progress, if the call wants to know. */
+/** Returns a handler that reports the call's progress, if the call wants it. */
 export const progressListener = (
   { onProgress }: ToolCall,
   token: string,
@@ -103,12 +103,12 @@ export const progressListener = (
 const MAX_DETAIL_CHARS = 1_000;
 const MAX_LISTED_TOOLS = 10_000;
 
-/** Advice to a caller that cannot be asked. */
-const HOW_TO_ANSWER = `Use POST /v1/mcp/call: declare what you can answer in params._meta["${META}clientCapabilities"], and make the call again with the inputResponses and the requestState; or use an MCP client that declares the capability, at /mcp.`;
+/** Advice for a caller that cannot be asked. */
+const HOW_TO_ANSWER = `Use POST /v1/mcp/call: declare what you can answer in params._meta["${META}clientCapabilities"], and repeat the call with inputResponses and requestState. Or use an MCP client that declares the capability, at /mcp.`;
 
-/** Advice about a call that was not sent again. */
+/** Advice for a call that was not repeated. */
 export const LOST_SESSION =
-  'The session with the server was lost. The call was not sent again, as it cannot be known whether it ran. Make the call again where that does no harm: it gets a new session.';
+  'The session with the server was lost, and the call may have run, so it was not repeated. If repeating it does no harm, send it again: it gets a new session.';
 
 /** Returns the upstream's result. @throws SwitchboardError `upstream_error` with the upstream's own error. */
 function resultOf(answer: RpcAnswer): unknown {
@@ -119,7 +119,7 @@ function resultOf(answer: RpcAnswer): unknown {
 const reportedError = (error: RpcError, advice = ''): SwitchboardError =>
   new SwitchboardError('upstream_error', detailOf(error, advice), { upstreamError: error });
 
-/** A server does not ask a client that cannot answer (2026-07-28): it refuses the call and names the missing capability. */
+/** A server does not ask a client without the capability (2026-07-28): it refuses the call and names the capability. */
 function capabilityMissing(error: RpcError): SwitchboardError {
   const required = isObject(error.data) ? error.data['requiredCapabilities'] : undefined;
   return new SwitchboardError('upstream_input_required', detailOf(error, HOW_TO_ANSWER), {
@@ -135,9 +135,9 @@ function detailOf(error: RpcError, advice: string): string {
 
 /**
  * Returns the result in a reply to `tools/call`.
- * @param canAnswer whether `input_required` is of use to the caller
+ * @param canAnswer whether the caller can handle `input_required`
  * @throws SwitchboardError `upstream_error` for a JSON-RPC error; `upstream_input_required` with the upstream's result as the
- *   member `input_required`, or with its error where it did not ask; `upstream_protocol` for a result of another shape
+ * member `input_required`, or with its error if it did not ask; `upstream_protocol` for an invalid result
  */
 export function toolOutcome(reply: UpstreamReply, canAnswer: boolean): ToolResult | InputRequired {
   const error = errorOf(reply.answer);
@@ -148,36 +148,33 @@ export function toolOutcome(reply: UpstreamReply, canAnswer: boolean): ToolResul
 }
 
 function toToolResult(result: unknown, canAnswer: boolean): ToolResult | InputRequired {
-  if (!isObject(result)) throw new AnsweredWrongly('answered tools/call with a result that is not an object');
+  if (!isObject(result)) throw new AnsweredWrongly('returned a tools/call result that is not an object');
   const { content } = result;
   if (Array.isArray(content)) return { ...result, content, isError: result['isError'] === true };
   if (result['resultType'] === 'input_required') {
     if (canAnswer) return { ...result, resultType: 'input_required' };
     throw new SwitchboardError(
       'upstream_input_required',
-      `The tool asks for input before it can finish, which this way of calling it cannot give. ${HOW_TO_ANSWER}`,
+      `The tool needs more input, which this endpoint cannot provide. ${HOW_TO_ANSWER}`,
       { members: { input_required: result } },
     );
   }
-  throw new AnsweredWrongly('answered tools/call without a content array');
+  throw new AnsweredWrongly('returned a tools/call result without a content array');
 }
 
-/** All of a server's tools, with how long they hold, and for whom. */
+/** All of a server's tools, with how long they are valid and for whom. */
 export interface Listing {
   readonly tools: readonly ListedTool[];
   readonly bytes: number;
-  /** Undefined when the server does not say. */
+  /** Undefined if the server does not say. */
   readonly ttlMs: number | undefined;
-  /** True when the server says that the list is the same for everybody. */
+  /** True if the server says that the list is the same for all callers. */
   readonly isPublic: boolean;
   /** True for a server of revision 2026-07-28. */
   readonly isModern: boolean;
 }
 
-/**
- * Returns all pages of tools/list. Three bounds stop a server whose pages never end: the number of pages, their size
- * together, and a cursor that comes twice.
- */
+/** Returns all pages of tools/list. Three limits stop endless pages: their number, their total size, and a repeated cursor. */
 export async function listAllTools(
   ask: (params: Params | undefined) => Promise<UpstreamReply>,
   limits: Pick<ProxyLimits, 'maxToolPages' | 'maxResponseBytes'>,
@@ -191,24 +188,24 @@ export async function listAllTools(
     const reply = await ask(cursor === undefined ? undefined : { cursor });
     bytes += reply.bytes;
     if (bytes > limits.maxResponseBytes)
-      throw sentTooMuch(`lists more than ${limits.maxResponseBytes} bytes of tools`);
+      throw sentTooMuch(`returned more than ${limits.maxResponseBytes} bytes of tools`);
     const result = resultOf(reply.answer);
     if (!isObject(result) || !Array.isArray(result['tools']))
-      throw brokeProtocol('answered tools/list without a tools array');
+      throw brokeProtocol('returned a tools/list result without a tools array');
     if (tools.length + result['tools'].length > MAX_LISTED_TOOLS)
-      throw sentTooMuch(`lists more than ${MAX_LISTED_TOOLS} tools`);
+      throw sentTooMuch(`returned more than ${MAX_LISTED_TOOLS} tools`);
     for (const tool of result['tools']) tools.push(toListedTool(tool));
     const { tools: _read, nextCursor: next, ...page } = result;
     pages.push(page);
     if (typeof next !== 'string') return { tools, bytes, ...holdingOf(pages) };
-    if (cursors.has(next)) throw brokeProtocol('repeats a cursor in tools/list');
+    if (cursors.has(next)) throw brokeProtocol('repeated a cursor in tools/list');
     cursors.add(next);
     cursor = next;
   }
-  throw sentTooMuch(`lists more than ${limits.maxToolPages} pages of tools`);
+  throw sentTooMuch(`returned more than ${limits.maxToolPages} pages of tools`);
 }
 
-/** A listing holds as long as the page that holds shortest. */
+/** A listing is valid as long as its shortest-lived page. */
 function holdingOf(pages: readonly Record<string, unknown>[]): Omit<Listing, 'tools' | 'bytes'> {
   const ttls = pages.map(page => page['ttlMs']).filter(ttl => typeof ttl === 'number' && ttl >= 0);
   return {
@@ -219,8 +216,9 @@ function holdingOf(pages: readonly Record<string, unknown>[]): Omit<Listing, 'to
 }
 
 function toListedTool(tool: unknown): ListedTool {
-  if (!isObject(tool) || typeof tool['name'] !== 'string') throw brokeProtocol('lists a tool without a name');
-  // `warnings` are ours to give: a tool's own field of that name is left out.
+  if (!isObject(tool) || typeof tool['name'] !== 'string')
+    throw brokeProtocol('returned a tool without a name');
+  // `warnings` is our own field: a tool's own field of that name is dropped.
   const { name, description, inputSchema, warnings: _theirs, ...others } = tool;
   return {
     ...others,
@@ -231,21 +229,21 @@ function toListedTool(tool: unknown): ListedTool {
 }
 
 const MAX_LISTINGS = 1_000;
-/** The size of listings as they came over the wire. The kept parts are smaller. */
+/** The size of listings on the wire. The kept parts are smaller. */
 const MAX_BYTES = 32 * 1024 * 1024;
 const MIN_TTL_MS = 60_000;
 const MAX_TTL_MS = 24 * 60 * 60_000;
-/** The default, for servers that do not say how long their listing holds. */
+/** The default for servers that do not say how long their listing is valid. */
 const DEFAULT_TTL_MS = 60 * 60_000;
 const MAX_DESCRIPTION = 80;
-/** Calls do not wait for this long for the listing of a server that did not list its tools in time. */
+/** How long calls do not wait for the listing of a server that was too slow before. */
 const SLOW_MS = 10 * 60_000;
 
 /** One caller's view of a server: a listing made with a user's account says nothing about what others see. */
 export interface View {
   readonly server: Server;
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
-  /** The user's account whose token the calls carry. Without one, everybody sees the same. */
+  /** The user's account whose token the calls use. Without one, all callers see the same tools. */
   readonly connectionId: string | undefined;
 }
 
@@ -254,20 +252,20 @@ interface Request {
   readonly params: Params | undefined;
 }
 
-/** The parts of a listing that calls are checked with. */
+/** The parts of a listing needed for checking calls. */
 export interface KnownTools {
-  /** Schemas that are too large are kept empty: no call shall pay for their size. */
+  /** Oversized schemas are kept empty, so that no call pays for their size. */
   readonly schemas: ReadonlyMap<string, ListedTool['inputSchema']>;
-  /** The beginnings of the descriptions, which tell tools apart. */
+  /** The start of each description, which distinguishes tools. */
   readonly descriptions: ReadonlyMap<string, string>;
-  /** The tools' effects, as the server states them. */
+  /** The tools' effects, as declared by the server. */
   readonly annotations: ReadonlyMap<string, Annotations>;
-  /** The tools whose definition must not be used, each with the reason. */
+  /** The tools whose definition must not be used, with the reason. */
   readonly unusable: ReadonlyMap<string, string>;
-  /** True when the server said that the listing is for everybody. */
+  /** True if the server said that the listing is for everyone. */
   readonly isPublic: boolean;
   readonly bytes: number;
-  /** The time, in milliseconds, from which the listing is stale and only helps to explain refusals. */
+  /** The time from which the listing is stale and only helps to explain refusals, in milliseconds. */
   freshUntil: number;
 }
 
@@ -275,11 +273,11 @@ interface Parts {
   readonly clock: Clock;
   readonly log: Log;
   readonly limits: Pick<ProxyLimits, 'toolRefreshIntervalMs'>;
-  /** Takes every listing that is the same for everybody. Never throws and never waits. */
+  /** Receives every listing that is the same for all callers. Never throws and never waits. */
   readonly onShared?: ((server: Server, tools: readonly ListedTool[]) => void) | undefined;
 }
 
-/** Keeps the tools that servers list themselves, for the callers they were listed for. In memory and bounded. */
+/** Caches the tools that servers list, per view. In memory and bounded. */
 export class ToolDefinitions {
   readonly #parts: Parts;
   readonly #known = new LRUCache<string, KnownTools>({
@@ -289,7 +287,7 @@ export class ToolDefinitions {
   });
   readonly #refreshedAt = new LRUCache<string, number>({ max: 10_000 });
   readonly #refreshing = new SingleFlight<void>();
-  /** The times until which nobody waits for a listing that was late before. */
+  /** The times until which calls do not wait for a listing that was late before. */
   readonly #slowUntil = new LRUCache<string, number>({ max: 10_000 });
 
   constructor(parts: Parts) {
@@ -303,13 +301,13 @@ export class ToolDefinitions {
     return this.#known.get(keyOf(view)) ?? (shared?.isPublic ? shared : undefined);
   }
 
-  /** Returns the last listing for this view, if it still holds. */
+  /** Returns the last listing for this view if it is still fresh. */
   fresh(view: View): KnownTools | undefined {
     const known = this.known(view);
     return known && this.#parts.clock.now() < known.freshUntil ? known : undefined;
   }
 
-  /** Returns a tool's input schema: the server's own, else the catalogue's. */
+  /** Returns a tool's input schema: the server's own, otherwise the catalogue's. */
   schemaOf(view: View, name: unknown): unknown {
     if (typeof name !== 'string') return undefined;
     return (
@@ -317,26 +315,26 @@ export class ToolDefinitions {
     );
   }
 
-  /** Returns the tool that a request calls, if anybody has listed one of that name: other names may be any text. */
+  /** Returns the tool that a request calls if any listing has it: unknown names may be any text. */
   calledBy(view: View, { method, params }: Request): string | undefined {
     const name = method === 'tools/call' ? params?.['name'] : undefined;
     return typeof name === 'string' && this.schemaOf(view, name) !== undefined ? name : undefined;
   }
 
-  /** Remembers a complete listing. Returns the tools that may be used. */
+  /** Stores a complete listing. Returns the usable tools. */
   keep(view: View, listing: Listing): ListedTool[] {
     const { server } = view;
     const unusable = new Map<string, string>();
     const overlarge = new Set(listing.tools.filter(({ inputSchema }) => isOverlarge(inputSchema)));
     const tools = listing.tools.filter(tool => {
       const { name, inputSchema } = tool;
-      // Only revision 2026-07-28 knows the extension; elsewhere the member means nothing.
+      // Only revision 2026-07-28 has the extension; elsewhere the member has no meaning.
       const problem = listing.isModern && !overlarge.has(tool) ? headerProblem(inputSchema) : undefined;
       if (problem === undefined) return true;
       unusable.set(name, problem);
       this.#parts.log.warn(
         { serverId: server.id, tool: sanitise(name), reason: problem },
-        'tool left out of the listing',
+        'skipped a tool in the listing',
       );
       return false;
     });
@@ -358,17 +356,17 @@ export class ToolDefinitions {
     return tools;
   }
 
-  /** Returns whether a listing is worth waiting for: the last one that a call waited for came in time. */
+  /** Returns whether a listing is worth waiting for: the last one was in time. */
   mayWait(view: View): boolean {
     return this.#parts.clock.now() >= (this.#slowUntil.get(keyOf(view)) ?? -Infinity);
   }
 
-  /** Notes that a call has waited for a listing in vain. */
+  /** Records that a call waited for a listing in vain. */
   noteSlow(view: View): void {
     this.#slowUntil.set(keyOf(view), this.#parts.clock.now() + SLOW_MS);
   }
 
-  /** Notes that the server's tools have changed, as it says. */
+  /** Records the server's notification that its tools have changed. */
   markStale(view: View): void {
     for (const key of [sharedKey(view), keyOf(view)]) {
       const known = this.#known.peek(key);
@@ -377,8 +375,8 @@ export class ToolDefinitions {
   }
 
   /**
-   * Lists the tools anew: one listing at a time, and at most one a minute for each view. A failure is only logged. Resolves,
-   * and never rejects, when no listing is under way any more.
+   * Refreshes the tools: one listing at a time, and at most one a minute for each view. Failures are only logged. Resolves,
+   * and never rejects, when no listing is running any more.
    */
   async refreshSoon(view: View, list: () => Promise<Listing>): Promise<void> {
     const { clock, log, limits } = this.#parts;

@@ -6,7 +6,7 @@ import { retryAfterMs, type GuardedFetch } from '../../platform/outbound/fetch.t
 import { sanitise } from '../../platform/sanitize.ts';
 import { pageSchema } from './entry.ts';
 
-/** Limits what a registry may cost, as it is not trusted. */
+/** Limits for a registry, because it is not trusted. */
 export interface ClientLimits {
   readonly maxPageBytes: number;
   readonly maxPages: number;
@@ -37,18 +37,18 @@ interface ClientOptions {
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
-/** Selects the latest versions of a registry's servers, deleted ones included. */
+/** Selects the latest versions of a registry's servers, including deleted ones. */
 export interface ListingQuery {
-  /** The registry's address, as `registryUrl` writes it. */
+  /** The registry's address, normalised by `registryUrl`. */
   readonly source: string;
-  /** Selects entries that have changed since then (RFC 3339); absent: all. */
+  /** Selects entries that have changed since this time (RFC 3339); absent: all. */
   readonly updatedSince?: string | undefined;
 }
 
 /**
  * Yields the `servers` of a registry's pages, one page after another.
- * @throws SwitchboardError `upstream_…` when the registry cannot be reached, answers wrongly or exceeds the limits
- * @throws the signal's reason when that ended it
+ * @throws SwitchboardError `upstream_…` if the registry is unreachable, sends an invalid response or exceeds the limits
+ * @throws the signal's reason
  */
 export async function* pagesOf(query: ListingQuery, options: ClientOptions): AsyncGenerator<unknown[]> {
   const limits = { ...CLIENT_LIMITS, ...options.limits };
@@ -60,7 +60,7 @@ export async function* pagesOf(query: ListingQuery, options: ClientOptions): Asy
     const page = await pageAt(addressOf(query, cursor), { ...options, signal }, limits);
     entries += page.servers.length;
     if (entries > limits.maxEntries)
-      throw failure('upstream_too_large', `lists more than ${limits.maxEntries} entries`);
+      throw failure('upstream_too_large', `returned more than ${limits.maxEntries} entries`);
     yield page.servers;
     cursor = page.nextCursor;
     if (cursor === undefined) return;
@@ -85,7 +85,7 @@ interface Page {
   readonly nextCursor: string | undefined;
 }
 
-/** Retries a failure that may pass, as reading a page changes nothing. */
+/** Retries temporary failures, because reading a page changes nothing. */
 async function pageAt(url: string, options: ClientOptions, limits: ClientLimits): Promise<Page> {
   const { wait = (ms, signal) => delay(ms, undefined, { signal }), signal } = options;
   for (let attempt = 1; ; attempt++) {
@@ -116,11 +116,11 @@ async function ask(url: string, { fetch, key, signal }: ClientOptions): Promise<
 function refused({ status, headers }: Response, body: Uint8Array): SwitchboardError {
   const target = headers.get('location');
   if (status >= 300 && status < 400 && target !== null)
-    return failure('upstream_http_error', `redirects to ${sanitise(target)}: use that address instead`);
+    return failure('upstream_http_error', `redirected to ${sanitise(target)}: use that address instead`);
   if (status === 401 || status === 403) {
     return failure(
       'upstream_unauthorized',
-      `answered ${status}: if it needs a key, set it in SWITCHBOARD_REGISTRY_KEYS`,
+      `returned HTTP ${status}: if it requires a key, set the key in SWITCHBOARD_REGISTRY_KEYS`,
     );
   }
   const waitMs = retryAfterMs(headers.get('retry-after'), Date.now());
@@ -134,12 +134,12 @@ function refused({ status, headers }: Response, body: Uint8Array): SwitchboardEr
 function parse(body: Uint8Array): Page {
   const { depth, containers } = shapeOf(body);
   if (depth > MAX_DEPTH || containers > MAX_CONTAINERS)
-    throw failure('upstream_too_large', 'sent a page that nests too deeply or holds too many objects');
+    throw failure('upstream_too_large', 'sent a page that is nested too deeply or contains too many objects');
   let value: unknown;
   try {
     value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
   } catch (cause) {
-    throw failure('upstream_protocol', 'did not answer with JSON: check its address', {
+    throw failure('upstream_protocol', 'did not return JSON: check the address', {
       cause,
     });
   }
@@ -147,7 +147,7 @@ function parse(body: Uint8Array): Page {
   if (!parsed.success)
     throw failure(
       'upstream_protocol',
-      `did not answer with a page of servers (${inWords(parsed.error.issues.slice(0, 1))}): check its address`,
+      `did not return a page of servers (${inWords(parsed.error.issues.slice(0, 1))}): check the address`,
     );
   const { servers, metadata } = parsed.data;
   return { servers: servers ?? [], nextCursor: metadata?.nextCursor || undefined };
@@ -158,16 +158,16 @@ function readable(thrown: unknown, signal: AbortSignal): SwitchboardError {
   const cause = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
   if (cause instanceof SwitchboardError) return readableRefusal(cause);
   if (signal.aborted || isTimeout(thrown))
-    return failure('upstream_timeout', 'did not answer in time', { cause: thrown });
+    return failure('upstream_timeout', 'did not respond in time', { cause: thrown });
   const text = cause instanceof Error ? sanitise(cause.message) : '';
-  if (text.startsWith('the answer has more than'))
+  if (text.startsWith('the response has more than'))
     return failure('upstream_too_large', 'sent a page that is too large', { cause: thrown });
   return failure('upstream_unreachable', `cannot be reached${text === '' ? '' : `: ${text}`}`, {
     cause: thrown,
   });
 }
 
-/** Replaces the guard's text, which speaks of MCP servers. */
+/** Replaces the guard's text, which mentions MCP servers. */
 const readableRefusal = (error: SwitchboardError): SwitchboardError =>
   error.code === 'upstream_blocked'
     ? failure('upstream_blocked', 'has an address that is not allowed: it must be public, and https', {

@@ -11,13 +11,13 @@ import {
 import { entryProblem, storageProblem, type ReadOptions } from '../catalogue/import-file.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 
-/** Larger entries are left out, as every entry's document is kept in memory. */
+/** Larger entries are skipped, because every entry's document is kept in memory. */
 const MAX_DOCUMENT_CHARS = 32_768;
 
-/** Result of reading an item of a registry's page. */
+/** The result of reading an item of a registry's page. */
 type ReadItem =
   | { readonly kind: 'server'; readonly name: string; readonly updatedAt?: string; readonly entry: NewEntry }
-  /** The registry has deleted it, or it no longer has an address that can be called. */
+  /** The registry has deleted it, or it has no callable address. */
   | {
       readonly kind: 'ended';
       readonly name: string;
@@ -82,7 +82,7 @@ function entryOf({ server, _meta }: ServerResponse, address: Address): Omit<Entr
   };
 }
 
-/** Drops an invalid link, which is no reason to leave a server out. */
+/** Drops an invalid link, which is no reason to skip a server. */
 const webUrl = (text: string | null | undefined): string | undefined =>
   typeof text === 'string' && /^https?:\/\//.test(text) && URL.canParse(text) ? text : undefined;
 
@@ -109,7 +109,7 @@ interface Address {
   readonly auth: AuthSpec;
 }
 
-/** Returns the first Streamable HTTP remote that can be called as it is, or else the first HTTP+SSE one. */
+/** Returns the first Streamable HTTP remote that can be called, or else the first HTTP+SSE one. */
 function addressOf({ remotes }: ServerResponse['server']): Address | 'no_remote' | 'needs_configuration' {
   const known = (remotes ?? []).flatMap(remote => remoteSchema.safeParse(remote).data ?? []);
   const usable = known.filter(({ type }) => type === 'streamable-http' || type === 'sse');
@@ -125,7 +125,7 @@ function addressOf({ remotes }: ServerResponse['server']): Address | 'no_remote'
   );
 }
 
-/** Fills an address's `{variables}` with their values or defaults. Returns undefined where one has neither, or is secret. */
+/** Fills an address's `{variables}` with their values or defaults. Returns undefined if one has neither or is secret. */
 function filledIn({ url, variables }: Remote): string | undefined {
   let isWhole = true;
   const filled = url.replaceAll(/\{([^{}]*)\}/g, (_, name: string) => {
@@ -137,7 +137,7 @@ function filledIn({ url, variables }: Remote): string | undefined {
   return isWhole && URL.canParse(filled) ? filled : undefined;
 }
 
-/** A required header is where a caller's own key goes. */
+/** A required header is where a caller's own key belongs. */
 const authOf = ({ headers }: Remote): AuthSpec =>
   (headers ?? []).some(({ isRequired }) => isRequired === true)
     ? { kind: 'static_header' }
@@ -146,8 +146,8 @@ const authOf = ({ headers }: Remote): AuthSpec =>
 const MAX_ID_CHARS = 128;
 
 /**
- * Returns the id of a registry's entry: its name in lower case with `_` for the slash. A part of a hash is added where that id is taken,
- * reserved or invalid.
+ * Returns the id of a registry's entry: its name in lower case with `_` for the slash. Part of a hash is appended if that id is
+ * taken, reserved or invalid.
  * @param holder returns the registry name that has an id
  */
 export function idFor(name: string, holder: (id: string) => string | undefined): string {
@@ -159,7 +159,7 @@ export function idFor(name: string, holder: (id: string) => string | undefined):
   return `${plain.replace(/^[^a-z0-9]+/, '').slice(0, MAX_ID_CHARS - hash.length - 1)}-${hash}`;
 }
 
-// Documents of the registry API v0.1 (OpenAPI of 2025-12-01, server.json of 2025-12-11), read leniently: unknown fields are kept.
+// Documents of the registry API v0.1 (OpenAPI of 2025-12-01, server.json of 2025-12-11), parsed leniently: unknown fields are kept.
 
 export const SERVER_SCHEMA = 'https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json';
 /** Member of `_meta` with the registry's own statements about an entry, as opposed to its publisher's. */
@@ -198,7 +198,7 @@ const serverSchema = z.looseObject({
   remotes: z.array(z.unknown()).max(50).nullish(),
 });
 
-/** `isLatest` and the times are absent where a registry does not state them. */
+/** `isLatest` and the times are absent if a registry does not state them. */
 const officialSchema = z.looseObject({
   status: z.enum(['active', 'deprecated', 'deleted']).default('active'),
   statusMessage: text(2_000).nullish(),
@@ -207,7 +207,7 @@ const officialSchema = z.looseObject({
   isLatest: z.boolean().nullish(),
 });
 
-/** Fields that one Switchboard passes to another and the standard has no place for. */
+/** Fields that one Switchboard passes to another and the standard does not define. */
 const ownSchema = z.looseObject({
   description: text(4_000).optional(),
   categories: z.array(text(64).min(1)).max(20).optional(),
@@ -225,20 +225,20 @@ const responseSchema = z.looseObject({
 });
 type ServerResponse = z.output<typeof responseSchema>;
 
-/** A page of entries. They are parsed one by one, so that a bad entry does not spoil the others. */
+/** A page of entries. They are parsed individually, so that a bad entry does not affect the others. */
 export const pageSchema = z.looseObject({
   servers: z.array(z.unknown()).nullable(),
   metadata: z.looseObject({ nextCursor: text(4_096).nullish() }).nullish(),
 });
 
-/** Limits the problems that a report names. */
+/** Limits the number of problems in a report. */
 const MAX_PROBLEMS = 100;
 
-/** Entries of a registry's listing, collected page by page. A name that comes twice counts with its last entry. */
+/** Entries of a registry's listing, collected page by page. Of duplicate names, the last entry wins. */
 export class Listing {
   readonly marks = new Map<string, RegistryMark>();
   readonly ended = new Set<string>();
-  /** Ids of bad entries: the catalogued servers stay as they are. */
+  /** Ids of bad entries: the catalogued servers stay unchanged. */
   readonly kept = new Set<string>();
   readonly counts = {
     received: 0,

@@ -8,7 +8,7 @@ import { storageProblem } from '../catalogue/import-file.ts';
 import { serverHealth, servers as table, serverToolParts as parts } from '../catalogue/schema.ts';
 import { OFFICIAL, OWN, SERVER_SCHEMA } from './entry.ts';
 
-/** The standard's limit for descriptions; the full one goes into `_meta`. */
+/** The standard's limit for descriptions; the full one is in `_meta`. */
 const MAX_DESCRIPTION_CHARS = 100;
 /** Entries that came from no registry have no versions; `updatedAt` says when they changed. */
 const OWN_VERSION = '1.0.0';
@@ -54,13 +54,13 @@ const COLUMNS = {
 };
 interface Row extends Pick<typeof table.$inferSelect, Exclude<keyof typeof COLUMNS, 'toolCount' | 'health'>> {
   readonly toolCount: number;
-  /** Null for a server that was not checked at its present address. */
+  /** Null for a server that was not checked at its current address. */
   readonly health: Pick<typeof serverHealth.$inferSelect, 'state' | 'checkedAt' | 'latencyMs'> | null;
 }
 
 /**
- * Serves the catalogue as a registry of the API v0.1: each server with the one version that is known. An entry from a registry keeps its
- * name there; others are named `NAMESPACE/ID`, where the namespace is the public host's name in reverse order.
+ * Serves the catalogue as a registry with the API v0.1: each server with its only known version. An entry from a registry
+ * keeps its name; others are named `NAMESPACE/ID`, where the namespace is the reversed public host name.
  */
 export class ServedRegistry {
   readonly #db: Database;
@@ -74,7 +74,7 @@ export class ServedRegistry {
     this.#namespace = namespaceOf(publicUrl);
   }
 
-  /** Lists servers in the order of their ids. @throws SwitchboardError `invalid_request` for a cursor that was not issued here */
+  /** Lists servers ordered by id. @throws SwitchboardError `invalid_request` for a cursor that was not issued here */
   async list(query: ListQuery): Promise<ServedPage> {
     const { cursor, limit, search, updatedSince, version = 'latest', includeDeleted } = query;
     const rows = await this.#rows(
@@ -95,7 +95,7 @@ export class ServedRegistry {
     };
   }
 
-  /** Returns all versions of a server, which is one. @throws SwitchboardError `server_not_found` */
+  /** Returns all versions of a server: exactly one. @throws SwitchboardError `server_not_found` */
   async versions(name: string, includeDeleted = false): Promise<ServedPage> {
     return { servers: [await this.#one(name, undefined, includeDeleted)], metadata: { count: 1 } };
   }
@@ -123,7 +123,7 @@ export class ServedRegistry {
     const which = version === undefined ? '' : ` in the version ${quoted(version)}`;
     throw new SwitchboardError(
       'server_not_found',
-      `No server is named ${quoted(name)}${which}. GET /v0.1/servers lists those there are.`,
+      `No server has the name ${quoted(name)}${which}. GET /v0.1/servers lists all servers.`,
     );
   }
 
@@ -176,7 +176,7 @@ export class ServedRegistry {
     };
   }
 
-  /** Uses our own name instead of a registry's in our namespace, so that every name belongs to one server. */
+  /** Uses our own name instead of a registry's name in our namespace, so that every name belongs to one server. */
   #nameOf({ id, registry }: Row): string {
     const name = registry?.name;
     return name === undefined || name.startsWith(`${this.#namespace}/`) ? `${this.#namespace}/${id}` : name;
@@ -213,7 +213,7 @@ function documentOf({ name, description, remoteUrl, transport, homepage, reposit
 
 const KEY_HEADER = {
   name: 'Authorization',
-  description: 'A key that the server issues. Its documentation says which header it goes into.',
+  description: "An API key from the server's provider. The server's documentation names the header.",
   isRequired: true,
   isSecret: true,
 };
@@ -234,7 +234,7 @@ function namespaceOf(publicUrl: string | undefined): string {
   return host.split('.').toReversed().join('.');
 }
 
-/** Limits a time to after 1970, as Postgres has no year 0. */
+/** Limits a time to after 1970, because Postgres has no year 0. */
 const sinceEpoch = (time: string): Date => new Date(Math.max(0, Date.parse(time)));
 
 const cursorOf = (id: string): string => Buffer.from(id).toString('base64url');
@@ -242,5 +242,5 @@ const cursorOf = (id: string): string => Buffer.from(id).toString('base64url');
 function idOf(cursor: string): string {
   const id = Buffer.from(cursor, 'base64url').toString();
   if (/^[a-z0-9][a-z0-9._-]{0,127}$/.test(id)) return id;
-  throw new SwitchboardError('invalid_request', 'cursor: must be the nextCursor of a page before');
+  throw new SwitchboardError('invalid_request', 'cursor: must be the nextCursor of an earlier page');
 }

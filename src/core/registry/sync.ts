@@ -14,15 +14,15 @@ import { LOCKS } from '../locks.ts';
 import { laterOf, Listing, readItem } from './entry.ts';
 import { CLIENT_LIMITS, pagesOf, type ClientLimits } from './client.ts';
 
-/** Time before the last sync that is asked for again, for writes that were under way then and for clocks that differ. */
+/** The overlap with the last sync, for open writes and clock differences. */
 const OVERLAP_MS = 600_000;
-/** Everything is asked for once a day, which heals what listings of changes have missed. */
+/** Everything is requested once a day, which repairs what listings of changes have missed. */
 const FULL_EVERY_MS = 86_400_000;
-/** How often the schedule looks whether a sync is due. */
+/** How often the schedule checks whether a sync is due. */
 const LOOK_EVERY_MS = 60_000;
 
 const stateSchema = z.object({
-  /** The latest `updatedAt` that was seen, by the registry's clock. */
+  /** The latest `updatedAt` seen, by the registry's clock. */
   highWater: z.iso.datetime({ offset: true }).optional(),
   fullAtMs: z.number().optional(),
   syncedAtMs: z.number().optional(),
@@ -40,38 +40,40 @@ interface SyncParts extends ReadOptions {
   readonly log: Log;
   readonly clock: Clock;
   readonly guard: Guard;
-  /** Keys by registry address. They must reach no log and no error. */
+  /** Keys by registry address. They must never reach a log or an error. */
   readonly keys: ReadonlyMap<string, string>;
-  /** A sync that would make a larger share of a registry's servers inactive is refused. */
+  /** A sync that would deactivate a larger share of a registry's servers is refused. */
   readonly maxShrinkPercent: number;
   readonly limits?: Partial<ClientLimits> | undefined;
 }
 
 export interface SyncOptions {
-  /** Asks for everything; otherwise for changes since the last sync, where there was one. */
+  /** Requests everything; otherwise only changes since the last sync, if there was one. */
   readonly full: boolean;
-  /** Syncs even when much would become inactive. */
+  /** Syncs even if many servers would become inactive. */
   readonly force?: boolean;
   /** Called with the number of entries read so far. */
   readonly onListed?: (entries: number) => void;
   readonly onProgress?: OnProgress;
-  /** Called once when another sync, here or in another process, has to end first. */
+  /** Called once if another sync, here or in another process, has to end first. */
   readonly onWait?: () => void;
-  /** Called in the transaction of the sync; not called when it is refused. */
+  /** Called in the transaction of the sync; not called if it is refused. */
   readonly inSameTransaction?: (tx: Database, done: SyncDone) => Promise<void>;
-  /** Ends the sync without any effect until it is committed. */
+  /** Cancels the sync without any effect, until it is committed. */
   readonly signal?: AbortSignal;
 }
 
 export interface SyncReport {
   readonly registry: string;
   readonly mode: 'full' | 'incremental';
-  /** Entries that the registry listed. */
+  /** The number of entries that the registry listed. */
   readonly received: number;
-  /** Active servers that are as the registry has them. */
+  /** The number of active servers that match the registry. */
   readonly synced: number;
   readonly deactivated: number;
-  /** Entries left out because their id or address belongs to the operator, the shipped catalogue or another registry. */
+  /**
+   * The number of entries skipped because their id or address belongs to the operator, the shipped catalogue or another registry.
+   */
   readonly left: number;
   readonly skipped: {
     readonly deleted: number;
@@ -80,7 +82,7 @@ export interface SyncReport {
   };
   readonly problems: readonly { readonly name?: string; readonly reason: string }[];
   readonly bad: number;
-  /** Why nothing was changed; absent where the sync was done. */
+  /** Why nothing was changed; absent if the sync succeeded. */
   readonly refused?: string;
 }
 
@@ -90,7 +92,7 @@ class Shrunk extends Error {
   override readonly name = 'Shrunk';
 }
 
-/** Brings registries' servers into the catalogue. Syncs run one after another among all processes on the database. */
+/** Imports registries' servers into the catalogue. Syncs run one after another across all processes on the database. */
 export class RegistrySync {
   readonly #parts: SyncParts;
   readonly #outbound: ReturnType<typeof createGuardedFetch>;
@@ -106,23 +108,23 @@ export class RegistrySync {
     );
   }
 
-  /** Ends the sync under way, unless it is being committed. */
+  /** Cancels the current sync, unless it is being committed. */
   async close(): Promise<void> {
     this.#closing.abort(new SwitchboardError('unavailable', 'Switchboard is stopping. Nothing was changed.'));
     await this.#outbound.close();
   }
 
   /**
-   * Reads the listing to its end and then puts it into the catalogue as an import does, all or nothing.
-   * @param source the registry's address, as `registryUrl` writes it
-   * @throws SwitchboardError `upstream_…` when the registry fails
+   * Reads the whole listing and then imports it, all or nothing.
+   * @param source the registry's address, normalised by `registryUrl`
+   * @throws SwitchboardError `upstream_…` if the registry fails
    */
   sync(source: string, { onWait = () => {}, signal, ...options }: SyncOptions): Promise<SyncReport> {
     const ended = AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
     return this.#lock.run(ended, onWait, held => this.#sync(source, { ...options, signal: held }));
   }
 
-  /** Syncs unless another process is at a sync, or has synced with this registry since `sinceMs`: resolves to undefined then. */
+  /** Syncs unless another process is syncing, or has synced with this registry since `sinceMs`; resolves to undefined then. */
   syncUnlessSynced(source: string, sinceMs: number, full: boolean): Promise<SyncReport | undefined> {
     return this.#lock.runIfFree(this.#closing.signal, async signal => {
       const { syncedAtMs = -Infinity } = await this.state(source);
@@ -200,7 +202,7 @@ export class RegistrySync {
     const { maxShrinkPercent } = this.#parts;
     if (ending * 100 <= of * maxShrinkPercent) return;
     throw new Shrunk(
-      `${ending} of the ${of} servers that came from this registry would become inactive, which is more than ${maxShrinkPercent} %. Nothing was changed. If that is right, run switchboard catalogue sync with --force.`,
+      `${ending} of the ${of} servers that came from this registry would become inactive, which is more than ${maxShrinkPercent} %. Nothing was changed. If this is expected, run switchboard catalogue sync with --force.`,
     );
   };
 }
@@ -234,8 +236,8 @@ interface ScheduleParts {
 }
 
 /**
- * Syncs with every registry once per interval, counted over restarts. A failure is followed by the same wait as a success. Processes on
- * one database share the syncs: none repeats what another did less than half an interval ago.
+ * Syncs with every registry once per interval, even across restarts. The wait after a failure is the same as after a success.
+ * Processes on one database share the syncs: none repeats what another did less than half an interval ago.
  */
 export class SyncSchedule {
   readonly #parts: ScheduleParts;
@@ -256,7 +258,7 @@ export class SyncSchedule {
     void this.#repeat.stop();
   }
 
-  /** Resolves when every registry that was due is synced, or has failed. */
+  /** Resolves when every due registry has been synced or has failed. */
   async syncDue(): Promise<void> {
     for (const source of this.#parts.sources) {
       if (!this.#isStopped) await this.#syncIfDue(source);
@@ -275,7 +277,7 @@ export class SyncSchedule {
       const report = await sync.syncUnlessSynced(source, now - everyMs / 2, full);
       if (report) return;
       this.#triedAtMs.delete(source);
-      log.info({ registry: source }, 'left a registry sync to another process');
+      log.info({ registry: source }, 'skipped a registry sync that another process is running');
     } catch (error) {
       if (!this.#isStopped) log.warn({ registry: source, err: error }, 'registry sync failed');
     }

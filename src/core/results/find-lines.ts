@@ -1,12 +1,12 @@
 import { codePointsIn, indexAfter, wholeIndex } from '../../platform/sanitize.ts';
 
-/** The line of a hit, and the lines around it, are looked for this far from it. Lengths here are in UTF-16 units. */
+/** How far from a match its line and the lines around it are searched. Lengths here are in UTF-16 units. */
 const CONTEXT = 400;
-/** The length shown on a side of a hit whose line is longer. */
+/** The length shown on each side of a match in a longer line. */
 const WINDOW = 200;
-/** So much text stays before the part to be searched: enough to show before a hit. */
+/** The text kept before the part to be searched: enough context for a match. */
 export const LOOK_BACK = CONTEXT + 1;
-/** The length of a hit and of the text shown after it. */
+/** The length of a match and of the text shown after it. */
 const LOOK_AHEAD = 2 * CONTEXT + 1;
 
 interface FoundPiece {
@@ -17,20 +17,20 @@ interface FoundPiece {
 
 export interface FoundPieces {
   readonly matches: readonly FoundPiece[];
-  /** The offset of the first hit that had no room; absent when all are there. */
+  /** The offset of the first match that did not fit; absent if all did. */
   readonly nextFrom?: number;
 }
 
 interface Search {
-  /** A plain text of at most 200 characters, found in either case. */
+  /** Plain text of at most 200 characters; case is ignored. */
   readonly find: string;
-  /** Hits before this offset do not count. */
+  /** Matches before this offset are skipped. */
   readonly from: number;
-  /** The length of all pieces together, in code points. */
+  /** The total length of all pieces, in code points. */
   readonly maxChars: number;
 }
 
-/** A part of a text; the parts come in order. */
+/** Part of a text; the parts arrive in order. */
 export interface TextPart {
   /** In code points. */
   readonly offset: number;
@@ -39,8 +39,8 @@ export interface TextPart {
 }
 
 /**
- * Finds the lines that contain a text. Each piece is the line of a hit with one line before and after, or a window around the
- * hit where the line is long. Pieces that overlap are joined. It holds little more than one part at a time.
+ * Finds the lines that contain a text. Each piece is the line of a match with one line before and after, or a window around
+ * the match if the line is long. Overlapping pieces are joined. Keeps little more than one part in memory.
  */
 export async function findLines(parts: AsyncIterable<TextPart>, search: Search): Promise<FoundPieces> {
   const finder = new Finder(search);
@@ -52,7 +52,7 @@ class Finder {
   readonly #search: Search;
   readonly #pattern: RegExp;
   readonly #pieces: { offset: number; text: string; end: number }[] = [];
-  /** The text being searched: the end of the searched parts, and a new part. `#searched` is an index in it. */
+  /** The text being searched: the end of earlier parts, and a new part. `#searched` is an index in it. */
   #text = '';
   #offset = 0;
   #searched = 0;
@@ -74,7 +74,7 @@ class Finder {
     return { matches, ...(this.#nextFrom === undefined ? {} : { nextFrom: this.#nextFrom }) };
   }
 
-  /** Searches a part. Returns false when there is no room for more. */
+  /** Searches a part. Returns false if there is no room for more. */
   goesOnAfter({ offset, text, isLast }: TextPart): boolean {
     if (this.#text === '') {
       this.#offset = offset;
@@ -102,7 +102,7 @@ class Finder {
     return true;
   }
 
-  /** Adds the piece of a hit. Returns false when it has no room. */
+  /** Adds the piece of a match. Returns false if it does not fit. */
   #show(start: number, after: number): boolean {
     const begin = this.#beginOf(start);
     const end = this.#endOf(after);
@@ -116,7 +116,7 @@ class Finder {
       return false;
     }
     if (chars > room) {
-      // Not even the first piece has room: it shows as much of the hit as it can.
+      // Even the first piece does not fit: it shows as much of the match as possible.
       shown.begin = start;
       shown.end = Math.min(end, indexAfter(this.#text, room, start));
       chars = codePointsIn(this.#text, shown.begin, shown.end);
@@ -130,7 +130,7 @@ class Finder {
     return true;
   }
 
-  /** Returns the start of the line before, else of the hit's own line, else of a window. */
+  /** Returns the start of the line before, otherwise of the match's own line, otherwise of a window. */
   #beginOf(start: number): number {
     const low = Math.max(0, start - CONTEXT - 1);
     const before = this.#text.slice(low, start);
@@ -142,7 +142,7 @@ class Finder {
     return isFromStart ? 0 : low + own + 1;
   }
 
-  /** Returns the end of the line after, else of the hit's own line, else of a window. */
+  /** Returns the end of the line after, otherwise of the match's own line, otherwise of a window. */
   #endOf(after: number): number {
     const high = after + CONTEXT + 1;
     const rest = this.#text.slice(after, high);
@@ -167,7 +167,7 @@ class Finder {
     this.#searched -= index;
     this.#mark = { index: 0, offset: this.#offset };
     const last = this.#pieces.at(-1);
-    // A piece that ended before is joined no more: a negative end is far enough from all that can follow.
+    // A piece that ended earlier cannot be joined any more: a negative end is before anything that follows.
     if (last) last.end -= index;
   }
 }

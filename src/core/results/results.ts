@@ -21,25 +21,25 @@ export const MAX_FIND_CHARS = 200;
 
 const KEPT_MS = 10 * 60_000;
 const PURGE_EVERY_MS = 60_000;
-/** The code points of a part. The embedded database writes a value in one go, on the main thread. */
+/** The number of code points per part. The embedded database writes a value in one go, on the main thread. */
 const PART_CHARS = 65_536;
-/** The parts in one statement: one where the database is on the main thread, more where each costs a round trip. */
+/** The parts per statement: one if the database is on the main thread, more if each costs a round trip. */
 const PARTS_AT_ONCE = { embedded: 1, shared: 8 };
-/** The parts that are deleted in one statement. */
+/** The number of parts deleted per statement. */
 const DELETED_AT_ONCE = { batchRows: 16 };
-/** After so many changed parts the embedded database makes room. */
+/** The embedded database is vacuumed after this many changed parts. */
 const DELETED_BETWEEN = { ...DELETED_AT_ONCE, maxRows: 192 };
-/** Roughly the bytes of a row besides its text. */
+/** The approximate bytes of a row besides its text. */
 const ROW_BYTES = 256;
 const PURPOSE = 'kept-result';
 
-/** Limits in bytes. Those of a key and of all count sealed parts, which are a third larger than the text. */
+/** Limits in bytes. The limits per key and in total count sealed parts, which are a third larger than the text. */
 export interface ResultLimits {
-  /** The text of one result in UTF-8. The proxy takes as much of a server. */
+  /** The text of one result in UTF-8. The proxy accepts as much from a server. */
   readonly maxResultBytes: number;
-  /** The results of one key. The oldest give way to the newest. */
+  /** The results of one key. The oldest are deleted first. */
   readonly maxKeyBytes: number;
-  /** All results. Beyond it nothing is kept until others have expired. */
+  /** All results. Beyond this, nothing is stored until others have expired. */
   readonly maxAllBytes: number;
 }
 
@@ -55,11 +55,11 @@ export interface Kept {
   readonly expiresAtMs: number;
 }
 
-/** A piece of a kept result. Offsets and lengths are in code points. */
+/** A piece of a stored result. Offsets and lengths are in code points. */
 export interface KeptPart extends Kept {
   readonly offset: number;
   readonly text: string;
-  /** The offset to go on at; absent at the end. */
+  /** The offset to continue from; absent at the end. */
   readonly nextOffset?: number;
   readonly totalChars: number;
 }
@@ -67,7 +67,7 @@ export interface KeptPart extends Kept {
 export interface FoundLines extends Kept {
   /** The matches in order, each with the offset of its text. */
   readonly matches: readonly { readonly offset: number; readonly text: string }[];
-  /** The offset of the first match that had no room, which is the `from` of the next search. Absent when all are there. */
+  /** The offset of the first match that did not fit, which is the `from` of the next search. Absent if all did. */
   readonly nextFrom?: number;
   readonly totalChars: number;
 }
@@ -77,7 +77,7 @@ interface ResultsParts {
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly clock: Clock;
   readonly log: Log;
-  /** True when the database is a server, which other processes may use as well. */
+  /** True if the database is a server, which other processes may use as well. */
   readonly shared: boolean;
   readonly limits?: Partial<ResultLimits> | undefined;
 }
@@ -85,12 +85,11 @@ interface ResultsParts {
 type Head = Kept & { readonly totalChars: number };
 
 /**
- * Keeps tool results for ten minutes, so that an agent can read on in a result that was cut for it. They lie in the database,
- * sealed for the key and the user that they were made for. Every process on the database reads them, and none keeps them in
- * memory.
+ * Stores tool results for ten minutes, so that an agent can read the rest of a truncated result. They are in the database,
+ * sealed for the key and the user of the call. Every process on the database can read them, and none keeps them in memory.
  *
- * A result is written as a row without a length, which reserves its room, then its parts, and last the length. It cannot be
- * read before that. A result that a killed process left half-written expires like all others.
+ * A result is written as a row without a length, which reserves its space, then its parts, and finally the length. It cannot
+ * be read before that. A result left half-written by a killed process expires like all others.
  */
 export class Results {
   readonly #parts: ResultsParts;
@@ -98,7 +97,7 @@ export class Results {
   readonly #partsAtOnce: number;
   readonly #log: ThrottledLog;
   readonly #purging: Repeat;
-  /** The parts written or deleted since the embedded database made room last. */
+  /** The number of parts written or deleted since the last vacuum of the embedded database. */
   #changedParts = 0;
 
   constructor(parts: ResultsParts) {
@@ -111,7 +110,7 @@ export class Results {
     );
   }
 
-  /** Deletes expired results once a minute from now on. */
+  /** Starts deleting expired results once a minute. */
   start(): void {
     this.#purging.start();
   }
@@ -121,8 +120,8 @@ export class Results {
   }
 
   /**
-   * Keeps a text. Never throws. Resolves to undefined when it is not kept: it is too big, there is no room, the database does
-   * not take it, or the caller has gone.
+   * Stores a text. Never throws. Resolves to undefined if it is not stored: it is too big, there is no space, the database is
+   * unavailable, or the caller has disconnected.
    */
   async keep(caller: Caller, text: string): Promise<Kept | undefined> {
     const textBytes = Buffer.byteLength(text);
@@ -139,7 +138,7 @@ export class Results {
         .where(eq(table.handle, kept.handle))
         .returning({ handle: table.handle });
       if (whole.length > 0) return kept;
-      // Newer results of this key have taken its place meanwhile.
+      // Newer results of this key have taken its space in the meantime.
       await this.#deleteParts(kept.handle);
       return undefined;
     } catch (error) {
@@ -150,7 +149,7 @@ export class Results {
     }
   }
 
-  /** Reads a piece. @throws SwitchboardError `result_not_found`; `invalid_request` for an offset beyond the end. */
+  /** Reads a piece. @throws SwitchboardError `result_not_found`; `invalid_request` for an offset beyond the end */
   async read(
     caller: Caller,
     { handle, offset, maxChars }: { handle: string; offset: number; maxChars: number },
@@ -168,10 +167,10 @@ export class Results {
   }
 
   /**
-   * Finds plain text of 1 to 200 characters, in either case.
-   * @param from hits before this offset do not count
-   * @param maxChars of all pieces together
-   * @throws SwitchboardError `result_not_found`; `invalid_request` for a `find` of another length, or a `from` beyond the end.
+   * Finds plain text of 1 to 200 characters, ignoring case.
+   * @param from matches before this offset are skipped
+   * @param maxChars for all pieces together
+   * @throws SwitchboardError `result_not_found`; `invalid_request` for an invalid length of `find`, or a `from` beyond the end
    */
   async find(
     caller: Caller,
@@ -198,8 +197,8 @@ export class Results {
   }
 
   /**
-   * Reserves room: it counts the result among the kept ones first and then looks whether there is room. Of processes that do
-   * so at the same time, the last one sees the others.
+   * Reserves space: first counts the result among the stored ones and then checks the limit. Of concurrent processes, the
+   * last one sees the others.
    */
   async #reserve(caller: Caller, { handle, expiresAtMs }: Kept, bytes: number): Promise<boolean> {
     const { db } = this.#parts;
@@ -219,8 +218,8 @@ export class Results {
   }
 
   /**
-   * Deletes the oldest results of a key until those left have at most `leftBytes`. Resolves to the bytes that the deleted
-   * ones had. Two processes at the same time delete the same result, which may be the one that is being written.
+   * Deletes the oldest results of a key until the rest have at most `leftBytes`. Resolves to the bytes deleted. Concurrent
+   * processes delete the same result, which may be the one being written.
    */
   async #displace(keyId: string, leftBytes: number): Promise<number> {
     const { db } = this.#parts;
@@ -258,17 +257,17 @@ export class Results {
   }
 
   /**
-   * Lets the embedded database use the room of deleted parts again, which a server does by itself. Written parts count, too:
-   * a vacuum reads through all that none has seen yet, and at 500 MB that held the event loop for a second.
+   * Lets the embedded database reuse the space of deleted parts, which a server does automatically. Written parts count as
+   * well: a vacuum reads everything added since the last one, and at 500 MB that blocked the event loop for a second.
    */
   async #makeRoom(changedParts: number): Promise<void> {
     this.#changedParts += changedParts;
     if (this.#parts.shared || this.#changedParts < DELETED_BETWEEN.maxRows) return;
     this.#changedParts = 0;
-    // A failure does not stop keeping and deleting.
+    // A failure does not stop storing and deleting.
     await this.#parts.db
       .execute(sql`vacuum ${table}, ${partsTable}`)
-      .catch((error: unknown) => this.#parts.log.warn(whyFailed(error), 'kept results not vacuumed'));
+      .catch((error: unknown) => this.#parts.log.warn(whyFailed(error), 'stored results not vacuumed'));
   }
 
   /** Writes all parts. Resolves to the length in code points. */
@@ -316,7 +315,7 @@ export class Results {
     return { handle, totalChars: row.totalChars, expiresAtMs: row.expiresAt.getTime() };
   }
 
-  /** Yields the parts that hold the text from one offset to another, in order. */
+  /** Yields the parts with the text between two offsets, in order. */
   async *#texts(
     caller: Caller,
     { handle, totalChars }: Head,
@@ -340,13 +339,13 @@ export class Results {
         yield { offset: part * PART_CHARS, text, isLast: part === last };
         part++;
       }
-      // The result has just expired, or given way.
+      // The result has just expired or was displaced.
       if (part < next) throw notFound(handle);
     }
   }
 
   #notKept(why: object): undefined {
-    this.#log.warn(why, 'tool result not kept');
+    this.#log.warn(why, 'tool result not stored');
   }
 }
 
@@ -366,7 +365,7 @@ const bindingOf = (caller: Caller, handle: string, part: number): string[] => {
 const notFound = (handle: string): SwitchboardError =>
   new SwitchboardError(
     'result_not_found',
-    `There is no kept result ${quoted(handle)}: a result is kept for 10 minutes, for the key and the user that made the call, and may give way to newer ones. Make the call again.`,
+    `There is no stored result ${quoted(handle)}. Results are stored for at most 10 minutes, and only for the key and the user that made the call. Repeat the call.`,
   );
 
 function requireWithin(totalChars: number, field: 'offset' | 'from', value: number): void {

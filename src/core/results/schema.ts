@@ -2,8 +2,8 @@ import { index, integer, pgTable, primaryKey, text } from 'drizzle-orm/pg-core';
 import { instant } from '../../platform/database/columns.ts';
 
 /**
- * Tool results that are kept for a few minutes so that they can be read on (`results/results.ts`). This table and the next
- * are UNLOGGED (`drizzle/`): a cache needs no write-ahead log, which the embedded database would keep until its next start.
+ * Tool results stored for a few minutes (`results/results.ts`). This table and the next are UNLOGGED (`drizzle/`): a cache
+ * needs no write-ahead log, which the embedded database would keep until its next start.
  */
 export const keptResults = pgTable(
   'kept_results',
@@ -13,7 +13,7 @@ export const keptResults = pgTable(
     keyId: text('key_id').notNull(),
     /** '' for a caller without a user. */
     userId: text('user_id').notNull(),
-    /** The room it takes up here, all parts together. */
+    /** The space it takes up, all parts together. */
     bytes: integer().notNull(),
     /** Its length in code points; null until all parts are written. */
     totalChars: integer('total_chars'),
@@ -22,7 +22,7 @@ export const keptResults = pgTable(
   table => [index('kept_results_key').on(table.keyId), index('kept_results_expires_at').on(table.expiresAt)],
 );
 
-/** The texts of kept results in parts of equal length (0, 1, …), each sealed. One without its result goes at its own time. */
+/** The texts of stored results in parts of equal length (0, 1, …), each sealed. A part without a result expires by itself. */
 export const keptResultParts = pgTable(
   'kept_result_parts',
   {

@@ -4,7 +4,7 @@ import type { Server } from '../catalogue/entry.ts';
 /** The fields of a server that search reads. */
 export type Described = Pick<Server, 'name' | 'description' | 'tools'>;
 
-/** One document, once for each kind of search. */
+/** One document, in a form for each kind of search. */
 interface SearchDocument {
   /** For `tokenize`, which splits identifiers itself. */
   readonly keywords: string;
@@ -13,21 +13,21 @@ interface SearchDocument {
 }
 
 interface ServerDocuments {
-  /** Keywords of the server with all its tools: a request often touches several of them. */
+  /** Keywords of the server with all its tools: a query often touches several of them. */
   readonly whole: string;
-  /** The server's own text first, then one document a tool, in the order of `server.tools`. */
+  /** The server's own text first, then one document per tool, in the order of `server.tools`. */
   readonly parts: readonly SearchDocument[];
 }
 
-/** About the 256 tokens after which the embedder cuts off. */
+/** About the 256 tokens at which the embedder truncates. */
 const MAX_PROSE_LENGTH = 1_000;
-/** A bound on work, far above what is usual. */
+/** Limits the work, far above usual lengths. */
 const MAX_KEYWORDS_LENGTH = 4_000;
 const MAX_WHOLE_LENGTH = 50_000;
-/** All argument names and descriptions of a tool together: a long schema must not outweigh what the tool says of itself. */
+/** Limits the argument names and descriptions of a tool, so that a long schema does not outweigh the tool's own description. */
 const MAX_ARGUMENTS_LENGTH = 500;
 
-/** The texts search works on: the only place that decides which parts of a catalogue entry can be found. */
+/** Returns the texts that search uses. Only this code decides which parts of a catalogue entry can be found. */
 export function documentsOf(server: Described): ServerDocuments {
   const ownText = `${server.name}. ${server.description}`;
   const tools = server.tools.map(tool => ({
@@ -46,7 +46,7 @@ export function documentsOf(server: Described): ServerDocuments {
   };
 }
 
-/** The names of a tool's arguments and what their schema says of them, top level only. */
+/** Returns the names and descriptions of a tool's arguments, top level only. */
 function argumentsOf(schema: Readonly<Record<string, unknown>>): string {
   const { properties } = schema;
   if (!isObject(properties)) return '';
@@ -63,26 +63,26 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 /** Longer runs are encoded data, not words. */
 const MAX_TERM_LENGTH = 64;
 
-/** In UTF-16 units, without the mark at the end: below it are greetings and splinters such as "e.g.". */
+/** Shorter sentences are greetings and fragments such as "e.g.". In UTF-16 units, without the final mark. */
 const MIN_SENTENCE_LENGTH = 11;
-/** A bound on work. */
+/** Limits the work. */
 const MAX_SENTENCES = 8;
 
-/** Words of letters, digits and marks, joined by `_` or `-` where the writer joined them. */
+/** Words of letters, digits and marks, joined by `_` or `-` as written. */
 const COMPOUND = /[\p{L}\p{N}\p{M}]+(?:[_-][\p{L}\p{N}\p{M}]+)*/gu;
 
-/** Scripts that put no space between words. */
+/** Scripts without spaces between words. */
 const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}`;
 const UNSPACED_RUN = new RegExp(`[${UNSPACED}]+|[^${UNSPACED}]+`, 'gu');
 const IS_UNSPACED = new RegExp(`^[${UNSPACED}]`, 'u');
 
-/** Most words: nothing in them to be split. */
+/** Most words, which need no splitting. */
 const SINGLE = /^[A-Za-z0-9][a-z0-9]*$/;
 
-/** aB -> a B, HTTPServer -> HTTP Server; digits stay where they are (s3, oauth2). */
+/** Splits aB into a B and HTTPServer into HTTP Server; digits stay attached (s3, oauth2). */
 const CAMEL_HUMP = /(?<=[\p{Ll}\p{N}])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})/u;
 
-/** English words that say nothing about a subject, without what follows their apostrophe. */
+/** English words without meaning of their own, without what follows their apostrophe. */
 const STOP_WORDS = new Set(
   `a about after all also am an and any are as at be been before being both but by can could did didn do does doesn doing
   don down each few for from further had has have having he hello her here hers hi him his how i if im in into is isn it
@@ -93,9 +93,9 @@ const STOP_WORDS = new Set(
 );
 
 /**
- * The terms of a text for keyword search, in order, repeated as they stand there: lower case, accents stripped, English
- * stop words dropped, Porter stems. A joined word (camelCase, snake_case, kebab-case) gives its parts and the whole
- * without joints; runs of a script without spaces give overlapping pairs of characters.
+ * Returns the terms of a text for keyword search, in order and with repetitions: lower case, accents stripped, English stop words
+ * dropped, Porter stems. A joined word (camelCase, snake_case, kebab-case) gives its parts and the whole without joints; runs of a
+ * script without spaces give overlapping pairs of characters.
  */
 export function tokenize(text: string): string[] {
   const terms: string[] = [];
@@ -113,9 +113,9 @@ export function tokenize(text: string): string[] {
 }
 
 /**
- * The sentences of a request, to be embedded one by one: each often asks for something else, and one alone means more
- * clearly what it means than all together. Splinters are dropped; what is left over at the end is one sentence. None has
- * the mark that ends it, or more than one space in a row: the same is asked for without, and the model's vector would not be the same.
+ * Returns the sentences of a query, to be embedded one by one: each often asks for something different and is clearer on its own.
+ * Fragments are dropped; any remaining text is one sentence. Final marks and repeated spaces are removed, because they would change
+ * the model's vector but not the meaning.
  */
 export function sentencesOf(text: string): string[] {
   const sentences = text
@@ -136,7 +136,7 @@ const withoutEnd = (sentence: string): string => {
 
 const ENDS = new Set('.!?…。！？ ');
 
-/** `getUser_byID` as "get User by ID": what an embedding model, trained on prose, reads best. */
+/** Returns `getUser_byID` as "get User by ID", which suits an embedding model trained on prose. */
 export const splitIdentifier = (name: string): string =>
   name
     .split(/[^\p{L}\p{N}\p{M}]+/u)
@@ -144,7 +144,9 @@ export const splitIdentifier = (name: string): string =>
     .filter(part => part !== '')
     .join(' ');
 
-/** Compatibility forms unified, accents of alphabets dropped (the marks of other scripts are letters), "user's" as "user". */
+/**
+ * Unifies compatibility forms, drops accents of alphabets (the marks of other scripts are letters), and turns "user's" into "user".
+ */
 const fold = (text: string): string =>
   text
     .normalize('NFKD')
@@ -164,7 +166,7 @@ function pushWord(word: string, terms: string[]): void {
   terms.push(stemOf(lower));
 }
 
-/** Stems by word, so that a word that comes again costs no new work and no new string: an import holds millions of terms. */
+/** Caches stems by word, because an import has millions of terms and many repeat. */
 const stems = new Map<string, string>();
 const MAX_STEMS = 50_000;
 

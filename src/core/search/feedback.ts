@@ -13,10 +13,10 @@ import { queryLog as queries, searchOutcomes as table } from './schema.ts';
 import { WriteBehind } from '../../platform/database/write-behind.ts';
 import { isQueryLogId, RETENTION_DAYS, retainedSince, storable, type QueryLog } from './query-log.ts';
 
-/** Most bytes of a tool's name. It is part of a key, and an index takes no key of more than 2,704 bytes. */
+/** The maximum bytes of a tool's name. It is part of a key, and an index accepts at most 2,704 bytes. */
 const MAX_TOOL_BYTES = 512;
 const MAX_BUFFERED_ROWS = 10_000;
-/** For so long a search that is not in the database may still be on its way there from another process. */
+/** A search that is not in the database may still be written by another process within this time. */
 const UNKNOWN_QUERY_MS = 10_000;
 
 interface Outcome {
@@ -36,9 +36,9 @@ interface Buffered extends Outcome {
 export interface Feedback {
   readonly queryLogId: string;
   readonly serverId: string;
-  /** Absent: the verdict is on the server as a whole. */
+  /** Absent: the feedback is about the whole server. */
   readonly tool?: string | undefined;
-  /** The tools its server has; undefined where they are not known, so that any name may be right. */
+  /** The tools of the server; undefined if unknown, so that any name is accepted. */
   readonly knownTools?: readonly string[] | undefined;
   readonly outcome: Verdict;
 }
@@ -50,14 +50,13 @@ interface Parts {
   readonly clock: Clock;
   readonly log: Log;
   readonly queryLog: QueryLog;
-  /** Told of every verdict that was written and counts for or against its server; negative where one was taken back. */
+  /** Called with all written feedback that counts for or against its server; negative if it was taken back. */
   readonly onVerdicts: (serverId: string, tenantId: string, verdicts: Verdicts) => void;
 }
 
 /**
- * Records what became of the results of searches: calls that name the search they follow from, and verdicts of callers. Of the same
- * search, server, tool and source the last one holds. Neither a call nor a verdict waits for the database to take it. Kept as long as the
- * searches themselves.
+ * Records the outcomes of search results: calls that name the search they result from, and feedback from callers. For the same
+ * search, server, tool and source, the last one wins. Nothing waits for the database. Kept as long as the searches themselves.
  */
 export class SearchOutcomes {
   readonly #db: Database;
@@ -84,9 +83,8 @@ export class SearchOutcomes {
   }
 
   /**
-   * Notes how a call ended that names a search. Never throws and never waits: that the search is the tenant's own, not too old, and
-   * had the server in its answer is checked when it is written; a call for which that is not so is not noted, nor one of
-   * a tool with an endless name.
+   * Records the outcome of a call that names a search. Never throws and never waits: the search is verified when the row is written
+   * (own tenant, recent, server among its results). Calls that fail this check, or with an overlong tool name, are ignored.
    */
   recordCall({ queryLogId, tenantId, serverId, tool = '', outcome }: ClaimedCall): void {
     if (isQueryLogId(queryLogId) && isShort(tool))
@@ -94,9 +92,9 @@ export class SearchOutcomes {
   }
 
   /**
-   * Notes a verdict.
+   * Records feedback.
    * @throws SwitchboardError `query_not_found` for a search that is not the tenant's own, or too old; `invalid_request` for a
-   * server that its answer did not have, for a tool that the server is known not to have, and for an endless name of a tool.
+   * server that it did not return, for a tool that the server is known not to have, and for an overlong tool name
    */
   async recordFeedback(
     { tenantId }: Pick<Caller, 'tenantId'>,
@@ -108,23 +106,23 @@ export class SearchOutcomes {
     if (!answer)
       throw new SwitchboardError(
         'query_not_found',
-        `No search of yours of the last ${RETENTION_DAYS} days has this query_log_id. Send the one from the metadata of the search's answer.`,
+        `None of your searches in the last ${RETENTION_DAYS} days has this query_log_id. Send the query_log_id from the metadata of a search response.`,
       );
     if (!answer.includes(serverId))
       throw new SwitchboardError(
         'invalid_request',
-        `server_id: this server was not in the answer of that search${answer.length === 0 ? ', which was empty' : `. It had: ${answer.join(', ')}`}.`,
+        `server_id: that search did not return this server${answer.length === 0 ? ' or any other' : `. It returned: ${answer.join(', ')}`}.`,
       );
     if (tool !== '' && knownTools?.includes(tool) === false) throw unknownTool(tool, knownTools);
     this.#put({ queryLogId, tenantId, serverId, tool, source: 'feedback', outcome });
   }
 
-  /** Writes what is buffered; what could not be written is kept for the next time. */
+  /** Writes the buffered rows; failed writes are retried with the next ones. */
   flush(): Promise<void> {
     return this.#rows.flush();
   }
 
-  /** Deletes outcomes older than that. Resolves to their number. */
+  /** Deletes older outcomes. Resolves to their number. */
   purge(olderThanDays = RETENTION_DAYS): Promise<number> {
     return purgeWhere(this.#db, table, lt(table.createdAt, retainedSince(this.#clock, olderThanDays)));
   }
@@ -143,7 +141,7 @@ export class SearchOutcomes {
   }
 
   async #writeBatch(batch: readonly Buffered[]): Promise<void> {
-    // A search just made may have its row only in the log's buffer.
+    // The row of a recent search may still be in the log's buffer.
     await this.#queryLog.flush();
     const { proven, unknown } = await this.#checked(batch);
     const nowMs = monotonicMs(this.#clock);
@@ -168,7 +166,7 @@ export class SearchOutcomes {
     this.#rows.keep(unknown.filter(({ sinceMs }) => nowMs - sinceMs < UNKNOWN_QUERY_MS));
   }
 
-  /** `proven` follow from a search of their tenant that had the server; of `unknown` the search is not in the database. */
+  /** `proven`: the search belongs to the tenant and returned the server; `unknown`: the search is not in the database. */
   async #checked(batch: readonly Buffered[]): Promise<{ proven: Buffered[]; unknown: Buffered[] }> {
     const found = await this.#db
       .select({ id: queries.id, tenantId: queries.tenantId, serverIds: queries.serverIds })
@@ -190,7 +188,7 @@ export class SearchOutcomes {
   }
 }
 
-/** Reads the verdicts that were written before under these keys. */
+/** Reads earlier feedback under these keys. */
 async function earlierVerdicts(
   db: Pick<Database, 'select'>,
   batch: readonly Outcome[],
@@ -204,13 +202,13 @@ async function earlierVerdicts(
   return new Map(found.map(row => [keyOf(row), row.outcome]));
 }
 
-/** Returns the change of the server's counts when a verdict takes the place of an earlier one. */
+/** Returns the change of the server's counts when new feedback replaces the old. */
 const changeOf = (earlier: SearchOutcome | undefined, now: SearchOutcome): Verdicts => ({
   helpful: Number(now === 'helpful') - Number(earlier === 'helpful'),
   unhelpful: Number(now === 'not_helpful') - Number(earlier === 'not_helpful'),
 });
 
-/** The tenant is part of it: until the claim is checked, nobody's may take the place of another's. */
+/** The tenant is part of the key: until a claim is verified, it must not replace another tenant's. */
 const isShort = (tool: string): boolean => Buffer.byteLength(tool) <= MAX_TOOL_BYTES;
 
 const keyOf = ({ queryLogId, tenantId, serverId, source, tool }: Omit<Outcome, 'outcome'>): string =>

@@ -1,13 +1,13 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { tokenize } from './documents.ts';
 
-/** The way a query names a server: not at all, among other words, or with no other words. */
+/** How a query names a server: not at all, among other words, or with no other words. */
 export type NameMatch = 'not' | 'among' | 'alone';
 
-/** Removes a trailing part in brackets from a server's name: "DefiLlama (unofficial)" becomes "DefiLlama". */
+/** Removes a trailing parenthesis from a server's name: "DefiLlama (unofficial)" becomes "DefiLlama". */
 const withoutBrackets = (name: string): string => name.replace(/\s*\([^()]*\)\s*$/, '');
 
-/** Returns the terms of each spelling of a name: as written, in small letters, and both without a trailing part in brackets. */
+/** Returns the terms of each spelling of a name: as written, in lower case, and both without a trailing parenthesis. */
 export function spellingsOf(serverName: string): readonly ReadonlySet<string>[] {
   const short = withoutBrackets(serverName);
   const spellings = new Set([serverName, serverName.toLowerCase(), short, short.toLowerCase()]);
@@ -15,9 +15,9 @@ export function spellingsOf(serverName: string): readonly ReadonlySet<string>[] 
 }
 
 /**
- * Returns a function that says how the query names a server, given the spellings of its name. A query names a server when it has all
- * words of one spelling and they are at least a third of its own words. A caller who names a server wants that server, whatever the
- * other evidence says.
+ * Returns a function that tells how the query names a server, given the spellings of its name. A query names a server if it
+ * has all words of one spelling and they are at least a third of its own words. A caller who names a server wants that
+ * server, whatever the other evidence.
  */
 export function nameMatcher(query: string): (spellings: readonly ReadonlySet<string>[]) => NameMatch {
   const asked = [query, query.toLowerCase()].map(text => new Set(tokenize(text)));
@@ -33,19 +33,19 @@ export function nameMatcher(query: string): (spellings: readonly ReadonlySet<str
   };
 }
 
-/** Matches a letter or digit of a script that puts spaces between words. */
+/** Matches a letter or digit of a script with spaces between words. */
 const IN_WORD =
   /[[\p{L}\p{N}]--[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]]/v;
 const SENTENCE_ENDS = new Set('.!?…。！？\n');
-/** Characters that may stand between the end of a sentence and the first word of the next. */
+/** Characters that may appear between the end of a sentence and the first word of the next. */
 const OPENS = new Set(' \t\r\u00A0\u3000"\'“„«‘([-–*•');
-/** Matches a sentence that goes on with a colon or in another script. */
+/** Matches a sentence that continues with a colon or in another script. */
 const GOES_ON_OTHERWISE = /^\s*[:：]|^[^\p{L}]*(?!\p{Script=Latin})\p{L}/u;
 
 /**
- * Returns a function that says whether the query, of any length and language, mentions a server's name as it is written, with its
- * capital letter. A word at the start of a sentence does not count, because every word has a capital letter there, unless the sentence
- * goes on in another script. A query in which most words have a capital letter mentions nothing. Takes time in proportion to the query.
+ * Returns a function that tells whether the query, of any length and language, mentions a server's capitalized name. A word
+ * at the start of a sentence does not count, because it is always capitalized, unless the sentence continues in another
+ * script. A query with mostly capitalized words mentions nothing. Takes time linear in the query.
  */
 export function mentionMatcher(query: string): (serverName: string) => boolean {
   const words = query.match(/\p{L}+/gu) ?? [];
@@ -70,8 +70,8 @@ function beginsSentence(query: string, at: number): boolean {
 }
 
 /**
- * Finds servers whose id or name is the whole query. It looks through the whole catalogue, because the index does not list a server
- * for common words in its name alone, and does not know ids.
+ * Finds servers whose id or name is the whole query. It searches the whole catalogue, because the index does not list a
+ * server only for common words in its name, and does not know ids.
  */
 export class ExactNames {
   readonly #catalogue: Pick<Catalogue, 'active' | 'get'>;
@@ -83,8 +83,8 @@ export class ExactNames {
   }
 
   /**
-   * Returns the ids of the servers whose id or name is the query, ignoring case and a trailing part of the name in brackets.
-   * @param epoch of the search index: a new one makes the names be read again
+   * Returns the ids of the servers whose id or name is the query, ignoring case and a trailing parenthesis.
+   * @param epoch of the search index: if it changes, the names are read again
    */
   idsFor(query: string, epoch: number): string[] {
     if (epoch !== this.#epoch) this.#read();
@@ -95,9 +95,9 @@ export class ExactNames {
   }
 
   /**
-   * Returns the ranking with three groups before all others: the server whose id is the query, then servers of exactly that name, then
-   * servers named in another spelling. An id is given out once, but anyone may choose any name.
-   * @param mayLead servers that do not fulfil it lead by their id only
+   * Returns the ranking with three groups moved to the front: the server whose id is the query, then servers with exactly
+   * that name, then servers named in another spelling. Ids are unique, but anyone can choose any name.
+   * @param mayLead other servers lead only by their id
    */
   pinExact<Server extends Scored>(
     ranking: readonly Server[],

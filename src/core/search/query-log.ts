@@ -8,17 +8,17 @@ import { BATCH_ROWS, WriteBehind } from '../../platform/database/write-behind.ts
 
 const MAX_BUFFERED_ROWS = 10_000;
 const DAY_MS = 86_400_000;
-/** Number of days for which a search and its outcomes are kept and can be referred to. */
+/** The number of days for which a search and its outcomes are kept and can be referred to. */
 export const RETENTION_DAYS = 30;
 
-/** The time before which nothing is kept. */
+/** Returns the time before which everything is deleted. */
 export const retainedSince = (clock: Clock, days = RETENTION_DAYS): Date =>
   new Date(clock.now() - days * DAY_MS);
 
-/** Says whether the text has the form of a query log id; no other text need be looked up. */
+/** Returns whether the text has the format of a query log id, so that others need no lookup. */
 export const isQueryLogId = (text: string): boolean => /^qry_[0-9A-Za-z]{22}$/.test(text);
 
-/** Without what Postgres cannot store, which must not keep the rows around it from being written. */
+/** Removes characters that Postgres cannot store, which would keep other rows in the batch from being written. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll('\0', '\uFFFD');
 
 export interface LoggedQuery {
@@ -27,7 +27,7 @@ export interface LoggedQuery {
   readonly tenantId: string;
   readonly keyId: string;
   readonly query: string;
-  /** The answer, best first. */
+  /** The result, best first. */
   readonly serverIds: readonly string[];
   readonly latencyMs: number;
   readonly cacheHit: boolean;
@@ -35,7 +35,7 @@ export interface LoggedQuery {
 
 type Row = LoggedQuery & { readonly createdAt: Date };
 
-/** A row per search: a search never waits for the database. */
+/** Writes a row per search, without making the search wait for the database. */
 export class QueryLog {
   readonly #db: Database;
   readonly #clock: Clock;
@@ -59,18 +59,18 @@ export class QueryLog {
     });
   }
 
-  /** Never throws and never waits. While the database is down the oldest rows give way. */
+  /** Never throws and never waits. While the database is down, the oldest rows are dropped. */
   record(query: LoggedQuery): void {
     this.#rows.put({ ...query, query: storable(query.query), createdAt: new Date(this.#clock.now()) });
     if (this.#rows.size === BATCH_ROWS) void this.flush();
   }
 
-  /** Writes what is buffered; what could not be written is kept for the next time. */
+  /** Writes the buffered rows; failed writes are retried with the next ones. */
   flush(): Promise<void> {
     return this.#rows.flush();
   }
 
-  /** The servers that the answer of a search had; undefined where the tenant has made none of that id, or too long ago. */
+  /** Returns the servers that a search returned; undefined if the tenant made no such search, or too long ago. */
   async answerOf(id: string, tenantId: string): Promise<readonly string[] | undefined> {
     if (!isQueryLogId(id)) return undefined;
     const since = retainedSince(this.#clock);
@@ -80,7 +80,7 @@ export class QueryLog {
     };
     const found = buffered();
     if (found) return found;
-    // Its row may be on its way; of a write that fails the rows are in the buffer again.
+    // Its row may be being written; if that fails, it is in the buffer again.
     await this.#rows.settled();
     const [stored] = await this.#db
       .select({ serverIds: table.serverIds })
@@ -89,7 +89,7 @@ export class QueryLog {
     return stored?.serverIds ?? buffered();
   }
 
-  /** Deletes rows older than that. Resolves to the number of rows deleted. */
+  /** Deletes older rows. Resolves to their number. */
   purge(olderThanDays = RETENTION_DAYS): Promise<number> {
     return purgeWhere(this.#db, table, lt(table.createdAt, retainedSince(this.#clock, olderThanDays)));
   }

@@ -10,21 +10,21 @@ import minilm from './embed/minilm/tuning.json' with { type: 'json' };
 export interface RankerParts {
   readonly catalogue: Catalogue;
   readonly index: SearchIndex;
-  /** Returns what is known of a server's use; called for every candidate of every query. */
+  /** Returns the usage signals of a server; called for every candidate of every query. */
   readonly use: (serverId: string) => UseSignals;
   readonly health: KnownHealth;
 }
 
 export interface Question {
-  /** NFC, without outer white space. */
+  /** NFC, trimmed. */
   readonly query: string;
-  /** Most servers to return. */
+  /** The maximum number of servers. */
   readonly limit: number;
-  /** Most tools a server, the best ones; all when absent. */
+  /** The maximum number of tools per server, best first; absent: all. */
   readonly maxTools: number | undefined;
 }
 
-/** Ranks the servers of the catalogue for one question: finds candidates, decides whether any can serve, orders them. */
+/** Ranks the servers of the catalogue for one question: finds candidates, decides whether any can serve, and orders them. */
 export class Ranker {
   readonly #parts: RankerParts;
   readonly #exactNames: ExactNames;
@@ -35,13 +35,13 @@ export class Ranker {
     this.#exactNames = new ExactNames(parts.catalogue);
   }
 
-  /** Describes everything but the question that a ranking depends on: equal states give equal rankings. */
+  /** Identifies everything but the question that a ranking depends on: equal states give equal rankings. */
   get state(): string {
     const { index, health } = this.#parts;
     return JSON.stringify([index.id, index.epoch, index.degraded ?? '', health.epoch]);
   }
 
-  /** Returns the best servers, best first; none where nothing in the catalogue can serve the query. */
+  /** Returns the best servers, best first; none if nothing in the catalogue can serve the query. */
   async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
     const { catalogue, index, use } = this.#parts;
     const { candidates: found, vectors } = await traced(
@@ -62,7 +62,7 @@ export class Ranker {
       id => named.get(id) === 'alone',
       id => !this.#isDead(id),
     );
-    // Without vectors the cosine of everything is 0, which the table would turn into a probability.
+    // Without vectors all cosines are 0, which the table would turn into a probability.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
     return ranking
       .filter(({ serverId }) => catalogue.get(serverId)?.active)
@@ -70,7 +70,7 @@ export class Ranker {
       .map(server => shown(server, maxTools, table));
   }
 
-  /** Adds the servers whose id or name is the query, and says of each candidate how the query names it. */
+  /** Adds the servers whose id or name is the query, and determines how the query names each candidate. */
   #withNamed(
     query: string,
     found: readonly Candidate[],
@@ -114,7 +114,7 @@ const correctedBy = (spread: number, candidate: Candidate): Candidate => ({
   semantic: correctForToolCount(candidate.semantic, candidate.tools.length + 1, spread),
 });
 
-/** Keeps as many tools as were asked for, and turns the cosine into a probability. */
+/** Limits the tools, and turns the cosine into a probability. */
 const shown = (
   server: RankedServer,
   maxTools: number | undefined,
@@ -127,25 +127,25 @@ const shown = (
 });
 
 export interface RankingWeights {
-  /** Shares of meaning and of keywords in relevance; they add up to 1. */
+  /** The shares of meaning and keywords in relevance; they add up to 1. */
   readonly semantic: number;
   readonly keyword: number;
-  /** The keyword score that counts in full: a best score below it is weak evidence, and counts in proportion. */
+  /** The keyword score that counts in full: a lower best score is weak evidence and counts proportionally. */
   readonly fullKeyword: number;
 }
 
-/** Tuned on the tune sets of bench/, never on anything else. */
+/** Tuned only on the tune sets of bench/. */
 export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6 };
 
-/** Values learned about the cosines of one embedder by `bench/tune.ts`; they hold for no other embedder. */
+/** Learned values for the cosines of one embedder (`bench/tune.ts`); they do not apply to other embedders. */
 interface Tuning {
-  /** How far apart the cosines of texts that do not serve a request lie, see `correctForToolCount`. */
+  /** The spread of cosines between a query and irrelevant texts, see `correctForToolCount`. */
   readonly spread: number;
   readonly calibration: readonly CalibrationPoint[];
   readonly answerability: Answerability;
 }
 
-/** A cosine and the share of servers found with it that are relevant. Both columns of a table ascend. */
+/** A cosine and the share of relevant servers among those with that cosine. Both columns of a table ascend. */
 export type CalibrationPoint = readonly [cosine: number, probability: number];
 
 const MINILM: Tuning = {
@@ -154,14 +154,14 @@ const MINILM: Tuning = {
   answerability: minilm.answerability,
 };
 
-/** Returns the tuning of an embedder; undefined for n-grams and for models of APIs, which no tune run has seen. */
+/** Returns the tuning of an embedder; undefined for n-grams and for API models, which were never tuned. */
 export const tuningOf = (embedderId: string): Tuning | undefined =>
   embedderId === minilm.embedder ? MINILM : undefined;
 
 /**
- * Makes the best cosine of a server comparable between servers. The best of n draws grows like √ln n by chance, so without the
- * correction a server with many tools would stand before one that is known by its description alone.
- * @param texts number of texts whose best cosine it is, at least 1
+ * Makes the best cosine of a server comparable between servers. The best of n draws grows like √ln n by chance, so without
+ * the correction a server with many tools would rank above one that is known only by its description.
+ * @param texts the number of texts, at least 1
  * @param spread of the embedder's cosines, see `Tuning`
  */
 export function correctForToolCount(cosine: number, texts: number, spread: number): number {
@@ -169,8 +169,8 @@ export function correctForToolCount(cosine: number, texts: number, spread: numbe
 }
 
 /**
- * Returns the probability (0 to 1) that a server found with this cosine is relevant, by linear interpolation in the table. The table
- * is extended to (-1, 0) and (1, 1). Without a table the probability is the cosine itself, at least 0.
+ * Returns the probability (0 to 1) that a server with this cosine is relevant, by linear interpolation in the table. The
+ * table is extended to (-1, 0) and (1, 1). Without a table the result is the cosine itself, at least 0.
  */
 export function calibrate(cosine: number, table: readonly CalibrationPoint[] | undefined): number {
   if (!table || Number.isNaN(cosine)) return clamp(cosine);
@@ -188,15 +188,15 @@ function interpolate([x0, y0]: CalibrationPoint, [x1, y1]: CalibrationPoint, x: 
 }
 
 /**
- * The most that use can change relevance, as a share. A more relevant server stays above another one unless their relevance differs
- * by less than this share. Use therefore orders near-ties, and lifts nothing irrelevant over what is clearly relevant.
+ * The maximum effect of usage on relevance, as a share. A more relevant server stays above another unless their relevance differs
+ * by less than this. Usage therefore decides near-ties and never lifts an irrelevant server over a clearly relevant one.
  */
 export const MAX_USE_EFFECT = 0.05;
 
 /**
- * Weight of each signal in a server's standing; they add up to 1. Success matters most. Novelty is worth less than popularity, so
- * that what many use stays ahead of what nobody has tried, but a new server is seen where relevance differs little. A caller whose
- * calls to a server succeeded never finds it below an untried equal. Verdicts cost nothing to give, so they weigh least.
+ * The weight of each usage signal; they add up to 1. Success matters most. Novelty weighs less than popularity, so that
+ * popular servers stay ahead of untried ones, but a new server is seen among near-ties. A server that a caller has used
+ * successfully never ranks below an untried equal. Feedback weighs least, because it is free to give.
  */
 const USE_WEIGHTS: Readonly<Record<keyof UseSignals, number>> = {
   success: 0.45,
@@ -206,8 +206,8 @@ const USE_WEIGHTS: Readonly<Record<keyof UseSignals, number>> = {
 };
 
 /**
- * Returns relevance (0 to 1) multiplied by a factor between 1 / (1 + MAX_USE_EFFECT) and 1 that depends on the server's use. Servers
- * of equal relevance are ordered by their use, servers of equal use by their relevance.
+ * Multiplies relevance (0 to 1) by a factor between 1 / (1 + MAX_USE_EFFECT) and 1 that depends on the server's usage.
+ * Servers with equal relevance are ordered by usage, and servers with equal usage by relevance.
  */
 export function boostByUse(relevance: number, signals: UseSignals): number {
   return (relevance * (1 + MAX_USE_EFFECT * standingOf(signals))) / (1 + MAX_USE_EFFECT);
@@ -228,18 +228,18 @@ export interface RankedServer {
   readonly semantic: number;
   /** 0 (never used) to 1. */
   readonly popularity: number;
-  /** 0 to 1, not increasing from one server of a ranking to the next. */
+  /** 0 to 1, never increasing within a ranking. */
   readonly finalScore: number;
-  /** Positions in the server's `tools`, the most relevant first. */
+  /** Positions in the server's `tools`, most relevant first. */
   readonly toolOrder: readonly number[];
   /** Relevance of each tool in `toolOrder`, 0 to 1, relative to the best tool of any candidate. */
   readonly toolRelevance: readonly number[];
 }
 
 /**
- * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the candidates
- * (keywords at least by `fullKeyword`), added by weight, and then boosted by use. Servers with equal scores are ordered by id, so the
- * same evidence gives the same ranking.
+ * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the
+ * candidates (keywords at least by `fullKeyword`), added by weight, and then boosted by usage. Ties are ordered by id, so
+ * that the same evidence gives the same ranking.
  */
 export function fuse(
   candidates: readonly Candidate[],
@@ -267,15 +267,15 @@ export function fuse(
     .sort(byScore);
 }
 
-/** Factor for deprecated servers: a replacement that fits nearly as well comes first. */
+/** The factor for deprecated servers, which ranks nearly equal replacements first. */
 const DEPRECATED_SHARE = 0.8;
 /**
- * Factor for servers that do not work: anything that fits half as well comes first. They stay in the answer, because where nothing
- * else fits, the caller learns that the server is down.
+ * The factor for servers that do not work, which ranks anything half as good first. They stay in the result, so that the
+ * caller learns that the only matching server is down.
  */
 const DEAD_SHARE = 0.5;
 
-/** Multiplies the scores of some servers by `share` and orders the ranking again. */
+/** Multiplies the scores of some servers by `share` and sorts the ranking again. */
 export function demote(
   ranking: readonly RankedServer[],
   isDemoted: (serverId: string) => boolean,
@@ -291,7 +291,7 @@ export function demote(
 
 type Evidence = Pick<Candidate, 'semantic' | 'keyword'>;
 
-/** Returns a function from a piece of evidence to its relevance (0 to 1), relative to the best of its kind. */
+/** Returns a function from evidence to its relevance (0 to 1), relative to the best of its kind. */
 function relevanceAmong(all: readonly Evidence[], weights: RankingWeights): (evidence: Evidence) => number {
   let bestSemantic = 0;
   let bestKeyword = weights.fullKeyword;
@@ -311,7 +311,7 @@ function rankTools(tools: readonly ToolEvidence[], relevance: (evidence: Evidenc
     .sort((a, b) => b.relevance - a.relevance || a.index - b.index);
 }
 
-/** Returns the positions of one server's tools, the most relevant first. They are compared with each other alone. */
+/** Returns the positions of one server's tools, most relevant first, compared only with each other. */
 export const orderTools = (tools: readonly ToolEvidence[], weights: RankingWeights = WEIGHTS): number[] =>
   rankTools(tools, relevanceAmong(tools, weights)).map(({ index }) => index);
 
@@ -324,8 +324,8 @@ const byScore = (a: RankedServer, b: RankedServer): number =>
 const compareText = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
 
 /**
- * A linear function that says whether anything in the catalogue may serve a request. `bench/tune.ts` learns it from requests with
- * known answers and from requests that nothing can serve.
+ * A linear function that predicts whether anything in the catalogue can serve a query. `bench/tune.ts` learns it from
+ * labelled queries and from queries that nothing can serve.
  */
 export interface Answerability {
   readonly bias: number;
@@ -339,11 +339,14 @@ export interface Answerability {
 
 interface RequestEvidence {
   readonly candidates: readonly { readonly semantic: number; readonly keyword: number }[];
-  /** One vector of unit length for each sentence of the request. */
+  /** One unit vector for each sentence of the query. */
   readonly vectors: readonly Float32Array[];
 }
 
-/** Says whether a good candidate is likely. Returns true where nobody can tell: without vectors, or without a table for the embedder. */
+/**
+ * Returns whether a good candidate is likely. Returns true if this cannot be predicted: without vectors, or without a table
+ * for the embedder.
+ */
 export function isAnswerable(
   { candidates, vectors }: RequestEvidence,
   table: Answerability | undefined,

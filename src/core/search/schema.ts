@@ -2,7 +2,7 @@ import { boolean, doublePrecision, index, jsonb, pgTable, primaryKey, text } fro
 import { bytea, createdAt } from '../../platform/database/columns.ts';
 import type { OutcomeSource, SearchOutcome } from '../feedback-types.ts';
 
-/** Content-addressed vectors: two embedders, or two versions of a text, never mix. */
+/** Content-addressed vectors: embedders and versions of a text are never mixed. */
 export const embeddings = pgTable(
   'embeddings',
   {
@@ -29,13 +29,13 @@ export const queryLog = pgTable(
   table => [index('query_log_created_at').on(table.createdAt)],
 );
 
-/** The outcomes of a search's results: of each server (and tool) the last call that named the search, and the last verdict. */
+/** The outcomes of search results: for each server (and tool), the last call that named the search, and the last feedback. */
 export const searchOutcomes = pgTable(
   'search_outcomes',
   {
     queryLogId: text('query_log_id').notNull(),
     serverId: text('server_id').notNull(),
-    /** '' where it is of no one tool. */
+    /** '' if it is not about a tool. */
     tool: text().notNull(),
     source: text().notNull().$type<OutcomeSource>(),
     outcome: text().notNull().$type<SearchOutcome>(),

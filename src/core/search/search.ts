@@ -25,16 +25,16 @@ import {
 import { warningsOf } from '../catalogue/tools/warnings.ts';
 
 const DEFAULT_LIMIT = 10;
-/** How long a search at the start waits for the index to hold the catalogue: the shipped one takes a second or two. */
+/** How long an early search waits for the index to load, which takes a second or two for the shipped catalogue. */
 const MAX_WAIT_MS = 10_000;
 
 interface SearchInput {
   readonly query: string;
-  /** Most servers to return. */
+  /** The maximum number of servers. */
   readonly limit?: number | undefined;
-  /** Most tools a server, the best ones; all when absent. */
+  /** The maximum number of tools per server, best first; absent: all. */
   readonly maxTools?: number | undefined;
-  /** Leaves out tools that are less relevant than this share (0 to 1) of their server's best one; none when absent. */
+  /** Omits tools that are less relevant than this share (0 to 1) of their server's best one; absent: none. */
   readonly nearBest?: number | undefined;
 }
 
@@ -50,13 +50,14 @@ interface SearchAnswer {
 
 export interface Search {
   /**
-   * Finds the best servers for a query in plain words. The caller of this function checks lengths and ranges.
-   * @example await search.search(caller, { query: 'send an e-mail', limit: 5 })
+   * Finds the best servers for a query in plain words. The caller validates lengths and ranges.
+   * @example
+   * await search.search(caller, { query: 'send an e-mail', limit: 5 })
    */
   search(caller: Caller, input: SearchInput): Promise<SearchAnswer>;
-  /** Returns the positions of a server's tools, the best for the query first. The server need not be in the catalogue. */
+  /** Returns the positions of a server's tools, best for the query first. The server need not be in the catalogue. */
   orderTools(caller: Caller, query: string, server: Described): Promise<number[]>;
-  /** Records a verdict on a server that a search found (see `SearchOutcomes`). */
+  /** Records feedback on a server that a search returned (see `SearchOutcomes`). */
   feedback(caller: Caller, input: Feedback): Promise<void>;
   /** Records a proxied call that names a search. Never throws and never waits. */
   recordCall(call: ClaimedCall): void;
@@ -66,15 +67,15 @@ export interface Search {
 }
 
 interface SearchParts extends Omit<RankerParts, 'health'> {
-  /** Resolves once the index holds the catalogue; absent when it does already. */
+  /** Resolves once the catalogue is indexed; absent if it already is. */
   readonly indexed?: () => Promise<unknown>;
   readonly db: Database;
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics?: Metrics | undefined;
-  /** Absent: no server's health is known. */
+  /** Absent: no health information. */
   readonly health?: KnownHealth;
-  /** Called with verdicts that count for or against a server, once they are written. */
+  /** Called with written feedback that counts for or against a server. */
   readonly onVerdicts?: ConstructorParameters<typeof SearchOutcomes>[0]['onVerdicts'];
 }
 
@@ -129,7 +130,7 @@ export function createSearch(parts: SearchParts): Search {
 
   return {
     queryLog,
-    // The query itself is not part of the trace.
+    // The trace never contains the query.
     search: (caller, input) =>
       traced('search', async span => {
         const answer = await search(caller, input);
@@ -156,9 +157,9 @@ export function createSearch(parts: SearchParts): Search {
 const normalized = (query: string): string => query.normalize('NFC').trim();
 
 /**
- * Returns a function that resolves once `indexed` has, and at once from then on. Without it, an answer from an index that is still
- * being filled would say that nothing fits.
- * @throws SwitchboardError `unavailable` (503) when `indexed` rejects or takes longer than `maxWaitMs`
+ * Returns a function that resolves once `indexed` has resolved. Without it, a search on a partially loaded index would
+ * wrongly find nothing.
+ * @throws SwitchboardError `unavailable` (503) if `indexed` rejects or takes longer than `maxWaitMs`
  */
 export function readyGate(indexed: () => Promise<unknown>, maxWaitMs = MAX_WAIT_MS): () => Promise<void> {
   let isIndexed = false;
@@ -167,7 +168,7 @@ export function readyGate(indexed: () => Promise<unknown>, maxWaitMs = MAX_WAIT_
     const unready = (cause?: unknown) =>
       new SwitchboardError(
         'unavailable',
-        'The catalogue is still being read into the search index. Try again in a few seconds: /readyz answers 200 when it is ready.',
+        'The search index is still loading. Try again in a few seconds. /readyz returns 200 once it is ready.',
         { cause },
       );
     await raceDeadline(
@@ -184,8 +185,8 @@ export function readyGate(indexed: () => Promise<unknown>, maxWaitMs = MAX_WAIT_
 const CACHE_TTL_MS = 60_000;
 const CACHE_MAX_BYTES = 16 * 1024 * 1024;
 /**
- * Most rankings of one tenant at a time; all tenants together may have twice as many. Rankings share a few cores, and a tenant that
- * asks for hundreds at once must not keep another waiting.
+ * The maximum number of concurrent rankings per tenant; all tenants together may have twice as many. Rankings share a few
+ * cores, and a tenant with hundreds of searches must not delay others.
  */
 const RANKINGS_PER_TENANT = 8;
 const MAX_WAITING = 500;
@@ -193,7 +194,7 @@ const MAX_WAITING = 500;
 type Ranking = readonly RankedServer[];
 type Asker = Pick<Caller, 'tenantId' | 'signal'>;
 
-/** A ranking that is being computed. It is given up while it waits for a slot once nobody asks for it any more. */
+/** A ranking that is being computed. If all its callers give up while it waits for a slot, it is cancelled. */
 interface Flight {
   readonly ranking: Promise<Ranking>;
   readonly abandoned: AbortController;
@@ -218,14 +219,14 @@ class Rankings {
     });
   }
 
-  /** Numbers of slots in use and of callers that wait for one. */
+  /** The number of slots in use and of waiting callers. */
   get slots(): FairSlots['use'] {
     return this.#slots.use;
   }
 
   /**
    * Returns the ranking for a question, and whether it came from the cache.
-   * @throws SwitchboardError `unavailable` when too many wait; the signal's reason when it aborts
+   * @throws SwitchboardError `unavailable` if too many are waiting; the signal's reason if it aborts
    */
   async of(asker: Asker, question: Question): Promise<{ ranking: Ranking; cacheHit: boolean }> {
     const { query, limit, maxTools } = question;
@@ -233,17 +234,17 @@ class Rankings {
     const key = JSON.stringify([query, limit, maxTools, state]);
     const known = this.#cache.get(key);
     if (known) return { ranking: known, cacheHit: true };
-    // Tenants do not share a computation: a tenant's full queue must not keep another one waiting for the same question.
+    // Tenants do not share a computation: one tenant's full queue must not delay another with the same question.
     const flight = this.#join(JSON.stringify([asker.tenantId, key]), async signal => {
       const ranking = await this.inTurn({ ...asker, signal }, () => this.#ranker.rank(question));
-      // The state may have changed meanwhile (an import, an embedder that failed): such a ranking serves once.
+      // If the state changed in the meantime (an import, a failing embedder), the ranking is not cached.
       if (this.#ranker.state === state) this.#cache.set(key, ranking);
       return ranking;
     });
     return { ranking: await this.#share(flight, asker.signal), cacheHit: false };
   }
 
-  /** Does work on the search index once the asker's tenant has a free slot. */
+  /** Works on the search index once the caller's tenant has a free slot. */
   async inTurn<T>({ tenantId, signal }: Asker, work: () => Promise<T>): Promise<T> {
     const release = await this.#slots.take('search', tenantId, signal);
     try {
@@ -276,20 +277,20 @@ class Rankings {
   }
 }
 
-/** Estimates the memory of an entry with its key: an empty ranking of a long query takes some, too. */
+/** Estimates the memory of an entry with its key, because even an empty ranking of a long query takes some. */
 const bytesOf = (ranking: Ranking, key: string): number =>
   ranking.reduce((sum, { toolOrder }) => sum + 120 + 16 * toolOrder.length, 200 + 2 * key.length);
 
 const tooManyWait = () =>
-  new SwitchboardError('unavailable', 'Too many of your searches are waiting already. Try again later.');
+  new SwitchboardError('unavailable', 'Too many of your searches are already waiting. Try again later.');
 
-/** A tool of an answer, in the fields of the wire contract. */
+/** A tool in a response, in the fields of the API. */
 interface FoundTool extends Tool {
-  /** What a caller should know before calling it (docs/tools.md); absent when there is nothing to know. */
+  /** Warnings before calling it (docs/tools.md); absent if there are none. */
   readonly warnings?: readonly string[];
 }
 
-/** A server of an answer, in the fields of the wire contract. */
+/** A server in a response, in the fields of the API. */
 export interface FoundServer {
   readonly id: string;
   readonly name: string;
@@ -300,16 +301,16 @@ export interface FoundServer {
   readonly tools: readonly FoundTool[];
   readonly scores: { readonly semantic: number; readonly popularity: number };
   readonly final_score: number;
-  /** True when its registry says that it should no longer be used. */
+  /** True if its registry says that it should no longer be used. */
   readonly deprecated?: true;
-  /** The registry's reason: text written by others. */
+  /** The registry's reason: untrusted text. */
   readonly status_message?: string;
-  /** Result of its last health check; absent when there was none. */
+  /** The result of its last health check; absent if there was none. */
   readonly health?: ShownHealth;
 }
 
 interface PresentOptions {
-  /** Most tools to show; all when undefined. */
+  /** The maximum number of tools; undefined: all. */
   readonly maxTools: number | undefined;
   /** See `SearchInput`. */
   readonly nearBest: number | undefined;
@@ -317,7 +318,7 @@ interface PresentOptions {
   readonly health: Health | undefined;
 }
 
-/** Renders a ranked server in the fields of the wire contract. */
+/** Renders a ranked server in the fields of the API. */
 const presentServer = (server: Server, ranked: RankedServer, options: PresentOptions): FoundServer => ({
   id: server.id,
   name: server.name,
@@ -344,7 +345,7 @@ function presentTool(tool: CataloguedTool, nowMs: number): FoundTool {
   return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
 }
 
-/** Orders the tools as ranked. A server rewritten since may have fewer tools, or more; those come last. */
+/** Orders the tools as ranked. A server that has changed since may have fewer or more tools; new ones come last. */
 function toolsOf(
   { tools }: Server,
   ranked: RankedServer,

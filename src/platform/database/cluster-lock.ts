@@ -2,28 +2,28 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { SerialQueue } from '../queues.ts';
 import type { Hold, OpenDatabase } from './database.ts';
 
-/** How often one who waits for another process tries. */
+/** The retry interval while another process has the lock. */
 const TRY_EVERY_MS = 1_000;
 
-/** @param signal aborts when the work has to end, or the lock was lost */
+/** @param signal aborts when the work has to end or the lock is lost */
 type Work<T> = (signal: AbortSignal) => Promise<T>;
 
-/** Lets one piece of work of a kind run at a time, of all processes on the database. */
+/** Runs one piece of work of a kind at a time across all processes on the database. */
 export class ClusterLock {
   readonly #hold: OpenDatabase['hold'];
   readonly #lock: number;
   readonly #queue = new SerialQueue();
 
-  /** @param lock any number, but always the same for one kind of work */
+  /** @param lock an arbitrary number, fixed for one kind of work */
   constructor(hold: OpenDatabase['hold'], lock: number) {
     this.#hold = hold;
     this.#lock = lock;
   }
 
   /**
-   * Works when the lock is had.
-   * @param onWait is called once where others come first
-   * @throws the signal's reason, also while it waits
+   * Runs the work once the lock is acquired.
+   * @param onWait called once if others come first
+   * @throws the signal's reason, also while waiting
    */
   run<T>(signal: AbortSignal, onWait: () => void, work: Work<T>): Promise<T> {
     const hasToWait = this.#queue.size > 0;
@@ -34,7 +34,7 @@ export class ClusterLock {
     });
   }
 
-  /** Works unless another process has the lock: undefined then. */
+  /** Runs the work, or returns undefined if another process has the lock. */
   runIfFree<T>(signal: AbortSignal, work: Work<T>): Promise<T | undefined> {
     return this.#queue.run(async () => {
       await using hold = await this.#hold(this.#lock);
@@ -42,7 +42,7 @@ export class ClusterLock {
     });
   }
 
-  /** Resolves when all work that has come so far in this process has ended. */
+  /** Resolves when all work started so far in this process has ended. */
   settled(): Promise<void> {
     return this.#queue.settled();
   }

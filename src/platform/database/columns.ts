@@ -1,10 +1,10 @@
 import { sql } from 'drizzle-orm';
 import { customType, timestamp } from 'drizzle-orm/pg-core';
 
-/** Columns that many tables have, for the `schema.ts` of each folder. */
+/** Columns shared by many tables, for the `schema.ts` of each folder. */
 export const bytea = customType<{ data: Uint8Array; driverData: Uint8Array }>({ dataType: () => 'bytea' });
 export const createdAt = () => timestamp('created_at', { withTimezone: true }).notNull().defaultNow();
 export const instant = (name: string) => timestamp(name, { withTimezone: true });
 
-/** In an upsert: the value that the conflicting row was to have. */
+/** In an upsert: the value of the row that conflicted. */
 export const excluded = (column: string) => sql.raw(`excluded.${column}`);

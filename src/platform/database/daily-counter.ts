@@ -11,7 +11,10 @@ export const DAY_MS = 86_400_000;
 
 let today = { number: Number.NaN, text: '' };
 
-/** Returns the date of a time, `2026-11-21` (UTC). The last one is kept: to write a date takes longer than to count. */
+/**
+ * Returns the date of a time, such as `2026-11-21` (UTC). Caches the last result, because formatting a date
+ * is slower than counting.
+ */
 export function dayOf(timeMs: number): string {
   const number = Math.floor(timeMs / DAY_MS);
   if (today.number !== number) today = { number, text: new Date(number * DAY_MS).toISOString().slice(0, 10) };
@@ -22,23 +25,23 @@ interface CounterParts<Row> {
   readonly db: Database;
   readonly clock: Clock;
   readonly log: Log;
-  /** For the log, such as `use of keys`. */
+  /** For the log, such as `key usage`. */
   readonly what: string;
   readonly table: PgTable & { readonly day: PgColumn };
   /** Rows of older days are deleted. */
   readonly keptDays: number;
-  /** Names what is counted, without the day. */
+  /** Identifies a counter, without the day. */
   readonly keyOf: (row: Row) => string;
   readonly sum: (earlier: Row, later: Row) => Row;
-  /** Adds rows to those of the database; all of them or none. */
+  /** Adds rows to those in the database, all or none. */
   readonly write: (rows: Row[]) => PromiseLike<unknown>;
   readonly onWritten?: (rows: readonly Row[]) => void;
   readonly onTick?: () => void;
 }
 
 /**
- * Counts by key and day (UTC), in memory first. Counts are written within a second (`WriteBehind`), so a kill loses at most the
- * last second of them. Processes on one database add to each other's rows.
+ * Counts by key and day (UTC), first in memory. Counts are written within a second (`WriteBehind`), so a
+ * killed process loses at most the last second. Processes on one database add to each other's rows.
  */
 export class DailyCounter<Row extends { readonly day: string }> {
   readonly #parts: CounterParts<Row>;
@@ -55,7 +58,7 @@ export class DailyCounter<Row extends { readonly day: string }> {
       keyOf: rowKey,
       merge: sum,
       writeBatch: async rows => {
-        // In one order everywhere: processes that write the same rows in different orders would lock each other out.
+        // Processes that write the same rows in different orders would deadlock, so the order is fixed.
         await write(rows.toSorted((a, b) => (rowKey(a) < rowKey(b) ? -1 : 1)));
       },
       purge: () => this.purge(),
@@ -69,17 +72,17 @@ export class DailyCounter<Row extends { readonly day: string }> {
     this.#pending.put(row);
   }
 
-  /** Returns the counts of a key on a day that are still to be written; complete only within `read`. */
+  /** Returns the counts of a key on a day that are not yet written; complete only within `read`. */
   unwritten(day: string, key: string): Row | undefined {
     return this.#pending.find(`${day} ${key}`);
   }
 
-  /** Writes what has been counted; what could not be written is kept for the next time. Never rejects. */
+  /** Writes the pending counts; failed writes are retried with the next ones. Never rejects. */
   flush(): Promise<void> {
     return this.#pending.flush();
   }
 
-  /** Writes what has been counted, then reads while nothing is being written: a count is either stored or `unwritten` then. */
+  /** Writes the pending counts, then reads while nothing is being written: a count is either stored or `unwritten` then. */
   async read<T>(work: () => Promise<T>): Promise<T> {
     let reading: Promise<T> | undefined;
     await this.#pending.afterFlush(async () => {
@@ -90,7 +93,7 @@ export class DailyCounter<Row extends { readonly day: string }> {
     return reading;
   }
 
-  /** Deletes rows that are past their time. Resolves to their number. */
+  /** Deletes expired rows. Resolves to their number. */
   purge(): Promise<number> {
     const { db, clock, table, keptDays } = this.#parts;
     return purgeWhere(db, table, lt(table.day, dayOf(clock.now() - keptDays * DAY_MS)));
@@ -100,12 +103,12 @@ export class DailyCounter<Row extends { readonly day: string }> {
     return this.#pending.close();
   }
 
-  /** Writes and deletes nothing by itself any more. */
+  /** Stops the timers: nothing is written or deleted automatically any more. */
   stop(): void {
     this.#pending.stop();
   }
 }
 
-/** For an upsert of counts: each column with the row's own count added. */
+/** For an upsert of counts: adds the row's own count to each column. */
 export const addedUp = (columns: readonly PgColumn[]): Record<string, SQL> =>
   Object.fromEntries(columns.map(column => [column.name, sql`${column} + ${excluded(column.name)}`]));

@@ -13,41 +13,41 @@ import { asideOf } from './temp-path.ts';
 import { dumpOf, restoreInto } from './dump.ts';
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
 
-/** Drizzle over the embedded PGlite or over Postgres (`postgres.ts`): callers see only what both have. */
+/** Drizzle over the embedded PGlite or Postgres (`postgres.ts`): callers see only what both support. */
 export type Database = PgDatabase<PgQueryResultHKT>;
 
 export interface OpenDatabase {
   readonly db: Database;
   /**
-   * Takes a lock that one at a time may have, of all processes on the database; undefined while another has it.
-   * @param lock always the same number for the same thing
+   * Takes a lock that is exclusive across all processes on the database; returns undefined if another process has it.
+   * @param lock a fixed number for each purpose
    * @throws NoConnection
    */
   readonly hold: (lock: number) => Promise<Hold | undefined>;
-  /** Counts its connections; absent where it has none. */
+  /** Counts its connections; absent if it has none. */
   readonly pool?: () => { busy: number; idle: number; waiting: number };
-  /** Says in a few words why it cannot be asked just now; undefined where it can. Absent where that cannot happen. */
+  /** Returns why it is unavailable, in a few words; undefined if it is available. Absent if it cannot be unavailable. */
   readonly trouble?: () => string | undefined;
   close(): Promise<void>;
 }
 
-/** A database with the report of the migrations that opening it applied. */
+/** A database with a report of the migrations applied when it was opened. */
 export interface MigratedDatabase extends OpenDatabase {
   readonly migrated: Migrated;
 }
 
 export interface EmbeddedDatabase extends MigratedDatabase {
-  /** Returns all tables and rows as SQL, but for caches. */
+  /** Returns all tables and rows as SQL, except caches. */
   dump(): Promise<string>;
 }
 
-/** A lock until it is disposed of; it is free, too, once whoever has it is dead. */
+/** A lock that is held until it is disposed of or its process dies. */
 export interface Hold extends AsyncDisposable {
-  /** Aborts when the lock is lost: another may have it then. */
+  /** Aborts when the lock is lost: another process may have it then. */
   readonly lost: AbortSignal;
 }
 
-/** One process uses the database, over the system's page cache: the usual 128 MB of buffers would only be a second copy. */
+/** One process uses the database, on top of the system's page cache: the usual 128 MB of buffers would only be a second copy. */
 const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
 
 /**
@@ -79,9 +79,9 @@ export async function openDatabase(dataDir?: string, memory?: Filesystem): Promi
 }
 
 /**
- * Creates the embedded database of a data folder that has none, from a dump of any version up to this one. A kill half-way
- * leaves nothing behind that looks like a database. The caller must hold the data folder's lock.
- * @param approve looks at what has been restored; where it rejects, nothing is kept
+ * Creates the embedded database in an empty data folder from a dump of this or any earlier version. If the process is killed,
+ * nothing that looks like a database remains. The caller must hold the data folder's lock.
+ * @param approve checks the restored data; if it rejects, nothing is kept
  */
 export async function restoreDatabase<T>(
   dataDir: string,
@@ -96,7 +96,7 @@ export async function restoreDatabase<T>(
   });
 }
 
-/** Makes locks within this process: the embedded database has only one. */
+/** Creates locks within this process: the embedded database has only one. */
 function heldHere(): OpenDatabase['hold'] {
   const held = new Set<number>();
   return lock => {
@@ -109,12 +109,12 @@ function heldHere(): OpenDatabase['hold'] {
 
 const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');
 
-/** Tells whether the data folder has an embedded database already. */
+/** Returns whether the data folder already has an embedded database. */
 export const hasDatabase = (dataDir: string): boolean => existsSync(folderIn(dataDir));
 
 /**
- * Has a folder made under another name, and renames it when it is whole: a kill half-way leaves nothing that looks like a
- * database, and a child that outlives the kill disturbs nobody.
+ * Creates a folder under a temporary name and renames it when it is complete. If the process is killed, nothing that looks
+ * like a database remains, and a surviving child does no harm.
  */
 async function createWhole<T>(target: string, make: (folder: string) => Promise<T>): Promise<T> {
   const folder = await asideOf(target);
@@ -129,7 +129,7 @@ async function createWhole<T>(target: string, make: (folder: string) => Promise<
   }
 }
 
-/** Its stdin closes when its parent is gone: then it ends, too. */
+/** Its stdin closes when the parent dies; then it exits too. */
 const INITDB = `
 import { PGlite } from '@electric-sql/pglite';
 process.stdin.on('close', () => process.exit(1)).resume();
@@ -137,8 +137,8 @@ await (await PGlite.create(process.argv[1])).close();
 process.exit();`;
 
 /**
- * Runs initdb in a short-lived child: it takes over 100 MB that its process never gives back. Detached, it does not get
- * the terminal's Ctrl-C: this process decides what ends.
+ * Runs initdb in a short-lived child, because it takes over 100 MB that a process never gives back. The child is detached
+ * from the terminal, so that Ctrl-C reaches only this process.
  */
 async function initialise(folder: string): Promise<void> {
   const child = spawn(process.execPath, ['--input-type=module', '-e', INITDB, folder], {
@@ -148,19 +148,20 @@ async function initialise(folder: string): Promise<void> {
   });
   let stderr = '';
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
-  // Rejects where the child could not be started.
+  // Rejects if the child could not be started.
   const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
   if (code !== 0) {
-    const reason = stderr.trim().slice(-500) || `initdb ended with ${signal ?? `exit code ${code}`}`;
+    const reason = stderr.trim().slice(-500) || `initdb exited with ${signal ?? `exit code ${code}`}`;
     throw new Error(`Could not create the embedded database in ${folder}: ${reason}`);
   }
 }
 
 /**
- * Returns the rows of a statement that the query builder cannot express, in a transaction too. Both drivers give the same:
+ * Returns the rows of a statement that the query builder cannot express, also within a transaction. Both drivers return the
+ * same types:
  * - int2, int4, float: number; int8 (so `count(*)`): number, or bigint beyond 2^53; numeric: string
- * - boolean, text, null as they are; json, jsonb: parsed
- * - bytea: a Uint8Array with a buffer of its own
+ * - boolean, text, null unchanged; json, jsonb: parsed
+ * - bytea: a Uint8Array with its own buffer
  * - timestamptz, timestamp, date, interval: Postgres' text, in UTC (`2026-01-02 03:04:05.678+00`), never a Date
  * - text[]: an array of strings; other arrays differ, so cast them in the statement (`to_json`)
  *
@@ -174,11 +175,11 @@ export async function rows<Row extends Record<string, unknown>>(
   return [...result.rows];
 }
 
-/** Tells whether a row was refused because its key exists: the only refusal of the database that callers expect. */
+/** Returns whether a row was refused because its key exists, the only constraint violation that callers expect. */
 export const isUniqueViolation = (error: unknown): boolean =>
   causesOf(error).some(cause => cause.code === '23505');
 
-/** No connection to the database could be had. */
+/** No database connection was available. */
 export class NoConnection extends Error {
   override readonly name = 'NoConnection';
 }
@@ -186,12 +187,12 @@ export class NoConnection extends Error {
 /** SQLSTATE: connection lost, server stopping or starting, no connection left. */
 const UNAVAILABLE = /^(08\w{3}|57P0[123]|53300)$/;
 const UNREACHABLE = /^(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN)$/;
-/** Messages of pg that have no code: a connection lost under a query, and a pool that is closed. */
+/** Messages of pg without a code: a connection lost during a query, and a closed pool. */
 const LOST = /^(Connection terminated|Client has encountered a connection error|Cannot use a pool after)/;
 
 /**
- * True when the database cannot be reached just now, so that the same call may succeed later. A system error counts only
- * under a query's: a connection that some other server refused is not ours.
+ * Returns whether the database is currently unreachable, so that the same call may succeed later. A system error counts only
+ * below a query's error: a connection refused by another server is unrelated.
  */
 export function isDatabaseUnavailable(error: unknown): boolean {
   const chain = causesOf(error);
@@ -204,11 +205,11 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   );
 }
 
-/** Returns fields for a log line. Where the database is away, which is logged once elsewhere, statement and stack are left out. */
+/** Returns fields for a log line. If the database is unavailable, which is logged elsewhere, statement and stack are omitted. */
 export const whyFailed = (error: unknown): { readonly reason: string } | { readonly err: unknown } =>
   isDatabaseUnavailable(error) ? { reason: 'database unavailable' } : { err: error };
 
-/** Drizzle wraps what a query failed with (but not what a transaction could not begin with). */
+/** Drizzle wraps the error of a query, but not the error of starting a transaction. */
 function causesOf(error: unknown): (Error & { readonly code?: string })[] {
   return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
 }

@@ -6,9 +6,9 @@ import { slices } from '../time.ts';
 const BATCH_ROWS = 1_000;
 
 /**
- * Deletes the rows of a table that match, in batches, so that nobody waits long for a lock. Resolves to their number.
- * @param batchRows fewer where the rows are big
- * @param maxRows where something is to be done between some and the next
+ * Deletes matching rows in batches, so that no lock is held for long. Resolves to their number.
+ * @param batchRows fewer for large rows
+ * @param maxRows stops after this many, so that the caller can do something in between
  */
 export async function purgeWhere(
   db: Database,

@@ -7,16 +7,16 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
 
 interface ListenOptions {
-  /** Of Postgres. A pooler that shares sessions between clients passes no notification on. */
+  /** A Postgres URL. A pooler that shares sessions between clients forwards no notifications. */
   readonly url: string;
   readonly channel: string;
   readonly log: Log;
-  /** Called when there is a notification, or may have been one while there was no connection. Must not throw. */
+  /** Called on a notification, and whenever one may have been missed. Must not throw. */
   readonly onNotice: () => void;
   readonly retryMs?: number;
 }
 
-/** Listens (LISTEN) on a connection of its own, which is made again whenever it is lost. Nothing waits for it. */
+/** Listens (LISTEN) on a separate connection, which is reopened whenever it is lost. Nothing waits for it. */
 export class Listening implements AsyncDisposable {
   readonly #options: ListenOptions;
   readonly #closing = new AbortController();
@@ -25,7 +25,7 @@ export class Listening implements AsyncDisposable {
 
   constructor(options: ListenOptions) {
     this.#options = options;
-    this.#outage = new OutageLog(options.log, 'changes by other processes are heard of again');
+    this.#outage = new OutageLog(options.log, 'listening for changes of other processes again');
     this.#running = this.#stayConnected();
   }
 
@@ -47,7 +47,7 @@ export class Listening implements AsyncDisposable {
     }
   }
 
-  /** Rejects when the connection is lost or could not be made; resolves when this is closed. */
+  /** Rejects if the connection is lost or could not be opened; resolves when this is closed. */
   async #listen(signal: AbortSignal): Promise<void> {
     const { url, channel, onNotice } = this.#options;
     const client = new Client({
@@ -68,7 +68,7 @@ export class Listening implements AsyncDisposable {
         client.connect().then(() => client.query(`listen ${client.escapeIdentifier(channel)}`)),
       ]);
       this.#outage.succeeded();
-      // What was written before it listened was told to nobody here.
+      // Notifications sent before this point were missed.
       onNotice();
       await ended;
     } finally {
@@ -77,4 +77,4 @@ export class Listening implements AsyncDisposable {
   }
 }
 
-const LOST = 'changes by other processes are not heard of: they are looked for every few seconds';
+const LOST = 'cannot listen for changes of other processes: polling every few seconds';

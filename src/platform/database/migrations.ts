@@ -4,21 +4,21 @@ import { sql, type SQL } from 'drizzle-orm';
 
 export const MIGRATIONS = fileURLToPath(new URL('../../../drizzle', import.meta.url));
 
-/** Reports which migrations were applied. They are named as their files in `drizzle/` are. */
+/** Reports which migrations were applied. They have the names of their files in `drizzle/`. */
 export interface Migrated {
-  /** Migrations applied now, oldest first. */
+  /** Newly applied migrations, oldest first. */
   readonly applied: readonly string[];
   /** The newest migration of this version. */
   readonly latest: string;
-  /** Counts migrations that this version does not know: a later version applied them. */
+  /** The number of migrations applied by a later version. */
   readonly unknown: number;
 }
 
-/** Tells which migrations a database has. */
+/** The migrations of a database. */
 export interface MigrationState {
-  /** Counts this version's migrations that are applied. */
+  /** The number of this version's migrations that are applied. */
   readonly applied: number;
-  /** This version's migrations that are not applied, oldest first. */
+  /** This version's pending migrations, oldest first. */
   readonly missing: readonly string[];
   readonly latest: string;
   readonly unknown: number;
@@ -26,11 +26,11 @@ export interface MigrationState {
 
 interface Entry {
   readonly tag: string;
-  /** Milliseconds since 1970; what the database keeps of an applied migration. */
+  /** Milliseconds since 1970; the database records this for an applied migration. */
   readonly when: number;
 }
 
-/** `rows` of `database.ts` on one database. */
+/** `rows` of `database.ts`, bound to one database. */
 type Query = <Row extends Record<string, unknown>>(statement: SQL) => Promise<Row[]>;
 
 export async function migrationState(query: Query): Promise<MigrationState> {
@@ -49,8 +49,8 @@ export async function migrationState(query: Query): Promise<MigrationState> {
 }
 
 /**
- * Applies the migrations that are missing. The caller must see to it that nobody else migrates meanwhile.
- * @throws Error for a database of another line of versions: one that lacks a migration older than one that it has
+ * Applies pending migrations. The caller must ensure that nobody else migrates meanwhile.
+ * @throws Error for a database of another branch: one that lacks a migration older than its newest
  */
 export async function migrated(query: Query, migrate: () => Promise<void>): Promise<Migrated> {
   const before = await migrationState(query);
@@ -58,7 +58,7 @@ export async function migrated(query: Query, migrate: () => Promise<void>): Prom
   const after = before.missing.length === 0 ? before : await migrationState(query);
   if (after.missing.length > 0)
     throw new Error(
-      `The database has later migrations, but lacks ${after.missing.join(', ')}: another line of versions has changed it. Use that, or a new database.`,
+      `The database has later migrations but lacks ${after.missing.join(', ')}, so another branch of Switchboard has changed it. Use that branch or a new database.`,
     );
   return { applied: before.missing, latest: after.latest, unknown: after.unknown };
 }

@@ -1,11 +1,11 @@
-/** Bounds on what a process takes of a Postgres server. A time of 0 leaves it to the server's own setting. */
+/** Limits on a process's use of a Postgres server. A time of 0 leaves it to the server's own setting. */
 export interface PostgresLimits {
-  /** Connections of one process. */
+  /** The maximum number of connections per process. */
   readonly poolSize: number;
-  /** The time that connecting, or waiting for a free connection of the pool, may take. */
+  /** The timeout for connecting or waiting for a free connection. */
   readonly connectTimeoutMs: number;
   readonly statementTimeoutMs: number;
-  /** After this long without a statement the server ends a transaction, whose locks others may wait for. */
+  /** The server ends a transaction that is idle for this long, because others may wait for its locks. */
   readonly idleInTransactionTimeoutMs: number;
 }
 

@@ -16,25 +16,25 @@ import {
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
 import { DEFAULT_POSTGRES_LIMITS, type PostgresLimits } from './postgres-limits.ts';
 
-/** The time a start waits for another process that applies the migrations, or for the tables these change. */
+/** How long a start waits for another process that is migrating, or for the tables to be changed. */
 const MIGRATION_LOCK_TIMEOUT_MS = 60_000;
-/** Well below the idle time-outs of firewalls and balancers, which forget a connection without telling either side. */
+/** Well below the idle timeouts of firewalls and load balancers, which drop connections silently. */
 const IDLE_TIMEOUT_MS = 60_000;
 
 const APPLICATION_NAME = 'switchboard';
 
-/** Any number, but always the same, and no other lock's (`hold`): advisory locks belong to a database. */
+/** Arbitrary but fixed, and different from all other locks (`hold`): advisory locks belong to a database. */
 const MIGRATION_LOCK = 0x5b_0a_4d;
 
-/** The database could not be connected to at the start. The message says why in one line, without the password. */
+/** The database was unreachable at startup. The message gives the reason in one line, without the password. */
 export class DatabaseUnreachable extends Error {
   override readonly name = 'DatabaseUnreachable';
 }
 
 /**
- * Connects to Postgres and applies the migrations; processes that start at the same time wait for each other there.
- * The pool connects when there is something to do, and again by itself after the server was away: only the queries of that
- * time fail (see `isDatabaseUnavailable`). The URL's own parameters (`sslmode`, …) win over ours.
+ * Connects to Postgres and applies the migrations; processes that start together wait for each other. The
+ * pool connects on demand and reconnects after an outage: only queries during the outage fail (see
+ * `isDatabaseUnavailable`). Parameters in the URL (`sslmode`, …) take precedence.
  * @throws DatabaseUnreachable
  */
 export async function openPostgres(
@@ -55,7 +55,7 @@ function openPool(url: string, limits: PostgresLimits, log?: Log): OpenDatabase 
     max: limits.poolSize,
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
   });
-  // A connection that is lost tells its query; without these listeners it would also end the process.
+  // A lost connection rejects its query; without these listeners it would also end the process.
   pool.on('error', () => {});
   pool.on('connect', client => client.on('error', () => {}));
   return {
@@ -71,7 +71,7 @@ function openPool(url: string, limits: PostgresLimits, log?: Log): OpenDatabase 
   };
 }
 
-/** Takes a lock on a connection of its own, since the lock lives as long as its session. */
+/** Takes a lock on a separate connection, because a lock lives as long as its session. */
 async function hold(url: string, limits: PostgresLimits, lock: number): Promise<Hold | undefined> {
   const client = new Client(connection(url, limits));
   const losing = new AbortController();
@@ -97,15 +97,15 @@ type Connected = (
 ) => void;
 
 /**
- * Knows, and says once, when it has no connection to give. A transaction takes its connection without a query, whose error would
- * say that it was the database that failed.
+ * A pool that tracks and logs once when it has no connection to give. A transaction takes its connection
+ * outside a query, whose error would identify the database as the cause.
  */
 class ReportingPool extends Pool {
   readonly #outage: OutageLog;
 
   constructor(log: Log | undefined, config: PoolConfig) {
     super(config);
-    this.#outage = new OutageLog(log, 'the database is reached again');
+    this.#outage = new OutageLog(log, 'database connection recovered');
   }
 
   get trouble(): string | undefined {
@@ -135,16 +135,11 @@ class ReportingPool extends Pool {
   #tried(error: unknown): void {
     if (this.ending) return;
     if (error === undefined) this.#outage.succeeded();
-    else
-      this.#outage.failed(
-        'database unavailable',
-        { reason: reasonOf(error) },
-        'the database cannot be reached',
-      );
+    else this.#outage.failed('database unavailable', { reason: reasonOf(error) }, 'database unreachable');
   }
 }
 
-/** Drizzle does not give a connection back on which `begin` failed: ten of these, and the pool were empty for ever. */
+/** Drizzle never releases a connection on which `begin` failed; after ten of them the pool would stay empty. */
 function releasedIfFirstFails(client: PoolClient): PoolClient {
   const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
   Object.assign(client, {
@@ -162,8 +157,8 @@ function releasedIfFirstFails(client: PoolClient): PoolClient {
 }
 
 /**
- * Applies the migrations that are missing, on one connection, because the lock lives as long as its session. Servers of this
- * or an older version may run meanwhile.
+ * Applies pending migrations on one connection, because the lock lives as long as its session. Servers of
+ * this or an older version may run meanwhile.
  * @throws DatabaseUnreachable
  */
 export async function migratePostgres(
@@ -172,7 +167,7 @@ export async function migratePostgres(
 ): Promise<Migrated> {
   await using connected = await connect(url, limits);
   const { client } = connected;
-  // A role's own time-out is for its usual statements.
+  // A role's own timeout is meant for its usual statements.
   await client.query(`set statement_timeout = 0; set lock_timeout = ${MIGRATION_LOCK_TIMEOUT_MS}`);
   await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
   const db = drizzle(client);
@@ -183,8 +178,8 @@ export async function migratePostgres(
 }
 
 /**
- * Fills an empty database from a dump of any version up to this one, in one transaction.
- * @param approve looks at what has been restored; where it rejects, nothing is kept
+ * Fills an empty database from a dump of this or any earlier version, in one transaction.
+ * @param approve checks the restored data; if it rejects, nothing is kept
  * @throws DatabaseUnreachable; Error for a database that has tables
  */
 export async function restorePostgres<T>(
@@ -196,7 +191,7 @@ export async function restorePostgres<T>(
   await using connected = await connect(url, limits);
   const { client } = connected;
   const db = drizzle(client);
-  // No server applies its migrations meanwhile.
+  // Keeps servers from migrating meanwhile.
   await client.query('begin');
   await client.query('select pg_advisory_xact_lock($1)', [MIGRATION_LOCK]);
   const [tables] = await rows<{ count: number }>(
@@ -205,7 +200,7 @@ export async function restorePostgres<T>(
   );
   if (tables?.count !== 0)
     throw new Error(
-      'The database is not empty: it has tables. Nothing was restored. Restore into a new database, before a server has started on it.',
+      'The database already has tables. Nothing was restored. Restore into a new database, before starting a server on it.',
     );
   await restoreInto(statements => client.query(statements), dump);
   const approved = await approve(db);
@@ -213,13 +208,13 @@ export async function restorePostgres<T>(
   return approved;
 }
 
-/** One connection, outside of any pool. */
+/** Opens a single connection outside any pool. */
 async function connect(
   url: string,
   limits: PostgresLimits,
 ): Promise<AsyncDisposable & { readonly client: Client }> {
   try {
-    // Here already the files are read that the URL names (`sslrootcert`, …).
+    // This already reads the files named in the URL (`sslrootcert`, …).
     const client = new Client(connection(url, limits));
     client.on('error', () => {});
     await client.connect();
@@ -235,16 +230,17 @@ const connection = (url: string, { connectTimeoutMs }: PostgresLimits): ClientCo
   application_name: APPLICATION_NAME,
   keepAlive: true,
   keepAliveInitialDelayMillis: 10_000,
-  // In UTC, as PGlite is: else `current_date` and the text of timestamps depended on the server's settings.
+  // UTC, like PGlite: otherwise `current_date` and the text of timestamps would depend on the server's settings.
   options: '-c TimeZone=UTC',
 });
 
-// What PGlite gives: numbers while they are exact, its own buffer instead of a view into Node's shared pool, text for instants.
+// The same types as PGlite: numbers while they are exact, a separate buffer instead of a view into Node's
+// shared pool, text for instants.
 const toInteger = (text: string) => {
   const number = Number(text);
   return Number.isSafeInteger(number) ? number : BigInt(text);
 };
 const toBytes = (text: string) => new Uint8Array(Buffer.from(text.slice(2), 'hex'));
-// For the whole process: Drizzle gives each query parsers of its own, which fall back to these and never to a pool's.
+// Set for the whole process: Drizzle gives each query its own parsers, which fall back to these and never to a pool's.
 types.setTypeParser(types.builtins.INT8, toInteger);
 types.setTypeParser(types.builtins.BYTEA, toBytes);

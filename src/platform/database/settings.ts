@@ -3,12 +3,12 @@ import { pgTable, text } from 'drizzle-orm/pg-core';
 import type { z } from 'zod';
 import type { Database } from './database.ts';
 
-/** Single values that all processes on the database share, such as the fingerprint of a file that was loaded last. */
+/** Single values shared by all processes on the database, such as the fingerprint of the last loaded file. */
 export const settings = pgTable('settings', { key: text().primaryKey(), value: text().notNull() });
 
 /**
- * Returns the text kept under the key; undefined where there is none.
- * @param options.lock in a transaction: locks the row until its end
+ * Returns the text stored under the key; undefined if there is none.
+ * @param options.lock in a transaction: locks the row until it ends
  */
 export async function readSetting(
   db: Database,
@@ -20,7 +20,7 @@ export async function readSetting(
   return row?.value;
 }
 
-/** Keeps the text under the key, in the place of what was there. */
+/** Stores the text under the key, replacing an older one. */
 export async function writeSetting(db: Database, key: string, value: string): Promise<void> {
   await db
     .insert(settings)
@@ -28,7 +28,7 @@ export async function writeSetting(db: Database, key: string, value: string): Pr
     .onConflictDoUpdate({ target: settings.key, set: { value } });
 }
 
-/** Keeps the text unless the key has one already. Returns the one that is kept: of several processes the first one's. */
+/** Stores the text unless the key already has one. Returns the stored text: of several processes, the first wins. */
 export async function claimSetting(db: Database, key: string, value: string): Promise<string> {
   await db.insert(settings).values({ key, value }).onConflictDoNothing();
   return (await readSetting(db, key)) ?? value;
@@ -38,7 +38,7 @@ export async function deleteSetting(db: Database, key: string): Promise<void> {
   await db.delete(settings).where(eq(settings.key, key));
 }
 
-/** Returns the JSON value kept under the key; undefined where there is none, or none that the schema takes. */
+/** Returns the JSON value stored under the key; undefined if there is none or it does not match the schema. */
 export async function readJsonSetting<T>(
   db: Database,
   key: string,

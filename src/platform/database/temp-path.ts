@@ -5,8 +5,8 @@ import path from 'node:path';
 const DAY_MS = 86_400_000;
 
 /**
- * Returns a path to write to before it is renamed to `target`, in a folder that one process has at a time. Leftovers of dead
- * processes are deleted, as they may be large. One that cannot be deleted is in nobody's way, unless it has our process id.
+ * Returns a temporary path to write to before renaming it to `target`, in a folder that only one process uses. Leftovers of
+ * dead processes are deleted, because they may be large. Other leftovers do no harm unless they have our process id.
  */
 export async function asideOf(target: string): Promise<string> {
   await deleteWhere(target, /^(\d+)$/, pid => !isOfOther(pid));
@@ -14,8 +14,8 @@ export async function asideOf(target: string): Promise<string> {
 }
 
 /**
- * Returns such a path where other processes may write at the same time, also of other containers: there all have one process
- * id, or seem to be dead. So each has a name of its own, and only leftovers that are a day old are deleted.
+ * Returns such a path if other processes may write at the same time, even in other containers, where process
+ * ids may collide. Each path is therefore unique, and only leftovers older than a day are deleted.
  */
 async function asideOfShared(target: string): Promise<string> {
   await deleteWhere(target, /^(\d+)-[0-9a-f]{16}$/, async (pid, file) => {
@@ -26,7 +26,7 @@ async function asideOfShared(target: string): Promise<string> {
 }
 
 /**
- * Writes a file that only its owner can read. It takes its name when it is whole, in the place of one that had it.
+ * Writes a file that only its owner can read. It is renamed when it is complete and replaces an existing file.
  * @throws Error that names the file
  */
 export async function writeWhole(file: string, text: string): Promise<void> {
@@ -40,7 +40,7 @@ export async function writeWhole(file: string, text: string): Promise<void> {
   }
 }
 
-/** @param named what follows `.new-`; its first group is the number of the process */
+/** @param named what follows `.new-`; its first group is the process id */
 async function deleteWhere(
   target: string,
   named: RegExp,
@@ -56,12 +56,12 @@ async function deleteWhere(
     try {
       if (await isLeft(Number(pid), file)) await rm(file, { recursive: true, force: true });
     } catch {
-      // Gone meanwhile, or not ours to delete.
+      // Already deleted, or not ours to delete.
     }
   }
 }
 
-/** Tells whether another process has this id, be it another user's. */
+/** Returns whether another process has this id, even one of another user. */
 function isOfOther(pid: number): boolean {
   if (pid === process.pid) return false;
   try {

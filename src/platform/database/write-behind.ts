@@ -16,22 +16,22 @@ interface WriteBehindParts<Row> {
   readonly what: string;
   /** Rows with the same key are merged. */
   readonly keyOf: (row: Row) => string;
-  /** By default the later row takes the place of the earlier. */
+  /** By default the later row replaces the earlier. */
   readonly merge?: (earlier: Row, later: Row) => Row;
-  /** Beyond it the oldest rows are dropped while the database takes none. By default there is no bound. */
+  /** The maximum number of pending rows; the oldest are dropped. By default there is no limit. */
   readonly maxRows?: number;
   /** Writes at most 100 rows, all or none. */
   readonly writeBatch: (rows: readonly Row[]) => Promise<void>;
   readonly onWritten?: (rows: readonly Row[]) => void;
   /** Deletes old rows. */
   readonly purge: () => Promise<unknown>;
-  /** Runs each second, before anything is written. */
+  /** Runs every second, before anything is written. */
   readonly onTick?: () => void;
 }
 
 /**
- * Keeps rows that nobody waits for in memory and writes them once a second, in batches: a kill loses at most the last second.
- * Rows that the database does not take are kept for the next time. Old rows are deleted at the start and once an hour.
+ * Keeps rows in memory and writes them once a second, in batches: a killed process loses at most the last
+ * second. Failed rows are retried with the next ones. Old rows are deleted at startup and once an hour.
  */
 export class WriteBehind<Row> {
   readonly #parts: WriteBehindParts<Row>;
@@ -40,7 +40,7 @@ export class WriteBehind<Row> {
   readonly #writing = new SerialQueue();
   readonly #warnings: ThrottledLog;
   #isFlushQueued = false;
-  /** Since all was written last. */
+  /** The time at which the queue was last empty. */
   #dropped = 0;
   #purgedAtMs = -Infinity;
   #purging: Promise<unknown> = Promise.resolve();
@@ -51,7 +51,7 @@ export class WriteBehind<Row> {
     this.#timer = setInterval(() => this.#tick(), FLUSH_INTERVAL_MS).unref();
   }
 
-  /** Counts the rows that are still to be written. */
+  /** Returns the number of pending rows. */
   get size(): number {
     return this.#buffer.size;
   }
@@ -62,7 +62,7 @@ export class WriteBehind<Row> {
     this.#bound();
   }
 
-  /** Keeps rows for the next time, unless there is a later row with the same key. */
+  /** Puts rows back, unless there is a later row with the same key. */
   keep(rows: readonly Row[]): void {
     if (rows.length === 0) return;
     const later = this.#buffer;
@@ -71,7 +71,7 @@ export class WriteBehind<Row> {
     this.#bound();
   }
 
-  /** Returns the row with that key that is still to be written. One being written is in neither place until `settled`. */
+  /** Returns the pending row with that key. A row that is being written is found in neither place until `settled`. */
   find(key: string): Row | undefined {
     return this.#buffer.get(key);
   }
@@ -81,12 +81,12 @@ export class WriteBehind<Row> {
     await this.#writing.settled();
   }
 
-  /** Writes what is there. Never rejects. */
+  /** Writes the pending rows. Never rejects. */
   flush(): Promise<void> {
     return this.#writing.run(() => this.#write());
   }
 
-  /** Writes what is there, then works while nothing is written. The work must not reject. */
+  /** Writes the pending rows, then runs the work while nothing is written. The work must not reject. */
   afterFlush(work: () => Promise<void>): Promise<void> {
     return this.#writing.run(async () => {
       await this.#write();
@@ -100,7 +100,7 @@ export class WriteBehind<Row> {
     await this.#purging;
   }
 
-  /** Writes nothing by itself any more. */
+  /** Stops the timers: nothing is written automatically any more. */
   stop(): void {
     clearInterval(this.#timer);
   }
@@ -124,7 +124,7 @@ export class WriteBehind<Row> {
     const earlier = this.#buffer.get(key);
     if (earlier !== undefined && merge) this.#buffer.set(key, merge(earlier, row));
     else {
-      // The newest last: the first ones give way.
+      // The newest come last, because the first are dropped.
       if (earlier !== undefined) this.#buffer.delete(key);
       this.#buffer.set(key, row);
     }
@@ -137,7 +137,7 @@ export class WriteBehind<Row> {
       if (this.#buffer.size <= maxRows) return;
       this.#buffer.delete(key);
       if (this.#dropped++ === 0)
-        log.warn(`${what} full: the database does not take rows, the oldest are dropped`);
+        log.warn(`${what} full: the database is not accepting rows, dropped the oldest`);
     }
   }
 
@@ -153,7 +153,7 @@ export class WriteBehind<Row> {
         const left = all.slice(at);
         this.keep(left);
         const fields = { ...whyFailed(error), rows: left.length, dropped: this.#dropped };
-        this.#warnings.warn(fields, `${what} not written, will try again`);
+        this.#warnings.warn(fields, `${what} not written: will try again`);
         return;
       }
     }
@@ -173,7 +173,7 @@ interface LastUsedParts {
   readonly write: (id: string, at: Date) => PromiseLike<unknown>;
 }
 
-/** Stamps rows with the time of their last use, at most once a minute each and in the background. */
+/** Records the last use of rows, at most once a minute each and in the background. */
 export class LastUsed {
   readonly #parts: LastUsedParts;
   readonly #touchedAt = new LRUCache<string, number>({ max: 10_000 });
@@ -192,7 +192,7 @@ export class LastUsed {
     this.#writes.add(write);
   }
 
-  /** Waits for the stamps under way. */
+  /** Waits for pending writes. */
   async close(): Promise<void> {
     await Promise.all(this.#writes);
   }
@@ -202,7 +202,7 @@ export class LastUsed {
     try {
       await write(id, at);
     } catch (error) {
-      log.warn({ ...whyFailed(error), id }, `last use of ${what} not written`);
+      log.warn({ ...whyFailed(error), id }, `last use of ${what} not stored`);
     }
   }
 }

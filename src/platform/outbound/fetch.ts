@@ -12,13 +12,13 @@ export type GuardedFetch = (
   },
 ) => Promise<Response>;
 
-/** Whoever asks should have a shorter limit of its own; this one holds where it is forgotten. */
+/** Callers should set a shorter limit; this one is a fallback. */
 const MAX_FETCH_MS = 30_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 
 /**
- * `fetch` for endpoints that metadata from outside may name: behind the outbound guard, no redirects, an answer of at most
- * `maxBytes` (unpacked) and 16 KiB of headers within `maxMs`. The caller's signal ends the reading of the body, too.
+ * `fetch` for endpoints from untrusted metadata: behind the outbound guard, without redirects, with a response of at most
+ * `maxBytes` (unpacked) and 16 KiB of headers within `maxMs`. The caller's signal also aborts reading the body.
  */
 export function createGuardedFetch(
   guard: Guard,
@@ -38,7 +38,7 @@ export function createGuardedFetch(
       dispatcher,
     };
     const response = await undiciFetch(url, init as RequestInit);
-    const tooLarge = () => new Error(`the answer has more than ${maxBytes} bytes`);
+    const tooLarge = () => new Error(`the response has more than ${maxBytes} bytes`);
     const bytes = response.body ? await readBody(response.body, maxBytes, tooLarge) : undefined;
     const { status } = response;
     const hasBody = status !== 204 && status !== 304;
@@ -50,7 +50,7 @@ export function createGuardedFetch(
   return { fetch, close: () => dispatcher.destroy() };
 }
 
-/** Passes a stream's chunks on, up to `maxBytes` in all. @throws what `tooLarge` returns, at the first byte beyond */
+/** Passes on a stream's chunks, up to `maxBytes` in total. @throws the error from `tooLarge` at the first byte beyond */
 export async function* boundedChunks<Chunk extends Uint8Array>(
   stream: AsyncIterable<Chunk>,
   maxBytes: number,
@@ -65,8 +65,8 @@ export async function* boundedChunks<Chunk extends Uint8Array>(
 }
 
 /**
- * Reads a stream to its end. Reading stops, and the stream is destroyed, at the first byte beyond `maxBytes`.
- * @throws what `tooLarge` returns; what the stream fails with
+ * Reads a stream to its end. Stops and destroys it at the first byte beyond `maxBytes`.
+ * @throws the error from `tooLarge`, or the stream's own
  */
 export async function readBody(
   stream: AsyncIterable<Uint8Array>,
@@ -79,9 +79,9 @@ export async function readBody(
 }
 
 /**
- * Reads a `Retry-After` header, in seconds or as a date (RFC 9110 §10.2.3).
- * @param nowMs the present by the wall clock, in milliseconds since the epoch
- * @returns milliseconds to wait, 0 for a time that has passed; undefined for a value of neither form
+ * Parses a `Retry-After` header, in seconds or as a date (RFC 9110 §10.2.3).
+ * @param nowMs the current wall-clock time, in milliseconds since the epoch
+ * @returns milliseconds to wait, 0 for a past time; undefined for an invalid value
  */
 export function retryAfterMs(
   value: string | readonly string[] | null | undefined,
@@ -89,7 +89,7 @@ export function retryAfterMs(
 ): number | undefined {
   const text = (typeof value === 'string' ? value : value?.[0])?.trim() ?? '';
   if (/^\d+$/.test(text)) return Number(text) * 1_000;
-  // Date.parse also takes "-5" and "1.5" for dates.
+  // Date.parse also accepts "-5" and "1.5" as dates.
   const atMs = /[A-Za-z]/.test(text) ? Date.parse(text) : Number.NaN;
   return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs);
 }

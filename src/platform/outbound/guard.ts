@@ -11,14 +11,14 @@ export type Resolve = (
 ) => void;
 
 export interface GuardOptions {
-  /** Also `http:`, and loopback, private and unique-local addresses: for development and tests. */
+  /** Also allows `http:`, loopback, private and unique-local addresses, for development and tests. */
   readonly allowPrivateNetwork: boolean;
   readonly connectTimeoutMs: number;
-  /** For tests; the system's resolver otherwise. */
+  /** For tests; by default the system's resolver. */
   readonly resolve?: Resolve;
 }
 
-/** Ranges (ipaddr.js names) that the private-network flag opens. Nothing opens link-local, which holds the metadata services. */
+/** Ranges (ipaddr.js names) that the private-network flag opens. Link-local, which has the metadata services, is never opened. */
 const PRIVATE_RANGES: ReadonlySet<string> = new Set(['loopback', 'private', 'uniqueLocal']);
 
 /** Metadata services outside the link-local range: AWS and Google over IPv6 (unique-local), Azure's wire server (global). */
@@ -28,14 +28,14 @@ const GLOBAL_UNICAST_V6 = ipaddr.IPv6.parseCIDR('2000::/3');
 const NAT64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96');
 
 /**
- * The outbound guard (server-side request forgery): which URLs may be asked, and a connector that connects only to
- * addresses it has checked. The check sits in the connection's own name look-up, so a name cannot answer one address to
- * the check and another to the connection (DNS rebinding).
+ * The outbound guard against server-side request forgery. It decides which URLs may be requested, and its
+ * connector connects only to addresses it has checked. The check is part of the connection's own DNS lookup,
+ * so a name cannot resolve to one address for the check and another for the connection (DNS rebinding).
  */
 export class Guard {
   readonly #allowPrivate: boolean;
   readonly #resolve: Resolve;
-  /** URLs that have passed; nobody changes one afterwards. */
+  /** URLs that have passed; they are never modified afterwards. */
   readonly #passed = new WeakSet<URL>();
   readonly connect: buildConnector.connector;
 
@@ -49,18 +49,25 @@ export class Guard {
       lookup: this.lookup,
     });
     this.connect = (target, callback) => {
-      // A literal address is connected to without a look-up.
+      // Literal addresses are connected to without a lookup.
       const refusal = isIP(target.hostname) === 0 ? undefined : this.#refusal(target.hostname);
       if (refusal) callback(refusal, null);
       else connector(target, callback);
     };
   }
 
-  /** @throws SwitchboardError `upstream_blocked` when the URL is one that is never asked, whatever its name resolves to. */
+  /** Part of every refusal, whatever the address, so that it does not reveal which addresses are private. */
+  get #hint(): string {
+    return this.#allowPrivate
+      ? ''
+      : ' The operator can allow http: and private addresses with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true.';
+  }
+
+  /** @throws SwitchboardError `upstream_blocked` if the URL is forbidden, whatever its name resolves to */
   check(url: URL): void {
     if (this.#passed.has(url)) return;
     if (url.protocol !== 'https:' && !(url.protocol === 'http:' && this.#allowPrivate)) {
-      throw blocked('is not an https: URL');
+      throw blocked('is not an https: URL', undefined, this.#hint);
     }
     if (url.username !== '' || url.password !== '') throw blocked('carries credentials in its URL');
     const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
@@ -84,14 +91,14 @@ export class Guard {
   #refusal(address: string): SwitchboardError | undefined {
     const range = rangeOf(address);
     if (range === 'unicast' || (this.#allowPrivate && PRIVATE_RANGES.has(range))) return undefined;
-    return blocked('leads to an address that is not public', { address, range });
+    return blocked('leads to an address that is not public', { address, range }, this.#hint);
   }
 }
 
 /**
- * What kind of address this is: `unicast` for public ones, else ipaddr.js's name of the range. IPv4 inside IPv6 counts
- * as what it is (RFC 4291 §2.5.5.2 mapped; RFC 6052 NAT64, where only public addresses may stand, §3.1). 6to4, Teredo,
- * local NAT64 and IPv4-compatible addresses stay what they are: not public.
+ * Returns the kind of an address: `unicast` for public ones, otherwise ipaddr.js's name of the range. IPv4
+ * inside IPv6 is classified as IPv4 (RFC 4291 §2.5.5.2 mapped; RFC 6052 NAT64, which allows only public
+ * addresses, §3.1). 6to4, Teredo, local NAT64 and IPv4-compatible addresses are never public.
  */
 function rangeOf(address: string): string {
   if (!ipaddr.isValid(address)) return 'invalid';
@@ -107,8 +114,10 @@ function rangeOf(address: string): string {
   return range === 'unicast' && !parsed.match(GLOBAL_UNICAST_V6) ? 'reserved' : range;
 }
 
-/** The address stays in the cause: an answer that named it would map the inner network for whoever gives the addresses. */
-const blocked = (why: string, cause?: unknown) =>
-  new SwitchboardError('upstream_blocked', `The MCP server's address is not allowed: it ${why}.`, { cause });
+/** The address is only in the cause: naming it in the error would let callers map the internal network. */
+const blocked = (why: string, cause?: unknown, hint = '') =>
+  new SwitchboardError('upstream_blocked', `The MCP server's address is not allowed: it ${why}.${hint}`, {
+    cause,
+  });
 
 export const blockedRedirect = (): SwitchboardError => blocked('redirects to another origin');

@@ -5,11 +5,11 @@ import type { Log } from '../telemetry/log.ts';
 import { OutageLog, reasonOf } from '../telemetry/throttled-log.ts';
 
 export interface RedisTimes {
-  /** The time a command has before its caller goes on without it. */
+  /** The timeout of a command, after which its caller continues without it. */
   readonly commandMs: number;
-  /** The time a connection has, its first commands included. */
+  /** The timeout of connecting, including the first commands. */
   readonly connectMs: number;
-  /** The wait before the next try after a failure. */
+  /** The pause before the next attempt after a failure. */
   readonly retryMs: number;
 }
 
@@ -25,28 +25,28 @@ const connect = (url: string, connectTimeout: number) =>
   });
 type Client = ReturnType<typeof connect>;
 
-/** Redis cannot be asked just now. The message holds neither the address nor the password. */
+/** Redis is unavailable. The message contains neither the address nor the password. */
 class RedisUnavailable extends Error {
   override readonly name = 'RedisUnavailable';
 }
 
 interface RedisOptions {
-  /** `redis://` or `rediss://`, with user, password and number of the database. It must reach no log and no error. */
+  /** `redis://` or `rediss://`, with user, password and database number. Must never reach a log or an error. */
   readonly url: string;
   readonly log: Log;
   readonly times?: Partial<RedisTimes>;
 }
 
 /**
- * A connection to Redis for work that can go on without it. A command that does not succeed within a short time rejects, and
- * so does every further one at once, until a new connection has shown in the background that it can write.
+ * A connection to Redis for work that can continue without it. If a command does not succeed in time, it rejects, and so do
+ * all further ones immediately, until a new connection has proved in the background that it can write.
  */
 export class Redis {
   readonly #url: string;
   readonly #times: RedisTimes;
   readonly #outage: OutageLog;
   #client: Client | undefined;
-  /** Ends the present connection, with the reason. */
+  /** Ends the current connection, with the reason. */
   #lose: (reason: unknown) => void = () => {};
   readonly #closing = new AbortController();
   readonly #running: Promise<void>;
@@ -54,11 +54,11 @@ export class Redis {
   private constructor({ url, log, times }: RedisOptions, onTried: () => void) {
     this.#url = url;
     this.#times = { ...TIMES, ...times };
-    this.#outage = new OutageLog(log, 'Redis is used again');
+    this.#outage = new OutageLog(log, 'Redis recovered');
     this.#running = this.#stayConnected(onTried);
   }
 
-  /** Resolves when the first try to connect has ended, well or not. */
+  /** Resolves when the first connection attempt has ended, successful or not. */
   static async open(options: RedisOptions): Promise<Redis> {
     const { promise: tried, resolve: onTried } = Promise.withResolvers<void>();
     const redis = new Redis(options, onTried);
@@ -66,13 +66,13 @@ export class Redis {
     return redis;
   }
 
-  /** Says in a few words why Redis is not asked at the moment; undefined when it is. */
+  /** Returns why Redis is currently unavailable, in a few words; undefined if it is available. */
   get trouble(): string | undefined {
     return this.#outage.trouble;
   }
 
   /**
-   * Runs one command, or several in one exchange.
+   * Runs one or more commands in one round trip.
    * @throws RedisUnavailable
    */
   async run<T>(command: (client: Client) => Promise<T>): Promise<T> {
@@ -107,7 +107,8 @@ export class Redis {
         await lost;
       } catch (error) {
         this.#client = undefined;
-        const trouble = error instanceof ErrorReply ? 'Redis refuses (check REDIS_URL)' : 'Redis unavailable';
+        const trouble =
+          error instanceof ErrorReply ? 'Redis rejected a command (check REDIS_URL)' : 'Redis unavailable';
         if (!signal.aborted) this.#outage.failed(trouble, { reason: reasonOf(error) });
         onTried();
       }
@@ -117,11 +118,11 @@ export class Redis {
   }
 }
 
-/** Runs a script that writes: on a replica, on a full one, or for a user without the right, every later one would fail. */
+/** Runs a script that writes, which fails on a replica, on a full server, or without the permission. */
 async function opened(client: Client): Promise<void> {
   await client.connect();
   await client.eval("return redis.call('set', KEYS[1], '1', 'EX', 1)", { keys: ['switchboard:trial'] });
 }
 
 const within = <T>(ms: number, work: Promise<T>): Promise<T> =>
-  raceDeadline(work, ms, () => new Error(`no answer in ${ms} ms`));
+  raceDeadline(work, ms, () => new Error(`no response within ${ms} ms`));

@@ -12,7 +12,7 @@ export interface LogSettings {
   readonly level: LogLevel;
   /** Undefined: `text` on a terminal, `json` elsewhere. */
   readonly format: (typeof LOG_FORMATS)[number] | undefined;
-  /** False on a terminal, too, leaves colours out of `text`. */
+  /** False disables colours in `text` even on a terminal. */
   readonly hasColours: boolean;
 }
 
@@ -31,7 +31,7 @@ const REDACTED = SECRET_FIELDS.flatMap(field => {
   return [path.replace(/^\./, ''), `*${path}`, `*.*${path}`];
 });
 
-/** A failed query's error carries its parameters, in its fields and in its message: they stay out of the log. */
+/** Removes query parameters from the fields and the message of a failed query's error. */
 function describeError(error: unknown) {
   if (!(error instanceof Error)) return error;
   const { type, message, stack } = stdSerializers.err(error);
@@ -40,20 +40,20 @@ function describeError(error: unknown) {
   return { type, message: withoutParams(message), stack: withoutParams(stack), ...cause };
 }
 
-/** pino's number of the level. */
+/** The number of pino's level. */
 const WARN = 40;
-/** The time for which a line is kept back, in milliseconds. */
+/** How long a line is buffered, in milliseconds. */
 const KEPT_MS = 100;
-/** More characters than these are not kept back. */
+/** The maximum number of buffered characters. */
 const MAX_CHARS = 16 * 1024;
 
 /**
- * Lines on their way to stderr. They go out several at a time, as one system call for each request was among the larger costs
- * of a proxied call; warnings and worse go at once with all before them, and the process does not end before the rest has
- * gone. So a kill loses the info lines of its last tenth of a second at most.
+ * Buffers lines for stderr, because a system call for each request was one of the largest costs of a proxied
+ * call. Warnings and errors flush the buffer immediately, and so does the end of the process. A kill loses at
+ * most the info lines of the last tenth of a second.
  */
 class Batches implements DestinationStream {
-  /** Has pino say each line's level. */
+  /** Makes pino pass each line's level. */
   readonly [pino.symbols.needsMetadataGsym] = true;
   lastLevel = 0;
   #lines = '';
@@ -78,12 +78,12 @@ class Batches implements DestinationStream {
   }
 }
 
-/** One for all logs of the process. */
+/** Shared by all logs of the process. */
 let stderr: Batches | undefined;
 
 const NO_FIELDS = {};
 
-/** JSON lines on stderr (stdout is for what a person or a script asked for). Those of a request that is traced name its span. */
+/** Creates a log of JSON lines on stderr (stdout is for results). Lines of a traced request name its span. */
 export function createLog(level: LogLevel, destination?: DestinationStream): Log {
   return pino(
     {
@@ -99,14 +99,14 @@ export function createLog(level: LogLevel, destination?: DestinationStream): Log
   );
 }
 
-/** Opens the log of the process on stderr: one JSON object a line, or one line for people. */
+/** Opens the log of the process on stderr: one JSON object per line, or one line for people. */
 export function openLog({ level, format, hasColours }: LogSettings): Log {
   const isTerminal = process.stderr.isTTY;
   if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return createLog(level);
   return createLog(level, new Batches(line => lineOf(line, hasColours && isTerminal)));
 }
 
-/** Fields that a line for people leaves out: it has them in another form, or they only help programs. */
+/** Fields omitted from lines for people, because they are shown in another form or only help programs. */
 const LEFT_OUT = new Set(['level', 'time', 'msg', 'err', 'trace_id', 'span_id', 'requestId']);
 const MAX_FIELD_CHARS = 120;
 
@@ -120,11 +120,11 @@ const paints: Paint = (colour, text) => `\u001B[${colour}m${text}\u001B[0m`;
 const leavesPlain: Paint = (_colour, text) => text;
 
 /**
- * Returns one line for people from one JSON line of the log. Secrets are already left out of the JSON.
- * @param hasColours only for a terminal that shows them
+ * Returns a line for people from a JSON log line, which contains no secrets.
+ * @param hasColours only for a terminal that supports them
  * @example
- * lineOf('{"level":40,"time":"2026-01-31T12:00:00Z","reason":"ECONNREFUSED","msg":"lost the database"}', false);
- * // '12:00:00 warning: lost the database (reason ECONNREFUSED)'
+ * lineOf('{"level":40,"time":"2026-01-31T12:00:00Z","reason":"ECONNREFUSED","msg":"lost the database"}', false); // '12:00:00
+ * warning: lost the database (reason ECONNREFUSED)'
  */
 export function lineOf(json: string, hasColours: boolean): string {
   const record = JSON.parse(json) as Readonly<Record<string, unknown>>;
@@ -137,11 +137,12 @@ export function lineOf(json: string, hasColours: boolean): string {
 const timeOf = (time: unknown): string => new Date(String(time)).toTimeString().slice(0, 8);
 
 function requestText(record: Readonly<Record<string, unknown>>, paint: Paint): string {
-  const { method, path, status, durationMs, code, aborted } = record;
+  const { method, path, rpc, status, durationMs, code, aborted } = record;
   const colour = Number(status) >= 500 ? RED : Number(status) >= 400 ? YELLOW : GREEN;
   const parts = [
     shown(method),
     shown(path),
+    ...(rpc === undefined ? [] : [shown(rpc)]),
     aborted === true ? paint(YELLOW, 'aborted') : paint(colour, shown(status)),
     `${Math.round(Number(durationMs))} ms`,
     ...(code === undefined ? [] : [shown(code)]),
@@ -150,11 +151,13 @@ function requestText(record: Readonly<Record<string, unknown>>, paint: Paint): s
 }
 
 function eventText(record: Readonly<Record<string, unknown>>, paint: Paint): string {
-  const fields = Object.entries(record)
+  const { msg, event, ...rest } = record;
+  const isAudit = msg === 'audit event';
+  const fields = Object.entries(isAudit ? rest : record)
     .filter(([name]) => !LEFT_OUT.has(name))
     .map(([name, value]) => `${name} ${shown(value)}`);
   const details = [...errorOf(record['err']), ...fields].join(', ');
-  const text = `${levelWord(Number(record['level']), paint)}${shown(record['msg'])}`;
+  const text = `${levelWord(Number(record['level']), paint)}${isAudit ? `audit: ${shown(event)}` : shown(msg)}`;
   return details === '' ? text : `${text} ${paint(GREY, `(${details})`)}`;
 }
 
@@ -170,7 +173,7 @@ function errorOf(error: unknown): string[] {
   return [message, cause].filter(part => part !== undefined && part !== '').map(shown);
 }
 
-/** Returns a value as short text. Characters that could move the cursor or turn text around become question marks. */
+/** Returns a value as short text. Characters that could move the cursor or reverse text become question marks. */
 function shown(value: unknown): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   const plain = text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '?');

@@ -2,10 +2,10 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
 
 export type { Counter, Histogram } from 'prom-client';
 
-/** One series of a histogram, kept by whoever observes often: no label object is made for each observation. */
+/** One series of a histogram, kept by frequent callers so that no label object is created for each observation. */
 export type Observer = Histogram.Internal<string>;
 
-/** CPU, memory, event loop and garbage collection: one for all, as its observers cannot be taken away again. */
+/** CPU, memory, event loop and garbage collection: shared, because its observers cannot be removed. */
 let ofProcess: Registry | undefined;
 
 function processRegistry(): Registry {
@@ -15,10 +15,7 @@ function processRegistry(): Registry {
   return ofProcess;
 }
 
-/**
- * Metrics in Prometheus's text format. Labels have a handful of values each, all from closed lists of the code: never a name,
- * an id or a text from outside.
- */
+/** Metrics in the Prometheus text format. Labels have a few fixed values each: never a name, an id or outside text. */
 export class MetricsRegistry {
   readonly #registry = new Registry();
   #process: Registry | undefined;
@@ -37,7 +34,7 @@ export class MetricsRegistry {
     return new Histogram({ name, help, labelNames, buckets: [...buckets], registers: [this.#registry] });
   }
 
-  /** @param read is called at each scrape and must not throw; its keys are the values of the label */
+  /** @param read called at each scrape, must not throw; its keys are the label's values */
   gauge(name: string, help: string, label: string, read: () => Readonly<Record<string, number>>): void {
     void new Gauge({
       name,
@@ -50,7 +47,7 @@ export class MetricsRegistry {
     });
   }
 
-  /** Shows, from now on, what the process uses, too: for a process that serves, not for a command. */
+  /** Adds the metrics of the process: for a server, not for a command. */
   watchProcess(): void {
     this.#process = processRegistry();
   }
@@ -65,29 +62,28 @@ export class MetricsRegistry {
   }
 }
 
-/** Seconds: from an answer out of a cache to the longest that is waited for by default. */
+/** Seconds: from a cached response up to the default timeout. */
 const HTTP_BUCKETS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'DELETE']);
-/** Stands for what could only be named by taking a text from outside for a label. */
+/** Replaces a label value that would be outside text. */
 const OTHER = 'other';
-/** By the first digit of the HTTP status; 0: the client had gone. */
+/** By the first digit of the HTTP status; 0: the client had disconnected. */
 const STATUSES = ['aborted', '1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 
-/** Times HTTP requests by route. A request costs two look-ups and one observation. */
+/** Times HTTP requests by route. A request costs two lookups and one observation. */
 export class HttpMetrics {
   readonly #seconds: Histogram;
   readonly #byRoute = new Map<string, Map<string, (Observer | undefined)[]>>();
 
   constructor(registry: MetricsRegistry, name: string) {
-    const help =
-      'Time from the head of a request to the end of its answer, by route, method and class of status.';
+    const help = 'Duration of requests, by route, method and status class.';
     this.#seconds = registry.histogram(name, help, HTTP_BUCKETS, ['route', 'method', 'status']);
   }
 
   /**
-   * @param route as the code has it (`/users/:id`), never a path that came; undefined: none was found, or the request was
-   *   refused before one was looked for
-   * @param status undefined: the client went away before the answer was written
+   * @param route the pattern (`/users/:id`), never the requested path; undefined: no route matched, or the
+   * request was refused earlier
+   * @param status undefined: the client disconnected before the response was sent
    */
   answered(
     route: string | undefined,

@@ -2,10 +2,10 @@ import { monotonicMs, type Clock } from '../time.ts';
 import type { Log } from './log.ts';
 
 const EVERY_MS = 60_000;
-/** Messages that are remembered; beyond it all are forgotten, and may be logged again. */
+/** The number of remembered messages; beyond it all are forgotten and may be logged again. */
 const MAX_KINDS = 1_000;
 
-/** Logs a warning of one kind at most once a minute, however often it is given. */
+/** Logs a warning of one kind at most once a minute. */
 export class ThrottledLog {
   readonly #log: Log;
   readonly #clock: Clock;
@@ -18,7 +18,7 @@ export class ThrottledLog {
     this.#everyMs = everyMs;
   }
 
-  /** @param kind tells which warnings are the same; by default the message does */
+  /** @param kind identifies equal warnings; default: the message */
   warn(fields: object, message: string, kind = message): void {
     const nowMs = monotonicMs(this.#clock);
     if (nowMs - (this.#loggedAtMs.get(kind) ?? -Infinity) < this.#everyMs) return;
@@ -27,36 +27,36 @@ export class ThrottledLog {
     this.#log.warn(fields, message);
   }
 
-  /** Forgets what was logged, so that the next warning is logged at once. */
+  /** Resets the throttle, so that the next warning is logged immediately. */
   reset(): void {
     this.#loggedAtMs.clear();
   }
 }
 
-/** Returns an error's message in one line. For a name with several addresses Node gives a code, but no message. */
+/** Returns an error's message in one line. For a host with several addresses, Node sets a code but no message. */
 export function reasonOf(error: unknown): string {
   const { message, code } = error as NodeJS.ErrnoException;
   return message || (code ?? 'unknown reason');
 }
 
-/** Logs the beginning and the end of an outage, once each, however many calls meet it. */
+/** Logs the start and the end of an outage, once each, however many calls it affects. */
 export class OutageLog {
   readonly #log: Log | undefined;
   readonly #recovered: string;
   #trouble: string | undefined;
 
-  /** @param recovered the message that ends an outage, such as `Redis is used again` */
+  /** @param recovered the message for the end of an outage, such as `Redis recovered` */
   constructor(log: Log | undefined, recovered: string) {
     this.#log = log;
     this.#recovered = recovered;
   }
 
-  /** What is wrong at present, in a few words; undefined while all is well. */
+  /** The current problem in a few words; undefined while there is none. */
   get trouble(): string | undefined {
     return this.#trouble;
   }
 
-  /** @param message is logged only where `trouble` is not what it was */
+  /** @param message logged only if `trouble` has changed */
   failed(trouble: string, fields: object = {}, message = trouble): void {
     if (this.#trouble === trouble) return;
     this.#trouble = trouble;

@@ -32,10 +32,10 @@ import { ThrottledLog } from './throttled-log.ts';
 import type { Log } from './log.ts';
 import type { Attributes, Span, SpanOptions, TraceContext, Tracing, TracingSettings } from './tracing.ts';
 
-/** How long a stop waits for the collector, and for one that failed last. */
+/** How long shutdown waits for the collector. */
 const FLUSH_MS = 5_000;
 const FLUSH_FAILING_MS = 500;
-/** Of a value, in characters. */
+/** The maximum length of a value, in characters. */
 const MAX_VALUE = 200;
 
 const KINDS = { server: SpanKind.SERVER, client: SpanKind.CLIENT };
@@ -49,14 +49,15 @@ interface TracingParts {
 }
 
 /**
- * Traces by OpenTelemetry's SDK, sent by OTLP over HTTP as protobuf. The only importer of its packages, and imported only when
- * tracing is on. The SDK itself reads the standard variables that say where to (`OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT`), how
- * (`…_HEADERS`, `…_TIMEOUT`, `…_COMPRESSION`) and whose (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`); the others come as settings.
+ * Traces with OpenTelemetry's SDK, exported with OTLP over HTTP as protobuf. Only this file imports its
+ * packages, and it is loaded only if tracing is on. The SDK itself reads the standard variables for the
+ * address (`OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT`), the transport (`…_HEADERS`, `…_TIMEOUT`, `…_COMPRESSION`)
+ * and the service (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`); the others are passed as settings.
  */
 export function openTracing({ settings, version, log, clock }: TracingParts): Tracing {
   const say = throttledWarnings(log, clock);
   let isFailing = false;
-  // What the SDK quotes of the settings, such as headers with a key in them, stays out of the log.
+  // The SDK quotes settings, such as headers with keys, in its messages, which must not reach the log.
   const told = (message: string) => say(message.replaceAll(/\([^)]*\)|'[^']*'/g, '…'));
   diag.setLogger(
     { error: told, warn: told, info() {}, debug() {}, verbose() {} },
@@ -64,9 +65,9 @@ export function openTracing({ settings, version, log, clock }: TracingParts): Tr
   );
   setGlobalErrorHandler(error => {
     isFailing = true;
-    say('traces could not be exported: they are lost until the collector takes them', reasonOf(error));
+    say('traces not exported: they are lost until the collector accepts them', reasonOf(error));
   });
-  // Cuts what still waits for the collector, and keeps the exporter from trying again: only lost connections are retried.
+  // Aborts pending exports and prevents retries: only lost connections are retried.
   const cut = new AbortController();
   const agentOptions = { keepAlive: true, signal: cut.signal, ...present(settings.tls) };
   const exporter = new OTLPTraceExporter({ httpAgentOptions: agentOptions });
@@ -99,7 +100,7 @@ export function openTracing({ settings, version, log, clock }: TracingParts): Tr
     async close() {
       const flushed = provider
         .shutdown()
-        .catch((error: unknown) => say('the last traces could not be exported', reasonOf(error)));
+        .catch((error: unknown) => say('last traces not exported', reasonOf(error)));
       await settledWithin(flushed, isFailing ? FLUSH_FAILING_MS : FLUSH_MS);
       cut.abort();
     },
@@ -125,7 +126,7 @@ class ExportedSpan implements Span {
     if (this.#context) return this.#context;
     const carrier: Record<string, string> = {};
     propagator.inject(trace.setSpan(ROOT_CONTEXT, this.#span), carrier, defaultTextMapSetter);
-    // Of a caller's that did not hold, nothing is left.
+    // An invalid trace context of a caller is dropped completely.
     if (carrier['tracestate'] === '') delete carrier['tracestate'];
     return (this.#context = carrier);
   }
@@ -168,25 +169,25 @@ const start = (
     parent,
   );
 
-/** The base itself, where nothing came that holds. */
+/** Returns the base itself if the carrier has no valid context. */
 const extracted = (base: Context, carrier: unknown): Context =>
   typeof carrier === 'object' && carrier !== null
     ? propagator.extract(base, carrier, defaultTextMapGetter)
     : base;
 
-/** Without what is undefined. */
+/** Removes undefined members. */
 const present = <T extends object>(values: T): { [K in keyof T]: Exclude<T[K], undefined> } =>
   Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
     [K in keyof T]: Exclude<T[K], undefined>;
   };
 
-/** A collector's answer and an address may be long, and its own text says nothing that its status does not. */
+/** A collector's response and an address may be long, and its text adds nothing to its status. */
 function reasonOf(error: unknown): string {
   const { code, message = '' } = error as { code?: unknown; message?: string };
   return [code, message.slice(0, MAX_VALUE)].filter(part => part !== undefined && part !== '').join(' ');
 }
 
-/** Warns of one kind at most once a minute; numbers do not make a kind. */
+/** Warns once a minute per kind; numbers are ignored in comparing messages. */
 function throttledWarnings(log: Log, clock: Clock) {
   const throttled = new ThrottledLog(log, clock);
   return (message: string, reason?: string): void => {

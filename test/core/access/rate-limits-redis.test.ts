@@ -66,7 +66,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
     // Of the calls that meet the lost connection none fails either.
     expect(await Promise.all([remaining(a.limits), remaining(a.limits)])).toEqual([4, 3]);
     await eventually('the idle one has noticed too', () => b.limits.degraded !== undefined);
-    expect(a.limits.degraded).toBe('Redis unavailable: rate limits are counted by each process alone');
+    expect(a.limits.degraded).toBe('Redis unavailable: each process counts rate limits separately');
     await expect(a.limits.isSpent('failedAuth', key)).resolves.toBe(false);
 
     await server.start();
@@ -76,7 +76,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
     );
     key += '-after';
     expect([await remaining(a.limits), await remaining(b.limits)]).toEqual([4, 3]);
-    expect(a.lines.map(line => JSON.parse(line).msg)).toEqual(['Redis unavailable', 'Redis is used again']);
+    expect(a.lines.map(line => JSON.parse(line).msg)).toEqual(['Redis unavailable', 'Redis recovered']);
   });
 
   it('waits for a Redis that hangs once, and not again until it answers', async () => {
@@ -98,7 +98,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
   it('starts without Redis, and with a wrong password, which no log holds', async () => {
     await using wrong = await process(server.url.replace(REDIS_PASSWORD, 'not-the-password'));
     expect(await remaining(wrong.limits)).toBe(4);
-    expect(wrong.limits.degraded).toMatch(/^Redis refuses \(check REDIS_URL\): /);
+    expect(wrong.limits.degraded).toMatch(/^Redis rejected a command \(check REDIS_URL\): /);
     expect(wrong.lines.join('')).toContain('WRONGPASS');
     expect(wrong.lines.join('')).not.toContain('not-the-password');
 

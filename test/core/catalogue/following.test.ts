@@ -164,8 +164,8 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     });
     await eventually('and say so', () => b.lines.length === 2);
     expect(b.lines).toEqual([
-      'changes by other processes are not heard of: they are looked for every few seconds',
-      'changes by other processes are heard of again',
+      'cannot listen for changes of other processes: polling every few seconds',
+      'listening for changes of other processes again',
     ]);
     await put(a, [entry('maps')]);
     await eventually('it is seen', () => activeIn(b).length === 2);

@@ -141,7 +141,7 @@ describe('refreshTools', () => {
     ];
     await catalogue.refreshTools(SERVER, definitions, NOW);
     expect(names()?.length).toBe(994);
-    expect(lines('left out a listed tool')).toHaveLength(7);
+    expect(lines('skipped a listed tool')).toHaveLength(7);
     expect((await Catalogue.load(database.db)).get('a')?.tools).toHaveLength(994);
   });
 

@@ -70,7 +70,7 @@ describe('a server of the id that is reserved, from an older version', () => {
     const { log, text } = recordingLog();
     const start = () => openCatalogue({ db, log, file, allowHttp: false, onlyFirst: false, shared: false });
     expect((await start()).get('switchboard')).toBeUndefined();
-    expect(text()).toContain('id: must not be \\"switchboard\\", which stands for Switchboard itself');
+    expect(text()).toContain('id: must not be \\"switchboard\\", which is reserved for Switchboard itself');
     await db.execute(sql`insert into servers (id, name, description, remote_url, auth, categories, tools, origin, active)
       select 'switchboard', name, description, remote_url, auth, categories, tools, 'operator', true from servers`);
     const said = () => text().split('id is now reserved').length - 1;

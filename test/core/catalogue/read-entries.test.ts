@@ -22,14 +22,15 @@ describe('readEntries', () => {
       { line: 2, reason: 'is not valid JSON' },
       {
         line: 4,
-        reason: 'id: must be 1 to 128 of a-z, 0-9, ".", "_", "-" and start with a letter or digit',
+        reason:
+          'id: must have 1 to 128 characters from a-z, 0-9, ".", "_" and "-", and start with a letter or digit',
         id: 'Two!',
       },
     ]);
   });
 
   it.each([
-    [{ id: 'switchboard' }, 'id: must not be "switchboard", which stands for Switchboard itself'],
+    [{ id: 'switchboard' }, 'id: must not be "switchboard", which is reserved for Switchboard itself'],
     [{ description: '' }, 'description: must have 1 to 4000 characters'],
     [{ description: 'x'.repeat(4001) }, 'description: must have 1 to 4000 characters'],
     [{ name: '😀'.repeat(201) }, 'name: must have 1 to 200 characters'],
@@ -39,15 +40,18 @@ describe('readEntries', () => {
       { remote_url: 'http://a.example/mcp' },
       'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)',
     ],
-    [{ remote_url: 'https://user:pw@a.example/mcp' }, 'remote_url: must not hold a user name or password'],
+    [{ remote_url: 'https://user:pw@a.example/mcp' }, 'remote_url: must not contain a user name or password'],
     [
       { auth: { kind: 'user_oauth', scopes: ['read'] } },
-      'auth.provider: user_oauth needs the name of the identity provider whose tokens the server takes',
+      'auth.provider: user_oauth requires the name of the identity provider whose tokens the server accepts',
     ],
-    [{ description: 'nul \u0000' }, 'holds a NUL character or half a surrogate pair, which cannot be stored'],
+    [
+      { description: 'nul \u0000' },
+      'contains a NUL character or an unpaired surrogate, which cannot be stored',
+    ],
     [
       { tools: [{ name: 't', input_schema: { 'half \ud800': {} } }] },
-      'holds a NUL character or half a surrogate pair, which cannot be stored',
+      'contains a NUL character or an unpaired surrogate, which cannot be stored',
     ],
   ])('refuses case %# with its reason', (change, reason) => {
     expect(reasonFor(change)).toBe(reason);

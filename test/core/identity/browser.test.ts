@@ -147,7 +147,7 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     await expectWellMade(page, 'Disconnect everything?');
     await page.getByRole('link', { name: 'Keep them' }).click();
     await page.getByRole('button', { name: `Revoke Local Provider, ${user}@example.test` }).click();
-    expect(await page.getByRole('status').innerText()).toContain('The connection was ended.');
+    expect(await page.getByRole('status').innerText()).toContain('Disconnected.');
     await page.getByRole('link', { name: 'Disconnect everything' }).click();
     await page.getByRole('button', { name: 'Disconnect everything' }).click();
     await expectWellMade(page, 'Everything is disconnected');

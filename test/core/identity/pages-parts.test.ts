@@ -80,7 +80,7 @@ async function startFailing(error: Error) {
 describe('what goes wrong on our side', () => {
   const lost = Object.assign(new Error('the secret inside'), { code: '57P01' });
   it.each([
-    ['a lost database', lost, 503, 'Not available at the moment'],
+    ['a lost database', lost, 503, 'Temporarily unavailable'],
     ['anything else', new TypeError('the secret inside'), 500, 'Something went wrong on our side'],
   ])('%s is a page that says nothing of it but where to ask', async (_what, error, status, title) => {
     await using failing = await startFailing(error);

@@ -295,7 +295,7 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         const arrived = await arrive(newUser(), { mode: 'page' });
         const foreign = await new UserAgent().get(arrived.callback);
         expect(foreign.status).toBe(400);
-        expect(textOf(foreign)).toContain('Finish in the browser in which you began');
+        expect(textOf(foreign)).toContain('Continue in the browser in which you started');
         expect(await statusOf(arrived.session)).toEqual({ status: 'pending' });
         expect((await finish(arrived)).status).toBe(200);
       });
@@ -417,11 +417,11 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         ])
           expect(textOf(list)).toContain(named);
         const after = await agent.follow(await agent.submit(list));
-        expect(textOf(after)).toContain('The connection was ended.');
+        expect(textOf(after)).toContain('Disconnected.');
         expect(textOf(after)).toContain('No account is connected.');
         expect(await connections(user)).toEqual([]);
         // The same form again, as by a second click.
-        expect(textOf(await agent.follow(await agent.submit(list)))).toContain('had been ended already');
+        expect(textOf(await agent.follow(await agent.submit(list)))).toContain('was already disconnected');
       });
 
       it('says which connection must be made again', async () => {
@@ -441,7 +441,7 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         const [{ id }] = await connections(other);
         const { agent, list } = await manage(user);
         const foreign = await agent.follow(await agent.submit(list, { fields: { connection: id } }));
-        expect(textOf(foreign)).toContain('had been ended already');
+        expect(textOf(foreign)).toContain('was already disconnected');
         expect(await connections(other)).toHaveLength(1);
         const question = await agent.get(`${sb.url}/manage/revoke-all`);
         expect(await connections(user)).toHaveLength(1);

@@ -89,7 +89,7 @@ describe.each(CLIENTS)('%s: call_remote_tool without a connection', (_name, conn
     const text = refused.content[0]?.text ?? '';
     expect(text).toContain('has not connected an account of Local Provider yet');
     expect(text).toContain(`auth_url: ${authUrl}`);
-    expect(text).toContain('make this same call again');
+    expect(text).toContain('repeat this call');
     expect(JSON.stringify(refused)).not.toContain('ses_');
 
     expect(await signInOnPages(authUrl, user)).toContain('Connected');
@@ -132,7 +132,7 @@ describe('URL elicitation, 2025-11-25', () => {
         elicitationId: expect.stringMatching(/^[\w-]{43}$/),
         url: expect.stringMatching(`^${sb.url}/connect/`),
         message:
-          'plain needs your account at Local Provider to run echo. Sign in there, then the call can be made again.',
+          'plain needs your account at Local Provider to run echo. Sign in there, then repeat the call.',
       },
     ]);
     // One sign-in is waited for, however many calls need it.

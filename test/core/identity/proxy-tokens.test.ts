@@ -87,7 +87,7 @@ describe('85: the provider`s token [identity.proxy]', () => {
     expect(answer.status).toBe(503);
     expect(answer.json).toMatchObject({
       code: 'provider_not_configured',
-      detail: expect.stringContaining(`allowed_origins do not name ${elsewhere.origin}`),
+      detail: expect.stringContaining(`allowed_origins does not include ${elsewhere.origin}`),
     });
     expect(elsewhere.inbox.all).toEqual([]);
   });

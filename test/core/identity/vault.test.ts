@@ -144,7 +144,7 @@ describe('sealing with a new key', () => {
       const { sealed } = JSON.parse(finished.stdout);
       // Not from the beginning. (Signing keys and sessions are sealed, too.)
       expect(sealed).toBeLessThan(ROWS + 1 - done + 10);
-      expect(finished.stderr).toMatch(/^1\d{3} rows sealed anew$/m);
+      expect(finished.stderr).toMatch(/^1\d{3} rows re-encrypted$/m);
       expect([await sealedBy('k1'), await sealedBy('k2')]).toEqual([0, ROWS + 1]);
 
       const vault = await vaultOf(k2);
@@ -176,13 +176,13 @@ describe('sealing with a new key', () => {
       const { code, stderr } = await run(['keys', 'retire', id], both);
       return [code, stderr];
     };
-    expect(await retire('k1')).toEqual([2, expect.stringMatching(/\d rows are still sealed with k1/)]);
+    expect(await retire('k1')).toEqual([2, expect.stringMatching(/\d rows are still encrypted with k1/)]);
     expect(await retire('k2')).toEqual([2, expect.stringMatching(/k2 is the key that seals/)]);
     expect(await retire('k3')).toEqual([2, expect.stringMatching(/No key with the id "k3"/)]);
     // Two signing keys, without a server, and then nothing.
-    expect((await run(['keys', 'rewrap'], both)).stdout).toBe('Done: 2 rows were sealed anew.\n');
-    expect((await run(['keys', 'rewrap'], both)).stdout).toBe('Done: 0 rows were sealed anew.\n');
-    expect((await run(['keys', 'retire', 'k1'], both)).stdout).toMatch(/take it out of SWITCHBOARD_KEKS/);
+    expect((await run(['keys', 'rewrap'], both)).stdout).toBe('Re-encrypted 2 rows.\n');
+    expect((await run(['keys', 'rewrap'], both)).stdout).toBe('Re-encrypted 0 rows.\n');
+    expect((await run(['keys', 'retire', 'k1'], both)).stdout).toMatch(/remove it from SWITCHBOARD_KEKS/);
     expect((await run(['keys', 'list'], envOf(k2))).code).toBe(0);
     expect((await run(['keys', 'list'], envOf(k1))).code).toBe(2);
   });
@@ -250,8 +250,8 @@ async function expectUnused(process: Process, keyId: string, unused: boolean): P
   const { code, stdout, stderr } = await process.command('keys', 'retire', keyId);
   expect([code, unused ? stdout : stderr]).toEqual(
     unused
-      ? [0, expect.stringContaining('take it out of SWITCHBOARD_KEKS')]
-      : [2, expect.stringContaining(`rows are still sealed with ${keyId}`)],
+      ? [0, expect.stringContaining('remove it from SWITCHBOARD_KEKS')]
+      : [2, expect.stringContaining(`rows are still encrypted with ${keyId}`)],
   );
 }
 

@@ -173,7 +173,7 @@ describe('what is checked', () => {
   ])('keywords beside a $ref count where $schema is %s', $schema => {
     const schema = $schema === undefined ? REFERRING : { $schema, ...REFERRING };
     expect(checks.problems(schema, { a: null })).toBe('a: expected string, got null');
-    expect(checks.problems(schema, { b: { x: 1 } })).toBe('b.x is unknown; none is taken here');
+    expect(checks.problems(schema, { b: { x: 1 } })).toBe('b.x is unknown; no members are allowed here');
   });
 
   it.each<[keyword: string, schema: object, args: unknown]>([

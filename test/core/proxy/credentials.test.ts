@@ -60,7 +60,7 @@ describe('a credential', () => {
     const call = callAs(harness.proxy, 'u', { signal });
     await upstream.inbox.firstOf('tools/call');
     abort();
-    await expect(call).rejects.toThrow(/went away/);
+    await expect(call).rejects.toThrow(/disconnected/);
     await harness.proxy.close();
     expect(upstream.inbox.methods()).toEqual([
       'server/discover',
@@ -307,7 +307,7 @@ describe('a call that may not be made', () => {
     await using harness = startProxy(`${listening.origin}/mcp`, { credentials });
     const call = callAs(harness.proxy, 'u', { signal });
     abort();
-    await expect(call).rejects.toThrow(/went away/);
+    await expect(call).rejects.toThrow(/disconnected/);
   });
 });
 

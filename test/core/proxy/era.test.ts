@@ -131,7 +131,7 @@ describe('era detection', () => {
     expect(await failure(harness.tool())).toMatchObject({
       code: 'upstream_protocol',
       detail:
-        `The MCP server answered HTTP ${status} to initialize and has no event stream (HTTP+SSE) either. ` +
+        `The MCP server returned HTTP ${status} to initialize and has no event stream (HTTP+SSE) either. ` +
         'Its catalogued URL may be wrong.',
     });
     expect(upstream.inbox.all.map(({ httpMethod }) => httpMethod)).toEqual(['POST', 'POST', 'GET']);
@@ -146,7 +146,7 @@ describe('era detection', () => {
     await using harness = startProxy(upstream.url('ok'));
     expect(await failure(harness.tool())).toMatchObject({
       code: 'upstream_http_error',
-      detail: 'The MCP server answered with HTTP 400: Missing account header',
+      detail: 'The MCP server returned HTTP 400: Missing account header',
     });
   });
 

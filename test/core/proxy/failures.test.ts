@@ -41,26 +41,24 @@ describe('a refusal', () => {
     withAccessAdvice(httpFailure({ status, headers: {}, nowMs: 0, excerpt }), auth).detail;
 
   it.each<[AuthSpec, RegExp]>([
-    [{ kind: 'static_header' }, /needs a fixed header.*this version cannot send\. Call the server without/],
-    [{ kind: 'own_oauth' }, /needs a sign-in of its own \(OAuth\).*this version cannot send\. Call the/],
-    [{ kind: 'user_oauth' }, /does not say which identity provider.*catalogue add ID URL --provider NAME/],
-    [{ kind: 'none' }, /By its catalogue entry it needs none.*operator must name it/],
+    [{ kind: 'static_header' }, /needs a fixed header.*this version cannot send\. Call the server directly/],
+    [{ kind: 'own_oauth' }, /has its own sign-in \(OAuth\).*this version cannot send\. Call the/],
+    [{ kind: 'user_oauth' }, /names no identity provider.*catalogue add ID URL --provider NAME/],
+    [{ kind: 'none' }, /According to its catalogue entry, it needs no sign-in.*ask the operator to run/],
     [{ kind: 'unknown' }, /catalogue add ID URL --provider NAME.*this version cannot send/],
   ])('without a token says what can be done, by the kind of sign-in in the entry: %j', (auth, advice) => {
-    expect(refused(401, auth)).toMatch(/^The MCP server wants a sign-in \(HTTP 401\)\. /);
+    expect(refused(401, auth)).toMatch(/^The MCP server requires a sign-in \(HTTP 401\)\. /);
     expect(refused(401, auth)).toMatch(advice);
     expect(refused(403, auth)).toMatch(
-      /^The MCP server refused access \(HTTP 403\)\. It may want a sign-in\. /,
+      /^The MCP server refused access \(HTTP 403\)\. It may require a sign-in\. /,
     );
     expect(refused(403, auth)).toMatch(advice);
   });
 
   it('of a user`s token says what the user can do', () => {
     const auth: AuthSpec = { kind: 'user_oauth', provider: 'local' };
-    expect(refused(401, auth)).toMatch(
-      /HTTP 401.*does not take the token.*user must connect the account again/,
-    );
-    expect(refused(403, auth)).toMatch(/HTTP 403.*may lack a right there/);
+    expect(refused(401, auth)).toMatch(/HTTP 401.*rejected the token.*user must reconnect the account/);
+    expect(refused(403, auth)).toMatch(/HTTP 403.*may lack a permission/);
   });
 
   it('with HTTP 403 gives the server`s own reason', () => {

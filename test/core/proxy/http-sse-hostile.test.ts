@@ -98,8 +98,13 @@ describe('a hostile server', () => {
     text: RegExp,
   ][] = [
     ['ends its stream', ({ response }) => void response.end(), 'upstream_protocol', /ended its event stream/],
-    ['breaks its stream', ({ response }) => void response.destroy(), 'upstream_protocol', /broke off/],
-    ['sends broken JSON', ({ raw }) => raw('data: {"jsonrpc"\n\n'), 'upstream_protocol', /not valid JSON/],
+    [
+      'breaks its stream',
+      ({ response }) => void response.destroy(),
+      'upstream_protocol',
+      /in the middle of the response/,
+    ],
+    ['sends broken JSON', ({ raw }) => raw('data: {"jsonrpc"\n\n'), 'upstream_protocol', /invalid JSON/],
     [
       'sends an endless event',
       ({ raw, response }) => {
@@ -130,13 +135,13 @@ describe('a hostile server', () => {
       'floods us with requests',
       ({ raw }) => raw('data: {"jsonrpc":"2.0","id":1,"method":"ping"}\n\n'.repeat(1_000)),
       'upstream_too_large',
-      /requests of its own/,
+      /too many requests/,
     ],
     [
       'floods us with small events',
       ({ raw }) => raw('data: {"method":"x"}\n\n'.repeat(12_000)),
       'upstream_protocol',
-      /much more in its event stream/,
+      /far more data in its event stream/,
     ],
     [
       'nests too deep',
@@ -194,7 +199,7 @@ describe('a hostile server', () => {
 
 describe('a server that works on a call and refuses its POST', () => {
   type Call = Parameters<HttpSseMode>[0];
-  const LOST = /session with the server was lost.*cannot be known whether it ran/;
+  const LOST = /session with the server was lost.*may have run/;
   const progressOn = ({ message, session }: Call) =>
     session.send({
       jsonrpc: '2.0',
@@ -323,7 +328,7 @@ describe('a server that works on a call and refuses its POST', () => {
       expect(await failure(callWithProgress(harness))).toMatchObject({
         code: 'upstream_protocol',
         retryable: false,
-        detail: `The MCP server began to work on the request and then refused it (HTTP ${status}); the call may have run.`,
+        detail: `The MCP server started to process the request and then rejected it (HTTP ${status}); the call may have run.`,
       });
       expect(upstream.inbox.count('tools/call')).toBe(1);
     },

@@ -91,7 +91,7 @@ describe('SDK v1 server over HTTP+SSE', () => {
     upstream.forgetSessions();
     expect(await failure(harness.tool('echo', { message: 'y' }))).toMatchObject({
       code: 'upstream_http_error',
-      detail: 'The MCP server answered with HTTP 400.',
+      detail: 'The MCP server returned HTTP 400.',
     });
     expect(upstream.inbox.count('tools/call')).toBe(2);
   });

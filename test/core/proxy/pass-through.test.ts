@@ -179,7 +179,7 @@ describe('a server that has turned out to speak HTTP+SSE', () => {
     await expect(pass(at, 'tools/list')).rejects.toMatchObject({
       code: 'upstream_http_error',
       httpStatus: 405,
-      message: expect.stringMatching('may speak only the old'),
+      message: expect.stringMatching('supports only the old'),
     });
     await at.proxy.call(caller(), { serverId: 's', method: 'tools/list' });
     const before = old.inbox.all.length;
@@ -190,9 +190,7 @@ describe('a server that has turned out to speak HTTP+SSE', () => {
       await expect(passRequest(at, asked)).rejects.toMatchObject({
         code: 'upstream_protocol',
         retryable: false,
-        message: expect.stringMatching(
-          'uses the old .* POST /v1/mcp/call, or through call_remote_tool at /mcp',
-        ),
+        message: expect.stringMatching('uses the old .* POST /v1/mcp/call, or with call_remote_tool at /mcp'),
       });
     }
     expect(old.inbox.all).toHaveLength(before);

@@ -90,7 +90,7 @@ describe('an answer whose stream the server ends early', () => {
     await using harness = startProxy(upstream.url('m'));
     expect(await failure(harness.tool())).toMatchObject({
       code: 'upstream_protocol',
-      detail: 'The MCP server ended its event stream without an answer; the call may have run.',
+      detail: 'The MCP server ended its event stream without a response; the call may have run.',
       retryable: false,
     });
     expect(upstream.inbox.count('GET')).toBe(10);

@@ -196,7 +196,7 @@ describe.each(ERAS)('%s: a connection that is refused', era => {
     await using harness = startFor(era, name.url, { resolve: name.resolve });
     expect(await failure(harness.tool())).toMatchObject({
       code: 'upstream_unreachable',
-      detail: expect.stringMatching(/^The MCP server refused the connection\. Nothing was sent: try again/),
+      detail: expect.stringMatching(/^The MCP server refused the connection\. Nothing was sent\. Try again/),
       retryable: true,
     });
     expect(name.count()).toBe(2);

@@ -127,7 +127,7 @@ describe('sessions', () => {
       retryable: false,
       upstreamError: { code: -32_000, message: 'The session ended while the tool ran' },
       detail: expect.stringMatching(
-        /^The session ended while the tool ran\. The session with the server was lost\. The call was not sent again/,
+        /^The session ended while the tool ran\. The session with the server was lost, and the call may have run/,
       ),
     });
     expect(forgetful.count('tools/call')).toBe(1);

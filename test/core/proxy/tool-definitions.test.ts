@@ -48,7 +48,7 @@ describe('a call of a tool whose definition is fresh', () => {
     expect(await failure(harness.tool('forecast', { citty: 'Bonn' }))).toMatchObject({
       code: 'invalid_params',
       detail:
-        'The arguments do not fit the tool "forecast": city is missing (expected string); did you mean "city" by "citty"? Nothing was sent to the server.',
+        'The arguments do not match the schema of the tool "forecast": city is missing (expected string); is "citty" a misspelling of "city"? Nothing was sent to the server.',
     });
     expect(upstream.inbox.count('tools/call')).toBe(0);
     expect(harness.outcomes).toEqual([]);
@@ -159,7 +159,7 @@ describe('a call of a tool whose definition is not fresh', () => {
     harness.catalogue('s', upstream.url('ok'), { tools: [{ ...rest, input_schema }] });
     const error = await failure(harness.tool('forecast', {}));
     expect(error.detail).toBe(
-      'Nope. By the definition last known of the tool: city is missing (expected string).',
+      'Nope. According to the last known definition of the tool: city is missing (expected string).',
     );
     expect(error.upstreamError).toMatchObject({ code: -32_602, message: 'Nope' });
     expect((await failure(harness.tool('forcast', {}))).detail).toContain('Did you mean "forecast"?');
@@ -174,7 +174,7 @@ describe('a call of a tool whose definition is not fresh', () => {
     expect(result.isError).toBe(true);
     expect(result.content.at(-1)).toEqual({
       type: 'text',
-      text: '[Switchboard] By the definition last known of the tool: message is missing.',
+      text: '[Switchboard] According to the last known definition of the tool: message is missing.',
     });
   });
 });
@@ -221,7 +221,7 @@ describe('a call that may only read', () => {
     expect(await read(harness, 'look')).toMatchObject(OK);
     expect(await failure(read(harness, 'forecast'))).toMatchObject({
       code: 'invalid_params',
-      detail: expect.stringContaining('The arguments do not fit'),
+      detail: expect.stringContaining('The arguments do not match'),
     });
     const unmarked = harness.proxy.callTool(caller(), {
       serverId: 's',
@@ -543,7 +543,7 @@ describe('x-mcp-header', () => {
       code: 'invalid_params',
       detail: expect.stringContaining('its definition is invalid'),
     });
-    const left = harness.logged.filter(({ msg }) => msg === 'tool left out of the listing');
+    const left = harness.logged.filter(({ msg }) => msg === 'skipped a tool in the listing');
     expect(left.map(line => line['tool'])).toEqual(INVALID.map(([name]) => name));
     await harness.tool('valid', { a: 'x', b: { c: 1 } });
     expect(upstream.inbox.of('tools/call')[0]?.headers).toMatchObject({

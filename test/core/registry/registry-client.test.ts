@@ -145,7 +145,7 @@ describe('a listing fails at once', () => {
 
   it('when it takes longer than a whole listing may', async () => {
     registry.fault = () => {};
-    await failsWith('upstream_timeout', /did not answer in time/, { totalMs: 50 });
+    await failsWith('upstream_timeout', /did not respond in time/, { totalMs: 50 });
   });
 
   it('when a page begins and does not end, and is asked for no more than three times', async () => {
@@ -153,7 +153,7 @@ describe('a listing fails at once', () => {
       response.writeHead(200, { 'content-type': 'application/json' });
       response.write('{"servers":[');
     };
-    await failsWith('upstream_timeout', /did not answer in time/, { pageMs: 50 });
+    await failsWith('upstream_timeout', /did not respond in time/, { pageMs: 50 });
     expect(registry.requests.length).toBeLessThanOrEqual(3);
   });
 

@@ -208,7 +208,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       await expect(results.read(caller, { handle, offset: 0, maxChars: 10 })).rejects.toMatchObject(missing);
       await expect(results.find(caller, { handle, find: 'gone', maxChars: 9 })).rejects.toMatchObject({
         ...missing,
-        message: `There is no kept result "${handle}": a result is kept for 10 minutes, for the key and the user that made the call, and may give way to newer ones. Make the call again.`,
+        message: `There is no stored result "${handle}". Results are stored for at most 10 minutes, and only for the key and the user that made the call. Repeat the call.`,
       });
     });
 
@@ -371,7 +371,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       const all = await Promise.all(['a', 'b'].map(keepAs));
       expect(all.filter(Boolean)).toHaveLength(2);
       for (let at = 0; at < 5; at++) expect(await keepAs(`c${at}`)).toBeUndefined();
-      expect(messages()).toEqual(['tool result not kept']);
+      expect(messages()).toEqual(['tool result not stored']);
       expect(await count(database.db)).toEqual({ heads: 2, parts: 4 });
       clock.time += 600_000;
       expect(await results.purge()).toBe(2);
@@ -422,7 +422,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       const { results, messages, clock } = start({ db: failingAt(at) });
       // On Postgres eight parts are one statement.
       const answer = await results.keep(caller, numbered(17 * PART_CHARS));
-      expect([answer, messages()]).toEqual([undefined, ['tool result not kept']]);
+      expect([answer, messages()]).toEqual([undefined, ['tool result not stored']]);
       const heads = await database.db.select().from(keptResults);
       expect(heads.map(one => one.totalChars)).toEqual(heads.map(() => null));
       const healthy = start().results;

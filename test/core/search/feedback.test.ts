@@ -210,10 +210,10 @@ describe('a verdict', () => {
     await using at = start();
     await expect(at.say(at.search(), 'helpful', 'c')).rejects.toMatchObject({
       code: 'invalid_request',
-      detail: 'server_id: this server was not in the answer of that search. It had: a, b.',
+      detail: 'server_id: that search did not return this server. It returned: a, b.',
     });
     await expect(at.say(at.search([]), 'helpful', 'c')).rejects.toMatchObject({
-      detail: 'server_id: this server was not in the answer of that search, which was empty.',
+      detail: 'server_id: that search did not return this server or any other.',
     });
   });
 });

@@ -283,7 +283,7 @@ describe.skipIf(withoutPostgres)('openPostgres', () => {
   });
 });
 
-const AWAY = 'the database cannot be reached';
+const AWAY = 'database unreachable';
 const DATABASE = { part: 'database' };
 const NO_KEY = generateApiKey().key;
 
@@ -314,7 +314,7 @@ describe.skipIf(withoutPostgres)('a Postgres that goes away', () => {
 
       await server.start();
       expect(await begin()).toEqual([{ one: 1 }]);
-      expect([trouble?.(), messages()]).toEqual([undefined, [AWAY, 'the database is reached again']]);
+      expect([trouble?.(), messages()]).toEqual([undefined, [AWAY, 'database connection recovered']]);
       expect(await Promise.all(Array.from({ length: 20 }, alive))).toEqual(
         Array.from({ length: 20 }, () => [{ one: 1 }]),
       );

@@ -128,7 +128,7 @@ describe('a dump of the embedded database', () => {
   });
 
   it('goes into no folder that has a database', async () => {
-    await expect(restoreFile(configOf(source), file)).rejects.toThrow(/has a database already/);
+    await expect(restoreFile(configOf(source), file)).rejects.toThrow(/already contains a database/);
     expect(await on(openDatabase(source), contentOf)).toEqual(content);
   });
 
@@ -137,9 +137,9 @@ describe('a dump of the embedded database', () => {
     for (const length of [0, 40, Math.floor(bytes.length / 2), bytes.length - 60])
       expect([length, (await refusal(bytes.subarray(0, length)))?.message]).toEqual([
         length,
-        expect.stringMatching(/cut short|is no plain SQL dump/),
+        expect.stringMatching(/is truncated|is not a plain SQL dump/),
       ]);
-    expect((await refusal('{"id":"a"}\n'))?.message).toMatch(/is no plain SQL dump/);
+    expect((await refusal('{"id":"a"}\n'))?.message).toMatch(/is not a plain SQL dump/);
     await expect(restoreFile(configOf(at('never')), at('none'))).rejects.toThrow(/cannot be read: ENOENT/);
   });
 
@@ -158,7 +158,7 @@ describe('a dump of the embedded database', () => {
 
   it('replaces a file only where it may', async () => {
     await writeFile(at('mine.sql'), 'mine');
-    await expect(dumpDatabase(configOf(source), at('mine.sql'))).rejects.toThrow(/exists already.*--force/);
+    await expect(dumpDatabase(configOf(source), at('mine.sql'))).rejects.toThrow(/already exists.*--force/);
     expect(await readFile(at('mine.sql'), 'utf8')).toBe('mine');
     await dumpDatabase(configOf(source), at('mine.sql'), { mayReplace: true });
     expect(await readFile(at('mine.sql'), 'utf8')).toBe(await readFile(file, 'utf8'));
@@ -167,7 +167,7 @@ describe('a dump of the embedded database', () => {
   it('needs the key of its vault, and says where to put it', async () => {
     const restoring = restoreFile(readConfig({ SWITCHBOARD_DATA_DIR: at('keyless') }), file);
     await expect(restoring).rejects.toThrow(
-      `The dump needs the vault key \`k1\`. Set SWITCHBOARD_KEKS to its value, or copy vault.key into ${at('keyless')}.`,
+      `The dump needs the vault key \`k1\`. Set SWITCHBOARD_KEKS to it, or copy vault.key into ${at('keyless')}.`,
     );
   });
 
@@ -239,7 +239,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('on Postgres', () => {
     await on(openPostgres(target.url), fillOddly);
     const before = await on(openPostgres(target.url), contentOf);
     await expect(restoreFile(configOf(at('here'), target.url), file)).rejects.toThrow(
-      /^The database is not empty/,
+      /^The database already has tables/,
     );
     expect(await on(openPostgres(target.url), contentOf)).toEqual(before);
   });
@@ -253,7 +253,9 @@ describe.skipIf(inject('postgresUrl') === undefined)('on Postgres', () => {
     const spoilt = bytes.toString().replace('INTO public.server_usage', 'INTO public.nothing');
     expect((await refusal(spoilt, KEKS, target.url))?.message).toMatch(/cannot be restored/);
     const foreign = `--\n-- PostgreSQL database dump\n--\ncreate table t (x int);\n--\n-- PostgreSQL database dump complete\n--\n`;
-    expect((await refusal(foreign, KEKS, target.url))?.message).toMatch(/holds no database of Switchboard/);
+    expect((await refusal(foreign, KEKS, target.url))?.message).toMatch(
+      /does not contain a Switchboard database/,
+    );
     await restoreFile(configOf(at('here'), target.url), file);
   });
 

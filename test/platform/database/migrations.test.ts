@@ -66,7 +66,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('migratePostgres', () => {
       sql`delete from drizzle.__drizzle_migrations where created_at = ${journal.entries[1]?.when ?? 0}`,
     );
     await expect(migratePostgres(database.url)).rejects.toThrow(
-      `The database has later migrations, but lacks ${tags[1]}: another line of versions has changed it.`,
+      `The database has later migrations, but lacks ${tags[1]}, so another branch of Switchboard has changed it.`,
     );
     await db.$client.end();
   });

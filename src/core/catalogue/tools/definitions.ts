@@ -6,7 +6,7 @@ import { annotationsOf, worseOf, type CataloguedTool, type Tool } from '../entry
 import { storageProblem } from '../import-file.ts';
 import { suspicionsOf } from './suspicious.ts';
 
-/** A tool as its server lists it (MCP `Tool`), with all fields. */
+/** A tool as listed by its server (MCP `Tool`), with all fields. */
 export interface Definition {
   readonly name: string;
   readonly description: string;
@@ -18,18 +18,21 @@ const MAX_TOOLS = 1_000;
 const MAX_NAME_CHARS = 256;
 const MAX_DESCRIPTION_CHARS = 20_000;
 const MAX_SCHEMA_BYTES = 64 * 1024;
-/** Limits all definitions of a server together. */
+/** Limits the size of all definitions of a server. */
 const MAX_TOTAL_BYTES = 2 * 1024 * 1024;
-/** Tools after which the event loop gets a turn. */
+/** Yields to the event loop after this many tools. */
 const SLICE_TOOLS = 20;
 
-/** Limits values and letters of a definition. A larger one is not hashed, stored or examined: one tool may have megabytes. */
+/**
+ * Limits the values and characters of a definition. A larger one is not hashed, stored or examined, because a tool may have
+ * megabytes.
+ */
 const MAX_DEFINITION_SIZE = 256 * 1024;
 
 const isHuge = (definition: Definition): boolean =>
   jsonSizeOf(definition, 1, MAX_DEFINITION_SIZE) > MAX_DEFINITION_SIZE;
 
-/** Returns the SHA-256, in base64url, of what a model and its user are told about a tool. The order of members makes no difference. */
+/** Returns the SHA-256, in base64url, of everything a model and its user are told about a tool. The order of members is ignored. */
 export function hashOf(definition: Definition): string {
   if (isHuge(definition)) return 'too large';
   const { name, title, description, inputSchema, outputSchema, annotations } = definition;
@@ -48,12 +51,12 @@ function inOrder(value: unknown): unknown {
 }
 
 /**
- * Returns a tool with cleaned texts, and with the suspicion rules that its original matches. Returns undefined for a name with hidden
- * characters: cleaned it could not be called, and as it is it must not be shown.
+ * Returns a tool with cleaned texts and the suspicion rules that its original texts match. Returns undefined for a name with
+ * hidden characters: the cleaned name could not be called, and the original must not be shown.
  */
 export function cleanTool(tool: CataloguedTool, definition: unknown = tool): CataloguedTool | undefined {
   if (!isPlain(tool.name)) return undefined;
-  // Rules that matched before the text was cleaned and stored would not match again.
+  // Keeps earlier matches, because the rules would not match the cleaned text again.
   const suspicious = new Set([...(tool.suspicious ?? []), ...suspicionsOf(definition)]);
   return {
     name: tool.name,
@@ -67,10 +70,10 @@ export function cleanTool(tool: CataloguedTool, definition: unknown = tool): Cat
 
 /** Members of a JSON Schema whose own members are named by its author. */
 const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
-/** Members that hold data, which must not be changed. */
+/** Members that contain data, which must not be changed. */
 const DATA = new Set(['default', 'const', 'enum', 'examples']);
 
-/** Returns a schema with cleaned texts, or the same object where there is nothing to clean. The depth was checked before. */
+/** Returns a schema with cleaned texts, or the same object if there is nothing to clean. The depth was checked before. */
 export function cleanSchema(value: unknown, named = false): unknown {
   if (Array.isArray(value)) {
     const members = value.map(member => cleanSchema(member));
@@ -96,7 +99,9 @@ interface ReadDefinitions {
   readonly leftOut: readonly { readonly tool: string; readonly reason: string }[];
 }
 
-/** Returns a server's own tools as the catalogue holds them. Tools that are too large, or cannot be stored or shown, are left out. */
+/**
+ * Returns a server's own tools in the form of the catalogue. Tools that are too large, or cannot be stored or shown, are skipped.
+ */
 export async function readDefinitions(definitions: readonly Definition[]): Promise<ReadDefinitions> {
   const tools = new Map<string, CataloguedTool>();
   const leftOut: { tool: string; reason: string }[] = [];
@@ -141,12 +146,14 @@ const sizeOf = ({ description, inputSchema }: Definition) =>
   description.length + Buffer.byteLength(JSON.stringify(inputSchema));
 
 function problemOf(definition: Definition): string | undefined {
-  if (isHuge(definition)) return 'a definition of over 256 Ki characters';
+  if (isHuge(definition)) return 'a definition of more than 256 Ki characters';
   const { name, description, inputSchema, outputSchema, annotations } = definition;
   if (name === '' || name.length > MAX_NAME_CHARS) return `a name of ${name.length} characters`;
   if (description.length > MAX_DESCRIPTION_CHARS) return `a description of ${description.length} characters`;
   return (
     storageProblem([name, inputSchema, outputSchema, annotations]) ??
-    (Buffer.byteLength(JSON.stringify(inputSchema)) > MAX_SCHEMA_BYTES ? 'a schema over 64 KiB' : undefined)
+    (Buffer.byteLength(JSON.stringify(inputSchema)) > MAX_SCHEMA_BYTES
+      ? 'a schema larger than 64 KiB'
+      : undefined)
   );
 }

@@ -6,11 +6,13 @@ import type { Catalogue } from '../catalogue.ts';
 import { hashOf, type Definition } from './definitions.ts';
 import type { Server } from '../entry.ts';
 
-/** Shortest time between two writes of a server's tools. */
+/** The shortest time between two writes of a server's tools. */
 const INTERVAL_MS = 10 * 60_000;
-/** Shortest time before a changed definition is written, so that searches soon know it. At most one such write per interval. */
+/** The shortest time before a changed definition is written, so that searches soon use it. At most one such write per interval. */
 const MIN_INTERVAL_MS = 60_000;
-/** Limits listings that wait to be written, such as behind an import. Further ones are dropped, and come again. */
+/**
+ * Limits listings that are waiting to be written, for instance behind an import. Further ones are dropped until their next listing.
+ */
 const MAX_WAITING = 20;
 
 interface Parts {
@@ -27,7 +29,7 @@ interface Written {
   readonly hurriedAtMs: number;
 }
 
-/** Brings tools that servers list, and that are the same for everybody, into the catalogue, at most every ten minutes. */
+/** Stores tools that servers list, and that are the same for all callers, in the catalogue, at most every ten minutes. */
 export class ToolRefresh {
   readonly #parts: Parts;
   readonly #written = new LRUCache<string, Written>({ max: 10_000 });
@@ -37,7 +39,7 @@ export class ToolRefresh {
     this.#parts = parts;
   }
 
-  /** Takes a listing, or drops it when it is too soon. Never throws and never waits. */
+  /** Accepts a listing, or drops it if it comes too soon. Never throws and never waits. */
   offer(server: Offered, definitions: readonly Definition[]): void {
     const key = `${server.id} ${server.remoteUrl}`;
     const { catalogue, clock, log } = this.#parts;
@@ -55,7 +57,7 @@ export class ToolRefresh {
   }
 }
 
-/** Returns true when a tool is no longer what its server listed last. Added and removed tools are not urgent. */
+/** Returns true if a tool's definition differs from the last listed one. Added and removed tools are not urgent. */
 function hasChanged({ tools, toolsListedAt }: Offered, definitions: readonly Definition[]): boolean {
   if (toolsListedAt === undefined) return false;
   const known = new Map(tools.map(({ name, live }) => [name, live?.hash]));
@@ -65,9 +67,12 @@ function hasChanged({ tools, toolsListedAt }: Offered, definitions: readonly Def
   });
 }
 
-/** New or changed tools taken of a server in one check, as each has to be embedded. The next check brings more. */
+/**
+ * The maximum number of new or changed tools taken from a server per check, because each has to be embedded. The next check takes
+ * more.
+ */
 const MAX_NEW_TOOLS = 100;
-/** Characters of JSON of all listings that wait; further ones are dropped, and come again with the next check. */
+/** The maximum JSON size of all waiting listings; further ones are dropped until the next check. */
 const MAX_WAITING_CHARS = 32 * 1024 * 1024;
 
 /** Brings the tools that a health check finds into the catalogue, one server at a time, so that no check waits for it. */
@@ -81,7 +86,7 @@ export class ListedTools {
     this.#parts = parts;
   }
 
-  /** Takes a listing, or drops it when too much waits. Never throws and never waits. */
+  /** Accepts a listing, or drops it if too much is waiting. Never throws and never waits. */
   offer(server: Server, tools: readonly Definition[]): void {
     if (tools.length === 0 || this.#ended.signal.aborted) return;
     const chars = JSON.stringify(tools).length;
@@ -93,7 +98,7 @@ export class ListedTools {
       .finally(() => (this.#waitingChars -= chars));
   }
 
-  /** Resolves when everything is in the catalogue, or when the signal aborts: what is not committed then is dropped. */
+  /** Resolves when everything is stored, or when the signal aborts, which drops uncommitted listings. */
   async finish(signal: AbortSignal): Promise<void> {
     try {
       await raceAbort(this.#queue.settled(), signal);
@@ -106,7 +111,7 @@ export class ListedTools {
     const { catalogue, log } = this.#parts;
     const { signal } = this.#ended;
     if (signal.aborted) return;
-    // An unchanged listing is not written: every process would make the server ready for searches again.
+    // An unchanged listing is not written, because every process would then reindex the server.
     const options = { unlessSame: true, maxNews: MAX_NEW_TOOLS, signal };
     try {
       await catalogue.refreshTools(server, tools, listedAtMs, options);

@@ -16,9 +16,9 @@ type Row = typeof table.$inferSelect;
 /** A server's own listing, ready to be stored. */
 export interface StoredListing {
   readonly tools: readonly CataloguedTool[];
-  /** True when neither a tool nor a remembered definition would change. */
+  /** True if neither a tool nor a remembered definition would change. */
   readonly isSame: boolean;
-  /** True when a search could tell the new tools from the old ones. */
+  /** True if a search could distinguish the new tools from the old ones. */
   readonly isVisible: boolean;
   readonly write: (tx: Pick<Database, 'insert' | 'delete'>) => Promise<void>;
 }
@@ -27,13 +27,13 @@ interface ListingOptions {
   readonly definitions: readonly Definition[];
   /** When they were listed. */
   readonly nowMs: number;
-  /** Limits new and changed tools; further ones stay what they were. */
+  /** Limits new and changed tools; the rest stay unchanged. */
   readonly maxNews: number;
 }
 
 /**
- * Compares the tools that a server lists with those the catalogue has of it, and with the last definitions that it listed under the
- * same names, also before a restart or an upgrade. A tool's first definition is not a change.
+ * Compares the tools that a server lists with those in the catalogue, and with the last definitions that it listed under the
+ * same names, even before a restart or an upgrade. A tool's first definition is not a change.
  */
 export async function compareListing(
   db: Database,
@@ -43,14 +43,14 @@ export async function compareListing(
 ): Promise<StoredListing> {
   const { id: serverId } = known;
   const { tools: listed, leftOut } = await readDefinitions(definitions);
-  for (const { tool, reason } of leftOut) log?.warn({ serverId, tool, reason }, 'left out a listed tool');
+  for (const { tool, reason } of leftOut) log?.warn({ serverId, tool, reason }, 'skipped a listed tool');
   const taken = newsWithin(maxNews, listed, known.tools);
   const rows = await db.select().from(table).where(eq(table.serverId, serverId));
   const remembered = new Map(rows.map(row => [row.tool, row]));
   const fresh: Row[] = [];
   const tools: CataloguedTool[] = [];
   for (const tool of taken) {
-    // A tool kept from the catalogue's entry: its server's own definition is still to be taken.
+    // A tool from the catalogue's entry: its server's own definition is not known yet.
     if (!tool.live) {
       tools.push(tool);
       continue;
@@ -102,7 +102,7 @@ async function remember(
   }
 }
 
-/** Returns the tools that are no longer listed and whose definitions have no room any more. */
+/** Returns the tools that are no longer listed and whose definitions no longer fit. */
 function oldestOf(rows: readonly Row[], listed: ReadonlySet<string>, added: number): string[] {
   const excess = rows.length + added - MAX_REMEMBERED;
   if (excess <= 0) return [];
@@ -113,7 +113,7 @@ function oldestOf(rows: readonly Row[], listed: ReadonlySet<string>, added: numb
     .map(row => row.tool);
 }
 
-/** Forgets the definitions of servers that have moved: a server at another address is another server. */
+/** Deletes the definitions of servers that have moved: a different address is a different server. */
 export async function forgetDefinitions(
   tx: Pick<Database, 'delete'>,
   serverIds: readonly string[],
@@ -135,7 +135,7 @@ export function logSuspicious(
   }
 }
 
-/** Compares what search and readers see of two lists of tools. */
+/** Compares what search and callers see of two lists of tools. */
 const sameTexts = (a: readonly CataloguedTool[], b: readonly CataloguedTool[]): boolean =>
   a.length === b.length && a.every((tool, at) => sameText(tool, b[at]));
 
@@ -145,7 +145,7 @@ const sameText = (a: CataloguedTool, b: CataloguedTool | undefined): boolean =>
   isDeepStrictEqual(a.annotations, b.annotations) &&
   JSON.stringify(a.input_schema) === JSON.stringify(b.input_schema);
 
-/** Returns the listed tools. Beyond `maxNews` new or changed ones, tools stay what they were, or out. */
+/** Returns the listed tools. Beyond `maxNews` new or changed ones, tools stay unchanged or omitted. */
 function newsWithin(
   maxNews: number,
   listed: readonly CataloguedTool[],

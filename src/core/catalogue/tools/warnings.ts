@@ -16,8 +16,8 @@ export const warningsOf = ({ suspicious = [], live }: CataloguedTool, nowMs: num
 ];
 
 /**
- * Returns a server's listing with warnings. A definition that differs from the last live one of its name is marked as changed before the
- * catalogue has it.
+ * Returns a server's listing with warnings. A definition that differs from the last live one is marked as changed even before
+ * it is stored.
  */
 export function warnedTools<T extends Definition>(
   { tools, toolsListedAt }: Pick<Server, 'tools' | 'toolsListedAt'>,
@@ -39,15 +39,15 @@ const MAX_NAMES = 20;
 const MAX_NAME_CHARS = 80;
 
 /**
- * Returns the names of a server's tools where they are known and the same for everybody, otherwise undefined. A server that acts for end
- * users may show each of them other tools.
+ * Returns the names of a server's tools if they are known and the same for all callers, otherwise undefined. A server that
+ * acts for end users may show each of them different tools.
  */
 export const knownTools = (server: Server | undefined): readonly string[] | undefined =>
   server === undefined || server.tools.length === 0 || server.auth.kind === 'user_oauth'
     ? undefined
     : server.tools.map(({ name }) => name);
 
-/** Returns the error for a tool that the server does not have, with the names that were probably meant. */
+/** Returns the error for a tool that the server does not have, with similar names. */
 export function unknownTool(tool: string, known: readonly string[]): SwitchboardError {
   const near = nearest(tool, known, MAX_NAMES);
   const names = [...new Set([...near, ...known])];
@@ -56,7 +56,7 @@ export function unknownTool(tool: string, known: readonly string[]): Switchboard
   const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : '';
   return new SwitchboardError(
     'invalid_request',
-    `tool: this server has no tool ${quoted(tool)}.${meant} It has ${names.slice(0, MAX_NAMES).map(quoted).join(', ')}${more}. Without tool, the verdict is on the server as a whole.`,
+    `tool: this server has no tool ${quoted(tool)}.${meant} It has ${names.slice(0, MAX_NAMES).map(quoted).join(', ')}${more}. Omit tool to give feedback on the whole server.`,
   );
 }
 

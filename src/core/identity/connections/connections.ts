@@ -7,7 +7,7 @@ import { connections } from '../schema.ts';
 import type { Account, Grant } from './provider.ts';
 import { connectionBinding, supersede, type ConnectionRow, type StoredTokens } from './stored-tokens.ts';
 
-/** Returns the columns of a connection without tokens, which only the user can mend. */
+/** Returns the columns of a connection without tokens, which only the user can renew. */
 export const withoutTokens = () => ({
   status: 'needs_reauth' as const,
   sealed: null,
@@ -18,12 +18,12 @@ export const withoutTokens = () => ({
   updatedAt: sql`now()`,
 });
 
-/** A connection as callers and end users may see it: never a token. */
+/** A connection for callers and end users, without tokens. */
 export interface ConnectionInfo {
   readonly id: string;
   readonly provider: string;
   readonly title: string;
-  /** The name a person knows the account by; null where the provider gives none. */
+  /** The display name of the account; null if the provider gives none. */
   readonly account: string | null;
   readonly scopes: readonly string[];
   readonly status: 'active' | 'needs_reauth';
@@ -32,12 +32,12 @@ export interface ConnectionInfo {
   readonly last_used_at: string | null;
 }
 
-/** Thrown when a sign-in came back with another account than the one connected, and nobody allowed that. */
+/** A sign-in returned a different account than the connected one, without permission to change it. */
 export class AccountMismatch extends Error {
   override readonly name = 'AccountMismatch';
 }
 
-/** The accounts that users have connected, and the tokens behind them. */
+/** The accounts that users have connected, and their tokens. */
 export class Connections {
   readonly #context: IdentityContext;
 
@@ -45,7 +45,10 @@ export class Connections {
     this.#context = context;
   }
 
-  /** Lists a user's connections; empty for an unknown user, so that nobody learns who exists. @throws SwitchboardError `invalid_request`. */
+  /**
+   * Lists a user's connections; empty for an unknown user, so that the existence of users is not revealed. @throws
+   * SwitchboardError `invalid_request`
+   */
   async list(tenantId: string, externalId: string): Promise<ConnectionInfo[]> {
     const user = await findUser(this.#context.db, tenantId, requireUserId(externalId));
     return user ? this.listOf(tenantId, user.id) : [];
@@ -71,8 +74,8 @@ export class Connections {
   }
 
   /**
-   * Stores the outcome of a sign-in, within the transaction that completes its session; the user's row is locked. The same account
-   * keeps its connection. Another account, where that is allowed, makes a new one, and the old tokens go back to the provider.
+   * Stores the outcome of a sign-in, within the transaction that completes its session; the user's row is locked. The same
+   * account keeps its connection. A different account, if allowed, creates a new one, and the old tokens are revoked.
    * Resolves to the connection's id.
    * @throws AccountMismatch
    */
@@ -99,7 +102,7 @@ export class Connections {
     return id;
   }
 
-  /** Resolves to whether another account than this one is connected. */
+  /** Resolves to whether a different account is connected. */
   async isOther(
     owner: { userId: string; provider: string; resource: string },
     account: Account,
@@ -114,7 +117,8 @@ export class Connections {
     { grant, account }: { grant: Grant; account: Account },
   ): Promise<string> {
     const old = await this.tokensOf(existing);
-    // A provider need not give a refresh token again for the same account. Without a subject nobody knows whether it is the same.
+    // A provider need not send a refresh token again for the same account. Without a subject, it is unknown whether the
+    // account is the same.
     const kept = account.subject === '' ? undefined : old?.refreshToken;
     const { accessToken, refreshToken = kept } = grant;
     const current = { accessToken, refreshToken, superseded: old?.superseded ?? [] };
@@ -127,7 +131,7 @@ export class Connections {
     return existing.id;
   }
 
-  /** Returns the columns of a write of tokens: sealed, the lease given up, the version raised. */
+  /** Returns the columns for writing tokens: sealed, with the lease released and the version incremented. */
   async columnsOf(owner: Parameters<typeof connectionBinding>[0], tokens: StoredTokens, grant: Grant) {
     const sealed = await this.#context.vault.sealJson(connectionBinding(owner), tokens);
     return {
@@ -144,7 +148,7 @@ export class Connections {
     };
   }
 
-  /** Returns undefined when there are none (`needs_reauth`), or when they do not open, which is logged. */
+  /** Returns undefined if there are none (`needs_reauth`), or if they cannot be decrypted, which is logged. */
   async tokensOf(
     row: Parameters<typeof connectionBinding>[0] & Pick<ConnectionRow, 'sealed'>,
   ): Promise<StoredTokens | undefined> {
@@ -154,16 +158,16 @@ export class Connections {
     } catch (error) {
       this.#context.log.error(
         { err: error, event: 'connection_unreadable', connectionId: row.id, tenantId: row.tenantId },
-        'ALARM: the tokens of a connection do not open: the row was moved, changed, or sealed with another key',
+        "ALARM: a connection's tokens cannot be decrypted: the row was moved, changed, or encrypted with another key",
       );
       return undefined;
     }
   }
 
-  /** Deletes a connection. The provider is told by the outbox. */
+  /** Deletes a connection. The outbox notifies the provider. */
   async remove(tx: Database, row: ConnectionRow): Promise<void> {
     const tokens = await this.tokensOf(row);
-    // The newest first: where an account's tokens share a grant, it ends with them.
+    // The newest first: if an account's tokens share a grant, it ends with them.
     for (const pair of tokens ? [tokens, ...(tokens.superseded ?? []).toReversed()] : [])
       await this.#context.outbox.add(tx, row, pair);
     await tx.delete(connections).where(eq(connections.id, row.id));

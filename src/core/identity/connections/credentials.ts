@@ -17,20 +17,20 @@ import type { ConnectionRow } from './stored-tokens.ts';
 import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
 
-/** A server's refusal of a token leads to a refresh at most this often. */
+/** A server's refusal of a token triggers a refresh at most this often. */
 const FORCE_EVERY_MS = 60_000;
-/** An opened token is kept for this long: opening costs more than anything else here but the query. */
+/** How long a decrypted token is cached: except for the query, decrypting is the most expensive step. */
 const OPENED_MS = 60_000;
 
 /** The authorization of one call to one server. Never logged, never shown. */
 export interface Credential {
-  /** Sessions with an upstream are kept apart by connection: another account never gets into one. */
+  /** Upstream sessions are separated by connection, so that one account never uses another's session. */
   readonly connectionId: string;
   readonly version: number;
   readonly authorization: string;
 }
 
-/** The sign-in that a server's entry asks for, where the provider's settings agree. */
+/** The sign-in required by a server's entry, if the provider's settings allow it. */
 interface Demand {
   readonly provider: Provider;
   readonly scopes: readonly string[];
@@ -38,8 +38,8 @@ interface Demand {
 }
 
 /**
- * Decides which provider token goes to which server. None does, unless the server's entry names a provider, that provider's settings
- * name the server's origin, and the user has connected an account with the scopes it takes.
+ * Decides which provider token goes to which server. A token is released only if the server's entry names a provider, that
+ * provider's settings name the server's origin, and the user has connected an account with the required scopes.
  */
 export class Credentials {
   readonly #context: IdentityContext;
@@ -47,7 +47,7 @@ export class Credentials {
   readonly #sessions: Sessions;
   readonly #refresh: ProviderRefresh;
   readonly #find: ReturnType<typeof prepareFind>;
-  /** Opened tokens by the whole row they were sealed in, so that a changed row is opened anew. */
+  /** Decrypted tokens by the whole row they were sealed in, so that a changed row is decrypted again. */
   readonly #opened = new LRUCache<string, VersionedTokens>({ max: 5_000, ttl: OPENED_MS });
   readonly #refreshing = new SingleFlight<VersionedTokens>();
   readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
@@ -73,10 +73,10 @@ export class Credentials {
   }
 
   /**
-   * Returns the credential of a call; undefined where the server takes no user's token, and at once where there is no identity
-   * token either. One query tells whether the identity token still holds, and loads the connection.
-   * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with where to sign
-   * in), `provider_not_configured`, `provider_unavailable`.
+   * Returns the credential of a call; undefined if the server takes no user token, immediately if there is no identity token
+   * either. One query checks whether the identity token is still valid and loads the connection.
+   * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with a sign-in
+   * link), `provider_not_configured`, `provider_unavailable`
    */
   forCall(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
     const demand = this.#demandOf(server);
@@ -89,7 +89,7 @@ export class Credentials {
     return demand && this.#use(caller, demand, userId, connection, false);
   }
 
-  /** Returns a newer credential after the server refused this one; undefined when there is none. */
+  /** Returns a newer credential after the server refused this one; undefined if there is none. */
   async renewed(caller: Caller, server: Server, refused: Credential): Promise<Credential | undefined> {
     const demand = this.#demandOf(server);
     if (!demand) return undefined;
@@ -98,19 +98,19 @@ export class Credentials {
     const isNewer = connection.version > refused.version;
     if (!isNewer && (!connection.hasRefreshToken || !this.#mayForce(connection))) return undefined;
     const offered = await this.#use(caller, demand, userId, connection, !isNewer);
-    // With a provider that cannot be asked just now, this is the token that was refused.
+    // If the provider is unavailable, this is the token that was refused.
     return offered.version > refused.version ? offered : undefined;
   }
 
   /**
-   * Checks an identity token that nothing needs: one that was sent is never silently ignored.
-   * @throws SwitchboardError `identity_token_invalid`.
+   * Checks an identity token that the call does not need: a token is never silently ignored.
+   * @throws SwitchboardError `identity_token_invalid`
    */
   async requireLive(caller: Caller): Promise<void> {
     if (caller.subject) await this.#load(caller, undefined);
   }
 
-  /** Waits for writes under way. */
+  /** Waits for pending writes. */
   async close(): Promise<void> {
     await this.#lastUsed.close();
   }
@@ -123,8 +123,8 @@ export class Credentials {
       throw new SwitchboardError(
         'provider_not_configured',
         provider
-          ? `The server ${id} wants sign-in at ${auth.provider}, whose allowed_origins do not name ${origin}. The operator adds it to SWITCHBOARD_PROVIDERS.`
-          : `The server ${id} wants sign-in at ${auth.provider}, which is not configured. The operator adds it to SWITCHBOARD_PROVIDERS.`,
+          ? `The server ${id} requires a sign-in at ${auth.provider}, whose allowed_origins does not include ${origin}. Ask the operator to add it to SWITCHBOARD_PROVIDERS.`
+          : `The server ${id} requires a sign-in at ${auth.provider}, which is not configured. Ask the operator to add it to SWITCHBOARD_PROVIDERS.`,
       );
     }
     return { provider, scopes: auth.scopes ?? [], resource: auth.resource ?? '' };
@@ -185,7 +185,7 @@ export class Credentials {
     return opened;
   }
 
-  /** Returns undefined when only the user can mend the connection. */
+  /** Returns undefined if only the user can renew the connection. */
   async #renew(demand: Demand, connection: Found): Promise<VersionedTokens | undefined> {
     const { id, version } = connection;
     try {
@@ -212,14 +212,14 @@ export class Credentials {
     const session = await this.#sessions.justInTime(caller, userId, { provider, scopes, resource });
     return new SwitchboardError(
       'connection_required',
-      `${REASONS[reason](title)} The user opens auth_url to sign in, then the call can be made again.`,
+      `${REASONS[reason](title)} Ask the user to open auth_url and sign in, then repeat the call.`,
       { members: { provider: name, reason, missing_scopes: missing, ...session } },
     );
   }
 
   /**
-   * Returns whether a refused token may be replaced. A server that refuses every token must not make each call a refresh. Calls
-   * that were refused the same token share one.
+   * Returns whether a refused token may be replaced. A server that refuses every token must not turn each call into a
+   * refresh. Calls with the same refused token share one.
    */
   #mayForce({ id, version }: Found): boolean {
     const now = this.#context.clock.now();
@@ -234,18 +234,18 @@ const digestOf = (parts: readonly unknown[]): string =>
   Buffer.from(sha256(JSON.stringify(parts))).toString('base64url');
 
 const REASONS = {
-  not_connected: (title: string) => `The user has not connected an account of ${title} yet.`,
-  needs_reauth: (title: string) => `The user's connection with ${title} has ended and must be made again.`,
-  missing_scopes: (title: string) => `The user's connection with ${title} lacks scopes this server needs.`,
+  not_connected: (title: string) => `The user has not connected a ${title} account yet.`,
+  needs_reauth: (title: string) => `The user's connection to ${title} has ended and must be renewed.`,
+  missing_scopes: (title: string) => `The user's connection to ${title} lacks scopes that this server needs.`,
 };
 
 const tokenRequired = () =>
   new SwitchboardError(
     'identity_token_required',
-    "This server acts for an end user, and this key is bound to none: send the user's identity token as Authorization: Bearer next to X-API-Key. A client that cannot do that, such as an IDE, needs a key of the user's own: the operator makes one with switchboard keys create --user USER_ID.",
+    "This server acts for an end user, but the request names none. Send the user's identity token as Authorization: Bearer together with X-API-Key. For a client that cannot do that, such as an IDE, the operator can create a key for the user with switchboard keys create --user USER_ID.",
   );
 
-/** A token with less than this left is refreshed before it is used. */
+/** A token with less than this left is refreshed before use. */
 const FRESH_SEC = 60;
 
 /** The columns of a connection that a call needs. */
@@ -263,7 +263,7 @@ type Found = Pick<
   | 'hasRefreshToken'
 > & { readonly fresh: boolean };
 
-/** Prepares the one query of a call: whether user and family still hold, and the connection. */
+/** Prepares the single query of a call: whether user and family are still valid, and the connection. */
 function prepareFind(db: Database) {
   return db
     .select({
@@ -305,6 +305,6 @@ function prepareFind(db: Database) {
     .prepare('find_credential');
 }
 
-/** Returns whether the claims of the identity token or the key still hold. */
+/** Returns whether the claims of the identity token or the key are still valid. */
 const isLive = (subject: Subject, row: { epoch: number; familyId: string | null }): boolean =>
   row.epoch === subject.epoch && (subject.familyId === undefined || row.familyId === subject.familyId);

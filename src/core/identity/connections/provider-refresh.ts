@@ -8,24 +8,25 @@ import type { IdentityContext } from '../context.ts';
 import { ProviderError, type Grant, type Provider } from './provider.ts';
 import { connections } from '../schema.ts';
 
-/** Longer than a provider's time-out: a live holder never loses the lease. */
+/** Longer than a provider's timeout, so that a live holder never loses the lease. */
 const LEASE_SEC = 15;
-/** A provider that failed is left alone for this long. */
+/** A failing provider is not called again for this long. */
 const COOLDOWN_SEC = 30;
-/** A caller waits this long for another replica's refresh. */
+/** How long a caller waits for another replica's refresh. */
 const WAIT_MS = 5_500;
 const LOOK_AGAIN_MS = 50;
 
 export type VersionedTokens = TokenPair & { readonly version: number };
 
-/** Thrown when a connection has no usable tokens and no refresh can get any: the user must sign in again. */
+/** A connection has no usable tokens, and a refresh cannot get any: the user must sign in again. */
 export class NeedsReauth extends Error {
   override readonly name = 'NeedsReauth';
 }
 
 /**
- * Renews provider tokens, one process at a time: the holder of the row's lease asks the provider, outside any transaction, and its
- * write is fenced by lease and version. Two refreshes with one token would make providers that rotate theirs end the whole grant.
+ * Refreshes provider tokens, one process at a time: the holder of the row's lease calls the provider, outside any
+ * transaction, and its write is fenced by lease and version. If a token were refreshed twice, providers that rotate tokens
+ * would end the whole grant.
  */
 export class ProviderRefresh {
   readonly #context: IdentityContext;
@@ -37,8 +38,8 @@ export class ProviderRefresh {
   }
 
   /**
-   * Returns tokens newer than `version`; or the old ones, if they still hold and the provider cannot be asked.
-   * @throws NeedsReauth, or SwitchboardError `provider_unavailable`.
+   * Returns tokens newer than `version`; or the old ones, if they are still valid and the provider is unavailable.
+   * @throws NeedsReauth, or SwitchboardError `provider_unavailable`
    */
   async run(provider: Provider, id: string, version: number): Promise<VersionedTokens> {
     const deadlineMs = performance.now() + WAIT_MS;
@@ -80,7 +81,7 @@ export class ProviderRefresh {
         throw new NeedsReauth();
       }
       this.#context.metrics?.events.providerRefreshed('failed');
-      this.#context.log.warn({ err: error, provider: name }, 'token not refreshed by its provider');
+      this.#context.log.warn({ err: error, provider: name }, 'provider token not refreshed');
       await this.#cool(row.id, leaseId);
       return fallBack(row.valid, old);
     }
@@ -94,8 +95,8 @@ export class ProviderRefresh {
   }
 
   /**
-   * Stores fresh tokens if this process still holds the lease. Where a new sign-in has overtaken it, they are kept to be revoked with
-   * the connection; without a connection, the provider is told at once. Returns the tokens in use.
+   * Stores fresh tokens if this process still has the lease. If a new sign-in was faster, they are kept to be revoked with
+   * the connection; without a connection, the provider is notified at once. Returns the tokens in use.
    */
   #store(
     row: ConnectionRow,
@@ -156,10 +157,10 @@ export class ProviderRefresh {
       .where(holds(id, leaseId));
   }
 
-  /** Drops tokens that only the user can replace. The provider is not asked again. */
+  /** Deletes tokens that only the user can replace. The provider is not called again. */
   async #end(row: ConnectionRow, leaseId: string | undefined, reason: string): Promise<void> {
     await this.#context.db.transaction(async tx => {
-      // Read again, locked: a superseded pair may have been added since, which is no new version.
+      // Read again under a lock: a superseded pair may have been added in the meantime, which does not change the version.
       const [locked] = await tx.select().from(connections).where(eq(connections.id, row.id)).for('update');
       const older = (locked && (await this.#connections.tokensOf(locked))?.superseded) ?? [];
       const ended = await tx
@@ -173,7 +174,7 @@ export class ProviderRefresh {
         )
         .returning({ id: connections.id });
       if (ended.length === 0) return;
-      // Grants of earlier sign-ins may still live.
+      // Grants of earlier sign-ins may still be valid.
       for (const pair of older) await this.#context.outbox.add(tx, row, pair);
       const { tenantId, userId, provider } = row;
       const who = { tenantId, userId, meta: { provider, reason } };
@@ -193,7 +194,7 @@ function fallBack(valid: boolean, old: VersionedTokens): VersionedTokens {
   if (valid) return old;
   throw new SwitchboardError(
     'provider_unavailable',
-    'The identity provider cannot be reached, and the token it gave has expired. Try again later.',
+    "The user's token has expired, and the identity provider cannot be reached to refresh it. Try again later.",
     { retryAfterSec: COOLDOWN_SEC },
   );
 }

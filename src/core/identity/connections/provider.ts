@@ -4,12 +4,12 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Clock } from '../../../platform/time.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 
-/** Thrown when an exchange or a refresh gave no tokens. */
+/** An exchange or a refresh returned no tokens. */
 export class ProviderError extends Error {
   override readonly name = 'ProviderError';
   /**
-   * `denied`: the user said no. `refused`: the provider sent an error to the callback. `invalid_grant`: the code or token is no
-   * longer valid. `failed`: anything else, from a time-out to an answer that breaks the protocol.
+   * `denied`: the user refused. `refused`: the provider sent an error to the callback. `invalid_grant`: the code or token is
+   * no longer valid. `failed`: anything else, from a timeout to a protocol violation.
    */
   readonly reason: 'denied' | 'refused' | 'invalid_grant' | 'failed';
 
@@ -39,19 +39,19 @@ function classify(error: unknown): ProviderError {
   return new ProviderError(isDead ? 'invalid_grant' : 'failed', error);
 }
 
-/** Bounds one answer of a provider; the lease of a refresh lasts longer. */
+/** Limits a provider's response time; the lease of a refresh lasts longer. */
 const TIMEOUT_SEC = 5;
-/** An id_token is read seconds after it was issued. */
+/** An id_token is read within seconds of being issued. */
 const MAX_CLOCK_DIFFERENCE_SEC = 300;
-/** Ten years: a provider that says more means that the token does not expire. */
+/** Ten years: a longer lifetime means that the token does not expire. */
 const MAX_LIFETIME_SEC = 315_360_000;
-/** A provider's metadata are used for this long before they are read again. */
+/** How long a provider's metadata is used before it is read again. */
 const METADATA_MS = 3_600_000;
 
 /** The tokens that a provider granted. They never leave the core. */
 export interface Grant {
   readonly accessToken: string;
-  /** Absent: none was given. */
+  /** Absent: the provider sent none. */
   readonly refreshToken: string | undefined;
   /** Undefined: it does not expire, or the provider does not say. */
   readonly expiresInSec: number | undefined;
@@ -60,7 +60,7 @@ export interface Grant {
 
 /** The account at the provider. */
 export interface Account {
-  /** '' where a plain OAuth provider has no userinfo endpoint. */
+  /** '' if a plain OAuth provider has no userinfo endpoint. */
   readonly subject: string;
   readonly label: string | undefined;
 }
@@ -79,7 +79,7 @@ export interface AuthorizationRequest extends Proof {
   readonly loginHint: string | undefined;
 }
 
-/** One configured identity provider, over openid-client. */
+/** One configured identity provider, based on openid-client. */
 export class Provider {
   readonly settings: ProviderSettings;
   readonly #client: NonNullable<ProviderSettings['client']>;
@@ -97,7 +97,7 @@ export class Provider {
     this.#clock = options.clock;
   }
 
-  /** Returns the URL of the provider's page. @throws ProviderError `failed` when its metadata cannot be had. */
+  /** Returns the URL of the provider's page. @throws ProviderError `failed` if its metadata is unavailable */
   async authorizationUrl(request: AuthorizationRequest): Promise<string> {
     const configuration = await this.#configuration();
     const { scopes, loginHint, resource } = request;
@@ -127,7 +127,7 @@ export class Provider {
     const configuration = await this.#configuration();
     const isOpenId = this.settings.issuer !== undefined;
     try {
-      // RFC 9207 is for issuers that are known; a plain provider has its own callback and state.
+      // RFC 9207 applies to known issuers; a plain provider has its own callback and state.
       if (!isOpenId) callback.searchParams.delete('iss');
       const tokens = await oauth.authorizationCodeGrant(
         configuration,
@@ -150,7 +150,7 @@ export class Provider {
     }
   }
 
-  /** Gets new tokens. @throws ProviderError; `invalid_grant` means that only the user can mend it. */
+  /** Refreshes tokens. @throws ProviderError; `invalid_grant` means that the user must sign in again */
   async refresh(
     refreshToken: string,
     known: { scopes: readonly string[]; resource: string },
@@ -164,7 +164,7 @@ export class Provider {
     }
   }
 
-  /** Revokes a token (RFC 7009). Resolves to false where the provider has no endpoint for that. */
+  /** Revokes a token (RFC 7009). Resolves to false if the provider has no endpoint for that. */
   async revoke(token: string, hint: 'access_token' | 'refresh_token'): Promise<boolean> {
     const configuration = await this.#configuration();
     if (configuration.serverMetadata().revocation_endpoint === undefined) return false;
@@ -172,7 +172,7 @@ export class Provider {
       await oauth.tokenRevocation(configuration, token, { token_type_hint: hint });
       return true;
     } catch (error) {
-      // The token is dead already, or of a kind that the provider does not revoke (RFC 7009 §2.2.1).
+      // The token is already invalid, or of a kind that the provider does not revoke (RFC 7009 §2.2.1).
       if (
         error instanceof oauth.ResponseBodyError &&
         /^(invalid_token|unsupported_token_type)$/.test(error.error)
@@ -187,7 +187,7 @@ export class Provider {
     this.#known ??= { atMs: now, configuration: this.#configure() };
     const known = this.#known;
     if (now - known.atMs > METADATA_MS) {
-      // Read in the background, so that no call waits twice for a slow provider.
+      // Refreshed in the background, so that no call waits twice for a slow provider.
       const fresh = { atMs: now, configuration: this.#configure() };
       this.#known = { atMs: now, configuration: known.configuration };
       fresh.configuration.then(
@@ -235,9 +235,9 @@ export class Provider {
 
   #execute(): ((configuration: oauth.Configuration) => void)[] {
     const { issuer, endpoints } = this.settings;
-    // The settings allow http on loopback only, and only for development; the guard stands behind it.
+    // The settings allow http on loopback only, and only for development; the guard checks the address as well.
     const isHttp = (issuer ?? endpoints?.token ?? '').startsWith('http:');
-    // The id_token's signature is checked although it came over TLS: a proxy may stand between.
+    // The id_token's signature is checked despite TLS, because there may be a proxy in between.
     return [
       ...(issuer === undefined ? [] : [oauth.enableNonRepudiationChecks]),
       ...(isHttp ? [oauth.allowInsecureRequests] : []),
@@ -248,14 +248,14 @@ export class Provider {
     const { userinfo } = this.settings.endpoints ?? {};
     if (userinfo === undefined) return { subject: '', label: undefined };
     const response = await oauth.fetchProtectedResource(configuration, accessToken, new URL(userinfo), 'GET');
-    if (!response.ok) throw new Error(`the userinfo endpoint answered HTTP ${response.status}`);
+    if (!response.ok) throw new Error(`the userinfo endpoint returned HTTP ${response.status}`);
     const account = accountOf((await response.json()) as Record<string, unknown>);
-    if (account.subject === '') throw new Error('the userinfo endpoint names no sub and no id');
+    if (account.subject === '') throw new Error('the userinfo response has neither sub nor id');
     return account;
   }
 }
 
-/** Leaves only signatures that the provider's published keys verify; openid-client would take all that it lists. */
+/** Keeps only signature algorithms that the provider's published keys can verify; openid-client would accept all that it lists. */
 function withAsymmetricOnly(metadata: oauth.ServerMetadata): oauth.ServerMetadata {
   const listed = metadata.id_token_signing_alg_values_supported;
   if (!listed) return metadata;
@@ -263,17 +263,17 @@ function withAsymmetricOnly(metadata: oauth.ServerMetadata): oauth.ServerMetadat
   return { ...metadata, id_token_signing_alg_values_supported: usable };
 }
 
-/** Refuses a provider whose clock is off: it would set wrong lifetimes, too (OpenID Connect Core §3.1.3.7, 10). */
+/** Refuses a provider whose clock is wrong, because it would also set wrong lifetimes (OpenID Connect Core §3.1.3.7, 10). */
 function requireFresh(issuedAtSec: number, nowMs: number): void {
   const offSec = Math.abs(issuedAtSec - nowMs / 1000);
   if (offSec > MAX_CLOCK_DIFFERENCE_SEC)
-    throw new Error(`the id_token was issued ${Math.round(offSec)} s away from now`);
+    throw new Error(`the id_token's issue time differs from the clock by ${Math.round(offSec)} s`);
 }
 
 function plainMetadata(endpoints: ProviderSettings['endpoints']): oauth.ServerMetadata {
   if (!endpoints) throw new Error('a provider has neither an issuer nor endpoints');
   return {
-    // Never compared, but openid-client wants one.
+    // Never compared, but required by openid-client.
     issuer: new URL(endpoints.authorization).origin,
     authorization_endpoint: endpoints.authorization,
     token_endpoint: endpoints.token,
@@ -295,12 +295,12 @@ function grantOf(
       expiresInSec === undefined || !(expiresInSec > 0)
         ? undefined
         : Math.min(expiresInSec, MAX_LIFETIME_SEC),
-    // RFC 6749 §5.1: without `scope`, what was asked for was granted. (GitHub separates with commas.)
+    // RFC 6749 §5.1: without `scope`, the requested scopes were granted. (GitHub separates with commas.)
     scopes: scope === undefined ? asked : scope.split(/[ ,]+/).filter(name => /^[\x21-\x7e]+$/.test(name)),
   };
 }
 
-/** `sub` of OpenID; plain providers say `id`. The label is what a person knows the account by. */
+/** OpenID has `sub`; plain providers have `id`. The label is the account's display name. */
 function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   const text = (name: string) => {
     const value = claims[name];
@@ -309,7 +309,7 @@ function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   };
   const label = text('email') ?? text('preferred_username') ?? text('login') ?? text('name');
   const subject = text('sub') ?? text('id') ?? '';
-  if (/\p{C}/u.test(subject)) throw new Error('the account has an id with control characters');
+  if (/\p{C}/u.test(subject)) throw new Error('the account id contains control characters');
   return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320) };
 }
 
@@ -327,7 +327,7 @@ export class Providers {
     return this.#configured.get(name);
   }
 
-  /** Returns the name that pages show; a provider that is no longer configured keeps its id. */
+  /** Returns the display name; a provider that is no longer configured is shown by its id. */
   titleOf(name: string): string {
     return this.#settings.get(name)?.title ?? name;
   }
@@ -341,19 +341,19 @@ export class Providers {
     throw new SwitchboardError(
       'invalid_request',
       known.length === 0
-        ? `provider: ${JSON.stringify(name.slice(0, 64))} is not known, and none is configured. ${HOW_TO_CONFIGURE}`
-        : `provider: ${JSON.stringify(name.slice(0, 64))} is not known. Use one of ${known.join(', ')}`,
+        ? `provider: ${JSON.stringify(name.slice(0, 64))} is unknown, and no provider is configured. ${HOW_TO_CONFIGURE}`
+        : `provider: ${JSON.stringify(name.slice(0, 64))} is unknown. Use one of ${known.join(', ')}`,
     );
   }
 }
 
 const HOW_TO_CONFIGURE =
-  'The operator sets GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET, or SWITCHBOARD_PROVIDERS for others.';
+  'Ask the operator to set GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET, or SWITCHBOARD_PROVIDERS for other providers.';
 
 const notConfigured = (name: string) =>
   new SwitchboardError(
     'provider_not_configured',
     name === 'google'
-      ? 'The provider google has no client credentials yet. The operator sets GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET.'
-      : `The provider ${name} has no client credentials yet. The operator sets them in SWITCHBOARD_PROVIDERS.`,
+      ? 'The provider google has no client credentials yet. Ask the operator to set GOOGLE_CLIENT_ID and GOOGLE_CLIENT_SECRET.'
+      : `The provider ${name} has no client credentials yet. Ask the operator to set them in SWITCHBOARD_PROVIDERS.`,
   );

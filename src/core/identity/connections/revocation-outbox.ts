@@ -10,17 +10,17 @@ import type { Providers } from './provider.ts';
 import { revocationOutbox } from '../schema.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 
-/** Seconds in which a provider that cannot be reached is asked again; then the tokens are forgotten unrevoked. */
+/** How long an unreachable provider is retried, in seconds; then the tokens are deleted unrevoked. */
 const LIFETIME_SEC = 3600;
 const BATCH = 10;
 const LOOK_EVERY_MS = 5_000;
-/** Longer than the work on one batch takes, so that no other replica takes a row that is being worked on. */
+/** Longer than a batch takes, so that no other replica takes a row that is being processed. */
 const FIRST_RETRY_SEC = 30;
 const MAX_RETRY_SEC = 300;
 
 /**
- * Tokens that are still to be revoked at their provider (RFC 7009). They are sealed for this purpose alone: the proxy could not
- * open them. Each row is worked on by one replica at a time, and outlives crashes.
+ * Tokens waiting to be revoked at their provider (RFC 7009). They are sealed only for this purpose, so the proxy cannot
+ * decrypt them. Each row is processed by one replica at a time and survives crashes.
  */
 export class Outbox {
   readonly #db: Database;
@@ -39,10 +39,10 @@ export class Outbox {
     this.#providers = options.providers;
     this.#audit = options.audit;
     this.#log = options.log;
-    this.#outage = new OutageLog(options.log, 'revocation outbox worked on again');
+    this.#outage = new OutageLog(options.log, 'resumed the revocation outbox');
   }
 
-  /** Adds tokens, within the transaction that takes them out of use. Call `kick` once it is committed. */
+  /** Adds tokens, in the transaction that invalidates them. Call `kick` after the commit. */
   async add(
     tx: Database,
     { provider, userId, subject }: GrantOwner,
@@ -64,7 +64,7 @@ export class Outbox {
     this.#looking.start();
   }
 
-  /** Works on what is due, in the background. */
+  /** Processes due rows in the background. */
   kick(): void {
     this.#looking.kick();
   }
@@ -80,11 +80,11 @@ export class Outbox {
       await this.#drain();
       this.#outage.succeeded();
     } catch (error) {
-      this.#outage.failed('revocation outbox', whyFailed(error), 'revocation outbox not worked on');
+      this.#outage.failed('revocation outbox', whyFailed(error), 'revocation outbox not processed');
     }
   }
 
-  /** Works on each provider by itself: one that hangs holds up nobody else's revocations. */
+  /** Processes each provider separately: a hanging one does not delay others' revocations. */
   async #drain(): Promise<void> {
     const due = await this.#db
       .selectDistinct({ provider: revocationOutbox.provider })
@@ -94,7 +94,7 @@ export class Outbox {
       if (this.#draining.has(provider)) continue;
       const work = this.#drainOf(provider)
         .catch((error: unknown) =>
-          this.#log.warn({ ...whyFailed(error), provider }, 'revocation outbox not worked on'),
+          this.#log.warn({ ...whyFailed(error), provider }, 'revocation outbox not processed'),
         )
         .finally(() => this.#draining.delete(provider));
       this.#draining.set(provider, work);
@@ -109,7 +109,7 @@ export class Outbox {
     }
   }
 
-  /** Takes rows by moving their next time into the future: a process that dies with them gives them back by that. */
+  /** Claims rows by moving their next attempt into the future: if the process dies, they become due again. */
   #take(provider: string) {
     const due = this.#db
       .select({ id: revocationOutbox.id })
@@ -133,7 +133,7 @@ export class Outbox {
       });
   }
 
-  /** Resolves to false when the row is to be tried again. */
+  /** Resolves to false if the row must be retried. */
   async #work(row: Taken): Promise<boolean> {
     const { id, provider } = row;
     try {
@@ -142,14 +142,14 @@ export class Outbox {
       await this.#remove(row, tokens ? await this.#revoke(provider, tokens) : 'unreadable');
       return true;
     } catch (error) {
-      this.#log.warn({ err: error, provider, id }, 'revocation refused by its provider');
-      // Tried at least once past its time, however long this process was away.
+      this.#log.warn({ err: error, provider, id }, 'provider refused a revocation');
+      // Tried at least once after its deadline, however long this process was down.
       if (row.isOver) await this.#remove(row, 'abandoned');
       return row.isOver;
     }
   }
 
-  /** Keeps the tokens with a new connection to the same account, which revoking them now could end. */
+  /** Keeps the tokens with a new connection to the same account, because revoking them now could end it. */
   #isNeeded(row: Taken, tokens: TokenPair): Promise<boolean> {
     return this.#db.transaction(async tx => {
       const kept = await keepWithConnection(tx, this.#vault, row, tokens);
@@ -175,7 +175,7 @@ export class Outbox {
       return await this.#vault.openJson<TokenPair>(outboxBinding(provider, id), sealed);
     } catch (error) {
       if (!(error instanceof VaultError)) throw error;
-      this.#log.error({ err: error, provider, id }, 'ALARM: tokens to be revoked do not open');
+      this.#log.error({ err: error, provider, id }, 'ALARM: tokens to be revoked cannot be decrypted');
       return undefined;
     }
   }
@@ -183,7 +183,7 @@ export class Outbox {
   async #revoke(name: string, { accessToken, refreshToken }: TokenPair): Promise<string> {
     const provider = this.#providers.get(name);
     if (!provider) return 'provider_removed';
-    // The refresh token first: with most providers its grant and access tokens end with it (RFC 7009 §2.1).
+    // The refresh token first: at most providers its grant and access tokens end with it (RFC 7009 §2.1).
     if (refreshToken !== undefined && !(await provider.revoke(refreshToken, 'refresh_token')))
       return 'no_revocation_endpoint';
     return (await provider.revoke(accessToken, 'access_token')) ? 'revoked' : 'no_revocation_endpoint';
@@ -193,7 +193,7 @@ export class Outbox {
 interface Taken extends GrantOwner {
   readonly id: string;
   readonly sealed: string;
-  /** Its lifetime is over. */
+  /** The row has expired. */
   readonly isOver: boolean;
 }
 

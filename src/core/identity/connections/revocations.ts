@@ -9,7 +9,7 @@ import { failed, giveBackWaiting } from '../sign-in/session-store.ts';
 import { findUser, lockUser, requireUserId } from '../../access/tenants.ts';
 import { endTokens } from '../tokens/refresh-tokens.ts';
 
-/** Ends all that a user has, or one connection. */
+/** Revokes everything a user has, or one connection. */
 export class Revocations {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
@@ -20,10 +20,10 @@ export class Revocations {
   }
 
   /**
-   * Ends everything of a user, at once and on every replica: identity tokens, refresh tokens, keys bound to the user, sign-ins
-   * under way, stored provider tokens; the provider is told in the background. With `provider`, it ends only the connections with
-   * that one. An unknown user is a success, so that nobody learns who exists (RFC 7009 §2.2 in spirit).
-   * @throws SwitchboardError `invalid_request`.
+   * Revokes everything of a user, immediately and on every replica: identity tokens, refresh tokens, the user's keys, pending
+   * sign-ins, stored provider tokens; the provider is notified in the background. With `provider`, ends only the connections with
+   * that provider. An unknown user is a success, so that the existence of users is not revealed (in the spirit of RFC 7009 §2.2).
+   * @throws SwitchboardError `invalid_request`
    */
   async revoke(actor: Actor & { tenantId: string }, externalId: string, provider?: string): Promise<void> {
     const user = await findUser(this.#context.db, actor.tenantId, requireUserId(externalId));
@@ -49,7 +49,7 @@ export class Revocations {
     outbox.kick();
   }
 
-  /** Ends one connection, from the user's own page. Resolves to false when it is gone already, or not this user's. */
+  /** Ends one connection, from the user's own page. Resolves to false if it no longer exists or belongs to another user. */
   async disconnect(
     actor: Actor & { tenantId: string },
     userId: string,
@@ -67,7 +67,7 @@ export class Revocations {
     const { db, audit, outbox } = this.#context;
     const count = await db.transaction(async tx => {
       if (!(await lockUser(tx, actor.tenantId, userId))) return 0;
-      // A sign-in under way would connect again, also where nothing is connected yet. Sessions are locked before connections.
+      // A pending sign-in would reconnect, even if nothing is connected yet. Sessions are locked before connections.
       const ending = tx
         .select({ provider: connections.provider })
         .from(connections)

@@ -10,16 +10,16 @@ export interface TokenPair {
   readonly refreshToken: string | undefined;
 }
 
-/** The tokens of a connection, as the vault holds them. */
+/** The tokens of a connection, as stored in the vault. */
 export interface StoredTokens extends TokenPair {
   /**
-   * Tokens of earlier sign-ins to the same account. They are revoked together with the current ones and not before: many
+   * Tokens of earlier sign-ins to the same account. They are revoked only together with the current ones, because many
    * providers end the whole grant with any of its tokens.
    */
   readonly superseded?: readonly TokenPair[];
 }
 
-/** Only the newest superseded tokens of a user who signs in again and again are kept. */
+/** The maximum number of superseded tokens kept for a user who signs in repeatedly. */
 const MAX_SUPERSEDED = 10;
 
 const pairOf = ({ accessToken, refreshToken }: TokenPair): TokenPair => ({ accessToken, refreshToken });
@@ -31,7 +31,7 @@ export const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]):
   superseded: [...(tokens.superseded ?? []), ...older.map(pairOf)].slice(-MAX_SUPERSEDED),
 });
 
-/** Binds the tokens to the row, its provider and its resource: a row that is given another provider opens nothing. */
+/** Binds the tokens to the row, its provider and its resource: with a changed provider, they cannot be decrypted. */
 export const connectionBinding = (
   row: Pick<ConnectionRow, 'tenantId' | 'userId' | 'id' | 'provider' | 'resource'>,
 ): Binding => ({
@@ -51,8 +51,8 @@ export interface GrantOwner {
 }
 
 /**
- * Keeps unused tokens beside those of the connection to the same account, to be revoked with them. Locks the connection until the
- * transaction ends. Resolves to false when the account is not connected: then the provider can be told at once.
+ * Stores unused tokens with the connection to the same account, to be revoked together. Locks the connection until the
+ * transaction ends. Resolves to false if the account is not connected; the provider can then be notified at once.
  */
 export async function keepWithConnection(
   tx: Database,
@@ -79,12 +79,12 @@ export async function keepWithConnection(
   try {
     current = await vault.openJson<StoredTokens>(binding, row.sealed);
   } catch (error) {
-    // Tokens that nobody can open must not hold up the revocation of these.
+    // Tokens that cannot be decrypted must not block the revocation of these.
     if (error instanceof VaultError) return false;
     throw error;
   }
   const sealed = await vault.sealJson(binding, supersede(current, tokens));
-  // No new version: the tokens in use are the same.
+  // The version is unchanged, because the tokens in use are the same.
   await tx.update(connections).set({ sealed }).where(eq(connections.id, row.id));
   return true;
 }

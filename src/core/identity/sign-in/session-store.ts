@@ -10,7 +10,7 @@ import { VaultError, type Binding } from '../vault/vault.ts';
 export type SessionRow = typeof authSessions.$inferSelect;
 
 export const UNDO_MINUTES = 10;
-/** A callback that came in time may still be finished this long afterwards; one that takes longer has crashed. */
+/** How long a callback that arrived in time may take to finish; a longer one has crashed. */
 const CLAIM_SEC = 60;
 
 /** The secrets of a pending session. */
@@ -19,18 +19,18 @@ export interface PendingSecrets {
   readonly verifier: string;
   /** The provider's page. */
   readonly providerUrl: string;
-  /** The answer of a just-in-time session, to be given again. */
+  /** The response of a just-in-time session, to be returned again. */
   readonly sessionId: string;
   readonly authUrl: string;
 }
 
-/** The secrets of a session that waits for the user's click. */
+/** The secrets of a session that waits for the user's confirmation. */
 export interface WaitingSecrets {
   readonly grant: Grant;
   readonly account: Account;
 }
 
-/** Binds what is sealed in a session's row to that row and its provider. */
+/** Binds the sealed data of a session's row to that row and its provider. */
 export const sessionBinding = (
   row: Pick<SessionRow, 'tenantId' | 'userId' | 'idHash' | 'provider'>,
 ): Binding => ({
@@ -41,34 +41,33 @@ export const sessionBinding = (
   purpose: 'authorization',
 });
 
-/** Binds the tokens of a session that waits for the user's click. */
+/** Binds the tokens of a session that waits for the user's confirmation. */
 export const waitingBinding = (row: Parameters<typeof sessionBinding>[0]): Binding => ({
   ...sessionBinding(row),
   purpose: 'waiting',
 });
 
-/** The texts of a session's failures. Never a provider's own words: they reach pages and logs. */
+/** The texts of a session's failures, never a provider's own, because they appear on pages and in logs. */
 export const SESSION_ERRORS = {
   access_denied: 'access_denied: The user did not grant access.',
   account_mismatch:
-    'account_mismatch: The user signed in to another account than before. Pass allow_account_change to permit it.',
+    'account_mismatch: The user signed in with a different account than before. Send allow_account_change to permit it.',
   exchange_failed:
     'exchange_failed: The identity provider did not complete the sign-in. Start a new session.',
-  interrupted: 'interrupted: The sign-in was interrupted on our side. Start a new session.',
-  invalid_response:
-    'invalid_response: The answer of the identity provider was not valid. Start a new session.',
+  interrupted: 'interrupted: The server interrupted the sign-in. Start a new session.',
+  invalid_response: "invalid_response: The identity provider's response was invalid. Start a new session.",
   provider_error: 'provider_error: The identity provider refused the sign-in. Start a new session.',
-  revoked: "revoked: The user's access was revoked meanwhile.",
+  revoked: "revoked: The user's access was revoked during the sign-in.",
   session_expired: 'session_expired: The user did not finish within 5 minutes. Start a new session.',
   undone: 'undone: The user undid the connection.',
 } as const;
 export type SessionError = keyof typeof SESSION_ERRORS;
 
-/** Returns a stored error code, or `exchange_failed` for one that this version does not know. */
+/** Returns a stored error code, or `exchange_failed` if this version does not know it. */
 export const errorOf = (code: string | null): SessionError =>
   code !== null && Object.hasOwn(SESSION_ERRORS, code) ? (code as SessionError) : 'exchange_failed';
 
-/** Finds the session behind a link to our own page, while it can still be begun. */
+/** Finds the session of a link to our own page, while it can still be started. */
 export async function sessionOfTicket(
   { db }: IdentityContext,
   ticket: string,
@@ -88,13 +87,13 @@ export async function sessionOfTicket(
 }
 
 export type ResultSession = SessionRow & {
-  /** The click comes too late. */
+  /** The confirmation comes too late. */
   readonly over: boolean;
   /** The connection can still be undone. */
   readonly undoable: boolean;
 };
 
-/** Finds the session behind the link to a result. */
+/** Finds the session of a link to a result. */
 export async function sessionOfResult(
   { db }: IdentityContext,
   result: string,
@@ -115,7 +114,7 @@ export async function sessionOfResult(
 export const pendingSecrets = ({ vault }: IdentityContext, session: SessionRow): Promise<PendingSecrets> =>
   vault.openJson(sessionBinding(session), session.sealed ?? '');
 
-/** Returns undefined when the session no longer waits for the click. @throws VaultError */
+/** Returns undefined if the session no longer waits for the confirmation. @throws VaultError */
 export async function waitingSecrets(
   { vault }: IdentityContext,
   session: SessionRow,
@@ -152,7 +151,7 @@ export async function claimSession(
   return elsewhere?.mode === 'page' ? 'other_browser' : 'link_over';
 }
 
-/** Ends sessions that nobody finished in time, at most `limit` of them. Resolves to their number. */
+/** Ends sessions that were not completed in time, at most `limit` of them. Resolves to their number. */
 export async function expireSessions(
   context: IdentityContext,
   which: SQL | undefined,
@@ -163,7 +162,7 @@ export async function expireSessions(
       .select()
       .from(authSessions)
       .where(and(which, overdue()))
-      // Replicas that do this at once lock in one order.
+      // Concurrent replicas must lock in the same order.
       .orderBy(authSessions.userId, authSessions.idHash)
       .limit(limit)
       .for('update', { skipLocked: true });
@@ -186,7 +185,7 @@ export const failed = (errorCode: SessionError) => ({
   sealed: null,
 });
 
-/** Gives back the tokens of a session that ends without its click, if it has any. */
+/** Revokes the tokens of a session that ends without confirmation, if it has any. */
 export async function giveBackWaiting(
   context: IdentityContext,
   tx: Database,
@@ -196,14 +195,14 @@ export async function giveBackWaiting(
     if (!(error instanceof VaultError)) throw error;
     context.log.error(
       { err: error, event: 'session_unreadable', tenantId: row.tenantId },
-      'ALARM: the tokens of a sign-in do not open',
+      "ALARM: a sign-in's tokens cannot be decrypted",
     );
     return undefined;
   });
   if (waiting) await giveBack(context, tx, row, waiting);
 }
 
-/** Gives tokens of a failed sign-in back. The provider is told, but not while the same account is connected. */
+/** Revokes the tokens of a failed sign-in, but not while the same account is connected. */
 export async function giveBack(
   { vault, outbox }: IdentityContext,
   tx: Database,
@@ -214,7 +213,7 @@ export async function giveBack(
   if (!(await keepWithConnection(tx, vault, owner, grant))) await outbox.add(tx, owner, grant);
 }
 
-/** Selects sessions past their time: unfinished at expiry, or claimed by a callback that did not come back. */
+/** Selects expired sessions: uncompleted ones, and those claimed by a callback that never finished. */
 export const overdue = () =>
   sql<boolean>`(${or(
     and(sql`${authSessions.status} in ('pending', 'confirm')`, lte(authSessions.expiresAt, sql`now()`)),

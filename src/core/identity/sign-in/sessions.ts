@@ -19,9 +19,9 @@ import {
   type PendingSecrets,
 } from './session-store.ts';
 
-/** Seconds a session can be authorized and polled (contract). */
+/** How long a session can be authorized and polled, in seconds (contract). */
 const SESSION_SEC = 300;
-/** A just-in-time session is given out again while it has at least this long left. */
+/** A just-in-time session is reused while it has at least this long left. */
 const REUSE_LEFT_SEC = 60;
 
 export interface AuthSession {
@@ -46,7 +46,7 @@ interface Draft extends Proof {
   readonly authUrl: string;
 }
 
-/** Sign-ins from the caller's side: created, and polled until they are over. */
+/** Sign-ins from the caller's side: creating and polling sessions. */
 export class Sessions {
   readonly #context: IdentityContext;
 
@@ -57,7 +57,7 @@ export class Sessions {
   /**
    * Creates a session, which can be authorized and polled for five minutes.
    * @throws SwitchboardError `invalid_request`, `provider_not_configured`, `rate_limited` (one user's sessions), or
-   * `unavailable` when the provider's metadata cannot be had.
+   * `unavailable` if the provider's metadata cannot be read
    */
   async create(caller: Caller, request: SessionRequest): Promise<AuthSession> {
     const userId = requireUserId(request.userId);
@@ -81,8 +81,8 @@ export class Sessions {
   }
 
   /**
-   * Returns a session for a proxied call that lacks a connection. An open one for the same user, provider and scopes is given
-   * out again, so that fifty failing calls make one link.
+   * Returns a session for a proxied call that lacks a connection. An open one for the same user, provider and scopes is
+   * reused, so that fifty failing calls create one link.
    */
   async justInTime(
     caller: Caller,
@@ -100,8 +100,8 @@ export class Sessions {
     const draft = await this.#draft(provider, { mode, scopes, resource, loginHint: undefined });
     return this.#context.db.transaction(async tx => {
       const user = await lockUser(tx, caller.tenantId, userId);
-      if (!user) throw new Error('the user of a checked token is gone');
-      // Revoked since the token was checked: a link given out now would bring back what was ended.
+      if (!user) throw new Error('the user of a verified token no longer exists');
+      // Revoked since the token was checked: a link created now would restore revoked access.
       if (caller.subject?.epoch !== user.tokenEpoch) throw invalidToken();
       const known = await open(tx);
       if (known) return known;
@@ -156,13 +156,10 @@ export class Sessions {
       .catch((cause: unknown) => {
         if (!(cause instanceof ProviderError)) throw cause;
         const { name, issuer } = provider.settings;
-        this.#context.log.warn(
-          { err: cause, provider: name, issuer },
-          'metadata of an identity provider not read',
-        );
+        this.#context.log.warn({ err: cause, provider: name, issuer }, 'identity provider metadata not read');
         throw new SwitchboardError(
           'unavailable',
-          `The identity provider ${name} cannot be used at the moment: its metadata could not be read. Try again soon; if it stays so, its operator finds the reason in the log.`,
+          `The identity provider ${name} is unavailable: its metadata could not be read. Try again soon. If the problem persists, the log has the reason.`,
           { retryAfterSec: 5, cause },
         );
       });
@@ -238,7 +235,7 @@ export class Sessions {
           eq(authSessions.mode, wanted.mode),
           eq(authSessions.justInTime, true),
           eq(authSessions.status, 'pending'),
-          // The index of open sessions has this condition.
+          // Matches the condition of the index of open sessions.
           isNull(authSessions.finishedAt),
           gt(authSessions.expiresAt, sql`now() + make_interval(secs => ${REUSE_LEFT_SEC})`),
         ),
@@ -282,7 +279,7 @@ const notFound = () =>
 const delivered = () =>
   new SwitchboardError(
     'session_delivered',
-    'The final status of this session has been delivered already; a session id can be polled to its end once.',
+    'The final status of this session has already been delivered. It is delivered only once.',
   );
 
 const MAX_PER_USER_AND_MINUTE = 10;
@@ -299,7 +296,7 @@ export interface SessionRequest {
   readonly allowAccountChange?: boolean;
 }
 
-/** Raises `direct` to `page` for one session, never the other way round. */
+/** Upgrades `direct` to `page` for one session, never the reverse. */
 function requireMode(asked: SignInMode | undefined, tenantMode: SignInMode): SignInMode {
   if (asked === undefined || asked === tenantMode) return tenantMode;
   if (tenantMode === 'direct') return asked;
@@ -310,11 +307,11 @@ function requireReturnUrl(url: string | undefined, registered: readonly string[]
   if (url === undefined || registered.includes(url)) return;
   throw new SwitchboardError(
     'invalid_request',
-    'return_url: is not registered for this tenant. The operator registers it with `switchboard tenant set --return-url`.',
+    'return_url: is not registered for this tenant. Ask the operator to register it with `switchboard tenant set --return-url`.',
   );
 }
 
-/** Bounds the sessions of one user. @throws SwitchboardError `rate_limited`. */
+/** Limits the sessions of one user. @throws SwitchboardError `rate_limited` */
 async function requireRoom(tx: Database, user: User): Promise<void> {
   const [recent] = await tx
     .select({
@@ -333,7 +330,7 @@ async function requireRoom(tx: Database, user: User): Promise<void> {
   const retryAfterSec = Math.max(1, recent.waitSec);
   throw new SwitchboardError(
     'rate_limited',
-    `This user has had ${MAX_PER_USER_AND_MINUTE} sessions within a minute. Try again in ${retryAfterSec} s.`,
+    `Rate limit exceeded: a user can start ${MAX_PER_USER_AND_MINUTE} sessions per minute. Try again in ${retryAfterSec} s.`,
     { retryAfterSec },
   );
 }

@@ -16,9 +16,9 @@ import {
 
 /** Names for a page about a sign-in. */
 export interface SignInView {
-  /** The name of the tenant; undefined where it has none. */
+  /** The name of the tenant; undefined if it has none. */
   readonly app: string | undefined;
-  /** The app's own id of the user. */
+  /** The app's own id for the user. */
   readonly user: string;
   /** The provider's title. */
   readonly provider: string;
@@ -26,7 +26,7 @@ export interface SignInView {
 }
 
 export interface ResultView extends SignInView {
-  /** `confirm`: the sign-in waits for the user's click, in the browser in which it began. */
+  /** `confirm`: the sign-in waits for confirmation, in the browser in which it started. */
   readonly state: 'confirm' | 'complete' | 'error';
   readonly account?: string | undefined;
   readonly error: SessionError | undefined;
@@ -34,13 +34,13 @@ export interface ResultView extends SignInView {
   readonly returnUrl: string | undefined;
 }
 
-/** Data of the page that comes before the provider's. */
+/** Data of the page shown before the provider's. */
 export interface LinkView extends SignInView {
-  /** The origin that the page's form leads to, for its content security policy. */
+  /** The origin that the page's form leads to, for its Content-Security-Policy. */
   readonly providerOrigin: string;
 }
 
-/** Returns undefined when the link is over. */
+/** Returns undefined if the link has expired. */
 export async function viewLink(context: IdentityContext, ticket: string): Promise<LinkView | undefined> {
   const session = await sessionOfTicket(context, ticket);
   if (!session) return undefined;
@@ -48,7 +48,7 @@ export async function viewLink(context: IdentityContext, ticket: string): Promis
   return { ...(await describe(context, session)), providerOrigin: new URL(providerUrl).origin };
 }
 
-/** Returns undefined when there is no such result, or when it waits for a click in another browser. */
+/** Returns undefined if there is no such result, or if it waits for confirmation in another browser. */
 export async function viewResult(
   context: IdentityContext,
   result: string,
@@ -68,7 +68,7 @@ export async function viewResult(
   };
 }
 
-/** A sign-in that waits for its click is shown in its own browser alone, and while the click still counts. */
+/** A sign-in that waits for confirmation is shown only in its own browser, and only while it can be confirmed. */
 function isShown(
   session: ResultSession,
   browser: string | undefined,
@@ -77,7 +77,7 @@ function isShown(
   return session.status === 'complete' || session.status === 'error';
 }
 
-/** Returns the account signed in to, with its scopes; undefined when there is none any more. */
+/** Returns the account of the sign-in, with its scopes; undefined if there is none any more. */
 async function accountOf(context: IdentityContext, session: SessionRow) {
   const waiting = await waitingSecrets(context, session);
   if (waiting) return { account: waiting.account.label, scopes: waiting.grant.scopes };

@@ -24,12 +24,12 @@ import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-
 import { lockUser } from '../../access/tenants.ts';
 
 export type CallbackOutcome =
-  /** The sign-in is over; its page says how. */
+  /** The sign-in has ended; its page shows the outcome. */
   | { readonly kind: 'result'; readonly result: string }
   /** Nothing was changed. */
   | { readonly kind: 'refused'; readonly reason: 'link_over' | 'other_browser' };
 
-/** Sign-ins from the end user's side: our page where there is one, the callback, the result, the undo. */
+/** Sign-ins from the end user's side: our page if there is one, the callback, the result, the undo. */
 export class SignIns {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
@@ -39,19 +39,19 @@ export class SignIns {
     this.#connections = all;
   }
 
-  /** Returns the page behind a link of mode `page`; undefined when the link is over. */
+  /** Returns the page behind a link of mode `page`; undefined if the link has expired. */
   view(ticket: string): Promise<LinkView | undefined> {
     return viewLink(this.#context, ticket);
   }
 
-  /** Returns undefined when there is no such result, or when it waits for a click in another browser. */
+  /** Returns undefined if there is no such result, or if it waits for confirmation in another browser. */
   result(result: string, browser: string | undefined): Promise<ResultView | undefined> {
     return viewResult(this.#context, result, browser);
   }
 
   /**
-   * Ties the sign-in to this browser. Returns the URL of the provider's page; undefined when the link is over or belongs to another
-   * browser.
+   * Binds the sign-in to this browser. Returns the URL of the provider's page; undefined if the link has expired or belongs
+   * to another browser.
    */
   async begin(ticket: string, browser: string): Promise<string | undefined> {
     const session = await sessionOfTicket(this.#context, ticket);
@@ -72,8 +72,8 @@ export class SignIns {
   }
 
   /**
-   * Finishes a sign-in that the provider sent back. The session is claimed first, so that the code is exchanged at most once,
-   * whatever comes twice or at the same time.
+   * Completes a sign-in after the provider's redirect. The session is claimed first, so that the code is exchanged at most
+   * once even if callbacks are repeated or concurrent.
    */
   async callback(
     providerName: string,
@@ -113,7 +113,7 @@ export class SignIns {
     return outcome;
   }
 
-  /** Takes the user's click on a sign-in of mode `page`. Resolves to false when it is over, or in another browser. */
+  /** Handles the user's decision on a sign-in of mode `page`. Resolves to false if it has expired or belongs to another browser. */
   async confirm(
     result: string,
     browser: string | undefined,
@@ -130,7 +130,7 @@ export class SignIns {
     return true;
   }
 
-  /** Ends the connection of a sign-in, and what was issued for it. Works once, within ten minutes. */
+  /** Ends the connection of a sign-in and revokes what was issued for it. Works once, within ten minutes. */
   async undo(result: string, actor: Actor): Promise<boolean> {
     const found = await sessionOfResult(this.#context, result);
     if (!found) return false;
@@ -176,7 +176,7 @@ export class SignIns {
     return done;
   }
 
-  /** Ends the session and gives the tokens back if the work fails on our side. */
+  /** Ends the session and revokes the tokens if the work fails on our side. */
   async #orGiveBack(
     session: SessionRow,
     tokens: WaitingSecrets,
@@ -187,21 +187,21 @@ export class SignIns {
       await work();
     } catch (error) {
       await this.#fail(session, 'interrupted', actor, tokens).catch((cause: unknown) =>
-        this.#context.log.warn({ err: cause }, 'tokens of a failed sign-in not given back'),
+        this.#context.log.warn({ err: cause }, 'tokens of a failed sign-in not revoked'),
       );
       throw error;
     }
   }
 
-  /** Keeps the tokens of mode `page`, sealed, until the click that names the account. */
+  /** Stores the tokens of mode `page`, sealed, until the user confirms the account. */
   async #wait(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
-    // Refused now rather than after a click that could not count.
+    // Refused now instead of after a confirmation that could not count.
     if (!session.allowAccountChange && (await this.#connections.isOther(session, tokens.account)))
       return this.#fail(session, 'account_mismatch', actor, tokens);
     const sealed = await this.#context.vault.sealJson(waitingBinding(session), tokens);
     const [waits] = await this.#context.db
       .update(authSessions)
-      // A user who came in time gets at least a minute for the click.
+      // A user who came in time gets at least a minute to confirm.
       .set({
         status: 'confirm',
         sealed,
@@ -212,7 +212,7 @@ export class SignIns {
     if (!waits) await this.#fail(session, 'revoked', actor, tokens);
   }
 
-  /** Stores the tokens and completes the session in one transaction, unless the user was revoked meanwhile. */
+  /** Stores the tokens and completes the session in one transaction, unless the user was revoked in the meantime. */
   async #complete(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
     const { db, audit, outbox } = this.#context;
     const { tenantId, userId, provider, resource } = session;
@@ -220,7 +220,7 @@ export class SignIns {
       const done = await db.transaction(async tx => {
         const user = await lockUser(tx, tenantId, userId);
         if (user?.tokenEpoch !== session.epoch) return false;
-        // The order of locks: user, session, connection, as in a revocation and an expiry.
+        // Lock order: user, session, connection, as in a revocation and an expiry.
         await tx
           .select({ idHash: authSessions.idHash })
           .from(authSessions)
@@ -266,7 +266,7 @@ export class SignIns {
     outbox.kick();
   }
 
-  /** Ends the session in error. Tokens that were granted go back to the provider. */
+  /** Ends the session with an error and revokes granted tokens. */
   async #fail(session: SessionRow, code: SessionError, actor: Actor, tokens?: WaitingSecrets): Promise<void> {
     const { db, audit, outbox } = this.#context;
     const { tenantId, userId, provider } = session;
@@ -280,7 +280,7 @@ export class SignIns {
         )
         .returning({ idHash: authSessions.idHash });
       if (tokens) await giveBack(this.#context, tx, session, tokens);
-      // The second of two clicks at once finds the session over, which is no event.
+      // The second of two concurrent decisions finds the session ended, which is not an event.
       if (!ended) return;
       const meta = { provider, code };
       await audit.record(actor, { event: 'session_failed', outcome: 'refused', tenantId, userId, meta }, tx);
@@ -289,7 +289,7 @@ export class SignIns {
   }
 }
 
-/** Thrown when the session was ended while its code was being exchanged. */
+/** The session was ended while its code was being exchanged. */
 class SessionOver extends Error {
   override readonly name = 'SessionOver';
 }
@@ -301,6 +301,6 @@ const CODES = {
   failed: 'exchange_failed',
 } as const;
 
-/** RFC 6749 §3.1: parameters must not come twice. */
+/** RFC 6749 §3.1: parameters must not be repeated. */
 const hasRepeated = (query: URLSearchParams): boolean =>
   new Set(query.keys()).size !== [...query.keys()].length;

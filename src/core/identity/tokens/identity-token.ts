@@ -51,7 +51,7 @@ export class IdentityTokens {
   readonly #keys: SigningKeys;
   readonly #clock: Clock;
   readonly #publicUrl: () => string;
-  /** A good signature stays good: a key stays published for longer than the tokens it signed live. */
+  /** A valid signature stays valid: a key is published for longer than the tokens it signed live. */
   readonly #verified = new LRUCache<string, Verified>({ max: 5_000 });
 
   constructor(options: { keys: SigningKeys; clock: Clock; publicUrl: () => string }) {
@@ -61,8 +61,8 @@ export class IdentityTokens {
   }
 
   /**
-   * Returns a function that signs with the key that is active now. Call this before a transaction begins: reading the keys may need
-   * the database, and the embedded one has a single connection.
+   * Returns a function that signs with the active key. Call this before a transaction starts: reading the keys may need the
+   * database, and the embedded one has a single connection.
    */
   async issuer(): Promise<(owner: TokenOwner) => Promise<string>> {
     const { kid, privateKey } = await this.#keys.active();
@@ -86,13 +86,13 @@ export class IdentityTokens {
   }
 
   /**
-   * Returns the user a token names. The query that uses the subject checks that user and family have not been revoked since.
-   * @throws SwitchboardError `identity_token_invalid`, with one text for every reason.
+   * Returns the user of a token. The query that uses the subject checks that user and family have not been revoked.
+   * @throws SwitchboardError `identity_token_invalid`, with one text for every reason
    */
   async verify(token: string, tenantId: string): Promise<Subject> {
     const nowSec = this.#clock.now() / 1000;
     const { tid, exp, subject } = this.#verified.get(token) ?? (await this.#check(token));
-    // A token that was verified earlier can have expired since.
+    // A token that was verified earlier may have expired since.
     if (tid !== tenantId || exp + CLOCK_TOLERANCE_SEC <= nowSec) throw invalidToken();
     return subject;
   }
@@ -128,15 +128,15 @@ export const invalidToken = (cause?: unknown): SwitchboardError =>
   );
 
 const ALGORITHM = 'ES256';
-/** Seconds an identity token lives. */
+/** The lifetime of an identity token in seconds. */
 export const IDENTITY_TOKEN_SEC = 3600;
 /** Allows for clocks that differ between replicas. */
 const CLOCK_TOLERANCE_SEC = 5;
-/** Clients may keep the published keys this long; a new key is published at least as long before it signs. */
+/** Clients may cache the published keys this long; a new key is published at least as long before it signs. */
 export const JWKS_MAX_AGE_SEC = 600;
-/** A process uses the keys it has read for this long; another replica may have rotated them. */
+/** How long a process caches the keys; another replica may have rotated them. */
 const RELOAD_MS = 60_000;
-/** An unknown key id makes us read again, at most this often in a flood of forged ones. */
+/** An unknown key id triggers a read, at most this often in a flood of forged ones. */
 const UNKNOWN_KID_MS = 2_000;
 
 interface Loaded {
@@ -147,8 +147,8 @@ interface Loaded {
 }
 
 /**
- * The signing keys of identity tokens, in the database, the private ones sealed: `next` is published and waits, `active` signs,
- * `retired` ones stay published until the last token they signed has expired.
+ * The signing keys of identity tokens, in the database, private ones sealed. `next` is published and waits, `active` signs,
+ * and `retired` ones stay published until the last token they signed has expired.
  */
 export class SigningKeys {
   readonly #db: Database;
@@ -163,7 +163,7 @@ export class SigningKeys {
     this.#clock = options.clock;
   }
 
-  /** Makes the first keys where there are none; only one of several replicas that start at once does. */
+  /** Creates the first keys if there are none; of several replicas that start together, only one does. */
   async prepare(): Promise<void> {
     const [active, next] = [await this.#generate('active'), await this.#generate('next')];
     await this.#db.transaction(async tx => {
@@ -190,8 +190,8 @@ export class SigningKeys {
   }
 
   /**
-   * Makes `next` active, retires the active key and publishes a new `next`.
-   * @throws SwitchboardError `invalid_request` while clients may not yet have seen the next key.
+   * Activates `next`, retires the active key and publishes a new `next`.
+   * @throws SwitchboardError `invalid_request` while clients may not yet have seen the next key
    */
   async rotate(): Promise<{ active: string; retired: string }> {
     const fresh = await this.#generate('next');
@@ -212,7 +212,7 @@ export class SigningKeys {
       if (next.waitSec > 0) {
         throw new SwitchboardError(
           'invalid_request',
-          `The next signing key has not been published for long enough: clients may keep the key set for ${JWKS_MAX_AGE_SEC} s. Try again in ${next.waitSec} s.`,
+          `The next signing key was published too recently: clients may cache the key set for ${JWKS_MAX_AGE_SEC} s. Try again in ${next.waitSec} s.`,
         );
       }
       const retireSec = IDENTITY_TOKEN_SEC + CLOCK_TOLERANCE_SEC + RELOAD_MS / 1000;

@@ -12,19 +12,19 @@ import { sessionBinding } from '../sign-in/session-store.ts';
 import type { Binding } from '../vault/vault.ts';
 import { IDENTITY_TOKEN_SEC, type IdentityTokens, type TokenOwner } from './identity-token.ts';
 
-/** Days a family lives in all: rotation does not extend it. */
+/** The total lifetime of a family in days: rotation does not extend it. */
 const FAMILY_DAYS = 90;
-/** An answer is given again to its Idempotency-Key for this long. */
+/** How long a response is repeated for its Idempotency-Key. */
 const REPLAY_SEC = 60;
-/** A session can be redeemed for this long after its completion. */
+/** How long a session can be redeemed after its completion. */
 const REDEEM_SEC = 600;
 
 type Outcome = TokenSet | 'refused' | 'pending';
 
 /**
- * Identity tokens and their refresh tokens: the first pair for a completed session, then rotation (RFC 9700 §4.14.2).
- * A used token that comes again ends its family, except after a lost answer or in a race of one client with itself; neither of
- * these is given new tokens.
+ * Identity tokens and their refresh tokens: the first pair for a completed session, then rotation (RFC 9700 §4.14.2). Reusing
+ * a token revokes its family, except after a lost response or in a race of one client with itself; neither exception returns
+ * new tokens.
  */
 export class RefreshTokens {
   readonly #context: IdentityContext;
@@ -81,9 +81,9 @@ export class RefreshTokens {
   }
 
   /**
-   * Issues a new token set for a refresh token, which is used up by it.
-   * @param arrivedMs when the request arrived, by this process's clock.
-   * @throws SwitchboardError `invalid_grant`, with one text for every reason.
+   * Issues a new token set for a refresh token, which is used up.
+   * @param arrivedMs when the request arrived, by this process's clock
+   * @throws SwitchboardError `invalid_grant`, with one text for every reason
    */
   async refresh(
     caller: Caller,
@@ -121,7 +121,7 @@ export class RefreshTokens {
       return set;
     });
     this.#count('refresh_token', outcome);
-    // Thrown only now: inside, it would have rolled back the end of a reused token's family.
+    // Thrown only now: inside the transaction, it would have rolled back the revocation of the family.
     if (typeof outcome === 'string') throw invalidGrant();
     return outcome;
   }
@@ -185,7 +185,7 @@ export class RefreshTokens {
     return this.#context.vault.openJson<TokenSet>(sessionReplay(session), session.replaySealed);
   }
 
-  /** Decides on a token that cannot be used: an answer asked for again, a race, a theft, or a token that was never good. */
+  /** Decides on an unusable token: a repeated request, a race, a theft, or a token that was never valid. */
   async #usedBefore(
     tx: Database,
     caller: Caller,
@@ -226,7 +226,7 @@ export class RefreshTokens {
     return 'refused';
   }
 
-  /** Ends the family, or all of the user's. Tokens of providers stay: they never left us. */
+  /** Revokes the family, or all of the user's. Provider tokens stay, because they never left us. */
   async #endAfterReuse(tx: Database, { userId, familyId }: TokenOwner): Promise<void> {
     if (this.#policy.reuseAction === 'user') {
       await endTokens(tx, userId, 'refresh_reuse');
@@ -239,7 +239,7 @@ export class RefreshTokens {
   }
 }
 
-/** Returns the owner of a token, with the user's row locked. Another tenant's token is as unknown as one that never existed. */
+/** Returns the owner of a token, with the user's row locked. Another tenant's token counts as unknown. */
 async function lockOwner(tx: Database, caller: Caller, hash: Uint8Array): Promise<TokenOwner | undefined> {
   const [owner] = await tx
     .select({ userId: users.id, epoch: users.tokenEpoch, familyId: tokenFamilies.id })
@@ -278,10 +278,10 @@ const invalidGrant = () =>
 const invalidSession = () =>
   new SwitchboardError(
     'invalid_grant',
-    'The session is unknown, failed, too old, or its tokens were issued already. Create a new session.',
+    'The session is unknown, failed or too old, or its tokens were already issued. Create a new session.',
   );
 
-/** Days a refresh token lives unused. */
+/** The lifetime of an unused refresh token in days. */
 const IDLE_DAYS = 30;
 
 export interface TokenSet {
@@ -292,7 +292,7 @@ export interface TokenSet {
 }
 
 type Sign = Awaited<ReturnType<IdentityTokens['issuer']>>;
-/** Issues a new pair; its refresh token follows the one with `parentHash`, or begins its family. */
+/** Issues a new pair; its refresh token follows the one with `parentHash`, or starts a family. */
 async function issue(
   tx: Database,
   sign: Sign,
@@ -315,7 +315,7 @@ async function issue(
   };
 }
 
-/** Ends all that speaks for a user, whose row is locked: identity tokens, families of refresh tokens, bound API keys. */
+/** Revokes everything that acts for a user, whose row is locked: identity tokens, refresh token families, the user's API keys. */
 export async function endTokens(
   tx: Database,
   userId: string,

@@ -16,22 +16,22 @@ import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys
 import { keyIdOf, Vault, VaultError, type Binding } from './vault.ts';
 
 const KEY_FILE = 'vault.key';
-/** A sealed word in the database tells wrong keys from right ones before anything is served. */
+/** A sealed word in the database that detects wrong keys before anything is served. */
 const CANARY = 'vault_canary';
 const CANARY_TEXT = 'these are the keys of this database';
 const canaryBinding: Binding = { table: 'settings', tenantId: '', userId: '', id: CANARY, purpose: 'canary' };
 
-/** The keys given are not those that sealed this database: starting would make every token in it useless. */
+/** The keys do not match this database: starting would make every token in it useless. */
 export class WrongKeys extends Error {
   override readonly name = 'WrongKeys';
 }
 
-/** The key file cannot be used. The message says why, and never what is in it. */
+/** The key file is unusable. The message says why, and never contains the key. */
 export class KeyFileError extends Error {
   override readonly name = 'KeyFileError';
 }
 
-/** The database is sealed, and there is no key file. */
+/** The vault has sealed data, but there is no key file. */
 export class KeyFileMissing extends KeyFileError {}
 
 interface VaultOptions {
@@ -42,8 +42,8 @@ interface VaultOptions {
 }
 
 /**
- * Opens the vault with the keys of this database. Where they are lost and the operator says so, it begins with new keys and
- * drops what the old ones sealed.
+ * Opens the vault with the keys of this database. If they are lost and the operator says so, it starts with new keys and
+ * deletes what the old ones sealed.
  * @throws WrongKeys, KeyFileError
  */
 export async function openVault({ db, log, config, dataDir }: VaultOptions) {
@@ -54,7 +54,7 @@ export async function openVault({ db, log, config, dataDir }: VaultOptions) {
     await checkKeys(db, vault);
   } catch (error) {
     if (!mayLose || !(error instanceof WrongKeys)) throw error;
-    log.warn({ err: error }, 'dropped what the lost vault key had sealed: users must sign in again');
+    log.warn({ err: error }, 'deleted all data encrypted with the lost vault key: users must sign in again');
     await dropSealed(db, vault);
     await checkKeys(db, vault);
   }
@@ -62,8 +62,8 @@ export async function openVault({ db, log, config, dataDir }: VaultOptions) {
 }
 
 /**
- * Checks that the configured keys open the vault. Returns the id of the key that a next start must have; undefined where nothing
- * is sealed yet.
+ * Checks that the configured keys open the vault. Returns the id of the key that the next start requires; undefined if
+ * nothing is sealed yet.
  * @throws WrongKeys, KeyFileError
  */
 export async function requireKeys({ db, log, config, dataDir }: VaultOptions): Promise<string | undefined> {
@@ -73,19 +73,19 @@ export async function requireKeys({ db, log, config, dataDir }: VaultOptions): P
   return keyIdOfCanary(db);
 }
 
-/** Returns whether a key has sealed this database before. */
+/** Returns whether a key has already sealed data in this database. */
 export const isSealed = async (db: Database): Promise<boolean> =>
   (await readSetting(db, CANARY)) !== undefined;
 
-/** Returns the id of the key that the next start must have. */
+/** Returns the id of the key that the next start requires. */
 export const keyIdOfCanary = async (db: Database): Promise<string> =>
   keyIdOf((await readSetting(db, CANARY)) ?? '');
 
-/** Seals the canary anew, once nothing else needs the old key. */
+/** Seals the canary with the new key, once nothing else needs the old one. */
 export const renewCanary = async (db: Database, vault: Vault): Promise<void> =>
   writeSetting(db, CANARY, await vault.seal(canaryBinding, CANARY_TEXT));
 
-/** Makes the canary at the first start, and opens it at all others. @throws WrongKeys */
+/** Creates the canary at the first start, and opens it at all others. @throws WrongKeys */
 async function checkKeys(db: Database, vault: Vault): Promise<void> {
   const canary = await claimSetting(db, CANARY, await vault.seal(canaryBinding, CANARY_TEXT));
   try {
@@ -93,22 +93,22 @@ async function checkKeys(db: Database, vault: Vault): Promise<void> {
   } catch (cause) {
     if (!(cause instanceof VaultError)) throw cause;
     throw new WrongKeys(
-      `the vault of this database was sealed with the key ${JSON.stringify(keyIdOf(canary))}, which is missing or different here. Add it, or, if it is lost, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
+      `this database's vault was encrypted with the key ${JSON.stringify(keyIdOf(canary))}, which is missing or different here. Add the key, or, if it is lost, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
       { cause },
     );
   }
 }
 
 /**
- * Drops everything that a lost key has sealed, so that a new key can begin. Connections must be made again, and sign-ins under way
- * end. Providers are not told of tokens that can no longer be read. Identity tokens end with their signing keys, until they
- * are refreshed. Users, refresh tokens, API keys and the catalogue stay.
+ * Deletes everything sealed with a lost key, so that a new key can be used. Connections must be renewed, and pending sign-ins
+ * end. Providers are not notified about tokens that can no longer be read. Identity tokens become invalid with their signing
+ * keys, until they are refreshed. Users, refresh tokens, API keys and the catalogue stay.
  */
 async function dropSealed(db: Database, vault: Vault): Promise<void> {
   await db.transaction(async tx => {
     const canary = await readSetting(tx, CANARY, { lock: true });
     const opened = await vault.open(canaryBinding, canary ?? '').catch(() => undefined);
-    // Another process has begun anew with these keys meanwhile.
+    // Another process has already reset the vault with these keys.
     if (opened !== undefined) return;
     await deleteSetting(tx, CANARY);
     const noReplay = { replaySealed: null, replayUntil: null };
@@ -125,9 +125,10 @@ async function dropSealed(db: Database, vault: Vault): Promise<void> {
 }
 
 /**
- * Returns the embedded default for the key-encryption key: a file in the data folder that only its owner can read, made at the
- * first start. It lies beside the data it protects: good against a copied database, not against a copied folder.
- * @param mayCreate false where something is sealed already: a new key would open none of it
+ * Returns the default key-encryption key of the embedded database: a file in the data folder that only its owner can read,
+ * created at the first start. It is stored next to the data it protects, so it protects against a copied database but not
+ * against a copied folder.
+ * @param mayCreate false if something is already sealed: a new key could not open it
  * @throws KeyFileError
  */
 async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean): Promise<Kek> {
@@ -136,10 +137,10 @@ async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean): Promi
   if (existing !== undefined) return existing;
   if (!mayCreate)
     throw new KeyFileMissing(
-      `${file} is missing, and the database was sealed with a key. Restore the file from a copy, or set SWITCHBOARD_KEKS as it was. If both are lost, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
+      `${file} is missing, but the vault of the database was encrypted with a key. Restore the file from a backup, or set SWITCHBOARD_KEKS to its original value. If both are lost, see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
     );
   const text = `k1:${randomBytes(32).toString('base64')}\n`;
-  // Written aside and renamed when whole: a kill half-way leaves no half key. The data folder's lock is held.
+  // Written to a temporary file and renamed when complete, so that a kill leaves no partial key. The data folder's lock is held.
   const aside = `${file}.new-${process.pid}`;
   const handle = await open(aside, 'w', 0o600);
   try {
@@ -151,7 +152,7 @@ async function keyFromFile(dataDir: string, log: Log, mayCreate: boolean): Promi
   await rename(aside, file);
   log.warn(
     { file },
-    'made a key for the token vault in the data folder: keep a copy of it; for production set SWITCHBOARD_KEKS',
+    'created a key for the token vault in the data folder: back it up; for production, set SWITCHBOARD_KEKS',
   );
   return parseKey(text, file);
 }
@@ -162,7 +163,9 @@ async function readKeyFile(file: string): Promise<Kek | undefined> {
     text = await readFile(file, 'utf8');
     const { mode } = await stat(file);
     if ((mode & 0o077) !== 0)
-      throw new KeyFileError(`${file} can be read by others: chmod 600 it, and consider its key known`);
+      throw new KeyFileError(
+        `${file} can be read by others: run chmod 600 on it, and treat its key as compromised`,
+      );
   } catch (error) {
     if (error instanceof KeyFileError) throw error;
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
@@ -177,7 +180,7 @@ function parseKey(text: string, file: string): Kek {
   const key = Buffer.from(match?.[2] ?? '', 'base64');
   if (!match?.[1] || key.length !== 32)
     throw new KeyFileError(
-      `${file} is damaged; restore it from a copy, or, if there is none, move it away and see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
+      `${file} is damaged; restore it from a backup, or, if there is none, move it away and see SWITCHBOARD_VAULT_RESET in docs/identity.md`,
     );
   return { id: match[1], key: new Uint8Array(key) };
 }

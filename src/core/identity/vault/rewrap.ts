@@ -12,18 +12,18 @@ import { keyIdOfCanary, renewCanary } from './open.ts';
 import { VaultError, type Binding, type Vault } from './vault.ts';
 
 const BATCH = 100;
-/** One call of `rewrap` seals about so many rows anew. */
+/** The approximate number of rows per call of `rewrap`. */
 const SLICE = 1000;
 
 type Table = typeof connections | typeof revocationOutbox | typeof signingKeys | typeof authSessions;
 type Key = string | Uint8Array;
 interface Batch {
   readonly sealed: number;
-  /** The key after which the next batch begins; undefined: this was the last. */
+  /** The key after which the next batch starts; undefined: this was the last. */
   readonly after: Key | undefined;
 }
 
-/** Tables with sealed rows. Answers kept for a repeated request are left out: they are deleted within a minute. */
+/** Tables with sealed rows. Stored responses are left out, because they are deleted within a minute. */
 const SEALED: readonly {
   readonly table: Table;
   readonly rewrap: (tx: Database, vault: Vault, after: Key | undefined) => Promise<Batch>;
@@ -50,10 +50,10 @@ const SEALED: readonly {
 ];
 
 /**
- * Seals anew, with the first key, the rows that another key sealed. It works in batches, each in a transaction of its own, and on
- * about `SLICE` rows a call, so that the caller can report progress. It can be broken off at any time and goes on where it
- * was. Rows that are in use or do not open are skipped. Resolves to the number of rows sealed anew; 0: nothing is left to do.
- * @throws SwitchboardError `unavailable` when rows of another key remain and none of them could be sealed anew.
+ * Reseals rows that were sealed with another key, using the first key. It works in batches, each in its own transaction, and on
+ * about `SLICE` rows per call, so that the caller can report progress. It can be interrupted at any time and continues where it
+ * stopped. Rows that are locked or cannot be opened are skipped. Resolves to the number of resealed rows; 0: nothing is left to do.
+ * @throws SwitchboardError `unavailable` if rows of another key remain and none of them could be resealed
  */
 export async function rewrap(db: Database, vault: Vault): Promise<number> {
   await forgetReplays(db);
@@ -73,7 +73,7 @@ export async function rewrap(db: Database, vault: Vault): Promise<number> {
   if (left > 0) {
     throw new SwitchboardError(
       'unavailable',
-      `${left} rows remain that ${vault.activeKeyId} has not sealed: they are in use, kept for a minute only, or their key is not configured. Run it again.`,
+      `${left} rows are not yet encrypted with ${vault.activeKeyId}: they are in use, expire within a minute, or their key is not configured. Run the command again.`,
       { retryAfterSec: 5 },
     );
   }
@@ -81,18 +81,18 @@ export async function rewrap(db: Database, vault: Vault): Promise<number> {
   return 0;
 }
 
-/** Checks that nothing needs this key any longer. @throws SwitchboardError `invalid_request` while something does. */
+/** Checks that nothing needs this key any more. @throws SwitchboardError `invalid_request` if something does */
 export async function requireUnused(db: Database, vault: Vault, keyId: string): Promise<void> {
   const refuse = (why: string) => new SwitchboardError('invalid_request', why);
   if (keyId === vault.activeKeyId)
-    throw refuse(`${keyId} is the key that seals. Put another first, then rewrap.`);
+    throw refuse(`${keyId} is the active key. Put another key first, then run \`switchboard keys rewrap\`.`);
   if (!vault.has(keyId)) throw refuse(`No key with the id ${JSON.stringify(keyId)} is configured.`);
   await forgetReplays(db);
   const sealed = await countSealed(db, column => sql`starts_with(${column}, ${`${keyId}:`})`);
   // Without the canary's key the next start would be refused.
   const used = sealed + ((await keyIdOfCanary(db)) === keyId ? 1 : 0);
   if (used > 0)
-    throw refuse(`${used} rows are still sealed with ${keyId}. Run \`switchboard keys rewrap\` first.`);
+    throw refuse(`${used} rows are still encrypted with ${keyId}. Run \`switchboard keys rewrap\` first.`);
 }
 
 async function countSealed(
@@ -121,7 +121,7 @@ function rewrapping<T extends Table>(
   keyOf: (row: T['$inferSelect']) => Key,
   bindingOf: (row: T['$inferSelect']) => Binding,
 ) {
-  // Drizzle's types want one table or a union of them, not a type parameter.
+  // Drizzle's types need one table or a union of them, not a type parameter.
   const any: Table = table;
   const batch = async (tx: Database, vault: Vault, after: Key | undefined): Promise<Batch> => {
     const rows = (await tx
@@ -153,7 +153,7 @@ function rewrapping<T extends Table>(
   return { table, rewrap: batch };
 }
 
-/** Returns undefined for a row that does not open; its user will report that. */
+/** Returns undefined for a row that cannot be opened; its user will report that. */
 async function resealed(vault: Vault, binding: Binding, sealed: string): Promise<string | undefined> {
   try {
     return await vault.seal(binding, await vault.open(binding, sealed));

@@ -2,7 +2,7 @@ import { webcrypto } from 'node:crypto';
 import { base64url, flattenedDecrypt, FlattenedEncrypt, type CryptoKey } from 'jose';
 import type { Kek } from '../../../config/index.ts';
 
-/** The row and the purpose that a sealed text belongs to. Moved to another row or used for another purpose, it does not open. */
+/** The row and the purpose of a sealed text. It cannot be opened in another row or for another purpose. */
 export interface Binding {
   readonly table: string;
   readonly tenantId: string;
@@ -12,7 +12,7 @@ export interface Binding {
   readonly purpose: string;
 }
 
-/** A sealed text does not open: it belongs to another row or key, or is damaged. */
+/** A sealed text cannot be opened: it belongs to another row or key, or is damaged. */
 export class VaultError extends Error {
   override readonly name = 'VaultError';
 }
@@ -23,9 +23,9 @@ const USAGES: webcrypto.KeyUsage[] = ['encrypt', 'decrypt'];
 const ALGORITHMS = { keyManagementAlgorithms: ['A256GCMKW'], contentEncryptionAlgorithms: ['A256GCM'] };
 
 /**
- * Seals secrets for storage as JWE (RFC 7516): a content key of its own for each, wrapped by the key-encryption key, the
- * row as additional authenticated data. Sealed form: `<key id>:<protected>.<encrypted key>.<iv>.<ciphertext>.<tag>`; the
- * key id in front lets SQL find what another key sealed.
+ * Seals secrets for storage as JWE (RFC 7516): each has its own content key, wrapped by the key-encryption key, with the row
+ * as additional authenticated data. Format: `<key id>:<protected>.<encrypted key>.<iv>.<ciphertext>.<tag>`; the key id in
+ * front lets SQL find rows of another key.
  */
 export class Vault {
   readonly activeKeyId: string;
@@ -85,7 +85,7 @@ export class Vault {
     return this.seal(binding, JSON.stringify(value));
   }
 
-  /** Opens what `sealJson` sealed for the same binding, which tells its type. @throws VaultError */
+  /** Opens what `sealJson` sealed for the same binding, which determines its type. @throws VaultError */
   async openJson<T>(binding: Binding, sealed: string): Promise<T> {
     return JSON.parse(await this.open(binding, sealed)) as T;
   }

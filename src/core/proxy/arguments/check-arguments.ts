@@ -5,14 +5,14 @@ import { isObject } from '../../../platform/json-limits.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import { checkableSchema, namesIn, valuesIn, type Checkable } from './checkable-schema.ts';
 
-/** Schemas that are kept ready to check with. */
+/** The number of prepared schemas that are cached. */
 const MAX_KEPT = 500;
 const MAX_PROBLEMS = 5;
-/** More problems are described than are shown, as some are alike. */
+/** More problems are described than shown, because some are alike. */
 const MAX_DESCRIBED = 2 * MAX_PROBLEMS;
-/** The steps of one check: the schema's weight times the values in the arguments. Above, the server decides. */
+/** The maximum steps of one check: the schema's weight times the number of values. Above this, the server decides. */
 const MAX_STEPS = 40_000;
-/** All problems, and not just the first, are only sought in so many steps: each can find one. */
+/** The maximum steps for finding all problems instead of the first, because each step can find one. */
 const MAX_EXPLAINED_STEPS = 5_000;
 const MAX_SHOWN_CHARS = 40;
 const MAX_SHOWN_CHOICES = 8;
@@ -20,11 +20,11 @@ const MAX_SHOWN_NAME = 80;
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Checks arguments against input schemas. The copies that it checks with are kept by schema object. */
+/** Checks arguments against input schemas. Prepared copies are cached by schema object. */
 export class ArgumentChecks {
   readonly #checkable = new LRUCache<object, Checkable | 'unchecked'>({ max: MAX_KEPT });
 
-  /** Describes the problems of the arguments in one text. Returns undefined if they fit, or cannot be checked. */
+  /** Describes all problems of the arguments in one text. Returns undefined if they are valid or cannot be checked. */
   problems(inputSchema: object, args: unknown): string | undefined {
     const checkable = this.#of(inputSchema);
     if (checkable === 'unchecked') return undefined;
@@ -36,7 +36,7 @@ export class ArgumentChecks {
       if (errors.length === 0) return undefined;
       return describe(steps > MAX_EXPLAINED_STEPS ? errors : errorsOf(schema, args, false), schema, args);
     } catch {
-      // The library does not take every text for a name, such as half a surrogate pair: the server decides then.
+      // The library rejects some member names, such as those with unpaired surrogates; the server decides then.
       return undefined;
     }
   }
@@ -51,13 +51,13 @@ export class ArgumentChecks {
   }
 }
 
-/** A checkable schema has no references that would have to be looked up. */
+/** A checkable schema has no unresolved references. */
 const NO_REFERENCES = {};
 
 const errorsOf = (schema: Schema, args: unknown, onlyFirst: boolean): OutputUnit[] =>
   validate(args, schema, '2020-12', NO_REFERENCES, onlyFirst).errors;
 
-/** The library reports these in front of the errors of their parts, which say more. */
+/** The library reports these before the errors of their parts, which are more specific. */
 const FRAMES: ReadonlySet<string> = new Set([
   'allOf',
   'properties',
@@ -82,13 +82,13 @@ function describe(errors: readonly OutputUnit[], schema: Schema, args: unknown):
 
 interface Problem {
   readonly error: OutputUnit;
-  /** The error that the library reported next: the first one in the part that this one is about. */
+  /** The next error of the library: the first one in the part that this one is about. */
   readonly inner: OutputUnit | undefined;
-  /** The number of errors of the same keyword that came before this one for the same value. */
+  /** The number of earlier errors with the same keyword for the same value. */
   readonly repeated: number;
 }
 
-/** Picks the errors that say something of their own. */
+/** Selects the errors that are informative. */
 function telling(errors: readonly OutputUnit[]): Problem[] {
   const problems: Problem[] = [];
   let whole: string | undefined;
@@ -96,9 +96,9 @@ function telling(errors: readonly OutputUnit[]): Problem[] {
   for (const [at, error] of errors.entries()) {
     const { keyword, keywordLocation } = error;
     const [before, inner] = [errors[at - 1], errors[at + 1]];
-    // The library gives `false` no location of its own: it belongs to the error before it.
+    // The library gives `false` no location: it belongs to the previous error.
     if (whole !== undefined && (keyword === 'false' || keywordLocation.startsWith(whole))) continue;
-    // The errors in one form of several say little, nor do those of a name: the whole is described.
+    // Errors inside one of several forms, or of a name, are not informative: the whole is described.
     whole = keyword === 'anyOf' || keyword === 'propertyNames' ? `${keywordLocation}/` : undefined;
     repeated = isAlike(before, error) ? repeated + 1 : 0;
     if (!isFrame(error, before, inner)) problems.push({ error, inner, repeated });
@@ -109,7 +109,7 @@ function telling(errors: readonly OutputUnit[]): Problem[] {
 const isAlike = (before: OutputUnit | undefined, { keywordLocation, instanceLocation }: OutputUnit) =>
   before?.keywordLocation === keywordLocation && before.instanceLocation === instanceLocation;
 
-/** An additional property that is not allowed has two errors, of which the first knows the schema. */
+/** A forbidden additional property has two errors, of which the first knows the schema. */
 const isFrame = ({ keyword }: OutputUnit, before: OutputUnit | undefined, inner: OutputUnit | undefined) =>
   keyword === 'false'
     ? before?.keyword === 'additionalProperties'
@@ -141,7 +141,7 @@ function valueAt(root: unknown, names: readonly string[]): unknown {
   return value;
 }
 
-/** Returns the names that are required, always or beside another name, and missing, in the order of the library's errors. */
+/** Returns the missing names, required always or together with another name, in the order of the library's errors. */
 function missingNames(required: unknown, data: unknown): string[] {
   const has = (name: string) => Object.hasOwn(data as Json, name);
   const names = Array.isArray(required)
@@ -156,7 +156,7 @@ function missing(at: string, name: string, declared: Json, data: unknown): strin
   const property = propertiesOf(declared)[name];
   const type = isObject(property) ? typeOf(property) : undefined;
   const [misspelt] = nearest(name, strangers(declared, data), 1);
-  const hint = misspelt === undefined ? '' : `; did you mean ${quoted(name)} by ${quoted(misspelt)}?`;
+  const hint = misspelt === undefined ? '' : `; is ${quoted(misspelt)} a misspelling of ${quoted(name)}?`;
   return `${join(at, name)} is missing${type === undefined ? '' : ` (expected ${type})`}${hint}`;
 }
 
@@ -164,7 +164,7 @@ function unknown(at: string, name: string, declared: Json): string {
   const names = Object.keys(propertiesOf(declared));
   const [meantName] = nearest(name, names, 1);
   if (meantName !== undefined) return `${join(at, name)} is unknown; did you mean ${quoted(meantName)}?`;
-  if (names.length === 0) return `${join(at, name)} is unknown; none is taken here`;
+  if (names.length === 0) return `${join(at, name)} is unknown; no members are allowed here`;
   return `${join(at, name)} is unknown; known: ${listed(names)}`;
 }
 
@@ -223,14 +223,14 @@ function formsOf(forms: readonly unknown[]): string {
     : `one of ${forms.length} forms`;
 }
 
-/** Names the choice that a wrong value is near to. */
+/** Suggests the choice that a wrong value resembles. */
 function meant(keyword: string, declared: Json, data: unknown): string {
   if (keyword !== 'enum' || typeof data !== 'string') return '';
   const [choice] = nearest(data, choicesOf(declared), 1);
   return choice === undefined ? '' : `; did you mean ${quoted(choice)}?`;
 }
 
-/** Describes a value by its type, and the value itself where it is short. */
+/** Describes a value by its type, and by the value itself if it is short. */
 function given(value: unknown): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return `an array of ${value.length}`;
@@ -247,7 +247,7 @@ const listed = (names: readonly string[]): string => {
   return `${names.slice(0, MAX_SHOWN_CHOICES).map(quoted).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 };
 
-/** Writes names as a path that people know: `items[2].name`. */
+/** Writes names as a readable path: `items[2].name`. */
 function pathOf(names: readonly string[]): string {
   let path = '';
   for (const name of names) path = /^\d+$/.test(name) && path !== '' ? `${path}[${name}]` : join(path, name);
@@ -262,9 +262,9 @@ const join = (path: string, name: string) => {
 const NUMBER = /^-?\d{1,15}(?:\.\d{1,15})?$/;
 
 /**
- * Reads arguments as models write them, by the types that a schema declares at the top level. Numbers and truth values that
- * came as strings are read where the schema wants nothing else, and null is left out where it may be.
- * @returns undefined when nothing is to be read otherwise
+ * Reads arguments leniently, by the types that a schema declares at the top level. Numbers and booleans sent as strings are
+ * converted if the schema allows nothing else, and null is dropped if the argument is optional.
+ * @returns undefined if nothing needs to be converted
  */
 export function readAsDeclared(
   schema: Readonly<Record<string, unknown>>,
@@ -291,7 +291,7 @@ function readText(text: string, types: ReadonlySet<unknown>): unknown {
   return types.has('boolean') && (text === 'true' || text === 'false') ? text === 'true' : text;
 }
 
-/** Returns the types that a schema allows, by `type` or by those of its `anyOf`; undefined where it does not say. */
+/** Returns the types that a schema allows, by `type` or by those of its `anyOf`; undefined if it does not say. */
 function typesOf(schema: unknown): ReadonlySet<unknown> | undefined {
   if (!isObject(schema)) return undefined;
   const { type, anyOf } = schema;

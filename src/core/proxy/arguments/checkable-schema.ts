@@ -1,18 +1,18 @@
 import type { Schema } from '@cfworker/json-schema';
 import { isObject, jsonSizeOf } from '../../../platform/json-limits.ts';
 
-/** The schemas in a schema, those that references lead to counted each time. */
+/** The maximum number of subschemas, counting referenced ones each time. */
 const MAX_SCHEMAS = 600;
-/** The schemas, with every required name and every value of an enumeration: the check of one value takes so many steps. */
+/** The maximum number of subschemas, required names and enumerated values: the steps for checking one value. */
 const MAX_WEIGHT = 2_000;
 const MAX_DEPTH = 32;
 const MAX_CHARS = 64 * 1024;
-/** Comparing so many letters takes about as long as any other step. */
+/** Comparing this many characters takes about as long as any other step. */
 const CHARS_PER_STEP = 64;
-/** A form of a choice that does not fit leaves an error behind even where another does: so many steps. */
+/** The steps for a form of a choice, which leaves an error behind even if another form matches. */
 const STEPS_OF_FORM = 5;
 
-/** The schema cannot be checked against within bounds. */
+/** The schema cannot be checked within the limits. */
 class Uncheckable extends Error {}
 
 type Json = Record<string, unknown>;
@@ -27,7 +27,7 @@ const isType = (value: unknown) =>
     ? TYPES.has(value)
     : isStrings(value) && value.length > 0 && value.every(one => TYPES.has(one));
 
-/** The keywords that are taken over as they are, each with a check of its value. */
+/** Keywords that are copied unchanged, each with a check of its value. */
 const PLAIN: Readonly<Record<string, (value: unknown) => boolean>> = {
   type: isType,
   enum: value => Array.isArray(value) && value.length > 0,
@@ -67,18 +67,17 @@ const NO_KEYWORDS: Json = Object.fromEntries(
 
 export interface Checkable {
   readonly schema: Schema;
-  /** The steps that the check of one value takes at most, be it an argument or a value within one. */
+  /** The maximum steps for checking one value, whether an argument or a nested value. */
   readonly weight: number;
 }
 
 /**
- * Copies a tool's schema so that it is safe to check with: the copy refuses nothing that the schema itself allows, its check
- * takes bounded time, and it holds no reference. The dialect is JSON Schema 2020-12, which MCP takes a schema for that names
- * none; `asOldDialect` translates those before 2019-09. Left out, so unchecked: regular expressions (a catastrophic one holds
- * the event loop for ever), `format`, `uniqueItems` (quadratic), conditions, negations, `contains`, and keywords that depend
- * on them. `oneOf` counts as `anyOf`. Only references within the schema are followed, never one over the network.
- * @returns undefined for a schema that cannot be checked with: too large, too deep, recursive, broken, or with references
- *   elsewhere
+ * Copies a tool's schema so that it is safe to use: the copy refuses nothing that the schema allows, its check takes bounded
+ * time, and it contains no references. The default dialect is JSON Schema 2020-12, as in MCP; `asOldDialect` translates those
+ * before 2019-09. These keywords are dropped and not checked: regular expressions (a catastrophic one would block the event
+ * loop), `format`, `uniqueItems` (quadratic), conditions, negations, `contains`, and keywords that depend on them. `oneOf`
+ * counts as `anyOf`. Only references within the schema are resolved, never remote ones.
+ * @returns undefined for an uncheckable schema: too large, too deep, recursive, invalid, or with remote references
  */
 export function checkableSchema(schema: unknown): Checkable | undefined {
   if (isOverlarge(schema)) return undefined;
@@ -91,16 +90,16 @@ export function checkableSchema(schema: unknown): Checkable | undefined {
   }
 }
 
-/** Returns whether a schema is too large to check with. It looks at nothing above the bound. */
+/** Returns whether a schema is too large. Stops at the limit. */
 export const isOverlarge = (schema: unknown): boolean => jsonSizeOf(schema, 1, MAX_CHARS) > MAX_CHARS;
 
-/** Counts the values to check in a value, itself included; long texts count as several. Stops above `max`. */
+/** Counts the values to check in a value, including itself; long strings count as several. Stops above `max`. */
 export const valuesIn = (value: unknown, max: number): number => jsonSizeOf(value, CHARS_PER_STEP, max);
 
 /** Matches the `$schema` of drafts 03 to 07. */
 const OLD_DIALECT = /^https?:\/\/json-schema\.org\/draft-0[3-7]\//;
 
-/** Copies one schema. A copy of its target takes the place of each reference, so that nothing is left to resolve. */
+/** Copies one schema. References are replaced by copies of their targets. */
 class Copy {
   readonly #root: unknown;
   readonly #isOld: boolean;
@@ -119,10 +118,10 @@ class Copy {
     if (!isObject(written) || depth > MAX_DEPTH) throw new Uncheckable();
     const value = this.#isOld ? asOldDialect(written) : written;
     if ('$dynamicRef' in value || '$recursiveRef' in value) throw new Uncheckable();
-    // Below an id of their own, references lead elsewhere.
+    // Below an `$id`, references are relative to it.
     if (depth > 0 && typeof value['$id'] === 'string') throw new Uncheckable();
     const copy = plainOf(value);
-    // Before its parts are copied, so that references that multiply end early.
+    // Done before the parts are copied, so that multiplying references end early.
     this.#count(copy);
     this.#members(value, copy, depth);
     this.#items(value, copy, depth);
@@ -141,7 +140,7 @@ class Copy {
   #members(value: Json, copy: Json, depth: number): void {
     const { properties, additionalProperties, patternProperties, propertyNames } = value;
     if (properties !== undefined) copy['properties'] = this.#map(properties, depth);
-    // Where patterns allow members, it is not known here which are additional.
+    // With patterns, it is unknown which members are additional.
     if (additionalProperties !== undefined && patternProperties === undefined)
       copy['additionalProperties'] = this.schema(additionalProperties, depth + 1);
     if (propertyNames !== undefined) copy['propertyNames'] = this.schema(propertyNames, depth + 1);
@@ -149,7 +148,7 @@ class Copy {
       copy['dependentSchemas'] = this.#map(value['dependentSchemas'], depth);
   }
 
-  /** In draft-07, and in many schemas that do not say so, a list of `items` is what 2020-12 calls `prefixItems`. */
+  /** In draft-07, and in many schemas that do not declare it, a list of `items` is what 2020-12 calls `prefixItems`. */
   #items(value: Json, copy: Json, depth: number): void {
     const { items, prefixItems, additionalItems } = value;
     const isTuple = Array.isArray(items);
@@ -201,8 +200,8 @@ class Copy {
 }
 
 /**
- * Reads a schema as the drafts before 2019-09 do: nothing beside `$ref` counts, and some names are no keywords yet. Below an
- * `id` (draft-04's `$id`), references lead elsewhere.
+ * Reads a schema like the drafts before 2019-09: keywords next to `$ref` are ignored, and some keywords do not exist yet.
+ * Below an `id` (draft-04's `$id`), references are relative to it.
  */
 function asOldDialect(schema: Json): Json {
   if ('$ref' in schema) return { $ref: schema['$ref'] };
@@ -220,7 +219,7 @@ function plainOf(value: Json): Json {
   return copy;
 }
 
-/** Splits a JSON pointer in a URI fragment into names (RFC 6901 §4 and §6). @throws Uncheckable when it is none. */
+/** Splits a JSON pointer in a URI fragment into names (RFC 6901 §4 and §6). @throws Uncheckable if it is invalid */
 export function namesIn(fragment: string): string[] {
   try {
     return fragment

@@ -10,22 +10,22 @@ import type { ProxyLimits } from '../limits.ts';
 import type { InputRequired, KnownTools, ToolCall, ToolDefinitions, ToolResult, View } from '../tools.ts';
 import { overviewOf, quoted, type KnownTool } from '../hints.ts';
 
-/** So much of a tool's error text is looked at. */
+/** The maximum number of characters examined in a tool's error text. */
 const MAX_TEXT_CHARS = 2_000;
 
 type Outcome = ToolResult | InputRequired;
 type NamedCall = Pick<ToolCall, 'name' | 'arguments' | 'readOnly'>;
 interface Sending {
-  /** Makes the call with these arguments. */
+  /** Sends the call with these arguments. */
   readonly send: (args: ToolCall['arguments']) => Promise<Outcome>;
-  /** Lists the definitions anew: in the call's own slot where it waits for them, else in the background. Never rejects. */
+  /** Refreshes the definitions: in the call's own slot if it waits for them, otherwise in the background. Never rejects. */
   readonly refresh: (where?: 'in-slot') => Promise<void>;
   readonly deadline: Deadline;
 }
 
 /**
- * Checks tool calls before they go out, where the server's own fresh definitions are known. Where they are not, it explains
- * the calls that the server refused.
+ * Checks tool calls before they are sent, if the server's current definitions are known. If they are not, explains calls that the
+ * server refused.
  */
 export class CheckedCalls {
   readonly #definitions: ToolDefinitions;
@@ -38,10 +38,9 @@ export class CheckedCalls {
   }
 
   /**
-   * Makes one call. A tool that nobody has listed so far is looked up first: many servers report an unknown one as a result
-   * like any other.
-   * @throws SwitchboardError `invalid_params` for a call that the server's own list does not have or allow; the errors of
-   *   `send`, with what was probably meant
+   * Runs one call. An unlisted tool is looked up first, because many servers report an unknown tool as an ordinary result.
+   * @throws SwitchboardError `invalid_params` if the server's own list does not have the tool or allow the call; the errors of
+   * `send`, with a suggestion
    */
   async run(view: View, call: NamedCall, sending: Sending): Promise<Outcome> {
     if (this.#mustList(view, call)) await this.#list(view, sending);
@@ -50,7 +49,7 @@ export class CheckedCalls {
     try {
       const outcome = await send(args);
       const refused = speaksOfMistake(outcome) || (isFailure(outcome) && this.#isStranger(view, call));
-      // The definitions are read again, as refused headers may have led to a listing meanwhile.
+      // The definitions are read again, because refused headers may have triggered a listing in the meantime.
       if (refused || !this.#definitions.fresh(view)) void refresh();
       return refused ? explained(outcome, this.#hint(view, call)) : outcome;
     } catch (error) {
@@ -73,7 +72,7 @@ export class CheckedCalls {
     if (!isInTime && waitMs === this.#listWaitMs) this.#definitions.noteSlow(view);
   }
 
-  /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for a call that must not be sent. */
+  /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for a call that must not be sent */
   #admit(view: View, call: NamedCall): NamedCall['arguments'] {
     const known = this.#definitions.fresh(view);
     const args = known ? this.#checked(known, call) : this.#repaired(view, call);
@@ -82,14 +81,14 @@ export class CheckedCalls {
     return args;
   }
 
-  /** Returns whether nobody has listed such a tool so far. */
+  /** Returns whether no listing has such a tool. */
   #isStranger(view: View, { name }: NamedCall): boolean {
     return this.#definitions.schemaOf(view, name) === undefined;
   }
 
   #checked(known: KnownTools, { name, arguments: given }: NamedCall): NamedCall['arguments'] {
     const schema = known.schemas.get(name);
-    // An empty list says nothing: some servers show their tools only to users who sign in with them.
+    // An empty list is inconclusive: some servers show their tools only to signed-in users.
     if (schema === undefined && known.schemas.size + known.unusable.size === 0) return given;
     if (schema === undefined) {
       const reason = known.unusable.get(name);
@@ -105,26 +104,26 @@ export class CheckedCalls {
     if (read !== undefined) return read;
     throw new SwitchboardError(
       'invalid_params',
-      `The arguments do not fit the tool ${quoted(name)}: ${asSentence(problems)} Nothing was sent to the server.`,
+      `The arguments do not match the schema of the tool ${quoted(name)}: ${asSentence(problems)} Nothing was sent to the server.`,
     );
   }
 
-  /** A definition that may be out of date refuses nothing, but shows how plain mistakes were meant. */
+  /** An outdated definition never refuses a call, but corrects obvious mistakes. */
   #repaired(view: View, { name, arguments: given }: NamedCall): NamedCall['arguments'] {
     const schema = this.#definitions.schemaOf(view, name);
     if (!isObject(schema)) return given;
-    // The reading comes first: it is cheap, and rarely finds anything that the check would have to confirm.
+    // Conversion comes first, because it is cheap and rarely changes anything that would need checking.
     const read = this.#fitting(schema, given);
     return read !== undefined && this.#checks.problems(schema, given ?? {}) !== undefined ? read : given;
   }
 
-  /** Returns the arguments read as declared, if they fit then. */
+  /** Returns the converted arguments if they are valid then. */
   #fitting(schema: Readonly<Record<string, unknown>>, given: NamedCall['arguments']): Params | undefined {
     const read = readAsDeclared(schema, given ?? {});
     return read !== undefined && this.#checks.problems(schema, read) === undefined ? read : undefined;
   }
 
-  /** Says what was probably meant, by definitions that may be out of date: it explains and refuses nothing. */
+  /** Suggests corrections from definitions that may be outdated: explains, but refuses nothing. */
   #hint(view: View, { name, arguments: args = {} }: NamedCall): string | undefined {
     const known = this.#definitions.known(view);
     const tools = known ? listedIn(known) : view.server.tools.map(asKnown);
@@ -137,23 +136,25 @@ export class CheckedCalls {
     const problems = this.#checks.problems(schema, args);
     return problems === undefined
       ? undefined
-      : asSentence(`By the definition last known of the tool: ${problems}`);
+      : asSentence(`According to the last known definition of the tool: ${problems}`);
   }
 }
 
-/** Waits for a listing, `waitMs` at most: without it the call goes on. Resolves to whether it ended in time, or the call did. */
+/**
+ * Waits for a listing, at most `waitMs`; without it the call continues. Resolves to whether the listing or the call ended in time.
+ */
 const listed = (listing: Promise<void>, waitMs: number, deadline: Deadline): Promise<boolean> =>
   deadline.wait(settledWithin(listing, waitMs)).catch(() => true);
 
-/** The call may only read, and its server does not mark the tool as one that only reads. */
+/** The call must be read-only, but its server does not mark the tool as read-only. */
 export class NotReadOnly extends SwitchboardError {
-  /** True when the server listed its tools, and this one is not marked. */
+  /** True if the server listed its tools and this one is not marked. */
   readonly isListed: boolean;
 
   constructor(name: string, isListed: boolean) {
     const why = isListed
       ? `The server does not mark its tool ${quoted(name)} as read-only.`
-      : `The server's tools could not be listed, so nobody knows whether ${quoted(name)} only reads.`;
+      : `The server's tools could not be listed, so it is unknown whether ${quoted(name)} is read-only.`;
     super('invalid_params', `${why} The call was not sent.`);
     this.isListed = isListed;
   }
@@ -163,7 +164,7 @@ function withHint(error: SwitchboardError, hint: string | undefined): Switchboar
   return hint === undefined ? error : restated(error, `${asSentence(error.detail)} ${hint}`);
 }
 
-/** Adds the hint in a block of its own, beside the tool's own text. */
+/** Adds the hint as a separate block after the tool's own text. */
 function explained(outcome: Outcome, hint: string | undefined): Outcome {
   if (hint === undefined || !('content' in outcome) || !Array.isArray(outcome.content)) return outcome;
   const content: unknown[] = outcome.content;
@@ -185,17 +186,17 @@ const asKnown = ({
   annotations,
 }: View['server']['tools'][number]): KnownTool => ({ name, description, schema, annotations });
 
-/** Returns whether it is the server's own error. */
+/** Returns whether the error comes from the server. */
 const isReported = (error: unknown): error is SwitchboardError =>
   error instanceof SwitchboardError && error.code === 'upstream_error';
 
-/** Returns whether the server refused the call for what the call says. */
+/** Returns whether the server refused the call because of its content. */
 function isRefusal({ upstreamError, detail }: SwitchboardError): boolean {
   const code = isObject(upstreamError) ? upstreamError['code'] : undefined;
   return code === INVALID_PARAMS || code === HEADER_MISMATCH || MISTAKE.test(detail);
 }
 
-/** Both SDKs' servers report wrong arguments and unknown tools like this, as results. */
+/** The servers of both SDKs report wrong arguments and unknown tools like this, as results. */
 const MISTAKE =
   /-32602|\b(?:invalid|unexpected|missing|unknown|unrecognized)\s(?:required )?(?:arguments?|params?|parameters?|inputs?|tool)\b|\bvalidation error|\btool\s\S{1,300}\s(?:was )?not found/i;
 

@@ -5,8 +5,7 @@ const MAX_DEPTH = 16;
 
 /**
  * Returns the `Mcp-Param-*` headers of a tools/call (2026-07-28, Streamable HTTP, "Schema extension"). They repeat the
- * arguments whose schema carries `x-mcp-header`. Absent and null arguments, and declarations that the spec does not allow,
- * give none.
+ * arguments whose schema has `x-mcp-header`. Absent and null arguments and invalid declarations give none.
  */
 export function paramHeaders(
   schema: unknown,
@@ -33,7 +32,7 @@ function collect(
   if (typeof header === 'string' && HEADER_TOKEN.test(header) && isMirrored(value)) emit(header, value);
   const { properties } = schema;
   if (!isObject(properties) || !isObject(value)) return;
-  // Arguments are few, but a schema may have a hundred thousand properties.
+  // There are few arguments, but a schema may have a hundred thousand properties.
   for (const name of Object.keys(value)) {
     if (Object.hasOwn(properties, name)) collect(properties[name], value[name], depth + 1, emit);
   }
@@ -43,25 +42,25 @@ const isMirrored = (value: unknown): value is Primitive =>
   typeof value === 'string' || typeof value === 'boolean' || Number.isSafeInteger(value);
 
 const MIRRORED_TYPES = new Set<unknown>(['string', 'integer', 'boolean']);
-/** No listing of usual size comes near. A deeper tool is left out rather than followed. */
+/** Far above usual depths. A deeper tool is skipped. */
 const MAX_SCHEMA_DEPTH = 64;
 
 /**
- * Returns the reason why a tool must not be used with a modern server, if there is one: a client rejects definitions with an
+ * Returns why a tool must not be used with a modern server, if there is a reason: clients must reject definitions with an
  * invalid `x-mcp-header` (2026-07-28, Streamable HTTP, "Schema extension").
  */
 export function headerProblem(schema: unknown): string | undefined {
   const names = new Set<string>();
   const visit = (node: unknown, depth: number, reachable: boolean): string | undefined => {
     if (typeof node !== 'object' || node === null) return undefined;
-    if (depth > MAX_SCHEMA_DEPTH) return `nests deeper than ${MAX_SCHEMA_DEPTH} levels`;
+    if (depth > MAX_SCHEMA_DEPTH) return `is nested more than ${MAX_SCHEMA_DEPTH} levels deep`;
     const own = 'x-mcp-header' in node ? problemAt(node, reachable && depth > 0, names) : undefined;
     return (
       own ??
       firstOf(node, (key, member) => {
         if (DATA.has(key)) return undefined;
         if (!NAMED.has(key) || !isObject(member)) return visit(member, depth + 1, false);
-        // The author names these members: one may be called like a keyword, or like the extension itself.
+        // The author names these members: one may have the name of a keyword or of the extension.
         return firstOf(member, (_name, property) =>
           visit(property, depth + 1, reachable && key === 'properties'),
         );
@@ -80,15 +79,17 @@ function problemAt(
   names: Set<string>,
 ): string | undefined {
   const header = node['x-mcp-header'];
-  if (!allowed) return 'x-mcp-header where no argument is';
-  if (typeof header !== 'string' || !HEADER_TOKEN.test(header)) return 'x-mcp-header is not a header name';
-  if (!MIRRORED_TYPES.has(node.type)) return 'x-mcp-header on what is no string, integer or boolean';
-  if (names.has(header.toLowerCase())) return 'x-mcp-header twice with one name';
+  if (!allowed) return 'x-mcp-header is not on an argument';
+  if (typeof header !== 'string' || !HEADER_TOKEN.test(header))
+    return 'x-mcp-header is not a valid header name';
+  if (!MIRRORED_TYPES.has(node.type))
+    return 'x-mcp-header is on a type other than string, integer or boolean';
+  if (names.has(header.toLowerCase())) return 'x-mcp-header uses the same name twice';
   names.add(header.toLowerCase());
   return undefined;
 }
 
-/** Makes no list of the members, as there may be a hundred thousand. */
+/** Avoids a list of the members, because there may be a hundred thousand. */
 function firstOf(
   members: object,
   problemOf: (key: string, member: unknown) => string | undefined,

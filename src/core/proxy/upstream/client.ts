@@ -39,24 +39,23 @@ import { Sessions, type Session } from './sessions.ts';
 export interface UpstreamCall {
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
   readonly server: Server;
-  /** Goes with every request this call makes to the server, and to nobody else. */
+  /** Sent with every request of this call to the server, and to nobody else. */
   readonly credential: Credential | undefined;
   readonly method: string;
   readonly params: Params | undefined;
-  /** Takes the server's notifications while it works on the call. Must not throw. */
+  /** Receives the server's notifications during the call. Must not throw. */
   readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
 
-/** The state of a call over its attempts. */
+/** The state of a call across its attempts. */
 interface Progress {
-  /** True once the call has been written and not been refused: it may have run. */
+  /** True once the call was written and not refused: it may have run. */
   written: boolean;
 }
 
 /**
- * Calls upstreams of every era. A call is sent again at most once, and only when it is a mere read or the first attempt
- * cannot have run it: a dead session, a refused version (-32022), refused headers (-32020). (The HTTP client tries a refused
- * connection once more.)
+ * Calls upstreams of every era. A call is repeated at most once, and only if it is a read or the first attempt cannot have run: a
+ * dead session, a refused version (-32022), refused headers (-32020). (The HTTP client also retries a refused connection once.)
  */
 export class UpstreamClient {
   readonly #http: HttpClient;
@@ -76,7 +75,7 @@ export class UpstreamClient {
     this.#sessions = new Sessions(http, limits, clock, log);
   }
 
-  /** Returns the upstream's answer. @throws SwitchboardError when there is none; the reason that the deadline ended with. */
+  /** Returns the upstream's response. @throws SwitchboardError if there is none; the deadline's reason */
   async request(asked: UpstreamCall, deadline: Deadline): Promise<UpstreamReply> {
     const call: UpstreamCall = {
       ...asked,
@@ -97,17 +96,17 @@ export class UpstreamClient {
     }
   }
 
-  /** Returns whether the server has turned out to speak HTTP+SSE, lately. */
+  /** Returns whether the server was recently detected as HTTP+SSE. */
   speaksHttpSse(url: string): boolean {
     return this.#eras.known(url) === 'sse';
   }
 
-  /** Returns whether it has turned out which revision the server speaks: the handshake, or the probe in its place, went well. */
+  /** Returns whether the server's revision is known: the handshake, or the probe in its place, succeeded. */
   hasEntered(url: string): boolean {
     return this.#eras.known(url) !== undefined;
   }
 
-  /** Closes idle sessions; runs by itself now and then. */
+  /** Closes idle sessions; also runs automatically. */
   sweep(): void {
     this.#sessions.sweep();
   }
@@ -141,7 +140,7 @@ export class UpstreamClient {
     );
   }
 
-  /** Sends the call once. `again` says that it may be sent a second time. */
+  /** Sends the call once. `again` in the result means that it may be repeated. */
   async #attempt(
     call: UpstreamCall,
     deadline: Deadline,
@@ -150,7 +149,7 @@ export class UpstreamClient {
   ): Promise<UpstreamReply | 'again'> {
     const { method } = call;
     const session = await this.#connect(call, deadline);
-    // Revision 2026-07-28 has no ping. Detecting the era has answered what the caller wants to know.
+    // Revision 2026-07-28 has no ping. Detecting the era has already answered the caller's question.
     if (!session && method === 'ping') return { answer: { result: {} }, bytes: 0 };
     const reply = await this.#send(call, session, deadline, progress);
     if (span) noteReply(span, reply, session ?? { version: MODERN_VERSION });
@@ -175,14 +174,14 @@ export class UpstreamClient {
       : this.#sendModern(call, deadline, onSent);
   }
 
-  /** Forgets the session or the era that a reply has proved wrong. */
+  /** Drops the session or the era that a reply has proved wrong. */
   #learn({ server }: UpstreamCall, session: Session | undefined, { endsSession, era }: Meaning): void {
     if (session && endsSession) this.#sessions.drop(session);
     if (era === 'wrong') this.#eras.forget(server.remoteUrl);
     if (era === 'doubtful') this.#eras.doubt(server.remoteUrl);
   }
 
-  /** Lists the server's tools and remembers them. Resolves to whether the called tool is still among them. */
+  /** Lists the server's tools and stores them. Resolves to whether the called tool is still among them. */
   async #listToolsAnew(call: UpstreamCall, deadline: Deadline): Promise<boolean> {
     const { server, caller, credential } = call;
     const ask = async (params: Params | undefined): Promise<UpstreamReply> => {
@@ -193,17 +192,17 @@ export class UpstreamClient {
       const tools = this.#definitions.keep(viewOf(call), await listAllTools(ask, this.#limits));
       return tools.some(tool => tool.name === call.params?.['name']);
     } catch (error) {
-      // The caller is told why the call was refused, not why its tools could not be listed.
+      // The caller learns why the call was refused, not why its tools could not be listed.
       if (deadline.signal.aborted || !(error instanceof SwitchboardError)) throw error;
       return false;
     }
   }
 
   /**
-   * Opens the session to use, or resolves to nothing for a modern server, which has none. Where the era is not known, it is
-   * found out: `server/discover`, else `initialize`, else a stream of events (2026-07-28, Versioning; 2025-11-25, Backwards
-   * compatibility). The era that was detected earlier, or that the catalogue names, is tried first. Refused sign-ins, faults
-   * and time-outs say nothing about the era: they surface.
+   * Opens the required session, or resolves to undefined for a modern server, which has none. An unknown era is detected:
+   * `server/discover`, then `initialize`, then an event stream (2026-07-28, Versioning; 2025-11-25, Backwards compatibility).
+   * An era that was detected earlier, or that the catalogue names, is tried first. Refused sign-ins, faults and timeouts say
+   * nothing about the era and are thrown.
    */
   async #connect(call: UpstreamCall, deadline: Deadline): Promise<Session | undefined> {
     const { server, credential } = call;
@@ -219,7 +218,7 @@ export class UpstreamClient {
       if (assumed === 'sse' ? !(error instanceof NoEventStream) : !isRefusal(error)) throw error;
       refused = error;
     }
-    // A server that refuses the handshake it once made, or should make, has perhaps moved on.
+    // A server that refuses an expected handshake may have changed its era.
     this.#eras.forget(url);
     const found = await detect();
     try {
@@ -230,7 +229,7 @@ export class UpstreamClient {
     }
   }
 
-  /** Joins a session of that era, and remembers the era once there is one. Resolves to nothing for the modern era. */
+  /** Joins a session of that era, and stores the era once there is one. Resolves to undefined for the modern era. */
   async #enter(era: Era, call: UpstreamCall, deadline: Deadline): Promise<Session | undefined> {
     if (era === 'modern') return undefined;
     const { server, caller, credential } = call;
@@ -242,7 +241,7 @@ export class UpstreamClient {
     return session;
   }
 
-  /** Asks a server that takes no `initialize` by POST for a stream of events, as revision 2024-11-05 has it. */
+  /** Requests an event stream from a server that does not accept `initialize` by POST, as in revision 2024-11-05. */
   async #enterHttpSse(
     refused: unknown,
     call: UpstreamCall,
@@ -253,10 +252,10 @@ export class UpstreamClient {
       return await this.#enter('sse', call, deadline);
     } catch (error) {
       if (!(error instanceof NoEventStream)) throw error;
-      // The URL may well be right, and the request what the server does not like.
+      // The URL may be right, and the server may object to the request.
       if (refused.httpStatus === 400) throw refused.failure;
       throw brokeProtocol(
-        `answered HTTP ${refused.httpStatus} to initialize and has no event stream (HTTP+SSE) either. Its catalogued URL may be wrong`,
+        `returned HTTP ${refused.httpStatus} to initialize and has no event stream (HTTP+SSE) either. Its catalogued URL may be wrong`,
       );
     }
   }
@@ -273,7 +272,7 @@ export class UpstreamClient {
     return rpcExchange(this.#http, request, this.#now);
   }
 
-  /** Sends a call in a session that it has joined, and leaves the session. */
+  /** Sends a call in the session it has joined, and leaves the session. */
   async #sendInSession(
     { credential, method, params, onNotification }: UpstreamCall,
     session: Session,
@@ -301,8 +300,8 @@ export class UpstreamClient {
         : rpcExchange(this.#http, { ...request, ...this.#ofSession(session) }, this.#now));
     } catch (error) {
       if (sent && signal.aborted) {
-        // 2025-11-25, Cancellation: closing the connection alone does not cancel in these revisions.
-        const cancelled = { requestId: id, reason: 'The caller went away or the time was up.' };
+        // 2025-11-25, Cancellation: closing the connection does not cancel a call in these revisions.
+        const cancelled = { requestId: id, reason: 'The caller disconnected or the deadline passed.' };
         this.#sessions.notify(session, legacyNotification(session, 'notifications/cancelled', cancelled));
       }
       throw error;
@@ -311,16 +310,15 @@ export class UpstreamClient {
     }
   }
 
-  /** Returns what a session over Streamable HTTP adds to a request. */
+  /** Returns the session part of a request over Streamable HTTP. */
   #ofSession(session: Session): Pick<RpcRequest, 'url' | 'resumable' | 'onServerRequest'> {
     let serverRequests = 0;
     return {
       url: session.url,
       resumable: true,
-      // Unanswered, a server that asks its client something would wait for ever, and its call with it.
+      // Without a reply, a server that asks its client something would wait forever, and so would its call.
       onServerRequest: (requestId, requestMethod) => {
-        if (++serverRequests > this.#limits.maxServerRequests)
-          throw sentTooMuch('sent too many requests of its own');
+        if (++serverRequests > this.#limits.maxServerRequests) throw sentTooMuch('sent too many requests');
         this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
       },
     };
@@ -338,7 +336,7 @@ const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
 const progressTokenOf = (params: Params | undefined): unknown =>
   isObject(params?.['_meta']) ? params['_meta']['progressToken'] : undefined;
 
-/** @param lostSession true when the session was lost over the call, and the call is no mere read */
+/** @param lostSession true if the session was lost during the call, and the call is not a read */
 function toUpstreamReply({ answer, bytes, problem }: RpcReply, lostSession: boolean): UpstreamReply {
   if (answer) return lostSession ? { answer, bytes, lostSession } : { answer, bytes };
   const error = problem();

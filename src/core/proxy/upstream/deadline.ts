@@ -8,7 +8,7 @@ export class Deadline {
   readonly #caller: AbortSignal | undefined;
   readonly totalMs: number;
 
-  /** @param caller absent for work that callers share or that nobody waits for */
+  /** @param caller absent for work that is shared or that nobody waits for */
   constructor(totalMs: number, caller?: AbortSignal) {
     this.#caller = caller;
     this.totalMs = totalMs;
@@ -26,10 +26,10 @@ export class Deadline {
     return this.#controller.signal;
   }
 
-  /** Rejects when the deadline comes before the work's end. The work itself goes on, for others who wait for it. */
+  /** Rejects if the deadline is reached before the work has ended. The work itself continues, for others who wait for it. */
   wait<T>(work: Promise<T>): Promise<T> {
     const { signal } = this;
-    // Each call with a user waits here: `raceAbort` would cost it several promises more.
+    // Every call with a user waits here: `raceAbort` would cost it several extra promises.
     return new Promise<T>((resolve, reject) => {
       const onAbort = () => reject(abortReason(signal));
       if (signal.aborted) onAbort();
@@ -39,8 +39,8 @@ export class Deadline {
   }
 
   /**
-   * Waits for work that several callers share and that has a deadline of its own. A caller that joined late, and has time
-   * left when the work runs out of it, starts the work anew.
+   * Waits for shared work with its own deadline. If the work times out while a late caller still has time left, that caller
+   * starts the work again.
    */
   async share<T>(work: () => Promise<T>): Promise<T> {
     for (;;) {

@@ -9,7 +9,7 @@ import { restated } from './failures.ts';
 
 /** The stateless revision: no session, an envelope in each request. */
 export const MODERN_VERSION = '2026-07-28';
-/** `initialize` offers this revision; the server answers with it or an earlier one. */
+/** `initialize` offers this revision; the server chooses it or an earlier one. */
 const LEGACY_VERSION = '2025-11-25';
 
 const CLIENT_INFO = { name: packageJson.name, version: packageJson.version };
@@ -36,30 +36,30 @@ export interface RpcError {
   readonly data?: unknown;
 }
 
-/** An upstream's answer. Its members hold what the upstream sent, unknown fields and all. */
+/** An upstream's response, including unknown fields. */
 export type RpcAnswer = { readonly result: unknown } | { readonly error: RpcError };
 
-/** An upstream's answer to a call. */
+/** An upstream's response to a call. */
 export interface UpstreamReply {
   readonly answer: RpcAnswer;
   readonly bytes: number;
-  /** Present when the session was lost over the call, and nobody knows whether the call ran. */
+  /** Present if the session was lost during the call, and it is unknown whether the call ran. */
   readonly lostSession?: true;
 }
 
 export type RequestId = string | number;
 
-/** A message on its way, with the headers that belong to it. */
+/** An outgoing message with its headers. */
 export interface Outgoing {
   readonly body: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
 /**
- * Writes a request of revision 2026-07-28 (Streamable HTTP, "Request headers"; Base protocol, `_meta`). The caller's own
- * `_meta` is kept with its client capabilities, by which a caller declares that it can answer `input_required`.
- * @param toolSchema the called tool's input schema, where known: it says which arguments headers repeat
- * @param trace takes the place of the trace context in the caller's `_meta`, and goes in headers
+ * Builds a request of revision 2026-07-28 (Streamable HTTP, "Request headers"; Base protocol, `_meta`). Keeps the caller's
+ * own `_meta` with its client capabilities, by which a caller declares that it can handle `input_required`.
+ * @param toolSchema the called tool's input schema, if known: it says which arguments headers repeat
+ * @param trace replaces the trace context in the caller's `_meta`, and is sent in headers
  */
 export function modernRequest(
   id: RequestId,
@@ -99,15 +99,15 @@ function mirroredName(method: string, params: Params): string | undefined {
 }
 
 /**
- * Returns a header value as it is, if it is plain ASCII that survives the transport, else in the spec's base64 form
- * (Streamable HTTP, "Value encoding"). A value that already looks like that form is encoded, so decoding is unambiguous.
+ * Returns a header value unchanged if it is safe ASCII, otherwise in the specified base64 form (Streamable HTTP, "Value
+ * encoding"). A value that already looks like that form is encoded, so that decoding is unambiguous.
  */
 export function encodeHeader(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !/^=\?base64\?.*\?=$/i.test(value);
   return plain ? value : `=?base64?${Buffer.from(value).toString('base64')}?=`;
 }
 
-/** The part of a session of revisions 2025-xx that its messages carry. */
+/** The part of a 2025-xx session that its messages contain. */
 interface SessionHeaders {
   readonly sessionId: string | undefined;
   readonly version: string;
@@ -118,7 +118,7 @@ export const sessionHeaders = ({ sessionId, version }: SessionHeaders): Record<s
   ...(sessionId === undefined ? {} : { 'mcp-session-id': sessionId }),
 });
 
-/** @param trace goes in headers, and takes the place of the trace context in the caller's `_meta` */
+/** @param trace sent in headers, and replaces the trace context in the caller's `_meta` */
 export const legacyRequest = (
   session: SessionHeaders,
   id: RequestId,
@@ -130,7 +130,7 @@ export const legacyRequest = (
   headers: { ...trace, ...sessionHeaders(session) },
 });
 
-/** Puts our trace context in the place of the caller's, which would contradict the headers. */
+/** Replaces the caller's trace context, which would contradict the headers. */
 function retraced(params: Params | undefined, trace: TraceContext): Params | undefined {
   const meta = params?.['_meta'];
   if (!isObject(meta) || !('traceparent' in meta || 'tracestate' in meta)) return params;
@@ -152,19 +152,19 @@ export const initializeRequest = (id: RequestId): Outgoing => ({
   headers: {},
 });
 
-/** Answers a server's own request. We answer `ping` and offer nothing else, as we declared no capability. */
+/** Replies to a server's own request. Only `ping` is supported, because we declare no capabilities. */
 export const replyToServer = (session: SessionHeaders, id: RequestId, method: string): Outgoing => ({
   body: JSON.stringify({
     jsonrpc: '2.0',
     id,
     ...(method === 'ping'
       ? { result: {} }
-      : { error: { code: METHOD_NOT_FOUND, message: 'This client does not offer that method.' } }),
+      : { error: { code: METHOD_NOT_FOUND, message: 'This client does not support that method.' } }),
   }),
   headers: sessionHeaders(session),
 });
 
-/** One message from an upstream, sorted by its relation to the request with our id. */
+/** One message from an upstream, classified relative to the request with our id. */
 export type Incoming =
   | { readonly kind: 'answer'; readonly answer: RpcAnswer; readonly ownId: boolean }
   | { readonly kind: 'request'; readonly id: RequestId; readonly method: string }
@@ -173,8 +173,8 @@ export type Incoming =
   | { readonly kind: 'invalid' };
 
 /**
- * Sorts one message. Ids are compared as strings: some servers send back "1" for 1. An error without an id (JSON-RPC 2.0
- * §5: it could not be read) is ours too, as one exchange carries one request.
+ * Classifies one message. Ids are compared as strings, because some servers return "1" for 1. An error without an id
+ * (JSON-RPC 2.0 §5: it could not be read) is ours too, because one exchange has one request.
  */
 export function readMessage(message: unknown, ourId: RequestId): Incoming {
   if (!isObject(message)) return { kind: 'invalid' };
@@ -191,7 +191,7 @@ export function readMessage(message: unknown, ourId: RequestId): Incoming {
   return 'error' in answer && withoutId ? { kind: 'answer', answer, ownId: false } : { kind: 'other-id' };
 }
 
-/** JSON-RPC 1.0 writes an error of null beside a result. */
+/** JSON-RPC 1.0 sends a null error next to a result. */
 function readAnswer(message: Record<string, unknown>): RpcAnswer | undefined {
   const { error } = message;
   if (error !== undefined && error !== null) return isRpcError(error) ? { error } : undefined;
@@ -201,16 +201,16 @@ function readAnswer(message: Record<string, unknown>): RpcAnswer | undefined {
 const isRpcError = (error: unknown): error is RpcError =>
   isObject(error) && Number.isInteger(error['code']) && typeof error['message'] === 'string';
 
-/** Shorter tokens are none of any provider's, and would stand in ordinary words. */
+/** No provider has shorter tokens, and they could occur in ordinary words. */
 const MIN_TOKEN_CHARS = 8;
 
 const REDACTED = '[redacted]';
 
-/** The part of a text that is shown is much shorter. */
+/** The displayed part of a text is much shorter. */
 const MAX_SEARCHED_CHARS = 64 * 1024;
 
 /**
- * Returns the text without the user's token, which a careless server repeats where it refuses it. Tokens are plain ASCII
+ * Returns the text without the user's token, which a careless server may repeat when it refuses it. Tokens are plain ASCII
  * (RFC 6750 §2.1), so they look the same inside JSON.
  */
 export function redact(text: string, credential: Credential | undefined): string {
@@ -220,13 +220,13 @@ export function redact(text: string, credential: Credential | undefined): string
   return hides(clean, token) ? REDACTED : clean;
 }
 
-/** Content types are turned into lower case, so the token is looked for in lower case, too. */
+/** Content types are converted to lower case, so the token is also searched in lower case. */
 const plainly = (text: string, token: string): string =>
   text.replaceAll(token, REDACTED).replaceAll(token.toLowerCase(), REDACTED);
 
 /**
- * Returns whether the token stands in the text with other characters between its own. Cleaning the text for display
- * (`cleanText`) removes some of them, and would put the token together again. Such a text is no accident, and goes as a whole.
+ * Returns whether the token occurs in the text with other characters inserted. Cleaning the text for display (`cleanText`)
+ * removes some of them and would reassemble the token. Such a text is no accident and is dropped completely.
  */
 function hides(text: string, token: string): boolean {
   if (text.length <= token.length) return false;
@@ -234,7 +234,7 @@ function hides(text: string, token: string): boolean {
   return bare.includes(token) || bare.toLowerCase().includes(token.toLowerCase());
 }
 
-/** Returns the answer, without the token if it is an error. Results are the caller's, unchanged. */
+/** Returns the response, without the token if it is an error. Results belong to the caller and are unchanged. */
 export function redactAnswer(
   answer: RpcAnswer | undefined,
   credential: Credential | undefined,
@@ -246,14 +246,14 @@ export function redactAnswer(
   const clean = JSON.stringify(error, (_key, value: unknown) =>
     typeof value === 'string' ? redact(value, credential) : value,
   );
-  // The names of members may hold the token, too. Nobody cleans those for display.
+  // Member names may contain the token, too, and are not cleaned for display.
   const whole = plainly(clean, token);
   if (whole === text) return answer;
   const redacted: unknown = JSON.parse(whole);
   return { error: isRpcError(redacted) ? redacted : { code: error.code, message: 'redacted' } };
 }
 
-/** Returns the error without the token, whatever part of an upstream's answer its text quotes. */
+/** Returns the error without the token, whatever its text quotes. */
 export const redactError = (thrown: unknown, credential: Credential | undefined): unknown => {
   if (!(thrown instanceof SwitchboardError)) return thrown;
   const clean = redact(thrown.detail, credential);

@@ -24,20 +24,20 @@ import { urlOf, type HttpClient } from './http.ts';
 /** `legacy` has the handshake over Streamable HTTP (2025-03-26 to 2025-11-25), `sse` over HTTP+SSE (2024-11-05). */
 export type Era = 'modern' | 'legacy' | 'sse';
 
-/** The part of a session that replies are interpreted by. */
+/** The part of a session needed for interpreting replies. */
 interface SessionKind {
   /** Present for HTTP+SSE (2024-11-05), where the session is the stream. */
   readonly stream: unknown;
   readonly sessionId: string | undefined;
 }
 
-/** The meaning of a reply, for its call and for what is known of its server. */
+/** What a reply means for its call and for the server's state. */
 export interface Meaning {
-  /** The fate of the call. `not-run`: the server provably did not run it. `unknown`: the session was lost, and it may have run. */
+  /** The fate of the call. `not-run`: the server certainly did not run it. `unknown`: the session was lost, and it may have run. */
   readonly call: 'taken' | 'not-run' | 'unknown';
-  /** True when the session is of no use any more. */
+  /** True if the session can no longer be used. */
   readonly endsSession: boolean;
-  /** The detected era, in the light of the reply. `doubtful`: sloppy servers of that era reply so, too. */
+  /** The era suggested by the reply. `doubtful`: sloppy servers of that era may reply like this, too. */
   readonly era: 'right' | 'doubtful' | 'wrong';
 }
 
@@ -68,8 +68,8 @@ export function meaningOfModern(reply: RpcReply): Meaning {
 }
 
 /**
- * Says when a call may be sent again. Refused headers are only worth a second attempt with other headers, and these follow
- * from the server's tool definitions (2026-07-28, Streamable HTTP, "Schema extension").
+ * Decides whether a call may be repeated. Refused headers are only worth a second attempt with different headers, which
+ * follow from the server's tool definitions (2026-07-28, Streamable HTTP, "Schema extension").
  * @param isModern true for a server of revision 2026-07-28
  */
 export function repeatOf(
@@ -84,15 +84,14 @@ export function repeatOf(
 }
 
 /**
- * Returns whether a server no longer knows the session that a request was sent in. `dead`: it did not run what was asked.
- * `perhaps`: it speaks of the session, and may have.
+ * Returns whether a server no longer knows the session of a request. `dead`: it did not run the request. `perhaps`: it
+ * mentions the session, and may have run the request.
  *
- * By the protocol it says so with HTTP 404 (2025-11-25, Session management). An answer to our own request that is no error
- * about the session counts as an answer nevertheless. Many servers look the session up themselves, before they give the
- * request to the protocol, and say HTTP 400 with an error in words of their own; server-everything and those made after the
- * SDK's examples are among them. Where these words can mean nothing else, and the request carried a session id, they are
- * taken for what they say: what has been given to the protocol is answered with HTTP 200, also when a tool fails. A server
- * that says it of a call it has run, against all this, gets that call a second time, once.
+ * The protocol uses HTTP 404 for this (2025-11-25, Session management). A response to our own request that is not an error
+ * about the session is still a valid response. Many servers look up the session before the protocol layer and return HTTP 400
+ * with their own error text, including server-everything and servers based on the SDK's examples. If the text is unambiguous
+ * and the request had a session id, it is trusted, because requests that reach the protocol layer return HTTP 200 even if a
+ * tool fails. A server that violates this gets such a call a second time, once.
  */
 function lossOf(session: SessionKind, reply: RpcReply): 'dead' | 'perhaps' | 'none' {
   if (session.stream) return lossOfStream(reply);
@@ -104,7 +103,7 @@ function lossOf(session: SessionKind, reply: RpcReply): 'dead' | 'perhaps' | 'no
   return hasId && !begun && NO_SUCH_SESSION.test(error.message) ? 'dead' : 'perhaps';
 }
 
-/** In HTTP+SSE the session is the stream, and its id stands in the URL. */
+/** In HTTP+SSE the session is the stream, and its id is in the URL. */
 function lossOfStream({ status, answer, begun, problem }: RpcReply): 'dead' | 'perhaps' | 'none' {
   if (status === 404 || status === 410) return begun ? 'perhaps' : 'dead';
   if (status !== 400) return 'none';
@@ -118,12 +117,12 @@ const speaksOfSession = ({ code, message }: RpcError) => isGrandfathered(code) &
 const NO_SUCH_SESSION =
   /\b(?:no valid|invalid|unknown) (?:mcp[- ])?session\b|\bsession (?:id )?(?:was )?not found\b/i;
 
-/** Returns whether the code is one that revisions before 2026-07-28 left to implementations. */
+/** Returns whether the code was left to implementations before revision 2026-07-28. */
 const isGrandfathered = (code = 0): boolean => code >= -32_019 && code <= -32_000;
 
 /**
- * Returns whether an HTTP 404 to a request with a session id means that the session is gone (2025-11-25, Session
- * management). An answer to our own request does not, unless it is an error about the session.
+ * Returns whether an HTTP 404 to a request with a session id means that the session no longer exists (2025-11-25, Session
+ * management). A response to our own request does not, unless it is an error about the session.
  */
 const isAboutSession = ({ answer, ownId, begun }: RpcReply): boolean => {
   if (begun) return false;
@@ -133,15 +132,15 @@ const isAboutSession = ({ answer, ownId, begun }: RpcReply): boolean => {
 };
 
 /**
- * Returns whether the server refused the version or the headers before it looked at the call. Revision 2026-07-28 has HTTP
- * 400 for that; the same codes in another place, or after the server has spoken of its work, are an answer.
+ * Returns whether the server refused the version or the headers before processing the call. Revision 2026-07-28 uses HTTP 400
+ * for that; the same codes elsewhere, or after a sign of work, are a response.
  */
 const isRefusedUnread = ({ status, answer, begun }: RpcReply): boolean => {
   const code = errorOf(answer)?.code;
   return status === 400 && !begun && (code === UNSUPPORTED_VERSION || code === HEADER_MISMATCH);
 };
 
-/** No server of revision 2026-07-28 refuses without a JSON-RPC body, or with one in the manner of "no session". */
+/** No server of revision 2026-07-28 refuses without a JSON-RPC body, or with a "no session" error. */
 const looksLegacy = (status: number, code: number | undefined) =>
   [400, 404, 405, 406, 415].includes(status) &&
   (code === undefined || isGrandfathered(code) || code === -32_600);
@@ -154,8 +153,8 @@ const hasResultType = (answer: RpcAnswer | undefined): boolean =>
   typeof answer.result['resultType'] === 'string';
 
 /**
- * Returns the era that the reply to `server/discover` shows. `legacy` only means "not modern".
- * @throws SwitchboardError when the server names its versions and none is one we speak.
+ * Returns the era indicated by the reply to `server/discover`. `legacy` only means "not modern".
+ * @throws SwitchboardError if the server lists its versions and none is supported
  */
 function eraOf(reply: RpcReply): Exclude<Era, 'sse'> {
   const versions = supportedVersions(reply);
@@ -163,7 +162,7 @@ function eraOf(reply: RpcReply): Exclude<Era, 'sse'> {
   if (versions?.some(isLegacyVersion)) return 'legacy';
   if (versions && versions.length > 0) {
     throw brokeProtocol(
-      `speaks only protocol versions that are not supported here (${versions.slice(0, 3).join(', ')})`,
+      `supports only protocol versions that Switchboard does not (${versions.slice(0, 3).join(', ')})`,
     );
   }
   const error = errorOf(reply.answer);
@@ -186,27 +185,29 @@ const isVersion = (value: unknown): value is string =>
 const isLegacyVersion = (version: string): boolean =>
   /^\d{4}-\d{2}-\d{2}$/.test(version) && version < MODERN_VERSION;
 
-/** Nothing at the server's URL takes `initialize` by POST: perhaps it speaks HTTP+SSE (MCP 2025-11-25, Backwards compatibility). */
+/**
+ * Nothing at the server's URL accepts `initialize` by POST: it may be an HTTP+SSE server (MCP 2025-11-25, Backwards compatibility).
+ */
 export class NoHandshake extends SwitchboardError {
   readonly httpStatus: number;
-  /** The refusal as an ordinary failure, in the server's own words where it has some. */
+  /** The refusal as an ordinary failure, with the server's own text if there is one. */
   readonly failure: SwitchboardError;
 
   constructor(httpStatus: number, failure: SwitchboardError) {
-    super('upstream_protocol', `The MCP server answered HTTP ${httpStatus} to initialize.`);
+    super('upstream_protocol', `The MCP server returned HTTP ${httpStatus} to initialize.`);
     this.httpStatus = httpStatus;
     this.failure = failure;
   }
 }
 
-/** A JSON-RPC error in answer to `initialize`: the server speaks the protocol, and does not want us. */
+/** A JSON-RPC error for `initialize`: the server speaks the protocol but refuses the client. */
 export class HandshakeRefused extends SwitchboardError {
   constructor(message: string) {
     super('upstream_protocol', `The MCP server refused initialize: ${sanitise(message)}.`);
   }
 }
 
-/** Returns the protocol version in the answer to `initialize`. @throws SwitchboardError when there is none to go on with. */
+/** Returns the protocol version in the response to `initialize`. @throws SwitchboardError if it is missing or unsupported */
 export function readVersion({ status, answer, problem }: RpcReply): string {
   if (!answer) {
     const failure = problem();
@@ -215,25 +216,25 @@ export function readVersion({ status, answer, problem }: RpcReply): string {
   if ('error' in answer) throw new HandshakeRefused(answer.error.message);
   const version = isObject(answer.result) ? answer.result['protocolVersion'] : undefined;
   if (typeof version === 'string' && isLegacyVersion(version)) return version;
-  throw brokeProtocol('answered initialize without a protocol version that is supported here');
+  throw brokeProtocol('responded to initialize without a supported protocol version');
 }
 
-/** Returns a session id of visible ASCII (2025-11-25, Session management). @throws SwitchboardError for another text. */
+/** Returns a session id of visible ASCII (2025-11-25, Session management). @throws SwitchboardError for any other text */
 export function readSessionId(header: string | string[] | undefined): string | undefined {
   if (header === undefined) return undefined;
   if (typeof header === 'string' && /^[\x21-\x7e]{1,1024}$/.test(header)) return header;
   throw brokeProtocol('sent a session id that is not visible ASCII');
 }
 
-/** The oldest entry gives way to a new one. An entry is small, and a lost one costs one request. */
+/** The oldest entry is replaced first. Entries are small, and a lost one costs one request. */
 const MAX_ENTRIES = 10_000;
-/** Weak signs of another era make us detect it anew at most this often. */
+/** Weak signs of a different era trigger a new detection at most this often. */
 const DOUBT_INTERVAL_MS = 60_000;
 
 /**
- * Detects which revision a server speaks, and remembers it for `eraTtlMs`. The probe is `server/discover` (2026-07-28,
- * Versioning), which is harmless on every server. It is never the caller's own call, which a lenient server of either era
- * would run. 401, 403, 429, 5xx and time-outs say nothing about the era and surface as what they are.
+ * Detects a server's revision and caches it for `eraTtlMs`. The probe is `server/discover` (2026-07-28, Versioning), which is
+ * harmless on every server. The caller's own call is never the probe, because a lenient server of either era would run it.
+ * 401, 403, 429, 5xx and timeouts say nothing about the era and are thrown.
  */
 export class EraDetector {
   readonly #eras = new Map<string, { era: Era; atMs: number }>();
@@ -250,7 +251,7 @@ export class EraDetector {
     this.#log = log;
   }
 
-  /** Returns the era that was detected lately. */
+  /** Returns the recently detected era. */
   known(url: string): Era | undefined {
     const entry = this.#eras.get(url);
     return entry && monotonicMs(this.#clock) - entry.atMs < this.#limits.eraTtlMs ? entry.era : undefined;
@@ -267,23 +268,22 @@ export class EraDetector {
     }
   }
 
-  /** Forgets an era that has proved wrong: the next call detects it anew. */
+  /** Drops an era that has proved wrong: the next call detects it again. */
   forget(url: string): void {
     this.#eras.delete(url);
   }
 
-  /** Forgets the era on a weak sign against it, unless it was detected just now. */
+  /** Drops the era after weak contrary evidence, unless it was detected just now. */
   doubt(url: string): void {
     const entry = this.#eras.get(url);
     if (entry && monotonicMs(this.#clock) - entry.atMs >= DOUBT_INTERVAL_MS) this.forget(url);
   }
 
   /**
-   * Probes the server and remembers `modern`. `legacy` only means "not modern": the caller sets what the server turns out to
-   * be once `initialize` has succeeded.
-   * Calls for one URL and connection share a probe, so that nobody gets the 401 of another user's token. The probe has a
-   * deadline of its own, so that no caller's going away ends it for the others.
-   * @throws SwitchboardError for an answer that says nothing about the era
+   * Probes the server and stores `modern`. `legacy` only means "not modern": the caller stores the actual era once
+   * `initialize` has succeeded. Calls for one URL and connection share a probe, so that nobody gets the 401 of another user's
+   * token. The probe has its own deadline, so that one caller's disconnect does not end it for the others.
+   * @throws SwitchboardError for a response that says nothing about the era
    */
   detect(url: string, credential: Credential | undefined): Promise<Exclude<Era, 'sse'>> {
     return this.#detecting.run(JSON.stringify([url, credential?.connectionId]), async () => {

@@ -11,13 +11,13 @@ import { authorizationOf, failureOf, parseJson, POST_HEADERS, type RpcReply } fr
 
 const MAX_ENDPOINT_CHARS = 4_096;
 
-/** Events that the server wrote before it refused a POST may arrive a little later, as they come over another connection. */
+/** Events that the server wrote before refusing a POST may arrive slightly later, because they use another connection. */
 const SETTLE_MS = 50;
 
-/** Refusals after which we or the caller make a call again, as it was not run. */
+/** Refusals after which we or the caller repeat a call, because it did not run. */
 const INVITES_REPEAT: ReadonlySet<number> = new Set([401, 403, 429, 503]);
 
-/** The server does not open a stream of events: it does not speak HTTP+SSE at this URL. */
+/** The server does not open an event stream: it is not an HTTP+SSE server at this URL. */
 export class NoEventStream extends SwitchboardError {
   constructor(what: string) {
     super('upstream_protocol', `The MCP server ${what}.`);
@@ -28,13 +28,13 @@ interface StreamOptions {
   readonly client: HttpClient;
   readonly limits: ProxyLimits;
   readonly nowMs: () => number;
-  /** Takes a request of the server's own. */
+  /** Handles a request from the server. */
   readonly onServerRequest: (id: RequestId, method: string) => void;
 }
 
 /**
- * The stream of a session in revision 2024-11-05 (HTTP+SSE). The server names the endpoint that takes our messages, and
- * answers all of them in the one stream, by id. When a stream ends, the answers that are still out never come.
+ * The stream of a session in revision 2024-11-05 (HTTP+SSE). The server names the endpoint for our messages and sends all
+ * responses in the one stream, by id. When a stream ends, pending responses never arrive.
  */
 export class HttpSseStream {
   readonly #options: StreamOptions;
@@ -51,14 +51,14 @@ export class HttpSseStream {
     this.#rate = new StreamRateGuard(options.limits.maxResponseBytes, () => performance.now());
   }
 
-  /** Resolves with the reason once the stream has ended, whoever ended it. */
+  /** Resolves with the reason once the stream has ended. */
   get ended(): Promise<SwitchboardError> {
     return this.#ended.promise;
   }
 
   /**
    * Opens the stream, and resolves with the endpoint for our messages.
-   * @throws NoEventStream when the server offers no stream; SwitchboardError for other failures; the signal's reason.
+   * @throws NoEventStream if the server offers no stream; SwitchboardError for other failures; the signal's reason
    */
   async open(url: URL, credential: Credential | undefined, signal: AbortSignal): Promise<URL> {
     signal.throwIfAborted();
@@ -73,21 +73,21 @@ export class HttpSseStream {
     }
   }
 
-  /** Ends the stream; calls that wait for it fail with the reason. */
+  /** Ends the stream; pending calls fail with the reason. */
   close(reason: Error): void {
     this.#closing.abort(reason);
   }
 
   /**
-   * Sends one request and waits for its answer. A reply without an answer has the HTTP status that refused the request. 404
-   * also says that the stream ended before the request was written.
-   * @throws SwitchboardError for 401, 403, 429, failures of the connection, and when the stream ends.
+   * Sends one request and waits for its response. A reply without a response has the HTTP status that refused the request.
+   * 404 also means that the stream ended before the request was written.
+   * @throws SwitchboardError for 401, 403, 429, connection failures, and when the stream ends
    */
   async request(request: SseRequest): Promise<RpcReply> {
     const { limits } = this.#options;
     if (this.#end) return gone(this.#end);
     if (this.#waiting.size >= limits.maxQueuedPerOrigin) {
-      const detail = 'Too many calls to this MCP server are waiting already. Try again later.';
+      const detail = 'Too many calls to this MCP server are already waiting. Try again later.';
       throw new SwitchboardError('unavailable', detail);
     }
     const call = this.#waiting.add(request);
@@ -100,7 +100,7 @@ export class HttpSseStream {
     const posted = this.#post(call, posting.signal).catch(reject);
     try {
       const reply = await call.reply;
-      // A server may answer the POST late, but not hold its connection for ever.
+      // A server may respond to the POST late, but not hold its connection forever.
       const late = setTimeout(() => posting.abort(), limits.sideTimeoutMs).unref();
       void posted.finally(() => clearTimeout(late));
       return reply;
@@ -115,7 +115,7 @@ export class HttpSseStream {
     }
   }
 
-  /** Sends the call. The answer to a call that the server took comes in the stream; a refusal is the reply. */
+  /** Sends the call. The response to an accepted call arrives in the stream; a refusal is the reply. */
   async #post(call: WaitingCall, signal: AbortSignal): Promise<void> {
     const { client } = this.#options;
     const { outgoing, credential } = call;
@@ -127,12 +127,12 @@ export class HttpSseStream {
       body: outgoing.body,
       signal,
       onSent: () => {
-        // This is a redirect, which says that the first target did not take the request.
-        if (call.begun) throw brokeProtocol('began to work on the request and then redirected it');
+        // This is a redirect, which means that the first target did not accept the request.
+        if (call.begun) throw brokeProtocol('started to process the request and then redirected it');
         call.sent = true;
         call.onSent?.();
       },
-      // The first event is enough: the answer comes elsewhere.
+      // The first event is enough: the response arrives elsewhere.
       onEvent: () => true,
     });
     if (http.status < 300) return;
@@ -197,18 +197,18 @@ export class HttpSseStream {
   }
 }
 
-/** @throws SwitchboardError for a URL of another origin than the server's. The guard checks the rest before each message. */
+/** @throws SwitchboardError for a URL with a different origin. The guard checks the rest before each message */
 function readEndpoint(base: URL, data: string): URL {
   const endpoint = data.length > MAX_ENDPOINT_CHARS ? null : URL.parse(data.trim(), base.href);
-  if (!endpoint) throw brokeProtocol('sent an endpoint event without a usable URL');
+  if (!endpoint) throw brokeProtocol('sent an endpoint event without a valid URL');
   if (endpoint.origin === base.origin) return endpoint;
   throw new SwitchboardError(
     'upstream_blocked',
-    "The MCP server's address is not allowed: its endpoint event leads to another origin.",
+    "The MCP server's address is not allowed: its endpoint event points to another origin.",
   );
 }
 
-/** Returns the failure that the end of the GET means. Refusals and faults say nothing about what the server speaks. */
+/** Returns the failure for the end of the GET. Refusals and faults say nothing about the server's protocol. */
 function endOf(
   { status, mediaType, stream }: HttpAnswer,
   wasOpen: boolean,
@@ -218,11 +218,11 @@ function endOf(
   if (stream !== 'none') return new NoEventStream('ended its event stream without an endpoint event');
   if (status === 401 || status === 403 || status === 429 || status >= 500) return failure();
   return new NoEventStream(
-    `answered HTTP ${status} to a GET for events${status === 200 && mediaType !== '' ? ', and no event stream' : ''}`,
+    `returned HTTP ${status} to a GET for events${status === 200 && mediaType !== '' ? ' but no event stream' : ''}`,
   );
 }
 
-/** Replies as a server does that no longer knows the session: nothing was run. */
+/** Replies like a server that no longer knows the session: nothing ran. */
 const gone = (end: unknown): RpcReply => ({
   status: 404,
   headers: {},
@@ -233,27 +233,27 @@ const gone = (end: unknown): RpcReply => ({
   problem: () => toSwitchboardError(end),
 });
 
-/** A stream may carry this much in a window that no call brings about: keep-alives, a few notifications. */
+/** The allowance of a stream per window without calls: keep-alives, a few notifications. */
 const WINDOW_MS = 10_000;
 const WINDOW_BYTES = 64 * 1024;
 const WINDOW_EVENTS = 1_000;
-/** Each call may bring so many events beside its answer: progress and log messages. */
+/** The number of events each call may add besides its response: progress and log messages. */
 const CALL_EVENTS = 10_000;
 
 /**
- * Limits what a server sends in a stream that stays open: so much for each call that waits, and a little in any ten
- * seconds. Without it, a server that nobody asks anything could keep the process busy for as long as the stream lives.
+ * Limits the data in an open stream: an allowance for each waiting call, and a little for any ten seconds. Without it, an
+ * idle server could keep the process busy as long as the stream lives.
  */
 export class StreamRateGuard {
   readonly #callBytes: number;
   readonly #nowMs: () => number;
-  /** Left of the allowance that the waiting calls brought. */
+  /** The rest of the waiting calls' allowance. */
   #bytes = 0;
   #events = 0;
   /** Sent beyond that allowance. */
   #window = { sinceMs: -Infinity, bytes: 0, events: 0 };
 
-  /** @param nowMs a clock that never goes back */
+  /** @param nowMs a monotonic clock */
   constructor(callBytes: number, nowMs: () => number) {
     this.#callBytes = callBytes;
     this.#nowMs = nowMs;
@@ -264,7 +264,7 @@ export class StreamRateGuard {
     this.#events += CALL_EVENTS;
   }
 
-  /** The allowance that calls leave over is not saved up. */
+  /** The unused allowance of calls is not saved. */
   callEnds(stillWaiting: number): void {
     this.#bytes = Math.min(this.#bytes, stillWaiting * this.#callBytes);
     this.#events = Math.min(this.#events, stillWaiting * CALL_EVENTS);
@@ -281,7 +281,7 @@ export class StreamRateGuard {
     this.#window.bytes += Math.max(0, -left.bytes);
     this.#window.events += Math.max(0, -left.events);
     if (this.#window.bytes > WINDOW_BYTES || this.#window.events > WINDOW_EVENTS)
-      throw brokeProtocol('sent much more in its event stream than it was asked for');
+      throw brokeProtocol('sent far more data in its event stream than requested');
   }
 }
 
@@ -289,10 +289,10 @@ interface SseRequest {
   readonly id: RequestId;
   readonly outgoing: Outgoing;
   readonly credential: Credential | undefined;
-  /** The token in the server's notifications of progress on this call. */
+  /** The token in the server's progress notifications for this call. */
   readonly progressToken: unknown;
   readonly signal: AbortSignal;
-  /** Absent for a request that does nothing (`initialize`), so that it does not matter how far the server had come. */
+  /** Absent for a request without effects (`initialize`), for which the server's progress is irrelevant. */
   readonly onSent?: () => void;
   readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
@@ -301,20 +301,20 @@ interface WaitingCall extends SseRequest {
   readonly reply: Promise<RpcReply>;
   readonly resolve: (reply: RpcReply) => void;
   readonly reject: (error: Error) => void;
-  /** True once it is written: from here on, events in the stream may tell of work on it. */
+  /** True once it is written: from then on, events in the stream may be signs of work on it. */
   sent: boolean;
-  /** True once an event that may tell of work on it has come. */
+  /** True once an event that may be a sign of work on it has arrived. */
   begun: boolean;
-  /** True once its POST was refused: the end of the stream is no news to it. */
+  /** True once its POST was refused: the end of the stream no longer affects it. */
   refused: boolean;
 }
 
-/** The calls that wait for their answers in one stream of events. It gives each message to the calls it belongs to. */
+/** The calls waiting for their responses in one event stream. Dispatches each message to its calls. */
 class WaitingCalls {
   readonly #calls = new Map<string, WaitingCall>();
   readonly #onServerRequest: (id: RequestId, method: string) => void;
 
-  /** @param onServerRequest takes a request of the server's own */
+  /** @param onServerRequest handles a request from the server */
   constructor(onServerRequest: (id: RequestId, method: string) => void) {
     this.#onServerRequest = onServerRequest;
   }
@@ -334,12 +334,12 @@ class WaitingCalls {
     this.#calls.delete(String(id));
   }
 
-  /** Fails every call, as the stream has ended and no answer will come. */
+  /** Fails every call, because the stream has ended and no response will arrive. */
   end(reason: Error): void {
     for (const { refused, reject } of this.#calls.values()) if (!refused) reject(reason);
   }
 
-  /** Takes the data of one event. @throws SwitchboardError `upstream_protocol` for a text that is no JSON. */
+  /** Handles the data of one event. @throws SwitchboardError `upstream_protocol` for invalid JSON */
   take(data: string): void {
     if (data === '') return;
     const message = parseJson(data);
@@ -377,7 +377,7 @@ class WaitingCalls {
     }
   }
 
-  /** Only progress names the call it belongs to, and is passed on. Other notifications may be about any call. */
+  /** Only progress names its call and is forwarded. Other notifications may be about any call. */
   #notify({ method, params }: Extract<Incoming, { kind: 'notification' }>): void {
     const token =
       method === 'notifications/progress' && isObject(params) ? params['progressToken'] : undefined;

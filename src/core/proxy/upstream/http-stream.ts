@@ -5,34 +5,34 @@ import type { ProxyLimits } from '../limits.ts';
 import { outOfTime } from './failures.ts';
 import { Exchange, isRedirect, type ExchangeRequest, type Outcome } from './http.ts';
 
-/** An error's text is read much further than it is shown, so that a token in it is found whole. */
+/** More of an error's text is read than displayed, so that a token in it is found completely. */
 const EXCERPT_BYTES = 16 * 1024;
 
-/** The client's side of a streamed answer, as Node's ServerResponse has it. */
+/** The client's side of a streamed response, like Node's ServerResponse. */
 export interface Sink {
   writeHead(status: number, headers: Readonly<Record<string, string>>): unknown;
   flushHeaders(): void;
-  /** Returns false when the writer must wait for `drain`. */
+  /** Returns false if the writer must wait for `drain`. */
   write(chunk: Uint8Array): boolean;
   end(): unknown;
-  /** Ends the answer so that its reader cannot take this for the end. */
+  /** Breaks the response off, so that its reader does not mistake this for the end. */
   destroy(): unknown;
   once(event: 'drain', listener: () => void): unknown;
 }
 
-/** A request whose answer is passed on to a sink. */
+/** A request whose response is streamed to a sink. */
 export interface StreamRequest extends ExchangeRequest {
   readonly body: Buffer | undefined;
-  /** The longest pause in which nothing moves. */
+  /** The longest pause without data. */
   readonly idleMs: number;
-  /** True when it goes over a connection that no call waits for, as it holds no slot. */
+  /** True if it uses a connection outside the slots, because it has none. */
   readonly apart: boolean;
   readonly sink: Sink;
-  /** When false, a successful answer with a body that is no message is passed on without that body. */
+  /** If false, the body of a successful response is dropped if it is not a message. */
   readonly wantsBody: boolean;
   /**
-   * Returns the headers to pass on, or undefined for an answer that is not passed on. Redirects never are, nor is a body that
-   * is neither JSON nor a stream of events.
+   * Returns the headers to forward, or undefined for a response that is not passed on. Redirects never are, nor are bodies
+   * other than JSON and event streams.
    */
   readonly onHead: (status: number, headers: IncomingHttpHeaders) => Record<string, string> | undefined;
 }
@@ -40,22 +40,22 @@ export interface StreamRequest extends ExchangeRequest {
 export interface Streamed {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** True when the whole answer went to the sink, which is untouched otherwise. */
+  /** True if the whole response went to the sink, which is otherwise unused. */
   readonly passed: boolean;
-  /** The beginning of an error in plain text or JSON that was not passed on, as it came. */
+  /** The raw beginning of an error in plain text or JSON that was not passed on. */
   readonly excerpt: string;
 }
 
 /**
- * Passes the answer on to a sink as it comes. It keeps only what the sink has not taken yet, and does not read from the
- * server until the sink has. A failure before the head leaves the sink untouched; a later one destroys it.
+ * Streams the response to a sink. It buffers only what the sink has not accepted yet, and reads no more from the server until
+ * it has. A failure before the headers leaves the sink unused; a later one destroys it.
  */
 export class StreamedExchange extends Exchange<StreamRequest, Streamed> {
   readonly #idle: NodeJS.Timeout | undefined;
-  /** `holding`: a body that is no message is passed on only if it turns out to be empty. */
+  /** `holding`: a body that is not a message is passed on only if it turns out to be empty. */
   #state: 'waiting' | 'holding' | 'passing' | 'over' = 'waiting';
   #flushed = false;
-  /** The text of a refused error, as far as it has come. */
+  /** The text of a refused error received so far. */
   #excerpt: Buffer | undefined;
 
   constructor(request: StreamRequest, limits: ProxyLimits, outcome: Outcome<Streamed>) {
@@ -100,7 +100,7 @@ export class StreamedExchange extends Exchange<StreamRequest, Streamed> {
       this.#excerpt = Buffer.concat([this.#excerpt, chunk.subarray(0, EXCERPT_BYTES)]);
   }
 
-  /** The text of a refused error is as whole now as it will be. */
+  /** No more of the refused error's text will arrive. */
   protected override onRestEnd(): void {
     if (this.#excerpt) this.#resolve(false);
   }
@@ -108,7 +108,7 @@ export class StreamedExchange extends Exchange<StreamRequest, Streamed> {
   protected override settle(): void {
     super.settle();
     clearTimeout(this.#idle);
-    // The answer broke off: its reader must not take this for the end.
+    // The response broke off: its reader must not mistake this for the end.
     if (this.#state === 'passing') this.request.sink.destroy();
     this.#state = 'over';
   }
@@ -123,13 +123,14 @@ export class StreamedExchange extends Exchange<StreamRequest, Streamed> {
       return this.fail(toSwitchboardError(error));
     }
     this.#state = 'passing';
-    // The head goes with the first bytes of the body where they came along, else alone, as a stream may be silent for long.
+    // The headers are sent with the first bytes of the body if those arrived together, otherwise alone, because a stream may
+    // be silent for long.
     process.nextTick(() => {
       if (!this.#flushed && this.#state === 'passing') sink.flushHeaders();
     });
   }
 
-  /** Sloppy servers write "Accepted" or "OK" where MCP has no body. */
+  /** Sloppy servers send "Accepted" or "OK" where MCP has no body. */
   #meetForeignBody(): void {
     if (this.request.wantsBody || this.status >= 300) return this.#refuse();
     const { 'content-type': _type, 'content-length': _length, ...headers } = this.headers;
@@ -158,12 +159,12 @@ export class StreamedExchange extends Exchange<StreamRequest, Streamed> {
   }
 }
 
-/** Matches one media type. Of several joined by commas, browsers take the last. */
+/** Matches one media type. Of several joined by commas, browsers use the last. */
 const MESSAGE_TYPE = /^(application\/([\w.-]+\+)?json|text\/event-stream)\s*(;[^,]*)?$/i;
 const QUOTABLE_TYPE = /^(text\/plain|application\/([\w.-]+\+)?json)\s*(;[^,]*)?$/i;
 
 const hasType = (headers: IncomingHttpHeaders, pattern: RegExp) =>
   typeof headers['content-type'] === 'string' && pattern.test(headers['content-type']);
 
-/** Returns whether an answer says that it is JSON or a stream of events, which are the two that MCP's transport knows. */
+/** Returns whether a response is declared as JSON or an event stream, the two types in MCP's transport. */
 export const isMessage = (headers: IncomingHttpHeaders): boolean => hasType(headers, MESSAGE_TYPE);

@@ -10,10 +10,10 @@ import { GrowingBuffer, SseParser, type SseEvent } from './sse.ts';
 import { blockedRedirect, type Guard } from '../../../platform/outbound/guard.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 
-/** A server could send answers below 200 without end, each with headers of its own. None of them is the answer. */
+/** A server could send interim responses (below 200) endlessly, each with headers. */
 const MAX_INTERIM_ANSWERS = 200;
 
-/** So much more is read of an answer that is settled: enough for the server to end it, which keeps the connection. */
+/** How much more of a settled response is read: enough for the server to end it, which keeps the connection alive. */
 const REST_BYTES = 64 * 1024;
 const REST_MS = 500;
 
@@ -21,39 +21,42 @@ export interface ExchangeRequest {
   readonly url: URL;
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly headers: Readonly<Record<string, string>>;
-  /** Ends the exchange, which then rejects with the signal's reason. */
+  /** Aborts the exchange, which then rejects with the signal's reason. */
   readonly signal: AbortSignal;
-  /** Called when the request is about to be written: from here on, the server may have seen it. */
+  /** Called when the request is about to be written: from then on, the server may have seen it. */
   readonly onSent?: () => void;
 }
 
-/** A request whose answer is read here. */
+/** A request whose response is read here. */
 export interface HttpRequest extends ExchangeRequest {
   readonly body?: string;
-  /** Takes the events of an SSE answer one by one, and returns true when it needs no more. Without it, the body is collected. */
+  /** Receives the events of an SSE response one by one, and returns true if it needs no more. Without it, the body is collected. */
   readonly onEvent?: (event: SseEvent) => boolean;
-  /** The answer is a stream that stays open between calls: it takes no connection of theirs, and each event may be of full size. */
+  /**
+   * The response is a stream that stays open between calls: it uses none of their connections, and each event may have the full
+   * size.
+   */
   readonly apart?: true;
-  /** Called when the answer is a stream of events, and begins. */
+  /** Called when the response is an event stream and starts. */
   readonly onOpen?: () => void;
-  /** Called for each piece of a stream of events. An error it throws ends the exchange. */
+  /** Called for each chunk of an event stream. Throwing an error aborts the exchange. */
   readonly onBytes?: (bytes: number) => void;
 }
 
 export interface HttpAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** The content type without parameters, in lower case; '' when there is none. */
+  /** The content type without parameters, in lower case; '' if there is none. */
   readonly mediaType: string;
-  /** Empty for an SSE answer whose events were taken one by one. */
+  /** Empty for an SSE response whose events were consumed one by one. */
   readonly body: Buffer;
-  /** The number of bytes of body received. */
+  /** The number of received body bytes. */
   readonly bytes: number;
-  /** The end of an SSE answer: `onEvent` had enough, or it came after an event, or in the middle of one. */
+  /** How an SSE response ended: `onEvent` had enough, or it ended after or in the middle of an event. */
   readonly stream: 'none' | 'taken' | 'ended' | 'cut';
-  /** The id to resume an SSE answer with. */
+  /** The id for resuming an SSE response. */
   readonly lastEventId: string | undefined;
-  /** The wait that the server wants before an SSE answer is resumed. */
+  /** The server's requested wait before an SSE response is resumed. */
   readonly retryMs: number | undefined;
 }
 
@@ -63,8 +66,8 @@ export interface Outcome<T> {
 }
 
 /**
- * Turns the events of one request, as undici reports them, into one outcome. The first outcome counts. The rest of the answer
- * is then read for a moment more, within bounds.
+ * Turns the events of one request, as reported by undici, into one outcome. The first outcome counts. The rest of the response is
+ * then read for a moment, within limits.
  */
 export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatcher.DispatchHandler {
   protected readonly request: R;
@@ -92,20 +95,20 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
     } else signal.addEventListener('abort', this.#onAbort, { once: true });
   }
 
-  /** Takes the head of an answer that keeps the limits. */
+  /** Handles response headers that are within the limits. */
   protected abstract onHead(): void;
-  /** Takes a piece of the body. */
+  /** Handles a chunk of the body. */
   protected abstract onBody(chunk: Buffer, controller: Dispatcher.DispatchController): void;
-  /** The answer is complete. */
+  /** The response is complete. */
   protected abstract onEnd(): void;
-  /** Takes a piece that came after the exchange was settled. */
+  /** Handles a chunk that arrived after the exchange was settled. */
   protected onRest(_chunk: Buffer): void {}
-  /** Nothing more comes. */
+  /** Nothing more will arrive. */
   protected onRestEnd(): void {}
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // The request was given up while it waited for a connection: nothing has been written yet, and nothing will be.
+    // The request was cancelled while it waited for a connection: nothing was or will be written.
     if (this.#failure) {
       controller.abort(this.#failure);
       return;
@@ -122,7 +125,7 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
     if (this.isSettled) return;
     if (status < 200) {
       if (++this.#interimAnswers > MAX_INTERIM_ANSWERS)
-        this.fail(brokeProtocol('sent too many interim answers'));
+        this.fail(brokeProtocol('sent too many interim responses'));
       return;
     }
     this.#stage = 'answering';
@@ -131,7 +134,7 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
     if (Object.keys(headers).length > this.limits.maxHeaderCount)
       this.fail(brokeProtocol('sent too many response headers'));
     else if (!isIdentity(headers['content-encoding']))
-      this.fail(brokeProtocol('sent a compressed answer that was not asked for'));
+      this.fail(brokeProtocol('sent a compressed response that was not requested'));
     else this.onHead();
   }
 
@@ -150,7 +153,7 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
     this.#endRest();
   }
 
-  /** Ends the exchange with an error. */
+  /** Aborts the exchange with an error. */
   protected fail(error: Error): void {
     if (this.#reject(error)) this.#controller?.abort(error);
   }
@@ -160,13 +163,13 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
     this.request.signal.removeEventListener('abort', this.#onAbort);
   }
 
-  /** Settles the exchange before its end: the rest is let by, and cut off if it is long or slow. */
+  /** Settles the exchange before its end: the rest is discarded, and cut off if it is long or slow. */
   protected settleEarly(): void {
     this.settle();
     this.#restTimer = setTimeout(() => this.#cut(), REST_MS).unref();
   }
 
-  /** Passes over a piece of a settled exchange. */
+  /** Discards a chunk of a settled exchange. */
   protected letBy(chunk: Buffer): void {
     this.#restBytes += chunk.length;
     this.onRest(chunk);
@@ -188,13 +191,13 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
 
   #cut(): void {
     this.#endRest();
-    this.#controller?.abort(new Error('the rest of the answer is not needed'));
+    this.#controller?.abort(new Error('the rest of the response is not needed'));
   }
 
   readonly #onAbort = (): void => this.fail(abortReason(this.request.signal));
 }
 
-/** Collects the answer, or hands its events over one by one. */
+/** Collects the response, or emits its events one by one. */
 class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   readonly #body = new GrowingBuffer();
   #mediaType = '';
@@ -210,7 +213,7 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
     }
   }
 
-  /** An error in the shape of a stream is no stream to stay on. */
+  /** An error declared as an event stream is not a stream to keep open. */
   get #isEventStream(): boolean {
     const { onEvent, apart } = this.request;
     return (
@@ -280,15 +283,15 @@ const isIdentity = (header: string | string[] | undefined): boolean =>
   header === '' ||
   (typeof header === 'string' && header.trim().toLowerCase() === 'identity');
 
-/** Connections an origin has beyond its slots, for messages that calls under way wait for. */
+/** Extra connections per origin besides its slots, for messages that running calls wait for. */
 const SIDE_CONNECTIONS = 8;
 
-/** The wait before a refused connection is tried once more. */
+/** The wait before a refused connection is retried once. */
 const RECONNECT_MS = 100;
 
 const parsedUrls = new LRUCache<string, URL>({ max: 1_000 });
 
-/** Returns a catalogued URL, parsed once and not at each call. It is shared: nobody may change it. */
+/** Returns a catalogued URL, parsed once instead of per call. It is shared and must not be modified. */
 export function urlOf(text: string): URL {
   const known = parsedUrls.get(text);
   if (known) return known;
@@ -302,7 +305,7 @@ interface Dispatched extends ExchangeRequest {
   readonly apart?: boolean;
 }
 
-/** The class of an exchange: one that buffers its answer, or one that streams it. */
+/** The class of an exchange: one that buffers its response, or one that streams it. */
 type ExchangeOf<R, T> = new (
   request: R,
   limits: ProxyLimits,
@@ -312,13 +315,13 @@ type ExchangeOf<R, T> = new (
 type Head = Pick<HttpAnswer, 'status' | 'headers'>;
 
 /**
- * HTTP over undici's pools, with the outbound guard on every connection. HTTP/1.1 only: cancelling is closing one
- * connection, the number of connections bounds the calls, and no peer can ask for a request to be sent again (GOAWAY).
- * undici itself never sends a POST twice: it writes it once, and only one not yet written moves to another connection.
+ * HTTP with undici's pools and the outbound guard on every connection. HTTP/1.1 only: cancelling closes one connection, the number
+ * of connections limits the calls, and no peer can ask for a request to be repeated (GOAWAY). undici itself never sends a POST
+ * twice: only one that is not yet written moves to another connection.
  */
 export class HttpClient {
   readonly #agent: Agent;
-  /** Has the connections that no call waits for: streams that stay open, and what is passed through beside the slots. */
+  /** Used by connections that no call waits for: open streams, and pass-through requests outside the slots. */
   readonly #streams: Agent;
   readonly #guard: Guard;
   readonly #limits: ProxyLimits;
@@ -331,35 +334,35 @@ export class HttpClient {
       pipelining: 1,
       allowH2: false,
       maxHeaderSize: limits.maxHeaderBytes,
-      // The signal ends an exchange: undici's own limits would cut off servers that work in silence.
+      // The signal ends an exchange: undici's own timeouts would cut off servers that work silently.
       headersTimeout: 0,
       bodyTimeout: 0,
     };
     this.#streams = new Agent({
       ...common,
-      // The numbers of sessions and of passed-through streams bound them. Some sessions are being opened, or end with their
-      // last call.
+      // Limited by the numbers of sessions and of passed-through streams. Some sessions are being opened, or end with their last
+      // call.
       connections: limits.maxSessions + limits.maxQueuedPerOrigin + 2 * limits.maxStreams,
     });
     this.#agent = new Agent({
       ...common,
       connections: 2 * limits.connectionsPerOrigin + SIDE_CONNECTIONS,
-      // Shorter than the 5 s of common servers (uvicorn) that close idle connections without having announced it: a call
-      // that meets the closing half-way fails, as it may have run.
+      // Shorter than the 5 s after which common servers (uvicorn) silently close idle connections: a call on a closing connection
+      // fails, because it may have run.
       keepAliveTimeout: 4_000,
       keepAliveMaxTimeout: 60_000,
     });
   }
 
-  /** Makes one exchange and buffers its answer. @throws as `exchange` does */
+  /** Makes one exchange and buffers its response. @throws like `exchange` */
   send(request: HttpRequest): Promise<HttpAnswer> {
     return this.exchange(request, BufferedExchange);
   }
 
   /**
-   * Makes one exchange of a kind. A 307 or 308 to the same origin is followed once, with the same method and body (RFC 9110 §15.4.8:
-   * the first target did not take the request); no other redirect is.
-   * @throws SwitchboardError for a failure of the connection, or an answer over the limits; the signal's reason.
+   * Makes one exchange. A 307 or 308 to the same origin is followed once, with the same method and body (RFC 9110 §15.4.8: the
+   * first target did not accept the request); no other redirect is.
+   * @throws SwitchboardError for a connection failure or an oversized response; the signal's reason
    */
   async exchange<R extends Dispatched, T extends Head>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
     let answer: T;
@@ -370,11 +373,11 @@ export class HttpClient {
     }
     if (!isRedirect(answer.status)) return answer;
     const again = await this.#exchange(request, redirectTarget(request.url, answer), Kind);
-    if (isRedirect(again.status)) throw refusedRedirect('redirects more than once');
+    if (isRedirect(again.status)) throw refusedRedirect('redirected more than once');
     return again;
   }
 
-  /** Cuts the exchanges under way. */
+  /** Aborts the running exchanges. */
   async close(): Promise<void> {
     await Promise.all([this.#agent.destroy(), this.#streams.destroy()]);
   }
@@ -414,15 +417,15 @@ const optionsOf = (request: Dispatched, url: URL): Dispatcher.DispatchOptions =>
 function redirectTarget(from: URL, answer: Head): URL {
   const { location } = answer.headers;
   const target = typeof location === 'string' ? URL.parse(location, from.href) : null;
-  if (!target) throw refusedRedirect(`answered HTTP ${answer.status} without a usable Location`);
+  if (!target) throw refusedRedirect(`returned HTTP ${answer.status} without a valid Location`);
   if (target.origin !== from.origin) throw blockedRedirect();
   if (answer.status !== 307 && answer.status !== 308)
-    throw refusedRedirect(`redirects with HTTP ${answer.status}, which would turn the POST into a GET`);
+    throw refusedRedirect(`redirected with HTTP ${answer.status}, which would turn the POST into a GET`);
   return target;
 }
 
 const refusedRedirect = (why: string) =>
   new SwitchboardError(
     'upstream_http_error',
-    `The MCP server ${why}; this is not followed. Its catalogued URL may be out of date.`,
+    `The MCP server ${why}. The redirect was not followed. The catalogued URL may be out of date.`,
   );

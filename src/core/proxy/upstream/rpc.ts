@@ -23,26 +23,26 @@ export const POST_HEADERS = {
   'user-agent': 'switchboard',
 };
 
-/** Returns the header with the user's token: for the server the credential was given for, and for nobody else. */
+/** Returns the header with the user's token, only for the server that the credential was issued for. */
 export const authorizationOf = (credential: Credential | undefined): Record<string, string> =>
   credential ? { authorization: credential.authorization } : {};
 
-/** So much of a text is searched for a token to leave out. The quoted part is much shorter. */
+/** The maximum length searched for a token to remove. The quoted part is much shorter. */
 const MAX_QUOTED_BYTES = 64 * 1024;
 
 export interface RpcRequest {
   readonly url: URL;
   readonly id: RequestId;
   readonly outgoing: Outgoing;
-  /** The token that the call carries for its user. */
+  /** The user's token in the call. */
   readonly credential: Credential | undefined;
   readonly signal: AbortSignal;
   readonly onSent?: () => void;
-  /** True when the revision allows us to go on with an answer whose stream the server ended early. */
+  /** True if the revision allows resuming a response whose stream the server ended early. */
   readonly resumable?: true;
-  /** Takes a request of the server's own in the answer's stream. Without it, such requests are passed over. */
+  /** Handles a server's request in the response stream. Without it, such requests are ignored. */
   readonly onServerRequest?: (id: RequestId, method: string) => void;
-  /** Takes a notification in the answer's stream, before the answer. Must not throw. */
+  /** Receives a notification in the response stream, before the response. Must not throw. */
   readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
 
@@ -50,19 +50,19 @@ export interface RpcReply {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly bytes: number;
-  /** The upstream's answer, whatever the HTTP status: 400 and 404 carry answers in revision 2026-07-28. */
+  /** The upstream's response, whatever the HTTP status: 400 and 404 have responses in revision 2026-07-28. */
   readonly answer: RpcAnswer | undefined;
-  /** True when the answer named our request. Only errors may come without an id. */
+  /** True if the response named our request. Only errors may lack an id. */
   readonly ownId: boolean;
-  /** True when the server spoke of its work before it answered: by a notification, or a request of its own. */
+  /** True if the server showed work before it responded: by a notification or a request. */
   readonly begun: boolean;
-  /** Returns the error for a reply without an answer. */
+  /** Returns the error for a reply without a response. */
   readonly problem: () => SwitchboardError;
 }
 
 /**
- * Sends one JSON-RPC request and reads its answer from JSON or SSE.
- * @throws SwitchboardError for 401, 403 and 429 without a result of this request, and for every failure of the connection.
+ * Sends one JSON-RPC request and reads its response from JSON or SSE.
+ * @throws SwitchboardError for 401, 403 and 429 without a result of this request, and for every connection failure
  */
 export async function rpcExchange(
   client: HttpClient,
@@ -77,7 +77,7 @@ export async function rpcExchange(
     body: request.outgoing.body,
     signal: request.signal,
     ...(request.onSent ? { onSent: request.onSent } : {}),
-    // An event without data only primes reconnecting (2025-11-25, Resumability).
+    // An event without data only enables resumption (2025-11-25, Resumability).
     onEvent: ({ event, data }) => event === 'message' && data !== '' && reader.take(parseJson(data)),
   };
   const first = await client.send(post);
@@ -90,7 +90,7 @@ export async function rpcExchange(
   } catch (error) {
     if (status < 400) throw error;
   }
-  // A call with a result has run, whatever the status says: it must not be taken for refused, and made again.
+  // A call with a result has run, whatever the status: it must not count as refused and be repeated.
   const ran = reader.ownId && errorOf(reader.answer) === undefined;
   if ((status === 401 || status === 403 || status === 429) && !ran) throw failure();
   const answer = redactAnswer(reader.answer, request.credential);
@@ -98,7 +98,7 @@ export async function rpcExchange(
   return { status, headers, bytes, answer, ownId: reader.ownId, begun: reader.begun, problem };
 }
 
-/** Returns the failure that an HTTP error stands for, without the token of the credential. */
+/** Returns the failure for an HTTP error, without the token of the credential. */
 export const failureOf = (
   http: HttpAnswer,
   credential: Credential | undefined,
@@ -120,58 +120,58 @@ function noAnswer(http: HttpAnswer, reader: AnswerReader): SwitchboardError {
   if (mediaType === 'text/event-stream') {
     return brokeProtocol(
       http.stream === 'cut'
-        ? 'ended its answer in the middle of an event'
-        : 'ended its event stream without an answer',
+        ? 'ended its response in the middle of an event'
+        : 'ended its event stream without a response',
     );
   }
   if (body.length === 0) {
     return brokeProtocol(
       status === 202
-        ? 'accepted the request without answering it (HTTP 202)'
-        : `answered HTTP ${status} with nothing`,
+        ? 'accepted the request without a response (HTTP 202)'
+        : `returned HTTP ${status} with an empty body`,
     );
   }
   if (mediaType !== 'application/json') {
     return brokeProtocol(
-      `answered HTTP ${status} with ${describeType(mediaType)} instead of JSON or an event stream`,
+      `returned HTTP ${status} with ${describeType(mediaType)} instead of JSON or an event stream`,
     );
   }
   return brokeProtocol(
     reader.sawOtherId
-      ? 'answered another request (the id is not the one we sent)'
-      : 'sent JSON that is not a JSON-RPC answer',
+      ? 'responded to another request (the id does not match)'
+      : 'sent JSON that is not a JSON-RPC response',
   );
 }
 
-/** Shows a type whole or not at all: a part of a token would not be recognised, and left in. */
+/** Shows a type completely or not at all: part of a token would not be recognised. */
 const describeType = (mediaType: string): string => {
   if (mediaType === '') return 'no content type';
   return /^[\w.+-]{1,60}\/[\w.+-]{1,80}$/.test(mediaType) ? mediaType : 'another content type';
 };
 
-/** HTML is for people with a browser: nothing of it goes into an error text. The token goes before anything is cut. */
+/** HTML is for browsers and is never quoted in an error. The token is removed before truncation. */
 const excerptOf = ({ mediaType, body }: HttpAnswer, credential: Credential | undefined): string =>
   mediaType === 'application/json' || mediaType === 'text/plain'
     ? redact(body.subarray(0, MAX_QUOTED_BYTES).toString(), credential).slice(0, 1_000)
     : '';
 
-const nestedTooDeep = () => brokeProtocol('sent JSON that is nested too deep');
+const nestedTooDeep = () => brokeProtocol('sent JSON that is nested too deeply');
 
-/** @throws SwitchboardError `upstream_protocol` for a text that is no JSON, or nested too deep. */
+/** @throws SwitchboardError `upstream_protocol` for a text that is invalid JSON or nested too deeply */
 export function parseJson(text: string): unknown {
   if (isTooDeepToParse(text)) throw nestedTooDeep();
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    // Without its cause, which quotes from the text: results do not belong in the log.
-    throw brokeProtocol('sent what is not valid JSON');
+    // The cause is dropped, because it quotes the text: results must not be logged.
+    throw brokeProtocol('sent invalid JSON');
   }
   if (isTooDeep(value, text)) throw nestedTooDeep();
   return value;
 }
 
-/** Picks the answer to one request out of the messages that come. */
+/** Finds the response to one request among the received messages. */
 class AnswerReader {
   readonly #request: RpcRequest;
   answer: RpcAnswer | undefined;
@@ -183,7 +183,7 @@ class AnswerReader {
     this.#request = request;
   }
 
-  /** Returns whether this message, or one of the batch that revision 2025-03-26 allows, is the answer. */
+  /** Returns whether this message, or one in a batch of revision 2025-03-26, is the response. */
   take(message: unknown): boolean {
     if (Array.isArray(message)) return message.some(part => !Array.isArray(part) && this.take(part));
     const incoming = readMessage(message, this.#request.id);
@@ -203,10 +203,10 @@ const DEFAULT_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 10_000;
 
 /**
- * Goes on with an answer's stream that its server ended before the answer, if its events had ids (2025-11-25,
- * Resumability): by GET, after the wait that the server asked for. The request itself is never sent again.
- * @param request the POST that was answered; its handler takes the further events, its signal ends the waiting.
- * @returns the answer to the POST with the stream's last end. A server that refuses to resume has ended it.
+ * Resumes a response stream that its server ended early, if its events had ids (2025-11-25, Resumability): by GET, after the
+ * requested wait. The request itself is never repeated.
+ * @param request the original POST; its handler receives the further events, its signal ends the waiting
+ * @returns the response to the POST with the stream's last end. A server that refuses to resume has ended it
  */
 async function resume(client: HttpClient, request: HttpRequest, first: HttpAnswer): Promise<HttpAnswer> {
   const { 'content-type': _ofBody, ...headers } = request.headers;
@@ -225,7 +225,7 @@ async function resume(client: HttpClient, request: HttpRequest, first: HttpAnswe
       signal,
       ...(onEvent ? { onEvent } : {}),
     });
-    // This must not be taken for a refusal of the call (401, 404), which would be a reason to send the call again.
+    // This must not count as a refusal of the call (401, 404), which would cause the call to be repeated.
     if (next.status !== 200 || next.stream === 'none') break;
     answer = {
       ...first,

@@ -20,8 +20,8 @@ import { readSessionId, readVersion, type Era } from './era.ts';
 import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
 
 /**
- * The owner of a session. A session is never shared between tenants, users or accounts that a user has connected, and
- * another URL is another server.
+ * The owner of a session. A session is never shared between tenants, users or connected accounts, and a different URL is a
+ * different server.
  */
 export interface SessionOwner {
   readonly serverId: string;
@@ -31,45 +31,45 @@ export interface SessionOwner {
   readonly credential: Credential | undefined;
 }
 
-/** The address of messages that nobody waits for. */
+/** The address for messages that nobody waits for. */
 interface Peer {
-  /** Takes our messages. */
+  /** Accepts our messages. */
   readonly url: URL;
-  /** The newest that was seen: messages of the session's own carry it. */
+  /** The newest trace context, for the session's own messages. */
   credential: Credential | undefined;
 }
 
-/** A handshake done with a server of revisions before 2026-07-28, with or without a session id. */
+/** A completed handshake with a server of revisions before 2026-07-28, with or without a session id. */
 export interface Session extends Peer {
   readonly key: string;
   readonly tenantId: string;
   readonly serverId: string;
-  /** Brings the answers, if the server speaks HTTP+SSE (2024-11-05). */
+  /** Delivers the responses of an HTTP+SSE server (2024-11-05). */
   readonly stream: HttpSseStream | undefined;
   readonly sessionId: string | undefined;
   /** The negotiated protocol version. */
   readonly version: string;
-  /** Our own request ids: two callers of one session with equal ids would hang a stateful server. */
+  /** Our own request ids: two callers of one session with equal ids would confuse a stateful server. */
   nextId: number;
   calls: number;
   /** By the monotonic clock. */
   usedAtMs: number;
-  /** True once it is no longer given out: it ends with its last call. */
+  /** True once it is no longer given to new calls: it ends with its last call. */
   retired: boolean;
 }
 
 const INITIALIZE_ID = 1;
-/** Short, as a stop has waited for calls under way already. */
+/** Short, because shutdown has already waited for running calls. */
 const CLOSE_MS = 1_000;
-/** The revision of the transport, where nothing has been negotiated yet. */
+/** The transport revision before negotiation. */
 const HTTP_SSE_VERSION = '2024-11-05';
 
-/** The sessions with upstreams that need a handshake: made once, shared by one owner's calls, closed when idle. */
+/** Sessions with upstreams that need a handshake: created once, shared by one owner's calls, closed when idle. */
 export class Sessions {
   readonly #store: SessionStore;
   readonly #opening = new SingleFlight<Session>();
   readonly #sweeper: NodeJS.Timeout;
-  /** Messages under way that nobody waits for, except `close`. */
+  /** Running messages that nobody waits for, except `close`. */
   readonly #side = new Set<Promise<void>>();
   #isClosed = false;
   readonly #client: HttpClient;
@@ -90,19 +90,19 @@ export class Sessions {
     return this.#store.size;
   }
 
-  /** The sessions that calls use at present, and the others. */
+  /** The number of sessions in use, and of idle ones. */
   get use(): { busy: number; idle: number } {
     const busy = this.#store.values().filter(({ calls }) => calls > 0).length;
     return { busy, idle: this.size - busy };
   }
 
   /**
-   * Takes part in the owner's session, and opens it first where there is none. Give it back with `leave`.
-   * @throws NoHandshake, NoEventStream when the server turns out not to be of this era; SwitchboardError `unavailable` once
-   *   the sessions are closed.
+   * Joins the owner's session, and opens it first if there is none. Release it with `leave`.
+   * @throws NoHandshake, NoEventStream if the server is not of this era; SwitchboardError `unavailable` once the sessions are
+   * closed
    */
   async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, deadline: Deadline): Promise<Session> {
-    // A session that is opened now would not be ended.
+    // A session opened now would never be ended.
     if (this.#isClosed) throw stopping();
     const { serverId, url, tenantId, userId, credential } = owner;
     // The lengths make the key unambiguous: URLs and tenants' names are not ours. The ids hold no space.
@@ -124,7 +124,7 @@ export class Sessions {
     if (session.retired && session.calls === 0) this.#end(session);
   }
 
-  /** Drops a session that the server no longer knows: there is nothing to end but a stream. */
+  /** Drops a session that the server no longer knows: only a stream needs to be ended. */
   drop(session: Session): void {
     if (session.stream) {
       this.#retire(session);
@@ -134,12 +134,12 @@ export class Sessions {
     session.retired = false;
   }
 
-  /** Closes the sessions that no call has used for a while. */
+  /** Closes the sessions that have been idle for a while. */
   sweep(): void {
     this.endIdle(this.#limits.sessionIdleMs);
   }
 
-  /** Closes the sessions that no call uses, or that none has used for `idleMs`. */
+  /** Closes the sessions that no call uses, or that have been idle for `idleMs`. */
   endIdle(idleMs = 0): void {
     const idleSinceMs = monotonicMs(this.#clock) - idleMs;
     for (const session of this.#store.values()) {
@@ -152,7 +152,7 @@ export class Sessions {
     void this.#background(session, 'POST', outgoing);
   }
 
-  /** Ends every session, and waits a moment for the servers to take note. */
+  /** Ends every session, and briefly waits for the servers to process it. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearInterval(this.#sweeper);
@@ -166,8 +166,8 @@ export class Sessions {
   }
 
   /**
-   * Does the handshake (2025-11-25, Lifecycle), with a deadline of its own: one caller's going away must not end it for the
-   * others who wait for it. A session id that comes with an error is not kept.
+   * Does the handshake (2025-11-25, Lifecycle), with its own deadline: one caller's disconnect must not end it for the
+   * others. A session id sent with an error is dropped.
    */
   async #open(key: string, owner: SessionOwner): Promise<Session> {
     using deadline = new Deadline(this.#limits.totalTimeoutMs);
@@ -199,8 +199,7 @@ export class Sessions {
       nowMs: this.#now,
       onServerRequest: (id, method) => {
         if (!peer) return;
-        if (++replying > this.#limits.maxServerRequests)
-          throw sentTooMuch('sent too many requests of its own');
+        if (++replying > this.#limits.maxServerRequests) throw sentTooMuch('sent too many requests');
         const headers = { sessionId: undefined, version: HTTP_SSE_VERSION };
         void this.#background(peer, 'POST', replyToServer(headers, id, method)).finally(() => replying--);
       },
@@ -245,7 +244,7 @@ export class Sessions {
     for (const evicted of this.#store.add(session)) this.#retire(evicted);
   }
 
-  /** A server that needs the notification says so at the first call. One that refuses it, or holds it open, is called all the same. */
+  /** A server that needs the notification reports it at the first call. One that refuses or delays it is called anyway. */
   async #sendInitialized(session: Session): Promise<void> {
     using deadline = new Deadline(this.#limits.sideTimeoutMs);
     try {
@@ -293,7 +292,7 @@ export class Sessions {
 
   async #post({ url, credential }: Peer, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
     const headers = { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) };
-    // The first event is enough: these messages have no answer.
+    // The first event is enough: these messages have no response.
     const onEvent = () => true;
     await this.#client.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
   }
@@ -301,7 +300,7 @@ export class Sessions {
   readonly #now = (): number => this.#clock.now();
 }
 
-/** Sessions by key, least recently used first, bounded in all, per tenant and per server. */
+/** Sessions by key, least recently used first, limited in total, per tenant and per server. */
 class SessionStore {
   readonly #byKey = new Map<string, Session>();
   readonly #limits: ProxyLimits;
@@ -327,7 +326,7 @@ class SessionStore {
     return session;
   }
 
-  /** Adds a session. Returns those it took out of groups that were full: idle ones before busy ones. */
+  /** Adds a session. Returns those removed from full groups: idle ones before busy ones. */
   add(session: Session): Session[] {
     const { maxSessions, maxSessionsPerTenant, maxSessionsPerServer } = this.#limits;
     const evicted: Session[] = [];

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 
 export interface SseEvent {
-  /** The `event:` field; `message` when there was none. */
+  /** The `event:` field; `message` if there was none. */
   readonly event: string;
   readonly data: string;
 }
@@ -10,19 +10,19 @@ const LF = 10;
 const CR = 13;
 const COLON = 58;
 const SPACE = 32;
-/** The cost of a line of data beyond its bytes. */
+/** The overhead of a data line beyond its bytes. */
 const LINE_BYTES = 32;
-/** The fields that count, by their first byte. */
+/** The relevant fields, by their first byte. */
 const FIELDS: Readonly<Record<number, string>> = { 100: 'data', 101: 'event', 105: 'id', 114: 'retry' };
-/** Up to this many bytes, looking at each is faster than a search. */
+/** Up to this many bytes, a loop is faster than a search. */
 const SHORT_LINE = 32;
 const HEADER_SAFE = /^[\x21-\x7e](?:[\x20-\x7e]{0,1022}[\x21-\x7e])?$/;
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
- * Parses `text/event-stream` (HTML §9.2.6) piece by piece, in one pass over the bytes. Lines may end in LF, CR or CRLF, and
- * chunks may be cut anywhere. A stream of nothing but line breaks, or of lines without meaning, costs little more than its
- * bytes. Unlike the standard, invalid UTF-8 is an error and not U+FFFD: a tool's result must not change on the way.
+ * Parses `text/event-stream` (HTML §9.2.6) incrementally, in one pass over the bytes. Lines may end with LF, CR or CRLF, and
+ * chunks may be split anywhere. Streams of line breaks or meaningless lines cost little more than their bytes. Unlike in the
+ * standard, invalid UTF-8 is an error instead of U+FFFD, because a tool's result must not change in transit.
  */
 export class SseParser {
   readonly #line = new GrowingBuffer();
@@ -53,27 +53,27 @@ export class SseParser {
     return events;
   }
 
-  /** True when the stream would end in the middle of an event if it ended here. */
+  /** True if the stream ended now, in the middle of an event. */
   get midEvent(): boolean {
     return this.#line.length > 0 || this.#data.length > 0;
   }
 
-  /** The id of the last event that had one: the stream is resumed with it. Undefined if it cannot stand in a header. */
+  /** The id of the last event that had one, for resuming the stream. Undefined if it is not a valid header value. */
   get lastEventId(): string | undefined {
     return this.#lastId;
   }
 
-  /** The wait that the server wants before the stream is resumed. */
+  /** The server's requested wait before the stream is resumed. */
   get retryMs(): number | undefined {
     return this.#retryMs;
   }
 
-  /** The bytes held of an event that is not complete. */
+  /** The buffered bytes of an incomplete event. */
   get pendingBytes(): number {
     return this.#line.length + this.#dataBytes;
   }
 
-  /** True while nothing of an event has come, so that empty lines mean nothing. */
+  /** True while no part of an event has arrived, so that empty lines are ignored. */
   get #isBetweenEvents(): boolean {
     return (
       this.#line.length === 0 &&
@@ -111,7 +111,7 @@ export class SseParser {
   #field(bytes: Buffer, start: number, end: number): undefined {
     const name = fieldOf(bytes, start, end);
     if (name === undefined) return;
-    // The value begins after the colon and one space.
+    // The value starts after the colon and one space.
     let from = Math.min(start + name.length + 1, end);
     if (from < end && bytes[from] === SPACE) from++;
     if (from === end) {
@@ -135,7 +135,7 @@ export class SseParser {
   }
 }
 
-/** Returns the field that a line sets, if it is one that counts. */
+/** Returns the field that a line sets, if it is relevant. */
 function fieldOf(bytes: Buffer, start: number, end: number): string | undefined {
   const name = FIELDS[bytes[start] ?? 0];
   if (name === undefined) return undefined;
@@ -153,7 +153,7 @@ function afterBreaks(chunk: Buffer, start: number): number {
   return at;
 }
 
-/** Finds the ends of a chunk's lines. It searches a long line once for each kind of line end. */
+/** Finds the ends of a chunk's lines. Searches a long line once for each kind of line end. */
 class LineEnds {
   readonly #chunk: Buffer;
   #lf = -1;
@@ -163,7 +163,7 @@ class LineEnds {
     this.#chunk = chunk;
   }
 
-  /** Returns the first line break from `start` on, else the chunk's length. */
+  /** Returns the first line break from `start` on, otherwise the chunk's length. */
   from(start: number): number {
     const near = Math.min(start + SHORT_LINE, this.#chunk.length);
     for (let at = start; at < near; at++) if (isBreak(this.#chunk[at])) return at;
@@ -179,8 +179,8 @@ class LineEnds {
 }
 
 /**
- * Collects bytes by copying them into one buffer that doubles. A list of chunks would cost about 100 bytes a chunk: a
- * server that sends single bytes could then take many times the size limit.
+ * Collects bytes by copying them into one buffer that doubles. A list of chunks would cost about 100 bytes per chunk, so a
+ * server that sends single bytes could use many times the size limit.
  */
 export class GrowingBuffer {
   #bytes = Buffer.alloc(0);

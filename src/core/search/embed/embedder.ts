@@ -4,27 +4,27 @@ import { traced } from '../../../platform/telemetry/tracing.ts';
 import { ThrottledLog } from '../../../platform/telemetry/throttled-log.ts';
 
 /**
- * The purpose of vectors. A search waits for those of its `query`, and not for long; those to be kept (`index`) may take minutes.
- * A model may map the two differently; they are compared with each other.
+ * The purpose of vectors. A search waits briefly for those of its `query`; those for the `index` may take minutes. A model
+ * may map the two differently; they are compared with each other.
  */
 export type EmbeddingPurpose = 'query' | 'index';
 
-/** Turns texts into vectors that lie close together when the texts mean the same. */
+/** Turns texts into vectors that are close together if the texts have similar meanings. */
 export interface Embedder {
-  /** Names the model, its weights or address, and the tokenization. Vectors of two ids are never mixed. */
+  /** Identifies the model, its weights or address, and the tokenization. Vectors with different ids are never mixed. */
   readonly id: string;
-  /** Length of every vector. */
+  /** The length of every vector. */
   readonly dimensions: number;
-  /** Names what fails at present, for an embedder that watches itself; an index then says nothing of its failures. */
+  /** The current failure, for an embedder that monitors itself; the index then does not report failures. */
   readonly degraded?: string | undefined;
-  /** Number of calls of `embed` for the index that are worth making at a time; 2 where absent. */
+  /** The useful number of concurrent `embed` calls for the index; absent: 2. */
   readonly indexCalls?: number;
   /**
-   * Returns vectors of unit length, one a text, in the order of the texts. For the `index`, a text that cannot be embedded at
-   * present may have a vector of zeros, which is not to be kept: its cosine with everything is 0.
+   * Returns unit vectors, one per text, in the order of the texts. For the `index`, a text that cannot be embedded at present
+   * may get a zero vector, which must not be stored: its cosine with everything is 0.
    */
   embed(texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]>;
-  /** Frees what the embedder holds; may be called twice. */
+  /** Frees all resources; may be called twice. */
   close(): Promise<void>;
 }
 
@@ -34,7 +34,7 @@ interface QueryVectorsParts {
   readonly clock: Clock;
 }
 
-/** Embeds queries for a search index, which answers by keyword while the embedder fails. */
+/** Embeds queries for a search index, which uses only keywords while the embedder fails. */
 export class QueryVectors {
   readonly #embedder: Embedder;
   readonly #log: ThrottledLog;
@@ -46,18 +46,18 @@ export class QueryVectors {
     this.#log = new ThrottledLog(log, clock);
   }
 
-  /** Why queries have no vectors at present; undefined when they have. */
+  /** Why queries currently have no vectors; undefined if they do. */
   get failure(): string | undefined {
     if ('degraded' in this.#embedder) return this.#embedder.degraded;
     return this.#isFailing ? 'embedder failing: searching by keyword only' : undefined;
   }
 
-  /** Grows whenever a query fails after one that did not, or the other way round. */
+  /** Incremented whenever a query fails after a success or succeeds after a failure. */
   get changes(): number {
     return this.#changes;
   }
 
-  /** Returns one vector a text, or none when the embedder fails. */
+  /** Returns one vector per text, or none if the embedder fails. */
   async of(texts: readonly string[]): Promise<Float32Array[]> {
     const embedder = this.#embedder;
     try {

@@ -4,12 +4,12 @@ const DIMENSIONS = 384;
 const SHORTEST_GRAM = 3;
 const LONGEST_GRAM = 5;
 
-/** Only the start of a longer text counts, in UTF-16 units: the work is done on the calling thread. */
+/** Only the start of longer texts is used, in UTF-16 units, because the work is done on the calling thread. */
 const MAX_UNITS = 8192;
 
 /**
- * The fallback when the model's weights are missing: it knows spelling, not meaning, but forgives typing errors,
- * inflection and compounds. Works at once, on the calling thread.
+ * The fallback if the model's weights are missing. It knows spelling, not meaning, but tolerates typos, inflection and
+ * compounds. Works synchronously on the calling thread.
  */
 export function createNgramEmbedder(): Embedder {
   return {
@@ -21,7 +21,7 @@ export function createNgramEmbedder(): Embedder {
   };
 }
 
-/** Words and their character n-grams (3 to 5, word ends marked), hashed with a sign into 384 dimensions; unit length. */
+/** Hashes words and their character n-grams (3 to 5, word ends marked) with a sign into 384 dimensions; unit length. */
 export function ngramVector(text: string): Float32Array {
   const vector = new Float32Array(DIMENSIONS);
   for (const [feature, count] of features(text)) {
@@ -32,12 +32,12 @@ export function ngramVector(text: string): Float32Array {
     vector[index] = (vector[index] ?? 0) + sign * (1 + Math.log(count));
   }
   const length = Math.hypot(...vector);
-  // Nothing but collisions that cancel: as good as no text at all.
+  // Only collisions that cancel: equivalent to an empty text.
   if (length === 0) return ngramVector('');
   return vector.map(component => component / length);
 }
 
-/** Counts each feature. A text without words has one feature of its own, so that its vector has a length. */
+/** Counts each feature. A text without words has one special feature, so that its vector is not zero. */
 function features(text: string): Map<string, number> {
   const counts = new Map<string, number>();
   const add = (feature: string) => counts.set(feature, (counts.get(feature) ?? 0) + 1);
@@ -45,7 +45,7 @@ function features(text: string): Map<string, number> {
     const marked = `<${word}>`;
     add(marked);
     for (let length = SHORTEST_GRAM; length <= LONGEST_GRAM; length++) {
-      // The whole word is counted already.
+      // The whole word is already counted.
       if (length === marked.length) break;
       for (let start = 0; start + length <= marked.length; start++) add(marked.slice(start, start + length));
     }
@@ -54,7 +54,7 @@ function features(text: string): Map<string, number> {
   return counts;
 }
 
-/** Lower-case runs of letters and digits without accents; camelCase and snake_case fall apart. */
+/** Yields lower-case runs of letters and digits without accents, with camelCase and snake_case split. */
 function words(text: string): string[] {
   const plain = text
     .slice(0, MAX_UNITS)

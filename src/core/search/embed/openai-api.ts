@@ -7,54 +7,54 @@ import type { EmbeddingLane, Metrics } from '../../metrics.ts';
 import type { OpenAI } from 'openai';
 import { z } from 'zod';
 
-/** Limits on requests to the embedding API. Times in milliseconds. */
+/** Limits for requests to the embedding API. Times in milliseconds. */
 export const LIMITS = {
-  /** How long a search waits for its query's vectors before it answers by keyword: a search takes a second at most. */
+  /** How long a search waits for its query's vectors before it falls back to keywords: a search takes at most a second. */
   queryWaitMs: 650,
-  /** Time limit of a query's request. A vector that comes after `queryWaitMs` serves the next search with that query. */
+  /** The timeout of a query's request. A vector that arrives after `queryWaitMs` serves the next search with that query. */
   queryLimitMs: 5_000,
-  /** Failed queries in a row after which the API is not asked for a while. */
+  /** The number of failed queries in a row after which the API is paused. */
   queryFailures: 3,
-  /** Time limit of an import's request, attempts at it, requests at a time, and texts in each. */
+  /** For an import's requests: the timeout, the number of attempts, the concurrency, and the texts per request. */
   bulkLimitMs: 30_000,
   bulkAttempts: 4,
   bulkRequests: 4,
   bulkTexts: 64,
-  /** The wait before an import's second attempt; it doubles with each further one. */
+  /** The wait before an import's second attempt; it doubles each time. */
   firstBackOffMs: 500,
   maxBackOffMs: 8_000,
-  /** A longer `Retry-After` is an outage for an import, not a wait. */
+  /** A longer `Retry-After` counts as an outage for an import. */
   maxRetryAfterMs: 60_000,
-  /** Time limit of a trial, the request that finds out whether the API works. */
+  /** The timeout of a trial, the request that detects whether the API works. */
   trialLimitMs: 3_000,
-  /** The wait before the first trial; it doubles with each one that fails. */
+  /** The wait before the first trial; it doubles with each failure. */
   firstTrialMs: 5_000,
   maxTrialMs: 60_000,
 };
 export type EmbeddingLimits = Readonly<typeof LIMITS>;
 
-/** A larger answer is not read: parsing it would hold up the event loop. */
+/** Larger responses are not read, because parsing them would block the event loop. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 const MAX_DIMENSIONS = 16_384;
 const LOG_USAGE_EVERY_MS = 60_000;
 
-/** Says what the API does in `/readyz`, which is open to all: no address, and no text of the API's. */
+/** Texts for `/readyz`, which is public: without the address and without any text from the API. */
 const IN_WORDS = {
-  timeout: 'does not answer in time',
+  timeout: 'did not respond in time',
   unreachable: 'cannot be reached',
-  rate_limited: 'limits the rate of requests',
-  quota: 'says that the quota is used up',
-  unauthorized: 'refuses the key (check OPENAI_API_KEY)',
-  not_found: 'has no such model or address (check EMBEDDING_MODEL and OPENAI_BASE_URL)',
+  rate_limited: 'returned a rate limit error',
+  quota: 'reported that the quota is used up',
+  unauthorized: 'rejected the key (check OPENAI_API_KEY)',
+  not_found: 'does not know the model or the address (check EMBEDDING_MODEL and OPENAI_BASE_URL)',
   input_refused: 'refuses the texts',
   server_error: 'fails',
-  unexpected_status: 'answers with an unexpected HTTP status',
-  invalid_answer: 'answers something that is no usable list of vectors',
-  held_back: 'is not asked for a moment, because it failed',
-  closed: 'is no longer asked: Switchboard is stopping',
+  unexpected_status: 'returned an unexpected HTTP status',
+  invalid_answer: 'returned no valid list of vectors',
+  held_back: 'is paused for a moment because it failed',
+  closed: 'is no longer used: Switchboard is stopping',
 } as const;
 
-/** The ways in which a request to the embedding API ends without usable vectors; a label of the metrics. */
+/** The ways in which a request to the embedding API fails; a label of the metrics. */
 type FailureKind = keyof typeof IN_WORDS;
 
 /** Failures after which the next attempt may succeed. */
@@ -66,7 +66,7 @@ export const RETRYABLE: ReadonlySet<FailureKind> = new Set([
   'invalid_answer',
 ]);
 
-/** Reports a failed request to the embedding API. Its message has the API's own words, and never the API key. */
+/** A failed request to the embedding API. Its message quotes the API, but never contains the key. */
 export class EmbeddingFailure extends Error {
   override readonly name = 'EmbeddingFailure';
   readonly kind: FailureKind;
@@ -84,11 +84,11 @@ export class EmbeddingFailure extends Error {
   }
 }
 
-/** Names an API that speaks OpenAI's embeddings protocol. */
+/** An API with OpenAI's embeddings protocol. */
 export interface EmbeddingApiConfig {
   /** Such as `https://api.openai.com/v1`. */
   readonly baseUrl: string;
-  /** It must reach no log and no error. */
+  /** Must never reach a log or an error. */
   readonly apiKey: string | undefined;
   readonly model: string;
 }
@@ -102,13 +102,13 @@ export interface EmbeddingApiParts {
 interface RequestOptions {
   readonly lane: EmbeddingLane;
   readonly limitMs: number;
-  /** Length that every vector must have; undefined where it is not known. */
+  /** The required length of every vector; undefined if it is not known. */
   readonly dimensions: number | undefined;
 }
 
-/** Sends requests to the embedding API, each once, and counts them in the metrics and the log. */
+/** Sends requests to the embedding API, without retries, and counts them in the metrics and the log. */
 export class EmbeddingApi {
-  /** Base64 has a quarter of the bytes. A server that refuses it is asked for its own default, decimal numbers. */
+  /** Base64 is a quarter of the size. A server that refuses it is asked for its default, decimal numbers. */
   encoding: 'base64' | undefined = 'base64';
   readonly #parts: EmbeddingApiParts;
   readonly #sdk: typeof import('openai');
@@ -125,7 +125,7 @@ export class EmbeddingApi {
       baseURL: baseUrl,
       apiKey: apiKey ?? 'none',
       ...(apiKey === undefined ? { defaultHeaders: { Authorization: null } } : {}),
-      // Otherwise the package reads these from the environment by itself.
+      // Otherwise the package would read these from the environment.
       adminAPIKey: null,
       organization: null,
       project: null,
@@ -137,7 +137,7 @@ export class EmbeddingApi {
     this.#usageLog = new Repeat(LOG_USAGE_EVERY_MS, () => this.#logUsage()).start(LOG_USAGE_EVERY_MS);
   }
 
-  /** Loads the client package, which only an installation with such an API needs. */
+  /** Loads the client package, which is only needed with such an API. */
   static async load(parts: EmbeddingApiParts): Promise<EmbeddingApi> {
     return new EmbeddingApi(parts, await import('openai'));
   }
@@ -147,7 +147,7 @@ export class EmbeddingApi {
     return this.#stopping.signal;
   }
 
-  /** Ends what is under way, too. */
+  /** Also cancels running requests. */
   async close(): Promise<void> {
     this.#stopping.abort();
     await this.#usageLog.stop();
@@ -155,7 +155,7 @@ export class EmbeddingApi {
   }
 
   /**
-   * Returns vectors of unit length, one a text (at least one, as `sendable` gives them).
+   * Returns unit vectors, one per text (at least one, as `sendable` returns them).
    * @throws EmbeddingFailure
    */
   async embed(
@@ -169,11 +169,11 @@ export class EmbeddingApi {
     this.#usage.requests++;
     try {
       const encoding = this.encoding === undefined ? {} : { encoding_format: this.encoding };
-      // Not `embeddings.create`, which always asks for base64, and believes what comes.
+      // Not `embeddings.create`, which always requests base64 and does not validate the response.
       const answer: unknown = await this.#client.post('/embeddings', {
         body: { model: config.model, input: texts, ...encoding },
         timeout: limitMs,
-        // A signal of its own for each request: the package leaves its listener there.
+        // A separate signal for each request, because the package never removes its listener.
         signal: AbortSignal.any([this.#stopping.signal]),
       });
       const { vectors, tokens } = readAnswer(answer, texts.length, dimensions);
@@ -190,7 +190,7 @@ export class EmbeddingApi {
     }
   }
 
-  /** Sorts what a request has failed with. */
+  /** Classifies the error of a request. */
   failureOf(error: unknown): EmbeddingFailure {
     if (this.#stopping.signal.aborted) return new EmbeddingFailure('closed');
     const root = rootOf(error);
@@ -204,10 +204,10 @@ export class EmbeddingApi {
   #refusal(error: { status: unknown; code: unknown; headers: unknown; message: string }): EmbeddingFailure {
     const status = Number(error.status);
     const kind = status === 429 && error.code === 'insufficient_quota' ? 'quota' : kindOf(status);
-    // A refusal of the key may quote a part of it.
+    // The message for an invalid key may quote part of it.
     const said = kind === 'unauthorized' ? String(status) : this.#shown(error.message);
     const headers = error.headers instanceof Headers ? error.headers : new Headers();
-    // OpenAI also says milliseconds.
+    // OpenAI also sends milliseconds.
     const preciseMs = Number(headers.get('retry-after-ms') ?? Number.NaN);
     const wishMs = preciseMs >= 0 ? preciseMs : retryAfterMs(headers.get('retry-after'), Date.now());
     return new EmbeddingFailure(kind, `HTTP ${said}`, wishMs);
@@ -225,8 +225,8 @@ export class EmbeddingApi {
 }
 
 /**
- * Fetches an answer with its body, within bounds: the package's time limit ends with the headers. No redirect is followed,
- * because the key is for the base URL alone. Any body that is JSON passes for it, as some servers send another content type.
+ * Fetches a response with its body, within limits: the package's timeout ends with the headers. Redirects are not followed, because
+ * the key is only for the base URL. Any JSON body is accepted, because some servers send a different content type.
  */
 async function fetchWhole(url: string | URL | Request, init?: RequestInit): Promise<Response> {
   const response = await fetch(url, { ...init, redirect: 'manual' });
@@ -235,19 +235,19 @@ async function fetchWhole(url: string | URL | Request, init?: RequestInit): Prom
   const headers = new Headers(response.headers);
   headers.set('content-type', 'application/json');
   return new Response(response.ok ? body : withError(String(body)), {
-    // A response of these has no body, whereas here an answer is missing.
+    // These statuses have no body, but a response body is required here.
     status: [204, 205, 304].includes(response.status) ? 200 : response.status,
     headers,
   });
 }
 
-/** Puts the words of servers that have no `error` in the place where the package looks for them. */
+/** Moves the messages of servers without `error` to where the package looks for them. */
 function withError(text: string): string {
   try {
     const body: unknown = JSON.parse(text);
     if (typeof body === 'object' && body !== null && 'error' in body) return text;
   } catch {
-    // A body that is not JSON is shown as it is.
+    // A body that is not JSON is shown unchanged.
   }
   return JSON.stringify({ error: { message: text } });
 }
@@ -260,7 +260,7 @@ function kindOf(status: number): FailureKind {
   return status >= 500 || status === 408 || status === 409 ? 'server_error' : 'unexpected_status';
 }
 
-/** The innermost cause says most: `connect ECONNREFUSED …` instead of `fetch failed`. */
+/** Returns the innermost cause, which is the most specific: `connect ECONNREFUSED …` instead of `fetch failed`. */
 function rootOf(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   return error.cause instanceof Error ? rootOf(error.cause) : error;
@@ -283,10 +283,10 @@ const answerSchema = z.object({
 });
 
 /**
- * Reads the answer to `POST /embeddings`. An embedding is a list of numbers, or base64 of little-endian 32-bit floats.
- * @param count how many texts were sent
- * @param dimensions what the model gives; undefined: any number, the same for all
- * @returns vectors of unit length in the order of the texts, and the number of tokens, 0 where the API does not say
+ * Parses the response of `POST /embeddings`. An embedding is a list of numbers, or base64 of little-endian 32-bit floats.
+ * @param count the number of texts sent
+ * @param dimensions the expected length; undefined: any length, the same for all
+ * @returns unit vectors in the order of the texts, and the number of tokens, 0 if the API does not report it
  * @throws EmbeddingFailure `invalid_answer`
  */
 export function readAnswer(
@@ -305,7 +305,7 @@ export function readAnswer(
   const length = dimensions ?? vectors.get(0)?.length;
   const ordered = Array.from({ length: count }, (_, at) => {
     const vector = vectors.get(at);
-    if (!vector) throw invalid('an "index" is missing, doubled or out of range');
+    if (!vector) throw invalid('an "index" is missing, duplicated or out of range');
     if (vector.length !== length) throw invalid(`a vector of ${vector.length} dimensions, not ${length}`);
     return vector;
   });
@@ -325,16 +325,16 @@ function unitVector(embedding: string | readonly number[]): Float32Array {
 function decodeFloats(base64: string): Float32Array {
   const bytes = Buffer.from(base64, 'base64');
   if (bytes.length % 4 !== 0) throw invalid('an "embedding" is broken base64');
-  // A copy at an address that floats can have. The machines that this program runs on are little-endian, as the answer is.
+  // Copied to an aligned address. All supported machines are little-endian, like the response.
   return new Float32Array(Uint8Array.from(bytes).buffer);
 }
 
 const invalid = (detail: string) => new EmbeddingFailure('invalid_answer', detail);
 
-/** Knows how the API does at one of its uses: it may be too slow for queries and fast enough for imports. */
+/** Tracks the API's state for one use: it may be too slow for queries and fast enough for imports. */
 export class Health {
   readonly breaker: Breaker;
-  /** The last failure that no success has followed. There is one whenever the breaker is open. */
+  /** The last failure that no success has followed. Always set while the breaker is open. */
   failure: EmbeddingFailure | undefined;
 
   constructor(limits: EmbeddingLimits) {
@@ -348,7 +348,7 @@ export class Health {
 
   succeeded(call: Entered): void {
     this.breaker.succeeded(call, performance.now());
-    // A call that began before the breaker opened does not close it.
+    // A call that started before the breaker opened does not close it.
     if (!this.breaker.isOpen) this.failure = undefined;
   }
 

@@ -17,14 +17,14 @@ import {
   type EmbeddingLimits,
 } from './openai-api.ts';
 
-const TRIAL_TEXT = 'Does the embedding API answer?';
+const TRIAL_TEXT = 'Does the embedding API respond?';
 /** About 2,000 tokens of English, and at most about 8,000 of any script. In UTF-16 units. */
 const MAX_TEXT_UNITS = 6_000;
-/** Bounds the texts of one request together, so that none is larger than a few hundred kilobytes. In UTF-16 units. */
+/** Limits the total text of one request, so that it stays below a few hundred kilobytes. In UTF-16 units. */
 const MAX_REQUEST_UNITS = 100_000;
-/** A text is not cut shorter than this to make the API take it. In UTF-16 units. */
+/** A rejected text is not shortened further than this. In UTF-16 units. */
 const SHORTEST_CUT = 250;
-/** The vector store wants a multiple of it; zeros at the end leave cosines as they are. */
+/** The vector store needs a multiple of this; zeros at the end do not change cosines. */
 const DIMENSION_STEP = 16;
 const QUERY_CACHE_BYTES = 16 * 1024 * 1024;
 
@@ -34,32 +34,33 @@ interface OpenAiParts extends EmbeddingApiParts {
 }
 
 /**
- * Embeds through an API. While the API fails, queries are refused and texts for the index get zeros in place of vectors; a trial
- * in the background finds out when it works again. The dimensions are learned from the API's first answer, so `id` and
- * `dimensions` may change while the embedder is in use.
- * @example await OpenAiEmbedder.connect({ config: { baseUrl, apiKey, model: 'text-embedding-3-small' }, db, log, metrics })
+ * Embeds with an API. While the API fails, queries are refused and texts for the index get zero vectors; background trials detect
+ * when it works again. The dimensions are learned from the API's first response, so `id` and `dimensions` may change while the
+ * embedder is in use.
+ * @example
+ * await OpenAiEmbedder.connect({ config: { baseUrl, apiKey, model: 'text-embedding-3-small' }, db, log, metrics })
  */
 export class OpenAiEmbedder implements Embedder {
-  /** Called after each trial in the background that finds the API working. */
+  /** Called after each background trial that succeeds. */
   onWorking: () => void = () => {};
   readonly indexCalls: number;
   readonly #parts: OpenAiParts;
   readonly #limits: EmbeddingLimits;
   readonly #api: EmbeddingApi;
-  /** Host and model: vectors of two are never compared. */
+  /** Host and model: vectors of different models are never compared. */
   readonly #name: string;
   readonly #settingKey: string;
   #dimensions: number | undefined;
-  /** Vectors that have come or are on their way, by text. */
+  /** Cached and pending vectors, by text. */
   readonly #queryVectors: LRUCache<string, Promise<Float32Array>>;
   readonly #queries: Health;
   readonly #imports: Health;
   #recovering: Promise<void> | undefined;
   readonly #outage: OutageLog;
-  /** One for each request of imports that may be under way. */
+  /** One entry for each concurrent import request. */
   readonly #importLanes: readonly SerialQueue[];
   #maxTexts: number;
-  /** The end of the longest `Retry-After`, which holds for all requests of imports. */
+  /** The end of the longest `Retry-After`, which applies to all import requests. */
   #pausedUntilMs = 0;
   #missed = 0;
 
@@ -83,7 +84,7 @@ export class OpenAiEmbedder implements Embedder {
     });
   }
 
-  /** Asks the API once and does not wait long for it. An API that is down is asked again in the background. */
+  /** Connects with one short request. If the API is down, background trials continue. */
   static async connect(parts: OpenAiParts): Promise<OpenAiEmbedder> {
     const embedder = new OpenAiEmbedder(parts, await EmbeddingApi.load(parts));
     const known = Number(await readSetting(parts.db, embedder.#settingKey));
@@ -105,7 +106,7 @@ export class OpenAiEmbedder implements Embedder {
     return Math.ceil((this.#dimensions ?? 1) / DIMENSION_STEP) * DIMENSION_STEP;
   }
 
-  /** Names what the API fails at, in a few words that may be shown to anybody; undefined while it works. */
+  /** The current failure in a few words that are safe for the public; undefined while the API works. */
   get degraded(): string | undefined {
     const { failure } = this.#queries;
     if (failure) return `${failure.inWords}: searching by keyword only`;
@@ -117,7 +118,10 @@ export class OpenAiEmbedder implements Embedder {
     return !this.#imports.breaker.isOpen;
   }
 
-  /** Number of texts for the index that got zeros so far. It grows, too, when other dimensions make all vectors useless. */
+  /**
+   * The number of texts for the index that got zero vectors so far. It also grows when a change of dimensions makes all vectors
+   * useless.
+   */
   get missed(): number {
     return this.#missed;
   }
@@ -128,7 +132,7 @@ export class OpenAiEmbedder implements Embedder {
     return texts.map((_, at) => padded(vectors[at], dimensions));
   }
 
-  /** Forgets the vectors of queries, which are of the model that answered then. */
+  /** Clears the cached query vectors, because they belong to the previous model. */
   forgetQueries(): void {
     this.#queryVectors.clear();
   }
@@ -138,7 +142,7 @@ export class OpenAiEmbedder implements Embedder {
     await this.#recovering;
   }
 
-  /** @throws EmbeddingFailure within `queryWaitMs`. The request goes on then, since what was paid for is kept. */
+  /** @throws EmbeddingFailure within `queryWaitMs`. The request continues, because its cost is already incurred. */
   async #embedQuery(texts: readonly string[]): Promise<Float32Array[]> {
     const wanted = texts.map(text => sendable(text));
     const unknown = [...new Set(wanted)].filter(text => !this.#queryVectors.has(text));
@@ -154,7 +158,7 @@ export class OpenAiEmbedder implements Embedder {
       return inTime;
     } catch (error) {
       const failure = this.#api.failureOf(error);
-      // One query that is refused says nothing of the others.
+      // A single rejected query says nothing about others.
       if (!['input_refused', 'held_back', 'closed'].includes(failure.kind)) {
         this.#queries.failed(call, failure);
         this.#recover();
@@ -167,21 +171,21 @@ export class OpenAiEmbedder implements Embedder {
     this.#queries.check();
     const send = () => this.#request(texts, 'query', this.#limits.queryLimitMs);
     const answer = send().catch((error: EmbeddingFailure) => {
-      // As a rule a kept connection that the server has closed meanwhile.
+      // Usually the server has closed an idle connection.
       if (error.kind === 'unreachable') return send();
       throw error;
     });
     for (const [at, text] of texts.entries()) {
       const vector = answer.then(vectors => vectors[at] ?? noVector());
       vector.catch(() => {
-        // A later request may have taken its place.
+        // A later request may have replaced it.
         if (this.#queryVectors.peek(text) === vector) this.#queryVectors.delete(text);
       });
       this.#queryVectors.set(text, vector);
     }
   }
 
-  /** Returns one vector a text: undefined where the API refuses the text, none at all where it fails. */
+  /** Returns one vector per text: undefined if the API rejects the text, and none at all if the API fails. */
   async #embedTexts(texts: readonly string[]): Promise<(Float32Array | undefined)[]> {
     const wanted = this.#dimensions;
     const sent = texts.map(text => sendable(text));
@@ -190,14 +194,11 @@ export class OpenAiEmbedder implements Embedder {
     try {
       const batches = batchesOf(sent, this.#maxTexts).map(batch => this.#embedBatch(batch, refusesAll));
       const vectors = (await Promise.all(batches)).flat();
-      // Vectors of other dimensions than the caller has in mind are of no use to it.
+      // Vectors with other dimensions than the caller expects are useless to it.
       if (wanted !== this.#dimensions) throw new EmbeddingFailure('held_back');
       const refused = vectors.filter(vector => vector === undefined).length;
       if (refused > 0)
-        this.#parts.log.warn(
-          { refused },
-          'texts refused by the embedding API: they are found by keyword only',
-        );
+        this.#parts.log.warn({ refused }, 'embedding API rejected texts: they are found by keyword only');
       return vectors;
     } catch (error) {
       if (this.#api.failureOf(error).kind === 'closed') throw error;
@@ -207,8 +208,8 @@ export class OpenAiEmbedder implements Embedder {
   }
 
   /**
-   * Halves a request that is refused until it is known which text the API refuses, or how many texts it takes at a time.
-   * @param refusesAll finds out whether the API refuses any text whatever
+   * Halves a rejected request until it is known which text the API rejects, or how many texts it accepts at a time.
+   * @param refusesAll returns whether the API rejects every text
    */
   async #embedBatch(
     texts: readonly string[],
@@ -221,7 +222,7 @@ export class OpenAiEmbedder implements Embedder {
       if (await refusesAll()) throw this.#tripped(error);
       const [only = ''] = texts;
       const half = Math.ceil((texts.length === 1 ? only.length : texts.length) / 2);
-      // Some models take only a few hundred tokens, and some servers refuse what is longer.
+      // Some models accept only a few hundred tokens, and some servers reject longer texts.
       if (texts.length === 1)
         return half < SHORTEST_CUT ? [undefined] : this.#embedBatch([sendable(only, half)], refusesAll);
       const first = await this.#embedBatch(texts.slice(0, half), refusesAll);
@@ -231,7 +232,7 @@ export class OpenAiEmbedder implements Embedder {
     }
   }
 
-  /** Returns whether the API refuses even the trial's text. Other failures say nothing of that. */
+  /** Returns whether the API rejects even the trial's text. Other failures are inconclusive. */
   async #refusesTrial(): Promise<boolean> {
     try {
       await this.#requestOfTrial();
@@ -257,7 +258,7 @@ export class OpenAiEmbedder implements Embedder {
         if (!RETRYABLE.has(kind) || attempt >= bulkAttempts || wishMs > maxRetryAfterMs)
           throw this.#tripped(failure);
         this.#pausedUntilMs = Math.max(this.#pausedUntilMs, performance.now() + wishMs);
-        // Between half of the back-off and all of it, so that requests which failed together do not come back together.
+        // Jitter between half and all of the back-off, so that requests that failed together do not retry together.
         const backOffMs = Math.min(firstBackOffMs * 2 ** (attempt - 1), maxBackOffMs);
         await this.#sleep(backOffMs * (0.5 + Math.random() / 2));
       }
@@ -265,12 +266,12 @@ export class OpenAiEmbedder implements Embedder {
   }
 
   async #pause(): Promise<void> {
-    // The pause may grow meanwhile.
+    // The pause may grow in the meantime.
     while (this.#pausedUntilMs > performance.now())
       await this.#sleep(this.#pausedUntilMs - performance.now());
   }
 
-  /** Stops sending texts of imports. Returns what the texts fail with. */
+  /** Stops sending import texts. Returns the error that the texts fail with. */
   #tripped(failure: EmbeddingFailure): EmbeddingFailure {
     this.#imports.trip(failure);
     this.#recover();
@@ -280,17 +281,17 @@ export class OpenAiEmbedder implements Embedder {
   #logOutage(): void {
     const { degraded } = this;
     if (degraded === undefined) return this.#outage.succeeded();
-    // A query now and then that is too slow would fill the log.
+    // Occasional slow queries would fill the log.
     if (this.#queries.breaker.isOpen || this.#imports.breaker.isOpen)
       this.#outage.failed(degraded, { err: this.#queries.failure ?? this.#imports.failure });
   }
 
-  /** Tries in the background, more and more rarely, until the API works: no search has to be the one that finds out. */
+  /** Tries in the background, at growing intervals, until the API works, so that no search has to be the test. */
   #recover(): void {
     this.#logOutage();
     this.#recovering ??= withoutSpan(() => this.#untilWell()).finally(() => {
       this.#recovering = undefined;
-      // A request may have failed since the last look.
+      // A request may have failed since the last check.
       if (this.#isRecoveryDue) this.#recover();
     });
   }
@@ -306,12 +307,12 @@ export class OpenAiEmbedder implements Embedder {
     };
     while (this.#isRecoveryDue) {
       await this.#sleep(waitMs() || this.#limits.firstTrialMs).catch(() => {});
-      // A breaker may have opened meanwhile.
+      // A breaker may have opened in the meantime.
       if (waitMs() === 0 && (await this.#try())) this.onWorking();
     }
   }
 
-  /** Sends a trial. Returns whether the API answered it. */
+  /** Sends a trial. Returns whether the API responded. */
   async #try(): Promise<boolean> {
     const atMs = performance.now();
     const query = this.#queries.breaker.enter(atMs);
@@ -322,7 +323,7 @@ export class OpenAiEmbedder implements Embedder {
       if (vector) await this.#adopt(vector.length);
       this.#imports.succeeded(bulk);
       if (isQuick) this.#queries.succeeded(query);
-      // Where no query has failed yet, a server may only be loading its model.
+      // If no query has failed yet, the server may just be loading its model.
       else if (this.#queries.failure) this.#queries.failed(query, new EmbeddingFailure('timeout'));
       return true;
     } catch (error) {
@@ -341,7 +342,7 @@ export class OpenAiEmbedder implements Embedder {
   }
 
   async #requestOfTrial(): Promise<Float32Array[]> {
-    // A trial is to show what the model gives now.
+    // A trial must show the model's current dimensions.
     const options = { lane: 'trial', limitMs: this.#limits.trialLimitMs, dimensions: undefined } as const;
     const send = () => this.#api.embed([TRIAL_TEXT], options);
     try {
@@ -359,14 +360,14 @@ export class OpenAiEmbedder implements Embedder {
     }
   }
 
-  /** Takes over the dimensions of an answer. Other dimensions are another model's: no vector from before is of use. */
+  /** Adopts the dimensions of a response. Different dimensions mean a different model, so older vectors become useless. */
   async #adopt(dimensions: number): Promise<void> {
     if (dimensions === this.#dimensions) return;
     this.#dimensions = dimensions;
     this.#queryVectors.clear();
     this.#missed++;
     await writeSetting(this.#parts.db, this.#settingKey, String(dimensions)).catch((error: unknown) =>
-      this.#parts.log.warn({ err: error }, 'dimensions of the embedding model not kept'),
+      this.#parts.log.warn({ err: error }, 'dimensions of the embedding model not stored'),
     );
   }
 
@@ -384,13 +385,16 @@ export class OpenAiEmbedder implements Embedder {
 
 const noVector = () => Promise.reject(new EmbeddingFailure('invalid_answer'));
 
-/** Returns the text as it is sent: cut to what a model takes, never within a character, and never empty, which APIs refuse. */
+/**
+ * Returns the text as it is sent: truncated to the model's limit, never within a character, and never empty, because APIs reject
+ * empty texts.
+ */
 export function sendable(text: string, maxUnits = MAX_TEXT_UNITS): string {
   if (text.trim() === '') return '-';
   return text.length <= maxUnits ? text : text.slice(0, maxUnits).toWellFormed();
 }
 
-/** Returns the texts in batches of at most `maxTexts`, none with more than 100,000 UTF-16 units. */
+/** Returns batches of at most `maxTexts` texts and 100,000 UTF-16 units. */
 function batchesOf(texts: readonly string[], maxTexts: number): string[][] {
   const batches: string[][] = [];
   let units = 0;

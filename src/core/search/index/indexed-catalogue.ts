@@ -21,20 +21,20 @@ interface IndexChange {
   readonly removed: readonly string[];
   readonly upserted: readonly Indexable[];
   /**
-   * `one by one`: a query may see a part of the change. `at once`: a query sees all of it or nothing. `anew`: as `at once`, and
-   * `upserted` holds every server, so that nothing of the old index stays.
+   * `one by one`: a query may see part of the change. `at once`: a query sees all of it or nothing. `anew`: like `at once`,
+   * and `upserted` has every server, so that nothing of the old index remains.
    */
   readonly manner: 'one by one' | 'at once' | 'anew';
 }
 
-/** Holds the servers in memory, and applies changes so that no query sees half a server. */
+/** Holds the servers in memory and applies changes so that no query sees half a server. */
 export class IndexedCatalogue {
   readonly #empty: () => IndexedServers;
   #current: IndexedServers;
   #epoch = 0;
   /** Applies changes one after another. */
   readonly #applying = new SerialQueue();
-  /** Servers in the current index that are not shown yet. */
+  /** Servers in the current index that are not visible yet. */
   #staged: readonly HiddenServer[] = [];
 
   constructor(empty: () => IndexedServers) {
@@ -42,20 +42,20 @@ export class IndexedCatalogue {
     this.#current = empty();
   }
 
-  /** The servers that a query reads, without a pause. */
+  /** The servers visible to a query, for use without an await. */
   get current(): IndexedServers {
     return this.#current;
   }
 
-  /** Grows with every change that a query could see. */
+  /** Incremented by every change that a query could see. */
   get epoch(): number {
     return this.#epoch;
   }
 
   /**
-   * Resolves with the step that puts the change into effect: at once where it says so or touches every server, else server by
-   * server.
-   * @param signal ends the preparation, with its reason; when it aborts after that, the change will not take effect
+   * Resolves with the step that applies the change: atomically if the change requires it or affects every server, otherwise
+   * server by server.
+   * @param signal aborts the preparation, with its reason; if it aborts later, the change is not applied
    */
   async prepare(change: IndexChange, signal?: AbortSignal): Promise<() => Promise<void>> {
     const { removed, upserted, manner } = change;
@@ -85,7 +85,7 @@ export class IndexedCatalogue {
     return this.#applying.settled();
   }
 
-  /** Says whether the change touches every server that is indexed now. */
+  /** Returns whether the change affects every indexed server. */
   #coversAll({ removed, upserted }: IndexChange): boolean {
     const touched = new Set([...removed, ...upserted.map(({ id }) => id)]);
     for (const id of this.#current.ids()) if (!touched.has(id)) return false;
@@ -101,7 +101,7 @@ export class IndexedCatalogue {
     return fresh;
   }
 
-  /** Replaces the servers in one step: no query sees a part of the new catalogue. */
+  /** Replaces the servers in one step: no query sees part of the new catalogue. */
   #swapIn(fresh: IndexedServers): Promise<void> {
     this.#current = fresh;
     this.#epoch++;
@@ -124,14 +124,14 @@ export class IndexedCatalogue {
     return staged;
   }
 
-  /** Forgets the staged servers of a change that does not take effect. */
+  /** Discards the staged servers of a change that is not applied. */
   async #unstage(staged: readonly HiddenServer[]): Promise<void> {
     if (this.#staged !== staged) return;
     this.#staged = [];
     await this.#clear(staged);
   }
 
-  /** Shows the staged servers in one step, and clears away the old ones afterwards. */
+  /** Shows the staged servers in one step, and removes the old ones afterwards. */
   async #flip(removed: readonly string[], staged: readonly HiddenServer[]): Promise<void> {
     this.#staged = [];
     const old = [...removed, ...staged.map(({ id }) => id)].map(id => this.#current.hide(id));
@@ -166,7 +166,7 @@ export class IndexedCatalogue {
   }
 }
 
-/** Number of candidates by meaning, and as many by keyword; more only where the last ones tie. */
+/** The number of candidates by meaning, and by keyword; more only if the last ones tie. */
 export const CANDIDATES_BY_EACH = 200;
 
 /** Returns the servers that are among the best by meaning or by keyword. */
@@ -180,12 +180,14 @@ export function bestOfEach({ semantic, keyword, candidate }: ScoredServers): Can
   return best;
 }
 
-/** Returns the least value of the best servers; above 0, which is no evidence. */
+/** Returns the lowest value of the best servers; above 0, which means no evidence. */
 function cutoff(values: ArrayLike<number>): number {
   return Math.max(nthLargest(values, CANDIDATES_BY_EACH), Number.MIN_VALUE);
 }
 
-/** Returns the nth largest value (1 is the largest) by quickselect (Hoare 1961); -Infinity where there are fewer. No value may be NaN. */
+/**
+ * Returns the nth largest value (1 is the largest) by quickselect (Hoare 1961); -Infinity if there are fewer. No value may be NaN.
+ */
 export function nthLargest(values: ArrayLike<number>, n: number): number {
   if (n > values.length) return -Infinity;
   const left = Float64Array.from(values);
@@ -224,9 +226,9 @@ interface Parts {
 }
 
 /**
- * Compares the tools of one server with a query as the index does, in an index of nothing else. It embeds none of them, because a
- * caller who lists a server's tools must not make others wait. While a tool has no vector yet, all are compared by words alone: it
- * would lose to worse ones that have one.
+ * Compares the tools of one server with a query, in a temporary index. It embeds nothing, because listing a server's tools
+ * must not delay other callers. If any tool has no vector yet, all are compared by keyword only: otherwise it would rank
+ * below worse tools with a vector.
  */
 export async function compareTools(
   query: string,

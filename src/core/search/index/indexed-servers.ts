@@ -1,14 +1,14 @@
 import type { Candidate } from './search-index.ts';
 import { VectorStore, type QuantizedVector } from './vectors.ts';
 
-/** The usual BM25 parameters; the tune sets do not tell neighbours apart. */
+/** The usual BM25 parameters; on the tune sets, similar values perform equally. */
 const BM25 = { k1: 1.2, b: 0.75 };
 
-/** Says where the vectors of a server's parts are found. */
+/** Identifies the source of a server's part vectors. */
 export interface VectorSource {
-  /** Equal for equal texts only. */
+  /** Equal only for equal texts. */
   readonly key: string;
-  /** The text each vector stands for, the server's own first. */
+  /** The text of each vector, the server's own first. */
   texts(): readonly string[];
 }
 
@@ -17,38 +17,38 @@ export interface IndexedDocuments {
   readonly id: string;
   readonly whole: readonly string[];
   readonly parts: readonly (readonly string[])[];
-  /** One vector a part, or the place where they are: not all have to be in memory. */
+  /** One vector per part, or their source: not all have to be in memory. */
   readonly vectors: readonly QuantizedVector[] | VectorSource;
 }
 
 interface IndexedServer {
   readonly id: string;
-  /** Its position among all servers, used again when it is gone. */
+  /** Its position among all servers, reused after removal. */
   readonly slot: number;
   readonly source: VectorSource | undefined;
   /** Rows of its parts: its own text first, then one for each tool. */
   readonly rows: readonly number[];
 }
 
-/** Rows of a server that no query sees, because it is not shown yet or was removed. */
+/** Rows of a server that is invisible to queries, because it is staged or was removed. */
 export interface HiddenServer {
   readonly id: string;
   readonly source: VectorSource | undefined;
   readonly rows: readonly number[];
 }
 
-/** The evidence of all servers for a query, by slot. `candidate` adds the evidence of a chosen server's tools. */
+/** The evidence of all servers for a query, by slot. `candidate` adds the evidence of a server's tools. */
 export interface ScoredServers {
-  /** 0 where no cosine is above, and in slots that no server has. */
+  /** 0 if no cosine is positive, and in empty slots. */
   readonly semantic: Float32Array;
   readonly keyword: Float64Array;
   readonly candidate: (slot: number) => Candidate;
 }
 
-/** Stands in the place of a slot where the row is free. */
+/** Marks a free row. */
 const NO_SLOT = -1;
 
-/** Holds every indexed server, one row for each part: its words in two inverted indexes, its vectors in a store where there is one. */
+/** All indexed servers, with one row per part: words in two inverted indexes, vectors in an optional store. */
 export class IndexedServers {
   readonly #servers = new Map<string, IndexedServer>();
   readonly #whole = new Bm25(BM25);
@@ -57,7 +57,7 @@ export class IndexedServers {
   readonly #freeRows: number[] = [];
   readonly #bySlot: (IndexedServer | undefined)[] = [];
   readonly #freeSlots: number[] = [];
-  /** The slot of each row's server. A pass over 40,000 rows takes a tenth of the time that lists of rows would take. */
+  /** The slot of each row's server. A pass over 40,000 rows takes a tenth of the time of lists of rows. */
   #slotOf: Int32Array<ArrayBuffer> = new Int32Array(0);
   #rows = 0;
 
@@ -74,7 +74,7 @@ export class IndexedServers {
     return this.#servers.keys();
   }
 
-  /** Adds a server or puts it in the place of its old self, without a pause. */
+  /** Adds or replaces a server, without an await. */
   put(documents: IndexedDocuments): void {
     this.remove(documents.id);
     this.show(this.stage(documents));
@@ -85,7 +85,7 @@ export class IndexedServers {
     if (hidden) this.clear(hidden);
   }
 
-  /** Adds a server without showing it: its words count in the statistics of words only. */
+  /** Adds a server without showing it: only its word statistics count. */
   stage({ id, whole, parts, vectors }: IndexedDocuments): HiddenServer {
     const rows = parts.map((terms, at) => {
       const row = this.#freeRows.pop() ?? this.#rows++;
@@ -98,7 +98,7 @@ export class IndexedServers {
     return { id, source: 'key' in vectors ? vectors : undefined, rows };
   }
 
-  /** Shows a staged server, whose old self must be hidden: thousands of servers take a few milliseconds. */
+  /** Shows a staged server, after its previous version was hidden: thousands of servers take a few milliseconds. */
   show({ id, source, rows }: HiddenServer): void {
     const slot = this.#freeSlots.pop() ?? this.#bySlot.length;
     for (const row of rows) this.#setSlot(row, slot);
@@ -107,7 +107,7 @@ export class IndexedServers {
     this.#servers.set(id, server);
   }
 
-  /** Hides a server, as quickly. Returns the rows to clear, if there was such a server. */
+  /** Hides a server, equally fast. Returns the rows to remove, if there was such a server. */
   hide(id: string): HiddenServer | undefined {
     const server = this.#servers.get(id);
     if (!server) return undefined;
@@ -118,7 +118,7 @@ export class IndexedServers {
     return server;
   }
 
-  /** Forgets a hidden server. */
+  /** Removes a hidden server. */
   clear({ rows }: HiddenServer): void {
     this.#whole.remove(rows[0] ?? missing());
     for (const row of rows) this.#parts.remove(row);
@@ -190,14 +190,14 @@ export class IndexedServers {
     this.#slotOf[row] = slot;
   }
 
-  /** A vector of other dimensions is another model's, from before or after this index: it counts as none. */
+  /** A vector with other dimensions belongs to an older or newer model and counts as missing. */
   #setVector(row: number, vector: QuantizedVector): void {
     const store = this.#vectors ?? missing();
     const isOurs = vector.values.length === store.dimensions;
     store.set(row, isOurs ? vector : { values: new Int8Array(store.dimensions), scale: 0 });
   }
 
-  /** Returns by row the best cosine of its vector with any of the query's. Vectors of other dimensions count as none. */
+  /** Returns by row the best cosine of its vector with any of the query's. Vectors with other dimensions are ignored. */
   cosines(queries: readonly Float32Array[]): Float32Array {
     const store = this.#vectors ?? missing();
     const [first, ...others] = queries.filter(query => query.length === store.dimensions);
@@ -212,7 +212,7 @@ export class IndexedServers {
     return best;
   }
 
-  /** Returns cosines by row from cosines by source, one a part; 0 for the parts of other servers. */
+  /** Returns cosines by row from cosines by source, one per part; 0 for the parts of other servers. */
   byRow(cosines: ReadonlyMap<VectorSource, Float32Array>): Float32Array {
     const byRow = new Float32Array(this.#rows);
     for (const { source, rows } of this.#servers.values()) {
@@ -224,15 +224,15 @@ export class IndexedServers {
 }
 
 function missing(): never {
-  throw new Error('a server has at least one part, and every part a vector');
+  throw new Error('every server must have at least one part, and every part a vector');
 }
 
-/** A posting packs a row and how often the term stands in it: row * 256 + count. */
+/** A posting packs a row and the term's count in it: row * 256 + count. */
 const COUNT_BITS = 8;
 const MAX_COUNT = (1 << COUNT_BITS) - 1;
 const MAX_ROW = 2 ** (32 - COUNT_BITS) - 1;
 
-/** How fast a repeated term saturates, and how much a long document is held against it (0 not at all, 1 in full). */
+/** How fast a repeated term saturates, and how much a long document is penalized (0 not at all, 1 fully). */
 interface Bm25Parameters {
   readonly k1: number;
   readonly b: number;
@@ -240,9 +240,9 @@ interface Bm25Parameters {
 
 interface Term {
   readonly text: string;
-  /** The posting of a term that never had another: two in three, and an array costs ten times as much. */
+  /** The posting of a term that never had another: two in three are like this, and an array costs ten times as much. */
   only: number;
-  /** Sorted by row; only the first `size` are in use. `NONE` while `only` holds. */
+  /** Sorted by row; only the first `size` are in use. `NONE` while `only` is set. */
   postings: Uint32Array;
   size: number;
 }
@@ -251,14 +251,14 @@ const NONE = new Uint32Array(0);
 const FIRST_ROOM = 4;
 
 /**
- * An inverted index scored by BM25 (Robertson & Zaragoza 2009, with the idf that is never negative). The idf is given as a
- * share of that of a term in one document only, so that scores of indexes of any size compare. Documents are numbered by their owner; numbers may be sparse and used again after a removal. Every statistic is exact after each
- * change, so scores do not depend on the order in which documents came.
+ * An inverted index scored by BM25 (Robertson & Zaragoza 2009, with the non-negative idf). The idf is relative to that of a term in
+ * only one document, so that scores of indexes of any size are comparable. The owner assigns document numbers, which may be sparse
+ * and reused after a removal. Every statistic is exact after each change, so scores do not depend on insertion order.
  */
 export class Bm25 {
   readonly #parameters: Bm25Parameters;
   readonly #terms = new Map<string, Term>();
-  /** The terms of each document: what a removal has to touch. */
+  /** The terms of each document, needed for removal. */
   readonly #termsOf: (readonly Term[] | undefined)[] = [];
   #lengths: Uint32Array = new Uint32Array(0);
   #totalLength = 0;
@@ -268,24 +268,24 @@ export class Bm25 {
     this.#parameters = parameters;
   }
 
-  /** Documents held. */
+  /** The number of documents. */
   get size(): number {
     return this.#size;
   }
 
-  /** Documents a term stands in. */
+  /** Returns the number of documents with the term. */
   frequencyOf(term: string): number {
     return this.#terms.get(term)?.size ?? 0;
   }
 
-  /** Adds a document, given as its terms. @throws RangeError when the row is taken or out of range. */
+  /** Adds a document, given as its terms. @throws RangeError if the row is taken or out of range */
   add(row: number, terms: readonly string[]): void {
     if (!Number.isInteger(row) || row < 0 || row > MAX_ROW || this.#termsOf[row]) {
       throw new RangeError(`row ${row} is taken or out of range`);
     }
     const counts = new Map<string, number>();
     for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1);
-    // By `map`, which makes an array of just this length: one that grows has room for half as many again.
+    // `map` creates an array of exactly this length; a growing one would have room for half as many again.
     const held = [...counts].map(([text, count]) =>
       this.#hold(text, row * (MAX_COUNT + 1) + Math.min(count, MAX_COUNT)),
     );
@@ -307,7 +307,7 @@ export class Bm25 {
     return term;
   }
 
-  /** Does nothing when there is no such document. */
+  /** Does nothing if there is no such document. */
   remove(row: number): void {
     const held = this.#termsOf[row];
     if (!held) return;
@@ -326,7 +326,9 @@ export class Bm25 {
     this.#size--;
   }
 
-  /** The score of every document by row: 0 where no term of the query stands, else above 0. A repeated term counts again. */
+  /**
+   * Returns the score of every document by row: 0 if it has no term of the query, otherwise above 0. A repeated term counts again.
+   */
   scores(query: readonly string[]): Float32Array {
     const scores = new Float32Array(this.#lengths.length);
     const { k1, b } = this.#parameters;
@@ -364,7 +366,7 @@ function insert(term: Term, posting: number): void {
   term.size++;
 }
 
-/** The position of the first posting that is not below `posting`. Rows mostly come in order, so the end is tried first. */
+/** Returns the position of the first posting not below `posting`. Rows mostly come in order, so the end is tried first. */
 function lowerBound({ postings, size }: Term, posting: number): number {
   if (size === 0 || (postings[size - 1] ?? 0) < posting) return size;
   let low = 0;
@@ -377,7 +379,7 @@ function lowerBound({ postings, size }: Term, posting: number): number {
   return low;
 }
 
-/** A copy with room for at least `length` and half as much again as before. */
+/** Returns a copy with room for at least `length` and half as much again as before. */
 function grown(array: Uint32Array, length: number): Uint32Array {
   const copy = new Uint32Array(Math.max(length, Math.ceil(array.length * 1.5)));
   copy.set(array);

@@ -2,28 +2,28 @@ import { setTimeout } from 'node:timers/promises';
 import { Meilisearch, MeilisearchApiError, type MultiSearchQuery, type Settings } from 'meilisearch';
 import { z } from 'zod';
 
-/** Time limit of a search. It leaves time to answer without Meilisearch, within a second in all. */
+/** The timeout of a search, which leaves time to continue without Meilisearch within a second in total. */
 const SEARCH_TIMEOUT_MS = 700;
 const REQUEST_TIMEOUT_MS = 15_000;
-/** An engine whose task takes longer counts as unavailable; the task goes on. */
+/** An engine whose task takes longer counts as unavailable; the task continues. */
 const TASK_TIMEOUT_MS = 600_000;
 const FIRST_POLL_MS = 20;
 const LAST_POLL_MS = 500;
-/** Documents in a page of a listing. */
+/** The number of documents per page of a listing. */
 const PAGE = 1_000;
 
-/** Reports a failure of Meilisearch. Its message says all there is to know. */
+/** A failure of Meilisearch. Its message is complete. */
 export abstract class EngineError extends Error {}
 
-/** Reports that Meilisearch cannot be reached, is too slow, or answers what its API does not: worth another try later. */
+/** Meilisearch is unreachable, too slow, or returns an unexpected response: worth retrying later. */
 class EngineUnavailable extends EngineError {
   override readonly name = 'EngineUnavailable';
 }
 
-/** Reports that Meilisearch refuses the key, or that the key lacks a right. An operator can mend it while we run. */
+/** Meilisearch rejected the key, or the key lacks a permission. An operator can fix it at runtime. */
 export class KeyRefused extends EngineUnavailable {}
 
-/** Reports that Meilisearch refused a request, or that a task of it failed. The message is the engine's own. */
+/** Meilisearch rejected a request, or one of its tasks failed. The message is the engine's own. */
 export class EngineRefused extends EngineError {
   override readonly name = 'EngineRefused';
 }
@@ -31,25 +31,25 @@ export class EngineRefused extends EngineError {
 export interface EngineAddress {
   readonly url: string;
   readonly apiKey?: string | undefined;
-  /** 700 when absent. */
+  /** Default: 700. */
   readonly searchTimeoutMs?: number;
 }
 
-/** The name of the engine's embedder that stands for ours. */
+/** The name of the engine's embedder for our vectors. */
 export const EMBEDDER = 'switchboard';
 
-/** A document as the engine keeps it. Several of one server differ in their vectors only. */
+/** A document in the engine. Several documents of one server differ only in their vectors. */
 export interface EngineDocument {
   readonly id: string;
   readonly server: string;
-  /** Hash of all that the server's documents hold: where it differs, they are to be written again. */
+  /** Hash of the content of the server's documents: if it differs, they must be rewritten. */
   readonly hash: string;
   readonly names: string;
   readonly words: string;
   readonly _vectors: Readonly<Record<typeof EMBEDDER, { embeddings: number[][]; regenerate: false }>>;
 }
 
-/** One list that a search asks for; see `Engine.search`. */
+/** One list requested by a search; see `Engine.search`. */
 export type EngineQuery = Omit<MultiSearchQuery, 'indexUid'>;
 
 const taskSchema = z.object({
@@ -63,15 +63,15 @@ const hitsSchema = z.object({
   results: z.array(z.object({ hits: z.array(z.object({ server: z.string() })) })),
 });
 const documentsSchema = z.object({
-  // A document of others may have any id, and no hash. It is listed, too, so that it can be deleted.
+  // Foreign documents may have any id, and no hash. They are listed too, so that they can be deleted.
   results: z.array(
     z.object({ id: z.union([z.string(), z.number()]).transform(String), hash: z.string().catch('') }),
   ),
   total: z.int().nonnegative(),
 });
 /**
- * Calls one Meilisearch server. Every method checks the answer, and rejects with nothing but `EngineUnavailable` (of which
- * `KeyRefused` is one) and `EngineRefused`. Changes resolve to the uid of their task.
+ * Calls one Meilisearch server. Every method validates the response and rejects only with `EngineUnavailable` (including
+ * `KeyRefused`) or `EngineRefused`. Changes resolve to the uid of their task.
  */
 export class Engine {
   readonly #searching: Meilisearch;
@@ -81,7 +81,7 @@ export class Engine {
   constructor({ url, apiKey, searchTimeoutMs = SEARCH_TIMEOUT_MS }: EngineAddress) {
     const shared = {
       host: url,
-      // The address is the operator's: nobody else gets to say where keys and catalogue go.
+      // Redirects are not followed: the key and the catalogue go only to the operator's address.
       requestInit: { redirect: 'error' },
       ...(apiKey === undefined ? {} : { apiKey }),
     } as const;
@@ -96,11 +96,13 @@ export class Engine {
       hitsSchema,
     );
     if (results.length !== queries.length)
-      throw new EngineUnavailable(`Meilisearch gave ${results.length} answers to ${queries.length} queries`);
+      throw new EngineUnavailable(
+        `Meilisearch returned ${results.length} results for ${queries.length} queries`,
+      );
     return results.map(({ hits }) => hits.map(({ server }) => server));
   }
 
-  /** Returns the hash of each document by its id; undefined when there is no such index. */
+  /** Returns the hash of each document by id; undefined if there is no such index. */
   async documentHashes(indexUid: string): Promise<Map<string, string> | undefined> {
     const hashes = new Map<string, string>();
     for (let offset = 0; ; offset += PAGE) {
@@ -132,8 +134,8 @@ export class Engine {
   }
 
   /**
-   * Waits for tasks to succeed. A task that another process has done first counts as done.
-   * @throws EngineRefused with the engine's reason when one has not succeeded
+   * Waits for tasks to succeed. A task that another process already did counts as done.
+   * @throws EngineRefused with the engine's reason if a task failed
    */
   async succeeded(tasks: readonly number[]): Promise<void> {
     for (const uid of tasks) {
@@ -144,7 +146,7 @@ export class Engine {
     }
   }
 
-  /** Ends the waits for tasks. */
+  /** Stops waiting for tasks. */
   close(): void {
     this.#stopped.abort();
   }
@@ -156,7 +158,7 @@ export class Engine {
       if (task.status !== 'enqueued' && task.status !== 'processing') return task;
       if (performance.now() > giveUpAt)
         throw new EngineUnavailable(
-          `Meilisearch task ${uid} has not ended for ${TASK_TIMEOUT_MS / 60_000} minutes`,
+          `Meilisearch task ${uid} has not finished after ${TASK_TIMEOUT_MS / 60_000} minutes`,
         );
       await setTimeout(pause, undefined, { signal: this.#stopped.signal }).catch(() => {
         throw new EngineUnavailable('closing');
@@ -171,7 +173,7 @@ const isDoneByAnother = ({ type, error }: Task): boolean =>
 const enqueued = async (task: Promise<unknown>): Promise<number> =>
   (await asked(task, enqueuedSchema)).taskUid;
 
-/** Checks the form of an answer, and sorts errors into the two kinds. */
+/** Validates a response and sorts errors into the two kinds. */
 async function asked<T>(answer: Promise<unknown>, schema: z.ZodType<T>): Promise<T> {
   let value: unknown;
   try {
@@ -182,10 +184,10 @@ async function asked<T>(answer: Promise<unknown>, schema: z.ZodType<T>): Promise
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const { path, message } = parsed.error.issues[0] ?? { path: [], message: 'unknown' };
-  throw new EngineUnavailable(`Meilisearch's answer is none of its API: ${path.join('.')}: ${message}`);
+  throw new EngineUnavailable(`Meilisearch returned an unexpected response: ${path.join('.')}: ${message}`);
 }
 
-/** Without its `code`, an error came from something in front of the engine. */
+/** An error without `code` comes from something in front of the engine. */
 function sorted(error: unknown): Error {
   if (
     error instanceof MeilisearchApiError &&
@@ -201,7 +203,7 @@ function sorted(error: unknown): Error {
 
 const isRefusal = (status: number) => status >= 400 && status < 500 && ![401, 403, 408, 429].includes(status);
 
-/** The innermost cause says most: `connect ECONNREFUSED …` instead of `fetch failed`. */
+/** Returns the innermost cause, which is the most specific: `connect ECONNREFUSED …` instead of `fetch failed`. */
 function rootOf(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   return error.cause instanceof Error ? rootOf(error.cause) : error;

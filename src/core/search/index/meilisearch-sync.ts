@@ -19,24 +19,24 @@ import {
 } from './meilisearch-engine.ts';
 import type { QuantizedVector } from './vectors.ts';
 
-/** Version of the settings below and of a document's form: a new number makes a new index. */
+/** Version of the settings below and of the document format: a new number creates a new index. */
 const FORMAT = 1;
-/** Every index of this program begins with it; a key has to be allowed for it. */
+/** Prefix of every index of this program; the key must allow it. */
 const INDEX_PREFIX = 'switchboard-';
-/** The engine cuts off a longer search, and answers with what it has. */
+/** The engine stops longer searches and returns partial results. */
 const SEARCH_CUTOFF_MS = 500;
-/** The engine takes 256 vectors a document at most; the others go into further documents of the same server. */
+/** The engine accepts at most 256 vectors per document; the others go into further documents of the same server. */
 const VECTORS_OF_A_DOCUMENT = 250;
-/** Vectors of one request: about half a megabyte. */
+/** Vectors per request: about half a megabyte. */
 const VECTORS_OF_A_REQUEST = 400;
-/** Requests whose tasks are not waited for yet. */
+/** The maximum number of requests whose tasks are not awaited yet. */
 const TASKS_AHEAD = 8;
-/** Deleted ids of one request. */
+/** Deleted ids per request. */
 const IDS_OF_A_REQUEST = 1_000;
-/** How long a change that took effect waits for the engine to have it, too. */
+/** How long a committed change waits for the engine. */
 const SETTLE_MS = 2_000;
 
-/** The texts that the engine is given of a server. */
+/** The texts of a server in the engine. */
 export interface EngineContent {
   readonly serverId: string;
   /** Terms of its name and its tools' names. */
@@ -53,15 +53,15 @@ interface Held {
   readonly hashes: Map<string, string>;
 }
 
-/** A server that the engine should hold, and the documents that stand for it. */
+/** A server that the engine should have, and its documents. */
 export interface Planned {
   readonly serverId: string;
   readonly hash: string;
   readonly documentIds: readonly string[];
-  /** True where a search by meaning can find it. */
+  /** True if a search by meaning can find it. */
   readonly hasVectors: boolean;
   readonly source: VectorSource;
-  /** Reads the content again: held ready it would double the catalogue in memory. */
+  /** Reads the content again, because keeping it would double the catalogue in memory. */
   readonly content: () => EngineContent;
 }
 
@@ -73,8 +73,8 @@ export function hashOf(values: readonly unknown[], bytes: readonly Int8Array[] =
 }
 
 /**
- * Says which documents stand for a server.
- * @param vectors one for each text of the content's `prose`; zeros stand for one that is missing for now
+ * Returns the documents of a server.
+ * @param vectors one for each text of the content's `prose`; zeros for a missing one
  */
 export function plan(
   { serverId, names, words, prose }: EngineContent,
@@ -87,17 +87,17 @@ export function plan(
       [names, words, prose],
       vectors.map(({ values }) => values),
     ),
-    // Engine ids have no dot, and server ids no capitals.
+    // Engine ids must not contain dots, and server ids have no capitals.
     documentIds: Array.from({ length: count }, (_, at) => `${serverId.replaceAll('.', 'D')}P${at}`),
     hasVectors: vectors.some(({ scale }) => scale > 0),
   };
 }
 
-/** Writes a server's documents. Vectors go out as whole numbers, without their scale: the engine compares directions. */
+/** Renders a server's documents. Vectors are sent as whole numbers without their scale, because the engine compares directions. */
 function documentsOf(planned: Planned, vectors: readonly QuantizedVector[]): EngineDocument[] {
   const { serverId, names, words } = planned.content();
   return planned.documentIds.map((id, at) => {
-    // Zeros point nowhere.
+    // A zero vector has no direction.
     const own = vectors
       .slice(at * VECTORS_OF_A_DOCUMENT, (at + 1) * VECTORS_OF_A_DOCUMENT)
       .filter(({ scale }) => scale > 0);
@@ -116,9 +116,9 @@ function documentsOf(planned: Planned, vectors: readonly QuantizedVector[]): Eng
 const unique = (terms: readonly string[]): string => [...new Set(terms)].join(' ');
 
 /**
- * Returns the settings of an index. Words come as our own terms: split, folded, stemmed, without stop words. The engine is to match
- * them as they are: a typo or a prefix would only bring servers for which there is no evidence (and make `s3` of `s4`), and a caller
- * who mistypes is understood by meaning. The places of terms say nothing, so no distances between them are computed.
+ * Returns the settings of an index. Words are sent as our own terms: split, folded, stemmed, without stop words. The engine
+ * must match them exactly: typo tolerance or prefixes would only find servers without evidence (such as `s4` for `s3`), and
+ * misspelt queries are matched by meaning. Positions of terms are meaningless, so proximity is not computed.
  */
 const settingsFor = (dimensions: number): Settings => ({
   searchableAttributes: ['names', 'words'],
@@ -135,7 +135,7 @@ const settingsFor = (dimensions: number): Settings => ({
   embedders: { [EMBEDDER]: { source: 'userProvided', dimensions } },
 });
 
-/** The pause before another try; it doubles up to the last one. */
+/** The pause before a retry; it doubles up to the maximum. */
 export interface RetryTimes {
   readonly firstMs: number;
   readonly lastMs: number;
@@ -144,28 +144,28 @@ export interface RetryTimes {
 interface SyncParts {
   readonly engine: Engine;
   readonly embedder: Pick<Embedder, 'id' | 'dimensions'>;
-  /** Returns the vectors of each source's texts as they are kept. */
+  /** Returns the stored vectors of each source's texts. */
   readonly vectorsOf: (sources: readonly VectorSource[]) => Promise<(readonly QuantizedVector[])[]>;
   readonly log: Log;
   readonly retry: RetryTimes;
 }
 
 /**
- * Keeps Meilisearch's copy of the catalogue. The additions of a change are sent before it takes effect, so that whoever makes
- * the change hears of a refusal. After a start or an outage all documents are compared with what there should be: what is missing
- * is sent, and what is not ours is deleted.
+ * Keeps Meilisearch's copy of the catalogue. The additions of a change are sent before it is applied, so that a rejection
+ * reaches whoever makes the change. After a start or an outage all documents are compared with the catalogue: missing ones
+ * are sent and foreign ones are deleted.
  */
 export class MeilisearchSync {
   readonly #parts: SyncParts;
-  /** Everything that the engine should hold, by server id. */
+  /** Everything that the engine should have, by server id. */
   readonly #wanted = new Map<string, Planned>();
-  /** The documents that the engine is known to hold; undefined where it has to be listed first. */
+  /** The documents that the engine is known to have; undefined if it must be listed first. */
   #held: Held | undefined;
-  /** True once the engine was compared and holds everything, except for changes under way. */
+  /** True once the engine was compared and is complete, except for pending changes. */
   #isCurrent = false;
   readonly #breaker: Breaker;
   readonly #outage: OutageLog;
-  /** The search that failed: it has to work before others are asked. */
+  /** The search that failed: it must succeed before the engine is used again. */
   #failedSearch: readonly EngineQuery[] | undefined;
   readonly #work = new SerialQueue();
   #loop: Promise<void> | undefined;
@@ -177,25 +177,25 @@ export class MeilisearchSync {
     const { firstMs, lastMs } = parts.retry;
     const times = { firstOpenMs: firstMs, maxOpenMs: lastMs, maxProbeMs: Infinity };
     this.#breaker = new Breaker({ ...times, failuresInARow: 1 });
-    this.#outage = new OutageLog(parts.log, 'Meilisearch is used again');
+    this.#outage = new OutageLog(parts.log, 'Meilisearch recovered');
   }
 
-  /** Why the engine is not asked at present, in a few words; undefined when it is. */
+  /** Why the engine is currently not used, in a few words; undefined if it is. */
   get trouble(): string | undefined {
     if (this.#outage.trouble !== undefined) return this.#outage.trouble;
-    return this.#isCurrent || this.#wanted.size === 0 ? undefined : 'Meilisearch is catching up';
+    return this.#isCurrent || this.#wanted.size === 0 ? undefined : 'Meilisearch is still indexing';
   }
 
-  /** Returns the servers of each query's hits; undefined when the engine cannot be asked. */
+  /** Returns the servers of each query's hits; undefined if the engine is unavailable. */
   async search(queries: readonly EngineQuery[]): Promise<string[][] | undefined> {
     const { engine } = this.#parts;
     if (!this.#isCurrent || this.#breaker.isOpen || this.#held?.uid !== this.#uid) return undefined;
     try {
       const found = await engine.search(this.#uid, queries);
-      if (this.#isEmptied(queries, found)) throw new Error('Meilisearch finds nothing of what it was given');
+      if (this.#isEmptied(queries, found)) throw new Error('Meilisearch does not find the indexed documents');
       return found;
     } catch (error) {
-      // A refused search need not work: it is the index that has to be looked at.
+      // A rejected search need not be retried: the index itself must be checked.
       this.#failedSearch = error instanceof EngineRefused ? undefined : queries.slice(0, 1);
       this.#failed(error);
       return undefined;
@@ -203,9 +203,9 @@ export class MeilisearchSync {
   }
 
   /**
-   * Sends the additions of a change, unless the engine is out of reach. Resolves with the step to be taken when the change is
-   * in effect, which does not fail. The first change of all is not sent before: a start has not to wait for the engine.
-   * @throws EngineRefused when the engine does not take it
+   * Sends the additions of a change, unless the engine is unavailable. Resolves with the step to take after the change is
+   * applied, which cannot fail. The first change is not sent in advance, so that startup does not wait for the engine.
+   * @throws EngineRefused if the engine rejects it
    */
   async prepare(upserted: readonly Planned[], removed: readonly string[]): Promise<() => Promise<void>> {
     if (!this.#breaker.isOpen && this.#wanted.size > 0) await this.#send(upserted);
@@ -224,14 +224,14 @@ export class MeilisearchSync {
     await this.#work.settled();
   }
 
-  /** The index of the embedder in use: vectors of two are never in one. */
+  /** The index of the current embedder: vectors of different embedders are never mixed. */
   get #uid(): string {
     const { id, dimensions } = this.#parts.embedder;
     const hash = createHash('sha256').update(JSON.stringify([id, dimensions]));
     return `${INDEX_PREFIX}${hash.digest('hex').slice(0, 16)}-v${FORMAT}`;
   }
 
-  /** A list by meaning has the nearest servers, however far they are: an empty one says that somebody emptied the index. */
+  /** A list by meaning always has the nearest servers, however far they are: an empty one means that the index was emptied. */
   #isEmptied(queries: readonly EngineQuery[], found: readonly (readonly string[])[]): boolean {
     const isMissed = queries.some(({ vector }, at) => vector !== undefined && found[at]?.length === 0);
     return isMissed && [...this.#wanted.values()].some(({ hasVectors }) => hasVectors);
@@ -246,13 +246,13 @@ export class MeilisearchSync {
     } catch (error) {
       if (!(error instanceof EngineRefused)) return this.#failed(error);
       this.#held = undefined;
-      // Takes back what the engine did take.
+      // Rolls back what the engine has already accepted.
       this.#converge();
       throw error;
     }
   }
 
-  /** Makes the engine hold what it should, sooner or later. */
+  /** Brings the engine up to date, with retries. */
   #converge(): void {
     this.#isDue = true;
     this.#loop ??= this.#untilCurrent().finally(() => {
@@ -293,7 +293,7 @@ export class MeilisearchSync {
       await this.#add(missing, held);
       await this.#delete(surplus, held);
     }
-    // An engine may list what it holds and yet be too slow to search it.
+    // An engine may list its documents and still be too slow to search them.
     if (this.#failedSearch) await this.#parts.engine.search(this.#uid, this.#failedSearch);
     this.#failedSearch = undefined;
   }
@@ -302,29 +302,29 @@ export class MeilisearchSync {
     if (this.#closing.signal.aborted) return;
     this.#held = undefined;
     const trouble = troubleOf(error);
-    // The words of the engine's own errors say all.
+    // The engine's own error messages are complete.
     const said = error instanceof EngineError ? { reason: error.message } : { err: error };
-    const message = `${trouble}: candidates are found in this process until it is back`;
+    const message = `${trouble}: the embedded index finds candidates until it recovers`;
     this.#outage.failed(trouble, said, message);
     this.#breaker.trip(performance.now(), trouble);
     this.#converge();
   }
 
-  /** Returns the documents that the index is known to hold. Makes the index where there is none. */
+  /** Returns the documents that the index is known to have. Creates the index if there is none. */
   async #known(): Promise<Held> {
     const uid = this.#uid;
     if (this.#held?.uid === uid) return this.#held;
     const { engine, embedder } = this.#parts;
     const hashes = await engine.documentHashes(uid);
     const tasks = hashes === undefined ? [await engine.createIndex(uid)] : [];
-    // An operator may have changed them; the same again costs the engine nothing.
+    // An operator may have changed the settings; sending equal ones costs the engine nothing.
     tasks.push(await engine.updateSettings(uid, settingsFor(embedder.dimensions)));
     await engine.succeeded(tasks);
     this.#held = { uid, hashes: hashes ?? new Map<string, string>() };
     return this.#held;
   }
 
-  /** Resolves when the engine has taken all of them; `held` then says so. */
+  /** Resolves when the engine has accepted all of them; `held` then includes them. */
   async #add(servers: readonly Planned[], { uid, hashes }: Held): Promise<void> {
     const { engine, vectorsOf } = this.#parts;
     const pause = slices();
@@ -370,6 +370,6 @@ function* batchesOf(servers: readonly Planned[]): Generator<Planned[]> {
 
 function troubleOf(error: unknown): string {
   if (error instanceof KeyRefused)
-    return 'Meilisearch refuses the key, or it lacks a right (check MEILISEARCH_API_KEY)';
-  return error instanceof EngineRefused ? 'Meilisearch refuses what it is sent' : 'Meilisearch unavailable';
+    return 'Meilisearch rejected the key, or the key lacks a permission (check MEILISEARCH_API_KEY)';
+  return error instanceof EngineRefused ? 'Meilisearch rejected a request' : 'Meilisearch unavailable';
 }

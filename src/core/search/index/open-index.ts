@@ -30,28 +30,28 @@ interface OpenIndexOptions {
   /** Absent: the local model embeds. */
   readonly embeddingApi: EmbeddingApiConfig | undefined;
   readonly embeddingLimits?: Partial<EmbeddingLimits> | undefined;
-  /** In place of either. */
+  /** Replaces either. */
   readonly embedder?: (() => Promise<Embedder>) | undefined;
 }
 
 export interface OpenIndex {
   readonly index: SearchIndex;
-  /** Names what does not work at present, in a few words; undefined when everything does. */
+  /** The current problem, in a few words; undefined if there is none. */
   readonly degraded: () => string | undefined;
   /**
-   * Deletes the kept vectors of the embedder in use, has all texts embedded again and fills the index with them. Searches use the
-   * old vectors until then.
-   * @throws SwitchboardError `unavailable`, before anything is deleted, where the embedder does not work
+   * Deletes the stored vectors of the current embedder, embeds all texts again and rebuilds the index. Searches use the old
+   * vectors until then.
+   * @throws SwitchboardError `unavailable`, before anything is deleted, if the embedder does not work
    */
   readonly reindex: (onProgress?: OnProgress, signal?: AbortSignal) => Promise<{ readonly servers: number }>;
   close(): Promise<void>;
 }
 
-/** The pause before another try after an error that is not the API's, such as the database's. */
+/** The pause before a retry after an error of something other than the API, such as the database. */
 const RETRY_MS = 30_000;
-const INCOMPLETE = 'some texts have no vectors yet: what they describe is found by keyword only';
+const INCOMPLETE = 'some texts have no vectors yet: they are found by keyword only';
 
-/** Opens the search index of this process with its embedder, still empty. The metrics say what works worse than it should. */
+/** Opens the search index of this process with its embedder, still empty. The metrics report degraded parts. */
 export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIndex> {
   const { db, log, metrics, catalogue, meilisearch } = options;
   await using opened = new AsyncDisposableStack();
@@ -100,7 +100,7 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
 
 function notReindexed(cause: unknown): never {
   const reason = cause instanceof Error ? cause.message : String(cause);
-  const message = `Nothing was changed, since the embedding model does not work: ${asSentence(reason)}`;
+  const message = `Nothing was changed, because the embedding model does not work: ${asSentence(reason)}`;
   throw new SwitchboardError('unavailable', message, { cause });
 }
 
@@ -132,14 +132,14 @@ async function textsOf(catalogue: Catalogue, signal?: AbortSignal): Promise<stri
 
 interface CompletionParts {
   readonly api: OpenAiEmbedder;
-  /** Has all texts that have no vector embedded into the database: no change of the catalogue has to wait for the API. */
+  /** Embeds all texts without a vector into the database, so that no catalogue change has to wait for the API. */
   readonly embedAll: () => Promise<void>;
-  /** Fills the index anew from the database. */
+  /** Rebuilds the index from the database. */
   readonly refill: () => Promise<void>;
   readonly log: Log;
 }
 
-/** Gives texts their vectors that an embedding API missed while it failed, as soon as it works. */
+/** Adds missing vectors as soon as a failed embedding API works again. */
 class Completion {
   readonly #parts: CompletionParts;
   #done = 0;
@@ -169,13 +169,13 @@ class Completion {
     if (!this.isDue || !api.isAsked) return;
     try {
       await embedAll();
-      // The API has failed again: once it works, this is tried again.
+      // The API has failed again: retried once it works.
       if (api.missed > missed) return;
       await refill();
       this.#done = missed;
       log.info({ embedder: api.id }, 'completed the search index');
     } catch (error) {
-      if (!this.#isClosing) log.error({ err: error }, 'search index not completed: it is tried again');
+      if (!this.#isClosing) log.error({ err: error }, 'search index not completed: will try again');
     }
   }
 }

@@ -16,13 +16,16 @@ interface EmbeddedIndexContext {
   readonly db: Database;
   readonly log: Log;
   readonly clock: Clock;
-  /** The file of shipped vectors, if there is one for this catalogue. */
+  /** The file of shipped vectors, if this catalogue has one. */
   readonly shippedVectors?: string | undefined;
-  /** Why `embedder` stands in for a better one. */
+  /** Why `embedder` replaces a better one. */
   readonly degraded?: string | undefined;
 }
 
-/** BM25 and a scan over all vectors, in this process. The catalogue's 35,000 tools take a scan of a few milliseconds. */
+/**
+ * Creates the embedded index: BM25 and a scan over all vectors, in this process. Scanning the catalogue's 35,000 tools takes
+ * a few milliseconds.
+ */
 export async function createEmbeddedIndex(context: EmbeddedIndexContext): Promise<SearchIndex> {
   const vectors = await VectorCache.open({
     embedder: context.embedder,
@@ -81,7 +84,7 @@ class EmbeddedIndex implements SearchIndex {
   async find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
     const vectors = await this.#queryVectors.of(sentencesOf(query));
-    // From here on without a pause: a query sees every server before or after an update, never half of it.
+    // No await from here on: a query sees every server before or after an update, never half of it.
     const { current } = this.#servers;
     return { candidates: bestOfEach(current.score(terms, current.cosines(vectors))), vectors };
   }

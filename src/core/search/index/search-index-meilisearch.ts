@@ -27,12 +27,12 @@ import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
 import { dot, quantize, type QuantizedVector } from './vectors.ts';
 
-/** The engine reads no more words of a query. */
+/** The engine reads at most this many words of a query. */
 const MAX_QUERY_TERMS = 10;
 /** Room for about 120,000 vectors of 384 dimensions. */
 const VECTOR_BYTES = 64 * 1024 * 1024;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
-/** Memory of an array beside its content. */
+/** Memory overhead of an array. */
 const OVERHEAD_BYTES = 160;
 
 export type MeilisearchAddress = EngineAddress;
@@ -43,7 +43,7 @@ interface MeilisearchIndexContext extends MeilisearchAddress {
   readonly log: Log;
   readonly clock: Clock;
   readonly shippedVectors?: string | undefined;
-  /** Why `embedder` stands in for a better one. */
+  /** Why `embedder` replaces a better one. */
   readonly degraded?: string | undefined;
   readonly retry?: RetryTimes;
   /** Memory for vectors. */
@@ -52,8 +52,8 @@ interface MeilisearchIndexContext extends MeilisearchAddress {
 
 /**
  * Creates an index for which Meilisearch finds the candidates, one list by meaning and one by keyword. The code of the
- * embedded index computes their evidence, so that both rank alike. All words are held in memory, because keyword statistics need
- * them, and of the vectors those used last. While Meilisearch cannot be asked, the candidates are the best by keyword, and by
+ * embedded index computes their evidence, so both rank alike. All words are kept in memory, because keyword statistics need
+ * them, as are recently used vectors. While Meilisearch is unavailable, the candidates are the best by keyword, and by
  * meaning among the servers whose vectors are in memory.
  */
 export async function createMeilisearchIndex(context: MeilisearchIndexContext): Promise<MeilisearchIndex> {
@@ -102,7 +102,7 @@ class MeilisearchIndex implements SearchIndex {
     return joined(this.engineDegraded, this.#queryVectors.failure ?? this.#context.degraded);
   }
 
-  /** Names what does not work apart from the embedder. */
+  /** The current problem, except for the embedder's. */
   get engineDegraded(): string | undefined {
     return joined(this.#sync.trouble, this.#failure);
   }
@@ -116,7 +116,7 @@ class MeilisearchIndex implements SearchIndex {
     const planned: Planned[] = [];
     const documents: Indexable[] = [];
     const servers = whole ?? upserted;
-    // All is indexed anew: the vectors in memory may have been deleted.
+    // Everything is indexed again: the vectors in memory may have been deleted.
     if (whole === upserted) this.#vectors.clear();
     const sources = servers.map(server => this.#sourceOf(server));
     const vectors = await this.#vectors.made(sources, onProgress, signal);
@@ -148,9 +148,9 @@ class MeilisearchIndex implements SearchIndex {
     const found = await this.#sync.search(this.#queries(terms, vectors));
     const cosines = new Map<VectorSource, Float32Array>();
     for (;;) {
-      // From here to the answer without a pause: a query sees every server before or after an update, never half of it.
+      // No await from here on: a query sees every server before or after an update, never half of it.
       const { current } = this.#servers;
-      // The engine's response says nothing about a catalogue that was replaced meanwhile.
+      // The engine's response is useless if the catalogue was replaced in the meantime.
       const ids = new Set(found && current === asked ? found.flat() : this.#substitutes(terms, vectors));
       const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
       const missing = sources.filter(source => !cosines.has(source));
@@ -172,7 +172,7 @@ class MeilisearchIndex implements SearchIndex {
     await this.#sync.close();
   }
 
-  /** One list a sentence by meaning, one by keyword: the rarest terms, the engine giving up the others first. */
+  /** One list by meaning per sentence and one by keyword: the rarest terms, of which the engine drops the others first. */
   #queries(terms: readonly string[], vectors: readonly QuantizedVector[]): EngineQuery[] {
     const { current } = this.#servers;
     const known = terms.map(term => ({ term, frequency: current.frequencyOf(term) }));
@@ -189,7 +189,7 @@ class MeilisearchIndex implements SearchIndex {
     ];
   }
 
-  /** Returns the candidates that can be had without the engine. */
+  /** Returns the candidates that can be found without the engine. */
   #substitutes(terms: readonly string[], vectors: readonly QuantizedVector[]): string[] {
     const { current } = this.#servers;
     const byKeyword = bestOfEach(current.score(terms, new Float32Array(0))).map(one => one.serverId);
@@ -201,7 +201,7 @@ class MeilisearchIndex implements SearchIndex {
     return [...byKeyword, ...inMemory];
   }
 
-  /** Adds the cosines of each source; none where its vectors cannot be read. */
+  /** Adds the cosines of each source; none if its vectors cannot be read. */
   async #addCosines(
     sources: readonly VectorSource[],
     queries: readonly QuantizedVector[],
@@ -218,16 +218,16 @@ class MeilisearchIndex implements SearchIndex {
     for (const [at, source] of sources.entries()) cosines.set(source, added[at] ?? new Float32Array(0));
   }
 
-  /** The embedder is part of the key: the vectors of another one are not these. */
+  /** The embedder is part of the key, because vectors of another one differ. */
   #sourceOf(server: Server): VectorSource {
     const key = hashOf([this.embedderId, ...proseOf(server)]);
     return { key, texts: () => proseOf(server) };
   }
 }
 
-const VECTORS_UNREADABLE = 'stored vectors cannot be read: ranking by keyword only';
+const VECTORS_UNREADABLE = 'stored vectors not readable: ranking by keyword only';
 
-/** Returns what the index in memory and what the engine take of a server. */
+/** Returns the content of a server for the index in memory and for the engine. */
 function read(server: Server): {
   readonly terms: Pick<IndexedDocuments, 'whole' | 'parts'>;
   readonly content: EngineContent;
@@ -246,13 +246,13 @@ function joined(...reasons: readonly (string | undefined)[]): string | undefined
   return known.length === 0 ? undefined : known.join('; ');
 }
 
-/** Returns the cosine; -1 where the query's vector is of another model, with other dimensions. */
+/** Returns the cosine; -1 if the query's vector has other dimensions. */
 const comparable = (query: QuantizedVector, vector: QuantizedVector): number =>
   query.values.length === vector.values.length ? dot(query, vector) : -1;
 
 type Vectors = readonly QuantizedVector[];
 
-/** Reads the vectors of servers' parts: those used last are in memory, all of them in the database. */
+/** Reads the vectors of servers' parts: recently used ones from memory, all others from the database. */
 class PartVectors {
   readonly #cache: VectorCache;
   readonly #recent: LRUCache<string, Vectors>;
@@ -275,20 +275,20 @@ class PartVectors {
     this.#recent.clear();
   }
 
-  /** Returns of each server the vectors of its texts, as they are in memory or in the database; zeros for those in neither. */
+  /** Returns the vectors of each server's texts from memory or the database; zeros for missing ones. */
   of(sources: readonly VectorSource[]): Promise<Vectors[]> {
     const isKnown = ({ key }: VectorSource) => this.#recent.has(key);
     return this.#read(sources, isKnown, texts => this.#cache.keptVectorsOf(texts));
   }
 
-  /** Returns of each server the vectors of its texts. Those that are nowhere yet are made and kept first. */
+  /** Returns the vectors of each server's texts. Missing ones are computed and stored first. */
   made(sources: readonly VectorSource[], onProgress?: OnProgress, signal?: AbortSignal): Promise<Vectors[]> {
     const isKnown = ({ key }: VectorSource) =>
       this.#recent.get(key)?.every(({ scale }) => scale > 0) ?? false;
     return this.#read(sources, isKnown, texts => this.#cache.vectorsOf(texts, onProgress, signal));
   }
 
-  /** Returns of each server, by part, the best cosine with any of the queries. Gives the event loop turns. */
+  /** Returns for each server, by part, the best cosine with any of the queries. Yields to the event loop. */
   async bestCosines(
     sources: readonly VectorSource[],
     queries: readonly QuantizedVector[],
@@ -316,7 +316,7 @@ class PartVectors {
     let at = 0;
     for (const [position, { key }] of missing.entries()) {
       const count = texts[position]?.length ?? 0;
-      // In memory of their own: what is kept of a server must not keep others'.
+      // Copied, so that one server's vectors do not keep others' in memory.
       const own = vectors
         .slice(at, at + count)
         .map(({ values, scale }) => ({ values: values.slice(), scale }));

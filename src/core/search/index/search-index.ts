@@ -1,22 +1,22 @@
 import type { Described } from '../documents.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 
-/** The evidence that one tool fits a query. */
+/** The evidence that one tool matches a query. */
 export interface ToolEvidence {
   /** Position in the server's `tools`. */
   readonly index: number;
-  /** Cosine, -1 to 1; 0 where no vector is known. */
+  /** Cosine, -1 to 1; 0 if no vector is known. */
   readonly semantic: number;
   /** At least 0, in the engine's own unit. */
   readonly keyword: number;
 }
 
-/** The evidence that one server fits a query; the ranker compares candidates of one query only. */
+/** The evidence that one server matches a query; comparable only within one query. */
 export interface Candidate {
   readonly serverId: string;
-  /** The best cosine over the server's own text and its tools, 0 where none is above. */
+  /** The best cosine over the server's own text and its tools, 0 if none is positive. */
   readonly semantic: number;
-  /** At least 0, in the engine's own unit: all the server says together with its best single part. */
+  /** At least 0, in the engine's own unit: the whole server's text together with its best single part. */
   readonly keyword: number;
   readonly tools: readonly ToolEvidence[];
 }
@@ -25,29 +25,29 @@ export interface Candidate {
 export interface Findings {
   /** Every server among the best few hundred by meaning or by keyword, in no particular order. */
   readonly candidates: readonly Candidate[];
-  /** The query's vectors, one a sentence, of unit length; none where the embedder fails. */
+  /** The query's unit vectors, one per sentence; none if the embedder fails. */
   readonly vectors: readonly Float32Array[];
 }
 
 /**
- * PORT: finds candidates by meaning and by keyword. An engine never decides the order: `ranking.ts` does, the same for
+ * PORT: finds candidates by meaning and by keyword. The engine does not decide the order: `ranking.ts` does, equally for
  * every engine.
  */
 export interface SearchIndex {
-  /** Engine and embedder: rankings of two ids must never be mixed. */
+  /** Engine and embedder: rankings with different ids must never be mixed. */
   readonly id: string;
-  /** Names the model that its vectors are made with. */
+  /** Identifies the model of its vectors. */
   readonly embedderId: string;
-  /** Grows with every change that a query could see. */
+  /** Incremented by every change that a query could see. */
   readonly epoch: number;
-  /** Active servers in the index. */
+  /** The number of active servers in the index. */
   readonly size: number;
-  /** Names what does not work at present, in a few words; undefined when everything does. */
+  /** The current problem, in a few words; undefined if there is none. */
   readonly degraded: string | undefined;
   /**
-   * Makes a change ready, vectors and all; after a rejection the index is as it was. The step it resolves with puts the change
-   * into effect: at once where the change is one of the whole or touches every server, else server by server.
-   * @param signal ends the preparation, with its reason; when it aborts after that, the change will not take effect
+   * Prepares a change, including its vectors; after a rejection the index is unchanged. The resulting step applies the
+   * change: atomically if it concerns the whole catalogue or affects every server, otherwise server by server.
+   * @param signal aborts the preparation, with its reason; if it aborts later, the change is not applied
    */
   prepare(
     change: CatalogueChange,
@@ -55,7 +55,7 @@ export interface SearchIndex {
     signal?: AbortSignal,
   ): Promise<() => Promise<void>>;
   find(query: string): Promise<Findings>;
-  /** The evidence that each tool of a server fits a query, in their order; neither has to be in the index. */
+  /** Returns the evidence that each tool of a server matches a query, in their order; the server need not be in the index. */
   compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]>;
   close(): Promise<void>;
 }

@@ -20,21 +20,21 @@ import type { Server } from '../../catalogue/entry.ts';
 import { documentsOf } from '../documents.ts';
 import type { SearchIndex } from './search-index.ts';
 
-/** Rows of one statement at most: PGlite runs on the main thread, and a bigger batch would hold the event loop. */
+/** The maximum rows per statement: PGlite runs on the main thread, and a bigger batch would block the event loop. */
 const BATCH_ROWS = 50;
-/** Texts embedded between two writes: what a kill loses at most, of each call under way. */
+/** Texts embedded between two writes: the most that a kill loses, per running call. */
 const EMBED_BATCH = 50;
-/** Where the embedder does not say: one call's texts are embedded while the other's vectors are written. */
+/** The default concurrency: one call's texts are embedded while the other's vectors are written. */
 const INDEX_CALLS = 2;
 const LOG_EVERY = 2_000;
 
-/** Buffer decodes base64 natively; PGlite reads bytea digit by digit, which held the event loop. */
+/** Buffer decodes base64 natively; PGlite reads bytea digit by digit, which blocked the event loop. */
 const BASE64 = {
   textHash: sql<string>`encode(${table.textHash}, 'base64')`,
   vector: sql<string>`encode(${table.vector}, 'base64')`,
 };
 
-/** A text without a vector, and where in the list it stands. */
+/** A text without a vector, and its position in the list. */
 interface Missing {
   readonly text: string;
   readonly positions: number[];
@@ -46,18 +46,18 @@ function addTo(missing: Map<string, Missing>, key: string, one: Missing): void {
   else missing.set(key, one);
 }
 
-/** SHA-256 of a text: how its vector is found again. */
+/** SHA-256 of a text, the key of its vector. */
 export const textHash = (text: string): Buffer => createHash('sha256').update(text).digest();
 
 interface VectorCacheParts {
   readonly embedder: Embedder;
   readonly db: Database;
   readonly log: Log;
-  /** A file by `scripts/build-vectors.ts`; used when it was made with the same embedder. */
+  /** A file from `scripts/build-vectors.ts`; used if it was made with the same embedder. */
   readonly shippedFile?: string | undefined;
 }
 
-/** Vectors by the text they stand for: first from the shipped file, then from the database, else embedded and kept. */
+/** Vectors by text: from the shipped file, then from the database, otherwise embedded and stored. */
 export class VectorCache {
   readonly #parts: VectorCacheParts;
   readonly #shipped: VectorFile | undefined;
@@ -73,9 +73,9 @@ export class VectorCache {
   }
 
   /**
-   * One vector a text, in their order; zeros where the embedder gives none for now. What had to be embedded is in the
-   * database before this resolves; when it rejects, the part that was embedded is kept for the next try.
-   * @param signal ends it between two batches, with its reason
+   * Returns one vector per text, in their order; zeros if the embedder currently has none. All newly embedded vectors are in
+   * the database before this resolves; if it rejects, those embedded so far are kept for the next attempt.
+   * @param signal aborts between two batches, with its reason
    */
   async vectorsOf(
     texts: readonly string[],
@@ -87,12 +87,12 @@ export class VectorCache {
     return vectors;
   }
 
-  /** Returns one vector a text, in their order, without embedding any: zeros for texts that were never embedded. */
+  /** Returns one vector per text, in their order, without embedding any: zeros for texts that were never embedded. */
   async keptVectorsOf(texts: readonly string[]): Promise<QuantizedVector[]> {
     return (await this.#found(texts)).vectors;
   }
 
-  /** The vectors as far as they are known, zeros in the place of the others, which are missing. */
+  /** Returns the known vectors, with zeros for the others, which are listed as missing. */
   async #found(
     texts: readonly string[],
     signal?: AbortSignal,
@@ -101,7 +101,7 @@ export class VectorCache {
     const pause = slices(signal);
     const vectors: QuantizedVector[] = [];
     const missing = new Map<string, Missing>();
-    // A few at a time: what is kept of each for longer than that would outlive the young generation.
+    // In small batches: objects that live longer would leave the young generation.
     let sought = new Map<string, Missing>();
     for (const [position, text] of texts.entries()) {
       const hash = textHash(text);
@@ -117,7 +117,7 @@ export class VectorCache {
     return { vectors, missing };
   }
 
-  /** Puts those that are stored into their places, and takes them from what is sought. */
+  /** Fills in the stored vectors and removes them from the missing ones. */
   async #fillIn(sought: Map<string, Missing>, vectors: QuantizedVector[]): Promise<void> {
     if (sought.size === 0) return;
     const { db, embedder } = this.#parts;
@@ -128,12 +128,12 @@ export class VectorCache {
       .where(and(eq(table.embedder, embedder.id), inArray(table.textHash, hashes)));
     for (const row of rows) {
       const key = Buffer.from(row.hash, 'base64').toString('latin1');
-      // Buffer allots many of them together: an allocation for each would scatter the process's memory.
+      // Buffer allocates many of them together: separate allocations would fragment the process's memory.
       const vector = viewVector(Buffer.from(row.vector, 'base64'));
       for (const position of sought.get(key)?.positions ?? []) vectors[position] = vector;
       sought.delete(key);
     }
-    // PGlite answers within the microtask queue: without this, a long look-up would hold the event loop.
+    // PGlite responds within the microtask queue: without this, a long lookup would block the event loop.
     await setImmediate();
   }
 
@@ -165,7 +165,7 @@ export class VectorCache {
     try {
       await Promise.all(calls);
     } finally {
-      // After a failure as well: nobody writes once this has settled.
+      // Also after a failure: nothing must be writing once this has settled.
       next = entries.length;
       await Promise.allSettled(calls);
     }
@@ -176,14 +176,14 @@ export class VectorCache {
     vectors: QuantizedVector[],
   ): Promise<void> {
     const { db, embedder } = this.#parts;
-    // The id of an API's embedder may change while it embeds; the vectors are of the one it has now.
+    // The id of an API's embedder may change while it embeds; the vectors belong to its current id.
     const { id } = embedder;
     const texts = batch.map(([, { text }]) => text);
     const embedded = (await embedder.embed(texts, 'index')).map(quantize);
     const rows = batch.flatMap(([key, { positions }], at) => {
       const vector = embedded[at] ?? unreachable();
       for (const position of positions) vectors[position] = vector;
-      // Zeros stand for a vector that is not to be had for now.
+      // Zeros mark a vector that is currently unavailable.
       if (vector.scale === 0) return [];
       return [{ embedder: id, textHash: Buffer.from(key, 'latin1'), vector: encodeVector(vector) }];
     });
@@ -203,39 +203,39 @@ async function openShipped({
     if (file.embedderId === embedder.id && file.dimensions === embedder.dimensions) return file;
     log.info(
       { file: shippedFile, madeWith: file.embedderId, embedder: embedder.id },
-      'shipped vectors not usable here',
+      'shipped vectors do not match the model',
     );
   } catch (error) {
-    log.warn({ err: error, file: shippedFile }, 'shipped vectors ignored: their texts are embedded anew');
+    log.warn({ err: error, file: shippedFile }, 'shipped vectors ignored: their texts will be embedded');
   }
   return undefined;
 }
 
 function unreachable(): never {
-  throw new Error('the embedder gave fewer vectors than texts');
+  throw new Error('the embedder returned fewer vectors than texts');
 }
 
 /**
- * Number of vectors kept although no text of the catalogue needs them, about 25 MB: an import that was killed, a server or an
- * embedder may come back. A bound on their number needs no record of when each was last used.
+ * The number of unused vectors to keep, about 25 MB: a killed import, a server or an embedder may come back. A limit on their
+ * number needs no record of when each was last used.
  */
 const SPARE_ROWS = 50_000;
 const PAGE_ROWS = 500;
 const EVERY_MS = 86_400_000;
-/** The first run waits, because a start has better things to do. */
+/** The first run is delayed, because startup is busy. */
 const FIRST_AFTER_MS = 600_000;
 
 interface PruningParts {
   readonly db: Database;
-  /** Names the embedder in use: the vectors of another one are not needed. */
+  /** The current embedder: vectors of others are unused. */
   readonly index: Pick<SearchIndex, 'embedderId'>;
   readonly catalogue: { active(): Iterable<Server> };
   readonly spareRows?: number;
-  /** Ends the work between two pages. */
+  /** Aborts the work between two pages. */
   readonly signal?: AbortSignal;
 }
 
-/** Deletes unused vectors beyond the first `spareRows` by hash, which are as good as any. Returns the number of deleted vectors. */
+/** Deletes unused vectors beyond the first `spareRows` by hash, an arbitrary choice. Returns the number of deleted vectors. */
 export async function pruneVectors(parts: PruningParts): Promise<number> {
   const { db, spareRows = SPARE_ROWS, signal } = parts;
   const { embedderId } = parts.index;

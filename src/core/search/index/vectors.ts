@@ -8,7 +8,7 @@ import {
   type Kernel,
 } from '../embed/minilm/kernel.ts';
 
-/** A vector in 8 bits a component: component i is `values[i] * scale`. */
+/** A vector with 8 bits per component: component i is `values[i] * scale`. */
 export interface QuantizedVector {
   /** -127 … 127. */
   readonly values: Int8Array;
@@ -20,9 +20,9 @@ const LARGEST = 127;
 const SCALE_BYTES = 4;
 
 /**
- * Quantizes with the vector's own scale: every component is off by at most scale / 2. The scale is rounded to f32, so
- * that it survives `encodeVector`.
- * @throws RangeError when a component is not finite
+ * Quantizes with the vector's own scale: every component is off by at most scale / 2. The scale is rounded to f32, so that it
+ * survives `encodeVector`.
+ * @throws RangeError if a component is not finite
  */
 export function quantize(vector: Float32Array): QuantizedVector {
   let largest = 0;
@@ -32,7 +32,7 @@ export function quantize(vector: Float32Array): QuantizedVector {
   }
   const values = new Int8Array(vector.length);
   const scale = Math.fround(largest / LARGEST);
-  // Vanishingly small vectors, whose scale underflows, count as zero.
+  // Very small vectors, whose scale underflows, count as zero.
   if (scale === 0) return { values, scale };
   for (const [i, component] of vector.entries()) {
     values[i] = Math.max(-LARGEST, Math.min(LARGEST, Math.round(component / scale)));
@@ -40,17 +40,17 @@ export function quantize(vector: Float32Array): QuantizedVector {
   return { values, scale };
 }
 
-/** The dot product of a query and a vector of the same length, to the last bit that of `VectorStore.scan`. */
+/** Returns the dot product of a query and a vector of the same length, bit for bit equal to `VectorStore.scan`. */
 export function dot(a: QuantizedVector, b: QuantizedVector): number {
   let sum = 0;
   for (let i = 0; i < a.values.length; i++) sum += (a.values[i] ?? 0) * (b.values[i] ?? 0);
   return Math.fround(Math.fround(Math.fround(sum) * a.scale) * b.scale);
 }
 
-/** Bytes of an encoded vector. */
+/** Returns the bytes of an encoded vector. */
 export const encodedLength = (dimensions: number): number => dimensions + SCALE_BYTES;
 
-/** Byte form for storage, `encodedLength` bytes: the values, then the scale as little-endian f32. */
+/** Encodes a vector for storage in `encodedLength` bytes: the values, then the scale as little-endian f32. */
 export function encodeVector({ values, scale }: QuantizedVector): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(encodedLength(values.length));
   bytes.set(new Uint8Array(values.buffer, values.byteOffset, values.length));
@@ -59,27 +59,27 @@ export function encodeVector({ values, scale }: QuantizedVector): Uint8Array<Arr
 }
 
 /**
- * The vector of `encodeVector`'s bytes, in memory of its own.
- * @throws RangeError when the bytes cannot be an encoded vector
+ * Decodes the bytes from `encodeVector` into new memory.
+ * @throws RangeError if the bytes cannot be an encoded vector
  */
 export function decodeVector(bytes: Uint8Array): QuantizedVector {
   const { values, scale } = viewVector(bytes);
   return { values: values.slice(), scale };
 }
 
-/** Returns the vector of `encodeVector`'s bytes as a view of them, without a copy. */
+/** Returns the vector of `encodeVector`'s bytes as a view, without a copy. */
 export function viewVector(bytes: Uint8Array): QuantizedVector {
   const dimensions = bytes.length - SCALE_BYTES;
   if (dimensions < 1) throw new RangeError(`${bytes.length} bytes are too few for a vector`);
   const scale = new DataView(bytes.buffer, bytes.byteOffset).getFloat32(dimensions, true);
-  if (!Number.isFinite(scale) || scale < 0) throw new RangeError(`${scale} is not the scale of a vector`);
+  if (!Number.isFinite(scale) || scale < 0) throw new RangeError(`${scale} is not a valid vector scale`);
   return { values: new Int8Array(bytes.buffer, bytes.byteOffset, dimensions), scale };
 }
 
 /**
- * The file of shipped vectors, all numbers little-endian:
- * magic (8 bytes) · version u32 · dimensions u32 · count u32 · length of the embedder id u32 · embedder id (UTF-8) ·
- * count entries of text hash (32 bytes) and vector (`encodeVector`), sorted by hash · SHA-256 of all before it.
+ * The file of shipped vectors, all numbers little-endian: magic (8 bytes) · version u32 · dimensions u32 · count u32 · length
+ * of the embedder id u32 · embedder id (UTF-8) · count entries of text hash (32 bytes) and vector (`encodeVector`), sorted by
+ * hash · SHA-256 of everything before it.
  */
 const MAGIC = Buffer.from('SBVECTOR', 'latin1');
 const VERSION = 1;
@@ -89,9 +89,9 @@ const HASH_BYTES = 32;
 export interface VectorFile {
   readonly embedderId: string;
   readonly dimensions: number;
-  /** SHA-256 of each text that has a vector, sorted. */
+  /** The sorted SHA-256 of each text with a vector. */
   readonly hashes: readonly Buffer[];
-  /** The vector of the text with that SHA-256. */
+  /** Returns the vector of the text with that SHA-256. */
   find(hash: Buffer): QuantizedVector | undefined;
 }
 
@@ -118,20 +118,20 @@ export function writeVectorFile({ embedderId, dimensions, entries }: VectorFileC
   return Buffer.concat([body, sha256(body)]);
 }
 
-/** @throws Error when the bytes are not a whole, undamaged file of this version. */
+/** @throws Error if the bytes are not a complete, undamaged file of this version */
 export function readVectorFile(file: Buffer): VectorFile {
   if (file.length < FIXED_HEADER_BYTES + HASH_BYTES || !file.subarray(0, MAGIC.length).equals(MAGIC)) {
-    throw new Error('not a file of vectors');
+    throw new Error('not a vector file');
   }
   const number = (at: number) => file.readUInt32LE(MAGIC.length + at * 4);
   const [version, dimensions, count, idBytes] = [number(0), number(1), number(2), number(3)];
-  if (version !== VERSION) throw new Error(`version ${version} of the file of vectors is not known`);
+  if (version !== VERSION) throw new Error(`unknown version ${version} of the vector file`);
   const start = FIXED_HEADER_BYTES + idBytes;
   const entryBytes = HASH_BYTES + encodedLength(dimensions);
   const end = start + count * entryBytes;
-  if (file.length !== end + HASH_BYTES) throw new Error('the file of vectors is truncated');
+  if (file.length !== end + HASH_BYTES) throw new Error('the vector file is truncated');
   if (!sha256(file.subarray(0, end)).equals(file.subarray(end)))
-    throw new Error('the file of vectors is damaged');
+    throw new Error('the vector file is damaged');
   const hashAt = (position: number) => file.subarray(start + position * entryBytes).subarray(0, HASH_BYTES);
   return {
     embedderId: file.toString('utf8', FIXED_HEADER_BYTES, start),
@@ -154,16 +154,16 @@ export function readVectorFile(file: Buffer): VectorFile {
 
 const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest();
 
-/** Rows in a block. Memory grows by whole blocks, so a row never moves; a block of 384 dimensions is 0.4 MB. */
+/** Rows per block. Memory grows by whole blocks, so a row never moves; a block of 384 dimensions is 0.4 MB. */
 const BLOCK_ROWS = 1024;
 const FLOAT_BYTES = 4;
 
-/** 2.7 million rows of 384 dimensions. Address space is reserved for it, memory is not. */
+/** 2.7 million rows of 384 dimensions. Only address space is reserved for it. */
 const MAX_MEMORY_BYTES = 1024 * 1024 * 1024;
 
 /**
- * Vectors of 8 bits a component, scanned by brute force on the calling thread: 100,000 rows of 384 dimensions are
- * 39 MB and take a few milliseconds. Rows are numbers the caller gives out; a row never set has cosine 0.
+ * Vectors with 8 bits per component, scanned by brute force on the calling thread: 100,000 rows of 384 dimensions are 39 MB
+ * and take a few milliseconds. The caller assigns row numbers; an unset row has cosine 0.
  */
 export class VectorStore {
   readonly dimensions: number;
@@ -173,12 +173,12 @@ export class VectorStore {
   readonly #query: number;
   readonly #results: number;
   readonly #firstBlock: number;
-  /** Bytes of a block: BLOCK_ROWS rows of int8, then their scales. */
+  /** Bytes per block: BLOCK_ROWS rows of int8, then their scales. */
   readonly #blockBytes: number;
   #blocks = 0;
   #size = 0;
 
-  /** @throws RangeError when `dimensions` is not a positive multiple of 16, the width of a SIMD register */
+  /** @throws RangeError if `dimensions` is not a positive multiple of 16, the width of a SIMD register */
   constructor(dimensions: number) {
     if (!Number.isInteger(dimensions) || dimensions <= 0 || dimensions % 16 !== 0) {
       throw new RangeError(`dimensions must be a positive multiple of 16, not ${dimensions}`);
@@ -193,15 +193,15 @@ export class VectorStore {
     this.#kernel = instantiateKernel(kernelModule(), this.#memory);
   }
 
-  /** The highest row set, plus one: the length of what `scan` returns. */
+  /** The highest set row plus one: the length of the result of `scan`. */
   get size(): number {
     return this.#size;
   }
 
   /**
-   * Sets a row, replacing what it held. The zero vector empties it.
-   * @param vector of unit length, else `scan` gives dot products, not cosines
-   * @throws RangeError when the row is not a whole number >= 0 that fits in 1 GiB, or the vector is of other dimensions
+   * Sets a row, replacing its content. The zero vector empties it.
+   * @param vector of unit length; otherwise `scan` returns dot products, not cosines
+   * @throws RangeError if the row is not a whole number >= 0 that fits in 1 GiB, or the vector has other dimensions
    */
   set(row: number, vector: Float32Array | QuantizedVector): void {
     if (!Number.isInteger(row) || row < 0) throw new RangeError(`${row} is not a row number`);
@@ -215,10 +215,10 @@ export class VectorStore {
   }
 
   /**
-   * Cosine of the query with every row, within about .01 of the exact one.
+   * Returns the cosine of the query with every row, accurate to about .01.
    * @param query of unit length
    * @returns a copy, [size], indexed by row
-   * @throws RangeError when the query is of other dimensions
+   * @throws RangeError if the query has other dimensions
    */
   scan(query: Float32Array | QuantizedVector): Float32Array<ArrayBuffer> {
     const { values, scale } = this.#quantized(query);
@@ -255,7 +255,7 @@ export class VectorStore {
     return block + BLOCK_ROWS * this.dimensions;
   }
 
-  /** Grows the memory until it has `blocks` blocks; fresh memory is zero, which is a row never set. */
+  /** Grows the memory to `blocks` blocks; fresh memory is zero, which means unset. */
   #reach(blocks: number): void {
     if (blocks <= this.#blocks) return;
     const missing = this.#block(blocks) - this.#memory.buffer.byteLength;

@@ -225,7 +225,7 @@ describe('WorkerPool', () => {
     const outcomes = await Promise.allSettled([ask('die'), ask('die'), ask('die'), ask('hello')]);
     expect(outcomes.map(({ status }) => status)).toEqual(Array(4).fill('rejected'));
     expect(outcomes[3]).toMatchObject({
-      reason: { message: 'The search workers crashed 3 times in a row. They are started again in a while.' },
+      reason: { message: 'The search workers crashed 3 times in a row. They will be restarted soon.' },
     });
     expect(workers.stopped?.message).toContain('3 times in a row');
     await workers.close(new Error('done'));

@@ -126,10 +126,10 @@ describe('texts of an import', () => {
   });
 
   it.each<[string, Fault, RegExp]>([
-    ['a refused key', refuse(401, `Incorrect API key: ${KEY}`), /refuses the key \(check OPENAI_API_KEY\)/],
+    ['a refused key', refuse(401, `Incorrect API key: ${KEY}`), /rejected the key \(check OPENAI_API_KEY\)/],
     ['an unknown model', refuse(404, 'no model a-model'), /check EMBEDDING_MODEL/],
     ['a used-up quota', refuse(429, 'pay', {}, 'insufficient_quota'), /quota is used up/],
-    ['a wait that is too long', refuse(429, 'later', { 'retry-after': '3600' }), /limits the rate/],
+    ['a wait that is too long', refuse(429, 'later', { 'retry-after': '3600' }), /rate limit/],
     [
       'a redirection',
       refuse(302, 'there', { location: 'http://elsewhere.example/' }),
@@ -167,7 +167,7 @@ describe('texts of an import', () => {
     expect(vectors[3]).toEqual(vector('mail'));
     expect(embedder.missed).toBe(0);
     expect(embedder.degraded).toBeUndefined();
-    expect(messages()).toEqual([expect.stringMatching(/refused/)]);
+    expect(messages()).toEqual([expect.stringMatching(/rejected/)]);
   });
 
   it('that are all refused stop nothing', async () => {
@@ -231,7 +231,7 @@ describe('a query', () => {
     const asked = used.server.next();
     expect(await failing(embedder.embed(['rain'], 'query'))).toMatchObject({ kind: 'timeout' });
     await asked;
-    expect(embedder.degraded).toMatch(/does not answer in time: searching by keyword only/);
+    expect(embedder.degraded).toMatch(/did not respond in time: searching by keyword only/);
     answerLate();
     await vi.waitFor(async () => expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]));
   });
@@ -317,7 +317,7 @@ describe('recovery', () => {
     for (const text of ['a', 'b', 'c']) await failing(embedder.embed([text], 'query'));
     await working(embedder);
     expect(await failing(embedder.embed(['d'], 'query'))).toMatchObject({ kind: 'held_back' });
-    expect(embedder.degraded).toMatch(/does not answer in time: searching by keyword only/);
+    expect(embedder.degraded).toMatch(/did not respond in time: searching by keyword only/);
     expect(await embedder.embed(['rain'], 'index')).toEqual([vector('rain')]);
     used.server.fault = undefined;
     await vi.waitFor(() => expect(embedder.degraded).toBeUndefined());

@@ -61,6 +61,6 @@ describe('Tokenizer.encode', () => {
 
 describe('new Tokenizer', () => {
   it('refuses a vocabulary without the special tokens', () => {
-    expect(() => new Tokenizer(new Map([['[UNK]', 0]]))).toThrow('The vocabulary has no [CLS]');
+    expect(() => new Tokenizer(new Map([['[UNK]', 0]]))).toThrow('The vocabulary does not contain [CLS]');
   });
 });

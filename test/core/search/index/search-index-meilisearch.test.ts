@@ -231,8 +231,8 @@ describe('a change that Meilisearch refuses', () => {
     const { index, double } = started;
     double.failing = refusing;
     await update(index, { upserted: CATALOGUE });
-    expect(index.degraded).toMatch(/Meilisearch refuses/);
-    expect(started.messages()).toEqual([expect.stringMatching(/Meilisearch refuses/)]);
+    expect(index.degraded).toMatch(/Meilisearch rejected/);
+    expect(started.messages()).toEqual([expect.stringMatching(/Meilisearch rejected/)]);
     expect(await find(index, 'zebra')).toHaveLength(6);
     double.failing = () => undefined;
     await recovered(index);
@@ -327,7 +327,7 @@ describe('without Meilisearch', () => {
   it('that knows another key, the program serves; the log says why and has no key', async () => {
     await using started = await start({ apiKey: 'a-wrong-key-that-nobody-may-read' });
     await update(started.index, { upserted: CATALOGUE });
-    expect(started.index.degraded).toMatch(/Meilisearch refuses the key.*MEILISEARCH_API_KEY/);
+    expect(started.index.degraded).toMatch(/Meilisearch rejected the key.*MEILISEARCH_API_KEY/);
     expect(started.text()).toContain('The provided API key is invalid');
     expect(started.text()).not.toContain('nobody-may-read');
     expect(await find(started.index, 'zebra')).toHaveLength(6);
@@ -345,7 +345,7 @@ describe('without Meilisearch', () => {
         await update(index, { upserted: [mail], removed: ['a'] });
       }
       expect(started.messages()).toEqual(
-        Array(outages).fill('Meilisearch unavailable: candidates are found in this process until it is back'),
+        Array(outages).fill('Meilisearch unavailable: the embedded index finds candidates until it recovers'),
       );
       await double.start();
       await recovered(index);
@@ -395,7 +395,7 @@ describe('the evidence of what Meilisearch finds', () => {
     isDown = true;
     expect(await find(index, 'inbox')).toEqual(['mail']);
     expect((await index.find('inbox')).candidates.every(({ semantic }) => semantic === 0)).toBe(true);
-    expect(index.degraded).toBe('stored vectors cannot be read: ranking by keyword only');
+    expect(index.degraded).toBe('stored vectors not readable: ranking by keyword only');
     expect(messages()).toHaveLength(1);
     isDown = false;
     expect((await index.find('inbox')).candidates.some(({ semantic }) => semantic > 0.1)).toBe(true);

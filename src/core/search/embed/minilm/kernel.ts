@@ -1,6 +1,9 @@
 import { readFileSync } from 'node:fs';
 
-/** The exports of `kernel.wasm`; `kernel.as.ts` says what each does. Every argument but counts and scales is a byte offset into the memory. */
+/**
+ * The exports of `kernel.wasm`; `kernel.as.ts` documents them. All arguments except counts and scales are byte offsets into
+ * the memory.
+ */
 export interface Kernel {
   dequantize(bytes: number, count: number, scale: number, min: number, out: number): void;
   pack(bytes: number, inner: number, columns: number, scale: number, min: number, out: number): void;
@@ -30,18 +33,18 @@ export interface Kernel {
   ): void;
 }
 
-/** Bytes in a page, the unit in which WebAssembly memory grows. */
+/** Bytes per page, the unit in which WebAssembly memory grows. */
 export const PAGE_BYTES = 65_536;
 
 let compiled: WebAssembly.Module | undefined;
 
-/** The compiled kernel, one for the thread; it can be posted to workers, which then share its machine code. */
+/** The compiled kernel, one per thread; it can be posted to workers, which then share its machine code. */
 export function kernelModule(): WebAssembly.Module {
   compiled ??= new WebAssembly.Module(readFileSync(new URL('kernel.wasm', import.meta.url)));
   return compiled;
 }
 
-/** A memory for the kernel. It is shared even where one thread alone uses it: the module imports nothing else. */
+/** Creates a memory for the kernel. It is always shared, even if only one thread uses it: the module imports nothing else. */
 export function kernelMemory(initialBytes: number, maximumBytes = initialBytes): WebAssembly.Memory {
   return new WebAssembly.Memory({
     initial: Math.ceil(initialBytes / PAGE_BYTES),
@@ -50,15 +53,15 @@ export function kernelMemory(initialBytes: number, maximumBytes = initialBytes):
   });
 }
 
-/** The kernel working on `memory`. Instances on one memory may run at the same time if they write to different areas. */
+/** Returns the kernel on `memory`. Instances on one memory may run concurrently if they write to different areas. */
 export function instantiateKernel(module: WebAssembly.Module, memory: WebAssembly.Memory): Kernel {
-  // The tests and `build-kernel.ts --check` hold kernel.wasm to this interface.
+  // The tests and `build-kernel.ts --check` verify that kernel.wasm has this interface.
   return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as Kernel;
 }
 
-/** Lays areas one after the other in a memory: each call returns the byte offset of a new area, aligned to 64 bytes. */
+/** Allocates areas in a memory: each call returns the byte offset of a new area, aligned to 64 bytes. */
 export class Bump {
-  /** Offset 0 stays free, so that a forgotten offset never points at data. */
+  /** Offset 0 stays free, so that an unset offset never points at data. */
   #next = 64;
 
   take(bytes: number): number {
@@ -67,7 +70,7 @@ export class Bump {
     return offset;
   }
 
-  /** Bytes taken so far. */
+  /** Bytes allocated so far. */
   get size(): number {
     return this.#next;
   }

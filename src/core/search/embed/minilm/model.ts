@@ -12,12 +12,12 @@ const QKV = 3 * DIMENSIONS;
 const FLOAT_BYTES = 4;
 const PANEL_HEADER_BYTES = 16;
 
-/** Tokens that one forward pass can hold, over all its texts: a multiple of 4, and any single text fits. */
+/** The maximum number of tokens per forward pass, over all its texts: a multiple of 4, and any single text fits. */
 const MAX_ROWS = MAX_TOKENS;
-/** Texts that one forward pass can hold. */
+/** The maximum number of texts per forward pass. */
 export const MAX_TEXTS = 8;
 
-/** Byte offsets of an affine map: panels as `pack` lays them, and the bias. */
+/** Byte offsets of an affine map: panels in the layout of `pack`, and the bias. */
 interface Dense {
   readonly panels: number;
   readonly bias: number;
@@ -37,7 +37,7 @@ interface Layer {
   readonly outputNorm: Norm;
 }
 
-/** Where the weights lie in the memory: plain data, so that it can be posted to a worker. */
+/** The layout of the weights in memory: plain data, so that it can be posted to a worker. */
 export interface ModelLayout {
   /** The word table stays 8-bit: 12 MB instead of 47. */
   readonly words: { readonly table: number; readonly scale: number; readonly min: number };
@@ -47,13 +47,13 @@ export interface ModelLayout {
   readonly layers: readonly Layer[];
 }
 
-/** Bytes of scratch that one forward pass needs. */
+/** Bytes of scratch for one forward pass. */
 export const SCRATCH_BYTES = planScratch(0).bytes;
 
-/** Bytes that `packModel` fills, staging area included. */
+/** Bytes that `packModel` fills, including the staging area. */
 export const MODEL_BYTES = planModel().bytes;
 
-/** Bytes of a matrix as `pack` lays it: panels of eight columns, each behind a header. */
+/** Returns the bytes of a matrix in the layout of `pack`: panels of eight columns, each with a header. */
 function panelBytes(inner: number, columns: number): number {
   return (columns / 8) * (PANEL_HEADER_BYTES + inner * 8);
 }
@@ -77,14 +77,14 @@ function planModel() {
     fall: dense(FEED_FORWARD, DIMENSIONS),
     outputNorm: norm(),
   }));
-  // The largest matrix, on its way to its panels.
+  // The largest matrix, before it is packed into panels.
   const staging = bump.take(DIMENSIONS * FEED_FORWARD);
   return { table, positions, embeddingNorm, layers, staging, bytes: bump.size };
 }
 
 /**
  * Writes the model into `memory`, from offset 0 to MODEL_BYTES: matrices in 8 bits, the rest as floats.
- * @throws WeightsUnavailable when the files are of another model
+ * @throws WeightsUnavailable if the files belong to a different model
  */
 export function packModel(files: ModelFiles, memory: WebAssembly.Memory, kernel: Kernel): ModelLayout {
   const plan = planModel();
@@ -116,7 +116,7 @@ export function packModel(files: ModelFiles, memory: WebAssembly.Memory, kernel:
 
   for (const [index, layer] of plan.layers.entries()) {
     const name = `layer.${index}`;
-    // Query, key and value side by side make one product of three.
+    // Query, key and value are packed side by side, so that one product computes all three.
     for (const [third, part] of ['query', 'key', 'value'].entries()) {
       dense(`${name}/attention/self/${part}`, DIMENSIONS, DIMENSIONS, {
         panels: layer.qkv.panels + third * panelBytes(DIMENSIONS, DIMENSIONS),
@@ -154,29 +154,29 @@ function planScratch(base: number) {
   return {
     qkv,
     context,
-    /** The feed-forward activations lie over qkv and context, which are done with by then. */
+    /** The feed-forward activations reuse the space of qkv and context, which are no longer needed. */
     wide: qkv,
     hidden: take(MAX_ROWS * DIMENSIONS),
     delta: take(MAX_ROWS * DIMENSIONS),
     scores: take(MAX_ROWS),
     ids: take(MAX_ROWS),
     out: take(MAX_TEXTS * DIMENSIONS),
-    /** The panel being multiplied with. */
+    /** The panel of the current multiplication. */
     panel: take(FEED_FORWARD * 8),
     bytes: bump.size,
   };
 }
 
-/** A batch's token ids, all texts in a row, and how many each text has: 1 to MAX_TEXTS texts, at most MAX_ROWS ids. */
+/** A batch's token ids, all texts in a row, and the number of ids per text: 1 to MAX_TEXTS texts, at most MAX_ROWS ids. */
 export interface TokenBatch {
   readonly ids: Int32Array;
   readonly lengths: readonly number[];
 }
 
 /**
- * The model's forward pass on one thread.
- * @param memory holds the packed model and, at `scratch`, SCRATCH_BYTES that nobody else writes to
- * @returns a function from a batch to its unit vectors, [texts, DIMENSIONS] in one array of its own
+ * Creates the model's forward pass on one thread.
+ * @param memory holds the packed model and, at `scratch`, SCRATCH_BYTES that nothing else writes to
+ * @returns a function from a batch to its unit vectors, [texts, DIMENSIONS] in a new array
  */
 export function createForwardPass(
   module: WebAssembly.Module,
@@ -188,7 +188,7 @@ export function createForwardPass(
   const at = planScratch(scratch);
 
   function encodeLayer(layer: Layer, lengths: readonly number[], rows: number): void {
-    // gemm works on four rows at a time; the last ones may be stale, which is harmless: no row reads another.
+    // gemm processes four rows at a time; the last ones may be stale, which is harmless because rows are independent.
     const padded = Math.ceil(rows / 4) * 4;
     kernel.gemm(at.hidden, padded, DIMENSIONS, layer.qkv.panels, QKV, layer.qkv.bias, at.panel, at.qkv);
     eachText(lengths, (row, length) => {
@@ -226,7 +226,7 @@ export function createForwardPass(
         at.out + text * DIMENSIONS * FLOAT_BYTES,
       );
     });
-    // A copy out of the shared memory, which the next batch overwrites.
+    // Copied out of the shared memory, which the next batch overwrites.
     return Float32Array.from(new Float32Array(memory.buffer, at.out, lengths.length * DIMENSIONS));
   };
 }

@@ -1,6 +1,6 @@
-/** What the kernel's files share: the width of the model and arithmetic on four floats at a time. */
+/** Shared by the kernel's files: the width of the model and arithmetic on four floats at a time. */
 
-/** Width of a hidden state, in floats. */
+/** The width of a hidden state, in floats. */
 export const HIDDEN: usize = 384;
 /** Bytes of one hidden state. */
 export const HIDDEN_BYTES: usize = HIDDEN << 2;

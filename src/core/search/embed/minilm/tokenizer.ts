@@ -1,27 +1,30 @@
-/** Texts longer than this are cut, [CLS] and [SEP] included: what all-MiniLM-L6-v2 sets (`max_seq_length`); shorter texts do not pay for it. */
+/** Longer texts are truncated, including [CLS] and [SEP], as set by all-MiniLM-L6-v2 (`max_seq_length`). */
 export const MAX_TOKENS = 256;
 
-/** Names the way texts become ids; goes into the embedder's id. Change it with any change that can alter an id. */
+/** Identifies the mapping from text to ids as part of the embedder's id. Change it whenever an id may change. */
 export const TOKENIZATION = `wordpiece-${MAX_TOKENS}-v1`;
 
 /** Longer words become [UNK], as in the original. */
 const MAX_WORD_CHARS = 100;
 
-/** No more UTF-16 units than this are looked at, so that a huge text of white space or controls costs little; 254 tokens are about 1,500. */
+/**
+ * Only this many UTF-16 units are read, so that a huge text of white space or control characters is cheap; 254 tokens are
+ * about 1,500.
+ */
 const MAX_UNITS = 32_768;
 
 const DROPPED = /^[\0\uFFFD\p{Cc}\p{Cf}\p{Co}\p{Cs}]$/u;
 const SPACE = /^[\t\n\r\p{White_Space}]$/u;
 const CJK =
   /^[\u4E00-\u9FFF\u3400-\u4DBF\uF900-\uFAFF\u{20000}-\u{2A6DF}\u{2A700}-\u{2B81F}\u{2B920}-\u{2CEAF}\u{2F800}-\u{2FA1F}]$/u;
-/** BERT counts every ASCII symbol as punctuation. */
+/** BERT treats every ASCII symbol as punctuation. */
 const PUNCTUATION = /^[\p{P}!-/:-@[-`{-~]$/u;
 const MARKS = /\p{Mn}/gu;
 
 /**
- * The WordPiece tokenizer of uncased BERT: control characters are dropped, accents stripped, letters lowered, every
- * CJK character and punctuation mark is a word of its own, and a word is cut greedily into the longest known pieces.
- * A text that spells a special token ("[MASK]") is plain text here: descriptions come from strangers.
+ * The WordPiece tokenizer of uncased BERT. Control characters are dropped, accents stripped and letters lowered; every CJK
+ * character and punctuation mark is a separate word, and a word is split greedily into the longest known pieces. Special
+ * tokens in the text ("[MASK]") are treated as plain text, because descriptions are untrusted.
  */
 export class Tokenizer {
   readonly #ids: ReadonlyMap<string, number>;
@@ -30,13 +33,13 @@ export class Tokenizer {
   readonly #end: number;
 
   /**
-   * @param vocabulary piece -> id, where a piece that continues a word begins with "##"
-   * @throws Error when a special token is missing from the vocabulary
+   * @param vocabulary piece -> id; a piece that continues a word starts with "##"
+   * @throws Error if the vocabulary lacks a special token
    */
   constructor(vocabulary: ReadonlyMap<string, number>) {
     const special = (token: string): number => {
       const id = vocabulary.get(token);
-      if (id === undefined) throw new Error(`The vocabulary has no ${token}`);
+      if (id === undefined) throw new Error(`The vocabulary does not contain ${token}`);
       return id;
     };
     this.#ids = vocabulary;
@@ -45,7 +48,10 @@ export class Tokenizer {
     this.#end = special('[SEP]');
   }
 
-  /** Token ids of `text`: [CLS] … [SEP], at least 2 and at most MAX_TOKENS. Takes any string, lone surrogates too. */
+  /**
+   * Returns the token ids of `text`: [CLS] … [SEP], at least 2 and at most MAX_TOKENS. Accepts any string, including lone
+   * surrogates.
+   */
   encode(text: string): number[] {
     const ids = [this.#start];
     for (const word of words(text.slice(0, MAX_UNITS))) {
@@ -82,7 +88,7 @@ export class Tokenizer {
   }
 }
 
-/** Words of a text, read only as far as they are asked for. */
+/** Yields the words of a text lazily. */
 function* words(text: string): Generator<string> {
   let word = '';
   for (const char of text) {
@@ -100,7 +106,7 @@ function* words(text: string): Generator<string> {
   if (word !== '') yield word;
 }
 
-/** One character cleaned: '' when dropped, ' ' for any white space, else its lower-case letters without accents. */
+/** Returns the cleaned character: '' if dropped, ' ' for white space, otherwise lower-case letters without accents. */
 function normalize(char: string): string {
   if (char >= 'a' && char <= 'z') return char;
   if (DROPPED.test(char) && !/[\t\n\r]/.test(char)) return '';

