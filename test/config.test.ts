@@ -213,7 +213,11 @@ describe('SWITCHBOARD_PROVIDERS', () => {
     ['scopes of another type', { issuer: ISSUER, ...CLIENT, scopes: 'x' }, /acme\.scopes: must be an array/],
     ['a scope of another type', { ...CLIENT, scopes: [7] }, /acme\.scopes\[0\]: must be a string/],
     ['auth_params of another type', { ...CLIENT, auth_params: { a: 1 } }, /auth_params\.a: must be a string/],
-    ['a bad name', '{"A B":{}}', /SWITCHBOARD_PROVIDERS: A B: the name must have 1 to 64 characters from a-z/],
+    [
+      'a bad name',
+      '{"A B":{}}',
+      /SWITCHBOARD_PROVIDERS: A B: the name must have 1 to 64 characters from a-z/,
+    ],
     ['a name for no URL', { issuer: 'id.example.com', ...CLIENT }, /acme\.issuer: must be an http\(s\) URL/],
     [
       'an http issuer',
