@@ -20,7 +20,7 @@ export default defineConfig({
     maxWorkers: 2,
     execArgv: [
       `--import=${path.resolve(import.meta.dirname, 'bin/resolve-drizzle.js')}`,
-      // No test file runs for so long that optimising PGlite's WebAssembly would pay.
+      // Hardly a test file runs for so long that optimising PGlite's WebAssembly would pay.
       '--liftoff-only',
       '--max-semi-space-size=16',
     ],

@@ -2,6 +2,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setFlagsFromString } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readEntries } from '../../../../src/core/catalogue/import-file.ts';
 import { toServer } from '../../../../src/core/catalogue/to-server.ts';
@@ -25,6 +26,10 @@ const TOOLS = Array.from(
   { length: 40 },
   (_, i) => `tool_${i}: ${'lists the invoices of a customer '.repeat(1 + (i % 7))}`,
 );
+
+// Unlike the other tests (vitest.config.ts), these run one piece of WebAssembly for long.
+setFlagsFromString('--no-liftoff-only');
+setFlagsFromString('--wasm-dynamic-tiering');
 
 let embedder: Embedder;
 beforeAll(async () => {
