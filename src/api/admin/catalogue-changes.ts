@@ -8,8 +8,8 @@ import type { Core } from '../../core/core.ts';
 import type { SyncDone } from '../../core/registry/sync.ts';
 import { boundedChunks } from '../../platform/outbound/fetch.ts';
 import { SwitchboardError } from '../../errors.ts';
-import { type Endpoint, healthStatus, type ProgressListener } from '../http/endpoint.ts';
-import { ADMIN, operation } from './operation.ts';
+import { endpoint, healthStatus, type Endpoint, type ProgressListener } from '../http/endpoint.ts';
+import { ADMIN } from './fields.ts';
 
 /** Returns why a catalogue change has to wait. Undefined: it can start. */
 function waitsFor(core: Core): string | undefined {
@@ -149,7 +149,8 @@ const registry = z
     }
   });
 
-const syncCatalogue = operation({
+const syncCatalogue = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/catalogue/sync',
   operationId: 'syncCatalogue',
@@ -226,7 +227,8 @@ const syncCatalogue = operation({
   },
 });
 
-const reindexCatalogue = operation({
+const reindexCatalogue = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/catalogue/reindex',
   operationId: 'reindexCatalogue',
@@ -254,7 +256,8 @@ const OTHER_ROUND = 'Waiting for another health check on this database to finish
 
 const MAX_IDS = 1_000;
 
-const probeCatalogue = operation({
+const probeCatalogue = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/catalogue/probe',
   operationId: 'probeCatalogue',

@@ -3,9 +3,9 @@ import { bareTool, toEntry, type Server } from '../../core/catalogue/entry.ts';
 import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import { errorCodes } from '../../errors.ts';
-import { type Endpoint, shownHealth } from '../http/endpoint.ts';
+import { endpoint, shownHealth, type Endpoint } from '../http/endpoint.ts';
 import { changeEndpoints } from './catalogue-changes.ts';
-import { operation } from './operation.ts';
+import { ADMIN } from './fields.ts';
 
 const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
 
@@ -80,7 +80,8 @@ const healthForOperators = (health: Health) => {
 /** Omits the document itself, which `/v0.1/servers` has. */
 const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
-const show = operation({
+const show = endpoint({
+  ...ADMIN,
   method: 'get',
   path: '/catalogue/:id',
   operationId: 'showServer',
@@ -94,7 +95,8 @@ const show = operation({
   },
 });
 
-const learnTools = operation({
+const learnTools = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/catalogue/:id/tools',
   operationId: 'readServerTools',
@@ -115,7 +117,8 @@ const learnTools = operation({
   },
 });
 
-const deactivate = operation({
+const deactivate = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/catalogue/:id/deactivate',
   operationId: 'deactivateServer',

@@ -1,22 +1,14 @@
 import { z } from 'zod';
 import { SCOPES, SIGN_IN_MODES } from '../../core/access/caller.ts';
-import {
-  counts,
-  keyInfo,
-  monthlyQuota,
-  newKeyInfo,
-  operation,
-  tenantId,
-  time,
-  visibleLine,
-} from './operation.ts';
-import type { Endpoint } from '../http/endpoint.ts';
+import { ADMIN, counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time, visibleLine } from './fields.ts';
+import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
 const MAX_OVERLAP_SEC = 366 * 24 * 3600;
 
 const name = visibleLine(z.string().min(1).max(200)).describe('What the key is for.');
 
-const listKeys = operation({
+const listKeys = endpoint({
+  ...ADMIN,
   method: 'get',
   path: '/keys',
   operationId: 'listKeys',
@@ -35,7 +27,8 @@ const listKeys = operation({
   handle: async core => ({ keys: await core.apiKeys.list() }),
 });
 
-const createKey = operation({
+const createKey = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/keys',
   operationId: 'createKey',
@@ -74,7 +67,8 @@ const createKey = operation({
     ),
 });
 
-const changeKey = operation({
+const changeKey = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/keys/:id',
   operationId: 'changeKey',
@@ -88,7 +82,8 @@ const changeKey = operation({
     core.apiKeys.change(params['id'] ?? '', { name: body.name, quota: body.monthly_quota }, caller),
 });
 
-const rotateKey = operation({
+const rotateKey = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/keys/:id/rotate',
   operationId: 'rotateKey',
@@ -108,7 +103,8 @@ const rotateKey = operation({
     core.apiKeys.rotate(params['id'] ?? '', body.overlap_sec * 1000, caller),
 });
 
-const revokeKey = operation({
+const revokeKey = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/keys/:id/revoke',
   operationId: 'revokeKey',
@@ -128,7 +124,8 @@ const tenantInfo = z.object({
   created_at: z.iso.datetime(),
 });
 
-const listTenants = operation({
+const listTenants = endpoint({
+  ...ADMIN,
   method: 'get',
   path: '/tenants',
   operationId: 'listTenants',
@@ -139,7 +136,8 @@ const listTenants = operation({
   handle: async core => ({ tenants: await core.apiKeys.tenants.list() }),
 });
 
-const showTenant = operation({
+const showTenant = endpoint({
+  ...ADMIN,
   method: 'get',
   path: '/tenants/:id',
   operationId: 'showTenant',
@@ -150,7 +148,8 @@ const showTenant = operation({
   handle: (core, _caller, { params }) => core.apiKeys.tenants.get(params['id'] ?? ''),
 });
 
-const changeTenant = operation({
+const changeTenant = endpoint({
+  ...ADMIN,
   method: 'post',
   path: '/tenants/:id',
   operationId: 'changeTenant',

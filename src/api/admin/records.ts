@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { SwitchboardError } from '../../errors.ts';
-import { day, nextCursor, operation, page, tenantId, time } from './operation.ts';
-import type { Endpoint } from '../http/endpoint.ts';
+import { ADMIN, day, nextCursor, page, tenantId, time } from './fields.ts';
+import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
 const ofTenant = tenantId.optional().describe('Returns only records of this tenant.');
 const ofKey = z
@@ -9,7 +9,8 @@ const ofKey = z
   .regex(/^[\w-]{1,100}$/, 'must be the id of a key')
   .optional();
 
-const usage = operation({
+const usage = endpoint({
+  ...ADMIN,
   method: 'get',
   path: '/usage',
   operationId: 'listUsage',
@@ -59,7 +60,8 @@ function usagePlace(cursor: string): { day: string; keyId: string } {
   return { day: date, keyId };
 }
 
-const audit = operation({
+const audit = endpoint({
+  ...ADMIN,
   method: 'get',
   path: '/audit',
   operationId: 'listAudit',

@@ -4,17 +4,42 @@ import { SCOPES, type Principal } from '../../core/access/caller.ts';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
 import type { Core } from '../../core/core.ts';
 import type { Clock } from '../../platform/time.ts';
+import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { jsonObject, MIB, queryText, routerOf, searchLimit, type Endpoint } from '../http/endpoint.ts';
+import {
+  endpoint,
+  jsonObject,
+  MIB,
+  queryText,
+  routerOf,
+  searchLimit,
+  type Endpoint,
+} from '../http/endpoint.ts';
 import { defaultMemoryLimits, MemoryBudget } from '../http/body.ts';
 import { serveEndpoints } from '../http/pipeline.ts';
 import { attachLocals, pathOf } from '../http/request.ts';
 import { catalogueEndpoints } from './catalogue.ts';
 import { keyEndpoints } from './keys.ts';
 import { recordEndpoints } from './records.ts';
-import { operation, tenantId } from './operation.ts';
+import { ADMIN, tenantId } from './fields.ts';
 
-const shared: readonly Endpoint[] = [...keyEndpoints, ...catalogueEndpoints, ...recordEndpoints];
+const shared: readonly Endpoint[] = [...keyEndpoints, ...catalogueEndpoints, ...recordEndpoints].map(
+  asOperator,
+);
+
+/** Ignores the end user of an identity token, because operators act for nobody. */
+function asOperator(one: Endpoint): Endpoint {
+  if (one.stream) return one;
+  return {
+    ...one,
+    errors: [...one.errors, 'rate_limited'],
+    run: async (core, { subject: _endUser, ...caller }, input) => {
+      if (Object.values(input.params).some(param => param.includes('\0')))
+        throw new SwitchboardError('invalid_request', 'The path contains a NUL character. Ids never do.');
+      return one.run(core, caller, input);
+    },
+  };
+}
 
 const belowV1 = (one: Endpoint): Endpoint => ({ ...one, path: `/v1/admin${one.path}` });
 const withoutLimit = (one: Endpoint): Endpoint => ({ ...one, rateLimit: undefined });
@@ -37,7 +62,7 @@ export function controlSocketListener({
   readonly log: Log;
   readonly clock: Clock;
 }): RequestListener {
-  const endpoints = [...shared, ...operatorEndpoints].map(withoutLimit);
+  const endpoints = [...shared, ...operatorEndpoints.map(asOperator)].map(withoutLimit);
   const serve = serveEndpoints({
     core,
     log,
@@ -57,6 +82,7 @@ const endUser = z.strictObject({ user_id: z.string(), tenant: tenantId.default(L
 
 /** Returns the fields of an undocumented endpoint, which only the command line calls. */
 const undocumented = (method: 'get' | 'post', path: string) => ({
+  ...ADMIN,
   method,
   path,
   operationId: path,
@@ -66,7 +92,7 @@ const undocumented = (method: 'get' | 'post', path: string) => ({
   responseSchema: z.unknown(),
 });
 
-const search = operation({
+const search = endpoint({
   ...undocumented('post', '/search'),
   bodySchema: z.strictObject({ query: queryText, limit: searchLimit }),
   handle: async (core, caller, { body }) => {
@@ -75,21 +101,19 @@ const search = operation({
   },
 });
 
-const callTool: Endpoint = {
-  ...operation({
-    ...undocumented('post', '/call'),
-    bodySchema: z.strictObject({
-      server_id: z.string().min(1),
-      name: z.string().min(1),
-      arguments: jsonObject.default({}),
-    }),
-    handle: (core, caller, { body: { server_id, name, arguments: args } }) =>
-      core.proxy.callTool(caller, { serverId: server_id, name, arguments: args }),
-  }),
+const callTool = endpoint({
+  ...undocumented('post', '/call'),
   maxBodyBytes: 4 * MIB,
-};
+  bodySchema: z.strictObject({
+    server_id: z.string().min(1),
+    name: z.string().min(1),
+    arguments: jsonObject.default({}),
+  }),
+  handle: (core, caller, { body: { server_id, name, arguments: args } }) =>
+    core.proxy.callTool(caller, { serverId: server_id, name, arguments: args }),
+});
 
-const listConnections = operation({
+const listConnections = endpoint({
   ...undocumented('get', '/connections'),
   querySchema: endUser,
   handle: async ({ apiKeys, identity }, _caller, { query: { user_id, tenant } }) => {
@@ -98,7 +122,7 @@ const listConnections = operation({
   },
 });
 
-const linkConnections = operation({
+const linkConnections = endpoint({
   ...undocumented('post', '/connections/link'),
   bodySchema: endUser,
   handle: async ({ apiKeys, identity }, caller, { body: { user_id, tenant } }) => {
@@ -107,12 +131,12 @@ const linkConnections = operation({
   },
 });
 
-const rewrapVault = operation({
+const rewrapVault = endpoint({
   ...undocumented('post', '/vault/rewrap'),
   handle: async ({ identity }) => ({ sealed: await identity.vaultKeys.rewrap() }),
 });
 
-const retireVaultKey = operation({
+const retireVaultKey = endpoint({
   ...undocumented('post', '/vault/retire'),
   bodySchema: z.strictObject({ key_id: z.string() }),
   handle: async ({ identity }, _caller, { body: { key_id } }) => {
@@ -121,7 +145,7 @@ const retireVaultKey = operation({
   },
 });
 
-const rotateSigningKey = operation({
+const rotateSigningKey = endpoint({
   ...undocumented('post', '/signing-keys/rotate'),
   handle: ({ identity }) => identity.signingKeys.rotate(),
 });

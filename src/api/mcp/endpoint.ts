@@ -46,7 +46,7 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
         version,
         era,
         headers: requestInfo?.headers,
-        ...(authInfo.extra as unknown as FaceRequest),
+        ...(authInfo.extra['face'] as FaceRequest),
       });
     },
     { onerror: error => log.debug({ err: error }, 'refused an MCP request') },
@@ -107,7 +107,7 @@ const withAuth = (request: Request, face: FaceRequest) =>
       token: '',
       clientId: face.principal.keyId,
       scopes: [...face.principal.scopes],
-      extra: { ...face },
+      extra: { face },
     },
   });
 

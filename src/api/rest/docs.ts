@@ -19,18 +19,19 @@ interface Content {
   readonly content?: Record<string, { readonly schema: Json }>;
 }
 
+interface ApiDocument {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly paths: Readonly<Record<string, Json>>;
+  readonly components: { readonly schemas: { readonly Problem: Json } };
+}
+
 /**
  * Renders the reference at `/docs` from the OpenAPI document: one static page without scripts or external resources. (The
  * usual viewers are megabytes of script or load it from a third party.)
  */
-export function docsPage(document: Json): string {
-  const { info, paths, components } = document as unknown as {
-    info: { title: string; version: string; description: string };
-    paths: Record<string, Record<string, Operation>>;
-    components: { schemas: { Problem: Json } };
-  };
+export function docsPage({ info, paths, components }: ApiDocument): string {
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => section(method, path, operation)),
+    Object.entries(methods).map(([method, operation]) => section(method, path, operation as Operation)),
   );
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -75,7 +75,7 @@ export function openApiDocument(options: {
   readonly version: string;
   readonly publicUrl: string | undefined;
   readonly endpoints: readonly Endpoint[];
-}): Json {
+}) {
   const paths: Record<string, Json> = {};
   for (const one of options.endpoints) {
     const path = one.path.replace(/:(\w+)/g, '{$1}');

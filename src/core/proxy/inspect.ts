@@ -1,12 +1,11 @@
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
-import { monotonicMs, type Clock } from '../../platform/time.ts';
-import type { Log } from '../../platform/telemetry/log.ts';
+import { monotonicMs } from '../../platform/time.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { ProxyLimits } from './limits.ts';
 import { listAllTools, ToolDefinitions, type ListedTool } from './tools.ts';
 import { UpstreamClient } from './upstream/client.ts';
 import { Deadline } from './upstream/deadline.ts';
-import type { HttpClient } from './upstream/http.ts';
+import type { UpstreamParts } from './upstream/era.ts';
 
 const MAX_INSPECTION_MS = 15_000;
 const MAX_ENDPOINT_MS = 5_000;
@@ -26,20 +25,13 @@ export interface Inspection {
   readonly hasEntered: boolean;
 }
 
-interface InspectParts {
-  readonly http: HttpClient;
-  readonly limits: ProxyLimits;
-  readonly clock: Clock;
-  readonly log: Log;
-}
-
 /**
  * Lists a server's tools like a call, within 15 s, without a user or credentials. It negotiates from scratch each time and
  * leaves no session behind. Slots, breakers and usage counts are not affected.
  * @throws the signal's reason once it aborts, and nothing else
  */
 export async function inspect(
-  { http, clock, log: parentLog, limits: callLimits }: InspectParts,
+  { http, clock, log: parentLog, limits: callLimits }: UpstreamParts,
   server: Server,
   signal: AbortSignal,
 ): Promise<Inspection> {
@@ -53,7 +45,7 @@ export async function inspect(
   // Details that calls log once per server would be repeated by every inspection.
   const log = parentLog.child({}, { level: 'warn' });
   const definitions = new ToolDefinitions({ clock, log, limits });
-  const upstream = new UpstreamClient(http, limits, clock, log, definitions);
+  const upstream = new UpstreamClient({ http, limits, clock, log }, definitions);
   const startedAtMs = monotonicMs(clock);
   const ended = () => ({
     latencyMs: Math.round(monotonicMs(clock) - startedAtMs),

@@ -115,7 +115,7 @@ export function createProxy(options: ProxyOptions): Proxy {
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const http = new HttpClient(options.guard, limits);
   const definitions = new ToolDefinitions({ clock, log, limits, onShared: options.onSharedTools });
-  const upstream = new UpstreamClient(http, limits, clock, log, definitions);
+  const upstream = new UpstreamClient({ http, limits, clock, log }, definitions);
   const admission = new Admission(limits, clock, log);
   const reporter = new Reporter({ ...options, totalTimeoutMs: limits.totalTimeoutMs });
   const calls = new Calls({ ...options, upstream, admission, reporter, limits });

@@ -1,13 +1,10 @@
 import { SwitchboardError } from '../../../errors.ts';
-import type { Clock } from '../../../platform/time.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
-import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Span } from '../../../platform/telemetry/tracing.ts';
 import type { Caller } from '../../access/caller.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
 import { noteReply, traceContext, tracedCall } from '../reporting.ts';
-import type { ProxyLimits } from '../limits.ts';
 import { listAllTools, LOST_SESSION, type ToolDefinitions, type View } from '../tools.ts';
 import type { Deadline } from './deadline.ts';
 import {
@@ -18,6 +15,7 @@ import {
   repeatOf,
   type Era,
   type Meaning,
+  type UpstreamParts,
 } from './era.ts';
 import {
   legacyNotification,
@@ -30,7 +28,7 @@ import {
   type UpstreamReply,
 } from './envelope.ts';
 import { brokeProtocol, isRead, markMayHaveRun, restated, sentTooMuch } from './failures.ts';
-import { urlOf, type HttpClient } from './http.ts';
+import { urlOf } from './http.ts';
 import { NoEventStream } from './http-sse.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
@@ -58,21 +56,17 @@ interface Progress {
  * dead session, a refused version (-32022), refused headers (-32020). (The HTTP client also retries a refused connection once.)
  */
 export class UpstreamClient {
-  readonly #http: HttpClient;
-  readonly #limits: ProxyLimits;
-  readonly #clock: Clock;
+  readonly #parts: UpstreamParts;
   readonly #definitions: ToolDefinitions;
   readonly #eras: EraDetector;
   readonly #sessions: Sessions;
   #nextId = 1;
 
-  constructor(http: HttpClient, limits: ProxyLimits, clock: Clock, log: Log, definitions: ToolDefinitions) {
-    this.#http = http;
-    this.#limits = limits;
-    this.#clock = clock;
+  constructor(parts: UpstreamParts, definitions: ToolDefinitions) {
+    this.#parts = parts;
     this.#definitions = definitions;
-    this.#eras = new EraDetector(http, limits, clock, log);
-    this.#sessions = new Sessions(http, limits, clock, log);
+    this.#eras = new EraDetector(parts);
+    this.#sessions = new Sessions(parts);
   }
 
   /** Returns the upstream's response. @throws SwitchboardError if there is none; the deadline's reason */
@@ -189,7 +183,7 @@ export class UpstreamClient {
       return toUpstreamReply(await this.#sendModern(list, deadline), false);
     };
     try {
-      const tools = this.#definitions.keep(viewOf(call), await listAllTools(ask, this.#limits));
+      const tools = this.#definitions.keep(viewOf(call), await listAllTools(ask, this.#parts.limits));
       return tools.some(tool => tool.name === call.params?.['name']);
     } catch (error) {
       // The caller learns why the call was refused, not why its tools could not be listed.
@@ -269,7 +263,7 @@ export class UpstreamClient {
     const outgoing = modernRequest(id, method, params, schema, traceContext());
     const url = urlOf(server.remoteUrl);
     const request = { url, id, outgoing, credential, signal: deadline.signal, onNotification, onSent };
-    return rpcExchange(this.#http, request, this.#now);
+    return rpcExchange(this.#parts.http, request, this.#now);
   }
 
   /** Sends a call in the session it has joined, and leaves the session. */
@@ -297,7 +291,7 @@ export class UpstreamClient {
     try {
       return await (stream
         ? stream.request({ ...request, progressToken: progressTokenOf(params) })
-        : rpcExchange(this.#http, { ...request, ...this.#ofSession(session) }, this.#now));
+        : rpcExchange(this.#parts.http, { ...request, ...this.#ofSession(session) }, this.#now));
     } catch (error) {
       if (sent && signal.aborted) {
         // 2025-11-25, Cancellation: closing the connection does not cancel a call in these revisions.
@@ -318,13 +312,14 @@ export class UpstreamClient {
       resumable: true,
       // Without a reply, a server that asks its client something would wait forever, and so would its call.
       onServerRequest: (requestId, requestMethod) => {
-        if (++serverRequests > this.#limits.maxServerRequests) throw sentTooMuch('sent too many requests');
+        if (++serverRequests > this.#parts.limits.maxServerRequests)
+          throw sentTooMuch('sent too many requests');
         this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
       },
     };
   }
 
-  readonly #now = (): number => this.#clock.now();
+  readonly #now = (): number => this.#parts.clock.now();
 }
 
 const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({

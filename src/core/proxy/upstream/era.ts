@@ -226,6 +226,14 @@ export function readSessionId(header: string | string[] | undefined): string | u
   throw brokeProtocol('sent a session id that is not visible ASCII');
 }
 
+/** The things that speaking with upstreams takes. */
+export interface UpstreamParts {
+  readonly http: HttpClient;
+  readonly limits: ProxyLimits;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
 /** The oldest entry is replaced first. Entries are small, and a lost one costs one request. */
 const MAX_ENTRIES = 10_000;
 /** Weak signs of a different era trigger a new detection at most this often. */
@@ -239,29 +247,25 @@ const DOUBT_INTERVAL_MS = 60_000;
 export class EraDetector {
   readonly #eras = new Map<string, { era: Era; atMs: number }>();
   readonly #detecting = new SingleFlight<Exclude<Era, 'sse'>>();
-  readonly #client: HttpClient;
-  readonly #limits: ProxyLimits;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #parts: UpstreamParts;
 
-  constructor(client: HttpClient, limits: ProxyLimits, clock: Clock, log: Log) {
-    this.#client = client;
-    this.#limits = limits;
-    this.#clock = clock;
-    this.#log = log;
+  constructor(parts: UpstreamParts) {
+    this.#parts = parts;
   }
 
   /** Returns the recently detected era. */
   known(url: string): Era | undefined {
     const entry = this.#eras.get(url);
-    return entry && monotonicMs(this.#clock) - entry.atMs < this.#limits.eraTtlMs ? entry.era : undefined;
+    return entry && monotonicMs(this.#parts.clock) - entry.atMs < this.#parts.limits.eraTtlMs
+      ? entry.era
+      : undefined;
   }
 
   set(url: string, era: Era): void {
     if (this.#eras.get(url)?.era !== era)
-      this.#log.info({ url: urlOf(url).origin, era }, 'upstream era detected');
+      this.#parts.log.info({ url: urlOf(url).origin, era }, 'upstream era detected');
     this.#eras.delete(url);
-    this.#eras.set(url, { era, atMs: monotonicMs(this.#clock) });
+    this.#eras.set(url, { era, atMs: monotonicMs(this.#parts.clock) });
     for (const oldest of this.#eras.keys()) {
       if (this.#eras.size <= MAX_ENTRIES) break;
       this.#eras.delete(oldest);
@@ -276,7 +280,7 @@ export class EraDetector {
   /** Drops the era after weak contrary evidence, unless it was detected just now. */
   doubt(url: string): void {
     const entry = this.#eras.get(url);
-    if (entry && monotonicMs(this.#clock) - entry.atMs >= DOUBT_INTERVAL_MS) this.forget(url);
+    if (entry && monotonicMs(this.#parts.clock) - entry.atMs >= DOUBT_INTERVAL_MS) this.forget(url);
   }
 
   /**
@@ -287,13 +291,13 @@ export class EraDetector {
    */
   detect(url: string, credential: Credential | undefined): Promise<Exclude<Era, 'sse'>> {
     return this.#detecting.run(JSON.stringify([url, credential?.connectionId]), async () => {
-      using deadline = new Deadline(this.#limits.totalTimeoutMs);
+      using deadline = new Deadline(this.#parts.limits.totalTimeoutMs);
       const id = 'discover';
       const outgoing = modernRequest(id, 'server/discover');
       const request = { url: urlOf(url), id, outgoing, credential, signal: deadline.signal };
       let reply: RpcReply;
       try {
-        reply = await rpcExchange(this.#client, request, () => this.#clock.now());
+        reply = await rpcExchange(this.#parts.http, request, () => this.#parts.clock.now());
       } catch (error) {
         // The handshake reports what no revision allows, such as HTML or broken JSON.
         if (error instanceof SwitchboardError && error.code === 'upstream_protocol') return 'legacy';

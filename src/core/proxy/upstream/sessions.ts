@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { monotonicMs, type Clock } from '../../../platform/time.ts';
+import { monotonicMs } from '../../../platform/time.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
-import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import type { Credential } from '../../identity/connections/credentials.ts';
 import type { ProxyLimits } from '../limits.ts';
@@ -14,9 +13,9 @@ import {
   type Outgoing,
 } from './envelope.ts';
 import { sentTooMuch, stopping } from './failures.ts';
-import { urlOf, type HttpClient } from './http.ts';
+import { urlOf } from './http.ts';
 import { HttpSseStream } from './http-sse.ts';
-import { readSessionId, readVersion, type Era } from './era.ts';
+import { readSessionId, readVersion, type Era, type UpstreamParts } from './era.ts';
 import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
 
 /**
@@ -72,18 +71,12 @@ export class Sessions {
   /** Running messages that nobody waits for, except `close`. */
   readonly #side = new Set<Promise<void>>();
   #isClosed = false;
-  readonly #client: HttpClient;
-  readonly #limits: ProxyLimits;
-  readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #parts: UpstreamParts;
 
-  constructor(client: HttpClient, limits: ProxyLimits, clock: Clock, log: Log) {
-    this.#client = client;
-    this.#limits = limits;
-    this.#clock = clock;
-    this.#log = log;
-    this.#store = new SessionStore(limits);
-    this.#sweeper = setInterval(() => this.sweep(), Math.max(1_000, limits.sessionIdleMs / 5)).unref();
+  constructor(parts: UpstreamParts) {
+    this.#parts = parts;
+    this.#store = new SessionStore(parts.limits);
+    this.#sweeper = setInterval(() => this.sweep(), Math.max(1_000, parts.limits.sessionIdleMs / 5)).unref();
   }
 
   get size(): number {
@@ -114,13 +107,13 @@ export class Sessions {
     session.calls++;
     if (credential && credential.version > (session.credential?.version ?? 0))
       session.credential = credential;
-    session.usedAtMs = monotonicMs(this.#clock);
+    session.usedAtMs = monotonicMs(this.#parts.clock);
     return session;
   }
 
   leave(session: Session): void {
     session.calls--;
-    session.usedAtMs = monotonicMs(this.#clock);
+    session.usedAtMs = monotonicMs(this.#parts.clock);
     if (session.retired && session.calls === 0) this.#end(session);
   }
 
@@ -136,12 +129,12 @@ export class Sessions {
 
   /** Closes the sessions that have been idle for a while. */
   sweep(): void {
-    this.endIdle(this.#limits.sessionIdleMs);
+    this.endIdle(this.#parts.limits.sessionIdleMs);
   }
 
   /** Closes the sessions that no call uses, or that have been idle for `idleMs`. */
   endIdle(idleMs = 0): void {
-    const idleSinceMs = monotonicMs(this.#clock) - idleMs;
+    const idleSinceMs = monotonicMs(this.#parts.clock) - idleMs;
     for (const session of this.#store.values()) {
       if (session.calls === 0 && session.usedAtMs <= idleSinceMs) this.#retire(session);
     }
@@ -170,11 +163,11 @@ export class Sessions {
    * others. A session id sent with an error is dropped.
    */
   async #open(key: string, owner: SessionOwner): Promise<Session> {
-    using deadline = new Deadline(this.#limits.totalTimeoutMs);
+    using deadline = new Deadline(this.#parts.limits.totalTimeoutMs);
     const url = urlOf(owner.url);
     const request = { url, id: INITIALIZE_ID, outgoing: initializeRequest(INITIALIZE_ID) };
     const reply = await rpcExchange(
-      this.#client,
+      this.#parts.http,
       { ...request, credential: owner.credential, signal: deadline.signal },
       this.#now,
     );
@@ -188,18 +181,18 @@ export class Sessions {
 
   /** Does the handshake over HTTP+SSE (2024-11-05), where the session is the stream. */
   async #openStream(key: string, owner: SessionOwner): Promise<Session> {
-    using deadline = new Deadline(this.#limits.totalTimeoutMs);
+    using deadline = new Deadline(this.#parts.limits.totalTimeoutMs);
     const { credential } = owner;
     const { signal } = deadline;
     let peer: Peer | undefined;
     let replying = 0;
     const stream = new HttpSseStream({
-      client: this.#client,
-      limits: this.#limits,
+      client: this.#parts.http,
+      limits: this.#parts.limits,
       nowMs: this.#now,
       onServerRequest: (id, method) => {
         if (!peer) return;
-        if (++replying > this.#limits.maxServerRequests) throw sentTooMuch('sent too many requests');
+        if (++replying > this.#parts.limits.maxServerRequests) throw sentTooMuch('sent too many requests');
         const headers = { sessionId: undefined, version: HTTP_SSE_VERSION };
         void this.#background(peer, 'POST', replyToServer(headers, id, method)).finally(() => replying--);
       },
@@ -217,7 +210,10 @@ export class Sessions {
       void stream.ended.then(end => {
         const { serverId, tenantId } = session;
         if (end.isUpstreamFailure)
-          this.#log.info({ serverId, tenantId, code: end.code, err: end }, 'upstream event stream ended');
+          this.#parts.log.info(
+            { serverId, tenantId, code: end.code, err: end },
+            'upstream event stream ended',
+          );
         this.drop(session);
       });
       return session;
@@ -232,7 +228,12 @@ export class Sessions {
     { tenantId, serverId, credential }: SessionOwner,
     negotiated: Pick<Session, 'url' | 'version' | 'sessionId' | 'stream'>,
   ): Session {
-    const fresh = { nextId: INITIALIZE_ID + 1, calls: 0, usedAtMs: monotonicMs(this.#clock), retired: false };
+    const fresh = {
+      nextId: INITIALIZE_ID + 1,
+      calls: 0,
+      usedAtMs: monotonicMs(this.#parts.clock),
+      retired: false,
+    };
     return { key, tenantId, serverId, credential, ...negotiated, ...fresh };
   }
 
@@ -246,11 +247,11 @@ export class Sessions {
 
   /** A server that needs the notification reports it at the first call. One that refuses or delays it is called anyway. */
   async #sendInitialized(session: Session): Promise<void> {
-    using deadline = new Deadline(this.#limits.sideTimeoutMs);
+    using deadline = new Deadline(this.#parts.limits.sideTimeoutMs);
     try {
       await this.#post(session, legacyNotification(session, 'notifications/initialized'), deadline.signal);
     } catch (error) {
-      this.#log.debug({ err: error }, 'upstream refused notifications/initialized');
+      this.#parts.log.debug({ err: error }, 'upstream refused notifications/initialized');
     }
   }
 
@@ -275,18 +276,18 @@ export class Sessions {
   }
 
   async #sendSide(peer: Peer, method: 'POST' | 'DELETE', outgoing: Outgoing): Promise<void> {
-    using deadline = new Deadline(this.#limits.sideTimeoutMs);
+    using deadline = new Deadline(this.#parts.limits.sideTimeoutMs);
     try {
       if (method === 'POST') await this.#post(peer, outgoing, deadline.signal);
       else
-        await this.#client.send({
+        await this.#parts.http.send({
           url: peer.url,
           method,
           headers: { ...outgoing.headers, ...authorizationOf(peer.credential) },
           signal: deadline.signal,
         });
     } catch (error) {
-      this.#log.debug({ err: error, method }, 'upstream side message failed');
+      this.#parts.log.debug({ err: error, method }, 'upstream side message failed');
     }
   }
 
@@ -294,10 +295,10 @@ export class Sessions {
     const headers = { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) };
     // The first event is enough: these messages have no response.
     const onEvent = () => true;
-    await this.#client.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
+    await this.#parts.http.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
   }
 
-  readonly #now = (): number => this.#clock.now();
+  readonly #now = (): number => this.#parts.clock.now();
 }
 
 /** Sessions by key, least recently used first, limited in total, per tenant and per server. */

@@ -1,5 +1,7 @@
 import { SerialQueue } from '../../../platform/queues.ts';
-import { slices, type Pause } from '../../../platform/time.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
+import { slices, type Clock, type Pause } from '../../../platform/time.ts';
 import {
   IndexedServers,
   type HiddenServer,
@@ -7,9 +9,9 @@ import {
   type ScoredServers,
 } from './indexed-servers.ts';
 import { documentsOf, sentencesOf, tokenize, type Described } from '../documents.ts';
-import type { QueryVectors } from '../embed/embedder.ts';
+import { QueryVectors, type Embedder } from '../embed/embedder.ts';
 import type { Candidate, ToolEvidence } from './search-index.ts';
-import type { VectorCache } from './vector-cache.ts';
+import { VectorCache } from './vector-cache.ts';
 
 /** A server to be indexed. Its words are read when its turn comes: those of a whole catalogue would take tens of megabytes. */
 export interface Indexable {
@@ -219,32 +221,73 @@ function partition(values: Float64Array, low: number, high: number): [number, nu
   return [down, up];
 }
 
-interface Parts {
-  readonly dimensions: number;
-  readonly queryVectors: QueryVectors;
-  readonly cache: VectorCache;
+/** The things that an index is made of. */
+export interface IndexContext {
+  readonly embedder: Embedder;
+  readonly db: Database;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** The file of shipped vectors, if there is one for this catalogue. */
+  readonly shippedVectors?: string | undefined;
+  /** Why `embedder` stands in for a better one. */
+  readonly degraded?: string | undefined;
 }
 
-/**
- * Compares the tools of one server with a query, in a temporary index. It embeds nothing, because listing a server's tools
- * must not delay other callers. If any tool has no vector yet, all are compared by keyword only: otherwise it would rank
- * below worse tools with a vector.
- */
-export async function compareTools(
-  query: string,
-  server: Described,
-  { dimensions, queryVectors, cache }: Parts,
-): Promise<readonly ToolEvidence[]> {
-  const { whole, parts } = documentsOf(server);
-  const prose = parts.map(part => part.prose);
-  const [queries, vectors] = await Promise.all([
-    queryVectors.of(sentencesOf(query)),
-    cache.keptVectorsOf(prose),
-  ]);
-  const index = new IndexedServers(dimensions);
-  const terms = parts.map(({ keywords }) => tokenize(keywords));
-  index.put({ id: 'compared', whole: tokenize(whole), parts: terms, vectors });
-  const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
-  const [candidate] = bestOfEach(index.score([...new Set(tokenize(query))], cosines));
-  return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));
+export const openCache = ({
+  embedder,
+  db,
+  log,
+  shippedVectors: shippedFile,
+}: IndexContext): Promise<VectorCache> => VectorCache.open({ embedder, db, log, shippedFile });
+
+/** The half of a search index that does not depend on what finds its candidates. */
+export abstract class IndexInMemory<Context extends IndexContext> {
+  protected readonly context: Context;
+  protected readonly queryVectors: QueryVectors;
+  protected readonly cache: VectorCache;
+  protected readonly servers: IndexedCatalogue;
+
+  constructor(context: Context, cache: VectorCache, empty: () => IndexedServers) {
+    this.context = context;
+    this.queryVectors = new QueryVectors(context);
+    this.cache = cache;
+    this.servers = new IndexedCatalogue(empty);
+  }
+
+  get embedderId(): string {
+    return this.context.embedder.id;
+  }
+
+  get epoch(): number {
+    return this.servers.epoch + this.queryVectors.changes;
+  }
+
+  get size(): number {
+    return this.servers.current.size;
+  }
+
+  /** Why the embedder does not serve as it should. */
+  protected get embedderDegraded(): string | undefined {
+    return this.queryVectors.failure ?? this.context.degraded;
+  }
+
+  /**
+   * Compares the tools of one server with a query, in a temporary index. It embeds nothing, because listing a server's tools
+   * must not delay other callers. If any tool has no vector yet, all are compared by keyword only: otherwise it would rank
+   * below worse tools with a vector.
+   */
+  async compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
+    const { whole, parts } = documentsOf(server);
+    const prose = parts.map(part => part.prose);
+    const [queries, vectors] = await Promise.all([
+      this.queryVectors.of(sentencesOf(query)),
+      this.cache.keptVectorsOf(prose),
+    ]);
+    const index = new IndexedServers(this.context.embedder.dimensions);
+    const terms = parts.map(({ keywords }) => tokenize(keywords));
+    index.put({ id: 'compared', whole: tokenize(whole), parts: terms, vectors });
+    const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
+    const [candidate] = bestOfEach(index.score([...new Set(tokenize(query))], cosines));
+    return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));
+  }
 }

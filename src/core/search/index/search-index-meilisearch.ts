@@ -1,17 +1,15 @@
 import { LRUCache } from 'lru-cache';
-import { slices, type Clock } from '../../../platform/time.ts';
-import type { Database } from '../../../platform/database/database.ts';
-import type { Log } from '../../../platform/telemetry/log.ts';
+import { slices } from '../../../platform/time.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { documentsOf, sentencesOf, tokenize, type Described } from '../documents.ts';
-import { QueryVectors, type Embedder } from '../embed/embedder.ts';
+import { documentsOf, sentencesOf, tokenize } from '../documents.ts';
 import {
   bestOfEach,
   CANDIDATES_BY_EACH,
-  compareTools,
-  IndexedCatalogue,
+  IndexInMemory,
+  openCache,
   type Indexable,
+  type IndexContext,
 } from './indexed-catalogue.ts';
 import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress, type EngineQuery } from './meilisearch-engine.ts';
@@ -23,8 +21,8 @@ import {
   type Planned,
   type RetryTimes,
 } from './meilisearch-sync.ts';
-import type { Findings, SearchIndex, ToolEvidence } from './search-index.ts';
-import { VectorCache } from './vector-cache.ts';
+import type { Findings, SearchIndex } from './search-index.ts';
+import type { VectorCache } from './vector-cache.ts';
 import { dot, quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads at most this many words of a query. */
@@ -37,14 +35,7 @@ const OVERHEAD_BYTES = 160;
 
 export type MeilisearchAddress = EngineAddress;
 
-interface MeilisearchIndexContext extends MeilisearchAddress {
-  readonly embedder: Embedder;
-  readonly db: Database;
-  readonly log: Log;
-  readonly clock: Clock;
-  readonly shippedVectors?: string | undefined;
-  /** Why `embedder` replaces a better one. */
-  readonly degraded?: string | undefined;
+interface MeilisearchIndexContext extends MeilisearchAddress, IndexContext {
   readonly retry?: RetryTimes;
   /** Memory for vectors. */
   readonly vectorBytes?: number;
@@ -57,24 +48,17 @@ interface MeilisearchIndexContext extends MeilisearchAddress {
  * meaning among the servers whose vectors are in memory.
  */
 export async function createMeilisearchIndex(context: MeilisearchIndexContext): Promise<MeilisearchIndex> {
-  const { embedder, db, log, shippedVectors: shippedFile } = context;
-  return new MeilisearchIndex(context, await VectorCache.open({ embedder, db, log, shippedFile }));
+  return new MeilisearchIndex(context, await openCache(context));
 }
 
-class MeilisearchIndex implements SearchIndex {
-  readonly #context: MeilisearchIndexContext;
-  readonly #queryVectors: QueryVectors;
-  readonly #cache: VectorCache;
+class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements SearchIndex {
   readonly #vectors: PartVectors;
   readonly #sync: MeilisearchSync;
-  readonly #servers = new IndexedCatalogue(() => new IndexedServers());
   #failure: string | undefined;
 
   constructor(context: MeilisearchIndexContext, cache: VectorCache) {
+    super(context, cache, () => new IndexedServers());
     const { embedder, log, retry = RETRY } = context;
-    this.#context = context;
-    this.#cache = cache;
-    this.#queryVectors = new QueryVectors(context);
     const vectors = new PartVectors(cache, context.vectorBytes ?? VECTOR_BYTES);
     this.#vectors = vectors;
     const engine = new Engine(context);
@@ -86,20 +70,8 @@ class MeilisearchIndex implements SearchIndex {
     return `meilisearch:${this.embedderId}`;
   }
 
-  get embedderId(): string {
-    return this.#context.embedder.id;
-  }
-
-  get epoch(): number {
-    return this.#servers.epoch + this.#queryVectors.changes;
-  }
-
-  get size(): number {
-    return this.#servers.current.size;
-  }
-
   get degraded(): string | undefined {
-    return joined(this.engineDegraded, this.#queryVectors.failure ?? this.#context.degraded);
+    return joined(this.engineDegraded, this.embedderDegraded);
   }
 
   /** The current problem, except for the embedder's. */
@@ -131,7 +103,7 @@ class MeilisearchIndex implements SearchIndex {
       await pause();
     }
     const manner = whole ? 'anew' : 'one by one';
-    const takeEffect = await this.#servers.prepare({ removed, upserted: documents, manner }, signal);
+    const takeEffect = await this.servers.prepare({ removed, upserted: documents, manner }, signal);
     const tellEngine = await this.#sync.prepare(planned, removed);
     return async () => {
       const told = tellEngine();
@@ -142,14 +114,14 @@ class MeilisearchIndex implements SearchIndex {
 
   async find(query: string): Promise<Findings> {
     const terms = [...new Set(tokenize(query))];
-    const unquantized = await this.#queryVectors.of(sentencesOf(query));
+    const unquantized = await this.queryVectors.of(sentencesOf(query));
     const vectors = unquantized.map(quantize);
-    const asked = this.#servers.current;
+    const asked = this.servers.current;
     const found = await this.#sync.search(this.#queries(terms, vectors));
     const cosines = new Map<VectorSource, Float32Array>();
     for (;;) {
       // No await from here on: a query sees every server before or after an update, never half of it.
-      const { current } = this.#servers;
+      const { current } = this.servers;
       // The engine's response is useless if the catalogue was replaced in the meantime.
       const ids = new Set(found && current === asked ? found.flat() : this.#substitutes(terms, vectors));
       const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
@@ -162,19 +134,14 @@ class MeilisearchIndex implements SearchIndex {
     }
   }
 
-  compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
-    const { dimensions } = this.#context.embedder;
-    return compareTools(query, server, { dimensions, queryVectors: this.#queryVectors, cache: this.#cache });
-  }
-
   async close(): Promise<void> {
-    await this.#servers.settled();
+    await this.servers.settled();
     await this.#sync.close();
   }
 
   /** One list by meaning per sentence and one by keyword: the rarest terms, of which the engine drops the others first. */
   #queries(terms: readonly string[], vectors: readonly QuantizedVector[]): EngineQuery[] {
-    const { current } = this.#servers;
+    const { current } = this.servers;
     const known = terms.map(term => ({ term, frequency: current.frequencyOf(term) }));
     const rarest = known.filter(({ frequency }) => frequency > 0).sort((a, b) => a.frequency - b.frequency);
     const q = rarest.slice(0, MAX_QUERY_TERMS).map(({ term }) => term);
@@ -191,7 +158,7 @@ class MeilisearchIndex implements SearchIndex {
 
   /** Returns the candidates that can be found without the engine. */
   #substitutes(terms: readonly string[], vectors: readonly QuantizedVector[]): string[] {
-    const { current } = this.#servers;
+    const { current } = this.servers;
     const byKeyword = bestOfEach(current.score(terms, new Float32Array(0))).map(one => one.serverId);
     if (vectors.length === 0) return byKeyword;
     const inMemory = [...current.ids()].filter(id => {
@@ -212,7 +179,7 @@ class MeilisearchIndex implements SearchIndex {
       added = await this.#vectors.bestCosines(sources, queries);
       this.#failure = undefined;
     } catch (error) {
-      if (this.#failure === undefined) this.#context.log.warn({ err: error }, VECTORS_UNREADABLE);
+      if (this.#failure === undefined) this.context.log.warn({ err: error }, VECTORS_UNREADABLE);
       this.#failure = VECTORS_UNREADABLE;
     }
     for (const [at, source] of sources.entries()) cosines.set(source, added[at] ?? new Float32Array(0));

@@ -56,7 +56,7 @@ export function kernelMemory(initialBytes: number, maximumBytes = initialBytes):
 /** Returns the kernel on `memory`. Instances on one memory may run concurrently if they write to different areas. */
 export function instantiateKernel(module: WebAssembly.Module, memory: WebAssembly.Memory): Kernel {
   // The tests and `build-kernel.ts --check` verify that kernel.wasm has this interface.
-  return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as Kernel;
+  return new WebAssembly.Instance<Kernel>(module, { env: { memory } }).exports;
 }
 
 /** Allocates areas in a memory: each call returns the byte offset of a new area, aligned to 64 bytes. */

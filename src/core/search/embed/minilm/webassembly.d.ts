@@ -14,8 +14,8 @@ declare namespace WebAssembly {
     grow(pages: number): number;
   }
 
-  class Instance {
+  class Instance<Exports = Record<string, unknown>> {
     constructor(module: Module, imports: { env: { memory: Memory } });
-    readonly exports: Record<string, unknown>;
+    readonly exports: Exports;
   }
 }

@@ -1,8 +1,6 @@
 import { z } from 'zod';
-import { SCOPES, type Caller } from '../../core/access/caller.ts';
-import type { Core } from '../../core/core.ts';
-import { SwitchboardError } from '../../errors.ts';
-import { endpoint, MIB, type Endpoint, type Input } from '../http/endpoint.ts';
+import { SCOPES } from '../../core/access/caller.ts';
+import { MIB } from '../http/endpoint.ts';
 
 /** The policy and the common fields of all admin endpoints. */
 export const ADMIN = {
@@ -13,41 +11,6 @@ export const ADMIN = {
   maxBodyBytes: MIB,
   cache: 'no-store',
 } as const;
-
-type Described = Pick<
-  Endpoint,
-  'method' | 'path' | 'operationId' | 'summary' | 'description' | 'errors' | 'responseSchema' | 'isLong'
->;
-
-/**
- * Defines an admin endpoint; its path is prefixed with `/v1/admin`, except on the control socket. An end user's identity token is
- * ignored, because operators act for nobody.
- */
-export function operation<Body extends z.ZodType = z.ZodUndefined, Query extends z.ZodObject = z.ZodObject>({
-  handle,
-  ...definition
-}: Described & {
-  readonly bodySchema?: Body;
-  readonly querySchema?: Query;
-  readonly handle: (
-    core: Core,
-    caller: Caller,
-    input: Input<z.output<Body>, z.output<Query>>,
-  ) => Promise<unknown>;
-}): Endpoint {
-  return endpoint({
-    ...ADMIN,
-    ...definition,
-    errors: [...definition.errors, 'rate_limited'],
-    handle: async (core, { subject: _endUser, ...caller }, input) => {
-      if (Object.values(input.params).some(one => one.includes('\0'))) throw noId();
-      return handle(core, caller, input);
-    },
-  });
-}
-
-const noId = () =>
-  new SwitchboardError('invalid_request', 'The path contains a NUL character. Ids never do.');
 
 export const tenantId = z
   .string()
