@@ -113,7 +113,7 @@ export async function admit<Input>(
   return { caller, input };
 }
 
-/** Counts a refusal that comes before any class of calls against the key's requests of no class, and throws it. */
+/** Counts an early refusal as an unclassified request of the key, and throws it. */
 export async function refuseUnclassed(
   { rateLimits }: Parts,
   { keyId }: Principal,
@@ -148,8 +148,8 @@ async function parseWithinRate<Input>(
 }
 
 /**
- * Returns the refusal of a key without the scope. The scope `admin` is over the whole installation, so it counts with keys of the
- * operator's own tenant alone.
+ * Returns the refusal of a key without the scope. The scope `admin` covers the whole installation, so it is valid only for keys of
+ * the operator's own tenant.
  */
 function lackingScope({ scopes, tenantId }: Principal, scope: Scope): SwitchboardError | undefined {
   if (!scopes.has(scope))

@@ -90,7 +90,7 @@ export class RateLimits {
     { log, metrics }: { log: Log; metrics: Metrics },
   ): Promise<RateLimits> {
     if (redisUrl === undefined || limits === 'off') return new RateLimits(limits, undefined, metrics);
-    // Loaded only where it is on: its package has hundreds of files.
+    // Loaded only if Redis is configured, because its package has hundreds of files.
     const { Redis } = await import('../../platform/outbound/redis.ts');
     const rateLimits = new RateLimits(limits, await Redis.open({ url: redisUrl, log }), metrics);
     metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);

@@ -94,7 +94,7 @@ function stillMore(inRow: readonly Tool[], inParts: readonly CataloguedTool[]): 
  */
 const BATCH_ROWS = 50;
 const BATCH_CHARS = 50_000;
-/** The maximum JSON of tools in one value, except for a single larger tool: a row of 1 MB blocked the event loop for 50 ms. */
+/** The maximum size of a value with tools, except for a single larger tool: a row of 1 MB blocked the event loop for 50 ms. */
 const PART_CHARS = 30_000;
 
 /** Applies all new values in an upsert. */

@@ -311,7 +311,7 @@ class Calls {
     return listAllTools(params => asking.send('tools/list', params), this.#parts.limits);
   }
 
-  /** Looks up the user's token, and does the work with it. @throws SwitchboardError as `Credentials.forCall` does */
+  /** Looks up the user's token and runs the work with it. @throws SwitchboardError like `Credentials.forCall` */
   async #ask<T>(asked: Asked, work: (asking: Asking) => Promise<T>): Promise<T> {
     const lookup = this.#parts.credentials.forCall(asked.caller, asked.server);
     const credential = lookup && (await asked.deadline.wait(lookup));
@@ -319,7 +319,7 @@ class Calls {
   }
 }
 
-/** One operation: who asks which server, and until when. */
+/** One operation: its caller, its server and its deadline. */
 interface Asked {
   readonly caller: Caller;
   readonly server: Server;
@@ -371,7 +371,7 @@ class Asking {
     try {
       return await this.#request(method, params, onNotification);
     } catch (error) {
-      // Another request of the operation may have renewed it meanwhile.
+      // Another request of the operation may have renewed it in the meantime.
       if (!this.#credential || !this.#mayRenew || !isUnauthorized(error)) throw error;
       this.#mayRenew = false;
       const renewal = credentials.renewed(this.#caller, this.view.server, this.#credential);

@@ -51,10 +51,10 @@ export interface Hold extends AsyncDisposable {
 const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
 
 /**
- * Opens (and at first creates) the embedded Postgres in `dataDir/pglite` and applies the migrations.
- * The caller must hold the data folder's lock: PGlite has none of its own, and two processes corrupt a folder.
- * Pass no folder for a database in memory, for tests.
- * @param memory the file system of a database in memory, empty by default
+ * Opens the embedded Postgres in `dataDir/pglite`, creating it if necessary, and applies the migrations. The caller must hold the
+ * data folder's lock: PGlite has none, and two processes would corrupt the folder. Without a folder, the database is in memory, for
+ * tests.
+ * @param memory the file system of an in-memory database, empty by default
  */
 export async function openDatabase(dataDir?: string, memory?: Filesystem): Promise<EmbeddedDatabase> {
   const folder = dataDir === undefined ? undefined : folderIn(dataDir);

@@ -75,7 +75,7 @@ const MAX_NEW_TOOLS = 100;
 /** The maximum JSON size of all waiting listings; further ones are dropped until the next check. */
 const MAX_WAITING_CHARS = 32 * 1024 * 1024;
 
-/** Brings the tools that a health check finds into the catalogue, one server at a time, so that no check waits for it. */
+/** Stores the tools found by a health check in the catalogue, one server at a time, so that no check waits for it. */
 export class ListedTools {
   readonly #parts: Parts;
   readonly #ended = new AbortController();

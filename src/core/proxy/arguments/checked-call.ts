@@ -59,13 +59,13 @@ export class CheckedCalls {
     }
   }
 
-  /** Returns whether the server's tools have to be listed before the call: nobody knows the tool, or it may only be read with. */
+  /** Returns whether the server's tools must be listed before the call: the tool is unknown, or the call must be read-only. */
   #mustList(view: View, call: NamedCall): boolean {
     if (this.#definitions.fresh(view)) return false;
     return call.readOnly === true || (this.#isStranger(view, call) && this.#definitions.mayWait(view));
   }
 
-  /** Waits for a listing, for as long as a call may. */
+  /** Waits for a listing, for as long as a call may wait. */
   async #list(view: View, { refresh, deadline }: Sending): Promise<void> {
     const waitMs = Math.min(this.#listWaitMs, deadline.totalMs / 3);
     const isInTime = await listed(refresh('in-slot'), waitMs, deadline);

@@ -382,7 +382,7 @@ export class HttpClient {
     await Promise.all([this.#agent.destroy(), this.#streams.destroy()]);
   }
 
-  /** Tries a connection that was refused once more: nothing was written. @throws any other failure as it is */
+  /** Retries a refused connection once: nothing was written. @throws any other failure unchanged */
   async #reconnected<R extends Dispatched, T>(
     request: R,
     Kind: ExchangeOf<R, T>,

@@ -98,7 +98,7 @@ export class Sessions {
     // A session opened now would never be ended.
     if (this.#isClosed) throw stopping();
     const { serverId, url, tenantId, userId, credential } = owner;
-    // The lengths make the key unambiguous: URLs and tenants' names are not ours. The ids hold no space.
+    // The lengths make the key unambiguous: URLs and tenants' names are not ours. The ids contain no spaces.
     const key = `${era} ${serverId} ${url.length} ${url} ${tenantId.length} ${tenantId} ${userId ?? ''} ${credential?.connectionId ?? ''}`;
     const open = () =>
       withoutSpan(() => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner)));
