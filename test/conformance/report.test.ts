@@ -15,7 +15,7 @@ describe('the verdict on a run of the conformance suite', () => {
     expect(verdict(scenario(passed))).toEqual([]);
   });
 
-  it('names a failure and a warning that nobody expects', () => {
+  it('names an unexpected failure and an unexpected warning', () => {
     expect(verdict(scenario(failed))).toEqual(['ping:a failed: Not so']);
     expect(verdict(scenario(warned))).toEqual(['ping:a failed: Better not']);
     expect(verdict(scenario(passed, { ...failed, id: 'b' }), { 'ping:c': 'why' })).toContain(

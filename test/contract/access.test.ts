@@ -49,7 +49,7 @@ describe('401', () => {
     },
   );
 
-  it('is one and the same answer for every wrong key [access.key.invalid]', async () => {
+  it('is the same response for every wrong key [access.key.invalid]', async () => {
     const { key, id } = await newKey(['search']);
     const revoked = await newKey(['search']);
     await sb.admin.request('POST', `/keys/${revoked.id}/revoke`);
@@ -73,7 +73,7 @@ describe('401', () => {
     expect((await sb.post('/v1/search', { query: 'x' }, { 'x-api-key': key })).status).toBe(200);
   });
 
-  it('a key sent twice is no key [access.key.invalid]', async () => {
+  it('a repeated key header is invalid [access.key.invalid]', async () => {
     const { statusCode } = await request(`${sb.url}/v1/search`, {
       method: 'POST',
       headers: ['x-api-key', sb.key, 'x-api-key', sb.key, 'content-type', 'application/json'],
@@ -113,7 +113,7 @@ describe('401', () => {
 });
 
 describe('403', () => {
-  it('a key without the scope is told which one it lacks', async () => {
+  it('a key without the scope learns which one it lacks', async () => {
     const { key } = await newKey(['proxy']);
     const { status, json } = await sb.post('/v1/search', { query: 'x' }, { 'x-api-key': key });
     expect(status).toBe(403);

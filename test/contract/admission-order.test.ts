@@ -142,7 +142,7 @@ describe.each(Object.entries(FACES))('%s', (_name, face) => {
     },
   );
 
-  it.each(ORDER)('refuses what fails %s alone [access.order]', async check => {
+  it.each(ORDER)('refuses a request that fails only %s [access.order]', async check => {
     const { headers } = await failing(face, [check]);
     expect(codeOf(await face.send(headers, check === 'input'))).toBe(CHECKS[check]);
   });

@@ -180,7 +180,7 @@ describe('Switchboard’s own facts', () => {
   });
 });
 
-describe('the first call by a wrong name of a server whose tools nobody knows', () => {
+describe('the first call with a wrong name to a server with unknown tools', () => {
   it.each(['everything', 'v2'])('shows the right ones: %s [mcp.unknown-tool]', async server_id => {
     await using fresh = await startTestSwitchboard({
       catalogue: [{ id: server_id, remote_url: server_id === 'v2' ? v2.url : everything.url, tools: [] }],
@@ -347,7 +347,7 @@ describe('a result that was cut', () => {
   const argsOf = (text: string) =>
     JSON.parse(/(?:call|read)_remote_tool (\{.*?\}\})/.exec(text)?.[1] ?? '').arguments;
 
-  it('can be read on to its end, by the call that it ends with [mcp.read-on]', async () => {
+  it('can be read completely with the call at its end [mcp.read-on]', async () => {
     await using client = await open();
     const first = await client.remote('long', 'x');
     let text = first.content[0]?.text ?? '';
@@ -470,7 +470,7 @@ describe('a result that was cut', () => {
     );
   });
 
-  it('is read on without a charge to the quota, however often', async () => {
+  it('can be read repeatedly without counting against the quota', async () => {
     const { id, key } = (await sb.admin.request('POST', '/keys', { name: 'quota' })).json;
     await using client = await open({ ...sb, key });
     const { handle } = argsOf(textOf(await client.remote('long', 'x')));

@@ -23,7 +23,7 @@ function* badBodies({ properties = {} }: Schema): Generator {
   for (const name of names) for (const value of [...KINDS, MANY]) yield { ...rest, [name]: value };
 }
 
-describe('no answer speaks the words of the validator [errors.own-words]', () => {
+describe("no response contains the validator's own messages [errors.own-words]", () => {
   it('on the endpoints of the OpenAPI document', async () => {
     const { json } = await sb.get('/openapi.json');
     for (const [path, methods] of Object.entries<Record<string, any>>(json.paths)) {

@@ -7,7 +7,7 @@ const MCP = { accept: 'application/json, text/event-stream' };
 /** What is found out about a server is of no one request. */
 const OF_A_SERVER = /^(upstream era detected|upstream failed repeatedly|tool definitions not refreshed)/;
 
-it('each line that a request causes has the id that its answer gives', async () => {
+it('each log line of a request has the id from its response', async () => {
   await using upstream = await startV2Server();
   await using sb = await startTestSwitchboard({
     env: { LOG_LEVEL: 'info' },

@@ -103,7 +103,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
     expect(result.content).toEqual([{ type: 'text', text: 'nobody asked' }]);
   });
 
-  it('that goes away in the middle of a call with progress leaves nothing behind', async () => {
+  it('that disconnects during a call with progress leaves nothing behind', async () => {
     await using client = await open(connect);
     await using upstream = await startV2Server();
     await sb.admin.request(
@@ -125,7 +125,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
     await upstream.cancelled;
   });
 
-  it('reads what is no content block as text', async () => {
+  it('converts invalid content blocks to text', async () => {
     await using client = await open(connect);
     const result = await client.call({ server_id: 'odd', tool_name: 'x' });
     expect(result.content.map((block: { text: string }) => block.text)).toEqual([
@@ -420,7 +420,7 @@ describe('ids on POST /v1/mcp/call', () => {
   const send = (id: string) => sb.post('/v1/mcp/call', `{"server_id":"v2","method":"tools/list","id":${id}}`);
 
   it.each(['0', '-1', '9007199254740991', '1.5', '"9007199254740993"', '""'])(
-    '%s comes back as it is',
+    '%s is returned unchanged',
     async id => {
       const answer = await send(id);
       expect(answer.status).toBe(200);
@@ -429,7 +429,7 @@ describe('ids on POST /v1/mcp/call', () => {
   );
 
   it.each(['9007199254740993', '-9007199254740993', '1e300', '1e999', 'null', 'true', '{}', '[]'])(
-    '%s, which cannot come back as it is, is refused',
+    '%s, which cannot be returned unchanged, is refused',
     async id => {
       const answer = await send(id);
       expect(answer.status).toBe(400);

@@ -218,7 +218,7 @@ describe('a body at the limits', () => {
     expect(messageOf(answer.text)).toMatchObject({ id: JSON.parse(body).id, result: { tools: [{}, {}] } });
   });
 
-  it('with a notification has nothing to answer', async () => {
+  it('with a notification has no response', async () => {
     const answer = await sb.post('/mcp', { jsonrpc: '2.0', method: 'notifications/initialized' });
     expect([answer.status, answer.text]).toEqual([202, '']);
   });

@@ -139,7 +139,7 @@ const textOf = (result: any): string => result.content?.[0]?.text;
 const lastCall = () => asking.inbox.of('tools/call').at(-1)?.message.params;
 
 describe('a tool that asks for input', () => {
-  it('asks the client, and goes on with its answer and the exact state', async () => {
+  it('asks the client, and continues with its reply and the exact state', async () => {
     const asked = await ask('name');
     expect(asked).toMatchObject({
       resultType: 'input_required',

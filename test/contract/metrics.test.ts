@@ -80,7 +80,7 @@ describe('/metrics', () => {
     await counted(CALL, { kind: 'call', outcome: 'aborted' }, 1);
   });
 
-  it('shows servers that calls are held back from', async () => {
+  it('shows servers with open circuit breakers', async () => {
     const open = async () => sumOf(await scrape(sb.url), 'switchboard_upstream_circuits', { state: 'open' });
     expect(await open()).toBe(0);
     for (let call = 0; call < 8; call++) await sb.post('/v1/mcp/tools/list', { server_id: 'down' });

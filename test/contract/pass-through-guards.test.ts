@@ -55,7 +55,7 @@ const send = (
   });
 
 describe('what is passed on', () => {
-  it('of the request: the body byte for byte, and the headers of the protocol alone', async () => {
+  it('of the request: the body byte for byte, and only the protocol headers', async () => {
     const body = '{"jsonrpc" : "2.0","id":9007199254740993, "method":"x"}\n';
     const ofTheProtocol = {
       accept: 'application/json, text/event-stream',
@@ -92,7 +92,7 @@ describe('what is passed on', () => {
     });
   });
 
-  it('of the answer: the headers of the protocol, with our own', async () => {
+  it('of the response: the protocol headers and our own', async () => {
     const { headers } = await send('/mcp/echo.a-b_c');
     const ours = ['x-request-id', 'ratelimit', 'ratelimit-policy', 'date', 'connection', 'keep-alive'];
     const safety = ['x-content-type-options', 'content-security-policy', 'strict-transport-security'];

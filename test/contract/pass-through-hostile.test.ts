@@ -155,7 +155,7 @@ const ended = (answer: IncomingMessage) =>
       .resume();
   });
 
-describe('what a server answers badly', () => {
+describe('bad responses of a server', () => {
   it.each([
     ['hang', 'upstream_timeout'],
     ['cut-head', 'upstream_unreachable'],
@@ -220,12 +220,12 @@ describe('what a server answers badly', () => {
     }
   });
 
-  it('some interim answers are let by, and not passed on', async () => {
+  it('some interim responses are ignored', async () => {
     const answer = await post('interim');
     expect([answer.status, answer.text]).toEqual([200, '{"ok":true}']);
   });
 
-  it('the client`s own time-out holds', async () => {
+  it("the client's own timeout applies", async () => {
     const answer = await fetchRaw(sb.url, '/mcp/drip', {
       ...call,
       headers: { ...headers(), 'switchboard-timeout-ms': '10' },
@@ -243,11 +243,11 @@ describe('what a server answers badly', () => {
     });
   });
 
-  it('of a refusal the reason is told', async () => {
+  it('the reason of a refusal is shown', async () => {
     expect((await post('403')).json.error.message).toContain('(HTTP 403): {"error":"plan expired"}. ');
   });
 
-  it('of a plain text the beginning is told, a Retry-After stays a header', async () => {
+  it('the beginning of a plain text is quoted, and Retry-After stays a header', async () => {
     expect((await post('400-text')).json.error.message).toMatch(/HTTP 400: bad request request .{20,200}…$/);
     expect((await post('400-text-open')).json.error.message).toBe(
       'The MCP server returned HTTP 400: no session',
@@ -284,7 +284,7 @@ describe('what a server answers badly', () => {
   });
 
   it.each(['400', '404', '406', '410', '429', '500', '503', '202', '200-empty', 'problem-json'])(
-    'HTTP %s is passed on as it is, body and all',
+    'HTTP %s is passed on unchanged, including the body',
     async mode => {
       const [direct, passed] = await Promise.all([fetchRaw(upstream.origin, `/${mode}`, call), post(mode)]);
       expect([passed.status, passed.text]).toEqual([direct.status, direct.text]);
@@ -316,7 +316,7 @@ describe('what a server answers badly', () => {
   });
 
   it.each(['cut', 'cut-length', 'hang-in-body'])(
-    '%s breaks the answer here too: never a clean end',
+    '%s breaks the response to the client too: never a clean end',
     async mode => {
       const answer = await openPost(mode);
       expect(answer.statusCode).toBe(200);

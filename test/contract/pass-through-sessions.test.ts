@@ -65,7 +65,7 @@ describe('a session id that is handed out', () => {
     expect(Buffer.from(session.slice(3), 'base64url').toString('latin1')).not.toContain('session-');
   });
 
-  it('serves nobody else: no other tenant, key, user or server', async () => {
+  it('works for no other tenant, key, user or server', async () => {
     const { json } = await sb.admin.request('POST', '/keys', { name: 'second' });
     const owners: Record<string, [server: string, headers: Headers]> = {
       key: ['a', {}],

@@ -135,7 +135,7 @@ describe('POST /catalogue/probe', () => {
     expect(await refused([])).toBe(400);
   });
 
-  it('keeps the health of a server that answers 429', async () => {
+  it('keeps the health of a server that returns 429', async () => {
     await probe();
     const before = await show('first');
     first.conduct = 429;

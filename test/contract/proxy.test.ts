@@ -253,7 +253,7 @@ describe('POST /v1/mcp/tools/call', () => {
     );
   });
 
-  it('a tool that reports its own failure is a normal answer [tools-call.is-error]', async () => {
+  it('a tool that reports its own failure is a normal response [tools-call.is-error]', async () => {
     const { status, json } = await callTool({ server_id: 'v1', name: 'fail' });
     expect(status).toBe(200);
     expect(json.isError).toBe(true);

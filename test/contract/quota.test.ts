@@ -31,7 +31,7 @@ const quotaOf = ({ headers }: { headers: Headers }, name = 'ratelimit') =>
     .find(part => part.includes('-per-month'));
 
 describe('a key with a monthly quota', () => {
-  it('is told what is left, and refused with what the quota is when it is used up [quota.refused] [quota.headers]', async () => {
+  it('learns the remaining quota, and is refused with the quota when it is used up [quota.refused] [quota.headers]', async () => {
     const key = await newKey({ searches: 2 });
     const first = await search(key);
     expect(quotaOf(first)).toMatch(/^"searches-per-month";r=1;t=\d+$/);

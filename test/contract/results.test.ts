@@ -146,7 +146,7 @@ describe('GET /v1/results/{handle}', () => {
     expect(await as(sb.as(ada))).toMatchObject({ status: 401, json: { code: 'identity_token_invalid' } });
   });
 
-  it('200: is no call, and not charged to the quota', async () => {
+  it('200: does not count as a call or against the quota', async () => {
     const small = await createKey({ monthly_quota: { calls: 1 } });
     const kept = await keepOn(sb.db, { keyId: small.id }, 'counted');
     expect((await get('?offset=x', { 'x-api-key': small.key }, kept)).status).toBe(400);

@@ -62,7 +62,7 @@ const keyOf = async (tenant: string, scopes: string[]): Promise<string> =>
   (await sb.admin.request('POST', '/keys', { name: 'test', scopes, tenant })).json.key;
 
 describe('200', () => {
-  it('a verdict is kept, the last one holding [search.feedback]', async () => {
+  it('feedback is stored, and the last one wins [search.feedback]', async () => {
     const query_log_id = await search();
     for (const outcome of ['helpful', 'irrelevant', 'not_helpful']) {
       const { status, json } = await feedback({ query_log_id, server_id: 'v1', tool: 'echo', outcome });
@@ -165,7 +165,7 @@ describe('400', () => {
     expect(json.detail).toContain(detail);
   });
 
-  it('a server that was not in the answer [search.feedback.own]', async () => {
+  it('a server that the search did not return [search.feedback.own]', async () => {
     const query_log_id = (await sb.post('/v1/search', { query: 'echo a message', limit: 1 })).json.metadata
       .query_log_id;
     const { status, json } = await feedback({ query_log_id, server_id: 'b-works', outcome: 'helpful' });

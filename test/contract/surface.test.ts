@@ -143,7 +143,7 @@ describe('open pages', () => {
       expect(text).toContain(`&quot;${member}&quot;: {`);
   });
 
-  it('/docs has the MCP endpoints, too', async () => {
+  it('/docs includes the MCP endpoints', async () => {
     const { text } = await sb.get('/docs', { 'x-api-key': '' });
     for (const endpoint of ['POST /mcp', '/mcp/{server_id}', 'search_servers', 'call_remote_tool'])
       expect(text).toContain(`>${endpoint}</code>`);

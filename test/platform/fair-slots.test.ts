@@ -26,7 +26,7 @@ function takers(slots: FairSlots) {
 const settled = () => new Promise(resolve => setImmediate(resolve));
 
 describe('slots', () => {
-  it('one tenant alone holds at most its share; a tenant that comes later still gets some', async () => {
+  it('a single tenant gets at most its share, and a later tenant still gets slots', async () => {
     const { got, take, releases } = takers(new FairSlots(8, 100, tooManyWait));
     for (let i = 0; i < 20; i++) take('a');
     for (const tenantId of ['b', 'c', 'd']) for (let i = 0; i < 20; i++) take(tenantId);
@@ -36,7 +36,7 @@ describe('slots', () => {
     expect(releases).toHaveLength(15);
   });
 
-  it('of those that wait, the tenant that holds the fewest slots is next', async () => {
+  it('the waiting tenant with the fewest slots is next', async () => {
     const { got, take, releases } = takers(new FairSlots(4, 100, tooManyWait));
     for (const tenantId of ['a', 'a', 'a', 'a', 'b', 'b', 'c']) take(tenantId);
     await settled();

@@ -47,7 +47,7 @@ async function signIn(login: string) {
 }
 
 describe('the identity provider of the tests', () => {
-  it('says where everything is, and that its answers name it (RFC 9207)', () => {
+  it('publishes its endpoints and its support of RFC 9207', () => {
     expect(client.serverMetadata()).toMatchObject({
       issuer: idp.issuer,
       revocation_endpoint: `${idp.issuer}/token/revocation`,

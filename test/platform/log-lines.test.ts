@@ -85,7 +85,7 @@ describe('lineOf', () => {
 });
 
 describe('the log of a process', () => {
-  it('is JSON where stderr is no terminal, and lines without colours with LOG_FORMAT=text', () => {
+  it('is JSON if stderr is not a terminal, and lines without colours with LOG_FORMAT=text', () => {
     const json = stderrOf(undefined).trim().split('\n');
     expect(json.map(line => (JSON.parse(line) as { msg: string }).msg)).toEqual(['request', 'lost it']);
     expect(stderrOf('text')).toMatch(

@@ -9,7 +9,7 @@ it('resolves or rejects as the work does, and leaves no listener behind', async 
   expect(getEventListeners(signal, 'abort')).toEqual([]);
 });
 
-it('ends with the signal, whatever becomes of the work', async () => {
+it('rejects when the signal aborts, whatever the outcome of the work', async () => {
   const ending = new AbortController();
   const { promise, reject } = Promise.withResolvers<never>();
   const waiting = raceAbort(promise, ending.signal);
@@ -30,14 +30,14 @@ describe('a deadline', () => {
     expect(await settledWithin(Promise.reject(new Error('broken')), 1_000)).toBe(true);
   });
 
-  it('ends the wait, whatever becomes of the work', async () => {
+  it('ends the wait, whatever the outcome of the work', async () => {
     const { promise, reject } = Promise.withResolvers<never>();
     await expect(raceDeadline(promise, 1, late)).rejects.toThrow('late');
     expect(await settledWithin(promise, 1)).toBe(false);
     reject(new Error('too late'));
   });
 
-  it('counts an answer that arrived while the process was held up', async () => {
+  it('accepts a result that arrived while the process was blocked', async () => {
     const answered = new Promise<number>(resolve => void setTimeout(() => resolve(1), 5));
     const race = raceDeadline(answered, 5, late);
     const until = performance.now() + 20;

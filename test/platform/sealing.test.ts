@@ -67,7 +67,7 @@ describe('a sealed text', () => {
 });
 
 describe('rotation', () => {
-  it('opens with the old key for as long as it is there, and seals with the new one', () => {
+  it('opens with the old key while it is configured, and seals with the new one', () => {
     const [old, fresh] = [newKey('k1'), newKey('k2')];
     const sealed = new Sealing([old]).seal('state', OWNER, 'text', MINUTE_MS);
     const rotated = new Sealing([fresh, old]);

@@ -58,7 +58,7 @@ describe('listenExclusively', () => {
   });
 });
 
-it('a server that stops answers what comes on a connection in use, and gives the connection up with that answer', async () => {
+it('a stopping server responds on connections in use and closes them with that response', async () => {
   const waiting: ServerResponse[] = [];
   const server = createHttpServer((_request, response) => void waiting.push(response));
   await once(server.listen(0, '127.0.0.1'), 'listening');

@@ -86,7 +86,7 @@ describe('JSON-RPC messages of every kind to /mcp/{server_id}', () => {
 });
 
 describe('after all of them', () => {
-  it('the process answers, has logged no error and has kept little', async () => {
+  it('the process responds, has logged no error and uses little memory', async () => {
     expect(
       (await wire.send({ family: 'valid', method: 'GET', target: '/healthz', headers: {} })).status,
     ).toBe(200);

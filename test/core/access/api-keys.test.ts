@@ -92,7 +92,7 @@ describe('authenticate', () => {
 });
 
 describe('storage', () => {
-  it('holds no key in clear', async () => {
+  it('contains no key in plain text', async () => {
     const keys = open();
     const { key } = await keys.create({ name: 'secret', scopes: ['search'] });
     const secret = key.slice(-38, -6);

@@ -59,7 +59,7 @@ describe('a monthly quota', () => {
     expect(await use.thisMonth()).toEqual(new Map([['k', { calls: 3, searches: 1 }]]));
   });
 
-  it('begins anew with the month, and includes the use from before it was set', async () => {
+  it('resets every month, and includes usage from before it was set', async () => {
     const use = open();
     for (let call = 0; call < 3; call++) await use.spend({ keyId: 'k' }, 'calls');
     expect(await refusal(use.spend(key({ calls: 3 }), 'calls'))).toBeInstanceOf(QuotaExceeded);

@@ -48,7 +48,7 @@ describe('return URLs', () => {
     'http://localhost:3000/done',
     'http://127.0.0.1/',
     'http://[::1]:8080/x',
-  ])('takes %s as it is written', async url => {
+  ])('accepts %s unchanged', async url => {
     expect((await tenants.change('acme', { returnUrls: [url, url] })).return_urls).toEqual([url]);
   });
 

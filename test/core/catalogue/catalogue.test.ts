@@ -192,7 +192,7 @@ describe('put', () => {
     },
   );
 
-  it('leaves everything as it was when the index cannot take the change', async () => {
+  it('changes nothing if the index rejects the change', async () => {
     await catalogue.put([entry('a')], { origin: 'operator' });
     const attached = catalogue.attachIndex(() => Promise.reject(new Error('no model')));
     await expect(attached).rejects.toThrow('no model');
@@ -215,7 +215,7 @@ describe('put', () => {
 });
 
 describe('deactivate', () => {
-  it('refuses an id nobody knows', async () => {
+  it('refuses an unknown id', async () => {
     await expect(catalogue.deactivate('nope')).rejects.toMatchObject({ code: 'server_not_found' });
   });
 });

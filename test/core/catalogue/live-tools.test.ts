@@ -60,7 +60,7 @@ describe('refreshTools', () => {
     expect((await Catalogue.load(database.db)).get('a')).not.toHaveProperty('toolsListedAt');
   });
 
-  it('indexes anew only when a text has changed', async () => {
+  it('reindexes only if a text has changed', async () => {
     let prepared = 0;
     await catalogue.attachIndex(() => {
       prepared++;
@@ -106,7 +106,7 @@ describe('refreshTools', () => {
     expect(lines('tool definition changed')).toEqual([]);
   });
 
-  it('leaves everything as it was when aborted before the commit', async () => {
+  it('changes nothing if aborted before the commit', async () => {
     const ending = new AbortController();
     await catalogue.attachIndex(({ upserted }) => {
       if (upserted[0]?.tools[0]?.name === 'x') ending.abort(new Error('enough'));
@@ -205,7 +205,7 @@ describe('a changed definition', () => {
     ['inputSchema', { inputSchema: { type: 'object', required: [] } }],
     ['outputSchema', { outputSchema: {} }],
     ['annotations', { annotations: { readOnlyHint: true } }],
-  ])('may change its %s alone', (_field, change) => {
+  ])('may change only its %s', (_field, change) => {
     expect(hashOf({ ...tool('x'), ...change })).not.toBe(hashOf(tool('x')));
   });
 

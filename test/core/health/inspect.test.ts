@@ -90,7 +90,7 @@ describe('the inspection of a server that works', () => {
     expect(namesOf(tools)).toContain('echo');
   });
 
-  it('negotiates anew each time', async () => {
+  it('negotiates from scratch each time', async () => {
     await using server = await startV2Server();
     await inspect(server.url);
     await inspect(server.url);

@@ -47,7 +47,7 @@ describe('nextHealth', () => {
     expect(afterAll('unreachable', 'unreachable', state, 'unreachable')).toMatchObject({ failures: 1 });
   });
 
-  it('has the latency of the last check alone', () => {
+  it('has only the latency of the last check', () => {
     const answered = nextHealth(undefined, { state: 'ok', latencyMs: 12 }, DAY);
     expect(answered.latencyMs).toBe(12);
     expect(nextHealth(answered, { state: 'unreachable' }, 2 * DAY)).not.toHaveProperty('latencyMs');

@@ -85,14 +85,14 @@ describe('a server that fails again and again', () => {
       expect(line).toMatchObject({ serverId: 's', url: new URL(server.url).origin, tenantId: 'local' });
   });
 
-  it('a refused call is no use of the server: nothing is reported', async () => {
+  it('a refused call does not count as usage: nothing is reported', async () => {
     await using server = await startChangeable('500');
     await using harness = startProxy(server.url);
     await failTimes(harness, 8);
     expect(harness.outcomes).toHaveLength(5);
   });
 
-  it('a probe whose caller goes away leaves its place to the next call', async () => {
+  it('a probe whose caller disconnects leaves its place to the next call', async () => {
     await using server = await startChangeable('500');
     await using harness = startProxy(server.url);
     await failTimes(harness, 5);
@@ -139,7 +139,7 @@ describe('a server that fails again and again', () => {
     expect((await failure(generic)).code).toBe('upstream_unavailable');
   });
 
-  it('is closed to one tenant alone where that tenant may have caused the failures', async () => {
+  it('is closed only to the tenant that may have caused the failures', async () => {
     await using server = await startChangeable('500');
     await using harness = startProxy(server.url);
     await failTimes(harness, 6, { tenantId: 'a' });
@@ -276,7 +276,7 @@ describe('Retry-After', () => {
     [503, 'a date', 'Sun, 22 Nov 2026 00:00:00 GMT', 60],
     [429, 'a date', 'Sat, 21 Nov 2026 00:00:07 GMT', 7],
     [503, 'a date', 'Sat, 21 Nov 2026 00:00:07 GMT', 7],
-  ])('HTTP %i with %s (%s) holds calls back for %i s', async (status, _form, retryAfter, waitSec) => {
+  ])('HTTP %i with %s (%s) blocks calls for %i s', async (status, _form, retryAfter, waitSec) => {
     await using server = await startChangeable(limited(status, retryAfter));
     await using harness = startProxy(server.url);
     await failure(callAs(harness));
@@ -288,7 +288,7 @@ describe('Retry-After', () => {
   });
 
   it.each(['0', '-5', 'soon', '', 'Fri, 20 Nov 2026 00:00:00 GMT'])(
-    'that is past or no time (%j) holds nothing back',
+    'that is past or invalid (%j) blocks nothing',
     async retryAfter => {
       await using server = await startChangeable(limited(429, retryAfter));
       await using harness = startProxy(server.url);

@@ -19,7 +19,7 @@ function leaving({ proxy }: Harness, name = 'tool') {
 const aborted = (call: Promise<unknown>) =>
   expect(call).rejects.toSatisfy(error => error instanceof CallerAbortError && error.name === 'AbortError');
 
-describe('a caller that goes away', () => {
+describe('a caller that disconnects', () => {
   it('legacy: the connection is closed, the server told which request it was, nothing is counted', async () => {
     const closed = Promise.withResolvers<void>();
     const mode: HostileMode = call => void once(call.response, 'close').then(() => closed.resolve());
@@ -64,7 +64,7 @@ describe('a caller that goes away', () => {
   });
 
   it.each(['server/discover', 'initialize', 'notifications/initialized'])(
-    'during a shared %s: the others still get their answer',
+    'during a shared %s: the others still get their response',
     async method => {
       const released = Promise.withResolvers<void>();
       const reached = Promise.withResolvers<void>();

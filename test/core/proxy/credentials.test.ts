@@ -299,7 +299,7 @@ describe('a call that may not be made', () => {
     expect(harness.outcomes).toEqual([]);
   });
 
-  it('whose caller goes away while the provider is asked, is not made', async () => {
+  it('is not made if its caller disconnects while the provider is called', async () => {
     await using listening = await listen(() => {});
     const { signal, abort } = abortable();
     const never = new Promise<never>(() => {});

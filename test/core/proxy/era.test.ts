@@ -122,7 +122,7 @@ describe('era detection', () => {
     });
   });
 
-  it.each([404, 405])('%i to all of it: the catalogued URL is what may be wrong', async status => {
+  it.each([404, 405])('%i to every request: the catalogued URL may be wrong', async status => {
     const refuse: HostileMode = call => void call.response.writeHead(status).end('nothing here');
     await using upstream = await startHostile({
       modes: { 'server/discover': refuse, initialize: refuse, GET: refuse },
@@ -137,7 +137,7 @@ describe('era detection', () => {
     expect(upstream.inbox.all.map(({ httpMethod }) => httpMethod)).toEqual(['POST', 'POST', 'GET']);
   });
 
-  it('400 to all of it: what the server says of it', async () => {
+  it('400 to every request: quotes the server', async () => {
     const refuse: HostileMode = ({ response }) =>
       void response.writeHead(400, { 'content-type': 'text/plain' }).end('Missing account header');
     await using upstream = await startHostile({
@@ -159,7 +159,7 @@ describe('era detection', () => {
 });
 
 describe('the verdict', () => {
-  it.each(['modern', 'legacy'] as const)('%s holds for a day', async era => {
+  it.each(['modern', 'legacy'] as const)('%s is valid for a day', async era => {
     await using upstream = await startHostile({ era });
     await using harness = startProxy(upstream.url('ok'));
     await harness.tool();
@@ -214,7 +214,7 @@ describe('the verdict', () => {
     expect(upstream.inbox.of('tools/call').map(({ message }) => message.params.name)).toEqual(['a', 'b']);
   });
 
-  it('a modern server that answers in the old manner is believed, and asked again a minute later at most', async () => {
+  it('a modern server that responds like an old one is trusted, and probed again at most once a minute', async () => {
     await using upstream = await startHostile({
       era: 'modern',
       modes: { sloppy: call => call.json({ jsonrpc: '2.0', id: call.message.id, result: OK }) },
@@ -257,7 +257,7 @@ describe('modern errors', () => {
     expect(upstream.inbox.count('tools/call')).toBe(2);
   });
 
-  it.each([-32_021, -32_602, -32_603])('%i is an answer', async code => {
+  it.each([-32_021, -32_602, -32_603])('%i is a response', async code => {
     await using upstream = await startHostile({ era: 'modern', modes: { e: refused(code) } });
     await using harness = startProxy(upstream.url('e'));
     const reply = await harness.proxy.call(caller(), {
@@ -269,7 +269,7 @@ describe('modern errors', () => {
     expect(upstream.inbox.count('tools/call')).toBe(1);
   });
 
-  it('-32020 is tried again once with the headers of the fresh schema, if the tool is there', async () => {
+  it('-32020 is retried once with the headers of the fresh schema, if the tool exists', async () => {
     const inputSchema = { properties: { q: { type: 'string', 'x-mcp-header': 'Q' } } };
     const list: HostileMode = call => call.result({ tools: [{ name: 'a', inputSchema }] });
     await using upstream = await startHostile({
@@ -286,7 +286,7 @@ describe('modern errors', () => {
     expect(upstream.inbox.count('tools/call')).toBe(2);
   });
 
-  it('ping is gone in this revision and answered here', async () => {
+  it('ping does not exist in this revision and is answered by Switchboard', async () => {
     await using upstream = await startHostile({ era: 'modern' });
     await using harness = startProxy(upstream.url('ok'));
     expect(await harness.proxy.call(caller(), { serverId: 's', method: 'ping' })).toEqual({ result: {} });

@@ -24,7 +24,7 @@ describe('the wait that a server asks for', () => {
   });
 });
 
-describe('a server that wants to be left alone for years', () => {
+describe('a server that asks for a wait of years', () => {
   it.each([
     [429, 'upstream_rate_limited', 300],
     [503, 'upstream_unavailable', 60],

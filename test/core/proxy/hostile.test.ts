@@ -116,7 +116,7 @@ const FAILURES: [mode: string, code: string, text: RegExp][] = [
 const SAYS_NOTHING = new Set(['401', '401-rpc', '403', '429', '429-bare']);
 
 describe('a call to a server that misbehaves', () => {
-  it.each(ANSWERS)('%s: the answer comes back unchanged', async (mode, answer) => {
+  it.each(ANSWERS)('%s: the response is returned unchanged', async (mode, answer) => {
     await using upstream = await startHostile();
     await using harness = startProxy(upstream.url(mode));
     expect(await harness.proxy.call(caller(), { serverId: 's', method: 'x/y' })).toStrictEqual(answer);
@@ -230,7 +230,7 @@ describe('a call to a server that misbehaves', () => {
   });
 });
 
-describe('an answer that nests deep', () => {
+describe('a deeply nested response', () => {
   const nested = (levels: number) => `${'{"a":['.repeat(levels / 2)}${']}'.repeat(levels / 2)}`;
   const answering =
     (json: string, type: string): HostileMode =>

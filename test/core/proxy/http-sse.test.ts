@@ -68,7 +68,7 @@ describe('SDK v1 server over HTTP+SSE', () => {
     expect(await harness.tool('fail')).toMatchObject({ isError: true });
   });
 
-  it('stops working on a call whose caller goes away', async () => {
+  it('stops working on a call whose caller disconnects', async () => {
     await using upstream = await startV1SseServer();
     await using harness = startSse(upstream.url);
     const controller = new AbortController();

@@ -101,7 +101,7 @@ describe('what a passed-through request says of the server', () => {
   });
 });
 
-describe('a request that was written and not answered', () => {
+describe('a request that was sent without a response', () => {
   it.each([
     ['tools/list', message('tools/list'), true],
     ['initialize', message('initialize'), true],

@@ -24,7 +24,7 @@ async function startEnding(first: string, onGet: (call: HostileCall, callId: unk
   return startHostile({ modes: { m: mode, GET: call => onGet(call, callId, ++gets) } });
 }
 
-describe('an answer whose stream the server ends early', () => {
+describe('a response whose stream the server ends early', () => {
   it('is gone on with by GET, from its last event on, after the wait the server asked for', async () => {
     await using upstream = await startEnding('id: 1\nretry: 200\ndata:\n\nid: e 2\n\n', (call, id) =>
       stream(call, event({ id, result: OK })),
@@ -148,7 +148,7 @@ describe('an answer whose stream the server ends early', () => {
     expect(upstream.inbox.count('GET')).toBe(0);
   });
 
-  it('a caller that goes away meanwhile ends the wait and cancels the call', async () => {
+  it('a caller that disconnects ends the wait and cancels the call', async () => {
     const ended = Promise.withResolvers<void>();
     await using upstream = await startHostile({
       modes: {

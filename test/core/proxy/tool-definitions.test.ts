@@ -41,7 +41,7 @@ async function startTools(list: () => object, modes: Record<string, HostileMode>
 const list = (harness: Harness, who = caller()) => harness.proxy.listTools(who, { serverId: 's' });
 
 describe('a call of a tool whose definition is fresh', () => {
-  it('with wrong arguments is refused before anything goes over the network, and is no failure of the server', async () => {
+  it('with wrong arguments is refused before anything is sent, and does not count as a failure of the server', async () => {
     await using upstream = await startTools(() => ({ tools: [CITY] }));
     await using harness = startProxy(upstream.url('ok'));
     await list(harness);
@@ -138,7 +138,7 @@ describe('a call of a tool whose definition is not fresh', () => {
     expect(upstream.inbox.count('tools/list')).toBe(1);
   });
 
-  it('a listing that fails disturbs nobody, and is tried again a minute later at the earliest', async () => {
+  it('a failed listing affects no call and is retried after a minute at the earliest', async () => {
     await using upstream = await startTools(() => ({ nothing: true }));
     await using harness = startProxy(upstream.url('ok'));
     await harness.tool();
@@ -179,7 +179,7 @@ describe('a call of a tool whose definition is not fresh', () => {
   });
 });
 
-describe('a call of a tool that nobody knows', () => {
+describe('a call of an unknown tool', () => {
   it('waits for the listing, and is then checked by it', async () => {
     await using upstream = await startTools(() => ({ tools: [CITY] }));
     await using harness = startProxy(upstream.url('ok'));
@@ -260,7 +260,7 @@ describe('a call that may only read', () => {
   });
 });
 
-describe('a guess at a tool of a server whose tools nobody knows', () => {
+describe('a guess at a tool of a server with unknown tools', () => {
   const refusals: Record<string, HostileMode> = {
     'a result in words of its own': call =>
       call.result({ content: [{ type: 'text', text: 'Pardon?' }], isError: true }),

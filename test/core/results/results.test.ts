@@ -42,7 +42,7 @@ const count = async (db: Database) => {
   return row;
 };
 
-describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind => {
+describe.each(['the embedded database', 'Postgres'])('stored results on %s', kind => {
   const shared = kind === 'Postgres';
   let server: TestDatabase | undefined;
   let database: OpenDatabase;
@@ -97,8 +97,8 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
 
   const missing = { code: 'result_not_found', status: 404 };
 
-  describe('a result that was kept', () => {
-    it('of 8 MiB is read on to its end, as it was', async () => {
+  describe('a stored result', () => {
+    it('of 8 MiB can be read completely and unchanged', async () => {
       const { results, clock } = start();
       const text = numbered(8 * MIB);
       const one = await results.keep(caller, text);
@@ -168,7 +168,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       }
     });
 
-    it('is nobody else’s', async () => {
+    it('belongs to nobody else', async () => {
       const { results } = start();
       const user = { ...caller, subject: { userId: 'usr_1', epoch: 1 } };
       const others: Caller[] = [
@@ -199,7 +199,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       await expect(results.read(other, { handle, offset: 0, maxChars: 10 })).rejects.toMatchObject(missing);
     });
 
-    it('is there for ten minutes', async () => {
+    it('is stored for ten minutes', async () => {
       const { results, clock } = start();
       const handle = await kept(results, 'soon gone');
       clock.time += 599_999;
@@ -365,7 +365,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       expect(await count(database.db)).toEqual({ heads: 4, parts: 8 });
     });
 
-    it('where all have no room nothing more is kept until others have expired, which is said once a minute', async () => {
+    it('stores nothing while the total limit is reached, and logs this once a minute', async () => {
       const { results, clock, messages } = start({ limits: { maxAllBytes: 300_000 } });
       const keepAs = (keyId: string) => results.keep({ ...caller, keyId }, numbered(100_000));
       const all = await Promise.all(['a', 'b'].map(keepAs));
@@ -405,7 +405,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
     });
   });
 
-  describe('a result that could not be kept whole', () => {
+  describe('a result that could not be stored completely', () => {
     /** Fails with the so manyth statement. */
     function failingAt(at: number): Database {
       let statements = 0;
@@ -434,7 +434,7 @@ describe.each(['the embedded database', 'Postgres'])('kept results on %s', kind 
       expect(await count(database.db)).toEqual({ heads: 0, parts: 0 });
     });
 
-    it('leaves nothing behind when its caller goes away', async () => {
+    it('leaves nothing behind when its caller disconnects', async () => {
       const leaving = new AbortController();
       const { results, messages } = start();
       const keeping = results.keep({ ...caller, signal: leaving.signal }, numbered(8 * MIB));

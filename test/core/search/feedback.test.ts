@@ -71,7 +71,7 @@ function failing() {
 }
 
 describe('a call that names a search', () => {
-  it('is noted with it, by server and tool; the last one holds', async () => {
+  it('is recorded with it, by server and tool; the last one wins', async () => {
     await using at = start();
     const id = at.search();
     at.call(id, 'failure', 'a', 'send');
@@ -106,7 +106,7 @@ describe('a call that names a search', () => {
     expect(await stored()).toMatchObject([{ tenantId: 'local', outcome: 'success' }]);
   });
 
-  it('is not noted with what is no id, unknown, or older than 30 days', async () => {
+  it('is not recorded for an invalid, unknown or expired id', async () => {
     await using at = start();
     const old = at.search();
     await at.queryLog.flush();
@@ -182,7 +182,7 @@ describe('a verdict', () => {
     ]);
   });
 
-  it("is refused for what is no id, unknown, another tenant's, or older than 30 days", async () => {
+  it('is refused for an invalid, unknown, foreign or expired id', async () => {
     await using at = start();
     const mine = at.search();
     const buffered = at.say(mine, 'helpful', 'a', undefined, 'thief');
@@ -206,7 +206,7 @@ describe('a verdict', () => {
     await expect(at.say(mine, 'helpful')).rejects.toMatchObject({ code: 'query_not_found' });
   });
 
-  it('is refused for a server that was not in the answer, which is told', async () => {
+  it('is refused for a server that the search did not return, and lists those it did', async () => {
     await using at = start();
     await expect(at.say(at.search(), 'helpful', 'c')).rejects.toMatchObject({
       code: 'invalid_request',

@@ -92,7 +92,7 @@ describe('QueryLog', () => {
 });
 
 describe('QueryLog.record', () => {
-  it('a query that Postgres cannot store as it is keeps no other from being written', async () => {
+  it('a query that Postgres cannot store does not block others', async () => {
     const { queryLog } = start();
     queryLog.record({ ...row(1), query: 'nul \0 and half \ud800' });
     queryLog.record(row(2));

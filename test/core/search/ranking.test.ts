@@ -158,7 +158,7 @@ describe('pinFirst', () => {
 });
 
 describe('demote', () => {
-  it('keeps every server, in falling order, and lowers none but those it is told to', () => {
+  it('keeps every server in descending order and lowers only the named ones', () => {
     fc.assert(
       fc.property(candidates, fc.nat(20), (found, length) => {
         const ranking = fuse(found, unused);
@@ -233,7 +233,7 @@ describe('boostByUse', () => {
   const BEST = { popularity: 1, success: 1, novelty: 1, approval: 1 };
   const WORST = { popularity: 0, success: 0, novelty: 0, approval: -1 };
 
-  it('changes relevance by no more than its bound, whatever the signals are', () => {
+  it('changes relevance by at most its limit, whatever the signals', () => {
     fc.assert(
       fc.property(relevance, anything, (relevant, signals) => {
         const score = boostByUse(relevant, signals);

@@ -60,7 +60,7 @@ async function start(more: Pick<Parameters<typeof createSearch>[0], 'health'> = 
 const ids = (answer: { servers: readonly { id: string }[] }) => answer.servers.map(({ id }) => id);
 
 describe('search', () => {
-  it('answers once the catalogue is in the index, not with an empty list before', async () => {
+  it('responds once the catalogue is indexed, and not with an empty list before', async () => {
     const { db } = database;
     const catalogue = await Catalogue.load(db);
     await catalogue.put(entries, { origin: 'operator' });
@@ -110,7 +110,7 @@ describe('search', () => {
     expect(ids(await ask('quixo')).slice(0, 2)).toEqual(['official', 'other']);
   });
 
-  it('finds a server by its name as it is written, in a request of any language', async () => {
+  it('finds a server by its exact name in a query of any language', async () => {
     const { ask, catalogue } = await start();
     await catalogue.put([{ ...entry('qx', 'Zzz.'), name: 'Quixo' }], { origin: 'operator' });
     expect(ids(await ask('wie viele Fehler hat denn heute schon wieder Quixo'))[0]).toBe('qx');
@@ -124,7 +124,7 @@ describe('search', () => {
     expect(ids(await ask('MapsMail'))[0]).toBe('way');
   });
 
-  it("answers in the contract's fields, the most relevant server and tool first", async () => {
+  it("responds in the contract's fields, most relevant server and tool first", async () => {
     const { ask } = await start();
     const answer = await ask('forecast for a city');
     const [best] = answer.servers;
@@ -158,7 +158,7 @@ describe('search', () => {
     expect(answer.servers[0]?.tools).toHaveLength(1);
   });
 
-  it('gives equal questions equal answers', async () => {
+  it('gives equal results for equal questions', async () => {
     const [first, second] = [await start(), await start()];
     expect((await first.ask('city rain')).servers).toEqual((await second.ask('city rain')).servers);
   });
@@ -282,7 +282,7 @@ describe('the query cache', () => {
 });
 
 describe('the query log', () => {
-  it('has a row for every answer, cached or not', async () => {
+  it('has a row for every search, cached or not', async () => {
     const { ask, search } = await start();
     const answers = [await ask('rain'), await ask('rain')];
     await search.close();

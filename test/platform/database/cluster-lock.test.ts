@@ -41,7 +41,7 @@ function work() {
 }
 
 describe('a turn', () => {
-  it('is had by one at a time in a process, in the order of asking', async () => {
+  it('is held by one caller at a time in a process, in order of request', async () => {
     const lock = shared().process();
     const [first, second] = [work(), work()];
     const waits: string[] = [];
@@ -57,7 +57,7 @@ describe('a turn', () => {
     expect(waits).toEqual(['second']);
   });
 
-  it('is had by one at a time among processes: who is asked to waits, who need not goes on', async () => {
+  it('is held by one process at a time; others wait or continue without it, as requested', async () => {
     const database = shared();
     const [first, second] = [work(), work()];
     const one = database.process().run(endless, () => {}, first.run);

@@ -51,7 +51,7 @@ describe.each([
   { driver: 'Postgres', open: openOnPostgres, skipped: withoutPostgres },
 ])('$driver', ({ driver, open, skipped }) => {
   describe.skipIf(skipped)('a lock', () => {
-    it('is had by one at a time, each lock for itself, and by the next when it is free', async () => {
+    it('is held by one at a time, independently of other locks, and by the next once released', async () => {
       await using opened = new AsyncDisposableStack();
       const database = await open();
       opened.defer(() => database.close());
@@ -67,7 +67,7 @@ describe.each([
   });
 
   describe.skipIf(skipped || driver === 'PGlite')('a lock on a server', () => {
-    it('is lost with its connection, and whoever held it hears of that', async () => {
+    it('is lost with its connection, and its holder is notified', async () => {
       await using opened = new AsyncDisposableStack();
       const database = await open();
       opened.defer(() => database.close());
@@ -287,7 +287,7 @@ const AWAY = 'database unreachable';
 const DATABASE = { part: 'database' };
 const NO_KEY = generateApiKey().key;
 
-describe.skipIf(withoutPostgres)('a Postgres that goes away', () => {
+describe.skipIf(withoutPostgres)('an outage of Postgres', () => {
   it.each(['SIGINT', 'SIGKILL'] as const)(
     'makes calls fail as unavailable after %s, and work again once it is back',
     async signal => {

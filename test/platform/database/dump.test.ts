@@ -113,7 +113,7 @@ async function refusal(text: string | Uint8Array, keks?: string, databaseUrl?: s
 }
 
 describe('a dump of the embedded database', () => {
-  it('restores every value as it was, without results that are kept for minutes, and counts on', async () => {
+  it('restores every value except stored results, and continues its sequences', async () => {
     await restoreFile(configOf(at('target')), file);
     await on(openDatabase(at('target')), async db => {
       expect(await contentOf(db)).toEqual(content);
@@ -234,7 +234,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('on Postgres', () => {
     expect(await on(openDatabase(at('returned')), contentOf)).toEqual(content);
   });
 
-  it('a database that has something in it is left as it is', async () => {
+  it('a non-empty database stays unchanged', async () => {
     await using target = await createDatabase();
     await on(openPostgres(target.url), fillOddly);
     const before = await on(openPostgres(target.url), contentOf);

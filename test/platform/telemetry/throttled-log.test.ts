@@ -28,7 +28,7 @@ describe('a throttled log', () => {
     ]);
   });
 
-  it('takes warnings of one kind for the same, whatever they say, and logs at once after a reset', () => {
+  it('treats warnings of one kind as equal, and logs immediately after a reset', () => {
     const throttled = new ThrottledLog(log, clock);
     throttled.warn({}, 'failed 3 times', 'failed');
     throttled.warn({}, 'failed 4 times', 'failed');

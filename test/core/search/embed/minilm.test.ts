@@ -85,7 +85,7 @@ describe('embed', () => {
     }
   });
 
-  it('answers a search before a long import that was there first', async () => {
+  it('embeds a search before a long import that started earlier', async () => {
     const finished: string[] = [];
     const note = (name: string) => () => finished.push(name);
     const imported = embedder.embed([...TOOLS, ...TOOLS, ...TOOLS], 'index').then(note('import'));
@@ -120,7 +120,7 @@ describe('embed', () => {
     expect(largestDifference(vectors[29] ?? new Float32Array(1), vectors[0])).toBe(0);
   });
 
-  it('answers no texts with no vectors', async () => {
+  it('returns no vectors for no texts', async () => {
     expect(await embedder.embed([], 'index')).toEqual([]);
   });
 });

@@ -35,7 +35,7 @@ describe('ngramVector', () => {
 });
 
 describe('createNgramEmbedder', () => {
-  it('answers in the order of the texts', async () => {
+  it('returns vectors in the order of the texts', async () => {
     const embedder = createNgramEmbedder();
     expect(embedder).toMatchObject({ id: 'char-ngrams-v1', dimensions: 384 });
     expect(await embedder.embed(['one', 'two'], 'index')).toEqual([ngramVector('one'), ngramVector('two')]);

@@ -244,7 +244,7 @@ describe('a query', () => {
     expect(used.server.requests).toHaveLength(3);
   });
 
-  it('that is answered from memory does not count as an answer of the API', async () => {
+  it('that is served from memory does not count as a response of the API', async () => {
     const { embedder } = await connected(undefined, NO_TRIAL);
     await embedder.embed(['known'], 'query');
     used.server.fault = refuse(500);
@@ -368,7 +368,7 @@ describe('what is written down', () => {
   it.each<[string, Fault]>([
     ['refuses', refuse(401, `Incorrect API key provided: ${KEY}`)],
     ['quotes', refuse(500, `Bearer ${KEY} is not welcome`)],
-  ])('holds no key when the API %s it', async (_, fault) => {
+  ])('contains no key when the API %s it', async (_, fault) => {
     const { embedder, messages } = await connected(fault, NO_TRIAL);
     const error = (await failing(embedder.embed(['rain'], 'query'))) as Error;
     expect([error.message, error.stack, embedder.degraded, ...messages()].join(' ')).not.toContain(KEY);

@@ -68,7 +68,7 @@ const recovered = (index: { degraded: string | undefined }) =>
   vi.waitFor(() => expect(index.degraded).toBeUndefined(), { timeout: 20_000, interval: 5 });
 
 describe('the index in Meilisearch', () => {
-  it('has settings for terms, and for vectors of ours alone', async () => {
+  it('has settings for terms, and only for our own vectors', async () => {
     await using started = await start();
     const { index, double } = started;
     await update(index, { upserted: CATALOGUE });
@@ -82,7 +82,7 @@ describe('the index in Meilisearch', () => {
     });
   });
 
-  it('answers two lists in one request, one by meaning and one by words', async () => {
+  it('returns two lists in one request, one by meaning and one by keyword', async () => {
     await using started = await start();
     await update(started.index, { upserted: CATALOGUE });
     await started.index.find('feeds the zebra d');
@@ -139,7 +139,7 @@ describe('the index in Meilisearch', () => {
     expect(await find(index, 'zebra')).toEqual([]);
   });
 
-  it('is left alone by a restart, and brought up to date where the catalogue has changed', async () => {
+  it('survives a restart unchanged and is updated if the catalogue has changed', async () => {
     await using started = await start();
     const { double } = started;
     await update(started.index, { upserted: CATALOGUE });
@@ -166,7 +166,7 @@ describe('the index in Meilisearch', () => {
     expect(started.documents()).toContain('aP0');
   });
 
-  it('is cleared of the documents of others at a start, whatever their form', async () => {
+  it('removes foreign documents at startup', async () => {
     await using started = await start();
     await update(started.index, { upserted: CATALOGUE });
     const theirs: any[] = [{ id: 'theirs', hash: 5 }, { id: 7 }];
@@ -193,7 +193,7 @@ describe('a change that Meilisearch refuses', () => {
   it.each([
     ['a few servers', [weather]],
     ['a whole catalogue', [weather, mail, ...CATALOGUE.map(one => ({ ...one, description: 'New.' }))]],
-  ])('is refused with its words, and leaves everything as it was: %s', async (_, upserted) => {
+  ])('is refused with its message and changes nothing: %s', async (_, upserted) => {
     await using started = await start();
     const { index, double } = started;
     await update(index, { upserted: CATALOGUE });
@@ -209,7 +209,7 @@ describe('a change that Meilisearch refuses', () => {
     await vi.waitFor(() => expect(started.documents()).toEqual(before));
   });
 
-  it('is, of several requests, refused whole: what was taken of it is taken back', async () => {
+  it('is refused as a whole: earlier requests are rolled back', async () => {
     await using started = await start();
     const { index, double } = started;
     await update(index, {
@@ -255,7 +255,7 @@ describe('without Meilisearch', () => {
     expect(double.searches()).toHaveLength(1);
   });
 
-  it('changes take effect, and the engine is given them when it is back, whatever it held', async () => {
+  it('changes take effect, and the engine receives them once it recovers', async () => {
     await using started = await start();
     const { index, double } = started;
     await update(index, { upserted: CATALOGUE });
@@ -290,7 +290,7 @@ describe('without Meilisearch', () => {
   });
 
   it.each(['silent', 'broken', 'html', 'nonsense'] as const)(
-    'that answers every search %s, what is left answers; it is asked again only when a try has worked',
+    'that responds to every search %s, search falls back, and the engine is used again only after a successful check',
     async mode => {
       await using started = await start();
       const { index, double } = started;
@@ -310,7 +310,7 @@ describe('without Meilisearch', () => {
   );
 
   it.each(['broken', 'html', 'nonsense'] as const)(
-    'that answers everything %s, changes take effect',
+    'that responds to everything %s, changes take effect',
     async mode => {
       await using started = await start();
       const { index, double } = started;
@@ -370,7 +370,7 @@ describe('without Meilisearch', () => {
 });
 
 describe('the evidence of what Meilisearch finds', () => {
-  it('is by words alone while the stored vectors cannot be read, and is whole again afterwards', async () => {
+  it('is by keyword only while the stored vectors cannot be read, and recovers afterwards', async () => {
     const db = await openTestDatabase();
     await using double = await startMeilisearchDouble();
     const { embedder } = controlledEmbedder();
