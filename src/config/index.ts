@@ -58,7 +58,7 @@ export interface Config {
 }
 
 /** A `SWITCHBOARD_*` variable that no setting reads. */
-export interface UnknownVariable {
+interface UnknownVariable {
   readonly name: string;
   /** The most similar known name, if any is similar. */
   readonly closest?: string | undefined;
