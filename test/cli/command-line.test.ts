@@ -288,7 +288,7 @@ describe('servers that act for end users', () => {
     const other = await add('other', '--provider', 'acme');
     expect(other.code).toBe(0);
     expect(other.stderr).toMatch(
-      /^warning: other: allowed_origins .*"acme" does not include https:\/\/other\.example /,
+      /^warning: other: allowed_origins .*"acme" does not include https:\/\/other\.example\. /,
     );
     const unknown = await add('unknown', '--provider', 'nobody');
     expect(unknown.code).toBe(0);

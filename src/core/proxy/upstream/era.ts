@@ -226,7 +226,7 @@ export function readSessionId(header: string | string[] | undefined): string | u
   throw brokeProtocol('sent a session id that is not visible ASCII');
 }
 
-/** The things that speaking with upstreams takes. */
+/** The dependencies of the upstream client. */
 export interface UpstreamParts {
   readonly http: HttpClient;
   readonly limits: ProxyLimits;

@@ -221,7 +221,7 @@ function partition(values: Float64Array, low: number, high: number): [number, nu
   return [down, up];
 }
 
-/** The things that an index is made of. */
+/** The dependencies of an index. */
 export interface IndexContext {
   readonly embedder: Embedder;
   readonly db: Database;
@@ -240,7 +240,7 @@ export const openCache = ({
   shippedVectors: shippedFile,
 }: IndexContext): Promise<VectorCache> => VectorCache.open({ embedder, db, log, shippedFile });
 
-/** The half of a search index that does not depend on what finds its candidates. */
+/** The part of a search index that is independent of how candidates are found. */
 export abstract class IndexInMemory<Context extends IndexContext> {
   protected readonly context: Context;
   protected readonly queryVectors: QueryVectors;
@@ -266,7 +266,7 @@ export abstract class IndexInMemory<Context extends IndexContext> {
     return this.servers.current.size;
   }
 
-  /** Why the embedder does not serve as it should. */
+  /** Why the embedder is degraded; undefined if it is not. */
   protected get embedderDegraded(): string | undefined {
     return this.queryVectors.failure ?? this.context.degraded;
   }
