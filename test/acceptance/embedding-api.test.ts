@@ -2,7 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { hang, isProbe, startEmbeddingsServer, type EmbeddingsServer } from '../support/embeddings-server.ts';
-import { makeDataDir, run, serve, temporaryFolder } from '../support/program.ts';
+import { makeDataDir } from '../support/data-dir.ts';
+import { run, serve, temporaryFolder } from '../support/program.ts';
 
 const API_KEY = 'sk-a-secret-that-must-not-be-seen';
 const KEY = 'an-operator-chose-this-key-of-32-chars';

@@ -1,7 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { begin, makeDataDir, run, serve, temporaryFolder, type Finished } from '../support/program.ts';
+import { makeDataDir } from '../support/data-dir.ts';
+import { begin, run, serve, temporaryFolder, type Finished } from '../support/program.ts';
 
 const TOOLS = 240;
 const entry = (id: string, tools: readonly object[] = []) =>

@@ -1,7 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { expect, it } from 'vitest';
-import { makeDataDir, run, serve, temporaryFolder } from '../support/program.ts';
+import { makeDataDir } from '../support/data-dir.ts';
+import { run, serve, temporaryFolder } from '../support/program.ts';
 import { refusedPort } from '../support/upstreams/http.ts';
 import { startV2Server } from '../support/upstreams/v2.ts';
 

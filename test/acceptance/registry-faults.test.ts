@@ -2,7 +2,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, inject, it } from 'vitest';
 import { createDatabase } from '../support/postgres.ts';
-import { begin, makeDataDir, run, serve, temporaryFolder, type Program } from '../support/program.ts';
+import { makeDataDir } from '../support/data-dir.ts';
+import { begin, run, serve, temporaryFolder, type Program } from '../support/program.ts';
 import { eventually } from '../support/processes.ts';
 import { listed, sendJson, startRegistry, type RegistryServer } from '../support/registry.ts';
 

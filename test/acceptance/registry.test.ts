@@ -1,7 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { makeDataDir, run, serve, temporaryFolder } from '../support/program.ts';
+import { makeDataDir } from '../support/data-dir.ts';
+import { run, serve, temporaryFolder } from '../support/program.ts';
 
 const KEY = 'a-key-for-tests-of-at-least-32-characters';
 const LONG = `Looks up when high and low water is at a harbour. ${'In detail. '.repeat(10)}`.trim();

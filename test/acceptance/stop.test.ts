@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { begin, makeDataDir, serve, temporaryFolder } from '../support/program.ts';
+import { makeDataDir } from '../support/data-dir.ts';
+import { begin, serve, temporaryFolder } from '../support/program.ts';
 import { eventually } from '../support/processes.ts';
 
 const SMALL = 'test/support/one-server.jsonl';

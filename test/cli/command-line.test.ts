@@ -4,7 +4,8 @@ import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { createDatabase } from '../support/postgres.ts';
 import { main } from '../../src/cli/main.ts';
-import { makeDataDir, serve, temporaryFolder, type Finished, type Program } from '../support/program.ts';
+import { makeDataDir } from '../support/data-dir.ts';
+import { serve, temporaryFolder, type Finished, type Program } from '../support/program.ts';
 
 const line = (id: string, more: object = {}) =>
   JSON.stringify({

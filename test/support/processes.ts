@@ -10,7 +10,8 @@ import {
   type IdentityProviderOptions,
 } from './identity-provider.ts';
 import { createDatabase } from './postgres.ts';
-import { makeDataDir, run, serve, temporaryFolder, type Finished, type Program } from './program.ts';
+import { makeDataDir } from './data-dir.ts';
+import { run, serve, temporaryFolder, type Finished, type Program } from './program.ts';
 import { startV2Server, type V2Server } from './upstreams/v2.ts';
 import { UserAgent } from './user-agent.ts';
 

@@ -1,13 +1,12 @@
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, openSync } from 'node:fs';
-import { cp, mkdir, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { Readable } from 'node:stream';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
-import { inject } from 'vitest';
 
 /** The real program as a user runs it. This file and its users import nothing from src. */
 const PROGRAM = path.resolve('bin/switchboard.js');
@@ -15,8 +14,8 @@ const PROGRAM = path.resolve('bin/switchboard.js');
 /** Halves the processor time of a start: Node keeps the sources without their types. */
 const COMPILE_CACHE = path.resolve('node_modules/.cache/switchboard/compiled');
 
-/** No process runs for so long here that optimising PGlite's WebAssembly would pay. */
-const NODE_OPTIONS = ['--liftoff-only', '--max-semi-space-size=16'];
+/** As the tests themselves run (vitest.config.ts): WebAssembly is not optimised. Benchmarks do not have it. */
+const NODE_OPTIONS = process.execArgv.filter(option => option === '--liftoff-only');
 
 export interface Finished {
   readonly code: number | null;
@@ -49,16 +48,6 @@ const environment = (env: Environment) => {
 export function temporaryFolder(): AsyncDisposable & { readonly path: string } {
   const folder = mkdtempSync(path.join(tmpdir(), 'sb-'));
   return { path: folder, [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }) };
-}
-
-/**
- * Makes a data folder whose database has all tables and no rows. A start on it takes a third of the processor time of a first
- * start, which has the database made.
- */
-export async function makeDataDir(folder: string): Promise<string> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  await cp(inject('pgliteTemplate'), path.join(folder, 'pglite'), { recursive: true });
-  return folder;
 }
 
 /** Runs one command to its end. @param program that of another version */

@@ -3,7 +3,8 @@ import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rows } from '../../../src/platform/database/database.ts';
 import { eventually } from '../../support/processes.ts';
-import { makeDataDir, run, serve, temporaryFolder } from '../../support/program.ts';
+import { makeDataDir } from '../../support/data-dir.ts';
+import { run, serve, temporaryFolder } from '../../support/program.ts';
 import { startAuthorised } from '../../support/upstreams/authorised.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 

@@ -12,7 +12,8 @@ import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { DATABASES, startMail, type MailUnderTest } from '../../support/identity.ts';
 import { createDatabase } from '../../support/postgres.ts';
 import { eventually, install, type Process } from '../../support/processes.ts';
-import { makeDataDir, run, serve, temporaryFolder } from '../../support/program.ts';
+import { makeDataDir } from '../../support/data-dir.ts';
+import { run, serve, temporaryFolder } from '../../support/program.ts';
 import type { AuthorisedServer } from '../../support/upstreams/authorised.ts';
 
 const newKek = () => randomBytes(32).toString('base64');

@@ -16,7 +16,8 @@ import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { dumpDatabase, restoreFile } from '../../../src/cli/offline-database.ts';
 import { createDatabase } from '../../support/postgres.ts';
 import { findPostgres } from '../../support/postgres-server.ts';
-import { begin, makeDataDir, temporaryFolder } from '../../support/program.ts';
+import { makeDataDir } from '../../support/data-dir.ts';
+import { begin, temporaryFolder } from '../../support/program.ts';
 
 const newKey = () => `k1:${randomBytes(32).toString('base64')}`;
 const KEKS = newKey();
