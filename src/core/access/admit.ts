@@ -56,10 +56,14 @@ type Parts = Pick<Core, 'apiKeys' | 'rateLimits' | 'identity'>;
  * revoked.
  * @throws SwitchboardError `unauthorized`, `identity_token_invalid`, `rate_limited` (failed attempts from one address)
  */
-export async function authenticate(core: Parts, credentials: Credentials): Promise<Principal> {
+export function authenticate(core: Parts, credentials: Credentials): Promise<Principal> {
   const { token } = credentials;
-  const principal = await principalOf(core, credentials);
-  if (token === undefined) return principal;
+  const principal = principalOf(core, credentials);
+  return token === undefined ? principal : forUser(core, principal, token);
+}
+
+async function forUser(core: Parts, holder: Promise<Principal>, token: string): Promise<Principal> {
+  const principal = await holder;
   const subject = await core.identity.tokens.verify(token, principal.tenantId);
   if (principal.subject && principal.subject.userId !== subject.userId)
     throw new SwitchboardError(

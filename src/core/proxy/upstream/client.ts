@@ -32,7 +32,7 @@ import { urlOf } from './http.ts';
 import { NoEventStream } from './http-sse.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
-import { Sessions, type Session } from './sessions.ts';
+import { Sessions, type Session, type SessionOwner } from './sessions.ts';
 
 export interface UpstreamCall {
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
@@ -142,7 +142,7 @@ export class UpstreamClient {
     { span, mayRepeat }: { span: Span | undefined; mayRepeat: boolean },
   ): Promise<UpstreamReply | 'again'> {
     const { method } = call;
-    const session = await this.#connect(call, deadline);
+    const session = await this.#join(call, deadline);
     // Revision 2026-07-28 has no ping. Detecting the era has already answered the caller's question.
     if (!session && method === 'ping') return { answer: { result: {} }, bytes: 0 };
     const reply = await this.#send(call, session, deadline, progress);
@@ -192,6 +192,13 @@ export class UpstreamClient {
     }
   }
 
+  /** Joins the session to use: at once where one is open, and none at a server that is known to be modern. */
+  #join(call: UpstreamCall, deadline: Deadline): Session | undefined | Promise<Session | undefined> {
+    const era = this.#eras.known(call.server.remoteUrl);
+    if (era === 'modern') return undefined;
+    return (era && this.#sessions.rejoin(ownerOf(call), era, deadline)) ?? this.#connect(call, deadline);
+  }
+
   /**
    * Opens the required session, or resolves to undefined for a modern server, which has none. An unknown era is detected:
    * `server/discover`, then `initialize`, then an event stream (2026-07-28, Versioning; 2025-11-25, Backwards compatibility).
@@ -226,11 +233,8 @@ export class UpstreamClient {
   /** Joins a session of that era, and stores the era once there is one. Resolves to undefined for the modern era. */
   async #enter(era: Era, call: UpstreamCall, deadline: Deadline): Promise<Session | undefined> {
     if (era === 'modern') return undefined;
-    const { server, caller, credential } = call;
-    const url = server.remoteUrl;
-    const { tenantId, subject } = caller;
-    const owner = { serverId: server.id, url, tenantId, userId: subject?.userId, credential };
-    const session = await this.#sessions.join(owner, era, deadline);
+    const url = call.server.remoteUrl;
+    const session = await this.#sessions.join(ownerOf(call), era, deadline);
     if (this.#eras.known(url) === undefined) this.#eras.set(url, era);
     return session;
   }
@@ -326,6 +330,14 @@ const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
   server,
   caller,
   connectionId: credential?.connectionId,
+});
+
+const ownerOf = ({ server, caller, credential }: UpstreamCall): SessionOwner => ({
+  serverId: server.id,
+  url: server.remoteUrl,
+  tenantId: caller.tenantId,
+  userId: caller.subject?.userId,
+  credential,
 });
 
 const progressTokenOf = (params: Params | undefined): unknown =>

@@ -57,6 +57,13 @@ export interface Session extends Peer {
   retired: boolean;
 }
 
+/** The eras that have sessions. */
+type SessionEra = Exclude<Era, 'modern'>;
+
+/** The lengths make the key unambiguous: URLs and tenants' names are not ours. The ids contain no spaces. */
+const keyOf = ({ serverId, url, tenantId, userId, credential }: SessionOwner, era: SessionEra): string =>
+  `${era} ${serverId} ${url.length} ${url} ${tenantId.length} ${tenantId} ${userId ?? ''} ${credential?.connectionId ?? ''}`;
+
 const INITIALIZE_ID = 1;
 /** Short, because shutdown has already waited for running calls. */
 const CLOSE_MS = 1_000;
@@ -94,16 +101,26 @@ export class Sessions {
    * @throws NoHandshake, NoEventStream if the server is not of this era; SwitchboardError `unavailable` once the sessions are
    * closed
    */
-  async join(owner: SessionOwner, era: Exclude<Era, 'modern'>, deadline: Deadline): Promise<Session> {
+  async join(owner: SessionOwner, era: SessionEra, deadline: Deadline): Promise<Session> {
+    const open = this.rejoin(owner, era, deadline);
+    if (open) return open;
+    const key = keyOf(owner, era);
+    const openAnew = () =>
+      withoutSpan(() => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner)));
+    const session = await deadline.share(() => this.#opening.run(key, openAnew));
+    return this.#use(session, owner, deadline);
+  }
+
+  /** Joins the owner's session if one is open. @throws SwitchboardError `unavailable` once the sessions are closed */
+  rejoin(owner: SessionOwner, era: SessionEra, deadline: Deadline): Session | undefined {
     // A session opened now would never be ended.
     if (this.#isClosed) throw stopping();
-    const { serverId, url, tenantId, userId, credential } = owner;
-    // The lengths make the key unambiguous: URLs and tenants' names are not ours. The ids contain no spaces.
-    const key = `${era} ${serverId} ${url.length} ${url} ${tenantId.length} ${tenantId} ${userId ?? ''} ${credential?.connectionId ?? ''}`;
-    const open = () =>
-      withoutSpan(() => (era === 'sse' ? this.#openStream(key, owner) : this.#open(key, owner)));
-    const session = this.#store.get(key) ?? (await deadline.share(() => this.#opening.run(key, open)));
-    deadline.signal.throwIfAborted();
+    const session = this.#store.get(keyOf(owner, era));
+    return session && this.#use(session, owner, deadline);
+  }
+
+  #use(session: Session, { credential }: SessionOwner, { signal }: Deadline): Session {
+    signal.throwIfAborted();
     session.calls++;
     if (credential && credential.version > (session.credential?.version ?? 0))
       session.credential = credential;
