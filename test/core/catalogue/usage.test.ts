@@ -143,7 +143,7 @@ describe('a failing database', () => {
     use(at.usage, 'a', 't', 2);
     await at.usage.flush();
     use(at.usage, 'a', 't', 1);
-    expect(messages()).toContain('usage not written, will try again');
+    expect(messages()).toContain('usage not written: will try again');
     state.down = false;
     await at.usage.flush();
     await at.usage.flush();

@@ -87,7 +87,7 @@ describe.each(CLIENTS)('%s: call_remote_tool without a connection', (_name, conn
     });
     const authUrl: string = refused._meta?.['switchboard/sign_in'].auth_url;
     const text = refused.content[0]?.text ?? '';
-    expect(text).toContain('has not connected an account of Local Provider yet');
+    expect(text).toContain('has not connected a Local Provider account yet');
     expect(text).toContain(`auth_url: ${authUrl}`);
     expect(text).toContain('repeat this call');
     expect(JSON.stringify(refused)).not.toContain('ses_');

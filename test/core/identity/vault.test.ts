@@ -178,7 +178,7 @@ describe('sealing with a new key', () => {
       return [code, stderr];
     };
     expect(await retire('k1')).toEqual([2, expect.stringMatching(/\d rows are still encrypted with k1/)]);
-    expect(await retire('k2')).toEqual([2, expect.stringMatching(/k2 is the key that seals/)]);
+    expect(await retire('k2')).toEqual([2, expect.stringMatching(/k2 is the active key/)]);
     expect(await retire('k3')).toEqual([2, expect.stringMatching(/No key with the id "k3"/)]);
     // Two signing keys, without a server, and then nothing.
     expect((await run(['keys', 'rewrap'], both)).stdout).toBe('Re-encrypted 2 rows.\n');

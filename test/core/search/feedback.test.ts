@@ -197,7 +197,7 @@ describe('a verdict', () => {
       await expect(refused).rejects.toMatchObject({
         code: 'query_not_found',
         detail: expect.stringMatching(
-          /^No search of yours of the last 30 days has this query_log_id\. Send /,
+          /^None of your searches in the last 30 days has this query_log_id\. Send /,
         ),
       });
     at.clock.time += 30 * DAY_MS;
@@ -227,7 +227,7 @@ describe('a failing database', () => {
     at.call(id, 'failure');
     state.down = true;
     await at.outcomes.flush();
-    expect(at.messages()).toContain('search outcomes not written, will try again');
+    expect(at.messages()).toContain('search outcomes not written: will try again');
     at.call(id, 'success');
     await at.outcomes.flush();
     state.down = false;

@@ -68,7 +68,7 @@ describe('QueryLog', () => {
     for (let at = 0; at < 250; at++) queryLog.record(row(at));
     await queryLog.flush();
     expect(await stored()).toHaveLength(0);
-    expect(messages()).toContain('query log not written, will try again');
+    expect(messages()).toContain('query log not written: will try again');
     state.down = false;
     await queryLog.close();
     expect(await stored()).toHaveLength(250);

@@ -79,7 +79,7 @@ describe('WriteBehind', () => {
     }
     expect(last.state.batches).toEqual([[{ key: 'a', count: 2 }]]);
     expect(sum.state.batches).toEqual([[{ key: 'a', count: 3 }]]);
-    expect(last.messages()).toEqual(['rows not written, will try again']);
+    expect(last.messages()).toEqual(['rows not written: will try again']);
   });
 
   it('says that rows are not taken at once, once a minute, and at once again after they were taken', async () => {
@@ -107,7 +107,7 @@ describe('WriteBehind', () => {
     at.put(5);
     await at.rows.flush();
     expect([at.rows.find('row1'), at.rows.find('row2')]).toEqual([undefined, { key: 'row2', count: 1 }]);
-    expect(at.messages()).toEqual([expect.stringMatching(/^rows full/), 'rows not written, will try again']);
+    expect(at.messages()).toEqual([expect.stringMatching(/^rows full/), 'rows not written: will try again']);
     expect(at.text()).toContain('"dropped":2');
     at.state.down = false;
     await at.rows.flush();
