@@ -103,7 +103,7 @@ export const toolDefinitions = pgTable(
   table => [primaryKey({ columns: [table.serverId, table.tool] })],
 );
 
-/** Proxied calls and feedback per day: the input of `use-tally.ts`. */
+/** Proxied calls and feedback per day: the input of `usage.ts`. */
 export const serverUsage = pgTable(
   'server_usage',
   {

@@ -3,7 +3,7 @@
  * CPU must produce the same bits, because vectors outlive the machine that computed them).
  *
  * Compiled by `scripts/build-kernel.ts` to `kernel.wasm`. Every pointer is a byte offset into the imported memory. The kernel
- * allocates and checks nothing: `model.ts` and `vector-store.ts` own the layout. Unless stated otherwise, a matrix is
+ * allocates and checks nothing: `model.ts` and `vectors.ts` own the layout. Unless stated otherwise, a matrix is
  * row-major f32.
  */
 
