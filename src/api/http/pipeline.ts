@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parse as parseQuery } from 'node:querystring';
-import { admit, authenticate, refuseUnclassed, type Policy } from '../../core/access/admit.ts';
+import { admit, authenticate, countUnclassed, type Policy } from '../../core/access/admit.ts';
 import type { Caller, Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { sanitise } from '../../platform/sanitize.ts';
@@ -245,7 +245,7 @@ export function serveEndpoints({
   return pipeline({ core, log, ...parts }, async exchange => {
     const { request, response, path, principal } = exchange;
     const { endpoint, params, allowed } = find(request.method ?? '', path);
-    if (!endpoint) return refuseUnclassed(core, principal, noEndpoint(request, response, path, allowed));
+    if (!endpoint) throw await countUnclassed(core, principal, noEndpoint(request, response, path, allowed));
     localsOf(response).route = endpoint.path;
     if (endpoint.cache !== undefined) addHeaders(response, { 'Cache-Control': endpoint.cache });
     await (endpoint.stream ? serveStream(endpoint, params, exchange) : serveJson(endpoint, params, exchange));

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { refuseUnclassed, type Policy } from '../../core/access/admit.ts';
+import { countUnclassed, type Policy } from '../../core/access/admit.ts';
 import { fromThrown } from '../../core/failure.ts';
 import { messagesIn } from '../../core/proxy/pass-through-messages.ts';
 import type { Sink } from '../../core/proxy/upstream/http-stream.ts';
@@ -26,10 +26,14 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
   return pipeline({ core, log, principalOf, route: '/mcp/:server_id' }, async exchange => {
     const { request, response, path, principal } = exchange;
     const serverId = serverIdOf(path);
-    if (serverId === undefined) return refuseUnclassed(core, principal, nothingHere());
+    if (serverId === undefined) throw await countUnclassed(core, principal, nothingHere());
     const method = METHODS.find(one => one === request.method);
     if (method === undefined)
-      return refuseUnclassed(core, principal, methodNotAllowed(response, request.method, METHODS.join(', ')));
+      throw await countUnclassed(
+        core,
+        principal,
+        methodNotAllowed(response, request.method, METHODS.join(', ')),
+      );
     const { caller: admitted, input } = await exchange.admit(
       POLICY,
       async () => {

@@ -106,7 +106,7 @@ export async function admit<Input>(
 ): Promise<{ caller: Caller; input: Input }> {
   const { requestId, ip, signal, onLimit } = visit;
   const lacking = lackingScope(principal, policy.scope);
-  if (lacking) await refuseUnclassed(core, principal, lacking);
+  if (lacking) throw await countUnclassed(core, principal, lacking);
   const { input, calls } = await parseWithinRate(core, principal, policy.rateLimit, visit);
   if (policy.quota !== undefined && calls > 0) {
     const state = await core.apiKeys.use.spend(principal, policy.quota, calls);
@@ -117,14 +117,14 @@ export async function admit<Input>(
   return { caller, input };
 }
 
-/** Counts an early refusal as an unclassified request of the key, and throws it. */
-export async function refuseUnclassed(
+/** Counts a refusal that comes before any class of calls against the key's requests of no class, and returns it. */
+export async function countUnclassed(
   { rateLimits }: Parts,
   { keyId }: Principal,
-  refusal: unknown,
-): Promise<never> {
+  refusal: SwitchboardError,
+): Promise<SwitchboardError> {
   await rateLimits.take('unclassed', keyId);
-  throw refusal;
+  return refusal;
 }
 
 /** Charges one call before the input is read, and one for each further call in it. */

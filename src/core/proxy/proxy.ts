@@ -315,7 +315,7 @@ class Calls {
   async #ask<T>(asked: Asked, work: (asking: Asking) => Promise<T>): Promise<T> {
     const lookup = this.#parts.credentials.forCall(asked.caller, asked.server);
     const credential = lookup && (await asked.deadline.wait(lookup));
-    return await work(new Asking(this.#parts, asked, credential));
+    return work(new Asking(this.#parts, asked, credential));
   }
 }
 
