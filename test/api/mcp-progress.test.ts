@@ -77,7 +77,7 @@ describe('a heartbeat', () => {
     await vi.advanceTimersByTimeAsync(46_000);
     expect(values()).toEqual([0.001, 0.002, 0.003]);
     expect(sent.map(({ message }) => message)).toEqual(
-      [15, 30, 45].map(seconds => `Still waiting for the server, ${seconds} s so far.`),
+      [15, 30, 45].map(seconds => `Still waiting for the server (${seconds} s so far).`),
     );
     await relay[Symbol.asyncDispose]();
   });
@@ -132,7 +132,7 @@ describe('a time-out', () => {
       'of 55 s is for want of a progressToken',
       55_000,
       undefined,
-      /progressToken, or the header Switchboard-Timeout-Ms, may/,
+      /progressToken or the header Switchboard-Timeout-Ms gets/,
     ],
     ['of 5 minutes could not have been later', 300_000, undefined, /less data\.$/],
     ['before the end of the time is the server`s', undefined, 1_500, /less data\.$/],

@@ -147,7 +147,7 @@ describe('429', () => {
       expect(Number(third.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(third.headers.get('ratelimit')).toMatch(new RegExp(`^"${limit}";r=0;t=\\d+$`));
       expect(third.json).toMatchObject({ code: 'rate_limited', status: 429 });
-      expect(third.json.detail).toMatch(/has used its 2 \w+ calls in 600 s\. Try again in \d+ s\./);
+      expect(third.json.detail).toMatch(/may make 2 \w+ requests per 600 s\. Try again in \d+ s\./);
     },
   );
 
