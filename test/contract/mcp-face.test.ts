@@ -208,7 +208,7 @@ describe('limits', () => {
     await limited.post('/v1/search', { query: 'x' });
     expect((await limited.post('/mcp', ask)).text).toContain('"structuredContent"');
     const refused = await limited.post('/mcp', ask);
-    expect(refused.text).toMatch(/has used its 2 search calls.*\(rate_limited, retry after \d+ s\)/);
+    expect(refused.text).toMatch(/may make 2 search requests.*\(rate_limited, retry after \d+ s\)/);
     expect((await limited.post('/v1/search', { query: 'x' })).status).toBe(429);
   });
 });
