@@ -12,6 +12,7 @@ import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
 import { Audit, type AuditEntry } from './core/access/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
+import { ServerConnections } from './core/identity/connections/server-connections.ts';
 import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { HealthStore } from './core/health/store.ts';
@@ -73,7 +74,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   options.signal?.throwIfAborted();
   const access = await openIdentity(stores);
   options.signal?.throwIfAborted();
-  const search = await openSearch(stores);
+  const search = await openSearch(stores, access);
   options.signal?.throwIfAborted();
   const proxy = openProxy(stores, access, search);
   const indexed = buildIndex(stores, search);
@@ -176,7 +177,10 @@ async function openIdentity({ config, opened, shared, guard, publicUrl, ...store
   return { apiKeys, identity };
 }
 
-async function openSearch({ config, options, opened, shared, isServing, allowHttp, ...stores }: Stores) {
+async function openSearch(
+  { config, options, opened, shared, isServing, allowHttp, ...stores }: Stores,
+  { identity }: Access,
+) {
   const { db, log, clock, metrics } = stores;
   const catalogue = await openCatalogue({
     db,
@@ -218,6 +222,7 @@ async function openSearch({ config, options, opened, shared, isServing, allowHtt
     metrics,
     use: id => usage.signals(id),
     health: healthStore,
+    accessFor: identity.accessFor,
     onVerdicts: (serverId, tenantId, verdicts) => usage.recordVerdicts(serverId, tenantId, verdicts),
   });
   opened.defer(() => search.close());
@@ -245,9 +250,18 @@ function openProxy(
     limits: options.proxyLimits,
   });
   opened.defer(() => proxy.close());
+  const { context, connections, revocations, holdings } = identity;
+  const serverConnections = new ServerConnections({
+    context,
+    connections,
+    revocations,
+    holdings,
+    catalogue,
+    inspect: (server, signal, credential) => proxy.inspect(server, signal, credential),
+  });
   const results = new Results({ db, sealing, clock, log, shared });
   opened.defer(() => results.close());
-  return { proxy, results };
+  return { proxy, results, serverConnections };
 }
 
 /** Fills the search index in the background and keeps it up to date. Settles when every entry is searchable or indexing failed. */

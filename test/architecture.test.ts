@@ -20,7 +20,7 @@ const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
   [/^core\/(search|registry)\//, /^(core\/(access|catalogue)\/|core\/[\w-]+\.ts$|platform\/)/],
   [
     /^core\/identity\//,
-    /^(core\/access\/|core\/catalogue\/entry\.ts$|core\/[\w-]+\.ts$|config\/|platform\/)/,
+    /^(core\/access\/|core\/catalogue\/(entry|credential-schema)\.ts$|core\/[\w-]+\.ts$|config\/|platform\/)/,
   ],
   [/^core\/proxy\//, /^(core\/(access|catalogue|identity)\/|core\/[\w-]+\.ts$|platform\/)/],
   [/^core\/health\//, /^(core\/(access|catalogue|proxy)\/|core\/[\w-]+\.ts$|platform\/)/],

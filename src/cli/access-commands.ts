@@ -211,7 +211,6 @@ export const keyCommands = {
 };
 
 const DEFAULT_TENANT = 'local';
-const ofTenant = { type: 'string', help: 'Tenant that the user belongs to. Default: `local`.' } as const;
 
 interface TenantInfo {
   readonly id: string;
@@ -268,56 +267,7 @@ const tenantSet: Command = {
   },
 };
 
-interface ConnectionInfo {
-  readonly provider: string;
-  readonly account: string | null;
-  readonly status: string;
-  readonly scopes: readonly string[];
-  readonly connected_at: string;
-  readonly last_used_at: string | null;
-}
-
-const connectionsList: Command = {
-  args: ['USER_ID'],
-  options: { tenant: ofTenant },
-  help: "Lists a user's connected accounts.",
-  async run({ admin, args: [user = ''], options }) {
-    const query = new URLSearchParams({ user_id: user, tenant: String(options['tenant'] ?? DEFAULT_TENANT) });
-    const answer = (await admin.request('GET', `/connections?${query.toString()}`)) as {
-      connections: ConnectionInfo[];
-    };
-    const rows = answer.connections.map(one => [
-      one.provider,
-      one.account ?? '-',
-      one.status,
-      one.connected_at,
-      one.last_used_at ?? '-',
-      one.scopes.join(' '),
-    ]);
-    const head = ['PROVIDER', 'ACCOUNT', 'STATE', 'CONNECTED', 'LAST USED', 'SCOPES'];
-    return { json: answer, text: rows.length === 0 ? 'No connections.' : table([head, ...rows]) };
-  },
-};
-
-const connectionsLink: Command = {
-  args: ['USER_ID'],
-  options: { tenant: ofTenant },
-  help: 'Creates a link to a page where a user can see and end connections.',
-  changes: true,
-  async run({ admin, args: [user = ''], options }) {
-    const json = { user_id: user, tenant: options['tenant'] };
-    const link = (await admin.request('POST', '/connections/link', { json })) as {
-      url: string;
-      expires_at: string;
-    };
-    const hint = `The link works once, until ${link.expires_at}, and only while the server is running.`;
-    return { json: link, text: `${link.url}\n${hint}` };
-  },
-};
-
-export const identityCommands = {
+export const tenantCommands = {
   'tenant show': tenantShow,
   'tenant set': tenantSet,
-  'connections list': connectionsList,
-  'connections link': connectionsLink,
 };

@@ -25,13 +25,14 @@ class Interrupted extends CommandFailed {
   }
 }
 
+type Method = 'GET' | 'POST' | 'PUT';
 type Body = { readonly json: unknown } | { readonly text: string };
 
 export interface AdminClient extends AsyncDisposable {
   /** The database that the command uses while no server is running. Undefined: a server is running. */
   readonly alone: 'new' | 'existing' | 'shared' | undefined;
   /** @throws CommandFailed with the server's detail if it returns an error */
-  request(method: 'GET' | 'POST', path: string, body?: Body): Promise<unknown>;
+  request(method: Method, path: string, body?: Body): Promise<unknown>;
   /**
    * Posts a long-running request and shows its notices and, on a terminal, its progress. The request ends
    * with this process or on Ctrl-C.
@@ -92,7 +93,7 @@ const nothingThere = ({ dataDir }: Config) =>
     `There is no database in ${dataDir}, and no server is running on it. Start one with npm start (or npx switchboard), or set SWITCHBOARD_DATA_DIR (or DATABASE_URL) to the same value as your server.`,
   );
 
-async function request(client: Client, method: 'GET' | 'POST', path: string, body?: Body) {
+async function request(client: Client, method: Method, path: string, body?: Body) {
   const content = body && contentOf(body);
   const response = await client.request({
     method,

@@ -2,7 +2,8 @@ import { CommandFailed } from './admin-client.ts';
 import { catalogueCommands } from './catalogue-commands.ts';
 import { UsageError, type Command, type DatabaseCommand } from './command.ts';
 import { databaseCommands } from './database-commands.ts';
-import { identityCommands, keyCommands } from './access-commands.ts';
+import { keyCommands, tenantCommands } from './access-commands.ts';
+import { connectionCommands } from './connection-commands.ts';
 
 interface Found {
   servers: {
@@ -74,7 +75,8 @@ type Commands = Readonly<Record<string, Command | DatabaseCommand>>;
 /** All commands by subject, in the order in which `--help` and docs/cli.md show them. */
 export const COMMAND_GROUPS: Readonly<Record<string, Commands>> = {
   Keys: keyCommands,
-  'Tenants and connections': identityCommands,
+  Connections: connectionCommands,
+  Tenants: tenantCommands,
   Catalogue: catalogueCommands,
   'Search and call': { search, call },
   Database: databaseCommands,

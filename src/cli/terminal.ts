@@ -1,4 +1,8 @@
-/** The streams that a command writes to. */
+import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
+import { text as readText } from 'node:stream/consumers';
+
+/** The streams of a command. */
 export interface Io {
   /** Writes one or more lines to stdout: the result. */
   print(text: string): void;
@@ -6,6 +10,10 @@ export interface Io {
   complain(text: string): void;
   /** Replaces the last line of stderr; an empty text clears it. Undefined if stderr is not a terminal. */
   readonly status: ((text: string) => void) | undefined;
+  /** Asks a question; what is typed is not shown if it is secret. Undefined where stdin or stderr is no terminal. */
+  readonly ask: ((question: string, isSecret: boolean) => Promise<string>) | undefined;
+  /** Reads stdin to its end. */
+  input(): Promise<string>;
 }
 
 const ERASE_LINE = '\r\u001B[K';
@@ -16,7 +24,28 @@ export const processIo: Io = {
   status: process.stderr.isTTY
     ? text => void process.stderr.write(`${ERASE_LINE}${text.slice(0, process.stderr.columns - 1)}`)
     : undefined,
+  ask: process.stdin.isTTY && process.stderr.isTTY ? ask : undefined,
+  input: () => readText(process.stdin),
 };
+
+/** @throws Error when the user presses Ctrl-C */
+async function ask(question: string, isSecret: boolean): Promise<string> {
+  process.stderr.write(question);
+  // As a terminal, the interface turns the terminal's own echo off; what it echoes itself goes nowhere.
+  const output = isSecret ? new Writable({ write: (_chunk, _encoding, done) => done() }) : process.stderr;
+  const lines = createInterface({ input: process.stdin, output, terminal: true });
+  const left = new AbortController();
+  lines.once('SIGINT', () => left.abort(new Error('Cancelled. Nothing was stored.')));
+  lines.once('close', () => left.abort(new Error('Cancelled. Nothing was stored.')));
+  try {
+    return await lines.question('', { signal: left.signal });
+  } catch {
+    throw left.signal.reason;
+  } finally {
+    lines.close();
+    if (isSecret) process.stderr.write('\n');
+  }
+}
 
 /**
  * Returns rows as aligned columns. Names come from end users and identity providers, so characters that move
@@ -60,7 +89,7 @@ interface ProgressOptions {
 
 /** Shows progress: a count or a bar on a terminal, and occasional lines elsewhere. */
 export function workProgress(
-  io: Io,
+  io: Pick<Io, 'complain' | 'status'>,
   { what = 'texts embedded', nowMs = () => performance.now() }: ProgressOptions = {},
 ): ProgressDisplay {
   let first: { readonly atMs: number; readonly done: number } | undefined;

@@ -3,6 +3,7 @@ import type { ApiKeys } from './access/api-keys.ts';
 import type { RateLimits } from './access/rate-limits.ts';
 import type { Audit } from './access/audit.ts';
 import type { Identity } from './identity/identity.ts';
+import type { ServerConnections } from './identity/connections/server-connections.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { HealthSweep } from './health/sweep.ts';
 import type { Proxy } from './proxy/proxy.ts';
@@ -28,6 +29,7 @@ export interface Core {
   readonly rateLimits: RateLimits;
   readonly catalogue: Catalogue;
   readonly identity: Identity;
+  readonly serverConnections: ServerConnections;
   readonly search: Search;
   readonly proxy: Proxy;
   readonly results: Results;

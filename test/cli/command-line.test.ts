@@ -17,12 +17,18 @@ const line = (id: string, more: object = {}) =>
   });
 
 /** Runs one command in this process, as the program does in its own. */
-async function run(args: readonly string[], env: Readonly<Record<string, string>>): Promise<Finished> {
+async function run(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  stdin = '',
+): Promise<Finished> {
   const output = { stdout: '', stderr: '' };
   const io = {
     print: (text: string) => void (output.stdout += `${text}\n`),
     complain: (text: string) => void (output.stderr += `${text}\n`),
     status: undefined,
+    ask: undefined,
+    input: () => Promise.resolve(stdin),
   };
   const code = await main(args, io, { LOG_LEVEL: 'silent', ...env });
   return { code, ...output };

@@ -294,7 +294,7 @@ describe('search_servers with server_id', () => {
     expect(hint).toMatch(/^1 tool was left out, such as "hidden" \(invisible characters in its name\)\./);
   });
 
-  it('says of a server that cannot be called that it cannot', async () => {
+  it('says of a server that takes a key that it must be connected first', async () => {
     await using fresh = await startTestSwitchboard({
       catalogue: [
         { id: 'keyed', remote_url: 'https://keyed.example/mcp', auth: { kind: 'static_header' }, tools: [X] },
@@ -303,8 +303,8 @@ describe('search_servers with server_id', () => {
     });
     await using client = await open(fresh);
     const { servers, hint } = await client.search({ server_id: 'keyed', query: '' });
-    expect(servers[0]).toMatchObject({ access: 'setup_needed', tools: [{ name: 'x' }] });
-    expect(hint).toContain('setup_needed: the server cannot be called from here yet.');
+    expect(servers[0]).toMatchObject({ access: 'connect', tools: [{ name: 'x' }] });
+    expect(hint).toContain('connect: the server needs an account or a key first');
   });
 
   it('takes null for what is left out', async () => {

@@ -42,7 +42,8 @@ const search = (body: unknown, headers?: Record<string, string>) => sb.post('/v1
 describe('200', () => {
   it.each([
     ['none', { kind: 'none', status: 'open' }],
-    ['static_header', { kind: 'credentials', status: 'setup_needed' }],
+    ['credentials', { kind: 'credentials', status: 'connect' }],
+    ['static_header', { kind: 'credentials', status: 'connect' }],
     ['own_oauth', { kind: 'oauth', status: 'setup_needed' }],
     [undefined, { kind: 'unknown', status: 'unknown' }],
   ])('says whether a server of auth.kind %s can be called, on both faces', async (kind, access) => {
@@ -56,9 +57,9 @@ describe('200', () => {
     const params = { name: 'search_servers', arguments: { query: 'one' } };
     const { text } = await one.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
     const found = JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result.structuredContent;
-    const isMarked = access.status === 'setup_needed';
-    expect(found.servers[0].access).toBe(isMarked ? 'setup_needed' : undefined);
-    expect(found.hint.includes('cannot be called from here yet')).toBe(isMarked);
+    const isMarked = access.status === 'setup_needed' || access.status === 'connect';
+    expect(found.servers[0].access).toBe(isMarked ? access.status : undefined);
+    expect(found.hint.includes(`${access.status}: `)).toBe(isMarked);
   });
 
   it('ranks the fitting server first, its tools by relevance [search.request] [search.server] [search.tool]', async () => {

@@ -1,7 +1,11 @@
 import { Client } from 'undici';
 
 export interface AdminSocket {
-  request(method: 'GET' | 'POST', path: string, body?: unknown): Promise<{ status: number; json: any }>;
+  request(
+    method: 'GET' | 'POST' | 'PUT',
+    path: string,
+    body?: unknown,
+  ): Promise<{ status: number; json: any }>;
   close(): Promise<void>;
 }
 

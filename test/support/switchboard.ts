@@ -30,6 +30,7 @@ export interface RunningSwitchboard extends AsyncDisposable {
   /** Everything logged so far. */
   logged(): string;
   post(path: string, body: unknown, headers?: Record<string, string>): Promise<Answer>;
+  put(path: string, body: unknown, headers?: Record<string, string>): Promise<Answer>;
   get(path: string, headers?: Record<string, string>): Promise<Answer>;
 }
 
@@ -97,19 +98,23 @@ export async function startTestSwitchboard({
   await running.indexed;
   const url = running.url ?? '';
   const admin = connectAdminSocket(controlSocketOf(dataDir));
+  const send =
+    (method: 'POST' | 'PUT'): RunningSwitchboard['post'] =>
+    (at, body, headers) =>
+      exchange(url + at, {
+        method,
+        body:
+          typeof body === 'string' || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
+        headers: { 'content-type': 'application/json', 'x-api-key': TEST_KEY, ...headers },
+      });
   return {
     url,
     key: TEST_KEY,
     dataDir,
     admin,
     logged: () => lines.join(''),
-    post: (at, body, headers) =>
-      exchange(url + at, {
-        method: 'POST',
-        body:
-          typeof body === 'string' || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
-        headers: { 'content-type': 'application/json', 'x-api-key': TEST_KEY, ...headers },
-      }),
+    post: send('POST'),
+    put: send('PUT'),
     get: (at, headers) => exchange(url + at, { headers: { 'x-api-key': TEST_KEY, ...headers } }),
     async [Symbol.asyncDispose]() {
       await admin.close();

@@ -19,13 +19,17 @@ import { defaultMemoryLimits, MemoryBudget } from '../http/body.ts';
 import { serveEndpoints } from '../http/pipeline.ts';
 import { attachLocals, pathOf } from '../http/request.ts';
 import { catalogueEndpoints } from './catalogue.ts';
+import { connectionEndpoints } from './connections.ts';
 import { keyEndpoints } from './keys.ts';
 import { recordEndpoints } from './records.ts';
 import { ADMIN, tenantId } from './fields.ts';
 
-const shared: readonly Endpoint[] = [...keyEndpoints, ...catalogueEndpoints, ...recordEndpoints].map(
-  asOperator,
-);
+const shared: readonly Endpoint[] = [
+  ...keyEndpoints,
+  ...connectionEndpoints,
+  ...catalogueEndpoints,
+  ...recordEndpoints,
+].map(asOperator);
 
 /** Ignores the end user of an identity token, because operators act for nobody. */
 function asOperator(one: Endpoint): Endpoint {
@@ -113,12 +117,17 @@ const callTool = endpoint({
     core.proxy.callTool(caller, { serverId: server_id, name, arguments: args }),
 });
 
-const listConnections = endpoint({
-  ...undocumented('get', '/connections'),
-  querySchema: endUser,
-  handle: async ({ apiKeys, identity }, _caller, { query: { user_id, tenant } }) => {
-    await apiKeys.tenants.get(tenant);
-    return { connections: await identity.connections.list(tenant, user_id) };
+const showForm = endpoint({
+  ...undocumented('get', '/connections/form'),
+  querySchema: z.strictObject({ server_id: z.string() }),
+  handle: ({ serverConnections }, _caller, { query: { server_id } }) => {
+    const { server, fields } = serverConnections.form(server_id);
+    return Promise.resolve({
+      name: server.name,
+      host: new URL(server.remoteUrl).host,
+      key_url: server.auth.key_url ?? null,
+      fields,
+    });
   },
 });
 
@@ -154,7 +163,7 @@ const rotateSigningKey = endpoint({
 const operatorEndpoints: readonly Endpoint[] = [
   search,
   callTool,
-  listConnections,
+  showForm,
   linkConnections,
   rewrapVault,
   retireVaultKey,

@@ -18,7 +18,7 @@ export const MIB = 1024 * KIB;
 type PathParams = Readonly<Record<string, string>>;
 
 interface EndpointBase extends Omit<Policy, 'rateLimit'> {
-  readonly method: 'post' | 'get';
+  readonly method: 'post' | 'put' | 'get';
   /** The path with named parameters, such as `/v1/identity/sessions/:session_id`. */
   readonly path: string;
   readonly operationId: string;

@@ -251,10 +251,13 @@ function wordsOf(sent: unknown): string {
 
 /** Data in a result about the required sign-in. */
 export interface SignIn {
-  readonly provider: string;
-  /** `not_connected`, `needs_reauth` or `missing_scopes`. */
+  readonly kind: 'credentials' | 'provider';
+  readonly provider?: string | undefined;
+  /** Such as `not_connected`. */
   readonly reason: string;
-  readonly missing_scopes: readonly string[];
+  /** Scopes, or names of values. */
+  readonly missing: readonly string[];
+  readonly missing_scopes?: readonly string[] | undefined;
   readonly auth_url: string;
   readonly expires_at: string;
 }

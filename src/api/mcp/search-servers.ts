@@ -1,5 +1,5 @@
 import { readDefinitions } from '../../core/catalogue/tools/definitions.ts';
-import { accessOf, RESERVED_SERVER_ID, type Access, type Server } from '../../core/catalogue/entry.ts';
+import { RESERVED_SERVER_ID, type Access, type Server } from '../../core/catalogue/entry.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
@@ -31,7 +31,19 @@ const WITHOUT_DESCRIPTION = 300;
 const NOTHING_FITS =
   'No server in the catalogue matches. If a service could do this, search again in English for a single step, as an action and its object ("create a calendar event"), without names, places or numbers, or search for a service by name. Otherwise answer without a server. Do not call a server that no search returned.';
 const NOT_LISTED = 'To list more tools of a server, call search_servers with its server_id.';
-const SETUP_NEEDED = 'setup_needed: the server cannot be called from here yet.';
+/** Hints on the kinds of access that keep a call from its server. */
+const ACCESS_HINTS = {
+  connect: 'connect: the server needs an account or a key first; a call returns how to connect it.',
+  setup_needed: 'setup_needed: the server cannot be called from here yet.',
+} as const;
+type Obstacle = keyof typeof ACCESS_HINTS;
+
+/** Returns what an agent learns about a server's access; nothing if a call may work. */
+const obstacleOf = (status: Access['status'] | undefined): { readonly access?: Obstacle } =>
+  status === 'connect' || status === 'setup_needed' ? { access: status } : {};
+
+const accessHints = (obstacles: ReadonlySet<unknown>): string[] =>
+  Object.entries(ACCESS_HINTS).flatMap(([status, hint]) => (obstacles.has(status) ? [hint] : []));
 
 interface Found {
   readonly answer: SearchServersOutput;
@@ -55,7 +67,7 @@ export async function searchServers(
       name: shorten(name, MAX_NAME_CHARS),
       description: shorten(description, maxDescription(servers)),
       final_score: Math.round(final_score * 100) / 100,
-      ...(access.status === 'setup_needed' ? { access: access.status } : {}),
+      ...obstacleOf(access.status),
       ...(deprecated === undefined ? {} : { deprecated }),
       ...(status_message === undefined
         ? {}
@@ -82,9 +94,9 @@ export async function searchServers(
 function hintOn(servers: readonly FoundServer[]): string | undefined {
   if (servers.length === 0) return NOTHING_FITS;
   const hints = [
-    servers.some(({ tools }) => tools.length === 0) ? NOT_LISTED : undefined,
-    servers.some(({ access }) => access.status === 'setup_needed') ? SETUP_NEEDED : undefined,
-  ].filter(hint => hint !== undefined);
+    ...(servers.some(({ tools }) => tools.length === 0) ? [NOT_LISTED] : []),
+    ...accessHints(new Set(servers.map(({ access }) => access.status))),
+  ];
   return hints.length === 0 ? undefined : hints.join(' ');
 }
 
@@ -135,7 +147,7 @@ export async function toolsOfServer(
     id: server.id,
     name: shorten(server.name, MAX_NAME_CHARS),
     description: shorten(server.description, MAX_DESCRIPTION_CHARS),
-    ...(access === 'setup_needed' ? { access } : {}),
+    ...obstacleOf(access),
     tools: [],
   };
   let left = MAX_LISTING_CHARACTERS - MAX_NAMES_CHARACTERS - JSON.stringify(shown).length;
@@ -160,7 +172,7 @@ const listingHintOn = ({
 }: Pick<Listed, 'problem' | 'access'> & { hasOthers: boolean; isEmpty: boolean }): string =>
   [
     problem,
-    access === 'setup_needed' ? SETUP_NEEDED : '',
+    ...accessHints(new Set([access])),
     hasOthers ? 'To see the schemas of other tools, repeat this call with a different query.' : '',
     isEmpty ? 'The server lists no tools.' : '',
   ]
@@ -187,7 +199,7 @@ interface Listed {
 
 async function listed(core: Core, caller: Caller, serverId: string): Promise<Listed> {
   const server = core.catalogue.require(serverId);
-  const access = accessOf(server).status;
+  const access = (await core.identity.accessFor(caller))(server).status;
   try {
     const { tools } = await core.proxy.listTools(caller, { serverId });
     return { server, access, ...(await readListed(tools)) };

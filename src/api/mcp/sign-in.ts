@@ -27,11 +27,13 @@ export function urlElicitationOf(
   return envelope.safeParse(context.mcpReq.envelope).success ? 'input-required' : undefined;
 }
 
-/** The members of `connection_required`. */
+/** The members of `connection_required` where there is a page that a user can be sent to. */
 const membersSchema = z.object({
-  provider: z.string(),
+  kind: z.enum(['credentials', 'provider']),
+  provider: z.string().optional(),
   reason: z.string(),
-  missing_scopes: z.array(z.string()),
+  missing: z.array(z.string()),
+  missing_scopes: z.array(z.string()).optional(),
   session_id: z.string(),
   auth_url: z.string(),
   expires_at: z.string(),
@@ -61,8 +63,15 @@ export function askToSignIn(
   error: SwitchboardError,
   call: RefusedCall,
 ): CallToolResult | InputRequiredResult {
-  const { session_id: sessionId, ...signIn } = membersSchema.parse(error.members);
-  const message = `${call.serverId} needs your account at ${call.titleOf(signIn.provider)} to ${call.toolName === undefined ? 'list its tools' : `run ${call.toolName}`}. Sign in there, then repeat the call.`;
+  const members = membersSchema.safeParse(error.members);
+  // Only an operator can connect a server for a whole tenant.
+  if (!members.success) throw error;
+  const { session_id: sessionId, ...signIn } = members.data;
+  const { provider } = signIn;
+  const needs = provider === undefined ? 'a key of yours' : `your account at ${call.titleOf(provider)}`;
+  const purpose = call.toolName === undefined ? 'list its tools' : `run ${call.toolName}`;
+  const step = provider === undefined ? 'Enter it on the page' : 'Sign in there';
+  const message = `${call.serverId} needs ${needs} to ${purpose}. ${step}, then repeat the call.`;
   const url = signIn.auth_url;
   if (call.elicitation === 'error') {
     // Calls that wait for the same sign-in share an id. The session id itself is the caller's secret.
@@ -84,8 +93,14 @@ const textOf = (error: SwitchboardError, signIn: SignIn) =>
     `${error.detail} (${error.code})`,
     `auth_url: ${signIn.auth_url}`,
     `expires_at: ${signIn.expires_at}`,
-    `provider: ${signIn.provider}`,
+    ...(signIn.provider === undefined ? [] : [`provider: ${signIn.provider}`]),
     `reason: ${signIn.reason}`,
-    ...(signIn.missing_scopes.length === 0 ? [] : [`missing_scopes: ${signIn.missing_scopes.join(' ')}`]),
-    'Give the user the auth_url. After they have signed in, repeat this call; nothing else is needed.',
+    ...(signIn.missing.length === 0
+      ? []
+      : [
+          `${signIn.provider === undefined ? 'missing_values' : 'missing_scopes'}: ${signIn.missing.join(' ')}`,
+        ]),
+    signIn.provider === undefined
+      ? 'Give the user the auth_url. After they have entered the key, repeat this call; nothing else is needed.'
+      : 'Give the user the auth_url. After they have signed in, repeat this call; nothing else is needed.',
   ].join('\n');

@@ -3,9 +3,9 @@ import type { ConnectionInfo } from '../../core/identity/connections/connections
 import type { ManageView } from '../../core/identity/manage.ts';
 import { formToken } from './cookies.ts';
 import { route, requireToken, type Site } from './page-router.ts';
-import { html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
+import { appName, html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
 import { refusal } from './refusals.ts';
-import { appName, scopeItems } from './sign-in.ts';
+import { scopeItems } from './sign-in.ts';
 
 /** Serves the page on which a user sees and ends connections. */
 export function manageRoutes(router: Router, { core, cookies, base }: Site): void {

@@ -73,13 +73,14 @@ export const noSuchPage = (): SwitchboardError =>
   new SwitchboardError('route_not_found', 'There is no such page.');
 
 const FORM_TYPE = 'application/x-www-form-urlencoded';
-const MAX_FORM_BYTES = 8 * 1024;
+/** Room for the values that a server may take. */
+const MAX_FORM_BYTES = 64 * 1024;
 
 const parse = express.urlencoded({
   extended: false,
   inflate: false,
   limit: MAX_FORM_BYTES,
-  parameterLimit: 16,
+  parameterLimit: 64,
   type: () => true,
 });
 

@@ -1,27 +1,54 @@
-import type { Router } from 'express';
+import type { Response, Router } from 'express';
 import type { LinkView, ResultView, SignInView } from '../../core/identity/sign-in/sign-in-view.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { formToken } from './cookies.ts';
 import { route, noSuchPage, requireToken, type Site } from './page-router.ts';
-import { html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
+import { appName, html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
+import { readServerForm, serverFormPage } from './server-form.ts';
 import { refusal } from './refusals.ts';
 
 /** Serves a sign-in: our page if there is one, the provider's callback, the confirmation, the result. */
 export function signInRoutes(router: Router, { core, cookies, base }: Site): void {
   const { signIns } = core.identity;
+  const { serverConnections } = core;
   const resultUrl = (result: string) => `${base}/oauth/done/${result}`;
 
   route(router, '/connect/:ticket', {
     async get({ response, params: { ticket } }) {
       const view = await signIns.view(ticket);
-      sendPage(response, view ? connectPage(view, `${base}/connect/${ticket}`) : refusal('link_over'));
+      sendPage(response, view ? startPage(view, `${base}/connect/${ticket}`) : refusal('link_over'));
     },
-    async post({ request, response, params: { ticket } }) {
-      const providerUrl = await signIns.begin(ticket, cookies.ensureBrowser(request, response));
-      if (providerUrl === undefined) sendPage(response, refusal('link_over_or_elsewhere'));
-      else seeOther(response, providerUrl);
+    async post({ request, response, params: { ticket }, actor }, fields) {
+      const view = await signIns.view(ticket);
+      if (view?.serverId === undefined) {
+        const providerUrl = await signIns.begin(ticket, cookies.ensureBrowser(request, response));
+        if (providerUrl === undefined) sendPage(response, refusal('link_over_or_elsewhere'));
+        else seeOther(response, providerUrl);
+        return;
+      }
+      await core.rateLimits.take('callback', request.ip ?? '');
+      try {
+        const given = readServerForm(fields);
+        const result = await serverConnections.submit(ticket, given, actor, leaving(response));
+        if (result === undefined) sendPage(response, refusal('link_over'));
+        else seeOther(response, resultUrl(result));
+      } catch (error) {
+        const problem = problemOf(error);
+        if (problem === undefined) throw error;
+        sendPage(response, startPage(view, `${base}/connect/${ticket}`, problem));
+      }
     },
   });
+
+  const startPage = (view: LinkView, action: string, problem?: string): Page =>
+    view.serverId === undefined
+      ? connectPage(view, action)
+      : serverFormPage({
+          view,
+          form: serverConnections.form(view.serverId),
+          action,
+          ...(problem === undefined ? {} : { problem }),
+        });
 
   route(router, '/oauth/callback/:provider', {
     async onlyGet({ request, response, params: { provider }, actor }) {
@@ -68,6 +95,20 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   });
 }
 
+/** Returns what to tell a user about rejected values; undefined for any other failure. */
+const problemOf = (error: unknown): string | undefined =>
+  error instanceof SwitchboardError &&
+  (error.code === 'invalid_request' || error.code === 'credentials_rejected')
+    ? error.detail.replace(/^values\./, '')
+    : undefined;
+
+/** Returns a signal that aborts when the browser goes away. */
+function leaving(response: Response): AbortSignal {
+  const left = new AbortController();
+  response.once('close', () => left.abort());
+  return left.signal;
+}
+
 /** Returns the query unparsed: Express would turn repeated parameters into lists. */
 function queryOf(url: string): URLSearchParams {
   const mark = url.indexOf('?');
@@ -80,7 +121,7 @@ function connectPage(view: LinkView, action: string): Page {
   return {
     title: `Connect your ${provider} account`,
     // Chromium applies this to every redirect after a form, and many providers first redirect users to another host.
-    formTargets: ['https:', view.providerOrigin],
+    formTargets: ['https:', ...(view.providerOrigin === undefined ? [] : [view.providerOrigin])],
     body: html` <p>
         ${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.
       </p>
@@ -116,7 +157,8 @@ function completePage(view: ResultView, undoAction: string): Page {
   return {
     title: 'Connected',
     body: html` <p class="note" role="status">
-        ${appName(view, 'start')} can now use ${accountName(view)} at ${named(view.provider)}.
+        ${appName(view, 'start')} can now use
+        ${view.serverId === undefined ? html`${accountName(view)} at ${named(view.provider)}` : named(view.provider)}.
       </p>
       ${factsOf(view, accountName(view))} ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
       ${
@@ -193,10 +235,6 @@ const wayOn = ({ returnUrl, app }: ResultView): Html =>
         <a class="button second" href="${returnUrl}" rel="noreferrer">Back to ${named(app ?? 'the app')}</a>
       </p>`;
 
-/** A tenant without a name is still an app to the user. */
-export const appName = ({ app }: { app: string | undefined }, at?: 'start'): Html =>
-  app === undefined ? html`${at === 'start' ? 'The app' : 'the app'}` : named(app);
-
 const accountName = ({ account }: ResultView): Html =>
   account === undefined ? html`the account` : named(account);
 
@@ -234,6 +272,6 @@ const factsOf = (view: SignInView, account?: Html): Html =>
       html`<dt>Account</dt>
         <dd>${account}</dd>`
     }
-    <dt>Provider</dt>
+    <dt>${view.serverId === undefined ? 'Provider' : 'Server'}</dt>
     <dd>${named(view.provider)}</dd>
   </dl>`;

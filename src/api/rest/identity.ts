@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { SIGN_IN_MODES } from '../../core/access/caller.ts';
 import { sha256 } from '../../platform/ids.ts';
-import { endpoint, KIB, type Endpoint, wrongType } from '../http/endpoint.ts';
+import { connectionSchema, credentialValues, givenOf, madeConnection } from '../http/connection-schemas.ts';
+import { endpoint, KIB, type Endpoint, serverId as serverIdSchema, wrongType } from '../http/endpoint.ts';
 
 const COMMON = {
   tag: 'Identity',
@@ -39,17 +40,8 @@ const tokenSet = z.object({
   token_type: z.literal('Bearer'),
 });
 
-const connection = z.object({
-  id: z.string(),
-  provider: z.string(),
-  title: z.string(),
-  account: z.string().nullable().describe("The account's name for display."),
-  scopes: z.array(z.string()),
-  status: z.enum(['active', 'needs_reauth']),
-  resource: z.string().nullable(),
-  connected_at: z.iso.datetime(),
-  last_used_at: z.iso.datetime().nullable(),
-});
+/** Fields of a sign-in at a provider. */
+const OF_PROVIDERS = ['scopes', 'resource', 'mode', 'login_hint', 'allow_account_change'] as const;
 
 const createSession = endpoint({
   ...COMMON,
@@ -58,60 +50,81 @@ const createSession = endpoint({
   operationId: 'createSession',
   summary: 'Create an authorization session',
   description:
-    'Starts an OAuth authorization for an end user at an identity provider. Send the user to auth_url, then poll the session.',
+    'Starts the connection of an end user: with provider, an OAuth authorization at an identity provider; with server_id, a page where the user enters the key that a server requires. Send the user to auth_url, then poll the session.',
   rateLimit: 'sessions',
-  errors: ['rate_limited', 'provider_not_configured', 'unavailable'],
-  bodySchema: z.strictObject({
-    user_id: userId,
-    provider,
-    scopes: z
-      .array(
-        z
-          .string()
-          .max(256)
-          .regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'must be scope names (RFC 6749 §3.3)'),
-      )
-      .max(50)
-      .optional()
-      .describe("Scopes to ask for besides the provider's own and those already granted."),
-    resource: z
-      .url({ protocol: /^https?$/, error: 'must be an absolute http(s) URL' })
-      .max(2048, 'must have at most 2048 characters')
-      .regex(/^[\x21\x22\x24-\x7e]+$/, 'must be ASCII and have no fragment (RFC 8707 §2)')
-      .optional()
-      .describe('The resource that the connection is limited to (RFC 8707).'),
-    mode: z
-      .enum(SIGN_IN_MODES)
-      .optional()
-      .describe('page: the user confirms app and account on a page of this service, in one browser.'),
-    return_url: z
-      .string()
-      .max(2048)
-      .optional()
-      .describe('The address to return to. It must match an address registered for the tenant exactly.'),
-    login_hint: z
-      .string()
-      .min(1)
-      .max(320)
-      .optional()
-      .describe('The account that the provider should preselect.'),
-    allow_account_change: z
-      .boolean()
-      .optional()
-      .describe('true: allows a sign-in with a different account than the connected one.'),
-  }),
+  errors: ['rate_limited', 'provider_not_configured', 'server_not_found', 'server_inactive', 'unavailable'],
+  bodySchema: z
+    .strictObject({
+      user_id: userId,
+      provider: provider.optional(),
+      server_id: serverIdSchema.optional().describe('The server to connect, instead of a provider.'),
+      scopes: z
+        .array(
+          z
+            .string()
+            .max(256)
+            .regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'must be scope names (RFC 6749 §3.3)'),
+        )
+        .max(50)
+        .optional()
+        .describe("Scopes to ask for besides the provider's own and those already granted."),
+      resource: z
+        .url({ protocol: /^https?$/, error: 'must be an absolute http(s) URL' })
+        .max(2048, 'must have at most 2048 characters')
+        .regex(/^[\x21\x22\x24-\x7e]+$/, 'must be ASCII and have no fragment (RFC 8707 §2)')
+        .optional()
+        .describe('The resource that the connection is limited to (RFC 8707).'),
+      mode: z
+        .enum(SIGN_IN_MODES)
+        .optional()
+        .describe('page: the user confirms app and account on a page of this service, in one browser.'),
+      return_url: z
+        .string()
+        .max(2048)
+        .optional()
+        .describe('The address to return to. It must match an address registered for the tenant exactly.'),
+      login_hint: z
+        .string()
+        .min(1)
+        .max(320)
+        .optional()
+        .describe('The account that the provider should preselect.'),
+      allow_account_change: z
+        .boolean()
+        .optional()
+        .describe('true: allows a sign-in with a different account than the connected one.'),
+    })
+    .refine(body => (body.provider === undefined) !== (body.server_id === undefined), {
+      path: ['provider'],
+      error: 'give a provider, or the server_id of a server that takes a key',
+    })
+    .superRefine((body, context) => {
+      const surplus = OF_PROVIDERS.find(name => body.server_id !== undefined && body[name] !== undefined);
+      if (surplus !== undefined)
+        context.addIssue({
+          code: 'custom',
+          path: [surplus],
+          message: 'does not go with server_id: leave it out',
+        });
+    }),
   responseSchema: authSession,
-  handle: (core, caller, { body }) =>
-    core.identity.sessions.create(caller, {
+  handle: async (core, caller, { body }) => {
+    const returnUrl = body.return_url === undefined ? {} : { returnUrl: body.return_url };
+    if (body.server_id !== undefined) {
+      const { server } = core.serverConnections.form(body.server_id);
+      return core.identity.sessions.createForServer(caller, server, { userId: body.user_id, ...returnUrl });
+    }
+    return core.identity.sessions.create(caller, {
       userId: body.user_id,
-      provider: body.provider,
+      provider: body.provider ?? '',
       ...(body.scopes === undefined ? {} : { scopes: body.scopes }),
       ...(body.resource === undefined ? {} : { resource: body.resource }),
       ...(body.mode === undefined ? {} : { mode: body.mode }),
-      ...(body.return_url === undefined ? {} : { returnUrl: body.return_url }),
+      ...returnUrl,
       ...(body.login_hint === undefined ? {} : { loginHint: body.login_hint }),
       ...(body.allow_account_change === undefined ? {} : { allowAccountChange: body.allow_account_change }),
-    }),
+    });
+  },
 });
 
 const getSession = endpoint({
@@ -175,15 +188,45 @@ const revokeUser = endpoint({
   operationId: 'revokeUser',
   summary: "Revoke all of a user's tokens",
   description:
-    "Immediately revokes an end user's identity tokens, refresh tokens and bound API keys, and deletes the stored provider tokens. The providers are notified in the background. With provider, only the connections with that provider end.",
+    "Immediately revokes an end user's identity tokens, refresh tokens and bound API keys, and deletes the stored provider tokens. The providers are notified in the background. With provider, server_id or connection_id, only the connections with that provider or server, or that connection, end.",
   rateLimit: 'revoke',
   errors: ['rate_limited'],
-  bodySchema: z.strictObject({ user_id: userId, provider: provider.optional() }),
+  bodySchema: z
+    .strictObject({
+      user_id: userId,
+      provider: provider.optional(),
+      server_id: serverIdSchema.optional(),
+      connection_id: z
+        .string()
+        .regex(/^con_[0-9A-Za-z]{22}$/, 'must be the id of a connection')
+        .optional(),
+    })
+    .refine(
+      body => [body.provider, body.server_id, body.connection_id].filter(one => one !== undefined).length < 2,
+      'give at most one of provider, server_id and connection_id',
+    ),
   responseSchema: z.object({ success: z.literal(true) }),
-  handle: async (core, caller, { body: { user_id, provider: name } }) => {
-    await core.identity.revocations.revoke(caller, user_id, name);
+  handle: async (core, caller, { body: { user_id, provider: name, server_id, connection_id } }) => {
+    const which = { provider: name, serverId: server_id, connectionId: connection_id };
+    await core.identity.revocations.revoke(caller, user_id, which);
     return { success: true };
   },
+});
+
+const putConnection = endpoint({
+  ...COMMON,
+  method: 'put',
+  path: '/v1/identity/connections',
+  operationId: 'putConnection',
+  summary: "Store a user's key for a server",
+  description:
+    'For backends that hold the key already. The server is asked for its tools with it; a key that it refuses is not stored. Nothing returns the values.',
+  rateLimit: 'sessions',
+  errors: ['credentials_rejected', 'server_not_found', 'server_inactive', 'rate_limited'],
+  bodySchema: z.strictObject({ user_id: userId, ...credentialValues }),
+  responseSchema: madeConnection,
+  handle: (core, caller, { body: { user_id, ...given } }) =>
+    core.serverConnections.putForUser(caller, user_id, givenOf(given), caller.signal),
 });
 
 const listConnections = endpoint({
@@ -197,7 +240,7 @@ const listConnections = endpoint({
   rateLimit: 'sessions',
   errors: ['invalid_request', 'rate_limited'],
   querySchema: z.strictObject({ user_id: userId }),
-  responseSchema: z.object({ connections: z.array(connection) }),
+  responseSchema: z.object({ connections: z.array(connectionSchema) }),
   handle: async (core, caller, { query }) => ({
     connections: await core.identity.connections.list(caller.tenantId, query.user_id),
   }),
@@ -225,5 +268,6 @@ export const identityEndpoints: readonly Endpoint[] = [
   refreshToken,
   revokeUser,
   listConnections,
+  putConnection,
   createManageLink,
 ];

@@ -62,11 +62,20 @@ const problemSchema = z.looseObject({
     .looseObject({ use: z.string(), limit: z.int(), resets_at: z.iso.datetime() })
     .optional()
     .describe('With quota_exceeded: the monthly limit, and when it resets.'),
-  provider: ofConnection(z.string(), 'the identity provider.'),
-  reason: ofConnection(z.enum(['not_connected', 'needs_reauth', 'missing_scopes']), 'why.'),
+  kind: ofConnection(
+    z.enum(['credentials', 'provider']),
+    'credentials: the server requires a key. provider: it requires an account at an identity provider.',
+  ),
+  server_id: ofConnection(z.string(), 'the server.'),
+  provider: ofConnection(z.string(), 'the identity provider, if kind is provider.'),
+  reason: ofConnection(
+    z.enum(['not_connected', 'needs_reauth', 'missing_scopes', 'rejected', 'missing_values']),
+    'why.',
+  ),
+  missing: ofConnection(z.array(z.string()), 'the scopes or values that are missing.'),
   missing_scopes: ofConnection(z.array(z.string()), 'the scopes that the connection lacks.'),
   session_id: ofConnection(z.string(), 'the session created for this sign-in, to be polled.'),
-  auth_url: ofConnection(z.string(), 'where the user signs in.'),
+  auth_url: ofConnection(z.string(), 'where the user signs in or enters the key.'),
   expires_at: ofConnection(z.iso.datetime(), 'when the session expires.'),
 });
 

@@ -87,8 +87,10 @@ const foundServer = z.object({
           'What a caller needs: nothing, a key or header, a sign-in at the server, or a token from an identity provider configured here.',
         ),
       status: z
-        .enum(['open', 'setup_needed', 'unknown'])
-        .describe('setup_needed: the server cannot be called from here yet. unknown: a call will tell.'),
+        .enum(['open', 'connected', 'connect', 'setup_needed', 'unknown'])
+        .describe(
+          'connected: your calls carry what the server requires. connect: somebody must enter a key or sign in first. setup_needed: the server cannot be called from here yet. unknown: a call will tell.',
+        ),
     })
     .describe('Whether the server can be called, as its catalogue entry says.'),
   tools: z

@@ -12,6 +12,8 @@ type AuditEvent =
   | 'session_failed'
   | 'connection_undone'
   | 'connection_needs_reauth'
+  | 'connection_created'
+  | 'connection_rejected'
   | 'connection_replaced'
   | 'connection_revoked'
   | 'tokens_issued'

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { credentialShape } from './credential-schema.ts';
 
 /** Categories of the shipped catalogue. Operators' entries may use any short word. */
 export const CATEGORIES = [
@@ -62,12 +63,25 @@ const toolSchema = z.object({
   annotations: annotationsSchema.optional(),
 });
 
+/** Names under which the kinds of access are stored, and the names that entries may give them. */
+const AUTH_KINDS = {
+  none: 'none',
+  unknown: 'unknown',
+  credentials: 'static_header',
+  static_header: 'static_header',
+  oauth: 'own_oauth',
+  own_oauth: 'own_oauth',
+  provider: 'user_oauth',
+  user_oauth: 'user_oauth',
+} as const;
+
 const authSchema = z
   .object({
-    kind: z.enum(['none', 'user_oauth', 'static_header', 'own_oauth', 'unknown']),
+    kind: z.enum(Object.keys(AUTH_KINDS) as (keyof typeof AUTH_KINDS)[]).transform(kind => AUTH_KINDS[kind]),
     provider: z.string().min(1).optional(),
     scopes: z.array(z.string()).optional(),
     resource: z.string().optional(),
+    ...credentialShape,
   })
   // Without a provider, calls would carry no user token, and the server would refuse them.
   .refine(({ kind, provider }) => kind !== 'user_oauth' || provider !== undefined, {
@@ -155,13 +169,16 @@ export interface Server {
 export interface Access {
   /** `provider`: a token from a configured identity provider; `oauth`: the server's own sign-in. */
   readonly kind: 'none' | 'credentials' | 'oauth' | 'provider' | 'unknown';
-  /** `setup_needed`: it cannot be called until a key or a sign-in is set up. */
-  readonly status: 'open' | 'setup_needed' | 'unknown';
+  /**
+   * `connected`: the caller's calls carry what the server requires. `connect`: somebody must enter a key or sign in first.
+   * `setup_needed`: this installation cannot make such a connection yet.
+   */
+  readonly status: 'open' | 'connected' | 'connect' | 'setup_needed' | 'unknown';
 }
 
 const ACCESS: Readonly<Record<AuthSpec['kind'], Access>> = {
   none: { kind: 'none', status: 'open' },
-  static_header: { kind: 'credentials', status: 'setup_needed' },
+  static_header: { kind: 'credentials', status: 'connect' },
   own_oauth: { kind: 'oauth', status: 'setup_needed' },
   user_oauth: { kind: 'provider', status: 'unknown' },
   unknown: { kind: 'unknown', status: 'unknown' },

@@ -6,10 +6,13 @@ import type { Metrics } from '../metrics.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import { createGuardedFetch } from '../../platform/outbound/fetch.ts';
 import { Sealing } from '../../platform/sealing.ts';
+import type { Caller } from '../access/caller.ts';
 import type { Audit } from '../access/audit.ts';
+import type { IdentityContext } from './context.ts';
 import { Connections } from './connections/connections.ts';
 import { Credentials } from './connections/credentials.ts';
 import { IdentityTokens, SigningKeys } from './tokens/identity-token.ts';
+import { accessFor, Holdings, type AccessOf } from './connections/holdings.ts';
 import { Manage } from './manage.ts';
 import { openVault } from './vault/open.ts';
 import { Outbox } from './connections/revocation-outbox.ts';
@@ -32,13 +35,17 @@ export interface Identity {
   readonly tokens: IdentityTokens;
   readonly credentials: Credentials;
   readonly connections: Connections;
-  readonly revocations: Revocations;
   readonly manage: Manage;
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
   readonly providers: Providers;
   /** Seals with the keys of the vault. */
   readonly sealing: Sealing;
+  readonly revocations: Revocations;
+  readonly holdings: Holdings;
+  /** Says how servers let a caller in: see `accessFor`. */
+  accessFor(this: void, caller: Caller): Promise<AccessOf>;
+  readonly context: IdentityContext;
   /** Operators' commands on the keys of the vault. */
   readonly vaultKeys: { rewrap(): Promise<number>; requireUnused(keyId: string): Promise<void> };
   /** Starts the background work. */
@@ -73,13 +80,14 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   }
   const providers = new Providers(config.providers, configured);
   const outbox = new Outbox({ db, vault, providers, audit, log });
-  const context = { db, vault, audit, outbox, clock, log, metrics, providers, publicUrl };
+  const context: IdentityContext = { db, vault, audit, outbox, clock, log, metrics, providers, publicUrl };
 
   const tokens = new IdentityTokens({ keys: signingKeys, clock, publicUrl });
   const sessions = new Sessions(context);
   const connections = new Connections(context);
   const revocations = new Revocations(context, connections);
-  const credentials = new Credentials({ context, connections, sessions });
+  const holdings = new Holdings(db, clock);
+  const credentials = new Credentials({ context, connections, sessions, holdings });
   const retention = new Retention(context, signingKeys);
   return {
     sessions,
@@ -89,6 +97,9 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     credentials,
     connections,
     revocations,
+    holdings,
+    accessFor: accessFor.bind(undefined, holdings, providers),
+    context,
     manage: new Manage(context, connections, revocations),
     signingKeys,
     retention,

@@ -149,7 +149,12 @@ export const authSessions = pgTable(
   ],
 );
 
-/** One account of one user at one provider (and resource, RFC 8707), with its tokens. */
+export const CONNECTION_STATES = ['active', 'needs_reauth', 'rejected'] as const;
+
+/**
+ * One account of one user at one provider (and resource, RFC 8707), with its tokens; or the values, such as an API key, that one server
+ * takes. Then `provider` is `server:` with the server's id, `resource` its origin and `subject` the fingerprint of the values.
+ */
 export const connections = pgTable(
   'connections',
   {
@@ -164,7 +169,10 @@ export const connections = pgTable(
     account: text(),
     /** As granted. */
     scopes: text().array().notNull(),
-    status: text().notNull().default('active').$type<'active' | 'needs_reauth'>(),
+    /** `rejected`: the server refused the values; they stay sealed, and are tried again now and then. */
+    status: text().notNull().default('active').$type<(typeof CONNECTION_STATES)[number]>(),
+    /** A shared connection that calls for users may use, too, where the user has none. */
+    forUsers: boolean('for_users').notNull().default(false),
     sealed: text(),
     hasRefreshToken: boolean('has_refresh_token').notNull(),
     accessExpiresAt: instant('access_expires_at'),
@@ -180,8 +188,8 @@ export const connections = pgTable(
   table => [
     ownedByUser('connections_user', table),
     unique('connections_one').on(table.userId, table.provider, table.resource),
-    check('connections_status', sql`${table.status} in ('active', 'needs_reauth')`),
-    check('connections_sealed', sql`(${table.status} = 'active') = (${table.sealed} is not null)`),
+    check('connections_status', sql`${table.status} in ('active', 'needs_reauth', 'rejected')`),
+    check('connections_sealed', sql`(${table.status} <> 'needs_reauth') = (${table.sealed} is not null)`),
     check('connections_lease', sql`(${table.leaseId} is null) = (${table.leaseUntil} is null)`),
   ],
 );

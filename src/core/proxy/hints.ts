@@ -1,7 +1,7 @@
 import type { SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
 import { asSentence, fitting, isPlain, sanitise } from '../../platform/sanitize.ts';
-import type { Annotations, AuthSpec } from '../catalogue/entry.ts';
+import type { Annotations, AuthSpec, Server } from '../catalogue/entry.ts';
 import { cleanSchema } from '../catalogue/tools/definitions.ts';
 import { suspicionsOf } from '../catalogue/tools/suspicious.ts';
 import { restated } from './upstream/failures.ts';
@@ -61,28 +61,36 @@ const effectOf = (tool: KnownTool | undefined): string => {
 
 export const quoted = (name: string) => JSON.stringify(sanitise(name, 80));
 
-const NOT_SENT = 'this version cannot send. Call the server directly, or use another server.';
 const NAME_PROVIDER = 'ask the operator to run switchboard catalogue add ID URL --provider NAME.';
-const PERHAPS_NAME_PROVIDER = `If it accepts tokens of an identity provider that is configured here, ${NAME_PROVIDER} This version cannot send a fixed header or use the server's own sign-in.`;
 
 /** Advice for servers that receive no user token. */
-const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], string>> = {
-  static_header: `According to its catalogue entry, it needs a fixed header, such as an API key, which ${NOT_SENT}`,
-  own_oauth: `According to its catalogue entry, it has its own sign-in (OAuth), whose tokens ${NOT_SENT}`,
-  user_oauth: `Its catalogue entry names no identity provider: ${NAME_PROVIDER}`,
-  none: `According to its catalogue entry, it needs no sign-in. ${PERHAPS_NAME_PROVIDER}`,
-  unknown: PERHAPS_NAME_PROVIDER,
+const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], (id: string) => string>> = {
+  static_header: () => 'The key that was entered may lack a permission.',
+  own_oauth: id =>
+    `According to its catalogue entry, it has its own sign-in (OAuth), which this version cannot use. If it also accepts a personal token, ${connect(id)}`,
+  user_oauth: () => `Its catalogue entry names no identity provider: ${NAME_PROVIDER}`,
+  none: () =>
+    'According to its catalogue entry, it needs no sign-in. Ask the operator to correct the entry: switchboard catalogue add.',
+  unknown: id =>
+    `If it accepts a key or a token, ${connect(id)} If it accepts tokens of an identity provider that is configured here, ${NAME_PROVIDER}`,
 };
 
+const connect = (id: string) => `ask the operator to run npx switchboard connect ${id}.`;
+
 /** Adds advice to a server's HTTP 401 or 403, based on the sign-in in its catalogue entry. Returns any other failure unchanged. */
-export function withAccessAdvice(error: SwitchboardError, { kind, provider }: AuthSpec): SwitchboardError {
+export function withAccessAdvice(
+  error: SwitchboardError,
+  { id, auth }: Pick<Server, 'id' | 'auth'>,
+): SwitchboardError {
+  const { kind, provider } = auth;
   const { code, detail } = error;
   if (code !== 'upstream_unauthorized' && code !== 'upstream_forbidden') return error;
   const isRefusal = code === 'upstream_forbidden';
   // Such a server is never called without the user's token.
   if (kind === 'user_oauth' && provider !== undefined)
     return restated(error, `${asSentence(detail)} ${isRefusal ? ACCOUNT_LACKS_RIGHT : TOKEN_NOT_TAKEN}`);
-  const missing = isRefusal ? `It may require a sign-in. ${WITHOUT_TOKEN[kind]}` : WITHOUT_TOKEN[kind];
+  const advice = WITHOUT_TOKEN[kind](id);
+  const missing = isRefusal ? `It may require a sign-in. ${advice}` : advice;
   return restated(error, `${asSentence(detail)} ${missing}`);
 }
 

@@ -1,6 +1,7 @@
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
 import { monotonicMs } from '../../platform/time.ts';
 import type { Server } from '../catalogue/entry.ts';
+import type { Credential } from '../identity/connections/holdings.ts';
 import type { ProxyLimits } from './limits.ts';
 import { listAllTools, ToolDefinitions, type ListedTool } from './tools.ts';
 import { UpstreamClient } from './upstream/client.ts';
@@ -26,7 +27,7 @@ export interface Inspection {
 }
 
 /**
- * Lists a server's tools like a call, within 15 s, without a user or credentials. It negotiates from scratch each time and
+ * Lists a server's tools like a call, within 15 s and without a user. It negotiates from scratch each time and
  * leaves no session behind. Slots, breakers and usage counts are not affected.
  * @throws the signal's reason once it aborts, and nothing else
  */
@@ -34,6 +35,7 @@ export async function inspect(
   { http, clock, log: parentLog, limits: callLimits }: UpstreamParts,
   server: Server,
   signal: AbortSignal,
+  credential?: Credential,
 ): Promise<Inspection> {
   const limits: ProxyLimits = {
     ...callLimits,
@@ -53,9 +55,9 @@ export async function inspect(
   });
   try {
     using deadline = new Deadline(limits.totalTimeoutMs, signal);
-    const call = { caller: INSPECTOR, server, credential: undefined, method: 'tools/list' };
+    const call = { caller: INSPECTOR, server, credential, method: 'tools/list' };
     const listing = await listAllTools(params => upstream.request({ ...call, params }, deadline), limits);
-    const view = { server, caller: INSPECTOR, connectionId: undefined };
+    const view = { server, caller: INSPECTOR, connectionId: credential?.connectionId };
     return { ...ended(), tools: definitions.keep(view, listing) };
   } catch (thrown) {
     signal.throwIfAborted();

@@ -5,7 +5,8 @@ import type { Clock } from '../../platform/time.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
-import type { Credential, Credentials } from '../identity/connections/credentials.ts';
+import type { Credentials } from '../identity/connections/credentials.ts';
+import type { Credential } from '../identity/connections/holdings.ts';
 import type { Admission } from './admission.ts';
 import { traceContext } from './reporting.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -32,7 +33,7 @@ import {
 import { urlOf, type HttpClient } from './upstream/http.ts';
 import { readSessionId } from './upstream/era.ts';
 import { redact } from './upstream/envelope.ts';
-import { authorizationOf } from './upstream/rpc.ts';
+import { credentialHeaders } from './upstream/rpc.ts';
 
 /**
  * How long an issued session id is valid. It is long, because few clients start over when told to. The server, which drops
@@ -244,7 +245,7 @@ export class PassThrough {
       headers: {
         ...requestHeaders(request.headers, traceContext()),
         ...(sessionId === undefined ? {} : { [SESSION_ID]: sessionId }),
-        ...authorizationOf(credential),
+        ...credentialHeaders(credential),
       },
       body: request.body,
       signal: deadline.signal,

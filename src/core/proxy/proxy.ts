@@ -8,7 +8,8 @@ import type { Caller } from '../access/caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { Server } from '../catalogue/entry.ts';
 import { warnedTools } from '../catalogue/tools/warnings.ts';
-import type { Credential, Credentials } from '../identity/connections/credentials.ts';
+import type { Credentials } from '../identity/connections/credentials.ts';
+import type { Credential } from '../identity/connections/holdings.ts';
 import { Admission } from './admission.ts';
 import { CheckedCalls } from './arguments/checked-call.ts';
 import {
@@ -96,10 +97,11 @@ export interface Proxy {
    */
   passThrough(caller: Caller, request: PassedRequest, sink: Sink): Promise<void>;
   /**
-   * Lists a server's tools within 15 s, without a user or credentials. Does not count as a call.
+   * Lists a server's tools within 15 s, without a user. Does not count as a call.
+   * @param credential one to try; without it, the server is asked without credentials
    * @throws the signal's reason once it aborts, and nothing else
    */
-  inspect(server: Server, signal: AbortSignal): Promise<Inspection>;
+  inspect(server: Server, signal: AbortSignal, credential?: Credential): Promise<Inspection>;
   /** Ends open pass-through streams and idle sessions: shutdown must not wait for them. */
   endIdle(): void;
   /** Ends the upstream sessions, in bounded time, and every connection. Calls then throw `unavailable`. */
@@ -180,7 +182,8 @@ export function createProxy(options: ProxyOptions): Proxy {
       );
     },
 
-    inspect: (server, signal) => inspect({ http, limits, clock, log }, server, signal),
+    inspect: (server, signal, credential) =>
+      inspect({ http, limits, clock, log }, server, signal, credential),
 
     endIdle() {
       passThrough.endStreams();
@@ -284,7 +287,7 @@ class Calls {
         reporter.aborted(operation, startedAtMs);
         throw thrown;
       }
-      const error = withAccessAdvice(fromThrown(thrown), server.auth);
+      const error = withAccessAdvice(fromThrown(thrown), server);
       reporter.failed(caller, operation, error, startedAtMs);
       throw error;
     }

@@ -8,6 +8,7 @@ import {
   type RegistryMark,
   type Transport,
 } from '../catalogue/entry.ts';
+import { headersSchema } from '../catalogue/credential-schema.ts';
 import { entryProblem, storageProblem, type ReadOptions } from '../catalogue/import-file.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 
@@ -137,11 +138,34 @@ function filledIn({ url, variables }: Remote): string | undefined {
   return isWhole && URL.canParse(filled) ? filled : undefined;
 }
 
-/** A required header is where a caller's own key belongs. */
-const authOf = ({ headers }: Remote): AuthSpec =>
-  (headers ?? []).some(({ isRequired }) => isRequired === true)
-    ? { kind: 'static_header' }
-    : { kind: 'unknown' };
+/** A required header is where a caller's own key belongs. Headers that no connection may set are left out. */
+function authOf({ headers }: Remote): AuthSpec {
+  if (!headers?.some(({ isRequired }) => isRequired === true)) return { kind: 'unknown' };
+  const specs = headers.map(({ name, value, variables, ...input }) => ({
+    name,
+    ...(value ? { value } : {}),
+    ...fieldOf(input),
+    variables: Object.fromEntries(
+      // A required header needs its variables, whatever they say of themselves.
+      Object.entries(variables ?? {}).map(([key, one]) => [
+        key,
+        fieldOf({ ...one, isRequired: one.isRequired ?? input.isRequired }),
+      ]),
+    ),
+  }));
+  const read = headersSchema.safeParse(specs);
+  return { kind: 'static_header', ...(read.success ? { headers: read.data } : {}) };
+}
+
+/** The registry's default for what is not stated is "optional" and "not secret". A header with a key is neither. */
+const fieldOf = ({ description, placeholder, choices, isRequired, isSecret, ...input }: RegistryInput) => ({
+  required: isRequired === true,
+  secret: isSecret !== false,
+  ...(description ? { description: description.slice(0, 2_000) } : {}),
+  ...(input.default ? { default: input.default } : {}),
+  ...(placeholder ? { placeholder: placeholder.slice(0, 200) } : {}),
+  ...(choices ? { choices } : {}),
+});
 
 const MAX_ID_CHARS = 128;
 
@@ -169,20 +193,25 @@ export const OWN = 'dev.switchboard/server';
 
 const text = (max: number) => z.string().max(max);
 const inputSchema = z.looseObject({
+  description: text(4_096).nullish(),
   value: text(4_096).nullish(),
   default: text(4_096).nullish(),
+  choices: z.array(text(4_096)).max(100).nullish(),
+  placeholder: text(4_096).nullish(),
   isRequired: z.boolean().nullish(),
   isSecret: z.boolean().nullish(),
 });
+type RegistryInput = z.output<typeof inputSchema>;
+const variablesSchema = z.record(z.string(), inputSchema).nullish();
 
 const remoteSchema = z.looseObject({
   type: text(64),
   url: text(2_048),
   headers: z
-    .array(z.looseObject({ ...inputSchema.shape, name: text(256) }))
+    .array(z.looseObject({ ...inputSchema.shape, name: text(256), variables: variablesSchema }))
     .max(100)
     .nullish(),
-  variables: z.record(z.string(), inputSchema).nullish(),
+  variables: variablesSchema,
 });
 type Remote = z.output<typeof remoteSchema>;
 

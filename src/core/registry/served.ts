@@ -1,3 +1,4 @@
+import type { HeaderSpec } from '../catalogue/credential-schema.ts';
 import { and, asc, eq, gt, gte, or, sql, type SQL } from 'drizzle-orm';
 import { isIP } from 'node:net';
 import { SwitchboardError } from '../../errors.ts';
@@ -205,18 +206,36 @@ function documentOf({ name, description, remoteUrl, transport, homepage, reposit
       {
         type: transport ?? 'streamable-http',
         url: remoteUrl,
-        ...(auth.kind === 'static_header' ? { headers: [KEY_HEADER] } : {}),
+        ...(auth.kind === 'static_header' ? { headers: auth.headers?.map(headerOf) ?? [KEY_HEADER] } : {}),
       },
     ],
   };
 }
 
-const KEY_HEADER = {
+const inputOf = ({
+  required = true,
+  secret = true,
+  ...input
+}: Omit<HeaderSpec, 'name' | 'value' | 'variables'>) => ({
+  ...input,
+  isRequired: required,
+  isSecret: secret,
+});
+
+const headerOf = ({ name, value, variables, ...input }: HeaderSpec) => ({
+  name,
+  ...(value === undefined ? {} : { value }),
+  ...inputOf(input),
+  ...(variables
+    ? { variables: Object.fromEntries(Object.entries(variables).map(([key, one]) => [key, inputOf(one)])) }
+    : {}),
+});
+
+const KEY_HEADER = headerOf({
   name: 'Authorization',
+  value: 'Bearer {token}',
   description: "An API key from the server's provider. The server's documentation names the header.",
-  isRequired: true,
-  isSecret: true,
-};
+});
 
 function shortened(description: string): string {
   const line = description.replaceAll(/\s+/g, ' ').trim();

@@ -75,6 +75,8 @@ interface SearchParts extends Omit<RankerParts, 'health'> {
   readonly metrics?: Metrics | undefined;
   /** Absent: no health information. */
   readonly health?: KnownHealth;
+  /** Returns the access that servers give a caller. Absent: by their entries. */
+  readonly accessFor?: (caller: Caller) => Promise<(server: Server) => Access>;
   /** Called with written feedback that counts for or against a server. */
   readonly onVerdicts?: ConstructorParameters<typeof SearchOutcomes>[0]['onVerdicts'];
 }
@@ -82,6 +84,7 @@ interface SearchParts extends Omit<RankerParts, 'health'> {
 /** Creates the search use case, which REST and MCP share. */
 export function createSearch(parts: SearchParts): Search {
   const { catalogue, index, db, log, clock, metrics, onVerdicts = () => {} } = parts;
+  const { accessFor = () => Promise.resolve(accessOf) } = parts;
   const { health = { of: () => undefined, epoch: 0 } } = parts;
   const queryLog = new QueryLog({ db, clock, log });
   const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
@@ -89,12 +92,16 @@ export function createSearch(parts: SearchParts): Search {
   metrics?.watch('switchboard_search_slots', () => rankings.slots);
   const untilIndexed = readyGate(parts.indexed ?? (() => Promise.resolve()));
 
-  function present(ranking: readonly RankedServer[], input: SearchInput, nowMs: number): FoundServer[] {
+  function present(
+    ranking: readonly RankedServer[],
+    input: SearchInput,
+    known: { readonly nowMs: number; readonly accessOf: (server: Server) => Access },
+  ): FoundServer[] {
     return ranking.flatMap(ranked => {
       const server = catalogue.get(ranked.serverId);
       if (!server?.active) return [];
       const { maxTools, nearBest } = input;
-      return [presentServer(server, ranked, { maxTools, nearBest, nowMs, health: health.of(server) })];
+      return [presentServer(server, ranked, { maxTools, nearBest, ...known, health: health.of(server) })];
     });
   }
 
@@ -102,8 +109,11 @@ export function createSearch(parts: SearchParts): Search {
     const startedAt = clock.now();
     await untilIndexed();
     const { query, limit = DEFAULT_LIMIT, maxTools } = input;
-    const { ranking, cacheHit } = await rankings.of(caller, { query: normalized(query), limit, maxTools });
-    const servers = present(ranking, input, startedAt);
+    const [{ ranking, cacheHit }, access] = await Promise.all([
+      rankings.of(caller, { query: normalized(query), limit, maxTools }),
+      accessFor(caller),
+    ]);
+    const servers = present(ranking, input, { nowMs: startedAt, accessOf: access });
     const id = newId('qry');
     const latencyMs = clock.now() - startedAt;
     metrics?.searched({ cacheHit, latencyMs, empty: servers.length === 0 });
@@ -316,6 +326,7 @@ interface PresentOptions {
   readonly nearBest: number | undefined;
   readonly nowMs: number;
   readonly health: Health | undefined;
+  readonly accessOf: (server: Server) => Access;
 }
 
 /** Renders a ranked server in the fields of the API. */
@@ -324,7 +335,7 @@ const presentServer = (server: Server, ranked: RankedServer, options: PresentOpt
   name: server.name,
   description: server.description,
   remote_url: server.remoteUrl,
-  access: accessOf(server),
+  access: options.accessOf(server),
   tools: toolsOf(server, ranked, options).map(tool => presentTool(tool, options.nowMs)),
   scores: { semantic: ranked.semantic, popularity: ranked.popularity },
   final_score: ranked.finalScore,

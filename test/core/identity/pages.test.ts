@@ -480,7 +480,7 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       ['JSON', '{}', { 'content-type': 'application/json' }, 415],
       ['no type', '', { 'content-type': '' }, 415],
       ['UTF-16', '', { 'content-type': 'application/x-www-form-urlencoded; charset=utf-16' }, 415],
-      ['9 KiB', 'a='.padEnd(9 * 1024, 'a'), {}, 413],
+      ['65 KiB', 'a='.padEnd(65 * 1024, 'a'), {}, 413],
       ['gzip', 'a=b', { 'content-encoding': 'gzip' }, 415],
     ] as const)('a form that is %s is refused with a page', async (_what, body, headers, status) => {
       const answer = await post(`${sb.url}/manage/page_${'A'.repeat(43)}`, body, headers);

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { SwitchboardError } from '../../../src/errors.ts';
 import type { Caller } from '../../../src/core/access/caller.ts';
-import type { Credential } from '../../../src/core/identity/connections/credentials.ts';
+import type { Credential } from '../../../src/core/identity/connections/holdings.ts';
 import { startHostile, type Hostile, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { listen } from '../../support/upstreams/http.ts';
 import { callerFor, credentialOf, failure, startProxy } from './harness.ts';

@@ -38,14 +38,17 @@ describe('a server that asks for a wait of years', () => {
 
 describe('a refusal', () => {
   const refused = (status: number, auth: AuthSpec, excerpt = '') =>
-    withAccessAdvice(httpFailure({ status, headers: {}, nowMs: 0, excerpt }), auth).detail;
+    withAccessAdvice(httpFailure({ status, headers: {}, nowMs: 0, excerpt }), { id: 'notes', auth }).detail;
 
   it.each<[AuthSpec, RegExp]>([
-    [{ kind: 'static_header' }, /needs a fixed header.*this version cannot send\. Call the server directly/],
-    [{ kind: 'own_oauth' }, /has its own sign-in \(OAuth\).*this version cannot send\. Call the/],
+    [{ kind: 'static_header' }, /The key that was entered may lack a permission\./],
+    [
+      { kind: 'own_oauth' },
+      /has its own sign-in \(OAuth\).*ask the operator to run npx switchboard connect notes\./,
+    ],
     [{ kind: 'user_oauth' }, /names no identity provider.*catalogue add ID URL --provider NAME/],
-    [{ kind: 'none' }, /According to its catalogue entry, it needs no sign-in.*ask the operator to run/],
-    [{ kind: 'unknown' }, /catalogue add ID URL --provider NAME.*this version cannot send/],
+    [{ kind: 'none' }, /According to its catalogue entry, it needs no sign-in.*switchboard catalogue add/],
+    [{ kind: 'unknown' }, /npx switchboard connect notes\..*catalogue add ID URL --provider NAME/],
   ])('without a token says what can be done, by the kind of sign-in in the entry: %j', (auth, advice) => {
     expect(refused(401, auth)).toMatch(/^The MCP server requires a sign-in \(HTTP 401\)\. /);
     expect(refused(401, auth)).toMatch(advice);

@@ -2,7 +2,7 @@ import { expect, vi } from 'vitest';
 import { SwitchboardError } from '../../../src/errors.ts';
 import type { Caller } from '../../../src/core/access/caller.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
-import type { Credential } from '../../../src/core/identity/connections/credentials.ts';
+import type { Credential } from '../../../src/core/identity/connections/holdings.ts';
 import { Sealing } from '../../../src/platform/sealing.ts';
 import { Guard, type GuardOptions } from '../../../src/platform/outbound/guard.ts';
 import { createProxy, type Proxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
@@ -38,10 +38,15 @@ export const callerFor = (userId: string, more: Partial<Caller> = {}): Caller =>
   caller({ subject: { userId, epoch: 0 }, ...more });
 
 /** What an account's token is in these tests: it says which connection and version it is of. */
-export const credentialOf = (connectionId: string, version = 1): Credential => ({
+export const credentialOf = (connectionId: string, version = 1): Credential =>
+  bearer(`${connectionId}-${version}`, { connectionId, version });
+
+/** A credential that is a bearer token. */
+export const bearer = (token: string, { connectionId = 'con', version = 1 } = {}): Credential => ({
   connectionId,
   version,
-  authorization: `Bearer ${connectionId}-${version}`,
+  headers: { authorization: `Bearer ${token}` },
+  secrets: [token],
 });
 
 /** No server takes a user's token. */

@@ -5,7 +5,7 @@ import { open } from '../../support/raw-http.ts';
 import { listen, type Listening } from '../../support/upstreams/http.ts';
 import { startHostile, type Hostile } from '../../support/upstreams/hostile.ts';
 import { startHttpSse } from '../../support/upstreams/http-sse.ts';
-import { caller, failure, startProxy, type Harness } from './harness.ts';
+import { bearer, caller, failure, startProxy, type Harness } from './harness.ts';
 
 let upstream: Hostile;
 let closing: Listening;
@@ -150,9 +150,8 @@ describe('a request that was sent without a response', () => {
 
 describe('a server that refuses access', () => {
   const token = `ya29.${'t'.repeat(2_000)}`;
-  const credential = { connectionId: 'con', version: 1, authorization: `Bearer ${token}` };
   const credentials = {
-    forCall: () => Promise.resolve(credential),
+    forCall: () => Promise.resolve(bearer(token)),
     renewed: () => Promise.resolve(undefined),
   };
 

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { startHttpSse } from '../../support/upstreams/http-sse.ts';
-import { callerFor, failure, startProxy, type Harness } from './harness.ts';
+import { bearer, callerFor, failure, startProxy, type Harness } from './harness.ts';
 
 const TOKEN = 'ya29.a0-SECRET_token+value';
 
 const withToken: Parameters<typeof startProxy>[1] = {
   credentials: {
-    forCall: () => Promise.resolve({ connectionId: 'con', version: 1, authorization: `Bearer ${TOKEN}` }),
+    forCall: () => Promise.resolve(bearer(TOKEN)),
     renewed: () => Promise.resolve(undefined),
   },
 };

@@ -1,4 +1,4 @@
-import { request, type IncomingMessage, type ServerResponse } from 'node:http';
+import { request, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream';
 import { Inbox, listen, readBody } from './http.ts';
 import { startV1Server } from './v1.ts';
@@ -17,9 +17,12 @@ export interface AuthorisedServer extends AsyncDisposable {
 
 /**
  * A real MCP server of either era (SDK v1 with sessions, SDK v2), with a resource server's check in front: it remembers every
- * Authorization it gets, and refuses those it is told to.
+ * Authorization it gets, and refuses those it is told to, and whatever `admits` does not let in.
  */
-export async function startAuthorised(era: 'legacy' | 'modern'): Promise<AuthorisedServer> {
+export async function startAuthorised(
+  era: 'legacy' | 'modern',
+  admits: (headers: IncomingHttpHeaders) => boolean = () => true,
+): Promise<AuthorisedServer> {
   const server = era === 'legacy' ? await startV1Server() : await startV2Server();
   const inbox = new Inbox();
   const refused = new Set<string | undefined>();
@@ -27,7 +30,7 @@ export async function startAuthorised(era: 'legacy' | 'modern'): Promise<Authori
     const { text, message } = await readBody(incoming);
     const { method = '', url = '/', headers } = incoming;
     inbox.add(incoming, message);
-    if (refused.has(headers.authorization)) {
+    if (refused.has(headers.authorization) || !admits(headers)) {
       outgoing.writeHead(401, { 'www-authenticate': 'Bearer error="invalid_token"' }).end();
       return;
     }

@@ -2,9 +2,11 @@ import { and, asc, eq, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
 import { findUser, requireUserId } from '../../access/tenants.ts';
+import type { CredentialValues } from '../../catalogue/credential-schema.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
 import type { Account, Grant } from './provider.ts';
+import { serverIdOf, type Target } from './holdings.ts';
 import { connectionBinding, supersede, type ConnectionRow, type StoredTokens } from './stored-tokens.ts';
 
 /** Returns the columns of a connection without tokens, which only the user can renew. */
@@ -21,16 +23,25 @@ export const withoutTokens = () => ({
 /** A connection for callers and end users, without tokens. */
 export interface ConnectionInfo {
   readonly id: string;
-  readonly provider: string;
+  /** `credentials`: values, such as an API key, that one server takes. `provider`: an account at an identity provider. */
+  readonly kind: 'credentials' | 'provider';
+  /** Null for `credentials`. */
+  readonly provider: string | null;
+  /** Null for `provider`. */
+  readonly server_id: string | null;
   readonly title: string;
-  /** The display name of the account; null if the provider gives none. */
+  /** The display name of the account; null if there is none. */
   readonly account: string | null;
+  /** Tells one key from another without showing it; null for `provider`. */
+  readonly fingerprint: string | null;
   readonly scopes: readonly string[];
-  readonly status: 'active' | 'needs_reauth';
+  readonly status: ConnectionRow['status'];
   readonly resource: string | null;
   readonly connected_at: string;
   readonly last_used_at: string | null;
 }
+
+type Sealed = Parameters<typeof connectionBinding>[0] & Pick<ConnectionRow, 'sealed'>;
 
 /** A sign-in returned a different account than the connected one, without permission to change it. */
 export class AccountMismatch extends Error {
@@ -60,17 +71,25 @@ export class Connections {
       .from(connections)
       .where(and(eq(connections.userId, userId), eq(connections.tenantId, tenantId)))
       .orderBy(asc(connections.provider), asc(connections.resource));
-    return rows.map(row => ({
+    return rows.map(row => this.#infoOf(row));
+  }
+
+  #infoOf(row: ConnectionRow): ConnectionInfo {
+    const serverId = serverIdOf(row.provider);
+    return {
       id: row.id,
-      provider: row.provider,
-      title: this.#context.providers.titleOf(row.provider),
+      kind: serverId === undefined ? 'provider' : 'credentials',
+      provider: serverId === undefined ? row.provider : null,
+      server_id: serverId ?? null,
+      title: serverId ?? this.#context.providers.titleOf(row.provider),
       account: row.account,
+      fingerprint: serverId === undefined ? null : row.subject,
       scopes: row.scopes,
       status: row.status,
       resource: row.resource === '' ? null : row.resource,
       connected_at: row.createdAt.toISOString(),
       last_used_at: row.lastUsedAt?.toISOString() ?? null,
-    }));
+    };
   }
 
   /**
@@ -100,6 +119,35 @@ export class Connections {
     const { subject, label = null } = account;
     await tx.insert(connections).values({ ...owner, ...columns, id, subject, account: label, version: 1 });
     return id;
+  }
+
+  /** Stores the values that a server requires and replaces older ones. The holder's row is locked. Resolves to the connection. */
+  async putValues(
+    tx: Database,
+    owner: { tenantId: string; userId: string } & Target,
+    { values, fingerprint, forUsers }: { values: CredentialValues; fingerprint: string; forUsers: boolean },
+  ): Promise<ConnectionInfo> {
+    const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
+    const id = existing?.id ?? newId('con');
+    const sealed = await this.#context.vault.sealJson(connectionBinding({ ...owner, id }), values);
+    const columns = {
+      sealed,
+      subject: fingerprint,
+      status: 'active' as const,
+      forUsers,
+      failedAt: null,
+      updatedAt: sql`now()`,
+    };
+    const [row] = await tx
+      .insert(connections)
+      .values({ ...owner, ...columns, id, scopes: [], hasRefreshToken: false })
+      .onConflictDoUpdate({
+        target: connections.id,
+        set: { ...columns, version: sql`${connections.version} + 1` },
+      })
+      .returning();
+    if (!row) throw new Error('INSERT … RETURNING gave no row');
+    return this.#infoOf(row);
   }
 
   /** Resolves to whether a different account is connected. */
@@ -149,24 +197,31 @@ export class Connections {
   }
 
   /** Returns undefined if there are none (`needs_reauth`), or if they cannot be decrypted, which is logged. */
-  async tokensOf(
-    row: Parameters<typeof connectionBinding>[0] & Pick<ConnectionRow, 'sealed'>,
-  ): Promise<StoredTokens | undefined> {
+  tokensOf(row: Sealed): Promise<StoredTokens | undefined> {
+    return this.#opened<StoredTokens>(row);
+  }
+
+  /** Returns the values of a connection with a server; undefined if they cannot be decrypted, which is logged. */
+  valuesOf(row: Sealed): Promise<CredentialValues | undefined> {
+    return this.#opened<CredentialValues>(row);
+  }
+
+  async #opened<T>(row: Sealed): Promise<T | undefined> {
     if (row.sealed === null) return undefined;
     try {
-      return await this.#context.vault.openJson<StoredTokens>(connectionBinding(row), row.sealed);
+      return await this.#context.vault.openJson<T>(connectionBinding(row), row.sealed);
     } catch (error) {
       this.#context.log.error(
         { err: error, event: 'connection_unreadable', connectionId: row.id, tenantId: row.tenantId },
-        "ALARM: a connection's tokens cannot be decrypted: the row was moved, changed, or encrypted with another key",
+        "ALARM: a connection's secrets cannot be decrypted: the row was moved, changed, or encrypted with another key",
       );
       return undefined;
     }
   }
 
-  /** Deletes a connection. The outbox notifies the provider. */
+  /** Deletes a connection. The outbox notifies a provider; for a key, nobody is notified. */
   async remove(tx: Database, row: ConnectionRow): Promise<void> {
-    const tokens = await this.tokensOf(row);
+    const tokens = serverIdOf(row.provider) === undefined ? await this.tokensOf(row) : undefined;
     // The newest first: if an account's tokens share a grant, it ends with them.
     for (const pair of tokens ? [tokens, ...(tokens.superseded ?? []).toReversed()] : [])
       await this.#context.outbox.add(tx, row, pair);

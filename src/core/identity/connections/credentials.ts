@@ -13,7 +13,9 @@ import { sha256 } from '../../../platform/ids.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
 import type { Connections } from './connections.ts';
+import { ServerValues } from './server-values.ts';
 import type { ConnectionRow } from './stored-tokens.ts';
+import { targetOf, type Credential, type Holdings, type Target } from './holdings.ts';
 import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
 
@@ -22,16 +24,9 @@ const FORCE_EVERY_MS = 60_000;
 /** How long a decrypted token is cached: except for the query, decrypting is the most expensive step. */
 const OPENED_MS = 60_000;
 
-/** The authorization of one call to one server. Never logged, never shown. */
-export interface Credential {
-  /** Upstream sessions are separated by connection, so that one account never uses another's session. */
-  readonly connectionId: string;
-  readonly version: number;
-  readonly authorization: string;
-}
-
 /** The sign-in required by a server's entry, if the provider's settings allow it. */
 interface Demand {
+  readonly serverId: string;
   readonly provider: Provider;
   readonly scopes: readonly string[];
   readonly resource: string;
@@ -53,7 +48,14 @@ export class Credentials {
   readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
   readonly #lastUsed: LastUsed;
 
-  constructor(options: { context: IdentityContext; connections: Connections; sessions: Sessions }) {
+  readonly #values: ServerValues;
+
+  constructor(options: {
+    context: IdentityContext;
+    connections: Connections;
+    sessions: Sessions;
+    holdings: Holdings;
+  }) {
     this.#context = options.context;
     this.#connections = options.connections;
     this.#sessions = options.sessions;
@@ -70,30 +72,42 @@ export class Credentials {
           .set({ lastUsedAt: sql`now()` })
           .where(eq(connections.id, id)),
     });
+    this.#values = new ServerValues({ ...options, lastUsed: this.#lastUsed });
   }
 
   /**
-   * Returns the credential of a call; undefined if the server takes no user token, immediately if there is no identity token
-   * either. One query checks whether the identity token is still valid and loads the connection.
+   * Returns the credential of a call; undefined if the server takes none, usually immediately if there is no identity token
+   * either. For a user, one query checks whether the identity token is still valid and loads the connection.
    * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with a sign-in
    * link), `provider_not_configured`, `provider_unavailable`
    */
   forCall(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
     const demand = this.#demandOf(server);
-    if (!demand && !caller.subject) return undefined;
-    return this.#forUser(caller, demand);
+    if (demand) return this.#ofProvider(caller, demand);
+    return caller.subject ? this.#ofServer(caller, server) : this.#values.forKey(caller, server);
   }
 
-  async #forUser(caller: Caller, demand: Demand | undefined): Promise<Credential | undefined> {
-    const { connection, userId } = await this.#load(caller, demand);
-    return demand && this.#use(caller, demand, userId, connection, false);
+  async #ofProvider(caller: Caller, demand: Demand): Promise<Credential> {
+    const { connection, userId } = await this.#load(caller, targetAt(demand));
+    return this.#use(caller, demand, userId, connection, false);
   }
 
-  /** Returns a newer credential after the server refused this one; undefined if there is none. */
+  async #ofServer(caller: Caller, server: Server): Promise<Credential | undefined> {
+    const { connection } = await this.#load(caller, targetOf(server));
+    return this.#values.forUser(caller, server, connection);
+  }
+
+  /**
+   * Returns a newer credential after the server refused this one; undefined if there is none.
+   * @throws SwitchboardError `connection_required` if somebody must enter another key
+   */
   async renewed(caller: Caller, server: Server, refused: Credential): Promise<Credential | undefined> {
     const demand = this.#demandOf(server);
-    if (!demand) return undefined;
-    const { connection, userId } = await this.#load(caller, demand);
+    if (!demand) {
+      const own = caller.subject && (await this.#load(caller, targetOf(server))).connection;
+      return this.#values.refused(caller, server, refused, own);
+    }
+    const { connection, userId } = await this.#load(caller, targetAt(demand));
     if (connection?.id !== refused.connectionId) return undefined;
     const isNewer = connection.version > refused.version;
     if (!isNewer && (!connection.hasRefreshToken || !this.#mayForce(connection))) return undefined;
@@ -127,12 +141,12 @@ export class Credentials {
           : `The server ${id} requires a sign-in at ${auth.provider}, which is not configured. Ask the operator to add it to SWITCHBOARD_PROVIDERS.`,
       );
     }
-    return { provider, scopes: auth.scopes ?? [], resource: auth.resource ?? '' };
+    return { serverId: id, provider, scopes: auth.scopes ?? [], resource: auth.resource ?? '' };
   }
 
   async #load(
     caller: Caller,
-    demand: Demand | undefined,
+    target: Target | undefined,
   ): Promise<{ userId: string; connection: Found | undefined }> {
     const subject = caller.subject;
     if (!subject) throw tokenRequired();
@@ -140,8 +154,8 @@ export class Credentials {
       userId: subject.userId,
       tenantId: caller.tenantId,
       familyId: subject.familyId ?? '',
-      provider: demand?.provider.settings.name ?? '',
-      resource: demand?.resource ?? '',
+      provider: target?.provider ?? '',
+      resource: target?.resource ?? '',
     });
     if (!row || !isLive(subject, row)) throw invalidToken();
     return {
@@ -170,7 +184,8 @@ export class Credentials {
     return {
       connectionId: connection.id,
       version: tokens.version,
-      authorization: `Bearer ${tokens.accessToken}`,
+      headers: { authorization: `Bearer ${tokens.accessToken}` },
+      secrets: [tokens.accessToken],
     };
   }
 
@@ -213,7 +228,17 @@ export class Credentials {
     return new SwitchboardError(
       'connection_required',
       `${REASONS[reason](title)} Ask the user to open auth_url and sign in, then repeat the call.`,
-      { members: { provider: name, reason, missing_scopes: missing, ...session } },
+      {
+        members: {
+          kind: 'provider',
+          server_id: demand.serverId,
+          provider: name,
+          reason,
+          missing,
+          missing_scopes: missing,
+          ...session,
+        },
+      },
     );
   }
 
@@ -229,6 +254,8 @@ export class Credentials {
     return true;
   }
 }
+
+const targetAt = ({ provider, resource }: Demand): Target => ({ provider: provider.settings.name, resource });
 
 const digestOf = (parts: readonly unknown[]): string =>
   Buffer.from(sha256(JSON.stringify(parts))).toString('base64url');

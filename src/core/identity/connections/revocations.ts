@@ -2,12 +2,20 @@ import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Connections } from './connections.ts';
+import { serverTarget } from './holdings.ts';
 import type { ConnectionRow } from './stored-tokens.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, manageLinks } from '../schema.ts';
 import { failed, giveBackWaiting } from '../sign-in/session-store.ts';
 import { findUser, lockUser, requireUserId } from '../../access/tenants.ts';
 import { endTokens } from '../tokens/refresh-tokens.ts';
+
+/** The connections to end; all that the user has if none is named. */
+interface Which {
+  readonly provider?: string | undefined;
+  readonly serverId?: string | undefined;
+  readonly connectionId?: string | undefined;
+}
 
 /** Revokes everything a user has, or one connection. */
 export class Revocations {
@@ -21,14 +29,20 @@ export class Revocations {
 
   /**
    * Revokes everything of a user, immediately and on every replica: identity tokens, refresh tokens, the user's keys, pending
-   * sign-ins, stored provider tokens; the provider is notified in the background. With `provider`, ends only the connections with
-   * that provider. An unknown user is a success, so that the existence of users is not revealed (in the spirit of RFC 7009 §2.2).
+   * sign-ins, stored provider tokens; the provider is notified in the background. With `provider`,
+   * `serverId` or `connectionId`, ends only the connections with that provider or server, or that connection. An unknown user is a success, so that the existence of users is not revealed (in the spirit of RFC 7009 §2.2).
    * @throws SwitchboardError `invalid_request`
    */
-  async revoke(actor: Actor & { tenantId: string }, externalId: string, provider?: string): Promise<void> {
+  async revoke(
+    actor: Actor & { tenantId: string },
+    externalId: string,
+    { provider, serverId, connectionId }: Which = {},
+  ): Promise<void> {
     const user = await findUser(this.#context.db, actor.tenantId, requireUserId(externalId));
     if (!user) return;
-    if (provider === undefined) await this.revokeUser(actor, user.id);
+    if (connectionId !== undefined) await this.disconnect(actor, user.id, connectionId);
+    else if (serverId !== undefined) await this.disconnectServer(actor, user.id, serverId);
+    else if (provider === undefined) await this.revokeUser(actor, user.id);
     else {
       const sessions = eq(authSessions.provider, provider);
       await this.#revokeConnections(actor, user.id, eq(connections.provider, provider), sessions);
@@ -56,6 +70,17 @@ export class Revocations {
     connectionId: string,
   ): Promise<boolean> {
     return (await this.#revokeConnections(actor, userId, eq(connections.id, connectionId))) > 0;
+  }
+
+  /** Ends the connections with one server, at whatever address it had. Resolves to false where there is none. */
+  async disconnectServer(
+    actor: Actor & { tenantId: string },
+    userId: string,
+    serverId: string,
+  ): Promise<boolean> {
+    const provider = serverTarget(serverId);
+    const sessions = eq(authSessions.provider, provider);
+    return (await this.#revokeConnections(actor, userId, eq(connections.provider, provider), sessions)) > 0;
   }
 
   async #revokeConnections(

@@ -1,6 +1,7 @@
 import { and, eq } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { connections } from '../schema.ts';
+import { serverIdOf } from './holdings.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 
 export type ConnectionRow = typeof connections.$inferSelect;
@@ -31,7 +32,7 @@ export const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]):
   superseded: [...(tokens.superseded ?? []), ...older.map(pairOf)].slice(-MAX_SUPERSEDED),
 });
 
-/** Binds the tokens to the row, its provider and its resource: with a changed provider, they cannot be decrypted. */
+/** Binds the tokens, or the values, to the row, its provider and its resource: with a changed provider, they cannot be decrypted. */
 export const connectionBinding = (
   row: Pick<ConnectionRow, 'tenantId' | 'userId' | 'id' | 'provider' | 'resource'>,
 ): Binding => ({
@@ -39,7 +40,7 @@ export const connectionBinding = (
   tenantId: row.tenantId,
   userId: row.userId,
   id: JSON.stringify([row.id, row.provider, row.resource]),
-  purpose: 'provider_tokens',
+  purpose: serverIdOf(row.provider) === undefined ? 'provider_tokens' : 'values',
 });
 
 /** The account that a grant belongs to. */

@@ -4,6 +4,8 @@ import type { Database } from '../../../platform/database/database.ts';
 import type { Caller, SignInMode } from '../../access/caller.ts';
 import { tenants } from '../../access/schema.ts';
 import { ensureUser, lockUser, requireUserId, type User } from '../../access/tenants.ts';
+import { targetOf } from '../connections/holdings.ts';
+import type { Server } from '../../catalogue/entry.ts';
 import { ProviderError, type Proof, type Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections } from '../schema.ts';
@@ -35,11 +37,17 @@ export interface SessionStatus {
   readonly error?: string;
 }
 
-interface Draft extends Proof {
-  readonly provider: string;
-  readonly mode: SignInMode;
-  readonly scopes: readonly string[];
+/** What a session connects: an account at a provider or, without one, the values that a server takes. */
+interface Goal {
+  /** The provider's name, or the server's target. */
+  readonly name: string;
   readonly resource: string;
+  readonly scopes: readonly string[];
+  readonly provider?: Provider;
+}
+
+interface Draft extends Proof, Pick<Goal, 'name' | 'resource' | 'scopes'> {
+  readonly mode: SignInMode;
   readonly sessionId: string;
   readonly ticket: string | undefined;
   readonly providerUrl: string;
@@ -65,39 +73,62 @@ export class Sessions {
     const tenant = await this.#tenant(caller.tenantId);
     requireReturnUrl(request.returnUrl, tenant.returnUrls);
     const mode = requireMode(request.mode, tenant.signInMode);
-    const { db } = this.#context;
     const resource = request.resource ?? '';
-    const known = await this.#grantedScopes(caller.tenantId, userId, provider.settings.name, resource);
+    const { name } = provider.settings;
+    const known = await this.#grantedScopes(caller.tenantId, userId, name, resource);
     const scopes = union(provider.settings.scopes, known, request.scopes ?? []);
-    const draft = await this.#draft(provider, { mode, scopes, resource, loginHint: request.loginHint });
-    return db.transaction(async tx => {
-      const user = await ensureUser(tx, caller.tenantId, userId);
-      await requireRoom(tx, user);
-      return this.#insert(tx, caller, user, draft, {
-        returnUrl: request.returnUrl ?? null,
-        allowAccountChange: request.allowAccountChange ?? false,
-      });
+    const draft = await this.#draft({ name, resource, scopes, provider }, mode, request.loginHint);
+    return this.#open(caller, userId, draft, {
+      returnUrl: request.returnUrl ?? null,
+      allowAccountChange: request.allowAccountChange ?? false,
     });
   }
 
   /**
-   * Returns a session for a proxied call that lacks a connection. An open one for the same user, provider and scopes is
+   * Creates a session in which the user enters what a server takes, such as an API key, on a page of ours.
+   * @throws SwitchboardError `invalid_request`, `rate_limited`
+   */
+  async createForServer(
+    caller: Caller,
+    server: Server,
+    request: Pick<SessionRequest, 'userId' | 'returnUrl'>,
+  ): Promise<AuthSession> {
+    const userId = requireUserId(request.userId);
+    const tenant = await this.#tenant(caller.tenantId);
+    requireReturnUrl(request.returnUrl, tenant.returnUrls);
+    const draft = await this.#draft(goalOf(server), 'page');
+    return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
+  }
+
+  #open(
+    caller: Caller,
+    userId: string,
+    draft: Draft,
+    extras: Partial<typeof authSessions.$inferInsert>,
+  ): Promise<AuthSession> {
+    return this.#context.db.transaction(async tx => {
+      const user = await ensureUser(tx, caller.tenantId, userId);
+      await requireRoom(tx, user);
+      return this.#insert(tx, caller, user, draft, extras);
+    });
+  }
+
+  /**
+   * Returns a session for a proxied call that lacks a connection. An open one for the same user, goal and scopes is
    * reused, so that fifty failing calls create one link.
    */
   async justInTime(
     caller: Caller,
     userId: string,
-    wanted: { provider: Provider; scopes: readonly string[]; resource: string },
+    wanted: { provider: Provider; scopes: readonly string[]; resource: string } | { server: Server },
   ): Promise<AuthSession> {
+    const goal = 'server' in wanted ? goalOf(wanted.server) : goalAt(wanted);
     const tenant = await this.#tenant(caller.tenantId);
-    const mode = requireMode(caller.signInMode, tenant.signInMode);
-    const { provider, resource } = wanted;
-    const scopes = union(provider.settings.scopes, wanted.scopes);
-    const open = (db: Database) =>
-      this.#openJustInTime(db, caller.tenantId, userId, { ...wanted, scopes, mode });
+    const mode = goal.provider ? requireMode(caller.signInMode, tenant.signInMode) : 'page';
+    const open = (db: Database) => this.#openJustInTime(db, caller.tenantId, userId, { ...goal, mode });
     const early = await open(this.#context.db);
     if (early) return early;
-    const draft = await this.#draft(provider, { mode, scopes, resource, loginHint: undefined });
+    const draft = await this.#draft(goal, mode);
     return this.#context.db.transaction(async tx => {
       const user = await lockUser(tx, caller.tenantId, userId);
       if (!user) throw new Error('the user of a verified token no longer exists');
@@ -145,34 +176,44 @@ export class Sessions {
   }
 
   async #draft(
-    provider: Provider,
-    wanted: { mode: SignInMode; scopes: readonly string[]; resource: string; loginHint: string | undefined },
+    { name, resource, scopes, provider }: Goal,
+    mode: SignInMode,
+    loginHint?: string,
   ): Promise<Draft> {
     const { publicUrl } = this.#context;
     const secrets = { state: newNonce(), nonce: newNonce(), verifier: newNonce() };
-    const redirectUri = `${publicUrl()}/oauth/callback/${provider.settings.name}`;
-    const providerUrl = await provider
-      .authorizationUrl({ ...secrets, ...wanted, redirectUri })
-      .catch((cause: unknown) => {
-        if (!(cause instanceof ProviderError)) throw cause;
-        const { name, issuer } = provider.settings;
-        this.#context.log.warn({ err: cause, provider: name, issuer }, 'identity provider metadata not read');
-        throw new SwitchboardError(
-          'unavailable',
-          `The identity provider ${name} is unavailable: its metadata could not be read. Try again soon. If the problem persists, the log has the reason.`,
-          { retryAfterSec: 5, cause },
-        );
-      });
-    const ticket = wanted.mode === 'page' ? newSecret('link') : undefined;
+    const wanted = { ...secrets, mode, scopes, resource, loginHint };
+    const providerUrl = provider ? await this.#authorizationUrl(provider, wanted) : '';
+    const ticket = mode === 'page' ? newSecret('link') : undefined;
     return {
       ...secrets,
-      ...wanted,
-      provider: provider.settings.name,
+      name,
+      resource,
+      scopes,
+      mode,
       sessionId: newSecret('ses'),
       ticket,
       providerUrl,
       authUrl: ticket === undefined ? providerUrl : `${publicUrl()}/connect/${ticket}`,
     };
+  }
+
+  /** @throws SwitchboardError `unavailable` if the provider's metadata cannot be read */
+  #authorizationUrl(
+    provider: Provider,
+    wanted: Omit<Parameters<Provider['authorizationUrl']>[0], 'redirectUri'>,
+  ): Promise<string> {
+    const { name, issuer } = provider.settings;
+    const redirectUri = `${this.#context.publicUrl()}/oauth/callback/${name}`;
+    return provider.authorizationUrl({ ...wanted, redirectUri }).catch((cause: unknown) => {
+      if (!(cause instanceof ProviderError)) throw cause;
+      this.#context.log.warn({ err: cause, provider: name, issuer }, 'identity provider metadata not read');
+      throw new SwitchboardError(
+        'unavailable',
+        `The identity provider ${name} is unavailable: its metadata could not be read. Try again soon. If the problem persists, the log has the reason.`,
+        { retryAfterSec: 5, cause },
+      );
+    });
   }
 
   /** Inserts the session and records it in the audit log. */
@@ -184,7 +225,12 @@ export class Sessions {
     extras: Partial<typeof authSessions.$inferInsert>,
   ): Promise<AuthSession> {
     const idHash = sha256(draft.sessionId);
-    const binding = sessionBinding({ ...draft, tenantId: caller.tenantId, userId: user.id, idHash });
+    const binding = sessionBinding({
+      tenantId: caller.tenantId,
+      userId: user.id,
+      idHash,
+      provider: draft.name,
+    });
     const { nonce, verifier, providerUrl, sessionId, authUrl } = draft;
     const secrets: PendingSecrets = { nonce, verifier, providerUrl, sessionId, authUrl };
     const [row] = await tx
@@ -196,7 +242,7 @@ export class Sessions {
         tenantId: caller.tenantId,
         userId: user.id,
         apiKeyId: caller.keyId,
-        provider: draft.provider,
+        provider: draft.name,
         scopes: [...draft.scopes],
         resource: draft.resource,
         mode: draft.mode,
@@ -208,7 +254,7 @@ export class Sessions {
       .returning({ expiresAt: authSessions.expiresAt });
     if (!row) throw new Error('INSERT … RETURNING gave no row');
     const meta = {
-      provider: draft.provider,
+      provider: draft.name,
       mode: draft.mode,
       ...(extras.justInTime ? { justInTime: true } : {}),
     };
@@ -221,7 +267,7 @@ export class Sessions {
     db: Database,
     tenantId: string,
     userId: string,
-    wanted: { provider: Provider; scopes: readonly string[]; resource: string; mode: SignInMode },
+    wanted: Goal & { mode: SignInMode },
   ): Promise<AuthSession | undefined> {
     const rows = await db
       .select()
@@ -230,7 +276,7 @@ export class Sessions {
         and(
           eq(authSessions.tenantId, tenantId),
           eq(authSessions.userId, userId),
-          eq(authSessions.provider, wanted.provider.settings.name),
+          eq(authSessions.provider, wanted.name),
           eq(authSessions.resource, wanted.resource),
           eq(authSessions.mode, wanted.mode),
           eq(authSessions.justInTime, true),
@@ -266,6 +312,17 @@ export class Sessions {
       );
     return row?.scopes ?? [];
   }
+}
+
+const goalAt = (wanted: { provider: Provider; scopes: readonly string[]; resource: string }): Goal => ({
+  ...wanted,
+  name: wanted.provider.settings.name,
+  scopes: union(wanted.provider.settings.scopes, wanted.scopes),
+});
+
+function goalOf(server: Server): Goal {
+  const { provider: name, resource } = targetOf(server);
+  return { name, resource, scopes: [] };
 }
 
 const union = (...lists: readonly (readonly string[])[]): string[] => [...new Set(lists.flat())];

@@ -1,5 +1,6 @@
 import { eq } from 'drizzle-orm';
 import { tenants, users } from '../../access/schema.ts';
+import { serverIdOf } from '../connections/holdings.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
 import {
@@ -20,8 +21,10 @@ export interface SignInView {
   readonly app: string | undefined;
   /** The app's own id for the user. */
   readonly user: string;
-  /** The provider's title. */
+  /** The provider's title, or the id of the server. */
   readonly provider: string;
+  /** The server whose key the user enters; undefined for a sign-in at a provider. */
+  readonly serverId: string | undefined;
   readonly scopes: readonly string[];
 }
 
@@ -36,16 +39,18 @@ export interface ResultView extends SignInView {
 
 /** Data of the page shown before the provider's. */
 export interface LinkView extends SignInView {
-  /** The origin that the page's form leads to, for its Content-Security-Policy. */
-  readonly providerOrigin: string;
+  /** The origin that the page's form leads to, for its Content-Security-Policy; undefined if it leads to us. */
+  readonly providerOrigin: string | undefined;
 }
 
 /** Returns undefined if the link has expired. */
 export async function viewLink(context: IdentityContext, ticket: string): Promise<LinkView | undefined> {
   const session = await sessionOfTicket(context, ticket);
   if (!session) return undefined;
+  const view = await describe(context, session);
+  if (view.serverId !== undefined) return { ...view, providerOrigin: undefined };
   const { providerUrl } = await pendingSecrets(context, session);
-  return { ...(await describe(context, session)), providerOrigin: new URL(providerUrl).origin };
+  return { ...view, providerOrigin: new URL(providerUrl).origin };
 }
 
 /** Returns undefined if there is no such result, or if it waits for confirmation in another browser. */
@@ -86,6 +91,7 @@ async function accountOf(context: IdentityContext, session: SessionRow) {
 }
 
 async function describe(context: IdentityContext, session: SessionRow): Promise<SignInView> {
+  const serverId = serverIdOf(session.provider);
   const [names] = await context.db
     .select({ app: tenants.name, user: users.externalId })
     .from(users)
@@ -94,7 +100,8 @@ async function describe(context: IdentityContext, session: SessionRow): Promise<
   return {
     app: names?.app ?? undefined,
     user: names?.user ?? '',
-    provider: context.providers.titleOf(session.provider),
+    provider: serverId ?? context.providers.titleOf(session.provider),
+    serverId,
     scopes: session.scopes,
   };
 }

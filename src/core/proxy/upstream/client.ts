@@ -3,7 +3,7 @@ import { asSentence } from '../../../platform/sanitize.ts';
 import type { Span } from '../../../platform/telemetry/tracing.ts';
 import type { Caller } from '../../access/caller.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import type { Credential } from '../../identity/connections/credentials.ts';
+import type { Credential } from '../../identity/connections/holdings.ts';
 import { noteReply, traceContext, tracedCall } from '../reporting.ts';
 import { listAllTools, LOST_SESSION, type ToolDefinitions, type View } from '../tools.ts';
 import type { Deadline } from './deadline.ts';

@@ -3,7 +3,7 @@ import type { TraceContext } from '../../../platform/telemetry/tracing.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import { paramHeaders } from '../arguments/param-headers.ts';
 import { SwitchboardError } from '../../../errors.ts';
-import type { Credential } from '../../identity/connections/credentials.ts';
+import type { Credential } from '../../identity/connections/holdings.ts';
 import { cleanText } from '../../../platform/sanitize.ts';
 import { restated } from './failures.ts';
 
@@ -201,8 +201,8 @@ function readAnswer(message: Record<string, unknown>): RpcAnswer | undefined {
 const isRpcError = (error: unknown): error is RpcError =>
   isObject(error) && Number.isInteger(error['code']) && typeof error['message'] === 'string';
 
-/** No provider has shorter tokens, and they could occur in ordinary words. */
-const MIN_TOKEN_CHARS = 8;
+/** Shorter secrets could occur in ordinary words. */
+const MIN_SECRET_CHARS = 8;
 
 const REDACTED = '[redacted]';
 
@@ -210,57 +210,59 @@ const REDACTED = '[redacted]';
 const MAX_SEARCHED_CHARS = 64 * 1024;
 
 /**
- * Returns the text without the user's token, which a careless server may repeat when it refuses it. Tokens are plain ASCII
- * (RFC 6750 §2.1), so they look the same inside JSON.
+ * Returns the text without the secrets of the credential, which a careless server may repeat when it refuses them. They are
+ * plain ASCII (RFC 6750 §2.1), so they look the same inside JSON unless they contain quotes or backslashes.
  */
 export function redact(text: string, credential: Credential | undefined): string {
-  const token = tokenOf(credential);
-  if (token === undefined) return text;
-  const clean = plainly(text, token);
-  return hides(clean, token) ? REDACTED : clean;
+  const secrets = secretsOf(credential);
+  if (secrets.length === 0) return text;
+  const clean = plainly(text, secrets);
+  return secrets.some(secret => hides(clean, secret)) ? REDACTED : clean;
 }
 
-/** Content types are converted to lower case, so the token is also searched in lower case. */
-const plainly = (text: string, token: string): string =>
-  text.replaceAll(token, REDACTED).replaceAll(token.toLowerCase(), REDACTED);
+/** Content types are converted to lower case, so the secrets are also searched in lower case. */
+const plainly = (text: string, secrets: readonly string[]): string =>
+  secrets.reduce(
+    (clean, secret) => clean.replaceAll(secret, REDACTED).replaceAll(secret.toLowerCase(), REDACTED),
+    text,
+  );
 
 /**
- * Returns whether the token occurs in the text with other characters inserted. Cleaning the text for display (`cleanText`)
- * removes some of them and would reassemble the token. Such a text is no accident and is dropped completely.
+ * Returns whether the secret occurs in the text with other characters inserted. Cleaning the text for display (`cleanText`)
+ * removes some of them and would reassemble the secret. Such a text is no accident and is dropped completely.
  */
-function hides(text: string, token: string): boolean {
-  if (text.length <= token.length) return false;
+function hides(text: string, secret: string): boolean {
+  if (text.length <= secret.length) return false;
   const bare = cleanText(text.slice(0, MAX_SEARCHED_CHARS)).replaceAll(/[^\x21-\x7e]+/g, '');
-  return bare.includes(token) || bare.toLowerCase().includes(token.toLowerCase());
+  const wanted = secret.replaceAll(' ', '');
+  return bare.includes(wanted) || bare.toLowerCase().includes(wanted.toLowerCase());
 }
 
-/** Returns the response, without the token if it is an error. Results belong to the caller and are unchanged. */
+/** Returns the response, without the secrets if it is an error. Results belong to the caller and are unchanged. */
 export function redactAnswer(
   answer: RpcAnswer | undefined,
   credential: Credential | undefined,
 ): RpcAnswer | undefined {
   const error = errorOf(answer);
-  const token = tokenOf(credential);
-  if (!error || token === undefined) return answer;
+  const secrets = secretsOf(credential);
+  if (!error || secrets.length === 0) return answer;
   const text = JSON.stringify(error);
   const clean = JSON.stringify(error, (_key, value: unknown) =>
     typeof value === 'string' ? redact(value, credential) : value,
   );
-  // Member names may contain the token, too, and are not cleaned for display.
-  const whole = plainly(clean, token);
+  // Member names may contain them, too, and are not cleaned for display.
+  const whole = plainly(clean, secrets);
   if (whole === text) return answer;
   const redacted: unknown = JSON.parse(whole);
   return { error: isRpcError(redacted) ? redacted : { code: error.code, message: 'redacted' } };
 }
 
-/** Returns the error without the token, whatever its text quotes. */
+/** Returns the error without the secrets, whatever its text quotes. */
 export const redactError = (thrown: unknown, credential: Credential | undefined): unknown => {
   if (!(thrown instanceof SwitchboardError)) return thrown;
   const clean = redact(thrown.detail, credential);
   return clean === thrown.detail ? thrown : restated(thrown, clean);
 };
 
-function tokenOf(credential: Credential | undefined): string | undefined {
-  const token = credential?.authorization.replace(/^\S+\s+/, '');
-  return token !== undefined && token.length >= MIN_TOKEN_CHARS ? token : undefined;
-}
+const secretsOf = (credential: Credential | undefined): readonly string[] =>
+  credential?.secrets.filter(secret => secret.length >= MIN_SECRET_CHARS) ?? [];

@@ -16,7 +16,7 @@ import { rpcExchange, type RpcReply } from './rpc.ts';
 import { monotonicMs, type Clock } from '../../../platform/time.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
-import type { Credential } from '../../identity/connections/credentials.ts';
+import type { Credential } from '../../identity/connections/holdings.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { Deadline } from './deadline.ts';
 import { urlOf, type HttpClient } from './http.ts';

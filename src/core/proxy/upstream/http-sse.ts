@@ -2,12 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import { abortReason } from '../../../platform/time.ts';
-import type { Credential } from '../../identity/connections/credentials.ts';
+import type { Credential } from '../../identity/connections/holdings.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { readMessage, redactAnswer, type Incoming, type Outgoing, type RequestId } from './envelope.ts';
 import { brokeProtocol, RefusedAfterBegun } from './failures.ts';
 import type { HttpAnswer, HttpClient } from './http.ts';
-import { authorizationOf, failureOf, parseJson, POST_HEADERS, type RpcReply } from './rpc.ts';
+import { credentialHeaders, failureOf, parseJson, POST_HEADERS, type RpcReply } from './rpc.ts';
 
 const MAX_ENDPOINT_CHARS = 4_096;
 
@@ -123,7 +123,7 @@ export class HttpSseStream {
     const http = await client.send({
       url: this.#endpoint,
       method: 'POST',
-      headers: { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) },
+      headers: { ...POST_HEADERS, ...outgoing.headers, ...credentialHeaders(credential) },
       body: outgoing.body,
       signal,
       onSent: () => {
@@ -163,7 +163,7 @@ export class HttpSseStream {
           accept: 'text/event-stream',
           'cache-control': 'no-cache',
           'user-agent': POST_HEADERS['user-agent'],
-          ...authorizationOf(credential),
+          ...credentialHeaders(credential),
         },
         signal: this.#closing.signal,
         apart: true,

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../../errors.ts';
 import { abortReason } from '../../../platform/time.ts';
-import type { Credential } from '../../identity/connections/credentials.ts';
+import type { Credential } from '../../identity/connections/holdings.ts';
 import {
   errorOf,
   readMessage,
@@ -23,9 +23,9 @@ export const POST_HEADERS = {
   'user-agent': 'switchboard',
 };
 
-/** Returns the header with the user's token, only for the server that the credential was issued for. */
-export const authorizationOf = (credential: Credential | undefined): Record<string, string> =>
-  credential ? { authorization: credential.authorization } : {};
+/** Returns the headers of a credential, only for the server that it was issued for. */
+export const credentialHeaders = (credential: Credential | undefined): Readonly<Record<string, string>> =>
+  credential?.headers ?? {};
 
 /** The maximum length searched for a token to remove. The quoted part is much shorter. */
 const MAX_QUOTED_BYTES = 64 * 1024;
@@ -73,7 +73,7 @@ export async function rpcExchange(
   const post: HttpRequest = {
     url: request.url,
     method: 'POST',
-    headers: { ...POST_HEADERS, ...request.outgoing.headers, ...authorizationOf(request.credential) },
+    headers: { ...POST_HEADERS, ...request.outgoing.headers, ...credentialHeaders(request.credential) },
     body: request.outgoing.body,
     signal: request.signal,
     ...(request.onSent ? { onSent: request.onSent } : {}),

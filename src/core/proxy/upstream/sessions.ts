@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { monotonicMs } from '../../../platform/time.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
-import type { Credential } from '../../identity/connections/credentials.ts';
+import type { Credential } from '../../identity/connections/holdings.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { Deadline } from './deadline.ts';
 import {
@@ -16,7 +16,7 @@ import { sentTooMuch, stopping } from './failures.ts';
 import { urlOf } from './http.ts';
 import { HttpSseStream } from './http-sse.ts';
 import { readSessionId, readVersion, type Era, type UpstreamParts } from './era.ts';
-import { authorizationOf, POST_HEADERS, rpcExchange } from './rpc.ts';
+import { credentialHeaders, POST_HEADERS, rpcExchange } from './rpc.ts';
 
 /**
  * The owner of a session. A session is never shared between tenants, users or connected accounts, and a different URL is a
@@ -300,7 +300,7 @@ export class Sessions {
         await this.#parts.http.send({
           url: peer.url,
           method,
-          headers: { ...outgoing.headers, ...authorizationOf(peer.credential) },
+          headers: { ...outgoing.headers, ...credentialHeaders(peer.credential) },
           signal: deadline.signal,
         });
     } catch (error) {
@@ -309,7 +309,7 @@ export class Sessions {
   }
 
   async #post({ url, credential }: Peer, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
-    const headers = { ...POST_HEADERS, ...outgoing.headers, ...authorizationOf(credential) };
+    const headers = { ...POST_HEADERS, ...outgoing.headers, ...credentialHeaders(credential) };
     // The first event is enough: these messages have no response.
     const onEvent = () => true;
     await this.#parts.http.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });

@@ -1,0 +1,53 @@
+import { z } from 'zod';
+import { CONNECTION_STATES } from '../../core/identity/schema.ts';
+import { serverId as serverIdSchema, wrongType } from './endpoint.ts';
+
+/** A connection as the API of users and of operators returns it. */
+export const connectionSchema = z.object({
+  id: z.string(),
+  kind: z
+    .enum(['credentials', 'provider'])
+    .describe(
+      'credentials: a key or other values for one server. provider: an account at an identity provider.',
+    ),
+  provider: z.string().nullable().describe('The identity provider; null for credentials.'),
+  server_id: z.string().nullable().describe('The server; null for provider.'),
+  title: z.string(),
+  account: z.string().nullable().describe("The account's name for display."),
+  fingerprint: z.string().nullable().describe('Tells one key from another without showing it.'),
+  scopes: z.array(z.string()),
+  status: z
+    .enum(CONNECTION_STATES)
+    .describe('needs_reauth: the user must sign in again. rejected: the server no longer takes the key.'),
+  resource: z.string().nullable(),
+  connected_at: z.iso.datetime(),
+  last_used_at: z.iso.datetime().nullable(),
+});
+
+/** The values of a connection with a server, in a request. */
+export const credentialValues = {
+  server_id: serverIdSchema,
+  values: z
+    .record(z.string().max(100), z.string(wrongType('must be a string')))
+    .describe("What the server takes, by name: `token` unless the server's entry asks for something else."),
+  header: z
+    .string()
+    .optional()
+    .describe('The header that carries the key, where it is not Authorization and the entry names none.'),
+};
+
+export const madeConnection = connectionSchema.extend({
+  tools: z.int().nullable().describe('How many tools the server listed. null: it could not be asked.'),
+  problem: z.string().nullable().describe('Why the server could not be asked. The values were stored.'),
+});
+
+/** Returns the values of a request in the names of the core. */
+export const givenOf = ({
+  server_id: serverId,
+  values,
+  header,
+}: {
+  readonly server_id: string;
+  readonly values: Record<string, string>;
+  readonly header?: string | undefined;
+}) => ({ serverId, values, ...(header === undefined ? {} : { header }) });

@@ -1,0 +1,109 @@
+import type { CredentialField } from '../../core/catalogue/credential-schema.ts';
+import type { ServerForm } from '../../core/identity/connections/server-connections.ts';
+import type { LinkView } from '../../core/identity/sign-in/sign-in-view.ts';
+import type { Fields } from './page-router.ts';
+import { appName, html, named, type Html, type Page } from './page.ts';
+
+const VALUE = 'value.';
+const HEADER = 'header';
+
+interface FormPage {
+  readonly view: LinkView;
+  readonly form: ServerForm;
+  readonly action: string;
+  /** Why what was sent last was not taken. */
+  readonly problem?: string;
+}
+
+/** The page on which a user enters what a server takes. Values are never shown again, not even wrong ones. */
+export function serverFormPage({ view, form, action, problem }: FormPage): Page {
+  const { server, fields, takesHeader } = form;
+  const { key_url: keyUrl } = server.auth;
+  return {
+    ...(problem === undefined ? {} : { status: 400 }),
+    title: 'Enter a key',
+    heading: html`Connect ${named(server.name)}`,
+    body: html` ${problem !== undefined && html`<p role="alert" class="warn">${problem}</p>`}
+      <p>${appName(view, 'start')} asks for access to ${named(server.name)}, with a key of yours.</p>
+      <dl>
+        <dt>App</dt>
+        <dd>${appName(view, 'start')}</dd>
+        <dt>You, in the app</dt>
+        <dd>${named(view.user)}</dd>
+        <dt>Server</dt>
+        <dd>${named(new URL(server.remoteUrl).host)}</dd>
+      </dl>
+      ${
+        keyUrl !== undefined &&
+        html`<p>
+          <a href="${keyUrl}" rel="noreferrer" target="_blank">Get a key at ${named(new URL(keyUrl).host)}</a>
+        </p>`
+      }
+      <form method="post" action="${action}" autocomplete="off">
+        ${fields.map(input)}
+        ${
+          takesHeader &&
+          html`<details>
+            <summary>The server wants the key in another header</summary>
+            <label for="${HEADER}">Name of the header</label>
+            <input id="${HEADER}" name="${HEADER}" placeholder="Authorization" spellcheck="false" />
+          </details>`
+        }
+        <p class="note">
+          Go on only if you began this yourself, in the app. The key is stored encrypted, and sent to
+          ${named(new URL(server.remoteUrl).host)} and nowhere else.
+        </p>
+        <div class="buttons"><button>Connect</button></div>
+      </form>`,
+  };
+}
+
+function input({
+  name,
+  description,
+  isRequired,
+  isSecret,
+  choices,
+  placeholder,
+  ...field
+}: CredentialField): Html {
+  const id = `${VALUE}${name}`;
+  const required = isRequired && field.default === undefined;
+  return html`<label for="${id}">${named(name)}${!required && html` (optional)`}</label>
+    ${description !== undefined && html`<p id="${id}.help" class="help">${named(description)}</p>`}
+    ${
+      choices
+        ? html`<select id="${id}" name="${id}">
+            ${choices.map(
+              choice =>
+                html`<option value="${choice}" ${choice === field.default && ATTRIBUTES.selected}>
+                  ${choice}
+                </option>`,
+            )}
+          </select>`
+        : html`<input
+            id="${id}"
+            name="${id}"
+            type="${isSecret ? 'password' : 'text'}"
+            autocomplete="off"
+            spellcheck="false"
+            placeholder="${placeholder ?? field.default ?? ''}"
+            ${required && ATTRIBUTES.required}
+            ${description !== undefined && html`aria-describedby="${id}.help"`}
+          />`
+    }`;
+}
+
+const ATTRIBUTES = { selected: html`selected`, required: html`required` };
+
+/** Returns what a form of that page holds. An empty header is none. */
+export function readServerForm(fields: Fields) {
+  const values = Object.entries(fields).flatMap(([name, value]) =>
+    name.startsWith(VALUE) && value !== undefined ? [[name.slice(VALUE.length), value] as const] : [],
+  );
+  const header = fields[HEADER]?.trim();
+  return {
+    values: Object.fromEntries(values),
+    ...(header === undefined || header === '' ? {} : { header }),
+  };
+}

@@ -1,0 +1,174 @@
+import { CommandFailed } from './admin-client.ts';
+import { UsageError, type Command, type Invocation } from './command.ts';
+import { table, type Io } from './terminal.ts';
+
+const DEFAULT_TENANT = 'local';
+const tenant = { type: 'string', help: 'Tenant. Default: `local`.' } as const;
+
+const tenantOf = ({ tenant: given }: Invocation['options']) => String(given ?? DEFAULT_TENANT);
+
+interface Field {
+  readonly name: string;
+  readonly description?: string;
+  readonly isRequired: boolean;
+  readonly isSecret: boolean;
+  readonly default?: string;
+  readonly choices?: readonly string[];
+}
+
+/** What a server takes. */
+interface Form {
+  readonly name: string;
+  readonly host: string;
+  readonly key_url: string | null;
+  readonly fields: readonly Field[];
+}
+
+interface Made {
+  readonly fingerprint: string;
+  readonly tools: number | null;
+  readonly problem: string | null;
+}
+
+const connect: Command = {
+  args: ['SERVER'],
+  options: {
+    header: {
+      type: 'string',
+      help: 'Header that carries the key, where it is not `Authorization` and the catalogue entry names none.',
+    },
+    'for-users': {
+      type: 'boolean',
+      help: 'Calls for end users carry the key too, where the user has none.',
+    },
+    tenant,
+  },
+  help: 'Enters the key that a server asks for. From then on every call of the tenant carries it. It is asked for on the terminal, or read from stdin.',
+  changes: true,
+  async run({ admin, io, args: [server = ''], options }) {
+    const query = new URLSearchParams({ server_id: server });
+    const form = (await admin.request('GET', `/connections/form?${query.toString()}`)) as Form;
+    const values = await (io.ask ? askFor(form, io, io.ask) : readFrom(io, form));
+    io.status?.(`Asking ${form.host} for its tools …`);
+    const json = {
+      tenant: tenantOf(options),
+      server_id: server,
+      values,
+      header: options['header'],
+      for_users: options['for-users'] === true,
+    };
+    const made = (await admin
+      .request('PUT', '/connections', { json })
+      .finally(() => io.status?.(''))) as Made;
+    const state =
+      made.problem === null
+        ? `Connected ${server}. It lists ${made.tools} tools.`
+        : `Stored the key of ${server}, which could not be asked: ${made.problem}`;
+    return { json: made, text: `${state}\nTry it: npx switchboard call ${server} TOOL '{}'` };
+  },
+};
+
+async function askFor(form: Form, io: Io, ask: NonNullable<Io['ask']>): Promise<Record<string, string>> {
+  io.complain(`${form.name} (${form.host}) asks for:`);
+  if (form.key_url !== null) io.complain(`Get a key at ${form.key_url}`);
+  const values: Record<string, string> = {};
+  for (const field of form.fields) {
+    if (field.description !== undefined) io.complain(field.description);
+    if (field.choices) io.complain(`One of ${field.choices.join(', ')}`);
+    const optional = field.isRequired ? '' : ' (optional)';
+    const preset = field.default === undefined ? '' : ` [${field.default}]`;
+    const value = await ask(`${field.name}${optional}${preset}: `, field.isSecret);
+    if (value.trim() !== '') values[field.name] = value;
+  }
+  return values;
+}
+
+/** Reads the one value, or lines such as `token=abc`, from stdin. */
+async function readFrom(io: Io, { fields }: Form): Promise<Record<string, string>> {
+  const text = (await io.input()).trim();
+  const [only] = fields;
+  if (text === '') throw new UsageError(`give ${namesOf(fields)} on stdin, or run this on a terminal`);
+  if (fields.length === 1 && only && !text.startsWith(`${only.name}=`)) return { [only.name]: text };
+  return Object.fromEntries(
+    text.split('\n').map(line => {
+      const mark = line.indexOf('=');
+      if (mark < 1) throw new UsageError(`stdin must have lines such as NAME=VALUE, for ${namesOf(fields)}`);
+      return [line.slice(0, mark).trim(), line.slice(mark + 1).trim()];
+    }),
+  );
+}
+
+const namesOf = (fields: readonly Field[]) => fields.map(({ name }) => name).join(', ');
+
+interface ConnectionInfo {
+  readonly provider: string | null;
+  readonly server_id: string | null;
+  readonly account: string | null;
+  readonly fingerprint: string | null;
+  readonly status: string;
+  readonly scopes: readonly string[];
+  readonly connected_at: string;
+  readonly last_used_at: string | null;
+}
+
+const list: Command = {
+  args: ['USER_ID?'],
+  options: { tenant },
+  help: 'Lists the connections that calls of a tenant share, or those of one user.',
+  async run({ admin, args: [user], options }) {
+    const query = new URLSearchParams({
+      tenant: tenantOf(options),
+      ...(user === undefined ? {} : { user_id: user }),
+    });
+    const answer = (await admin.request('GET', `/connections?${query.toString()}`)) as {
+      connections: ConnectionInfo[];
+    };
+    const rows = answer.connections.map(one => [
+      one.server_id ?? one.provider ?? '-',
+      one.account ?? (one.fingerprint === null ? '-' : `key ${one.fingerprint}`),
+      one.status,
+      one.connected_at,
+      one.last_used_at ?? '-',
+      one.scopes.join(' '),
+    ]);
+    const head = ['SERVER OR PROVIDER', 'ACCOUNT OR KEY', 'STATE', 'CONNECTED', 'LAST USED', 'SCOPES'];
+    return { json: answer, text: rows.length === 0 ? 'No connections.' : table([head, ...rows]) };
+  },
+};
+
+const disconnect: Command = {
+  args: ['SERVER'],
+  options: { tenant },
+  help: 'Deletes the key that calls of a tenant carry to a server.',
+  changes: true,
+  async run({ admin, args: [server = ''], options }) {
+    const json = { tenant: tenantOf(options), server_id: server };
+    const { ended } = (await admin.request('POST', '/connections/revoke', { json })) as { ended: boolean };
+    if (!ended) throw new CommandFailed(`${server} is not connected. See npx switchboard connections.`);
+    return { json: { ended }, text: `Disconnected ${server}. The server itself still knows the key.` };
+  },
+};
+
+const link: Command = {
+  args: ['USER_ID'],
+  options: { tenant },
+  help: 'Creates a link to a page where a user can see and end connections.',
+  changes: true,
+  async run({ admin, args: [user = ''], options }) {
+    const json = { user_id: user, tenant: options['tenant'] };
+    const made = (await admin.request('POST', '/connections/link', { json })) as {
+      url: string;
+      expires_at: string;
+    };
+    const hint = `The link works once, until ${made.expires_at}, and only while the server is running.`;
+    return { json: made, text: `${made.url}\n${hint}` };
+  },
+};
+
+export const connectionCommands = {
+  connect,
+  connections: list,
+  'connections list': list,
+  'connections link': link,
+  disconnect,
+};

@@ -1,0 +1,163 @@
+import { and, eq } from 'drizzle-orm';
+import { LRUCache } from 'lru-cache';
+import type { Database } from '../../../platform/database/database.ts';
+import { monotonicMs, type Clock } from '../../../platform/time.ts';
+import type { Caller } from '../../access/caller.ts';
+import { users } from '../../access/schema.ts';
+import { TENANT_HOLDER } from '../../access/tenants.ts';
+import { accessOf, type Access, type Server } from '../../catalogue/entry.ts';
+import { connections } from '../schema.ts';
+import type { Provider } from './provider.ts';
+
+/** The headers that one call carries to one server. Never logged, never shown. */
+export interface Credential {
+  /** Sessions with an upstream are kept apart by connection: another account never gets into one. */
+  readonly connectionId: string;
+  readonly version: number;
+  /** By lower-case name. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** The parts of them that must appear nowhere else, even where the server repeats them. */
+  readonly secrets: readonly string[];
+}
+
+/** Begins the target of a connection with one server. No provider's name has a colon. */
+const OF_SERVER = 'server:';
+
+/** The columns by which a user has at most one connection: a provider and a resource, or a server and its origin. */
+export interface Target {
+  readonly provider: string;
+  readonly resource: string;
+}
+
+export const serverTarget = (serverId: string): string => `${OF_SERVER}${serverId}`;
+
+/** Returns the target of the values that a server takes. At another origin they are no longer sent. */
+export const targetOf = ({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): Target => ({
+  provider: serverTarget(id),
+  resource: new URL(remoteUrl).origin,
+});
+
+/** Returns the server that a connection or a session is for; undefined where it is an account at a provider. */
+export const serverIdOf = (provider: string): string | undefined =>
+  provider.startsWith(OF_SERVER) ? provider.slice(OF_SERVER.length) : undefined;
+
+/** What this process read is believed for this long: another process may have changed it. */
+const BELIEVED_MS = 2_000;
+
+interface Holding {
+  readonly status: (typeof connections.$inferSelect)['status'];
+  readonly forUsers: boolean;
+}
+
+/** The connections of one holder by target. */
+export class HeldTargets {
+  readonly #byTarget: ReadonlyMap<string, Holding>;
+
+  constructor(rows: readonly (Target & Holding)[]) {
+    this.#byTarget = new Map(rows.map(row => [keyOf(row), row]));
+  }
+
+  has(target: Target): boolean {
+    return this.#byTarget.has(keyOf(target));
+  }
+
+  get(target: Target): Holding | undefined {
+    return this.#byTarget.get(keyOf(target));
+  }
+}
+
+const keyOf = ({ provider, resource }: Target): string => `${provider} ${resource}`;
+
+/**
+ * Remembers which connections a tenant shares, and which its users hold, so that a call to a server without one costs no query. It may
+ * be two seconds behind other processes: what a call carries is always read from the database.
+ */
+export class Holdings {
+  readonly #db: Database;
+  readonly #held: LRUCache<string, HeldTargets, { tenantId: string; userId: string | undefined }>;
+
+  constructor(db: Database, clock: Clock) {
+    this.#db = db;
+    this.#held = new LRUCache({
+      max: 10_000,
+      ttl: BELIEVED_MS,
+      perf: { now: () => monotonicMs(clock) },
+      // A reader that waits gets what was read, also where the connections were changed meanwhile.
+      ignoreFetchAbort: true,
+      fetchMethod: (_key, _stale, { context }) => this.#read(context),
+    });
+  }
+
+  /** Returns what the tenant shares, if that was read lately. */
+  peek(tenantId: string): HeldTargets | undefined {
+    return this.#held.get(tenantId);
+  }
+
+  /** Returns the connections of a user, or without one those that the tenant shares. */
+  async of(tenantId: string, userId?: string): Promise<HeldTargets> {
+    const key = userId === undefined ? tenantId : `${tenantId} ${userId}`;
+    return (await this.#held.fetch(key, { context: { tenantId, userId } })) ?? new HeldTargets([]);
+  }
+
+  /** Forgets a tenant's connections, after this process has changed one. */
+  forget(tenantId: string): void {
+    for (const key of this.#held.keys())
+      if (key === tenantId || key.startsWith(`${tenantId} `)) this.#held.delete(key);
+  }
+
+  async #read({ tenantId, userId }: { tenantId: string; userId: string | undefined }): Promise<HeldTargets> {
+    const holder = userId === undefined ? eq(users.externalId, TENANT_HOLDER) : eq(users.id, userId);
+    const rows = await this.#db
+      .select({
+        provider: connections.provider,
+        resource: connections.resource,
+        status: connections.status,
+        forUsers: connections.forUsers,
+      })
+      .from(connections)
+      .innerJoin(users, eq(users.id, connections.userId))
+      .where(and(eq(users.tenantId, tenantId), holder));
+    return new HeldTargets(rows);
+  }
+}
+
+type KnownProviders = { get(name: string): Provider | undefined };
+
+/** Says how a server lets one caller in. */
+export type AccessOf = (server: Server) => Access;
+
+/**
+ * Returns a function that says of any server whether this caller's calls carry what it asks for. It may be two seconds behind.
+ * @throws what the database throws
+ */
+export async function accessFor(
+  holdings: Holdings,
+  providers: KnownProviders,
+  { tenantId, subject }: Pick<Caller, 'tenantId' | 'subject'>,
+): Promise<AccessOf> {
+  const [shared, own] = await Promise.all([
+    holdings.of(tenantId),
+    subject ? holdings.of(tenantId, subject.userId) : undefined,
+  ]);
+  return server => {
+    const access = accessOf(server);
+    if (access.kind === 'none') return access;
+    if (access.kind === 'provider') return { ...access, status: statusAtProvider(server, own, providers) };
+    const target = targetOf(server);
+    const held =
+      own?.get(target) ?? (subject && !shared.get(target)?.forUsers ? undefined : shared.get(target));
+    if (!held) return access;
+    return { kind: 'credentials', status: held.status === 'active' ? 'connected' : 'connect' };
+  };
+}
+
+function statusAtProvider(
+  { auth, remoteUrl }: Server,
+  own: HeldTargets | undefined,
+  providers: KnownProviders,
+): Access['status'] {
+  const { provider = '', resource = '' } = auth;
+  const origins = providers.get(provider)?.settings.allowedOrigins;
+  if (!origins?.includes(new URL(remoteUrl).origin)) return 'setup_needed';
+  return own?.get({ provider, resource })?.status === 'active' ? 'connected' : 'connect';
+}

@@ -1,0 +1,244 @@
+import { and, eq, sql } from 'drizzle-orm';
+import { SwitchboardError } from '../../../errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import { asSentence } from '../../../platform/sanitize.ts';
+import type { Actor } from '../../access/audit.ts';
+import { ensureUser, findUser, lockUser, requireUserId, TENANT_HOLDER } from '../../access/tenants.ts';
+import {
+  checkValues,
+  credentialFields,
+  fillHeaders,
+  type CredentialField,
+  type CredentialValues,
+} from '../../catalogue/credential-schema.ts';
+import type { Server } from '../../catalogue/entry.ts';
+import type { IdentityContext } from '../context.ts';
+import { authSessions } from '../schema.ts';
+import { newSecret, sha256 } from '../../../platform/ids.ts';
+import { sessionOfTicket } from '../sign-in/session-store.ts';
+import type { ConnectionInfo, Connections } from './connections.ts';
+import type { Revocations } from './revocations.ts';
+import { serverIdOf, targetOf, type Credential, type Holdings } from './holdings.ts';
+
+/** A page that was opened in time may still be sent this long after its session's end: the server is asked meanwhile. */
+const GRACE_SEC = 60;
+
+/** What a server takes, for a form or a prompt. */
+export interface ServerForm {
+  readonly server: Server;
+  readonly fields: readonly CredentialField[];
+  /** True where the entry declares no header, so that another one than `Authorization` can be named. */
+  readonly takesHeader: boolean;
+}
+
+export interface MadeConnection extends ConnectionInfo {
+  /** How many tools the server listed with the values; null where it could not be asked. */
+  readonly tools: number | null;
+  /** Why the server could not be asked; null where it could. */
+  readonly problem: string | null;
+}
+
+interface Parts {
+  readonly context: IdentityContext;
+  readonly connections: Connections;
+  readonly revocations: Revocations;
+  readonly holdings: Holdings;
+  /** Throws `server_not_found` or `server_inactive`. */
+  readonly catalogue: { require(serverId: string): Server };
+  /** Asks a server for its tools with a credential. */
+  readonly inspect: (
+    server: Server,
+    signal: AbortSignal,
+    credential: Credential,
+  ) => Promise<{ readonly tools?: readonly unknown[]; readonly error?: SwitchboardError }>;
+}
+
+/** The connections of users and tenants with servers that take a key or other fixed values. */
+export class ServerConnections {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** Returns what a server takes. @throws SwitchboardError `server_not_found`, `server_inactive`, `invalid_request` */
+  form(serverId: string): ServerForm {
+    const server = this.#parts.catalogue.require(serverId);
+    requireTaking(server);
+    const { headers } = server.auth;
+    return { server, fields: credentialFields(headers), takesHeader: headers === undefined };
+  }
+
+  /**
+   * Stores the values with which calls for a user go to a server. The server is asked for its tools with them first.
+   * @throws SwitchboardError `credentials_rejected` where it refuses them: then nothing is stored, and what there was stays
+   */
+  async putForUser(
+    actor: Actor & { readonly tenantId: string },
+    externalId: string,
+    given: CredentialValues & { readonly serverId: string },
+    signal: AbortSignal,
+  ): Promise<MadeConnection> {
+    return this.#put(actor, requireUserId(externalId), given, { forUsers: false, signal });
+  }
+
+  /**
+   * Stores the values that calls without a user carry to a server, for a whole tenant.
+   * @param forUsers true: calls for users carry them too, where the user has none
+   * @throws SwitchboardError as `putForUser`
+   */
+  async putShared(
+    actor: Actor & { readonly tenantId: string },
+    given: CredentialValues & { readonly serverId: string; readonly forUsers: boolean },
+    signal: AbortSignal,
+  ): Promise<MadeConnection> {
+    return this.#put(actor, TENANT_HOLDER, given, { forUsers: given.forUsers, signal });
+  }
+
+  /** Lists the connections that a tenant shares. */
+  async listShared(tenantId: string): Promise<ConnectionInfo[]> {
+    const { connections, context } = this.#parts;
+    const holder = await findUser(context.db, tenantId, TENANT_HOLDER);
+    return holder ? connections.listOf(tenantId, holder.id) : [];
+  }
+
+  /** Ends the shared connection with a server. Resolves to false where there is none. */
+  async endShared(actor: Actor & { readonly tenantId: string }, serverId: string): Promise<boolean> {
+    const { context, revocations, holdings } = this.#parts;
+    const holder = await findUser(context.db, actor.tenantId, TENANT_HOLDER);
+    if (!holder) return false;
+    const done = await revocations.disconnectServer(actor, holder.id, serverId);
+    holdings.forget(actor.tenantId);
+    return done;
+  }
+
+  /**
+   * Stores what a user entered on the page behind a link, and completes its session.
+   * @returns the secret of the result's page; undefined when the link is over
+   * @throws SwitchboardError `invalid_request`, `credentials_rejected`: the page may be sent again
+   */
+  async submit(
+    ticket: string,
+    given: CredentialValues,
+    actor: Actor,
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const { context, connections, holdings } = this.#parts;
+    const session = await sessionOfTicket(context, ticket);
+    const serverId = session && serverIdOf(session.provider);
+    if (!session || serverId === undefined) return undefined;
+    const { server } = this.form(serverId);
+    const target = targetOf(server);
+    if (target.resource !== session.resource) return undefined;
+    const checked = await this.#check(server, given, signal);
+    const result = newSecret('done');
+    const { tenantId, userId } = session;
+    const done = await context.db.transaction(async tx => {
+      const user = await lockUser(tx, tenantId, userId);
+      if (user?.tokenEpoch !== session.epoch) return false;
+      const open = and(
+        eq(authSessions.idHash, session.idHash),
+        eq(authSessions.status, 'pending'),
+        sql`${authSessions.expiresAt} > now() - make_interval(secs => ${GRACE_SEC})`,
+      );
+      const [own] = await tx
+        .select({ idHash: authSessions.idHash })
+        .from(authSessions)
+        .where(open)
+        .for('update');
+      if (!own) return false;
+      const { id } = await connections.putValues(
+        tx,
+        { tenantId, userId, ...target },
+        { ...checked, forUsers: false },
+      );
+      await tx
+        .update(authSessions)
+        .set({
+          status: 'complete',
+          finishedAt: sql`now()`,
+          sealed: null,
+          connectionId: id,
+          resultHash: sha256(result),
+        })
+        .where(eq(authSessions.idHash, session.idHash));
+      await this.#record(tx, { ...actor, tenantId }, userId, serverId);
+      return true;
+    });
+    holdings.forget(tenantId);
+    return done ? result : undefined;
+  }
+
+  async #put(
+    actor: Actor & { readonly tenantId: string },
+    externalId: string,
+    { serverId, ...given }: CredentialValues & { readonly serverId: string },
+    { forUsers, signal }: { readonly forUsers: boolean; readonly signal: AbortSignal },
+  ): Promise<MadeConnection> {
+    const { context, connections, holdings } = this.#parts;
+    const { tenantId } = actor;
+    const { server } = this.form(serverId);
+    const { tools, problem, ...checked } = await this.#check(server, given, signal);
+    const made = await context.db.transaction(async tx => {
+      const { id: userId } = await ensureUser(tx, tenantId, externalId);
+      const owner = { tenantId, userId, ...targetOf(server) };
+      const connection = await connections.putValues(tx, owner, { ...checked, forUsers });
+      await this.#record(tx, actor, userId, serverId);
+      return connection;
+    });
+    holdings.forget(tenantId);
+    return { ...made, tools, problem };
+  }
+
+  /** Checks values by the server's schema, then by the server itself. */
+  async #check(server: Server, given: CredentialValues, signal: AbortSignal) {
+    const { headers: specs } = server.auth;
+    const values = checkValues(specs, given);
+    const filled = fillHeaders(specs, values);
+    const headers = 'headers' in filled ? filled.headers : {};
+    const secrets = Object.values(values.values);
+    const credential = { connectionId: 'trial', version: 1, headers, secrets };
+    const { tools, error } = await this.#parts.inspect(server, signal, credential);
+    if (error && REFUSALS.has(error.code)) {
+      throw new SwitchboardError(
+        'credentials_rejected',
+        `The server ${server.id} refused what was entered. ${asSentence(error.detail)} Nothing was changed.`,
+        { cause: error },
+      );
+    }
+    return {
+      values,
+      fingerprint: fingerprintOf(values),
+      tools: tools?.length ?? null,
+      problem: error?.detail ?? null,
+    };
+  }
+
+  async #record(tx: Database, actor: Actor, userId: string, serverId: string): Promise<void> {
+    const event = { event: 'connection_created', outcome: 'ok', userId, meta: { serverId } } as const;
+    await this.#parts.context.audit.record(actor, event, tx);
+  }
+}
+
+const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstream_forbidden']);
+
+/** @throws SwitchboardError `invalid_request` for a server that takes no values */
+function requireTaking({ id, auth }: Server): void {
+  if (auth.kind === 'none')
+    throw new SwitchboardError('invalid_request', `The server ${id} needs no connection: call it as it is.`);
+  if (auth.kind === 'user_oauth')
+    throw new SwitchboardError(
+      'invalid_request',
+      `The server ${id} takes the account at ${auth.provider ?? 'its provider'} that a user connects, not a key: create an authorization session with that provider.`,
+    );
+}
+
+/** Tells one set of values from another, and says nothing else about them. */
+const fingerprintOf = ({ values, header }: CredentialValues): string =>
+  Buffer.from(
+    sha256(
+      JSON.stringify([header, Object.entries(values).toSorted(([one], [other]) => (one < other ? -1 : 1))]),
+    ),
+  )
+    .toString('hex')
+    .slice(0, 8);

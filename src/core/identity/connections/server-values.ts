@@ -1,0 +1,248 @@
+import { and, eq, lte, sql } from 'drizzle-orm';
+import { LRUCache } from 'lru-cache';
+import { SwitchboardError } from '../../../errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
+import type { LastUsed } from '../../../platform/database/write-behind.ts';
+import type { Caller } from '../../access/caller.ts';
+import { users } from '../../access/schema.ts';
+import { TENANT_HOLDER } from '../../access/tenants.ts';
+import { fillHeaders, type CredentialValues } from '../../catalogue/credential-schema.ts';
+import type { Server } from '../../catalogue/entry.ts';
+import type { IdentityContext } from '../context.ts';
+import { connections } from '../schema.ts';
+import { sha256 } from '../../../platform/ids.ts';
+import type { Sessions } from '../sign-in/sessions.ts';
+import type { Connections } from './connections.ts';
+import type { ConnectionRow } from './stored-tokens.ts';
+import { targetOf, type Credential, type Holdings, type Target } from './holdings.ts';
+
+/** Values that a server refused are tried again after this long: a server may refuse a good key for a moment. */
+const RETRY_REJECTED_SEC = 60;
+/** Opened values are kept for this long. */
+const OPENED_MS = 60_000;
+
+export type ValuesRow = Pick<
+  ConnectionRow,
+  'id' | 'tenantId' | 'userId' | 'provider' | 'resource' | 'status' | 'sealed' | 'version'
+>;
+
+type Reason = 'not_connected' | 'rejected' | 'missing_values';
+
+interface Parts {
+  readonly context: IdentityContext;
+  readonly connections: Connections;
+  readonly sessions: Sessions;
+  readonly holdings: Holdings;
+  readonly lastUsed: Pick<LastUsed, 'touch'>;
+}
+
+/** Makes the headers of calls to servers that take a key or other fixed values. */
+export class ServerValues {
+  readonly #context: IdentityContext;
+  readonly #connections: Connections;
+  readonly #sessions: Sessions;
+  readonly #holdings: Holdings;
+  readonly #lastUsed: Pick<LastUsed, 'touch'>;
+  readonly #findShared: ReturnType<typeof prepareFindShared>;
+  /** Values by the whole row they were sealed in, so that a changed row is opened again. */
+  readonly #opened = new LRUCache<string, CredentialValues>({ max: 5_000, ttl: OPENED_MS });
+
+  constructor({ context, connections: all, sessions, holdings, lastUsed }: Parts) {
+    this.#context = context;
+    this.#connections = all;
+    this.#sessions = sessions;
+    this.#holdings = holdings;
+    this.#findShared = prepareFindShared(context.db);
+    this.#lastUsed = lastUsed;
+  }
+
+  /**
+   * Returns the credential of a call that acts for no user: the connection that the tenant shares. Returns undefined, mostly at
+   * once, where there is none and the server may do without.
+   * @throws SwitchboardError `connection_required`
+   */
+  forKey(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
+    const held = this.#holdings.peek(caller.tenantId);
+    if (held && !held.has(targetOf(server)) && !needsValues(server)) return undefined;
+    return this.#forKey(caller, server);
+  }
+
+  async #forKey(caller: Caller, server: Server): Promise<Credential | undefined> {
+    const held = await this.#holdings.of(caller.tenantId);
+    if (!held.has(targetOf(server)) && !needsValues(server)) return undefined;
+    const shared = await this.#shared(caller.tenantId, targetOf(server));
+    if (shared) return this.#use(caller, server, shared);
+    if (needsValues(server)) throw await this.#required(caller, server, 'not_connected');
+    return undefined;
+  }
+
+  /**
+   * Returns the credential of a call for a user: the user's own connection or else, where the operator allows it, the shared one.
+   * @param own the user's connection with this server
+   * @throws SwitchboardError `connection_required`, with a link on which the user enters the values
+   */
+  async forUser(caller: Caller, server: Server, own: ValuesRow | undefined): Promise<Credential | undefined> {
+    const row = own ?? (await this.#sharedWithUsers(caller.tenantId, targetOf(server)));
+    if (row) return this.#use(caller, server, row);
+    if (needsValues(server)) throw await this.#required(caller, server, 'not_connected');
+    return undefined;
+  }
+
+  /**
+   * Notes that the server refused these values. Returns the credential of newer ones, where somebody has entered them meanwhile.
+   * @param own the user's connection as it is now
+   * @throws SwitchboardError `connection_required`
+   */
+  async refused(
+    caller: Caller,
+    server: Server,
+    refused: Credential,
+    own: ValuesRow | undefined,
+  ): Promise<Credential> {
+    const { tenantId, subject } = caller;
+    const target = targetOf(server);
+    const current =
+      own ?? (await (subject ? this.#sharedWithUsers(tenantId, target) : this.#shared(tenantId, target)));
+    if (current && (current.id !== refused.connectionId || current.version > refused.version))
+      return this.#use(caller, server, current);
+    const [row] = await this.#context.db
+      .update(connections)
+      .set({ status: 'rejected', failedAt: sql`now()`, updatedAt: sql`now()` })
+      .where(
+        and(
+          eq(connections.id, refused.connectionId),
+          eq(connections.version, refused.version),
+          eq(connections.status, 'active'),
+        ),
+      )
+      .returning({ userId: connections.userId });
+    this.#holdings.forget(tenantId);
+    if (row) {
+      const { id: serverId } = server;
+      const event = {
+        event: 'connection_rejected',
+        outcome: 'refused',
+        userId: row.userId,
+        meta: { serverId },
+      } as const;
+      await this.#context.audit.record(caller, event);
+    }
+    throw await this.#required(caller, server, 'rejected');
+  }
+
+  async #sharedWithUsers(tenantId: string, target: Target): Promise<ValuesRow | undefined> {
+    const held = await this.#holdings.of(tenantId);
+    const row = held.get(target)?.forUsers ? await this.#shared(tenantId, target) : undefined;
+    return row?.forUsers ? row : undefined;
+  }
+
+  async #shared(tenantId: string, target: Target) {
+    const [row] = await this.#findShared.execute({ tenantId, ...target });
+    return row;
+  }
+
+  async #use(caller: Caller, server: Server, row: ValuesRow): Promise<Credential> {
+    if (row.status === 'rejected' && !(await this.#mayRetry(row)))
+      throw await this.#required(caller, server, 'rejected');
+    const stored = await this.#open(row);
+    if (!stored) throw await this.#required(caller, server, 'not_connected');
+    const filled = fillHeaders(server.auth.headers, stored);
+    if ('missing' in filled) throw await this.#required(caller, server, 'missing_values', filled.missing);
+    this.#lastUsed.touch(row.id);
+    return {
+      connectionId: row.id,
+      version: row.version,
+      headers: filled.headers,
+      secrets: Object.values(stored.values),
+    };
+  }
+
+  async #open(row: ValuesRow): Promise<CredentialValues | undefined> {
+    const { tenantId, userId, id, provider, resource, version, sealed } = row;
+    const key = digestOf([tenantId, userId, id, provider, resource, version, sealed]);
+    const known = this.#opened.get(key);
+    if (known) return known;
+    const values = await this.#connections.valuesOf(row);
+    if (values) this.#opened.set(key, values);
+    return values;
+  }
+
+  /** Takes a rejected connection up again, once in a while. */
+  async #mayRetry({ id }: ValuesRow): Promise<boolean> {
+    const [taken] = await this.#context.db
+      .update(connections)
+      .set({ status: 'active', updatedAt: sql`now()` })
+      .where(
+        and(
+          eq(connections.id, id),
+          eq(connections.status, 'rejected'),
+          lte(connections.failedAt, sql`now() - make_interval(secs => ${RETRY_REJECTED_SEC})`),
+        ),
+      )
+      .returning({ id: connections.id });
+    return taken !== undefined;
+  }
+
+  async #required(
+    caller: Caller,
+    server: Server,
+    reason: Reason,
+    missing: readonly string[] = [],
+  ): Promise<SwitchboardError> {
+    const { subject } = caller;
+    const facts = { kind: 'credentials', server_id: server.id, reason, missing };
+    const why = REASONS[reason](server);
+    if (!subject) {
+      return new SwitchboardError(
+        'connection_required',
+        `${why} The operator connects it for this tenant with: npx switchboard connect ${server.id}. A call for an end user carries the user's identity token; then the user is given a page on which to enter it.`,
+        { members: facts },
+      );
+    }
+    const session = await this.#sessions.justInTime(caller, subject.userId, { server });
+    return new SwitchboardError(
+      'connection_required',
+      `${why} The user opens auth_url and enters it there, then the call can be made again.`,
+      { members: { ...facts, ...session } },
+    );
+  }
+}
+
+const REASONS: Readonly<Record<Reason, (server: Server) => string>> = {
+  not_connected: ({ id }) => `The server ${id} needs a key of its own, and none has been entered yet.`,
+  rejected: ({ id }) => `The server ${id} no longer accepts the key that was entered for it.`,
+  missing_values: ({ id }) => `The server ${id} now needs more values than were entered for it.`,
+};
+
+/** Returns whether a server answers nothing without a key. Others are called as they are. */
+const needsValues = ({ auth }: Server): boolean => auth.kind === 'static_header';
+
+const digestOf = (parts: readonly unknown[]): string =>
+  Buffer.from(sha256(JSON.stringify(parts))).toString('base64url');
+
+/** Prepares the query for a tenant's shared connection. */
+function prepareFindShared(db: Database) {
+  return db
+    .select({
+      id: connections.id,
+      tenantId: connections.tenantId,
+      userId: connections.userId,
+      provider: connections.provider,
+      resource: connections.resource,
+      status: connections.status,
+      sealed: connections.sealed,
+      version: connections.version,
+      forUsers: connections.forUsers,
+    })
+    .from(connections)
+    .innerJoin(users, eq(users.id, connections.userId))
+    .where(
+      and(
+        eq(users.tenantId, sql.placeholder('tenantId')),
+        eq(users.externalId, TENANT_HOLDER),
+        eq(connections.provider, sql.placeholder('provider')),
+        eq(connections.resource, sql.placeholder('resource')),
+      ),
+    )
+    .prepare('find_shared_connection');
+}

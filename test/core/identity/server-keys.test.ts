@@ -1,0 +1,311 @@
+import { sql } from 'drizzle-orm';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { rows } from '../../../src/platform/database/database.ts';
+import { DATABASES, startIdentity, type IdentityUnderTest, type TokenSet } from '../../support/identity.ts';
+import { startAuthorised, type AuthorisedServer } from '../../support/upstreams/authorised.ts';
+import { UserAgent } from '../../support/user-agent.ts';
+
+const GOOD = 'key-of-alice-0123456789';
+const TEAM = 'key-of-the-team-0123456789';
+
+describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped }) => {
+  let upstream: AuthorisedServer;
+  let other: AuthorisedServer;
+  let sb: IdentityUnderTest;
+  let tokens: TokenSet;
+  /** Keys that the server takes. */
+  const accepted = new Set<string>();
+  let users = 0;
+  let user: string;
+
+  beforeAll(async () => {
+    if (skipped) return;
+    upstream = await startAuthorised('modern', ({ 'x-api-key': key }) => accepted.has(String(key)));
+    other = await startAuthorised('legacy', ({ authorization }) => authorization === `Bearer ${GOOD}`);
+    sb = await startIdentity({
+      database: kind,
+      catalogue: [
+        {
+          id: 'weather',
+          name: 'Weather Office',
+          remote_url: upstream.url,
+          auth: {
+            kind: 'credentials',
+            key_url: 'https://weather.example/keys',
+            headers: [
+              { name: 'X-Api-Key', value: '{api_key}', description: 'From your account page.' },
+              { name: 'X-Region', required: false, secret: false, choices: ['eu', 'us'] },
+            ],
+          },
+        },
+        { id: 'plain', remote_url: other.url, auth: { kind: 'static_header' } },
+        { id: 'open', remote_url: other.url, auth: { kind: 'none' } },
+        { id: 'unsure', remote_url: other.url },
+      ],
+    });
+  });
+  afterAll(async () => {
+    await sb?.[Symbol.asyncDispose]();
+    await upstream?.[Symbol.asyncDispose]();
+    await other?.[Symbol.asyncDispose]();
+  });
+  beforeEach(async ctx => {
+    if (skipped) ctx.skip();
+    accepted.clear();
+    accepted.add(GOOD).add(TEAM);
+    user = `user-${++users}`;
+    tokens = await sb.connect(user);
+    await sb.admin.request('POST', '/connections/revoke', { server_id: 'weather' });
+    await sb.admin.request('POST', '/connections/revoke', { server_id: 'plain' });
+  });
+
+  const echo = (serverId: string, headers: Record<string, string> = {}) =>
+    sb.post(
+      '/v1/mcp/tools/call',
+      { server_id: serverId, name: 'echo', arguments: { message: 'hello' } },
+      headers,
+    );
+  const put = (body: object, headers: Record<string, string> = {}) =>
+    sb.put('/v1/identity/connections', { user_id: user, server_id: 'weather', ...body }, headers);
+  const keysSeen = () => new Set(upstream.inbox.all.map(({ headers }) => headers['x-api-key']));
+
+  it("is called with the user's own key, over REST and /mcp/{server_id}, and with no other header of the caller's", async () => {
+    const made = await put({ values: { api_key: ` ${GOOD} ` } });
+    expect(made).toMatchObject({
+      status: 200,
+      json: { kind: 'credentials', server_id: 'weather', provider: null, status: 'active', problem: null },
+    });
+    expect(made.text).not.toContain(GOOD);
+    expect((await echo('weather', sb.as(tokens))).json.content[0].text).toContain('hello');
+    const passed = await sb.post(
+      '/mcp/weather',
+      {
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'tools/list',
+        params: {
+          _meta: {
+            'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+            'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+            'io.modelcontextprotocol/clientCapabilities': {},
+          },
+        },
+      },
+      {
+        ...sb.as(tokens),
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': '2026-07-28',
+        'mcp-method': 'tools/list',
+      },
+    );
+    expect(passed.status, passed.text).toBe(200);
+    const last = upstream.inbox.all.at(-1)?.headers;
+    expect(last).toMatchObject({ 'x-api-key': GOOD });
+    expect(last).not.toHaveProperty('x-region');
+    expect(last?.authorization).toBeUndefined();
+  });
+
+  it('is not touched without a key: 403 with a page of ours, the same for every such call', async () => {
+    const before = upstream.inbox.all.length;
+    const [one, two] = [await echo('weather', sb.as(tokens)), await echo('weather', sb.as(tokens))];
+    expect(one).toMatchObject({
+      status: 403,
+      json: {
+        code: 'connection_required',
+        kind: 'credentials',
+        server_id: 'weather',
+        reason: 'not_connected',
+      },
+    });
+    expect(one.json.auth_url).toBe(two.json.auth_url);
+    expect(one.json.auth_url).toMatch(new RegExp(`^${sb.url}/connect/`));
+    expect(upstream.inbox.all).toHaveLength(before);
+    const asNobody = await echo('weather');
+    expect(asNobody).toMatchObject({ status: 403, json: { code: 'connection_required' } });
+    expect(asNobody.json.auth_url).toBeUndefined();
+    expect(asNobody.json.detail).toContain('npx switchboard connect weather');
+  });
+
+  it('takes a key that a user enters on the page; the call then works, and the session is complete', async () => {
+    const { json } = await sb.post('/v1/identity/sessions', { user_id: user, server_id: 'weather' });
+    const agent = new UserAgent();
+    const page = await agent.get(json.auth_url);
+    expect(page.html).toContain('Weather Office');
+    expect(page.html).toContain('https://weather.example/keys');
+    expect(page.html).toContain('From your account page.');
+    const wrong = await agent.submit(page, { fields: { 'value.api_key': 'key-that-is-wrong-1' } });
+    expect(wrong.status).toBe(400);
+    expect(wrong.html).toContain('refused what was entered');
+    expect(wrong.html).not.toContain('key-that-is-wrong-1');
+    expect((await sb.poll(json.session_id)).json).toEqual({ status: 'pending' });
+    const done = await agent.follow(
+      await agent.submit(page, { fields: { 'value.api_key': GOOD, 'value.X-Region': 'eu' } }),
+    );
+    expect(done.status, done.html).toBe(200);
+    expect(done.html).toContain('Connected');
+    expect(done.html).not.toContain(GOOD);
+    expect((await sb.poll(json.session_id)).json).toEqual({ status: 'complete' });
+    expect((await echo('weather', sb.as(tokens))).status).toBe(200);
+    expect(upstream.inbox.all.at(-1)?.headers).toMatchObject({ 'x-api-key': GOOD, 'x-region': 'eu' });
+    // A link works once.
+    expect((await agent.get(json.auth_url)).status).toBe(400);
+  });
+
+  it('shares the key of the operator with calls for no user, and with users only where that is allowed', async () => {
+    const shared = { server_id: 'weather', values: { api_key: TEAM } };
+    expect((await sb.admin.request('PUT', '/connections', shared)).status).toBe(200);
+    expect((await echo('weather')).status).toBe(200);
+    expect(upstream.inbox.all.at(-1)?.headers['x-api-key']).toBe(TEAM);
+    expect((await echo('weather', sb.as(tokens))).status).toBe(403);
+    expect((await echo('weather', { 'x-api-key': sb.otherKey })).status).toBe(403);
+    expect((await sb.admin.request('PUT', '/connections', { ...shared, for_users: true })).status).toBe(200);
+    expect((await echo('weather', sb.as(tokens))).status).toBe(200);
+    await put({ values: { api_key: GOOD } });
+    expect((await echo('weather', sb.as(tokens))).status).toBe(200);
+    expect(upstream.inbox.all.at(-1)?.headers['x-api-key']).toBe(GOOD);
+    const listed = await sb.admin.request('GET', '/connections');
+    expect(listed.json.connections).toMatchObject([{ server_id: 'weather', status: 'active' }]);
+    expect((await sb.admin.request('POST', '/connections/revoke', { server_id: 'weather' })).json).toEqual({
+      ended: true,
+    });
+    expect((await echo('weather')).status).toBe(403);
+  });
+
+  it('is told once that a key has ended: the call says so, the server is left alone, and a new key works at once', async () => {
+    await put({ values: { api_key: GOOD } });
+    accepted.delete(GOOD);
+    const first = await echo('weather', sb.as(tokens));
+    expect(first).toMatchObject({ status: 403, json: { code: 'connection_required', reason: 'rejected' } });
+    const asked = upstream.inbox.all.length;
+    expect((await echo('weather', sb.as(tokens))).json.reason).toBe('rejected');
+    expect(upstream.inbox.all).toHaveLength(asked);
+    const { json } = await sb.get(`/v1/identity/connections?user_id=${user}`);
+    expect(json.connections.find((one: { server_id: string }) => one.server_id === 'weather').status).toBe(
+      'rejected',
+    );
+    accepted.add(GOOD);
+    await sb.elapse(61_000);
+    // The server refused a good key for a moment.
+    expect((await echo('weather', sb.as(await sb.connect(user)))).status).toBe(200);
+    await put({ values: { api_key: TEAM } });
+    expect((await echo('weather', sb.as(await sb.connect(user)))).status).toBe(200);
+    expect(upstream.inbox.all.at(-1)?.headers['x-api-key']).toBe(TEAM);
+  });
+
+  it('ends with its revocation, by server, by connection, and with the user', async () => {
+    const made = await put({ values: { api_key: GOOD } });
+    const revoke = (body: object) => sb.post('/v1/identity/revoke', { user_id: user, ...body });
+    expect((await revoke({ server_id: 'plain' })).status).toBe(200);
+    expect((await echo('weather', sb.as(tokens))).status).toBe(200);
+    expect((await revoke({ connection_id: made.json.id })).status).toBe(200);
+    expect((await echo('weather', sb.as(tokens))).status).toBe(403);
+    await put({ values: { api_key: GOOD } });
+    expect((await revoke({ server_id: 'weather' })).status).toBe(200);
+    expect((await echo('weather', sb.as(tokens))).status).toBe(403);
+    expect((await revoke({ server_id: 'weather', provider: 'local' })).status).toBe(400);
+    await put({ values: { api_key: GOOD } });
+    await sb.revoke(user);
+    expect((await sb.get(`/v1/identity/connections?user_id=${user}`)).json.connections).toEqual([]);
+  });
+
+  it('whose entry names no header gets a bearer token, or the header that a person names', async () => {
+    const pasted = { server_id: 'plain', values: { token: `Bearer ${GOOD}` } };
+    expect((await put(pasted)).json.status).toBe('active');
+    expect((await echo('plain', sb.as(tokens))).status).toBe(200);
+    expect(other.seen()).toContain(`Bearer ${GOOD}`);
+    const elsewhere = await put({ ...pasted, header: 'X-Token' });
+    expect(elsewhere).toMatchObject({ status: 400, json: { code: 'credentials_rejected' } });
+    expect(other.inbox.all.at(-1)?.headers).toMatchObject({ 'x-token': `Bearer ${GOOD}` });
+    // What was there stays.
+    expect((await echo('plain', sb.as(tokens))).status).toBe(200);
+  });
+
+  it('need not be known to take a key: a connection is used where the entry says nothing', async () => {
+    expect((await put({ server_id: 'unsure', values: { token: GOOD } })).status).toBe(200);
+    expect((await echo('unsure', sb.as(tokens))).status).toBe(200);
+  });
+
+  it.each<[string, object, string, RegExp]>([
+    [
+      'a key that the server refuses',
+      { values: { api_key: 'wrong-key-0123' } },
+      'credentials_rejected',
+      /refused/,
+    ],
+    ['a missing value', { values: {} }, 'invalid_request', /values\.api_key: is missing/],
+    ['an empty value', { values: { api_key: '  ' } }, 'invalid_request', /values\.api_key: is missing/],
+    [
+      'a surplus value',
+      { values: { api_key: GOOD, apikey: 'x' } },
+      'invalid_request',
+      /no value called "apikey".*"api_key"/,
+    ],
+    ['a line break', { values: { api_key: 'a\r\nX-Admin: 1' } }, 'invalid_request', /printable ASCII/],
+    ['a NUL', { values: { api_key: 'a\u0000b' } }, 'invalid_request', /printable ASCII/],
+    [
+      'a value of 9 KiB',
+      { values: { api_key: 'k'.repeat(9 * 1024) } },
+      'invalid_request',
+      /at most 8192 bytes/,
+    ],
+    ['another choice', { values: { api_key: GOOD, 'X-Region': 'mars' } }, 'invalid_request', /one of eu, us/],
+    [
+      'a header that the entry settles',
+      { values: { api_key: GOOD }, header: 'X-K' },
+      'invalid_request',
+      /leave it out/,
+    ],
+    [
+      'a header of HTTP',
+      { server_id: 'plain', values: { token: GOOD }, header: 'Host' },
+      'invalid_request',
+      /cannot carry a key/,
+    ],
+    [
+      'a header of MCP',
+      { server_id: 'plain', values: { token: GOOD }, header: 'mcp-session-id' },
+      'invalid_request',
+      /cannot carry a key/,
+    ],
+    [
+      'a server that needs nothing',
+      { server_id: 'open', values: { token: GOOD } },
+      'invalid_request',
+      /needs no connection/,
+    ],
+    ['an unknown server', { server_id: 'nowhere', values: { token: GOOD } }, 'server_not_found', /nowhere/],
+  ])('refuses %s, and stores nothing', async (_what, body, code, detail) => {
+    const answer = await put(body);
+    expect(answer.json).toMatchObject({ code, detail: expect.stringMatching(detail) });
+    expect(answer.text).not.toContain('wrong-key-0123');
+    const { json } = await sb.get(`/v1/identity/connections?user_id=${user}`);
+    expect(json.connections.filter((one: { kind: string }) => one.kind === 'credentials')).toEqual([]);
+  });
+
+  it('says in a search whether this caller is connected', async () => {
+    const access = async (headers = {}) => {
+      const { json } = await sb.post('/v1/search', { query: 'weather office' }, headers);
+      return json.servers.find((one: { id: string }) => one.id === 'weather').access;
+    };
+    expect(await access(sb.as(tokens))).toEqual({ kind: 'credentials', status: 'connect' });
+    await put({ values: { api_key: GOOD } });
+    expect(await access(sb.as(tokens))).toEqual({ kind: 'credentials', status: 'connected' });
+    expect(await access()).toEqual({ kind: 'credentials', status: 'connect' });
+  });
+
+  it('finds its key in no row of the database, in no log line, and in no answer', async () => {
+    await put({ values: { api_key: GOOD } });
+    await echo('weather', sb.as(tokens));
+    const tables = await rows<{ name: string }>(
+      sb.db,
+      sql`select table_name as name from information_schema.tables where table_schema = 'public'`,
+    );
+    expect(tables.length).toBeGreaterThan(10);
+    for (const { name } of tables) {
+      const dumped = await rows(sb.db, sql`select t::text as line from ${sql.identifier(name)} t`);
+      expect(JSON.stringify(dumped), name).not.toContain(GOOD);
+    }
+    expect(sb.logged()).not.toContain(GOOD);
+    expect(keysSeen()).toContain(GOOD);
+  });
+});
