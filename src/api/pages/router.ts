@@ -1,5 +1,6 @@
 import { Router } from 'express';
 import type { Core } from '../../core/core.ts';
+import { isPagePath } from '../http/request.ts';
 import { Cookies } from './cookies.ts';
 import { manageRoutes } from './manage.ts';
 import { signInRoutes } from './sign-in.ts';
@@ -12,6 +13,11 @@ export function pagesRouter(core: Core, publicUrl: string | undefined): Router {
     cookies: new Cookies(publicUrl?.startsWith('https:') ?? false),
     base: publicUrl === undefined ? '' : new URL(publicUrl).pathname.replace(/\/+$/, ''),
   };
+  // Before everything else: a guessed link must not cost a database query.
+  router.use(async (request, _response, next) => {
+    if (isPagePath(request.path)) await core.rateLimits.take('page', request.ip ?? '');
+    next();
+  });
   signInRoutes(router, site);
   manageRoutes(router, site);
   return router;

@@ -44,6 +44,8 @@ const BUCKETS = {
     text: 'Too many requests without a valid API key came from this address.',
   },
   callback: { points: 120, duration: 60, text: 'Too many sign-in pages were opened from this address.' },
+  /** All pages for end users: enough for 100 sign-ins of mode `page`, of six requests each, from one network. */
+  page: { points: 600, duration: 60, text: 'Too many pages were opened from this address.' },
   /** Unclassified requests: wrong paths and methods, and at /mcp everything except tool calls. */
   unclassed: {
     points: 600,

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { sql } from 'drizzle-orm';
 import { assert, property, string } from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../../src/config/index.ts';
@@ -7,6 +8,7 @@ import type { Core } from '../../../src/core/core.ts';
 import { createApp } from '../../../src/api/http/app.ts';
 import { isFormToken, formToken } from '../../../src/api/pages/cookies.ts';
 import { html, Html, named, type Content } from '../../../src/api/pages/page.ts';
+import { rows } from '../../../src/platform/database/database.ts';
 import { systemClock } from '../../../src/platform/time.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { Metrics } from '../../../src/core/metrics.ts';
@@ -151,4 +153,31 @@ it('a flood of callbacks from one address is a page that says when to come back'
   expect(refused).toHaveLength(10);
   expect(Number(refused[0]?.headers.get('retry-after'))).toBeGreaterThan(0);
   expect(await refused[0]?.text()).toContain('<h1>Too many sign-ins at once</h1>');
+});
+
+it('a flood of guessed links from one address is refused before anything is looked up', async () => {
+  await using sb = await startIdentity();
+  const guess = 'A'.repeat(43);
+  const form = {
+    method: 'POST',
+    redirect: 'manual',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+  } as const;
+  const guesses: (() => Promise<Response>)[] = [
+    () => fetch(`${sb.url}/connect/link_${guess}`),
+    () => fetch(`${sb.url}/connect/link_${guess}`, form),
+    () => fetch(`${sb.url}/oauth/done/done_${guess}`),
+    () => fetch(`${sb.url}/oauth/done/done_${guess}/undo`, form),
+    () => fetch(`${sb.url}/manage/page_${guess}`, form),
+    () => fetch(`${sb.url}/manage`, { headers: { cookie: `sb_manage=web_${guess}` } }),
+  ];
+  const link = (await sb.post('/v1/identity/manage', { user_id: 'alice' })).json.url as string;
+  const flood = await Promise.all(Array.from({ length: 660 }, (_, at) => guesses[at % 6]?.()));
+  const refused = flood.filter(answer => answer?.status === 429);
+  expect(refused).toHaveLength(60);
+  expect(Number(refused[0]?.headers.get('retry-after'))).toBeGreaterThan(0);
+  expect(await refused[0]?.text()).toContain('<h1>Too many sign-ins at once</h1>');
+  // A right link is refused as well, and is not used up.
+  expect((await fetch(link, form)).status).toBe(429);
+  expect(await rows(sb.db, sql`select used_at from manage_links`)).toEqual([{ used_at: null }]);
 });
