@@ -219,7 +219,6 @@ class TestClock implements Clock {
 
 /** Columns that the program's own clock writes or is compared with: that clock is set ahead instead. */
 const BY_PROGRAM_CLOCK = new Set([
-  'refresh_tokens.used_at',
   'api_keys.expires_at',
   'api_keys.last_used_at',
   'kept_results.expires_at',

@@ -48,7 +48,7 @@ export interface Input<Body = unknown, Query = unknown> {
   readonly params: PathParams;
   readonly query: Query;
   readonly idempotencyKey: string | undefined;
-  /** When the request arrived, by the core's clock. */
+  /** When the request arrived, by the core's monotonic clock. */
   readonly arrivedMs: number;
   readonly progress: ProgressListener;
 }

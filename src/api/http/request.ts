@@ -4,7 +4,7 @@ import type { Config } from '../../config/index.ts';
 import type { Principal } from '../../core/access/caller.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { newId } from '../../platform/ids.ts';
-import type { Clock } from '../../platform/time.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
 import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
@@ -14,7 +14,7 @@ import type { RateLimitState } from '../../core/access/rate-limits.ts';
 /** Data about a request while it is served, like `response.locals` in Express. */
 interface RequestLocals {
   readonly requestId: string;
-  /** When it arrived, by the clock that also stamps the use of refresh tokens. */
+  /** When it arrived, by the monotonic clock. */
   readonly arrivedMs: number;
   /** The client's address. */
   readonly ip: string | undefined;
@@ -36,7 +36,7 @@ export const localsOf = (response: ServerResponse): RequestLocals =>
 
 /** Gives a response its locals. */
 export function attachLocals(response: ServerResponse, clock: Clock, ip?: string): RequestLocals {
-  const locals = { requestId: newId('req'), arrivedMs: clock.now(), ip, headers: [] };
+  const locals = { requestId: newId('req'), arrivedMs: monotonicMs(clock), ip, headers: [] };
   Object.assign(response, { locals });
   return locals;
 }

@@ -61,7 +61,7 @@ export const refreshTokens = pgTable(
     epoch: integer().notNull(),
     createdAt: createdAt(),
     expiresAt: instant('expires_at').notNull(),
-    /** By the clock of the process, which also stamps a request's arrival, because the two are compared. */
+    /** When the request that used it arrived, by the database's clock. */
     usedAt: instant('used_at'),
     idempotencyHash: bytea('idempotency_hash'),
     /** The response that used this token, for a retry with the same Idempotency-Key. */

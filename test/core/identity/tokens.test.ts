@@ -1,9 +1,12 @@
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sql } from 'drizzle-orm';
 import { rows } from '../../../src/platform/database/database.ts';
+import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { providerSettings } from '../../support/identity-provider.ts';
 import { BOTH_DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
-import type { Answer } from '../../support/switchboard.ts';
+import { startTestSwitchboard, type Answer } from '../../support/switchboard.ts';
 
 const LIMITS = { SWITCHBOARD_RATE_LIMIT: 'refresh=100000/60,sessions=100000/60' };
 const MINUTE = 60_000;
@@ -228,6 +231,47 @@ describe.each(BOTH_DATABASES)('on $name', ({ kind, skipped }) => {
         expect(await holds(laptop.access_token)).toBe(true);
       });
     });
+  });
+
+  it.skipIf(skipped || kind === 'pglite')(
+    'theft and race are told apart whatever the clock of each process says',
+    async () => {
+      const env = { SWITCHBOARD_KEKS: `k1:${Buffer.alloc(32, 'k').toString('base64')}` };
+      await using sb = await startIdentity({ database: kind, env });
+      await using ahead = await startTestSwitchboard({
+        env,
+        clock: { now: () => Date.now() + 10 * MINUTE },
+        database: () => openPostgres(sb.databaseUrl ?? ''),
+      });
+      const refreshAhead = (refresh_token: string) => ahead.post('/v1/identity/refresh', { refresh_token });
+
+      const stolen = await sb.connect('stolen');
+      const thiefs = (await refreshAhead(stolen.refresh_token)).json;
+      await sb.elapse(2_500);
+      expect((await sb.refresh(stolen.refresh_token)).status).toBe(400);
+      expect((await sb.refresh(thiefs.refresh_token)).status).toBe(400);
+
+      const honest = await sb.connect('honest');
+      const next = (await sb.refresh(honest.refresh_token)).json;
+      expect((await refreshAhead(honest.refresh_token)).status).toBe(400);
+      expect((await sb.refresh(next.refresh_token)).status).toBe(200);
+    },
+  );
+
+  it.skipIf(skipped)('a request begun long before the token was used is no race with that use', async () => {
+    await using sb = await startIdentity({ database: kind });
+    const { refresh_token } = await sb.connect('u');
+    const headers = { 'x-api-key': sb.key, 'content-type': 'application/json', expect: '100-continue' };
+    const early = request(`${sb.url}/v1/identity/refresh`, { method: 'POST', headers });
+    const answered = once(early, 'response');
+    // The server has the headers, and waits for the body.
+    await once(early, 'continue');
+    await sb.elapse(3_000);
+    const next = (await sb.refresh(refresh_token)).json;
+    early.end(JSON.stringify({ refresh_token }));
+    const [{ statusCode }] = (await answered) as [IncomingMessage];
+    expect(statusCode).toBe(400);
+    expect((await sb.refresh(next.refresh_token)).status).toBe(400);
   });
 
   it.skipIf(skipped)(

@@ -1,8 +1,9 @@
-import { and, eq, gt, isNull, sql } from 'drizzle-orm';
+import { and, eq, gt, isNull, sql, type SQL } from 'drizzle-orm';
 import type { Config } from '../../../config/index.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { isSecret, newId, newSecret, sha256 } from '../../../platform/ids.ts';
+import { monotonicMs } from '../../../platform/time.ts';
 import type { Caller } from '../../access/caller.ts';
 import { apiKeys, users } from '../../access/schema.ts';
 import { lockUser } from '../../access/tenants.ts';
@@ -82,7 +83,7 @@ export class RefreshTokens {
 
   /**
    * Issues a new token set for a refresh token, which is used up.
-   * @param arrivedMs when the request arrived, by this process's clock
+   * @param arrivedMs when the request arrived, by this process's monotonic clock
    * @throws SwitchboardError `invalid_grant`, with one text for every reason
    */
   async refresh(
@@ -94,11 +95,12 @@ export class RefreshTokens {
     const hash = sha256(refreshToken);
     const sign = await this.#tokens.issuer();
     const outcome = await this.#context.db.transaction(async (tx): Promise<Outcome> => {
+      const arrivedAt = arrivalOf(monotonicMs(this.#context.clock) - arrivedMs);
       const owner = await lockOwner(tx, caller, hash);
       if (!owner) return 'refused';
       const [won] = await tx
         .update(refreshTokens)
-        .set({ usedAt: new Date(this.#context.clock.now()), idempotencyHash: hashOf(idempotencyKey) })
+        .set({ usedAt: arrivedAt, idempotencyHash: hashOf(idempotencyKey) })
         .where(
           and(
             eq(refreshTokens.hash, hash),
@@ -109,7 +111,7 @@ export class RefreshTokens {
           ),
         )
         .returning({ hash: refreshTokens.hash });
-      if (!won) return this.#usedBefore(tx, caller, owner, hash, { arrivedMs, idempotencyKey });
+      if (!won) return this.#usedBefore(tx, caller, owner, hash, { arrivedAt, idempotencyKey });
       const set = await issue(tx, sign, owner, hash);
       if (idempotencyKey !== undefined) {
         const replaySealed = await this.#context.vault.sealJson(replayBinding(owner, hash), set);
@@ -191,21 +193,22 @@ export class RefreshTokens {
     caller: Caller,
     owner: TokenOwner,
     hash: Uint8Array,
-    { arrivedMs, idempotencyKey }: { arrivedMs: number; idempotencyKey: string | undefined },
+    { arrivedAt, idempotencyKey }: { arrivedAt: SQL; idempotencyKey: string | undefined },
   ): Promise<Outcome> {
+    const raceSec = this.#policy.refreshRaceMs / 1000;
     const [found] = await tx
       .select({
         token: refreshTokens,
         replayable: sql<boolean>`coalesce(${refreshTokens.replayUntil} > now(), false)`,
+        atOnce: sql<boolean>`coalesce(abs(extract(epoch from ${refreshTokens.usedAt} - (${arrivedAt}))) < ${raceSec}::float8, false)`,
         isOver: sql<boolean>`${tokenFamilies.revokedAt} is not null or ${tokenFamilies.expiresAt} <= now()`,
         successorUsed: sql<boolean>`exists (select from refresh_tokens s where s.parent_hash = ${refreshTokens.hash} and s.used_at is not null)`,
       })
       .from(refreshTokens)
       .innerJoin(tokenFamilies, eq(tokenFamilies.id, refreshTokens.familyId))
       .where(eq(refreshTokens.hash, hash));
-    const usedAt = found?.token.usedAt;
-    if (!found || !usedAt || found.isOver || found.token.epoch !== owner.epoch) return 'refused';
-    const { token, replayable, successorUsed } = found;
+    if (!found?.token.usedAt || found.isOver || found.token.epoch !== owner.epoch) return 'refused';
+    const { token, replayable, atOnce, successorUsed } = found;
     if (
       !successorUsed &&
       replayable &&
@@ -216,7 +219,7 @@ export class RefreshTokens {
     }
     const { audit } = this.#context;
     const { userId } = owner;
-    if (!successorUsed && arrivedMs - usedAt.getTime() < this.#policy.refreshRaceMs) {
+    if (!successorUsed && atOnce) {
       await audit.record(caller, { event: 'refresh_race', outcome: 'refused', userId }, tx);
       return 'refused';
     }
@@ -250,6 +253,12 @@ async function lockOwner(tx: Database, caller: Caller, hash: Uint8Array): Promis
     .for('no key update', { of: users });
   return owner && { ...owner, tenantId: caller.tenantId, keyId: caller.keyId };
 }
+
+/**
+ * Returns when a request arrived that has waited this long when its transaction begins. By the database's clock, because the
+ * clocks of two processes can differ by more than the time within which two requests are a race.
+ */
+const arrivalOf = (waitedMs: number): SQL => sql`now() - make_interval(secs => ${waitedMs / 1000})`;
 
 const replayUntil = () => sql`now() + make_interval(secs => ${REPLAY_SEC})`;
 
