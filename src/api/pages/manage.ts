@@ -35,7 +35,8 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
       requireToken(fields, cookie);
       const done = await manage.disconnect(cookie, fields['connection'] ?? '', actor);
       if (done === undefined) return sendPage(response, refusal('manage_over'));
-      const note: Note = done ? 'disconnected' : 'gone';
+      const ended: Note = fields['kind'] === 'key' ? 'deleted' : 'disconnected';
+      const note: Note = done ? ended : 'gone';
       seeOther(response, `${list}?note=${note}`);
     },
   });
@@ -83,9 +84,10 @@ interface Forms {
 /** Messages that a redirect may show on the list, by code, so that no link can inject text. */
 const NOTES: ReadonlyMap<string, string> = new Map([
   ['disconnected', 'Disconnected. The provider is being notified.'],
+  ['deleted', 'The key was deleted. It may still be valid at the server itself.'],
   ['gone', 'That account was already disconnected.'],
 ]);
-type Note = 'disconnected' | 'gone';
+type Note = 'disconnected' | 'deleted' | 'gone';
 
 /** The page behind a link. Only the button uses the link up, so that link previews do not. */
 const openPage = (action: string): Page => ({
@@ -123,21 +125,33 @@ function listPage(view: ManageView, forms: Forms, note: string | undefined): Pag
   };
 }
 
+/** Says what keeps a connection from working. */
+const TROUBLE: Readonly<Record<ConnectionInfo['status'], string | undefined>> = {
+  active: undefined,
+  needs_reauth: 'Must be connected again: the provider no longer accepts this connection.',
+  rejected: 'The server no longer accepts this key. Enter another one in the app.',
+};
+
 function entry(connection: ConnectionInfo, forms: Forms): Html {
-  const account = connection.account ?? 'an account';
+  const isKey = connection.kind === 'credentials';
+  const account = isKey ? `key ${connection.fingerprint ?? ''}` : (connection.account ?? 'an account');
+  const trouble = TROUBLE[connection.status];
   return html`<li class="entry">
     <h2>${named(connection.title)}</h2>
-    ${connection.status === 'needs_reauth' && html`<p class="warn">Must be connected again: the provider no longer accepts this connection.</p>`}
+    ${trouble !== undefined && html`<p class="warn">${trouble}</p>`}
     <dl>
-      <dt>Account</dt>
+      <dt>${isKey ? 'Key' : 'Account'}</dt>
       <dd>${named(account)}</dd>
       ${
         connection.resource !== null &&
         html`<dt>Only for</dt>
           <dd>${named(connection.resource)}</dd>`
       }
-      <dt>Access</dt>
-      <dd>${scopeItems(connection.scopes)}</dd>
+      ${
+        !isKey &&
+        html`<dt>Access</dt>
+          <dd>${scopeItems(connection.scopes)}</dd>`
+      }
       <dt>Connected</dt>
       <dd>${time(connection.connected_at)}</dd>
       <dt>Last used</dt>
@@ -146,8 +160,11 @@ function entry(connection: ConnectionInfo, forms: Forms): Html {
     <form method="post" action="${forms.disconnect}">
       <input type="hidden" name="token" value="${forms.token}" />
       <input type="hidden" name="connection" value="${connection.id}" />
+      ${isKey && html`<input type="hidden" name="kind" value="key" />`}
       <button class="danger">
-        Revoke<span class="unseen"> ${visible(connection.title)}, ${visible(account)}</span>
+        ${isKey ? 'Delete' : 'Revoke'}<span class="unseen">
+          ${visible(connection.title)}, ${visible(account)}</span
+        >
       </button>
     </form>
   </li>`;

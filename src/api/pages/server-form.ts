@@ -36,7 +36,9 @@ export function serverFormPage({ view, form, action, problem }: FormPage): Page 
       ${
         keyUrl !== undefined &&
         html`<p>
-          <a href="${keyUrl}" rel="noreferrer" target="_blank">Get a key at ${named(new URL(keyUrl).host)}</a>
+          <a class="button second" href="${keyUrl}" rel="noreferrer" target="_blank"
+            >Get a key at ${named(new URL(keyUrl).host)}</a
+          >
         </p>`
       }
       <form method="post" action="${action}" autocomplete="off">
@@ -74,6 +76,7 @@ function input({
     ${
       choices
         ? html`<select id="${id}" name="${id}">
+            ${!required && html`<option value="">Not set</option>`}
             ${choices.map(
               choice =>
                 html`<option value="${choice}" ${choice === field.default && ATTRIBUTES.selected}>

@@ -6,20 +6,43 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { tenants } from '../../../src/core/access/schema.ts';
 import { browserMissing, newVisitor, startBrowser, type Visitor } from '../../support/browser.ts';
 import { startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { startAuthorised, type AuthorisedServer } from '../../support/upstreams/authorised.ts';
 
 describe.skipIf(browserMissing !== undefined)(`in a browser without script ${browserMissing ?? ''}`, () => {
   let sb: IdentityUnderTest;
   let browser: Browser;
+  let keyed: AuthorisedServer;
   let users = 0;
   const newUser = () => `user-${++users}`;
 
   beforeAll(async () => {
     browser = await startBrowser();
-    sb = await startIdentity();
+    keyed = await startAuthorised(
+      'modern',
+      ({ authorization }) => authorization === 'Bearer key-of-alice-0123',
+    );
+    sb = await startIdentity({
+      catalogue: [
+        {
+          id: 'weather',
+          name: 'Weather Office',
+          remote_url: keyed.url,
+          auth: {
+            kind: 'credentials',
+            key_url: 'https://weather.example/keys',
+            headers: [
+              { name: 'Authorization', value: 'Bearer {token}', description: 'From your account page.' },
+              { name: 'X-Region', required: false, secret: false, choices: ['eu', 'us'] },
+            ],
+          },
+        },
+      ],
+    });
     await sb.db.update(tenants).set({ name: 'Planner' }).where(eq(tenants.id, 'local'));
   });
   afterAll(async () => {
     await sb[Symbol.asyncDispose]();
+    await keyed[Symbol.asyncDispose]();
     await browser.close();
   });
 
@@ -74,6 +97,35 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     await page.getByRole('button', { name: 'Undo' }).click();
     await expectWellMade(page, 'Undone');
     expect((await sb.token(session_id)).status).toBe(400);
+    expectQuiet(visitor);
+  });
+
+  it('a key is entered on our page, at 320 pixels and in the dark too, and deleted on the page of connections', async () => {
+    await using visitor = await open({ viewport: { width: 320, height: 640 }, colorScheme: 'dark' });
+    const page = await visitor.context.newPage();
+    const user = newUser();
+    const created = await sb.post('/v1/identity/sessions', { user_id: user, server_id: 'weather' });
+    await page.goto(created.json.auth_url);
+    await expectWellMade(page, 'Enter a key');
+    const key = page.getByLabel('token');
+    expect(await key.getAttribute('type')).toBe('password');
+    expect(await page.getByText('From your account page.').count()).toBe(1);
+    await key.fill('key-that-is-wrong');
+    await page.getByRole('button', { name: 'Connect' }).click();
+    expect(await page.getByRole('alert').innerText()).toContain('refused');
+    expect(await key.inputValue()).toBe('');
+    await key.fill('key-of-alice-0123');
+    await page.getByLabel('X-Region').selectOption('eu');
+    await page.getByRole('button', { name: 'Connect' }).click();
+    await expectWellMade(page, 'Connected');
+    expect(await page.getByRole('status').innerText()).toContain('Planner can now use weather');
+    expect((await sb.poll(created.json.session_id)).json).toEqual({ status: 'complete' });
+
+    await page.goto(await manageLink(user));
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await expectWellMade(page, 'Your connected accounts');
+    await page.getByRole('button', { name: /^Delete/ }).click();
+    expect(await page.getByRole('status').innerText()).toContain('The key was deleted.');
     expectQuiet(visitor);
   });
 

@@ -1,0 +1,73 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { expect, it } from 'vitest';
+import { makeDataDir } from '../support/data-dir.ts';
+import { run, serve, temporaryFolder } from '../support/program.ts';
+import { startAuthorised } from '../support/upstreams/authorised.ts';
+
+/** Runs a command on a terminal of its own (util-linux). */
+const SCRIPT = '/usr/bin/script';
+const KEY = 'key-typed-on-a-terminal-42';
+
+it.skipIf(!existsSync(SCRIPT))(
+  'a key typed on a terminal is not shown, makes a call possible, and is gone with disconnect',
+  async () => {
+    await using upstream = await startAuthorised(
+      'legacy',
+      ({ authorization }) => authorization === `Bearer ${KEY}`,
+    );
+    await using folder = temporaryFolder();
+    const catalogue = path.join(folder.path, 'catalogue.jsonl');
+    const entry = { id: 'weather', name: 'Weather', description: 'Weather.', remote_url: upstream.url };
+    await writeFile(catalogue, JSON.stringify({ ...entry, auth: { kind: 'credentials' } }));
+    const env = {
+      SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')),
+      SWITCHBOARD_CATALOGUE: catalogue,
+      SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
+    };
+    await using _server = await serve(env);
+    const call = () => run(['call', 'weather', 'echo', '{"message":"hello"}'], env);
+
+    expect(await call()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('npx switchboard connect weather'),
+    });
+    const wrong = await typed(['connect', 'weather'], 'not-the-right-key\r', env);
+    expect(wrong).toMatchObject({ code: 1, screen: expect.stringContaining('refused') });
+    const right = await typed(['connect', 'weather'], `${KEY}\r`, env);
+    expect(right, right.screen).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('Connected weather.'),
+    });
+    expect(right.screen).not.toContain(KEY);
+    expect((await call()).stdout).toContain('hello');
+    expect((await run(['connections'], env)).stdout).toMatch(/weather +key [0-9a-f]{8} +active/);
+    expect(await run(['disconnect', 'weather'], env)).toMatchObject({ code: 0 });
+    expect((await call()).code).toBe(1);
+    const ctrlC = await typed(['connect', 'weather'], '\u0003', env);
+    expect(ctrlC.code).not.toBe(0);
+    expect((await run(['connections'], env)).stdout).toContain('No connections.');
+  },
+);
+
+/** Runs a command on a terminal and types once it asks for something. */
+async function typed(args: readonly string[], keys: string, env: Readonly<Record<string, string>>) {
+  const command = [process.execPath, 'bin/switchboard.js', ...args].join(' ');
+  const child = spawn(SCRIPT, ['-qefc', command, '/dev/null'], {
+    env: { ...process.env, ...env, LOG_LEVEL: 'warn' },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  let screen = '';
+  let hasTyped = false;
+  child.stdout.on('data', (chunk: Buffer) => {
+    screen += chunk.toString();
+    if (hasTyped || !screen.includes('token: ')) return;
+    hasTyped = true;
+    child.stdin.write(keys);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, screen };
+}
