@@ -19,6 +19,8 @@ type PathParams = Readonly<Record<string, string>>;
 
 interface EndpointBase extends Omit<Policy, 'rateLimit'> {
   readonly method: 'post' | 'put' | 'get';
+  /** For a GET that changes something: HEAD is refused. */
+  readonly onlyGet?: true;
   /** The path with named parameters, such as `/v1/identity/sessions/:session_id`. */
   readonly path: string;
   readonly operationId: string;
@@ -120,8 +122,8 @@ interface Route {
 export type FindRoute = (method: string, path: string) => Route;
 
 /**
- * Returns a function that finds the endpoint of a request. Paths are matched byte for byte; GET endpoints also handle HEAD.
- * Throws `invalid_request` for a parameter that is not percent-encoded UTF-8.
+ * Returns a function that finds the endpoint of a request. Paths are matched byte for byte; GET endpoints also handle HEAD,
+ * unless they are `onlyGet`. Throws `invalid_request` for a parameter that is not percent-encoded UTF-8.
  */
 export function routerOf(endpoints: readonly Endpoint[]): FindRoute {
   const byPath = Map.groupBy(endpoints, ({ path }) => path);
@@ -151,7 +153,7 @@ export function routerOf(endpoints: readonly Endpoint[]): FindRoute {
 }
 
 const takes = (one: Endpoint, method: string) =>
-  one.method === (method === 'HEAD' ? 'get' : method.toLowerCase());
+  one.method === (method === 'HEAD' && one.onlyGet !== true ? 'get' : method.toLowerCase());
 
 function decode(segment: string): string {
   try {

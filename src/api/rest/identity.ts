@@ -130,6 +130,7 @@ const createSession = endpoint({
 const getSession = endpoint({
   ...COMMON,
   method: 'get',
+  onlyGet: true,
   path: '/v1/identity/sessions/:session_id',
   operationId: 'getSession',
   summary: 'Poll an authorization session',

@@ -100,6 +100,18 @@ describe.each(DATABASES)('the exchange on $name', ({ kind, skipped }) => {
       expect(answers.filter(({ status }) => status === 410)).toHaveLength(49);
     });
 
+    it('HEAD at a session is 405 and takes nothing', async () => {
+      const session = await begin();
+      await visit(session.callback);
+      const headers = { 'x-api-key': sb.key };
+      const head = await fetch(`${sb.url}/v1/identity/sessions/${session.sessionId}`, {
+        method: 'HEAD',
+        headers,
+      });
+      expect([head.status, head.headers.get('allow')]).toEqual([405, 'GET']);
+      expect((await sb.poll(session.sessionId)).json).toEqual({ status: 'complete' });
+    });
+
     it('an unknown or malformed session id is 404', async () => {
       for (const id of ['x', `ses_${'A'.repeat(43)}`, '%00', 'a'.repeat(10_000)]) {
         expect((await sb.poll(id)).status).toBe(404);
