@@ -33,7 +33,9 @@ describe("no response contains the validator's own messages [errors.own-words]",
         let isRefused = false;
         const bodies = schema ? [...badBodies(schema)] : [undefined];
         for (const body of bodies) {
-          const answer = schema ? await sb.post(path, body) : await sb.get(`${path}?unknown=1`);
+          const answer = schema
+            ? await (method === 'put' ? sb.put : sb.post)(path, body)
+            : await sb.get(`${path}?unknown=1`);
           isRefused ||= answer.status === 400;
           expect(answer.text, `${path} ${JSON.stringify(body)?.slice(0, 200)}`).not.toMatch(ZODS_WORDS);
           expect(answer.text.length).toBeLessThan(5_000);
@@ -46,7 +48,10 @@ describe("no response contains the validator's own messages [errors.own-words]",
 
   it.each([
     ['/v1/identity/connections', 'user_id: is missing; it must be a string'],
-    ['/v1/identity/connections?user_id=a&user_id=b', "user_id: must be a string: the caller's own id"],
+    [
+      '/v1/identity/connections?user_id=a&user_id=b',
+      'user_id: must be a string: your own id for the end user',
+    ],
     ['/v1/identity/connections?user_id=a&x=1', 'Unknown field "x" (the fields are user_id)'],
   ])('in a query string: %s', async (path, detail) => {
     const { status, json } = await sb.get(path);
@@ -145,7 +150,7 @@ describe("no response contains the validator's own messages [errors.own-words]",
       [{ ...good, auth: 'none' }, 'auth: must be a JSON object, not a string'],
       [
         { ...good, auth: {} },
-        'auth.kind: is missing; it must be one of none, user_oauth, static_header, own_oauth, unknown',
+        'auth.kind: is missing; it must be one of none, unknown, credentials, static_header, oauth, own_oauth, provider, user_oauth',
       ],
       [{ ...good, tools: {} }, 'tools: must be an array, not an object'],
       [

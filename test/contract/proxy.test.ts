@@ -46,6 +46,7 @@ beforeAll(async () => {
       { id: 'v2', remote_url: v2.url },
       { id: 'down', remote_url: `http://127.0.0.1:${await refusedPort()}/mcp` },
       { id: 'retired', remote_url: hostile.url('ok') },
+      { id: 'own-sign-in', remote_url: hostile.url('401'), auth: { kind: 'own_oauth' } },
       { id: 'wants-a-key', remote_url: hostile.url('401'), auth: { kind: 'static_header' } },
       { id: 'metadata', remote_url: 'http://169.254.169.254/latest' },
       ...HOSTILE_MODES.map(mode => ({ id: mode, remote_url: hostile.url(mode) })),
@@ -294,14 +295,28 @@ describe('POST /v1/mcp/tools/call', () => {
   it('a server that refuses access is quoted, and the kind of sign-in in its entry decides the advice', async () => {
     const { detail } = (await callTool({ server_id: '403', name: 'x' })).json;
     expect(detail).toMatch(/\(HTTP 403\): \{"error":"insufficient_scope"\}\. It may require a sign-in\. /);
-    const wantsKey = (await callTool({ server_id: 'wants-a-key', name: 'x' })).json;
-    expect(wantsKey).toMatchObject({
+    expect(detail).toContain('npx switchboard connect 403');
+    const ownSignIn = (await callTool({ server_id: 'own-sign-in', name: 'x' })).json;
+    expect(ownSignIn).toMatchObject({
       code: 'upstream_unauthorized',
-      detail: expect.stringMatching(
-        /needs a fixed header, such as an API key, which this version cannot send/,
-      ),
+      detail: expect.stringMatching(/has its own sign-in \(OAuth\), which this version cannot use/),
     });
-    expect(wantsKey.detail).not.toContain('operator');
+  });
+
+  it('a server that is known to want a key is not called without one', async () => {
+    const before = hostile.inbox.all.length;
+    const { status, json } = await callTool({ server_id: 'wants-a-key', name: 'x' });
+    expect({ status, json }).toMatchObject({
+      status: 403,
+      json: {
+        code: 'connection_required',
+        kind: 'credentials',
+        server_id: 'wants-a-key',
+        reason: 'not_connected',
+        detail: expect.stringContaining('npx switchboard connect wants-a-key'),
+      },
+    });
+    expect(hostile.inbox.all.length).toBe(before);
   });
 
   it("an error of the server's is 502 with its message and the whole object [tools-call.failed]", async () => {
@@ -333,7 +348,7 @@ describe('POST /v1/mcp/tools/call', () => {
     });
     expect({ status, detail: json.detail }).toEqual({
       status: 413,
-      detail: 'The body is over 4194304 bytes. Send less.',
+      detail: 'The body is larger than 4194304 bytes. Send less data.',
     });
   });
 });

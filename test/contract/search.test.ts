@@ -219,7 +219,7 @@ describe('413', () => {
         status: 413,
         code: 'payload_too_large',
       });
-      expect(answer.json.detail).toBe('The body is over 1048576 bytes. Send less.');
+      expect(answer.json.detail).toBe('The body is larger than 1048576 bytes. Send less data.');
     }
   });
 });

@@ -36,6 +36,8 @@ describe('open pages', () => {
       '/v1/admin/catalogue/{id}',
       '/v1/admin/catalogue/{id}/deactivate',
       '/v1/admin/catalogue/{id}/tools',
+      '/v1/admin/connections',
+      '/v1/admin/connections/revoke',
       '/v1/admin/keys',
       '/v1/admin/keys/{id}',
       '/v1/admin/keys/{id}/revoke',
@@ -57,6 +59,8 @@ describe('open pages', () => {
       '/v1/search',
       '/v1/search/feedback',
     ]);
+    expect(Object.keys(json.paths['/v1/identity/connections'])).toEqual(['get', 'put']);
+    expect(Object.keys(json.paths['/v1/admin/connections'])).toEqual(['get', 'put']);
     expect(
       json.paths['/v1/search'].post.requestBody.content['application/json'].schema.properties.query,
     ).toMatchObject({
