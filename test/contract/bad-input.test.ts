@@ -52,6 +52,11 @@ describe("no response contains the validator's own messages [errors.own-words]",
       '/v1/identity/connections?user_id=a&user_id=b',
       'user_id: must be a string: your own id for the end user',
     ],
+    ...['%ff', 'a%', '%zz', '%c0%af', '%ed%a0%80', '%E0%A4%A'].map(text => [
+      `/v1/identity/connections?user_id=${text}`,
+      'The query string is not percent-encoded UTF-8.',
+    ]),
+    ['/v0.1/servers?search=%ff', 'The query string is not percent-encoded UTF-8.'],
     ['/v1/identity/connections?user_id=a&x=1', 'Unknown field "x" (the fields are user_id)'],
   ])('in a query string: %s', async (path, detail) => {
     const { status, json } = await sb.get(path);

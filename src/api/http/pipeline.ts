@@ -265,11 +265,23 @@ function partsOf({ querySchema, timeoutHeader, idempotent }: Endpoint, request: 
   const at = url.indexOf('?');
   const query = at < 0 ? '' : url.slice(at + 1);
   return {
-    query: querySchema && parseInput(querySchema, parseQuery(query), 'The query string'),
+    query: querySchema && parseInput(querySchema, parsedQuery(query), 'The query string'),
     timeoutMs: timeoutHeader && requestedTimeoutMs(request),
     idempotencyKey:
       idempotent && parseInput(idempotencyKey, headers['idempotency-key'], 'The header Idempotency-Key'),
   };
+}
+
+/** Parses a query string; `parseQuery` alone would replace what is not UTF-8. @throws SwitchboardError `invalid_request` */
+function parsedQuery(query: string): ReturnType<typeof parseQuery> {
+  try {
+    decodeURIComponent(query);
+  } catch (cause) {
+    throw new SwitchboardError('invalid_request', 'The query string is not percent-encoded UTF-8.', {
+      cause,
+    });
+  }
+  return parseQuery(query);
 }
 
 function noEndpoint(
