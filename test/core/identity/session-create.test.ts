@@ -191,4 +191,25 @@ describe.each(DATABASES)('POST /v1/identity/sessions on $name', ({ kind, skipped
       expect((await sb.createSession('user-30')).status).toBe(200);
     },
   );
+
+  it.skipIf(skipped)(
+    'a provider whose metadata names no page to sign in on is 503, and works again once it does',
+    async () => {
+      await using sb = await startIdentity({ database: kind });
+      for (const authorization_endpoint of [undefined, '', 7, 'sign-in', 'javascript:alert(1)', 'data:,x']) {
+        sb.idp.faults.discovery = { metadata: { authorization_endpoint } };
+        for (const mode of ['direct', 'page']) {
+          const { status, json } = await sb.createSession(`user of ${authorization_endpoint}`, { mode });
+          expect([authorization_endpoint, status, json.code]).toEqual([
+            authorization_endpoint,
+            503,
+            'unavailable',
+          ]);
+          expect(json.detail).toContain('The identity provider local is unavailable');
+        }
+      }
+      sb.idp.faults.discovery = {};
+      expect((await sb.createSession('user')).status).toBe(200);
+    },
+  );
 });

@@ -97,7 +97,7 @@ export class Provider {
     this.#clock = options.clock;
   }
 
-  /** Returns the URL of the provider's page. @throws ProviderError `failed` if its metadata is unavailable */
+  /** Returns the URL of the provider's page. @throws ProviderError `failed` if its metadata is unavailable, or names no page */
   async authorizationUrl(request: AuthorizationRequest): Promise<string> {
     const configuration = await this.#configuration();
     const { scopes, loginHint, resource } = request;
@@ -112,7 +112,16 @@ export class Provider {
     if (this.settings.issuer !== undefined) parameters['nonce'] = request.nonce;
     if (loginHint !== undefined) parameters['login_hint'] = loginHint;
     if (resource !== '') parameters['resource'] = resource;
-    return oauth.buildAuthorizationUrl(configuration, parameters).href;
+    try {
+      const page = oauth.buildAuthorizationUrl(configuration, parameters);
+      if (page.protocol !== 'https:' && !(page.protocol === 'http:' && this.#isHttp))
+        throw new Error(`the authorization_endpoint is no https URL: ${page.protocol}`);
+      return page.href;
+    } catch (error) {
+      // The next caller reads the metadata again.
+      this.#known = undefined;
+      throw classify(error);
+    }
   }
 
   /**
@@ -233,14 +242,17 @@ export class Provider {
     });
   }
 
-  #execute(): ((configuration: oauth.Configuration) => void)[] {
+  /** The settings allow http on loopback only, and only for development; the guard checks the address as well. */
+  get #isHttp(): boolean {
     const { issuer, endpoints } = this.settings;
-    // The settings allow http on loopback only, and only for development; the guard checks the address as well.
-    const isHttp = (issuer ?? endpoints?.token ?? '').startsWith('http:');
+    return [issuer, endpoints?.authorization, endpoints?.token].some(url => url?.startsWith('http:'));
+  }
+
+  #execute(): ((configuration: oauth.Configuration) => void)[] {
     // The id_token's signature is checked despite TLS, because there may be a proxy in between.
     return [
-      ...(issuer === undefined ? [] : [oauth.enableNonRepudiationChecks]),
-      ...(isHttp ? [oauth.allowInsecureRequests] : []),
+      ...(this.settings.issuer === undefined ? [] : [oauth.enableNonRepudiationChecks]),
+      ...(this.#isHttp ? [oauth.allowInsecureRequests] : []),
     ];
   }
 
