@@ -106,7 +106,7 @@ describe('the identity provider of the tests', () => {
 });
 
 describe('its faults', () => {
-  const refusals: Record<Exclude<IdTokenRewrite, 'clock-ahead'>, RegExp> = {
+  const refusals: Record<Exclude<IdTokenRewrite, 'clock-ahead' | 'empty-sub' | 'other-sub'>, RegExp> = {
     'alg-none': /unexpected JWT "alg" header/,
     'other-key': /JWT signature verification failed/,
     'wrong-audience': /unexpected JWT "aud"/,
@@ -125,6 +125,14 @@ describe('its faults', () => {
     idp.faults.token = { rewriteIdToken: 'clock-ahead' };
     const { claims } = await signIn('alice');
     expect(claims?.iat).toBeGreaterThan(Date.now() / 1000 + 500);
+  });
+
+  it.each([
+    ['empty-sub', ''],
+    ['other-sub', 'another-account'],
+  ] as const)('make an id token of another account, which openid-client takes: %s', async (how, sub) => {
+    idp.faults.token = { rewriteIdToken: how };
+    expect((await signIn('alice')).claims?.sub).toBe(sub);
   });
 
   it('spoil an answer on the wire', async () => {

@@ -6,7 +6,15 @@ export type FaultyEndpoint = 'token' | 'revocation' | 'discovery' | 'jwks';
 
 /** `clock-ahead` and `clock-behind` are a provider whose clock is 10 minutes off; the others change one claim or the signature. */
 export type IdTokenRewrite =
-  'alg-none' | 'other-key' | 'wrong-audience' | 'expired' | 'wrong-nonce' | 'clock-ahead' | 'clock-behind';
+  | 'alg-none'
+  | 'other-key'
+  | 'wrong-audience'
+  | 'expired'
+  | 'wrong-nonce'
+  | 'clock-ahead'
+  | 'clock-behind'
+  | 'empty-sub'
+  | 'other-sub';
 
 /** How an endpoint misbehaves until the test assigns something else. */
 export interface Faults {
@@ -103,6 +111,8 @@ const CHANGES: Readonly<Record<Exclude<IdTokenRewrite, 'alg-none'>, (claims: JWT
   'wrong-nonce': () => ({ nonce: 'a-nonce-of-another-session' }),
   'clock-ahead': claims => shifted(claims, CLOCK_SHIFT_SEC),
   'clock-behind': claims => shifted(claims, -CLOCK_SHIFT_SEC),
+  'empty-sub': () => ({ sub: '' }),
+  'other-sub': () => ({ sub: 'another-account' }),
 };
 
 const shifted = ({ iat = 0, exp = 0 }: JWTPayload, seconds: number) => ({

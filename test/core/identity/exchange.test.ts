@@ -48,10 +48,14 @@ describe.each(DATABASES)('the exchange on $name', ({ kind, skipped }) => {
       await expectError(attacker, 'exchange_failed');
     });
 
-    it.each<IdTokenRewrite>(['wrong-nonce', 'alg-none', 'other-key', 'wrong-audience', 'expired'])(
-      '40: an id_token with %s fails',
-      expectRefused,
-    );
+    it.each<IdTokenRewrite>([
+      'wrong-nonce',
+      'alg-none',
+      'other-key',
+      'wrong-audience',
+      'expired',
+      'empty-sub',
+    ])('40: an id_token with %s fails', expectRefused);
 
     it.each<IdTokenRewrite>(['clock-ahead', 'clock-behind'])(
       '102: a provider whose clock is 10 minutes off (%s) is an error',

@@ -261,9 +261,7 @@ export class Provider {
     if (userinfo === undefined) return { subject: '', label: undefined };
     const response = await oauth.fetchProtectedResource(configuration, accessToken, new URL(userinfo), 'GET');
     if (!response.ok) throw new Error(`the userinfo endpoint returned HTTP ${response.status}`);
-    const account = accountOf((await response.json()) as Record<string, unknown>);
-    if (account.subject === '') throw new Error('the userinfo response has neither sub nor id');
-    return account;
+    return accountOf((await response.json()) as Record<string, unknown>);
   }
 }
 
@@ -312,7 +310,7 @@ function grantOf(
   };
 }
 
-/** OpenID has `sub`; plain providers have `id`. The label is the account's display name. */
+/** OpenID has `sub`; plain providers have `id`. The label is the account's display name. @throws Error without an id */
 function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   const text = (name: string) => {
     const value = claims[name];
@@ -320,7 +318,8 @@ function accountOf(claims: Readonly<Record<string, unknown>>): Account {
     return typeof value === 'string' && value !== '' ? value : undefined;
   };
   const label = text('email') ?? text('preferred_username') ?? text('login') ?? text('name');
-  const subject = text('sub') ?? text('id') ?? '';
+  const subject = text(claims['sub'] === undefined || claims['sub'] === null ? 'id' : 'sub');
+  if (subject === undefined) throw new Error('the account has no id: sub or id');
   if (/\p{C}/u.test(subject)) throw new Error('the account id contains control characters');
   return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320) };
 }
