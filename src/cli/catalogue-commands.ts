@@ -282,7 +282,7 @@ const catalogueProbe: Command = {
   changes: true,
   async run({ admin, io, args }) {
     const json = args.length === 0 ? {} : { ids: args };
-    const display = workProgress(io, { what: 'servers visited' });
+    const display = workProgress(io, { what: 'servers checked' });
     const report = (await admin.work('/catalogue/probe', { json }, io, display)) as ProbeReport;
     return { json: report, text: textOfProbe(report), failed: report.doubted !== undefined };
   },

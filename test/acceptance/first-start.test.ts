@@ -128,7 +128,7 @@ describe('a start that cannot work', () => {
     };
     const refused = await run([], env);
     expect(refused.code).toBe(2);
-    expect(refused.stderr).toContain(`switchboard: PORT: ${env.PORT} is in use on 127.0.0.1`);
+    expect(refused.stderr).toContain(`switchboard: PORT: ${env.PORT} is already in use on 127.0.0.1`);
     expect((await run(['keys', 'list', '--json'], env)).stdout).toBe('{"keys":[]}\n');
     await program.stop();
     await using next = await serve({ ...env, PORT: '0' });

@@ -27,11 +27,11 @@ it('catalogue probe reports each server, and search and show follow it', async (
   const probed = await run(['catalogue', 'probe'], env);
   expect(probed).toMatchObject({ code: 0 });
   expect(probed.stdout).toMatch(
-    /^2 servers visited: 1 ok, 1 unreachable\.\n {2}down: unreachable\. The MCP server refused/,
+    /^2 servers checked: 1 ok, 1 unreachable\.\n {2}down: unreachable\. The MCP server refused/,
   );
-  expect(probed.stderr).toContain('2 of 2 servers visited');
+  expect(probed.stderr).toContain('2 of 2 servers checked');
 
-  expect((await run(['catalogue', 'probe', 'up'], env)).stdout).toBe('1 server visited: 1 ok.\n');
+  expect((await run(['catalogue', 'probe', 'up'], env)).stdout).toBe('1 server checked: 1 ok.\n');
   const named = await run(['catalogue', 'probe', 'down', 'up', '--json'], env);
   expect(JSON.parse(named.stdout)).toMatchObject({
     visited: 2,
@@ -67,6 +67,6 @@ it('catalogue probe fails when most hosts fail', async () => {
   };
   const probed = await run(['catalogue', 'probe'], env);
   expect(probed).toMatchObject({ code: 1 });
-  expect(probed.stdout).toMatch(/^10 servers visited: 10 unreachable\.\n/);
+  expect(probed.stdout).toMatch(/^10 servers checked: 10 unreachable\.\n/);
   expect(probed.stdout).toMatch(/\nDoubted: .* own network.*\n$/);
 });

@@ -53,6 +53,6 @@ it.each([
   else program.kill('SIGTERM');
   const ended = await program.finished;
   expect(ended).toMatchObject({ code, stdout: '' });
-  expect(ended.stderr).not.toMatch(/Could not create|ready/);
+  expect(ended.stderr).not.toMatch(/Could not create|"msg":"ready"/);
   expect(readdirSync(folder.path).filter(name => name.includes('.new-'))).toEqual([]);
 });

@@ -23,7 +23,7 @@ describe('workProgress', () => {
     end();
     expect(shown).toEqual([
       '[------------------------------] 0 of 1200 texts embedded',
-      '[########----------------------] 300 of 1200 texts embedded, 50 a second, 18 s left',
+      '[########----------------------] 300 of 1200 texts embedded, 50/s, 18 s left',
       '[##############################] 1200 of 1200 texts embedded',
       '',
     ]);
@@ -35,7 +35,7 @@ describe('workProgress', () => {
     end();
     expect(shown).toHaveLength(21);
     expect(shown[0]).toBe('0 of 10000 texts embedded');
-    expect(shown[1]).toBe('500 of 10000 texts embedded, 100 a second, 2 min left');
+    expect(shown[1]).toBe('500 of 10000 texts embedded, 100/s, 2 min left');
     expect(shown[20]).toBe('10000 of 10000 texts embedded');
   });
 
@@ -60,6 +60,6 @@ describe('workProgress', () => {
     const { shown, show } = display({ terminal: true });
     show(1_000, 2_000, 0);
     show(1_100, 2_000, 10_000);
-    expect(shown[1]).toContain('10 a second, 2 min left');
+    expect(shown[1]).toContain('10/s, 2 min left');
   });
 });

@@ -80,7 +80,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
   });
 
   it('waits for a Redis that hangs once, and not again until it answers', async () => {
-    await using a = await process(server.url, { commandMs: 100, connectMs: 50 });
+    await using a = await process(server.url, { commandMs: 1_000, connectMs: 50 });
     expect(await remaining(a.limits)).toBe(4);
     server.pause();
     expect(await remaining(a.limits)).toBe(4);
@@ -96,7 +96,10 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
   });
 
   it('starts without Redis, and with a wrong password, which no log holds', async () => {
-    await using wrong = await process(server.url.replace(REDIS_PASSWORD, 'not-the-password'));
+    await using wrong = await process(server.url.replace(REDIS_PASSWORD, 'not-the-password'), {
+      connectMs: 30_000,
+      commandMs: 30_000,
+    });
     expect(await remaining(wrong.limits)).toBe(4);
     expect(wrong.limits.degraded).toMatch(/^Redis rejected a command \(check REDIS_URL\): /);
     expect(wrong.lines.join('')).toContain('WRONGPASS');

@@ -62,7 +62,7 @@ describe('a server that fails again and again', () => {
       retryAfterSec: 5,
     });
     expect(refused.detail).toMatch(
-      /failed repeatedly, last with upstream_http_error, .* tried again in 5 s\.$/,
+      /failed repeatedly, last with upstream_http_error, .* Try again in 5 s\.$/,
     );
     expect(server.calls()).toBe(5);
 

@@ -49,7 +49,7 @@ describe('the description of wrong arguments', () => {
     [{}, 'city is missing (expected string)'],
     [
       { citty: 'Bonn' },
-      'city is missing (expected string); did you mean "city" by "citty"?; citty is unknown; did you mean "city"?',
+      'city is missing (expected string); is "citty" a misspelling of "city"?; citty is unknown; did you mean "city"?',
     ],
     [
       { city: 'Bonn', colour: 1 },

@@ -96,13 +96,13 @@ describe('a listing', () => {
 
 describe('a listing fails at once', () => {
   it.each([
-    ['a refusal', answer(401, {}), 'upstream_unauthorized', /answered 401.*SWITCHBOARD_REGISTRY_KEYS/],
+    ['a refusal', answer(401, {}), 'upstream_unauthorized', /returned HTTP 401.*SWITCHBOARD_REGISTRY_KEYS/],
     ['a wrong address', answer(404, { error: 'no' }), 'upstream_http_error', /answered 404/],
     [
       'a redirect',
       answer(302, {}, { location: 'http://169.254.169.254/' }),
       'upstream_http_error',
-      /redirects to http:\/\/169\.254\.169\.254\//,
+      /redirected to http:\/\/169\.254\.169\.254\//,
     ],
     ['a web page', answer(200, '<html>'), 'upstream_protocol', /JSON/],
     ['other JSON', answer(200, { items: [] }), 'upstream_protocol', /page of servers \(servers: /],
@@ -122,7 +122,7 @@ describe('a listing fails at once', () => {
       'deep nesting',
       answer(200, `{"servers":${'['.repeat(20_000)}${']'.repeat(20_000)}}`),
       'upstream_too_large',
-      /nests/,
+      /nested too deeply/,
     ],
   ] as const)('with %s', async (_name, fault, code, text) => {
     registry.fault = fault;

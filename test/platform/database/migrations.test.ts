@@ -31,7 +31,15 @@ describe('migrations', () => {
         .filter(one => one !== ''),
     );
     expect(statements.length).toBeGreaterThan(50);
-    expect(statements.filter(one => !ADDS.some(form => form.test(one)))).toEqual([]);
+    expect(statements.filter(one => !ADDS.some(form => form.test(one)) && !isReplaced(one))).toEqual([]);
+
+    /** A check may be replaced by one that allows more: its name is dropped and added again. */
+    function isReplaced(statement: string): boolean {
+      const [, table, name] = /^ALTER TABLE "(\w+)" DROP CONSTRAINT "(\w+)";?$/.exec(statement) ?? [];
+      const added = `ALTER TABLE "${table}" ADD CONSTRAINT "${name}" CHECK`;
+      const later = statements.slice(statements.indexOf(statement) + 1);
+      return name !== undefined && later.some(one => one.startsWith(added));
+    }
   });
 });
 
@@ -66,7 +74,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('migratePostgres', () => {
       sql`delete from drizzle.__drizzle_migrations where created_at = ${journal.entries[1]?.when ?? 0}`,
     );
     await expect(migratePostgres(database.url)).rejects.toThrow(
-      `The database has later migrations, but lacks ${tags[1]}, so another branch of Switchboard has changed it.`,
+      `The database has later migrations but lacks ${tags[1]}, so another branch of Switchboard has changed it.`,
     );
     await db.$client.end();
   });
