@@ -1,4 +1,6 @@
+import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rows } from '../../../src/platform/database/database.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { scrape, sumOf } from '../../support/scrape.ts';
 import {
@@ -135,6 +137,28 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         sb.idp.faults.token = {};
       }
       expect(lastAuthorization(legacy)).toBe(old);
+    });
+
+    it('an answer with an id_token of another account is refused, and the user must sign in again', async () => {
+      const { login, headers } = await connected();
+      await tool(headers);
+      await sb.elapse(NEARLY_OVER_MS);
+      sb.idp.faults.token = { rewriteIdToken: 'other-sub' };
+      const from = { refreshes: refreshes(), calls: legacy.inbox.count('tools/call') };
+      const first = await tool(headers);
+      sb.idp.faults.token = {};
+      expect(first.json).toMatchObject({ code: 'connection_required', reason: 'needs_reauth' });
+      expect((await tool(headers)).status).toBe(403);
+      expect(refreshes()).toBe(from.refreshes + 1);
+      expect(legacy.inbox.count('tools/call')).toBe(from.calls);
+      const ended = await rows(
+        sb.db,
+        sql`select meta from audit_log where event = 'connection_needs_reauth' order by id desc limit 1`,
+      );
+      expect(ended).toMatchObject([{ meta: { provider: 'local', reason: 'other_account' } }]);
+
+      await sb.signIn(first.json.auth_url, { login });
+      expect((await tool(headers)).json).toMatchObject(ECHOED);
     });
 
     it('an answer without a new refresh token keeps the old one', async () => {

@@ -75,9 +75,12 @@ export class ProviderRefresh {
     try {
       grant = await provider.refresh(old.refreshToken, row);
     } catch (error) {
-      if (error instanceof ProviderError && error.reason === 'invalid_grant') {
+      if (
+        error instanceof ProviderError &&
+        (error.reason === 'invalid_grant' || error.reason === 'other_account')
+      ) {
         this.#context.metrics?.events.providerRefreshed('ended');
-        await this.#end(row, leaseId, 'invalid_grant');
+        await this.#end(row, leaseId, error.reason);
         throw new NeedsReauth();
       }
       this.#context.metrics?.events.providerRefreshed('failed');

@@ -9,9 +9,10 @@ export class ProviderError extends Error {
   override readonly name = 'ProviderError';
   /**
    * `denied`: the user refused. `refused`: the provider sent an error to the callback. `invalid_grant`: the code or token is
-   * no longer valid. `failed`: anything else, from a timeout to a protocol violation.
+   * no longer valid. `other_account`: a refresh returned the tokens of another account. `failed`: anything else, from a
+   * timeout to a protocol violation.
    */
-  readonly reason: 'denied' | 'refused' | 'invalid_grant' | 'failed';
+  readonly reason: 'denied' | 'refused' | 'invalid_grant' | 'other_account' | 'failed';
 
   constructor(reason: ProviderError['reason'], cause: unknown) {
     super(`the identity provider: ${reason}${codeOf(cause)}`, { cause });
@@ -159,15 +160,19 @@ export class Provider {
     }
   }
 
-  /** Refreshes tokens. @throws ProviderError; `invalid_grant` means that the user must sign in again */
+  /** Refreshes tokens. @throws ProviderError; after `invalid_grant` and `other_account` the user must sign in again */
   async refresh(
     refreshToken: string,
-    known: { scopes: readonly string[]; resource: string },
+    known: { scopes: readonly string[]; resource: string; subject: string },
   ): Promise<Grant> {
     const configuration = await this.#configuration();
     try {
       const parameters = resourceParameter(known.resource);
-      return grantOf(await oauth.refreshTokenGrant(configuration, refreshToken, parameters), known.scopes);
+      const tokens = await oauth.refreshTokenGrant(configuration, refreshToken, parameters);
+      const claims = this.settings.issuer === undefined ? undefined : tokens.claims();
+      // OpenID Connect Core §12.2: an id_token is not required, but must name the same account.
+      if (claims && claims.sub !== known.subject) throw new ProviderError('other_account', undefined);
+      return grantOf(tokens, known.scopes);
     } catch (error) {
       throw classify(error);
     }

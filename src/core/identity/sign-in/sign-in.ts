@@ -298,6 +298,7 @@ const CODES = {
   denied: 'access_denied',
   refused: 'provider_error',
   invalid_grant: 'exchange_failed',
+  other_account: 'exchange_failed',
   failed: 'exchange_failed',
 } as const;
 
