@@ -275,7 +275,7 @@ describe('what is refused here is a JSON-RPC error', () => {
     const tooMany = await batchOf(11);
     expect(tooMany.status).toBe(400);
     refused(tooMany.json, 'invalid_request');
-    expect(tooMany.json.error.message).toContain('a batch of at most 10 messages');
+    expect(tooMany.json.error.message).toContain('Send at most 10, the rate limit');
     const first = await batchOf(4);
     // One call went before the batch was read that was too large.
     expect(first.headers.get('ratelimit')).toMatch(/^"proxy";r=5;t=\d+$/);

@@ -48,7 +48,7 @@ describe("a server's own tools", () => {
       arguments: { cty: 'Bonn' },
     });
     expect(refused).toMatchObject({ status: 400, json: { code: 'invalid_params' } });
-    expect(refused.json.detail).toContain('did you mean "city" by "cty"?');
+    expect(refused.json.detail).toContain('is "cty" a misspelling of "city"?');
     const wrong = await face(sb, 'call_remote_tool', {
       server_id: 'w',
       tool_name: 'forecast',
