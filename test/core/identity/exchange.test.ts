@@ -1,8 +1,11 @@
-import { connect } from 'node:net';
+import { createServer } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rows } from '../../../src/platform/database/database.ts';
 import type { IdTokenRewrite } from '../../support/identity-provider-faults.ts';
+import { closeNow } from '../../support/close-now.ts';
+import { startIdentityProvider } from '../../support/identity-provider.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 
 const LIMITS = { SWITCHBOARD_RATE_LIMIT: 'refresh=100000/60,sessions=100000/60' };
@@ -163,6 +166,47 @@ describe.each(DATABASES)('the exchange on $name', ({ kind, skipped }) => {
       }
     },
   );
+});
+
+describe('a plain OAuth provider', () => {
+  /** Two sign-ins of one user, with two accounts; the second must not change the account. */
+  const twice = async (hasUserinfo: boolean) => {
+    await using idp = await startIdentityProvider();
+    let account = '';
+    const userinfo = createServer((_request, response) => void response.end(JSON.stringify({ id: account })));
+    await new Promise<void>(resolve => void userinfo.listen(0, '127.0.0.1', resolve));
+    const userinfo_endpoint = `http://127.0.0.1:${(userinfo.address() as AddressInfo).port}/`;
+    await using sb = await startIdentity({
+      providers: {
+        plain: {
+          client_id: idp.clientId,
+          client_secret: idp.clientSecret,
+          scopes: ['calendar.read'],
+          authorization_endpoint: `${idp.issuer}/auth`,
+          token_endpoint: `${idp.issuer}/token`,
+          ...(hasUserinfo ? { userinfo_endpoint } : {}),
+        },
+      },
+    });
+    idp.allowRedirect(`${sb.url}/oauth/callback/plain`);
+    const outcomes: unknown[] = [];
+    for (account of ['alice', 'mallory']) {
+      const { json } = await sb.createSession('alice', { provider: 'plain' });
+      await sb.signIn(json.auth_url, { login: account });
+      const polled = (await sb.poll(json.session_id)).json;
+      outcomes.push(polled.error ?? polled.status);
+    }
+    await closeNow(userinfo);
+    return outcomes;
+  };
+
+  it('with a userinfo_endpoint: another account is refused', async () => {
+    expect(await twice(true)).toEqual(['complete', expect.stringMatching(/^account_mismatch: /)]);
+  });
+
+  it('without one: nobody knows whose account it is, and the last sign-in counts', async () => {
+    expect(await twice(false)).toEqual(['complete', 'complete']);
+  });
 });
 
 describe('the HTTP server', () => {
