@@ -2,8 +2,8 @@
  * Measures what a proxied call costs: npm run bench:proxy -- [--connections 1,16,64] [--sizes 1000,100000]
  * [--upstreams json,sse] [--rounds 5] [--seconds 1] [--json]
  *
- * The same tool call five ways: direct, through a bare byte passthrough (the baseline), and through Switchboard by
- * `/v1/mcp/call`, `/v1/mcp/tools/call` and `/mcp/{server_id}`, with keys, limits, log and usage on. Upstream, passthrough,
+ * The same tool call six ways: direct, through a bare byte passthrough (the baseline), and through Switchboard by
+ * `/v1/mcp/call`, `/v1/mcp/tools/call` (without and with a key that the server wants) and `/mcp/{server_id}`, with keys, limits, log and usage on. Upstream, passthrough,
  * Switchboard and this load generator are a process each. In every round each way has its turn, so that all see the same
  * machine; figures are compared within a round, and printed as median [lowest, highest] over the rounds. CPU is the
  * process's own user and system time a request, from /proc (Linux).
@@ -111,6 +111,10 @@ const MCP_HEADERS = {
   accept: 'application/json, text/event-stream',
   'mcp-protocol-version': '2025-06-18',
 };
+/** The same upstream as a server of its own, which is called with a key. */
+function keyed(kind: string): string {
+  return `${kind}-keyed`;
+}
 const call = (size: number) => ({ name: 'echo', arguments: { size } });
 const mcpBody = (size: number) =>
   JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: call(size) });
@@ -133,13 +137,26 @@ const baseline = stack.use(await startProcess('bench/proxy/passthrough.ts', upst
 const folder = stack.use(temporaryFolder());
 const switchboard = stack.use(
   await startProgram(
-    { json: `${upstream.origin}/json`, sse: `${upstream.origin}/sse` },
+    Object.fromEntries(
+      ['json', 'sse'].flatMap(kind => [kind, keyed(kind)].map(id => [id, `${upstream.origin}/${kind}`])),
+    ),
     { SWITCHBOARD_API_KEY: KEY, SWITCHBOARD_RATE_LIMIT: 'proxy=10000000/60', LOG_LEVEL: 'info' },
     path.join(folder.path, 'log'),
   ),
 ).program;
 
-/** The five ways to one upstream. */
+/** Stores a key that calls to a server carry from then on. Returns the headers. */
+async function connected(serverId: string, headers: Readonly<Record<string, string>>) {
+  const response = await fetch(`${switchboard.url}/v1/admin/connections`, {
+    method: 'PUT',
+    headers,
+    body: JSON.stringify({ server_id: serverId, values: { token: 'the-key-of-the-upstream-of-the-bench' } }),
+  });
+  if (!response.ok) throw new Error(`no connection: ${await response.text()}`);
+  return headers;
+}
+
+/** The six ways to one upstream. */
 async function waysTo(kind: string): Promise<Way[]> {
   const direct = `${upstream.origin}/${kind}`;
   const through = `${switchboard.url}/mcp/${kind}`;
@@ -175,6 +192,13 @@ async function waysTo(kind: string): Promise<Way[]> {
       body: size => JSON.stringify({ server_id: kind, ...call(size) }),
     },
     {
+      name: 'tools/call with a key',
+      pid,
+      url: `${switchboard.url}/v1/mcp/tools/call`,
+      headers: await connected(keyed(kind), rest),
+      body: size => JSON.stringify({ server_id: keyed(kind), ...call(size) }),
+    },
+    {
       name: '/mcp/{id}',
       pid,
       url: through,
@@ -207,7 +231,7 @@ for (const kind of values.upstreams.split(',')) {
 function report(cell: { kind: string; size: number; connections: number }, turns: Map<Way, Turn[]>): void {
   const base = [...turns].find(([way]) => way.name === 'passthrough')?.[1] ?? [];
   const row = (title: string, cells: readonly string[]) =>
-    `${title.padEnd(20)}${cells.map(text => text.padStart(20)).join('')}`;
+    `${title.padEnd(24)}${cells.map(text => text.padStart(20)).join('')}`;
   if (!values.json) {
     console.log(`\n${cell.kind}, ${cell.size} characters, ${cell.connections} connections`);
     console.log(row('', ['requests/s', 'p50 ms', 'p99 ms', 'CPU ms', 'rate', 'p50 ratio', 'CPU ratio']));

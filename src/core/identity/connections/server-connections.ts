@@ -202,7 +202,7 @@ export class ServerConnections {
     if (error && REFUSALS.has(error.code)) {
       throw new SwitchboardError(
         'credentials_rejected',
-        `The server ${server.id} refused what was entered. ${asSentence(error.detail)} Nothing was changed.`,
+        `The server ${server.id} refused what was entered. ${asSentence(error.detail)} Nothing was changed.${specs === undefined && given.header === undefined ? OTHER_HEADER : ''}`,
         { cause: error },
       );
     }
@@ -219,6 +219,10 @@ export class ServerConnections {
     await this.#parts.context.audit.record(actor, event, tx);
   }
 }
+
+/** Advice where nobody said which header the key goes into. */
+const OTHER_HEADER =
+  ' It was sent as Authorization: Bearer. If the server expects it in another header, name that header.';
 
 const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstream_forbidden']);
 
