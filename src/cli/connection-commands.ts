@@ -35,15 +35,15 @@ const connect: Command = {
   options: {
     header: {
       type: 'string',
-      help: 'Header that carries the key, where it is not `Authorization` and the catalogue entry names none.',
+      help: 'Header that carries the key, if it is not `Authorization` and the catalogue entry names none.',
     },
     'for-users': {
       type: 'boolean',
-      help: 'Calls for end users carry the key too, where the user has none.',
+      help: 'Calls for end users carry the key, too, if the user has none.',
     },
     tenant,
   },
-  help: 'Enters the key that a server asks for. From then on every call of the tenant carries it. It is asked for on the terminal, or read from stdin.',
+  help: 'Stores the key that a server requires. All calls of the tenant then carry it. Asks for it on the terminal, or reads it from stdin.',
   changes: true,
   async run({ admin, io, args: [server = ''], options }) {
     const query = new URLSearchParams({ server_id: server });
@@ -63,7 +63,7 @@ const connect: Command = {
     const state =
       made.problem === null
         ? `Connected ${server}. It lists ${made.tools} tools.`
-        : `Stored the key of ${server}, which could not be asked: ${made.problem}`;
+        : `Stored the key of ${server}, but could not try it: ${made.problem}`;
     return { json: made, text: `${state}\nTry it: npx switchboard call ${server} TOOL '{}'` };
   },
 };
@@ -114,7 +114,7 @@ interface ConnectionInfo {
 const list: Command = {
   args: ['USER_ID?'],
   options: { tenant },
-  help: 'Lists the connections that calls of a tenant share, or those of one user.',
+  help: 'Lists the connections that a tenant shares, or those of one user.',
   async run({ admin, args: [user], options }) {
     const query = new URLSearchParams({
       tenant: tenantOf(options),
@@ -139,7 +139,7 @@ const list: Command = {
 const disconnect: Command = {
   args: ['SERVER'],
   options: { tenant },
-  help: 'Deletes the key that calls of a tenant carry to a server.',
+  help: "Deletes a tenant's key for a server.",
   changes: true,
   async run({ admin, args: [server = ''], options }) {
     const json = { tenant: tenantOf(options), server_id: server };

@@ -17,7 +17,7 @@ const listConnections = endpoint({
   errors: ['invalid_request'],
   querySchema: z.strictObject({
     tenant,
-    user_id: z.string().optional().describe('The id that the caller gave the user.'),
+    user_id: z.string().optional().describe("The caller's own id for the user."),
   }),
   responseSchema: z.object({ connections: z.array(connectionSchema) }),
   handle: async ({ apiKeys, identity, serverConnections }, _caller, { query: { user_id, tenant: id } }) => {
@@ -35,7 +35,7 @@ const putConnection = endpoint({
   operationId: 'putSharedConnection',
   summary: "Store a tenant's key for a server",
   description:
-    'Calls that act for no user carry it from then on. The server is asked for its tools with it; a key that it refuses is not stored. Nothing returns the values.',
+    'Calls without a user then carry it. The server is asked for its tools with it; a key that it refuses is not stored. The values are never returned.',
   errors: ['credentials_rejected', 'server_not_found', 'server_inactive'],
   bodySchema: z.strictObject({
     tenant,
@@ -43,7 +43,7 @@ const putConnection = endpoint({
     for_users: z
       .boolean()
       .default(false)
-      .describe('true: calls for users carry it too, where the user has no connection of their own.'),
+      .describe('true: calls for users without a connection of their own carry it, too.'),
   }),
   responseSchema: madeConnection,
   handle: async ({ apiKeys, serverConnections }, caller, { body: { tenant: id, for_users, ...given } }) => {
@@ -59,7 +59,7 @@ const revokeConnection = endpoint({
   path: '/connections/revoke',
   operationId: 'revokeSharedConnection',
   summary: "End a tenant's connection with a server",
-  description: 'Deletes the key. ended is false where there was none.',
+  description: 'Deletes the key. ended is false if there was none.',
   errors: [],
   bodySchema: z.strictObject({ tenant, server_id: credentialValues.server_id }),
   responseSchema: z.object({ ended: z.boolean() }),

@@ -18,7 +18,7 @@ export const connectionSchema = z.object({
   scopes: z.array(z.string()),
   status: z
     .enum(CONNECTION_STATES)
-    .describe('needs_reauth: the user must sign in again. rejected: the server no longer takes the key.'),
+    .describe('needs_reauth: the user must sign in again. rejected: the server no longer accepts the key.'),
   resource: z.string().nullable(),
   connected_at: z.iso.datetime(),
   last_used_at: z.iso.datetime().nullable(),
@@ -29,11 +29,13 @@ export const credentialValues = {
   server_id: serverIdSchema,
   values: z
     .record(z.string().max(100), z.string(wrongType('must be a string')))
-    .describe("What the server takes, by name: `token` unless the server's entry asks for something else."),
+    .describe(
+      "The values that the server requires, by name: `token` unless the server's entry names others.",
+    ),
   header: z
     .string()
     .optional()
-    .describe('The header that carries the key, where it is not Authorization and the entry names none.'),
+    .describe('The header that carries the key, if it is not Authorization and the entry names none.'),
 };
 
 export const madeConnection = connectionSchema.extend({

@@ -3,12 +3,12 @@ import { SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
 import { quoted } from '../../platform/sanitize.ts';
 
-/** Headers that no connection may set: they belong to HTTP, to MCP, to proxies or to tracing. */
+/** Headers that no connection may set, because they belong to HTTP, to MCP, to proxies or to tracing. */
 const RESERVED_HEADERS =
   /^(?:accept|accept-.*|baggage|connection|content-.*|date|expect|forwarded|host|keep-alive|last-event-id|mcp-.*|origin|proxy-.*|te|traceparent|tracestate|trailer|transfer-.*|upgrade|via|x-forwarded-.*)$/i;
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
 const VARIABLE = /\{([A-Za-z_][\w-]{0,63})\}/g;
-/** What a header's value may hold: ASCII that can be seen, and spaces between it. */
+/** A header's value: visible ASCII and spaces. */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;
 const MAX_VALUE_BYTES = 8 * 1024;
 const DEFAULT_FIELD = 'token';
@@ -36,7 +36,7 @@ const headerSchema = z.object({
 
 export const headersSchema = z.array(headerSchema).min(1).max(20);
 
-/** The headers that a server wants, and the page on which one gets their values. */
+/** The headers that a server requires, and the page that issues their values. */
 export const credentialShape = {
   headers: headersSchema.optional(),
   key_url: z
@@ -62,7 +62,7 @@ export interface CredentialField {
 /** Values as the vault keeps them. */
 export interface CredentialValues {
   readonly values: Readonly<Record<string, string>>;
-  /** The header that carries the key, where the entry declares none and it is not `Authorization`. */
+  /** The header that carries the key, if the entry declares none and it is not `Authorization`. */
   readonly header?: string | undefined;
 }
 
@@ -101,7 +101,7 @@ export function credentialFields(headers: HeaderSpecs | undefined): CredentialFi
 /**
  * Checks the values that somebody gives for a server. Spaces around a value, and a scheme that its template adds (`Bearer `), are
  * dropped: people paste them along. Empty values count as missing.
- * @param given the values by field, and the header where it is not `Authorization`
+ * @param given the values by field, and the header if it is not `Authorization`
  * @throws SwitchboardError `invalid_request`, never with a value in its text
  */
 export function checkValues(headers: HeaderSpecs | undefined, given: CredentialValues): CredentialValues {
@@ -121,7 +121,7 @@ export function checkValues(headers: HeaderSpecs | undefined, given: CredentialV
   return { values: Object.fromEntries(values), ...(header === undefined ? {} : { header }) };
 }
 
-/** Returns the value given for a field, checked; undefined where there is none and none is needed. */
+/** Returns the value given for a field, checked; undefined if there is none and none is required. */
 function valueOf(field: CredentialField, values: CredentialValues['values']): string | undefined {
   const value = (Object.hasOwn(values, field.name) ? values[field.name] : undefined)?.trim();
   if (value !== undefined && value !== '') {
@@ -178,7 +178,7 @@ function withoutScheme(specs: HeaderSpecs, field: string, value: string): string
 
 /**
  * Returns the headers that the values make, by lower-case name. A header with a variable that has no value and no default is left
- * out. Returns the names of required values instead where some are missing: the entry has changed since they were given.
+ * out. Returns the names of required values instead if some are missing: the entry has changed since they were given.
  */
 export function fillHeaders(
   headers: HeaderSpecs | undefined,

@@ -11,12 +11,12 @@ import type { Provider } from './provider.ts';
 
 /** The headers that one call carries to one server. Never logged, never shown. */
 export interface Credential {
-  /** Sessions with an upstream are kept apart by connection: another account never gets into one. */
+  /** Upstream sessions are separated by connection, so that one account never uses another's session. */
   readonly connectionId: string;
   readonly version: number;
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
-  /** The parts of them that must appear nowhere else, even where the server repeats them. */
+  /** The parts of them that must appear nowhere else, even if the server repeats them. */
   readonly secrets: readonly string[];
 }
 
@@ -37,11 +37,11 @@ export const targetOf = ({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): T
   resource: new URL(remoteUrl).origin,
 });
 
-/** Returns the server that a connection or a session is for; undefined where it is an account at a provider. */
+/** Returns the server that a connection or a session is for; undefined if it is for an account at a provider. */
 export const serverIdOf = (provider: string): string | undefined =>
   provider.startsWith(OF_SERVER) ? provider.slice(OF_SERVER.length) : undefined;
 
-/** What this process read is believed for this long: another process may have changed it. */
+/** How long connections are cached: another process may have changed them. */
 const BELIEVED_MS = 2_000;
 
 interface Holding {
@@ -123,11 +123,11 @@ export class Holdings {
 
 type KnownProviders = { get(name: string): Provider | undefined };
 
-/** Says how a server lets one caller in. */
+/** Returns the access that a server gives one caller. */
 export type AccessOf = (server: Server) => Access;
 
 /**
- * Returns a function that says of any server whether this caller's calls carry what it asks for. It may be two seconds behind.
+ * Returns a function that tells for any server whether this caller's calls carry what it requires. It may be two seconds behind.
  * @throws what the database throws
  */
 export async function accessFor(

@@ -27,14 +27,14 @@ const GRACE_SEC = 60;
 export interface ServerForm {
   readonly server: Server;
   readonly fields: readonly CredentialField[];
-  /** True where the entry declares no header, so that another one than `Authorization` can be named. */
+  /** True if the entry declares no header, so that a header other than `Authorization` can be named. */
   readonly takesHeader: boolean;
 }
 
 export interface MadeConnection extends ConnectionInfo {
-  /** How many tools the server listed with the values; null where it could not be asked. */
+  /** How many tools the server listed with the values; null if it could not be asked. */
   readonly tools: number | null;
-  /** Why the server could not be asked; null where it could. */
+  /** Why the server could not be asked; null if it could. */
   readonly problem: string | null;
 }
 
@@ -71,7 +71,7 @@ export class ServerConnections {
 
   /**
    * Stores the values with which calls for a user go to a server. The server is asked for its tools with them first.
-   * @throws SwitchboardError `credentials_rejected` where it refuses them: then nothing is stored, and what there was stays
+   * @throws SwitchboardError `credentials_rejected` if it refuses them; then nothing is stored, and older values stay
    */
   async putForUser(
     actor: Actor & { readonly tenantId: string },
@@ -84,7 +84,7 @@ export class ServerConnections {
 
   /**
    * Stores the values that calls without a user carry to a server, for a whole tenant.
-   * @param forUsers true: calls for users carry them too, where the user has none
+   * @param forUsers true: calls for users carry them, too, if the user has none
    * @throws SwitchboardError as `putForUser`
    */
   async putShared(
@@ -102,7 +102,7 @@ export class ServerConnections {
     return holder ? connections.listOf(tenantId, holder.id) : [];
   }
 
-  /** Ends the shared connection with a server. Resolves to false where there is none. */
+  /** Ends the shared connection with a server. Resolves to false if there is none. */
   async endShared(actor: Actor & { readonly tenantId: string }, serverId: string): Promise<boolean> {
     const { context, revocations, holdings } = this.#parts;
     const holder = await findUser(context.db, actor.tenantId, TENANT_HOLDER);
@@ -114,7 +114,7 @@ export class ServerConnections {
 
   /**
    * Stores what a user entered on the page behind a link, and completes its session.
-   * @returns the secret of the result's page; undefined when the link is over
+   * @returns the secret of the result's page; undefined if the link has expired
    * @throws SwitchboardError `invalid_request`, `credentials_rejected`: the page may be sent again
    */
   async submit(
@@ -229,11 +229,14 @@ const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstrea
 /** @throws SwitchboardError `invalid_request` for a server that takes no values */
 function requireTaking({ id, auth }: Server): void {
   if (auth.kind === 'none')
-    throw new SwitchboardError('invalid_request', `The server ${id} needs no connection: call it as it is.`);
+    throw new SwitchboardError(
+      'invalid_request',
+      `The server ${id} needs no connection. Call it without one.`,
+    );
   if (auth.kind === 'user_oauth')
     throw new SwitchboardError(
       'invalid_request',
-      `The server ${id} takes the account at ${auth.provider ?? 'its provider'} that a user connects, not a key: create an authorization session with that provider.`,
+      `The server ${id} requires an account at ${auth.provider ?? 'its provider'}, not a key. Create an authorization session with that provider.`,
     );
 }
 

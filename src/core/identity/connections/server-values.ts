@@ -57,8 +57,8 @@ export class ServerValues {
   }
 
   /**
-   * Returns the credential of a call that acts for no user: the connection that the tenant shares. Returns undefined, mostly at
-   * once, where there is none and the server may do without.
+   * Returns the credential of a call that acts for no user: the connection that the tenant shares. Returns undefined, usually
+   * immediately, if there is none and the server may work without.
    * @throws SwitchboardError `connection_required`
    */
   forKey(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
@@ -77,9 +77,9 @@ export class ServerValues {
   }
 
   /**
-   * Returns the credential of a call for a user: the user's own connection or else, where the operator allows it, the shared one.
+   * Returns the credential of a call for a user: the user's own connection or else, if the operator allows it, the shared one.
    * @param own the user's connection with this server
-   * @throws SwitchboardError `connection_required`, with a link on which the user enters the values
+   * @throws SwitchboardError `connection_required`, with a link to a page where the user enters the values
    */
   async forUser(caller: Caller, server: Server, own: ValuesRow | undefined): Promise<Credential | undefined> {
     const row = own ?? (await this.#sharedWithUsers(caller.tenantId, targetOf(server)));
@@ -89,7 +89,7 @@ export class ServerValues {
   }
 
   /**
-   * Notes that the server refused these values. Returns the credential of newer ones, where somebody has entered them meanwhile.
+   * Notes that the server refused these values. Returns the credential of newer ones, if somebody has entered them meanwhile.
    * @param own the user's connection as it is now
    * @throws SwitchboardError `connection_required`
    */
@@ -167,7 +167,7 @@ export class ServerValues {
     return values;
   }
 
-  /** Takes a rejected connection up again, once in a while. */
+  /** Tries a rejected connection again, once in a while. */
   async #mayRetry({ id }: ValuesRow): Promise<boolean> {
     const [taken] = await this.#context.db
       .update(connections)
@@ -195,26 +195,26 @@ export class ServerValues {
     if (!subject) {
       return new SwitchboardError(
         'connection_required',
-        `${why} The operator connects it for this tenant with: npx switchboard connect ${server.id}. A call for an end user carries the user's identity token; then the user is given a page on which to enter it.`,
+        `${why} Ask the operator to run npx switchboard connect ${server.id}. To call for an end user, send the user's identity token; the user then gets a page for entering the key.`,
         { members: facts },
       );
     }
     const session = await this.#sessions.justInTime(caller, subject.userId, { server });
     return new SwitchboardError(
       'connection_required',
-      `${why} The user opens auth_url and enters it there, then the call can be made again.`,
+      `${why} Ask the user to open auth_url and enter it, then repeat the call.`,
       { members: { ...facts, ...session } },
     );
   }
 }
 
 const REASONS: Readonly<Record<Reason, (server: Server) => string>> = {
-  not_connected: ({ id }) => `The server ${id} needs a key of its own, and none has been entered yet.`,
+  not_connected: ({ id }) => `The server ${id} requires a key, and none has been entered yet.`,
   rejected: ({ id }) => `The server ${id} no longer accepts the key that was entered for it.`,
-  missing_values: ({ id }) => `The server ${id} now needs more values than were entered for it.`,
+  missing_values: ({ id }) => `The server ${id} now requires more values than were entered for it.`,
 };
 
-/** Returns whether a server answers nothing without a key. Others are called as they are. */
+/** Returns whether a server cannot be called without a key. */
 const needsValues = ({ auth }: Server): boolean => auth.kind === 'static_header';
 
 const digestOf = (parts: readonly unknown[]): string =>
