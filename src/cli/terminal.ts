@@ -30,10 +30,11 @@ export const processIo: Io = {
 
 /** @throws Error when the user presses Ctrl-C */
 async function ask(question: string, isSecret: boolean): Promise<string> {
-  process.stderr.write(question);
   // As a terminal, the interface turns the terminal's own echo off; what it echoes itself goes nowhere.
   const output = isSecret ? new Writable({ write: (_chunk, _encoding, done) => done() }) : process.stderr;
   const lines = createInterface({ input: process.stdin, output, terminal: true });
+  // Only now, as somebody, or a script, may answer at once.
+  process.stderr.write(question);
   const left = new AbortController();
   lines.once('SIGINT', () => left.abort(new Error('Cancelled. Nothing was stored.')));
   lines.once('close', () => left.abort(new Error('Cancelled. Nothing was stored.')));

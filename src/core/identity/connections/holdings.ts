@@ -44,33 +44,35 @@ export const serverIdOf = (provider: string): string | undefined =>
 /** How long connections are cached: another process may have changed them. */
 const BELIEVED_MS = 2_000;
 
-interface Holding {
-  readonly status: (typeof connections.$inferSelect)['status'];
-  readonly forUsers: boolean;
-}
+/** The columns of a connection that a call needs. Its secrets are sealed. */
+export type HeldConnection = Pick<
+  typeof connections.$inferSelect,
+  'id' | 'tenantId' | 'userId' | 'provider' | 'resource' | 'status' | 'sealed' | 'version' | 'forUsers'
+>;
 
 /** The connections of one holder by target. */
 export class HeldTargets {
-  readonly #byTarget: ReadonlyMap<string, Holding>;
+  readonly #byTarget: ReadonlyMap<string, HeldConnection>;
 
-  constructor(rows: readonly (Target & Holding)[]) {
+  constructor(rows: readonly HeldConnection[]) {
     this.#byTarget = new Map(rows.map(row => [keyOf(row), row]));
   }
 
-  has(target: Target): boolean {
-    return this.#byTarget.has(keyOf(target));
+  get(target: Target): HeldConnection | undefined {
+    return this.#byTarget.get(keyOf(target));
   }
 
-  get(target: Target): Holding | undefined {
-    return this.#byTarget.get(keyOf(target));
+  /** Returns the connection with a server. */
+  with(server: Server): HeldConnection | undefined {
+    return this.#byTarget.size === 0 ? undefined : this.get(targetOf(server));
   }
 }
 
 const keyOf = ({ provider, resource }: Target): string => `${provider} ${resource}`;
 
 /**
- * Remembers which connections a tenant shares, and which its users hold, so that a call to a server without one costs no query. It may
- * be two seconds behind other processes: what a call carries is always read from the database.
+ * Caches the connections that a tenant shares, and those of its users, so that a call costs no query. Changes of this process show
+ * immediately, those of other processes after two seconds.
  */
 export class Holdings {
   readonly #db: Database;
@@ -109,9 +111,14 @@ export class Holdings {
     const holder = userId === undefined ? eq(users.externalId, TENANT_HOLDER) : eq(users.id, userId);
     const rows = await this.#db
       .select({
+        id: connections.id,
+        tenantId: connections.tenantId,
+        userId: connections.userId,
         provider: connections.provider,
         resource: connections.resource,
         status: connections.status,
+        sealed: connections.sealed,
+        version: connections.version,
         forUsers: connections.forUsers,
       })
       .from(connections)
@@ -143,9 +150,8 @@ export async function accessFor(
     const access = accessOf(server);
     if (access.kind === 'none') return access;
     if (access.kind === 'provider') return { ...access, status: statusAtProvider(server, own, providers) };
-    const target = targetOf(server);
-    const held =
-      own?.get(target) ?? (subject && !shared.get(target)?.forUsers ? undefined : shared.get(target));
+    const ofTenant = shared.with(server);
+    const held = own?.with(server) ?? (subject && !ofTenant?.forUsers ? undefined : ofTenant);
     if (!held) return access;
     return { kind: 'credentials', status: held.status === 'active' ? 'connected' : 'connect' };
   };

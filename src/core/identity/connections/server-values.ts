@@ -1,30 +1,22 @@
 import { and, eq, lte, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../../errors.ts';
-import type { Database } from '../../../platform/database/database.ts';
 import type { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller } from '../../access/caller.ts';
-import { users } from '../../access/schema.ts';
-import { TENANT_HOLDER } from '../../access/tenants.ts';
-import { fillHeaders, type CredentialValues } from '../../catalogue/credential-schema.ts';
+import { fillHeaders } from '../../catalogue/credential-schema.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
-import { sha256 } from '../../../platform/ids.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import type { Connections } from './connections.ts';
-import type { ConnectionRow } from './stored-tokens.ts';
-import { targetOf, type Credential, type Holdings, type Target } from './holdings.ts';
+import type { Credential, HeldConnection, Holdings } from './holdings.ts';
 
 /** Values that a server refused are tried again after this long: a server may refuse a good key for a moment. */
 const RETRY_REJECTED_SEC = 60;
 /** Opened values are kept for this long. */
 const OPENED_MS = 60_000;
 
-export type ValuesRow = Pick<
-  ConnectionRow,
-  'id' | 'tenantId' | 'userId' | 'provider' | 'resource' | 'status' | 'sealed' | 'version'
->;
+export type ValuesRow = Omit<HeldConnection, 'forUsers'>;
 
 type Reason = 'not_connected' | 'rejected' | 'missing_values';
 
@@ -43,16 +35,14 @@ export class ServerValues {
   readonly #sessions: Sessions;
   readonly #holdings: Holdings;
   readonly #lastUsed: Pick<LastUsed, 'touch'>;
-  readonly #findShared: ReturnType<typeof prepareFindShared>;
-  /** Values by the whole row they were sealed in, so that a changed row is opened again. */
-  readonly #opened = new LRUCache<string, CredentialValues>({ max: 5_000, ttl: OPENED_MS });
+  /** Credentials by the sealed text that they were opened from. */
+  readonly #opened = new LRUCache<string, Opened>({ max: 5_000, ttl: OPENED_MS });
 
   constructor({ context, connections: all, sessions, holdings, lastUsed }: Parts) {
     this.#context = context;
     this.#connections = all;
     this.#sessions = sessions;
     this.#holdings = holdings;
-    this.#findShared = prepareFindShared(context.db);
     this.#lastUsed = lastUsed;
   }
 
@@ -63,14 +53,12 @@ export class ServerValues {
    */
   forKey(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
     const held = this.#holdings.peek(caller.tenantId);
-    if (held && !held.has(targetOf(server)) && !needsValues(server)) return undefined;
+    if (held && !held.with(server) && !needsValues(server)) return undefined;
     return this.#forKey(caller, server);
   }
 
   async #forKey(caller: Caller, server: Server): Promise<Credential | undefined> {
-    const held = await this.#holdings.of(caller.tenantId);
-    if (!held.has(targetOf(server)) && !needsValues(server)) return undefined;
-    const shared = await this.#shared(caller.tenantId, targetOf(server));
+    const shared = (await this.#holdings.of(caller.tenantId)).with(server);
     if (shared) return this.#use(caller, server, shared);
     if (needsValues(server)) throw await this.#required(caller, server, 'not_connected');
     return undefined;
@@ -82,7 +70,7 @@ export class ServerValues {
    * @throws SwitchboardError `connection_required`, with a link to a page where the user enters the values
    */
   async forUser(caller: Caller, server: Server, own: ValuesRow | undefined): Promise<Credential | undefined> {
-    const row = own ?? (await this.#sharedWithUsers(caller.tenantId, targetOf(server)));
+    const row = own ?? (await this.#shared(caller, server));
     if (row) return this.#use(caller, server, row);
     if (needsValues(server)) throw await this.#required(caller, server, 'not_connected');
     return undefined;
@@ -99,10 +87,9 @@ export class ServerValues {
     refused: Credential,
     own: ValuesRow | undefined,
   ): Promise<Credential> {
-    const { tenantId, subject } = caller;
-    const target = targetOf(server);
-    const current =
-      own ?? (await (subject ? this.#sharedWithUsers(tenantId, target) : this.#shared(tenantId, target)));
+    // Another process may have stored newer values.
+    this.#holdings.forget(caller.tenantId);
+    const current = own ?? (await this.#shared(caller, server));
     if (current && (current.id !== refused.connectionId || current.version > refused.version))
       return this.#use(caller, server, current);
     const [row] = await this.#context.db
@@ -116,7 +103,7 @@ export class ServerValues {
         ),
       )
       .returning({ userId: connections.userId });
-    this.#holdings.forget(tenantId);
+    this.#holdings.forget(caller.tenantId);
     if (row) {
       const { id: serverId } = server;
       const event = {
@@ -130,45 +117,36 @@ export class ServerValues {
     throw await this.#required(caller, server, 'rejected');
   }
 
-  async #sharedWithUsers(tenantId: string, target: Target): Promise<ValuesRow | undefined> {
-    const held = await this.#holdings.of(tenantId);
-    const row = held.get(target)?.forUsers ? await this.#shared(tenantId, target) : undefined;
-    return row?.forUsers ? row : undefined;
-  }
-
-  async #shared(tenantId: string, target: Target) {
-    const [row] = await this.#findShared.execute({ tenantId, ...target });
-    return row;
+  /** Returns the tenant's shared connection, if this caller's calls may use it. */
+  async #shared({ tenantId, subject }: Caller, server: Server): Promise<ValuesRow | undefined> {
+    const row = (await this.#holdings.of(tenantId)).with(server);
+    return subject && !row?.forUsers ? undefined : row;
   }
 
   async #use(caller: Caller, server: Server, row: ValuesRow): Promise<Credential> {
     if (row.status === 'rejected' && !(await this.#mayRetry(row)))
       throw await this.#required(caller, server, 'rejected');
-    const stored = await this.#open(row);
-    if (!stored) throw await this.#required(caller, server, 'not_connected');
-    const filled = fillHeaders(server.auth.headers, stored);
-    if ('missing' in filled) throw await this.#required(caller, server, 'missing_values', filled.missing);
     this.#lastUsed.touch(row.id);
-    return {
+    const specs = server.auth.headers;
+    const known = this.#opened.get(row.sealed ?? '');
+    // The same text in another row does not open.
+    if (known && known.specs === specs && isSameRow(known.row, row)) return known.credential;
+    const stored = await this.#connections.valuesOf(row);
+    if (!stored) throw await this.#required(caller, server, 'not_connected');
+    const filled = fillHeaders(specs, stored);
+    if ('missing' in filled) throw await this.#required(caller, server, 'missing_values', filled.missing);
+    const credential: Credential = {
       connectionId: row.id,
       version: row.version,
       headers: filled.headers,
       secrets: Object.values(stored.values),
     };
-  }
-
-  async #open(row: ValuesRow): Promise<CredentialValues | undefined> {
-    const { tenantId, userId, id, provider, resource, version, sealed } = row;
-    const key = digestOf([tenantId, userId, id, provider, resource, version, sealed]);
-    const known = this.#opened.get(key);
-    if (known) return known;
-    const values = await this.#connections.valuesOf(row);
-    if (values) this.#opened.set(key, values);
-    return values;
+    this.#opened.set(row.sealed ?? '', { row, specs, credential });
+    return credential;
   }
 
   /** Tries a rejected connection again, once in a while. */
-  async #mayRetry({ id }: ValuesRow): Promise<boolean> {
+  async #mayRetry({ id, tenantId }: ValuesRow): Promise<boolean> {
     const [taken] = await this.#context.db
       .update(connections)
       .set({ status: 'active', updatedAt: sql`now()` })
@@ -180,6 +158,7 @@ export class ServerValues {
         ),
       )
       .returning({ id: connections.id });
+    if (taken) this.#holdings.forget(tenantId);
     return taken !== undefined;
   }
 
@@ -217,32 +196,17 @@ const REASONS: Readonly<Record<Reason, (server: Server) => string>> = {
 /** Returns whether a server cannot be called without a key. */
 const needsValues = ({ auth }: Server): boolean => auth.kind === 'static_header';
 
-const digestOf = (parts: readonly unknown[]): string =>
-  Buffer.from(sha256(JSON.stringify(parts))).toString('base64url');
-
-/** Prepares the query for a tenant's shared connection. */
-function prepareFindShared(db: Database) {
-  return db
-    .select({
-      id: connections.id,
-      tenantId: connections.tenantId,
-      userId: connections.userId,
-      provider: connections.provider,
-      resource: connections.resource,
-      status: connections.status,
-      sealed: connections.sealed,
-      version: connections.version,
-      forUsers: connections.forUsers,
-    })
-    .from(connections)
-    .innerJoin(users, eq(users.id, connections.userId))
-    .where(
-      and(
-        eq(users.tenantId, sql.placeholder('tenantId')),
-        eq(users.externalId, TENANT_HOLDER),
-        eq(connections.provider, sql.placeholder('provider')),
-        eq(connections.resource, sql.placeholder('resource')),
-      ),
-    )
-    .prepare('find_shared_connection');
+interface Opened {
+  readonly row: ValuesRow;
+  readonly specs: Server['auth']['headers'];
+  readonly credential: Credential;
 }
+
+const isSameRow = (one: ValuesRow, other: ValuesRow): boolean =>
+  one === other ||
+  (one.id === other.id &&
+    one.version === other.version &&
+    one.tenantId === other.tenantId &&
+    one.userId === other.userId &&
+    one.provider === other.provider &&
+    one.resource === other.resource);
