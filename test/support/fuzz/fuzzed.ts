@@ -135,6 +135,8 @@ async function knownTo(
     query_log_id: [search.json.metadata.query_log_id, 'qry_none'],
     tool: ['echo', 'none'],
     user_id: ['ada', 'bob', 'eve'],
+    values: [{ token: 'a-key-of-the-fuzz' }, { token: '' }, {}],
+    header: ['X-Api-Key', 'Host'],
     provider: ['local', 'none'],
     session_id: [await signedIn('ada'), pending.json.session_id],
     refresh_token: [redeemed.json.refresh_token],
