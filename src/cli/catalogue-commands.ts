@@ -57,7 +57,7 @@ const catalogueAdd: Command = {
     transport: { type: 'string', help: '`streamable-http` or `sse`. Default: detected.' },
     auth: {
       type: 'string',
-      help: '`none`, `static_header`, `own_oauth` or `unknown`. For `user_oauth`, use `--provider`.',
+      help: '`none`, `credentials`, `oauth` or `unknown`. For `provider`, use `--provider`.',
     },
     provider: {
       type: 'string',
@@ -122,14 +122,14 @@ function actsForUsers(entry: Readonly<Record<string, unknown>>): boolean {
 function authFrom({ auth, provider, scopes }: Invocation['options']) {
   if (provider === undefined) {
     if (scopes !== undefined) throw new UsageError('--scopes requires --provider');
-    if (auth === 'user_oauth')
+    if (auth === 'user_oauth' || auth === 'provider')
       throw new UsageError(
-        '--auth user_oauth requires --provider: the identity provider whose tokens the server accepts',
+        '--auth provider requires --provider: the identity provider whose tokens the server accepts',
       );
     return auth === undefined ? undefined : { kind: auth };
   }
-  if (auth !== undefined && auth !== 'user_oauth')
-    throw new UsageError('--provider implies --auth user_oauth: omit --auth');
+  if (auth !== undefined && auth !== 'user_oauth' && auth !== 'provider')
+    throw new UsageError('--provider implies --auth provider: omit --auth');
   const wanted = scopes === undefined ? {} : { scopes: String(scopes).split(',') };
   return { kind: 'user_oauth', provider, ...wanted };
 }

@@ -13,6 +13,7 @@ interface Found {
     final_score: number;
     deprecated?: true;
     health?: { status: string };
+    access: { status: string };
     tools: { name: string }[];
   }[];
 }
@@ -32,12 +33,15 @@ const search: Command = {
     const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }) };
     const found = (await admin.request('POST', '/search', { json })) as Found;
     const blocks = found.servers.map(server => {
-      const { id, name, description, final_score, deprecated, health, tools } = server;
+      const { id, name, description, final_score, deprecated, health, access, tools } = server;
       const state = health === undefined || health.status === 'ok' ? '' : `, ${health.status}`;
       const best = tools.slice(0, 3).map(tool => tool.name);
       return [
         `${final_score.toFixed(3)}  ${id} (${name})${deprecated ? ', deprecated' : ''}${state}`,
         `       ${description}`,
+        ...(access.status === 'connect'
+          ? [`       needs a key or a sign-in: npx switchboard connect ${id}`]
+          : []),
         ...(best.length === 0 ? [] : [`       tools: ${best.join(', ')}`]),
       ].join('\n');
     });

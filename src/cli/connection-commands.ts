@@ -1,3 +1,4 @@
+import { sanitise } from '../platform/sanitize.ts';
 import { CommandFailed } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
 import { table, type Io } from './terminal.ts';
@@ -55,33 +56,58 @@ const connect: Command = {
       server_id: server,
       values,
       header: options['header'],
-      for_users: options['for-users'] === true,
+      for_users: options['for-users'],
     };
     const made = (await admin
       .request('PUT', '/connections', { json })
       .finally(() => io.status?.(''))) as Made;
-    const state =
-      made.problem === null
-        ? `Connected ${server}. It lists ${made.tools} tools.`
-        : `Stored the key of ${server}, but could not try it: ${made.problem}`;
-    return { json: made, text: `${state}\nTry it: npx switchboard call ${server} TOOL '{}'` };
+    if (made.problem !== null) {
+      const text = `Stored the key of ${server}, but could not try it: ${made.problem}`;
+      return { json: made, text };
+    }
+    // Search finds a server by its tools. Those of other tenants' accounts are nobody else's business.
+    if (tenantOf(options) === DEFAULT_TENANT)
+      await admin.request('POST', `/catalogue/${encodeURIComponent(server)}/tools`).catch(() => undefined);
+    const count = made.tools === 1 ? '1 tool' : `${made.tools} tools`;
+    return {
+      json: made,
+      text: `Connected ${server}. It lists ${count}.\nTry it: npx switchboard call ${server} TOOL '{}'`,
+    };
   },
 };
 
 async function askFor(form: Form, io: Io, ask: NonNullable<Io['ask']>): Promise<Record<string, string>> {
-  io.complain(`${form.name} (${form.host}) asks for:`);
+  io.complain(`${sanitise(form.name)} (${form.host}) asks for:`);
   if (form.key_url !== null) io.complain(`Get a key at ${form.key_url}`);
   const values: Record<string, string> = {};
   for (const field of form.fields) {
-    if (field.description !== undefined) io.complain(field.description);
-    if (field.choices) io.complain(`One of ${field.choices.join(', ')}`);
+    if (field.description !== undefined) io.complain(sanitise(field.description, 500));
+    if (field.choices) io.complain(`One of ${choicesOf(field)}`);
     const optional = field.isRequired ? '' : ' (optional)';
     const preset = field.default === undefined ? '' : ` [${field.default}]`;
-    const value = await ask(`${field.name}${optional}${preset}: `, field.isSecret);
-    if (value.trim() !== '') values[field.name] = value;
+    const question = `${field.name}${optional}${preset}: `;
+    const value = await answerTo(field, () => ask(question, field.isSecret), io);
+    if (value !== '') values[field.name] = value;
   }
   return values;
 }
+
+/** Asks until there is an answer that the server can take. @throws CommandFailed at Ctrl-C */
+async function answerTo(field: Field, ask: () => Promise<string>, io: Io): Promise<string> {
+  for (;;) {
+    const value = await ask().then(
+      text => text.trim(),
+      () => {
+        throw new CommandFailed('Cancelled. Nothing was stored.', 'interrupted');
+      },
+    );
+    if (value === '' && (!field.isRequired || field.default !== undefined)) return value;
+    if (value !== '' && (field.choices?.includes(value) ?? true)) return value;
+    io.complain(field.choices ? `Enter one of ${choicesOf(field)}.` : `Enter a value for ${field.name}.`);
+  }
+}
+
+const choicesOf = ({ choices = [] }: Field) => choices.map(one => sanitise(one)).join(', ');
 
 /** Reads the one value, or lines such as `token=abc`, from stdin. */
 async function readFrom(io: Io, { fields }: Form): Promise<Record<string, string>> {
@@ -105,6 +131,7 @@ interface ConnectionInfo {
   readonly server_id: string | null;
   readonly account: string | null;
   readonly fingerprint: string | null;
+  readonly for_users: boolean;
   readonly status: string;
   readonly scopes: readonly string[];
   readonly connected_at: string;
@@ -126,7 +153,7 @@ const list: Command = {
     const rows = answer.connections.map(one => [
       one.server_id ?? one.provider ?? '-',
       one.account ?? (one.fingerprint === null ? '-' : `key ${one.fingerprint}`),
-      one.status,
+      one.for_users ? `${one.status}, for users too` : one.status,
       one.connected_at,
       one.last_used_at ?? '-',
       one.scopes.join(' '),

@@ -42,7 +42,7 @@ const putConnection = endpoint({
     ...credentialValues,
     for_users: z
       .boolean()
-      .default(false)
+      .optional()
       .describe('true: calls for users without a connection of their own carry it, too.'),
   }),
   responseSchema: madeConnection,

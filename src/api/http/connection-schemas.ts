@@ -15,6 +15,9 @@ export const connectionSchema = z.object({
   title: z.string(),
   account: z.string().nullable().describe("The account's name for display."),
   fingerprint: z.string().nullable().describe('Tells one key from another without showing it.'),
+  for_users: z
+    .boolean()
+    .describe('Whether calls for users carry it, where the user has no connection. For shared ones.'),
   scopes: z.array(z.string()),
   status: z
     .enum(CONNECTION_STATES)

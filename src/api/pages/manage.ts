@@ -24,7 +24,13 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
       const view = await manage.view(cookie);
       if (cookie === undefined || !view) return sendPage(response, refusal('manage_over'));
       const note = request.query['note'];
-      sendPage(response, listPage(view, formsFor(cookie), typeof note === 'string' ? note : undefined));
+      const connections = view.connections.map(one =>
+        one.server_id === null
+          ? one
+          : Object.assign(one, { title: core.catalogue.get(one.server_id)?.name ?? one.title }),
+      );
+      const shown = { ...view, connections };
+      sendPage(response, listPage(shown, formsFor(cookie), typeof note === 'string' ? note : undefined));
     },
   });
 

@@ -122,7 +122,10 @@ dd ul{margin:0}
 .entry{padding:1.25rem 0;border-top:1px solid var(--line)}
 .entry h2{margin-top:0}
 .buttons{display:flex;flex-wrap:wrap;gap:.75rem;margin-top:1.5rem}
-label,summary{display:block;margin-top:1rem;font-weight:600}
+label{display:block}
+label,details{margin-top:1rem;font-weight:600}
+summary{min-height:44px;cursor:pointer}
+form .note{margin-top:1.5rem}
 input,select{width:100%;min-height:44px;margin-top:.25rem;padding:.5rem .75rem;border:1px solid var(--line);border-radius:.5rem;background:var(--page);color:inherit;font:inherit}
 .help{margin:.25rem 0 0;color:var(--quiet);font-size:.875rem}
 button,.button{min-height:44px;padding:.55rem 1.25rem;border:1px solid var(--accent);border-radius:.5rem;background:var(--accent);color:var(--on-accent);font:inherit;font-weight:600;text-align:center;text-decoration:none;cursor:pointer}

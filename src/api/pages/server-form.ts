@@ -2,7 +2,7 @@ import type { CredentialField } from '../../core/catalogue/credential-schema.ts'
 import type { ServerForm } from '../../core/identity/connections/server-connections.ts';
 import type { LinkView } from '../../core/identity/sign-in/sign-in-view.ts';
 import type { Fields } from './page-router.ts';
-import { appName, html, named, type Html, type Page } from './page.ts';
+import { appName, html, named, visible, type Html, type Page } from './page.ts';
 
 const VALUE = 'value.';
 const HEADER = 'header';
@@ -46,7 +46,7 @@ export function serverFormPage({ view, form, action, problem }: FormPage): Page 
         ${
           takesHeader &&
           html`<details>
-            <summary>The server wants the key in another header</summary>
+            <summary>Send the key in another header</summary>
             <label for="${HEADER}">Name of the header</label>
             <input id="${HEADER}" name="${HEADER}" placeholder="Authorization" spellcheck="false" />
           </details>`
@@ -71,7 +71,9 @@ function input({
 }: CredentialField): Html {
   const id = `${VALUE}${name}`;
   const required = isRequired && field.default === undefined;
-  return html`<label for="${id}">${named(name)}${!required && html` (optional)`}</label>
+  return html`<label for="${id}"
+      >${name === 'token' ? 'Key or token' : named(name)}${!required && html` (optional)`}</label
+    >
     ${description !== undefined && html`<p id="${id}.help" class="help">${named(description)}</p>`}
     ${
       choices
@@ -80,7 +82,7 @@ function input({
             ${choices.map(
               choice =>
                 html`<option value="${choice}" ${choice === field.default && ATTRIBUTES.selected}>
-                  ${choice}
+                  ${visible(choice)}
                 </option>`,
             )}
           </select>`

@@ -40,6 +40,12 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
     },
   });
 
+  /** Puts the name of a server in the place of its id. */
+  const withName = <View extends SignInView>(view: View): View =>
+    view.serverId === undefined
+      ? view
+      : { ...view, provider: core.catalogue.get(view.serverId)?.name ?? view.serverId };
+
   const startPage = (view: LinkView, action: string, problem?: string): Page =>
     view.serverId === undefined
       ? connectPage(view, action)
@@ -64,8 +70,9 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   route(router, '/oauth/done/:result', {
     async get({ request, response, params: { result } }) {
       const browser = cookies.browser(request);
-      const view = await signIns.result(result, browser);
-      if (!view) throw noSuchPage();
+      const found = await signIns.result(result, browser);
+      if (!found) throw noSuchPage();
+      const view = withName(found);
       if (view.state === 'error') sendPage(response, failedPage(view));
       else if (view.state === 'complete') sendPage(response, completePage(view, `${resultUrl(result)}/undo`));
       else sendPage(response, confirmPage(view, `${resultUrl(result)}/confirm`, formToken(browser ?? '')));
@@ -160,14 +167,15 @@ function completePage(view: ResultView, undoAction: string): Page {
         ${appName(view, 'start')} can now use
         ${view.serverId === undefined ? html`${accountName(view)} at ${named(view.provider)}` : named(view.provider)}.
       </p>
-      ${factsOf(view, accountName(view))} ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
+      ${factsOf(view, view.serverId === undefined ? accountName(view) : undefined)}
+      ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
       ${
         view.canUndo &&
         html`<form method="post" action="${undoAction}" class="entry">
           <h2>Not you?</h2>
           <p>
-            If you did not mean to connect this account, or were sent here by somebody else, undo it now. This
-            is possible for ten minutes.
+            If you did not mean to connect this, or were sent here by somebody else, undo it now. This is
+            possible for ten minutes.
           </p>
           <button class="danger">Undo</button>
         </form>`
@@ -223,8 +231,10 @@ const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, Failur
   undone: {
     title: 'Undone',
     text: view =>
-      html`${appName(view, 'start')} can no longer use the account. ${named(view.provider)} is being told to
-      end the access.`,
+      view.serverId === undefined
+        ? html`${appName(view, 'start')} can no longer use the account. ${named(view.provider)} is being told
+          to end the access.`
+        : html`The key was deleted. It may still be valid at ${named(view.provider)} itself.`,
   },
 };
 

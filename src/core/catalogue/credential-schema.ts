@@ -5,12 +5,15 @@ import { quoted } from '../../platform/sanitize.ts';
 
 /** Headers that no connection may set, because they belong to HTTP, to MCP, to proxies or to tracing. */
 const RESERVED_HEADERS =
-  /^(?:accept|accept-.*|baggage|connection|content-.*|date|expect|forwarded|host|keep-alive|last-event-id|mcp-.*|origin|proxy-.*|te|traceparent|tracestate|trailer|transfer-.*|upgrade|via|x-forwarded-.*)$/i;
+  /^(?:accept|accept-.*|b3|baggage|cache-control|cf-(?!access-).*|client-ip|connection|content-.*|date|expect|forwarded|host|if-.*|keep-alive|last-event-id|max-forwards|mcp-.*|origin|proxy-.*|range|remote-.*|set-cookie|te|traceparent|tracestate|trailer|transfer-.*|true-client-ip|uber-trace-id|upgrade|user-agent|via|x-amzn-trace-id|x-b3-.*|x-client-ip|x-forwarded-.*|x-http-method.*|x-original-.*|x-real-ip|x-remote-.*|x-rewrite-.*)$/i;
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
 const VARIABLE = /\{([A-Za-z_][\w-]{0,63})\}/g;
 /** A header's value: visible ASCII and spaces. */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;
 const MAX_VALUE_BYTES = 8 * 1024;
+/** What servers commonly accept of all headers together. */
+const MAX_HEADERS_BYTES = 16 * 1024;
+const MAX_VARIABLES = 4;
 const DEFAULT_FIELD = 'token';
 
 /** One value that a person or a backend gives. The names follow the registry's `server.json`. */
@@ -23,18 +26,33 @@ const inputShape = {
   placeholder: z.string().max(200).optional(),
 };
 
-const headerSchema = z.object({
+export const headerSchema = z.object({
   name: z
     .string()
     .regex(HEADER_NAME, 'must be the name of an HTTP header')
     .refine(name => !RESERVED_HEADERS.test(name), 'is a header that Switchboard sets itself'),
   /** A template, such as `Bearer {token}`. Absent: the whole value is given. */
-  value: z.string().max(1_024).regex(HEADER_TEXT, 'must be printable ASCII').optional(),
+  value: z
+    .string()
+    .max(1_024)
+    .regex(HEADER_TEXT, 'must be printable ASCII')
+    .refine(
+      text => [...text.matchAll(VARIABLE)].length <= MAX_VARIABLES,
+      `must have at most ${MAX_VARIABLES} variables`,
+    )
+    .optional(),
   variables: z.record(z.string(), z.object(inputShape)).optional(),
   ...inputShape,
 });
 
-export const headersSchema = z.array(headerSchema).min(1).max(20);
+export const headersSchema = z
+  .array(headerSchema)
+  .min(1)
+  .max(20)
+  .refine(
+    headers => headers.some(header => header.value === undefined || variablesOf(header).length > 0),
+    'must ask for at least one value: a header without `value`, or with a {name} in it',
+  );
 
 /** The headers that a server requires, and the page that issues their values. */
 export const credentialShape = {
@@ -177,30 +195,51 @@ function withoutScheme(specs: HeaderSpecs, field: string, value: string): string
 }
 
 /**
- * Returns the headers that the values make, by lower-case name. A header with a variable that has no value and no default is left
- * out. Returns the names of required values instead if some are missing: the entry has changed since they were given.
+ * Returns the headers that the values make, by lower-case name, and the secret ones among the values. A header with a variable that has
+ * no value and no default is left out. Returns the names of required values instead if some are missing: the entry has changed since
+ * they were given.
+ * @throws SwitchboardError `invalid_request` for headers that are too long together
  */
 export function fillHeaders(
   headers: HeaderSpecs | undefined,
   { values, header }: CredentialValues,
-): { readonly headers: Readonly<Record<string, string>> } | { readonly missing: readonly string[] } {
+): FilledHeaders | { readonly missing: readonly string[] } {
   const known = new Map<string, string>();
+  const secrets: string[] = [];
   const missing: string[] = [];
-  for (const field of credentialFields(headers)) {
-    const value = Object.hasOwn(values, field.name) ? values[field.name] : field.default;
-    if (value !== undefined) known.set(field.name, value);
-    else if (field.isRequired) missing.push(field.name);
+  for (const { name, default: preset, isRequired, isSecret } of credentialFields(headers)) {
+    const value = Object.hasOwn(values, name) ? values[name] : preset;
+    if (value !== undefined) known.set(name, value);
+    else if (isRequired) missing.push(name);
+    if (value !== undefined && isSecret) secrets.push(value);
   }
   if (missing.length > 0) return { missing };
-  const filled: Record<string, string> = {};
-  for (const spec of specsOf(headers, header)) {
-    const names = spec.value === undefined ? [spec.name] : variablesOf(spec);
-    if (!names.every(name => known.has(name))) continue;
-    const template = spec.value ?? '';
-    filled[spec.name.toLowerCase()] =
-      spec.value === undefined
-        ? (known.get(spec.name) ?? '')
-        : template.replaceAll(VARIABLE, (_, name: string) => known.get(name) ?? '');
-  }
-  return { headers: filled };
+  const wanted = specsOf(headers, header).flatMap(({ name, ...spec }) => {
+    const template = spec.value ?? `{${name}}`;
+    const names = spec.value === undefined ? [name] : variablesOf({ name, ...spec });
+    return names.every(one => known.has(one))
+      ? [{ name, template, names, isWhole: spec.value === undefined }]
+      : [];
+  });
+  const lengths = wanted.flatMap(({ template, names }) => [
+    template.length,
+    ...names.map(name => known.get(name)?.length ?? 0),
+  ]);
+  if (lengths.reduce((sum, length) => sum + length, 0) > MAX_HEADERS_BYTES)
+    throw new SwitchboardError(
+      'invalid_request',
+      `values: the headers together must have at most ${MAX_HEADERS_BYTES} bytes`,
+    );
+  const filled = wanted.map(({ name, template, isWhole }) => {
+    const value = isWhole
+      ? (known.get(name) ?? '')
+      : template.replaceAll(VARIABLE, (_, one: string) => known.get(one) ?? '');
+    return [name.toLowerCase(), value] as const;
+  });
+  return { headers: Object.fromEntries(filled), secrets };
+}
+
+interface FilledHeaders {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly secrets: readonly string[];
 }

@@ -173,7 +173,8 @@ export class PassThrough {
   /** Sends a request, and repeats it if the server refused it (401) and there is a newer token. */
   async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
     const answer = await this.#send(passing, credential);
-    if (answer.status !== 401 || !credential) return this.#passed(answer, passing, credential);
+    if (answer.status !== 401 || !(credential || caller.subject))
+      return this.#passed(answer, passing, credential);
     passing.sent = false;
     const { server, deadline } = passing;
     const newer = await deadline.wait(this.#options.credentials.renewed(caller, server, credential));

@@ -360,7 +360,7 @@ class Asking {
     params?: Params,
     onNotification?: UpstreamCall['onNotification'],
   ): Promise<UpstreamReply> {
-    return this.#credential && this.#mayRenew
+    return (this.#credential || this.#caller.subject) && this.#mayRenew
       ? this.#sendOrRenew(method, params, onNotification)
       : this.#request(method, params, onNotification);
   }
@@ -375,7 +375,7 @@ class Asking {
       return await this.#request(method, params, onNotification);
     } catch (error) {
       // Another request of the operation may have renewed it in the meantime.
-      if (!this.#credential || !this.#mayRenew || !isUnauthorized(error)) throw error;
+      if (!this.#mayRenew || !isUnauthorized(error)) throw error;
       this.#mayRenew = false;
       const renewal = credentials.renewed(this.#caller, this.view.server, this.#credential);
       const newer = await this.#deadline.wait(renewal);

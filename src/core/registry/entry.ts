@@ -8,7 +8,7 @@ import {
   type RegistryMark,
   type Transport,
 } from '../catalogue/entry.ts';
-import { headersSchema } from '../catalogue/credential-schema.ts';
+import { headerSchema, headersSchema } from '../catalogue/credential-schema.ts';
 import { entryProblem, storageProblem, type ReadOptions } from '../catalogue/import-file.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 
@@ -141,18 +141,21 @@ function filledIn({ url, variables }: Remote): string | undefined {
 /** A required header is where a caller's own key belongs. Headers that no connection may set are left out. */
 function authOf({ headers }: Remote): AuthSpec {
   if (!headers?.some(({ isRequired }) => isRequired === true)) return { kind: 'unknown' };
-  const specs = headers.map(({ name, value, variables, ...input }) => ({
-    name,
-    ...(value ? { value } : {}),
-    ...fieldOf(input),
-    variables: Object.fromEntries(
-      // A required header needs its variables, whatever they say of themselves.
-      Object.entries(variables ?? {}).map(([key, one]) => [
-        key,
-        fieldOf({ ...one, isRequired: one.isRequired ?? input.isRequired }),
-      ]),
-    ),
-  }));
+  const specs = headers.flatMap(({ name, value, variables, ...input }) => {
+    const spec = {
+      name,
+      ...(value ? { value } : {}),
+      ...fieldOf(input),
+      variables: Object.fromEntries(
+        // A required header needs its variables, whatever they say of themselves.
+        Object.entries(variables ?? {}).map(([key, one]) => [
+          key,
+          fieldOf({ ...one, isRequired: one.isRequired ?? input.isRequired }),
+        ]),
+      ),
+    };
+    return headerSchema.safeParse(spec).data ?? [];
+  });
   const read = headersSchema.safeParse(specs);
   return { kind: 'static_header', ...(read.success ? { headers: read.data } : {}) };
 }
@@ -161,9 +164,9 @@ function authOf({ headers }: Remote): AuthSpec {
 const fieldOf = ({ description, placeholder, choices, isRequired, isSecret, ...input }: RegistryInput) => ({
   required: isRequired === true,
   secret: isSecret !== false,
-  ...(description ? { description: description.slice(0, 2_000) } : {}),
+  ...(description ? { description: sanitise(description, 2_000) } : {}),
   ...(input.default ? { default: input.default } : {}),
-  ...(placeholder ? { placeholder: placeholder.slice(0, 200) } : {}),
+  ...(placeholder ? { placeholder: sanitise(placeholder, 200) } : {}),
   ...(choices ? { choices } : {}),
 });
 

@@ -330,18 +330,27 @@ interface PresentOptions {
 }
 
 /** Renders a ranked server in the fields of the API. */
-const presentServer = (server: Server, ranked: RankedServer, options: PresentOptions): FoundServer => ({
-  id: server.id,
-  name: server.name,
-  description: server.description,
-  remote_url: server.remoteUrl,
-  access: options.accessOf(server),
-  tools: toolsOf(server, ranked, options).map(tool => presentTool(tool, options.nowMs)),
-  scores: { semantic: ranked.semantic, popularity: ranked.popularity },
-  final_score: ranked.finalScore,
-  ...deprecationOf(server.registry),
-  ...(options.health ? { health: shownHealth(options.health) } : {}),
-});
+function presentServer(server: Server, ranked: RankedServer, options: PresentOptions): FoundServer {
+  const access = options.accessOf(server);
+  return {
+    id: server.id,
+    name: server.name,
+    description: server.description,
+    remote_url: server.remoteUrl,
+    access,
+    tools: toolsOf(server, ranked, options).map(tool => presentTool(tool, options.nowMs)),
+    scores: { semantic: ranked.semantic, popularity: ranked.popularity },
+    final_score: ranked.finalScore,
+    ...deprecationOf(server.registry),
+    ...healthOf(options.health, access),
+  };
+}
+
+/** Health checks carry no key: what they say of a server that wants one does not hold for a caller who has it. */
+const healthOf = (health: Health | undefined, { status }: Access): Pick<FoundServer, 'health'> =>
+  !health || (health.state === 'needs_sign_in' && status === 'connected')
+    ? {}
+    : { health: shownHealth(health) };
 
 const deprecationOf = (mark: Server['registry']): Pick<FoundServer, 'deprecated' | 'status_message'> => {
   if (mark?.status !== 'deprecated') return {};

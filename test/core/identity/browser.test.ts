@@ -107,7 +107,7 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     const created = await sb.post('/v1/identity/sessions', { user_id: user, server_id: 'weather' });
     await page.goto(created.json.auth_url);
     await expectWellMade(page, 'Enter a key');
-    const key = page.getByLabel('token');
+    const key = page.getByLabel('Key or token');
     expect(await key.getAttribute('type')).toBe('password');
     expect(await page.getByText('From your account page.').count()).toBe(1);
     await key.fill('key-that-is-wrong');
@@ -118,7 +118,7 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     await page.getByLabel('X-Region').selectOption('eu');
     await page.getByRole('button', { name: 'Connect' }).click();
     await expectWellMade(page, 'Connected');
-    expect(await page.getByRole('status').innerText()).toContain('Planner can now use weather');
+    expect(await page.getByRole('status').innerText()).toContain('Planner can now use Weather Office');
     expect((await sb.poll(created.json.session_id)).json).toEqual({ status: 'complete' });
 
     await page.goto(await manageLink(user));

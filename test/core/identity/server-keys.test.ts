@@ -135,7 +135,7 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     expect(page.html).toContain('From your account page.');
     const wrong = await agent.submit(page, { fields: { 'value.api_key': 'key-that-is-wrong-1' } });
     expect(wrong.status).toBe(400);
-    expect(wrong.html).toContain('refused what was entered');
+    expect(wrong.html).toContain('refused the key');
     expect(wrong.html).not.toContain('key-that-is-wrong-1');
     expect((await sb.poll(json.session_id)).json).toEqual({ status: 'pending' });
     const done = await agent.follow(
@@ -190,6 +190,59 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     await put({ values: { api_key: TEAM } });
     expect((await echo('weather', sb.as(await sb.connect(user)))).status).toBe(200);
     expect(upstream.inbox.all.at(-1)?.headers['x-api-key']).toBe(TEAM);
+  });
+
+  it('never goes on in a session that an older key has opened', async () => {
+    await using accounts = await startAuthorised('legacy');
+    const line = { id: 'accounts', name: 'accounts', description: 'x', remote_url: accounts.url };
+    await sb.admin.request(
+      'POST',
+      '/catalogue/import',
+      JSON.stringify({ ...line, auth: { kind: 'credentials' } }),
+    );
+    const one = { server_id: 'accounts', values: { token: 'key-of-one-account' } };
+    await put(one);
+    await echo('accounts', sb.as(tokens));
+    await put({ ...one, values: { token: 'key-of-another-account' } });
+    await echo('accounts', sb.as(tokens));
+    const keysBySession = Map.groupBy(
+      accounts.inbox.all.filter(({ headers }) => headers['mcp-session-id'] !== undefined),
+      ({ headers }) => headers['mcp-session-id'],
+    );
+    for (const [session, requests] of keysBySession)
+      expect(new Set(requests.map(({ headers }) => headers.authorization)).size, String(session)).toBe(1);
+    expect(keysBySession.size).toBeGreaterThanOrEqual(2);
+  });
+
+  it('is not taken from everybody by one user whose call is refused', async () => {
+    await sb.admin.request('PUT', '/connections', {
+      server_id: 'weather',
+      values: { api_key: TEAM },
+      for_users: true,
+    });
+    accepted.delete(TEAM);
+    expect((await echo('weather', sb.as(tokens))).json.code).toBe('upstream_unauthorized');
+    accepted.add(TEAM);
+    expect((await echo('weather')).status).toBe(200);
+    expect((await echo('weather', sb.as(tokens))).status).toBe(200);
+  });
+
+  it('proves nothing about the user: its session gives no identity token', async () => {
+    const { json } = await sb.post('/v1/identity/sessions', { user_id: user, server_id: 'weather' });
+    const agent = new UserAgent();
+    await agent.submit(await agent.get(json.auth_url), { fields: { 'value.api_key': GOOD } });
+    expect((await sb.poll(json.session_id)).json).toEqual({ status: 'complete' });
+    expect((await sb.token(json.session_id)).status).toBe(400);
+  });
+
+  it('asks the user of a server whose entry says nothing, once it answers 401', async () => {
+    const refused = await echo('unsure', sb.as(tokens));
+    expect(refused).toMatchObject({
+      status: 403,
+      json: { code: 'connection_required', server_id: 'unsure' },
+    });
+    expect(refused.json.auth_url).toMatch(/\/connect\//);
+    expect((await echo('unsure')).json.code).toBe('upstream_unauthorized');
   });
 
   it('ends with its revocation, by server, by connection, and with the user', async () => {

@@ -1,6 +1,6 @@
 import { and, asc, eq, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
-import { newId } from '../../../platform/ids.ts';
+import { newId, sha256 } from '../../../platform/ids.ts';
 import { findUser, requireUserId } from '../../access/tenants.ts';
 import type { CredentialValues } from '../../catalogue/credential-schema.ts';
 import type { IdentityContext } from '../context.ts';
@@ -34,6 +34,8 @@ export interface ConnectionInfo {
   readonly account: string | null;
   /** Tells one key from another without showing it; null for `provider`. */
   readonly fingerprint: string | null;
+  /** True for a shared connection that calls for users carry, too. */
+  readonly for_users: boolean;
   readonly scopes: readonly string[];
   readonly status: ConnectionRow['status'];
   readonly resource: string | null;
@@ -84,6 +86,7 @@ export class Connections {
       title: serverId ?? this.#context.providers.titleOf(row.provider),
       account: row.account,
       fingerprint: serverId === undefined ? null : row.subject,
+      for_users: row.forUsers,
       scopes: row.scopes,
       status: row.status,
       resource: row.resource === '' ? null : row.resource,
@@ -121,29 +124,28 @@ export class Connections {
     return id;
   }
 
-  /** Stores the values that a server requires and replaces older ones. The holder's row is locked. Resolves to the connection. */
+  /**
+   * Stores the values that a server requires and replaces older ones. The holder's row is locked. It is a new connection each time,
+   * so that no session that was opened with an older key goes on with this one.
+   * @param forUsers undefined: as before
+   */
   async putValues(
     tx: Database,
     owner: { tenantId: string; userId: string } & Target,
-    { values, fingerprint, forUsers }: { values: CredentialValues; fingerprint: string; forUsers: boolean },
+    { values, forUsers }: { values: CredentialValues; forUsers: boolean | undefined },
   ): Promise<ConnectionInfo> {
-    const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
-    const id = existing?.id ?? newId('con');
-    const sealed = await this.#context.vault.sealJson(connectionBinding({ ...owner, id }), values);
-    const columns = {
-      sealed,
-      subject: fingerprint,
-      status: 'active' as const,
-      forUsers,
-      failedAt: null,
-      updatedAt: sql`now()`,
-    };
+    const [existing] = await tx.delete(connections).where(isOne(owner)).returning();
+    const id = newId('con');
     const [row] = await tx
       .insert(connections)
-      .values({ ...owner, ...columns, id, scopes: [], hasRefreshToken: false })
-      .onConflictDoUpdate({
-        target: connections.id,
-        set: { ...columns, version: sql`${connections.version} + 1` },
+      .values({
+        ...owner,
+        id,
+        sealed: await this.#context.vault.sealJson(connectionBinding({ ...owner, id }), values),
+        subject: fingerprintOf(id, values),
+        forUsers: forUsers ?? existing?.forUsers ?? false,
+        scopes: [],
+        hasRefreshToken: false,
       })
       .returning();
     if (!row) throw new Error('INSERT … RETURNING gave no row');
@@ -235,3 +237,13 @@ const isOne = (owner: { userId: string; provider: string; resource: string }) =>
     eq(connections.provider, owner.provider),
     eq(connections.resource, owner.resource),
   );
+
+/** Tells one set of values from another of the same connection; the id keeps equal keys of two holders apart. */
+const fingerprintOf = (id: string, { values, header }: CredentialValues): string =>
+  Buffer.from(
+    sha256(
+      JSON.stringify([id, header, Object.entries(values).toSorted(([one], [two]) => (one < two ? -1 : 1))]),
+    ),
+  )
+    .toString('hex')
+    .slice(0, 8);

@@ -101,12 +101,19 @@ export class Credentials {
    * Returns a newer credential after the server refused this one; undefined if there is none.
    * @throws SwitchboardError `connection_required` if somebody must enter another key
    */
-  async renewed(caller: Caller, server: Server, refused: Credential): Promise<Credential | undefined> {
+  async renewed(
+    caller: Caller,
+    server: Server,
+    refused: Credential | undefined,
+  ): Promise<Credential | undefined> {
     const demand = this.#demandOf(server);
     if (!demand) {
       const own = caller.subject && (await this.#load(caller, targetOf(server))).connection;
-      return this.#values.refused(caller, server, refused, own);
+      return refused
+        ? this.#values.refused(caller, server, refused, own)
+        : this.#values.wanted(caller, server, own);
     }
+    if (!refused) return undefined;
     const { connection, userId } = await this.#load(caller, targetAt(demand));
     if (connection?.id !== refused.connectionId) return undefined;
     const isNewer = connection.version > refused.version;

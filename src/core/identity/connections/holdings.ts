@@ -31,11 +31,14 @@ export interface Target {
 
 export const serverTarget = (serverId: string): string => `${OF_SERVER}${serverId}`;
 
-/** Returns the target of the values that a server takes. At another origin they are no longer sent. */
-export const targetOf = ({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): Target => ({
-  provider: serverTarget(id),
-  resource: new URL(remoteUrl).origin,
-});
+/**
+ * Returns the target of the values that a server takes. At another address they are no longer sent: hosts with many servers
+ * tell them apart by their paths.
+ */
+export function targetOf({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): Target {
+  const { origin, pathname } = new URL(remoteUrl);
+  return { provider: serverTarget(id), resource: `${origin}${pathname}` };
+}
 
 /** Returns the server that a connection or a session is for; undefined if it is for an account at a provider. */
 export const serverIdOf = (provider: string): string | undefined =>

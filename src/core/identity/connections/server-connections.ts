@@ -20,6 +20,8 @@ import type { ConnectionInfo, Connections } from './connections.ts';
 import type { Revocations } from './revocations.ts';
 import { serverIdOf, targetOf, type Credential, type Holdings } from './holdings.ts';
 
+/** Trials of one tenant at a time. */
+const MAX_TRIALS = 4;
 /** A page that was opened in time may still be sent this long after its session's end: the server is asked meanwhile. */
 const GRACE_SEC = 60;
 
@@ -56,6 +58,8 @@ interface Parts {
 /** The connections of users and tenants with servers that take a key or other fixed values. */
 export class ServerConnections {
   readonly #parts: Parts;
+  /** Trials under way by tenant. */
+  readonly #trials = new Map<string, number>();
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -89,7 +93,7 @@ export class ServerConnections {
    */
   async putShared(
     actor: Actor & { readonly tenantId: string },
-    given: CredentialValues & { readonly serverId: string; readonly forUsers: boolean },
+    given: CredentialValues & { readonly serverId: string; readonly forUsers: boolean | undefined },
     signal: AbortSignal,
   ): Promise<MadeConnection> {
     return this.#put(actor, TENANT_HOLDER, given, { forUsers: given.forUsers, signal });
@@ -130,7 +134,7 @@ export class ServerConnections {
     const { server } = this.form(serverId);
     const target = targetOf(server);
     if (target.resource !== session.resource) return undefined;
-    const checked = await this.#check(server, given, signal);
+    const { values } = await this.#check(session.tenantId, server, given, signal);
     const result = newSecret('done');
     const { tenantId, userId } = session;
     const done = await context.db.transaction(async tx => {
@@ -150,7 +154,7 @@ export class ServerConnections {
       const { id } = await connections.putValues(
         tx,
         { tenantId, userId, ...target },
-        { ...checked, forUsers: false },
+        { values, forUsers: false },
       );
       await tx
         .update(authSessions)
@@ -173,16 +177,18 @@ export class ServerConnections {
     actor: Actor & { readonly tenantId: string },
     externalId: string,
     { serverId, ...given }: CredentialValues & { readonly serverId: string },
-    { forUsers, signal }: { readonly forUsers: boolean; readonly signal: AbortSignal },
+    { forUsers, signal }: { readonly forUsers: boolean | undefined; readonly signal: AbortSignal },
   ): Promise<MadeConnection> {
     const { context, connections, holdings } = this.#parts;
     const { tenantId } = actor;
     const { server } = this.form(serverId);
-    const { tools, problem, ...checked } = await this.#check(server, given, signal);
+    const before = await findUser(context.db, tenantId, externalId);
+    const { tools, problem, values } = await this.#check(tenantId, server, given, signal);
     const made = await context.db.transaction(async tx => {
-      const { id: userId } = await ensureUser(tx, tenantId, externalId);
+      const { id: userId, tokenEpoch } = await ensureUser(tx, tenantId, externalId);
+      if (before && before.tokenEpoch !== tokenEpoch) throw revokedMeanwhile();
       const owner = { tenantId, userId, ...targetOf(server) };
-      const connection = await connections.putValues(tx, owner, { ...checked, forUsers });
+      const connection = await connections.putValues(tx, owner, { values, forUsers });
       await this.#record(tx, actor, userId, serverId);
       return connection;
     });
@@ -191,27 +197,51 @@ export class ServerConnections {
   }
 
   /** Checks values by the server's schema, then by the server itself. */
-  async #check(server: Server, given: CredentialValues, signal: AbortSignal) {
+  async #check(tenantId: string, server: Server, given: CredentialValues, signal: AbortSignal) {
     const { headers: specs } = server.auth;
     const values = checkValues(specs, given);
     const filled = fillHeaders(specs, values);
-    const headers = 'headers' in filled ? filled.headers : {};
-    const secrets = Object.values(values.values);
+    const { headers, secrets } = 'headers' in filled ? filled : { headers: {}, secrets: [] };
     const credential = { connectionId: 'trial', version: 1, headers, secrets };
-    const { tools, error } = await this.#parts.inspect(server, signal, credential);
+    const { tools, error } = await this.#inTurn(tenantId, () =>
+      this.#parts.inspect(server, signal, credential),
+    );
+    if (error?.code === 'upstream_blocked') throw error;
     if (error && REFUSALS.has(error.code)) {
+      const why = error.detail.replace(/^The MCP server [a-z -]+ \(HTTP (\d+)\)/, 'It returned HTTP $1');
+      const hint = specs === undefined && given.header === undefined ? OTHER_HEADER : '';
       throw new SwitchboardError(
         'credentials_rejected',
-        `The server ${server.id} refused what was entered. ${asSentence(error.detail)} Nothing was changed.${specs === undefined && given.header === undefined ? OTHER_HEADER : ''}`,
+        `The server ${server.id} refused the key. ${asSentence(why)} Nothing was changed.${hint}`,
         { cause: error },
       );
     }
     return {
       values,
-      fingerprint: fingerprintOf(values),
       tools: tools?.length ?? null,
       problem: error?.detail ?? null,
     };
+  }
+
+  /** Bounds the trials of a tenant: a server may take its time, and others wait for its connections. */
+  async #inTurn<T>(tenantId: string, trial: () => Promise<T>): Promise<T> {
+    const count = this.#trials.get(tenantId) ?? 0;
+    if (count >= MAX_TRIALS)
+      throw new SwitchboardError(
+        'rate_limited',
+        'Too many keys are being tried right now. Try again in 5 s.',
+        {
+          retryAfterSec: 5,
+        },
+      );
+    this.#trials.set(tenantId, count + 1);
+    try {
+      return await trial();
+    } finally {
+      const left = (this.#trials.get(tenantId) ?? 1) - 1;
+      if (left === 0) this.#trials.delete(tenantId);
+      else this.#trials.set(tenantId, left);
+    }
   }
 
   async #record(tx: Database, actor: Actor, userId: string, serverId: string): Promise<void> {
@@ -223,6 +253,12 @@ export class ServerConnections {
 /** Advice where nobody said which header the key goes into. */
 const OTHER_HEADER =
   ' It was sent as Authorization: Bearer. If the server expects it in another header, name that header.';
+
+const revokedMeanwhile = () =>
+  new SwitchboardError(
+    'invalid_request',
+    "The user's access was revoked while the key was being tried. Nothing was stored.",
+  );
 
 const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstream_forbidden']);
 
@@ -239,13 +275,3 @@ function requireTaking({ id, auth }: Server): void {
       `The server ${id} requires an account at ${auth.provider ?? 'its provider'}, not a key. Create an authorization session with that provider.`,
     );
 }
-
-/** Tells one set of values from another, and says nothing else about them. */
-const fingerprintOf = ({ values, header }: CredentialValues): string =>
-  Buffer.from(
-    sha256(
-      JSON.stringify([header, Object.entries(values).toSorted(([one], [other]) => (one < other ? -1 : 1))]),
-    ),
-  )
-    .toString('hex')
-    .slice(0, 8);

@@ -52,6 +52,7 @@ export class ServerValues {
    * @throws SwitchboardError `connection_required`
    */
   forKey(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
+    if (server.auth.kind === 'none') return undefined;
     const held = this.#holdings.peek(caller.tenantId);
     if (held && !held.with(server) && !needsValues(server)) return undefined;
     return this.#forKey(caller, server);
@@ -70,6 +71,7 @@ export class ServerValues {
    * @throws SwitchboardError `connection_required`, with a link to a page where the user enters the values
    */
   async forUser(caller: Caller, server: Server, own: ValuesRow | undefined): Promise<Credential | undefined> {
+    if (server.auth.kind === 'none') return undefined;
     const row = own ?? (await this.#shared(caller, server));
     if (row) return this.#use(caller, server, row);
     if (needsValues(server)) throw await this.#required(caller, server, 'not_connected');
@@ -77,7 +79,8 @@ export class ServerValues {
   }
 
   /**
-   * Notes that the server refused these values. Returns the credential of newer ones, if somebody has entered them meanwhile.
+   * Notes that the server refused these values. Returns the credential of newer ones, if somebody has entered them meanwhile, and
+   * undefined if they are the tenant's and the call is for a user.
    * @param own the user's connection as it is now
    * @throws SwitchboardError `connection_required`
    */
@@ -86,12 +89,14 @@ export class ServerValues {
     server: Server,
     refused: Credential,
     own: ValuesRow | undefined,
-  ): Promise<Credential> {
+  ): Promise<Credential | undefined> {
     // Another process may have stored newer values.
     this.#holdings.forget(caller.tenantId);
     const current = own ?? (await this.#shared(caller, server));
     if (current && (current.id !== refused.connectionId || current.version > refused.version))
       return this.#use(caller, server, current);
+    // One user's calls must not take the shared key away from the others.
+    if (caller.subject && !own) return undefined;
     const [row] = await this.#context.db
       .update(connections)
       .set({ status: 'rejected', failedAt: sql`now()`, updatedAt: sql`now()` })
@@ -117,6 +122,18 @@ export class ServerValues {
     throw await this.#required(caller, server, 'rejected');
   }
 
+  /**
+   * Returns the credential for a server that answered 401 to a call without one; undefined if the call acts for no user.
+   * @param own the user's connection as it is now
+   * @throws SwitchboardError `connection_required`
+   */
+  async wanted(caller: Caller, server: Server, own: ValuesRow | undefined): Promise<Credential | undefined> {
+    if (!caller.subject || server.auth.kind === 'none') return undefined;
+    const row = own ?? (await this.#shared(caller, server));
+    if (row) return this.#use(caller, server, row);
+    throw await this.#required(caller, server, 'not_connected');
+  }
+
   /** Returns the tenant's shared connection, if this caller's calls may use it. */
   async #shared({ tenantId, subject }: Caller, server: Server): Promise<ValuesRow | undefined> {
     const row = (await this.#holdings.of(tenantId)).with(server);
@@ -139,7 +156,7 @@ export class ServerValues {
       connectionId: row.id,
       version: row.version,
       headers: filled.headers,
-      secrets: Object.values(stored.values),
+      secrets: filled.secrets,
     };
     this.#opened.set(row.sealed ?? '', { row, specs, credential });
     return credential;
@@ -188,7 +205,10 @@ export class ServerValues {
 }
 
 const REASONS: Readonly<Record<Reason, (server: Server) => string>> = {
-  not_connected: ({ id }) => `The server ${id} requires a key, and none has been entered yet.`,
+  not_connected: ({ id, auth }) =>
+    auth.kind === 'static_header'
+      ? `The server ${id} requires a key, and none has been entered yet.`
+      : `The server ${id} requires a sign-in. If it accepts a key or a personal token, enter that.`,
   rejected: ({ id }) => `The server ${id} no longer accepts the key that was entered for it.`,
   missing_values: ({ id }) => `The server ${id} now requires more values than were entered for it.`,
 };

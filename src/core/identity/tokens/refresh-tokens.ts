@@ -61,6 +61,8 @@ export class RefreshTokens {
           and(
             own,
             eq(authSessions.status, 'complete'),
+            // Entering a key proves nothing about the user.
+            sql`${authSessions.provider} not like 'server:%'`,
             isNull(authSessions.redeemedAt),
             eq(authSessions.epoch, user.tokenEpoch),
             gt(authSessions.finishedAt, sql`now() - make_interval(secs => ${REDEEM_SEC})`),

@@ -215,7 +215,10 @@ const MAX_SEARCHED_CHARS = 64 * 1024;
  */
 export function redact(text: string, credential: Credential | undefined): string {
   const secrets = secretsOf(credential);
-  if (secrets.length === 0) return text;
+  return secrets.length === 0 ? text : without(text, secrets);
+}
+
+function without(text: string, secrets: readonly string[]): string {
   const clean = plainly(text, secrets);
   return secrets.some(secret => hides(clean, secret)) ? REDACTED : clean;
 }
@@ -246,15 +249,23 @@ export function redactAnswer(
   const error = errorOf(answer);
   const secrets = secretsOf(credential);
   if (!error || secrets.length === 0) return answer;
-  const text = JSON.stringify(error);
-  const clean = JSON.stringify(error, (_key, value: unknown) =>
-    typeof value === 'string' ? redact(value, credential) : value,
+  const clean = redactedValue(error, secrets);
+  return { error: isRpcError(clean) ? clean : { code: error.code, message: 'redacted' } };
+}
+
+/** Returns a JSON value whose texts, numbers and names of members hold no secret. */
+function redactedValue(value: unknown, secrets: readonly string[]): unknown {
+  if (typeof value === 'string') return without(value, secrets);
+  if (typeof value === 'number') {
+    const text = without(String(value), secrets);
+    return text === String(value) ? value : text;
+  }
+  if (Array.isArray(value)) return value.map(one => redactedValue(one, secrets));
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).map(
+    ([name, one]) => [without(name, secrets), redactedValue(one, secrets)] as const,
   );
-  // Member names may contain them, too, and are not cleaned for display.
-  const whole = plainly(clean, secrets);
-  if (whole === text) return answer;
-  const redacted: unknown = JSON.parse(whole);
-  return { error: isRpcError(redacted) ? redacted : { code: error.code, message: 'redacted' } };
+  return Object.fromEntries(members);
 }
 
 /** Returns the error without the secrets, whatever its text quotes. */
@@ -264,5 +275,13 @@ export const redactError = (thrown: unknown, credential: Credential | undefined)
   return clean === thrown.detail ? thrown : restated(thrown, clean);
 };
 
-const secretsOf = (credential: Credential | undefined): readonly string[] =>
-  credential?.secrets.filter(secret => secret.length >= MIN_SECRET_CHARS) ?? [];
+/** Returns the secrets to look for, also as servers commonly encode them: in JSON, in URLs, in base64. */
+const secretsOf = (credential: Credential | undefined): readonly string[] => {
+  const secrets = credential?.secrets.filter(secret => secret.length >= MIN_SECRET_CHARS) ?? [];
+  const forms = secrets.flatMap(secret => {
+    const inJson = JSON.stringify(secret).slice(1, -1);
+    const base64 = Buffer.from(secret).toString('base64').replace(/=+$/, '');
+    return [secret, inJson, inJson.replaceAll('/', String.raw`\/`), encodeURIComponent(secret), base64];
+  });
+  return [...new Set(forms)];
+};
