@@ -44,7 +44,7 @@ const connect: Command = {
     },
     tenant,
   },
-  help: 'Stores the key that a server requires. All calls of the tenant then carry it. Asks for it on the terminal, or reads it from stdin.',
+  help: 'Stores the key that a server requires. All calls of the tenant that act for no user then carry it. Asks for it on the terminal, or reads it from stdin.',
   changes: true,
   async run({ admin, io, args: [server = ''], options }) {
     const query = new URLSearchParams({ server_id: server });

@@ -364,7 +364,7 @@ describe('mistakes', () => {
     [
       ['catalogue', 'add', 'x', 'https://x.example', '--auth', 'user_oauth'],
       2,
-      /--auth user_oauth requires --provider/,
+      /--auth provider requires --provider/,
     ],
     [['catalogue', 'import', '/no/such/file'], 1, /no such file/],
     [['catalogue', 'import', 'http://127.0.0.1:1/x'], 1, /could not be fetched: ./],

@@ -36,7 +36,7 @@ const putConnection = endpoint({
   summary: "Store a tenant's key for a server",
   description:
     'Calls without a user then carry it. The server is asked for its tools with it; a key that it refuses is not stored. The values are never returned.',
-  errors: ['credentials_rejected', 'server_not_found', 'server_inactive'],
+  errors: ['credentials_rejected', 'upstream_blocked', 'server_not_found', 'server_inactive'],
   bodySchema: z.strictObject({
     tenant,
     ...credentialValues,

@@ -223,7 +223,7 @@ const putConnection = endpoint({
   description:
     'For backends that hold the key already. The server is asked for its tools with it; a key that it refuses is not stored. Nothing returns the values.',
   rateLimit: 'sessions',
-  errors: ['credentials_rejected', 'server_not_found', 'server_inactive', 'rate_limited'],
+  errors: ['credentials_rejected', 'upstream_blocked', 'server_not_found', 'server_inactive', 'rate_limited'],
   bodySchema: z.strictObject({ user_id: userId, ...credentialValues }),
   responseSchema: madeConnection,
   handle: (core, caller, { body: { user_id, ...given } }) =>

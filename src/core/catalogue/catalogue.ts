@@ -122,7 +122,7 @@ export class Catalogue {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }
 
-  /** Yields the active servers and those that are inactive as unreachable. */
+  /** Yields the active servers and those that were deactivated because they were unreachable. */
   *listed(): Generator<Server> {
     for (const server of this.#byId.values()) if (server.active || server.unreachable) yield server;
   }

@@ -60,6 +60,7 @@ export const credentialShape = {
   key_url: z
     .url({ protocol: /^https$/, error: 'must be an https URL' })
     .max(2_048)
+    .regex(/^[\x21-\x7e]+$/, 'must be ASCII without spaces')
     .optional(),
 };
 

@@ -86,7 +86,7 @@ const authSchema = z
   // Without a provider, calls would carry no user token, and the server would refuse them.
   .refine(({ kind, provider }) => kind !== 'user_oauth' || provider !== undefined, {
     path: ['provider'],
-    error: 'user_oauth requires the name of the identity provider whose tokens the server accepts',
+    error: 'provider requires the name of the identity provider whose tokens the server accepts',
   });
 
 const webUrl = z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' });

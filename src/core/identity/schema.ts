@@ -153,7 +153,7 @@ export const CONNECTION_STATES = ['active', 'needs_reauth', 'rejected'] as const
 
 /**
  * One account of one user at one provider (and resource, RFC 8707), with its tokens; or the values, such as an API key, that one server
- * takes. Then `provider` is `server:` with the server's id, `resource` its origin and `subject` the fingerprint of the values.
+ * takes. Then `provider` is `server:` with the server's id, `resource` its address and `subject` the fingerprint of the values.
  */
 export const connections = pgTable(
   'connections',

@@ -40,7 +40,7 @@ export async function writeWhole(file: string, text: string): Promise<void> {
   }
 }
 
-/** @param named what follows `.new-`; its first group is the process id */
+/** @param named a pattern for the part after `.new-`; its first group is the process id */
 async function deleteWhere(
   target: string,
   named: RegExp,

@@ -43,7 +43,7 @@ describe('readEntries', () => {
     [{ remote_url: 'https://user:pw@a.example/mcp' }, 'remote_url: must not contain a user name or password'],
     [
       { auth: { kind: 'user_oauth', scopes: ['read'] } },
-      'auth.provider: user_oauth requires the name of the identity provider whose tokens the server accepts',
+      'auth.provider: provider requires the name of the identity provider whose tokens the server accepts',
     ],
     [
       { description: 'nul \u0000' },

@@ -148,7 +148,7 @@ export class Connections {
         hasRefreshToken: false,
       })
       .returning();
-    if (!row) throw new Error('INSERT … RETURNING gave no row');
+    if (!row) throw new Error('INSERT … RETURNING returned no row');
     return this.#infoOf(row);
   }
 

@@ -23,7 +23,7 @@ export interface Credential {
 /** Begins the target of a connection with one server. No provider's name has a colon. */
 const OF_SERVER = 'server:';
 
-/** The columns by which a user has at most one connection: a provider and a resource, or a server and its origin. */
+/** The columns by which a user has at most one connection: a provider and a resource, or a server and its address. */
 export interface Target {
   readonly provider: string;
   readonly resource: string;

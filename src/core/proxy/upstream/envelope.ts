@@ -211,7 +211,7 @@ const MAX_SEARCHED_CHARS = 64 * 1024;
 
 /**
  * Returns the text without the secrets of the credential, which a careless server may repeat when it refuses them. They are
- * plain ASCII (RFC 6750 §2.1), so they look the same inside JSON unless they contain quotes or backslashes.
+ * plain ASCII (RFC 6750 §2.1), so most look the same inside JSON; `secretsOf` knows the other forms.
  */
 export function redact(text: string, credential: Credential | undefined): string {
   const secrets = secretsOf(credential);
