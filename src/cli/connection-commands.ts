@@ -17,7 +17,7 @@ interface Field {
   readonly choices?: readonly string[];
 }
 
-/** What a server takes. */
+/** The values that a server takes. */
 interface Form {
   readonly name: string;
   readonly host: string;

@@ -12,7 +12,7 @@ export interface Throttle {
   readonly key: string;
 }
 
-/** What an endpoint requires of its callers. */
+/** The requirements of an endpoint on its callers. */
 export interface Policy {
   readonly scope: Scope;
   /** The rate limit class of a request. Absent: none. */

@@ -11,7 +11,7 @@ const VARIABLE = /\{([A-Za-z_][\w-]{0,63})\}/g;
 /** A header's value: visible ASCII and spaces. */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;
 const MAX_VALUE_BYTES = 8 * 1024;
-/** What servers commonly accept of all headers together. */
+/** Limits all headers together to what servers commonly accept. */
 const MAX_HEADERS_BYTES = 16 * 1024;
 const MAX_VARIABLES = 4;
 const DEFAULT_FIELD = 'token';

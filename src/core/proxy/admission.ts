@@ -26,7 +26,7 @@ const BREAKER: BreakerLimits = {
   maxProbeMs: 10_000,
 };
 
-/** What an outcome shows: the server is down for everyone, it fails for this tenant, it responds, or nothing. */
+/** The evidence in an outcome: the server is down for everyone, it fails for this tenant, it responds, or nothing. */
 type Evidence = 'down' | 'failing' | 'answered' | 'none';
 
 /** Permission for one call. Dispose of it however the call ended, to make room for the next. */

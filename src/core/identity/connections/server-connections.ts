@@ -25,7 +25,7 @@ const MAX_TRIALS = 4;
 /** A page that was opened in time may still be sent this long after its session's end: the server is asked meanwhile. */
 const GRACE_SEC = 60;
 
-/** What a server takes, for a form or a prompt. */
+/** The values that a server takes, for a form or a prompt. */
 export interface ServerForm {
   readonly server: Server;
   readonly fields: readonly CredentialField[];

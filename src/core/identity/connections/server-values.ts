@@ -146,7 +146,7 @@ export class ServerValues {
     this.#lastUsed.touch(row.id);
     const specs = server.auth.headers;
     const known = this.#opened.get(row.sealed ?? '');
-    // The same text in another row does not open.
+    // A sealed text is valid only in its own row.
     if (known && known.specs === specs && isSameRow(known.row, row)) return known.credential;
     const stored = await this.#connections.valuesOf(row);
     if (!stored) throw await this.#required(caller, server, 'not_connected');

@@ -37,7 +37,7 @@ export interface SessionStatus {
   readonly error?: string;
 }
 
-/** What a session connects: an account at a provider or, without one, the values that a server takes. */
+/** The goal of a session: an account at a provider or, without one, the values that a server takes. */
 interface Goal {
   /** The provider's name, or the server's target. */
   readonly name: string;

@@ -31,7 +31,7 @@ interface SessionKind {
   readonly sessionId: string | undefined;
 }
 
-/** What a reply means for its call and for the server's state. */
+/** The meaning of a reply for its call and for the server's state. */
 export interface Meaning {
   /** The fate of the call. `not-run`: the server certainly did not run it. `unknown`: the session was lost, and it may have run. */
   readonly call: 'taken' | 'not-run' | 'unknown';
