@@ -44,7 +44,7 @@ describe('200', () => {
     ['none', { kind: 'none', status: 'open' }],
     ['credentials', { kind: 'credentials', status: 'connect' }],
     ['static_header', { kind: 'credentials', status: 'connect' }],
-    ['own_oauth', { kind: 'oauth', status: 'setup_needed' }],
+    ['own_oauth', { kind: 'oauth', status: 'connect' }],
     [undefined, { kind: 'unknown', status: 'unknown' }],
   ])('says whether a server of auth.kind %s can be called, on both faces', async (kind, access) => {
     const auth = kind === undefined ? {} : { auth: { kind } };

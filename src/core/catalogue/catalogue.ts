@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
 import type { Database } from '../../platform/database/database.ts';
@@ -16,12 +17,13 @@ import {
   type PutOptions,
   type WriteOptions,
 } from './changes.ts';
-import type { Entry, Server } from './entry.ts';
+import { keepingLearned, type Entry, type LearnedAccess, type Server } from './entry.ts';
 import {
   ConcurrentEdit,
   readServers,
   retireServers,
   writeChange,
+  writeLearned,
   writeTools,
   writeUnreachable,
 } from './store.ts';
@@ -161,11 +163,10 @@ export class Catalogue {
     };
     const write = (tx: Database) => writeChange(tx, { change, moved, reinstated }, options);
     return this.#commit(prepared, options, write, ({ upserted, removed }) => {
-      for (const server of upserted) this.#byId.set(server.id, server);
+      for (const server of upserted) this.#show(server);
       const written = new Set([...removed, ...upserted.map(({ id }) => id)]);
       this.#onReinstated(reinstated.filter(id => written.has(id)));
-      for (const server of gone)
-        if (written.has(server.id)) this.#byId.set(server.id, withdrawn(server, options.origin));
+      for (const server of gone) if (written.has(server.id)) this.#show(withdrawn(server, options.origin));
     });
   }
 
@@ -237,6 +238,29 @@ export class Catalogue {
     }
   }
 
+  /**
+   * Stores what a server has shown of its access, which searches show at once. Does nothing if that is known already, or if
+   * the server does not exist or has moved. It does not wait for other writes, because a long import must not delay a call.
+   */
+  async learnAccess(id: string, remoteUrl: string, learned: LearnedAccess): Promise<void> {
+    const known = this.#byId.get(id);
+    if (known?.remoteUrl !== remoteUrl || isDeepStrictEqual(known.learned, learned)) return;
+    const shown = { ...known, learned };
+    // Shown first, so that many refusals at a time are written once.
+    this.#byId.set(id, shown);
+    try {
+      await writeLearned(this.#db, shown, learned);
+    } catch (error) {
+      if (this.#byId.get(id) === shown) this.#byId.set(id, known);
+      throw error;
+    }
+  }
+
+  /** Shows a server as it was written, with what may have been learned during the write. */
+  #show(server: Server): void {
+    this.#byId.set(server.id, keepingLearned(server, this.#byId.get(server.id)));
+  }
+
   /** @param edit returns undefined if there is nothing to do; the result is false then */
   #edit(
     id: string,
@@ -253,7 +277,7 @@ export class Catalogue {
         await write(tx);
         return change;
       };
-      await this.#commit(isVisible ? change : undefined, options, store, () => this.#byId.set(id, server));
+      await this.#commit(isVisible ? change : undefined, options, store, () => this.#show(server));
       return true;
     });
   }

@@ -38,11 +38,10 @@ export class ChangeCursor {
     const from = Math.min(this.#horizon, lowest);
     const written = await readServers(this.#db, { from, before: next });
     const servers = written.filter(server => !isDeepStrictEqual(server, known.get(server.id)));
-    if (servers.length > 0) {
-      const takeEffect = await prepare(changeOf(servers, known));
-      for (const server of servers) known.set(server.id, server);
-      await takeEffect();
-    }
+    const searched = servers.filter(server => isVisible(server, known.get(server.id)));
+    const takeEffect = searched.length === 0 ? undefined : await prepare(changeOf(searched, known));
+    for (const server of servers) known.set(server.id, server);
+    await takeEffect?.();
     this.#horizon = lowest;
   }
 }
@@ -57,6 +56,12 @@ async function snapshotOf(db: Database): Promise<{ lowest: number; next: number 
   if (!snapshot) throw new Error('the database reported no transaction snapshot');
   return snapshot;
 }
+
+/** Returns true if the two differ in more than what was learned of access, which is not in the index. */
+const isVisible = (
+  { learned: _now, ...server }: Server,
+  { learned: _before, ...known }: Partial<Server> = {},
+) => !isDeepStrictEqual(server, known);
 
 /** Changes of this many servers are treated as an import. */
 const MANY_SERVERS = 20;

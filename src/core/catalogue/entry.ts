@@ -152,6 +152,8 @@ export interface Server {
   /** Absent: unknown, detected at the first call. */
   readonly transport?: Transport;
   readonly auth: AuthSpec;
+  /** Access as the server itself has shown it at its current address; absent: it has not. */
+  readonly learned?: LearnedAccess;
   readonly homepage?: string;
   readonly repository?: string;
   readonly categories: readonly string[];
@@ -165,6 +167,18 @@ export interface Server {
   readonly unreachable?: true;
 }
 
+/** Access as a server showed it: by a refusal, or by answering a call that carried nothing. */
+export interface LearnedAccess {
+  readonly kind: 'none' | 'credentials' | 'oauth';
+  readonly issuer?: string;
+  /** Scopes of the challenge. */
+  readonly scopes?: readonly string[];
+  /** URL of the protected resource metadata (RFC 9728), if the challenge named it. */
+  readonly resourceMetadata?: string;
+  /** True: the issuer lets no client register itself, and the operator has configured none. */
+  readonly needsSetup?: boolean;
+}
+
 /** Whether and how a server can be called. */
 export interface Access {
   /** `provider`: a token from a configured identity provider; `oauth`: the server's own sign-in. */
@@ -176,15 +190,39 @@ export interface Access {
   readonly status: 'open' | 'connected' | 'connect' | 'setup_needed' | 'unknown';
 }
 
-const ACCESS: Readonly<Record<AuthSpec['kind'], Access>> = {
+const KINDS: Readonly<Record<AuthSpec['kind'], Access['kind']>> = {
+  none: 'none',
+  static_header: 'credentials',
+  own_oauth: 'oauth',
+  user_oauth: 'provider',
+  unknown: 'unknown',
+};
+
+const ACCESS: Readonly<Record<Access['kind'], Access>> = {
   none: { kind: 'none', status: 'open' },
-  static_header: { kind: 'credentials', status: 'connect' },
-  own_oauth: { kind: 'oauth', status: 'setup_needed' },
-  user_oauth: { kind: 'provider', status: 'unknown' },
+  credentials: { kind: 'credentials', status: 'connect' },
+  oauth: { kind: 'oauth', status: 'connect' },
+  provider: { kind: 'provider', status: 'unknown' },
   unknown: { kind: 'unknown', status: 'unknown' },
 };
 
-export const accessOf = ({ auth }: Pick<Server, 'auth'>): Access => ACCESS[auth.kind];
+const OAUTH_WITHOUT_CLIENT: Access = { kind: 'oauth', status: 'setup_needed' };
+
+/**
+ * Returns how a server can be called by somebody who has connected nothing. An entry's `credentials`, `oauth` or `provider`
+ * is what somebody has decided; `none` and `unknown` give way to what the server itself has shown.
+ */
+export function accessOf({ auth, learned }: Pick<Server, 'auth' | 'learned'>): Access {
+  const stated = KINDS[auth.kind];
+  const kind = stated === 'none' || stated === 'unknown' ? (learned?.kind ?? stated) : stated;
+  return kind === 'oauth' && learned?.needsSetup ? OAUTH_WITHOUT_CLIENT : ACCESS[kind];
+}
+
+/** Returns the server with what is learned of the known one of its id, unless that has another address. */
+export const keepingLearned = (server: Server, known: Server | undefined): Server =>
+  known?.learned === undefined || known.remoteUrl !== server.remoteUrl || known.learned === server.learned
+    ? server
+    : { ...server, learned: known.learned };
 
 /** Returns the entry of a server, in the format that `catalogue show` prints and `catalogue import` reads. */
 export const toEntry = (server: Server): Entry => ({

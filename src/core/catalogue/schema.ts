@@ -12,8 +12,14 @@ import {
   text,
 } from 'drizzle-orm/pg-core';
 import { createdAt, instant } from '../../platform/database/columns.ts';
-import type { AuthSpec, CataloguedTool, Origin, RegistryMark, Transport } from './entry.ts';
+import type { AuthSpec, CataloguedTool, LearnedAccess, Origin, RegistryMark, Transport } from './entry.ts';
 import type { HealthState } from './health.ts';
+
+/** What a server has shown of its access, and the address at which it did. */
+interface StoredAccess {
+  readonly remoteUrl: string;
+  readonly access: LearnedAccess;
+}
 
 export const servers = pgTable(
   'servers',
@@ -24,6 +30,8 @@ export const servers = pgTable(
     remoteUrl: text('remote_url').notNull(),
     transport: text().$type<Transport>(),
     auth: jsonb().notNull().$type<AuthSpec>(),
+    /** Only `writeLearned` changes it; at another address it is not valid. Null: nothing was learned. */
+    learned: jsonb().$type<StoredAccess>(),
     homepage: text(),
     repository: text(),
     categories: jsonb().notNull().$type<readonly string[]>(),

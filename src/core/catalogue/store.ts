@@ -5,7 +5,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { cleanText } from '../../platform/sanitize.ts';
 import { slices, type Pause } from '../../platform/time.ts';
 import type { CatalogueChange, PutOptions } from './changes.ts';
-import type { CataloguedTool, Origin, Server, Tool } from './entry.ts';
+import type { CataloguedTool, LearnedAccess, Origin, Server, Tool } from './entry.ts';
 import { serverHealth, servers as table, serverToolParts as parts } from './schema.ts';
 import { cleanTool } from './tools/definitions.ts';
 import { forgetDefinitions } from './tools/store.ts';
@@ -64,6 +64,7 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     updatedAt: _updated,
     revision: _revision,
     unreachable,
+    learned,
     ...rest
   } = row;
   return {
@@ -76,6 +77,7 @@ function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedT
     ...(repository === null ? {} : { repository }),
     ...(registry === null ? {} : { registry }),
     ...(unreachable ? { unreachable } : {}),
+    ...(learned?.remoteUrl === rest.remoteUrl ? { learned: learned.access } : {}),
     ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
   };
 }
@@ -97,7 +99,7 @@ const BATCH_CHARS = 50_000;
 /** The maximum size of a value with tools, except for a single larger tool: a row of 1 MB blocked the event loop for 50 ms. */
 const PART_CHARS = 30_000;
 
-/** Applies all new values in an upsert. */
+/** Applies all new values in an upsert. No entry says what was learned, so that stays. */
 const OVERWRITE = {
   name: excluded('name'),
   description: excluded('description'),
@@ -133,6 +135,7 @@ const toRow = (server: Server, tools: string) => ({
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
   registry: server.registry ?? null,
+  learned: null,
   unreachable: server.unreachable ?? false,
   tools: sql`${tools}::jsonb`,
   toolsListedAt: server.toolsListedAt === undefined ? null : new Date(server.toolsListedAt),
@@ -216,6 +219,18 @@ export async function writeUnreachable(tx: Transaction, server: Server, before: 
     )
     .returning({ id: table.id });
   if (written.length === 0) throw new ConcurrentEdit(`${server.id} was changed by another process`);
+}
+
+/** Stores what was learned of a server's access. Does nothing if the row has another address. */
+export async function writeLearned(
+  db: Transaction,
+  { id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>,
+  access: LearnedAccess,
+): Promise<void> {
+  await db
+    .update(table)
+    .set({ learned: { remoteUrl, access } })
+    .where(and(eq(table.id, id), eq(table.remoteUrl, remoteUrl)));
 }
 
 /** A change to be stored, with the ids of servers that need more than their row written. */

@@ -5,6 +5,7 @@ import { slices, type Pause } from '../../platform/time.ts';
 import type { PutOptions } from './changes.ts';
 import {
   bareTool,
+  keepingLearned,
   type CataloguedTool,
   type Entry,
   type Origin,
@@ -68,7 +69,8 @@ export async function toServer(
     origin,
     [...tools.values()].filter(tool => tool !== undefined),
   );
-  const server = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
+  const listed = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
+  const server = keepingLearned(listed, known);
   return {
     server: known && isDeepStrictEqual(known, server) ? known : server,
     leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),

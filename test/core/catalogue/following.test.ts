@@ -110,6 +110,20 @@ describe.skipIf(inject('postgresUrl') === undefined)('catalogues on one Postgres
     ]);
   });
 
+  it('what one learns of access, the other shows without indexing it again', async () => {
+    await put(a, [entry('mail')]);
+    await eventually('the other has it', () => activeIn(b).length === 1);
+    b.told.length = 0;
+    await a.catalogue.learnAccess('mail', 'https://mail.example/mcp', { kind: 'oauth', scopes: ['read'] });
+    await eventually('the other shows it', () => b.catalogue.get('mail')?.learned !== undefined);
+    expect(b.catalogue.get('mail')).toEqual(a.catalogue.get('mail'));
+    await Promise.all([a.catalogue.catchUp(), b.catalogue.catchUp()]);
+    expect(b.told).toEqual([]);
+    await put(b, [entry('mail', 'Sends mail.')]);
+    await eventually('the change is back', () => a.catalogue.get('mail')?.description === 'Sends mail.');
+    expect(a.catalogue.get('mail')?.learned).toEqual({ kind: 'oauth', scopes: ['read'] });
+  });
+
   it('own changes, and rows rewritten without a change, are not taken over again', async () => {
     const large = Array.from({ length: 80 }, (_, at) => tool(`t${at}`, 'x'.repeat(900)));
     await put(a, [entry('large', 'Large.', large), entry('mail')]);
