@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { decodeJwt, generateKeyPair, SignJWT, UnsecuredJWT, type CryptoKey, type JWTPayload } from 'jose';
+import { Holds, type Hold, type When } from './holds.ts';
 
 /** The endpoints whose behaviour a test can spoil. */
 export type FaultyEndpoint = 'token' | 'revocation' | 'discovery' | 'jwks';
@@ -41,15 +42,6 @@ export interface Faults {
   readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
-export interface Hold {
-  /** Resolves when the first request has come to this point. */
-  readonly arrived: Promise<void>;
-  /** Lets everything that waits go on, and ends the hold. */
-  release(): void;
-}
-
-export type When = 'before' | 'after';
-
 /** The key the provider signs with, to sign a changed claim again. */
 export interface SigningKey {
   readonly kid: string;
@@ -62,27 +54,16 @@ const CLOCK_SHIFT_SEC = 600;
 /** What is wrong with the endpoints right now, as tests set it, and where requests are held. */
 export class FaultInjection {
   readonly faults: Record<FaultyEndpoint, Faults> = { token: {}, revocation: {}, discovery: {}, jwks: {} };
-  readonly #holds = new Map<string, { arrive(): void; released: Promise<void> }>();
+  readonly #holds = new Holds();
 
   /** Stops every request to the endpoint before (or after) the provider has processed it, until released. */
   hold(endpoint: FaultyEndpoint, when: When): Hold {
-    const place = `${endpoint} ${when}`;
-    const { promise: arrived, resolve: arrive } = Promise.withResolvers<void>();
-    const { promise: released, resolve } = Promise.withResolvers<void>();
-    const hold = { arrive, released };
-    this.#holds.set(place, hold);
-    const release = () => {
-      if (this.#holds.get(place) === hold) this.#holds.delete(place);
-      resolve();
-    };
-    return { arrived, release };
+    return this.#holds.hold(endpoint, when);
   }
 
   /** Waits as long as a hold or a delay of this endpoint says. */
   async pass(endpoint: FaultyEndpoint, when: When): Promise<void> {
-    const hold = this.#holds.get(`${endpoint} ${when}`);
-    hold?.arrive();
-    await hold?.released;
+    await this.#holds.pass(endpoint, when);
     const { delayBeforeMs, delayAfterMs } = this.faults[endpoint];
     const delayMs = when === 'before' ? delayBeforeMs : delayAfterMs;
     if (delayMs !== undefined) await delay(delayMs, undefined, { ref: false });

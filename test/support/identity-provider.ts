@@ -3,14 +3,9 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair } from 'jose';
 import { Provider, type Configuration, type JWK } from 'oidc-provider';
-import {
-  FaultInjection,
-  type FaultyEndpoint,
-  type Faults,
-  type Hold,
-  type When,
-} from './identity-provider-faults.ts';
+import { FaultInjection, type FaultyEndpoint, type Faults } from './identity-provider-faults.ts';
 import { closeNow } from './close-now.ts';
+import type { Hold, When } from './holds.ts';
 import { Front, type Hits } from './identity-provider-front.ts';
 import { ProviderStore } from './identity-provider-store.ts';
 

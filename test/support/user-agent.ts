@@ -87,6 +87,19 @@ export class UserAgent {
     return { ...(await this.follow(await this.get(callback))), trace: this.trace };
   }
 
+  /** Opens a link to one of our pages and presses its button; returns where that leads, which is not fetched. */
+  async open(link: string): Promise<string> {
+    const gone = await this.submit(await this.get(link));
+    const next = redirectOf(gone);
+    if (next === undefined) throw new Error(this.#story('the button led nowhere on', gone));
+    return next;
+  }
+
+  /** Opens a link, presses the button, and goes where a server that asks nothing sends it, to the page that it ends on. */
+  async connect(link: string): Promise<Page> {
+    return this.follow(await this.get(await this.open(link)));
+  }
+
   /** oidc-provider's development pages: a form with `prompt` login or consent, and a link that cancels. */
   #answerProvider(page: Page, login: string, deny: boolean): Promise<Page> {
     const asked = formsOf(page.html)[0]?.inputs['prompt'];

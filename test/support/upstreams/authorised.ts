@@ -1,6 +1,6 @@
 import { request, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream';
-import { Inbox, listen, readBody } from './http.ts';
+import { Inbox, listen, readBody, type Message } from './http.ts';
 import { startV1Server } from './v1.ts';
 import { startV2Server } from './v2.ts';
 
@@ -20,20 +20,38 @@ export interface AuthorisedServer extends AsyncDisposable {
  * Authorization it gets, and refuses those it is told to, and whatever `admits` does not let in.
  */
 export async function startAuthorised(
-  era: 'legacy' | 'modern',
+  era: Era,
   admits: (headers: IncomingHttpHeaders) => boolean = () => true,
 ): Promise<AuthorisedServer> {
+  const refused = new Set<string | undefined>();
+  const guarded = await startGuarded(era, ({ headers }, _message, outgoing) => {
+    const isRefused = refused.has(headers.authorization) || !admits(headers);
+    if (isRefused) outgoing.writeHead(401, { 'www-authenticate': 'Bearer error="invalid_token"' }).end();
+    return isRefused;
+  });
+  return { ...guarded, refuse: authorization => void refused.add(authorization) };
+}
+
+export type Era = 'legacy' | 'modern';
+
+export type GuardedServer = Omit<AuthorisedServer, 'refuse'>;
+
+/** Answers a request itself, or returns false to leave it to the server. */
+export type Guard = (
+  incoming: IncomingMessage,
+  message: Message,
+  outgoing: ServerResponse,
+) => boolean | Promise<boolean>;
+
+/** A real MCP server of either era with `guard` in front of it. */
+export async function startGuarded(era: Era, guard: Guard): Promise<GuardedServer> {
   const server = era === 'legacy' ? await startV1Server() : await startV2Server();
   const inbox = new Inbox();
-  const refused = new Set<string | undefined>();
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const { text, message } = await readBody(incoming);
     const { method = '', url = '/', headers } = incoming;
     inbox.add(incoming, message);
-    if (refused.has(headers.authorization) || !admits(headers)) {
-      outgoing.writeHead(401, { 'www-authenticate': 'Bearer error="invalid_token"' }).end();
-      return;
-    }
+    if (await guard(incoming, message, outgoing)) return;
     const target = new URL(url, server.url);
     const onward = request(target, { method, headers, agent: false }, answer => {
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
@@ -43,13 +61,15 @@ export async function startAuthorised(
     outgoing.once('close', () => onward.destroy());
     onward.end(text);
   };
-  const listening = await listen((incoming, outgoing) => void serve(incoming, outgoing));
+  const listening = await listen((incoming, outgoing) => {
+    // A client may hang up at any point.
+    serve(incoming, outgoing).catch(() => outgoing.destroy());
+  });
   return {
     url: `${listening.origin}/mcp`,
     origin: listening.origin,
     inbox,
     seen: () => [...new Set(inbox.all.map(({ headers }) => headers.authorization))],
-    refuse: authorization => void refused.add(authorization),
     async [Symbol.asyncDispose]() {
       await listening[Symbol.asyncDispose]();
       await server[Symbol.asyncDispose]();
