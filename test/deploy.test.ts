@@ -180,6 +180,7 @@ function showAll(metrics: Metrics): void {
   metrics.events.tokensAsked('session', 'ok');
   metrics.events.providerRefreshed('ok');
   metrics.events.probed('ok');
+  metrics.events.webhookSent('ok');
   metrics.watch('switchboard_upstream_sessions', () => ({ busy: 0, idle: 0 }));
   metrics.watch('switchboard_upstream_circuits', () => ({ open: 0, closed: 0 }));
   metrics.watch('switchboard_upstream_slots', () => ({ busy: 0, waiting: 0 }));

@@ -180,6 +180,7 @@ class EventMetrics {
   readonly #tokenSets: Counter;
   readonly #providerRefreshes: Counter;
   readonly #probes: Counter;
+  readonly #webhooks: Counter;
 
   constructor(registry: MetricsRegistry) {
     this.#refusals = registry.counter(
@@ -207,6 +208,11 @@ class EventMetrics {
       'Health checks of servers, by result (no_verdict: inconclusive, such as HTTP 429).',
       ['outcome'],
     );
+    this.#webhooks = registry.counter(
+      'switchboard_webhook_deliveries_total',
+      'Attempts to send webhook events, by outcome (failed: will be retried), and dropped events.',
+      ['outcome'],
+    );
   }
 
   /** @param limit an endpoint class, another limit, or for instance `calls-per-month` */
@@ -232,5 +238,13 @@ class EventMetrics {
 
   probed(outcome: 'ok' | 'needs_sign_in' | 'not_mcp' | 'unreachable' | 'no_verdict'): void {
     this.#probes.inc({ outcome });
+  }
+
+  /**
+   * @param outcome `failed`: will be retried; `dropped`: given up, or too many waited; `gone`: the receiver answered 410
+   * @param count the number of events
+   */
+  webhookSent(outcome: 'ok' | 'failed' | 'dropped' | 'gone', count = 1): void {
+    this.#webhooks.inc({ outcome }, count);
   }
 }

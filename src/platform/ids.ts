@@ -37,8 +37,9 @@ export function base62OfUint32(value: number): string {
 }
 
 /** Returns a prefixed random id with about 131 bits of entropy, such as `qry_…`. */
-export const newId = (prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease' | 'res'): string =>
-  `${prefix}_${randomBase62(22)}`;
+export const newId = (
+  prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease' | 'res' | 'evt' | 'whs',
+): string => `${prefix}_${randomBase62(22)}`;
 
 /** SHA-256, for secrets of 256 random bits: a slow hash would add no protection. */
 export const sha256 = (text: string): Uint8Array => createHash('sha256').update(text).digest();

@@ -6,6 +6,7 @@ import type { Audit } from '../access/audit.ts';
 import type { Outbox } from './connections/revocation-outbox.ts';
 import type { Providers } from './connections/provider.ts';
 import type { Vault } from './vault/vault.ts';
+import type { Events } from './webhooks/events.ts';
 
 /** The dependencies shared by all parts of identity. */
 export interface IdentityContext {
@@ -13,6 +14,8 @@ export interface IdentityContext {
   readonly vault: Vault;
   readonly audit: Audit;
   readonly outbox: Outbox;
+  /** What happens to connections, for webhooks. */
+  readonly events: Events;
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics?: Metrics | undefined;

@@ -23,6 +23,7 @@ import { Revocations } from './connections/revocations.ts';
 import { Sessions } from './sign-in/sessions.ts';
 import { SignIns } from './sign-in/sign-in.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
+import { Webhooks } from './webhooks/webhooks.ts';
 
 /** Limits a provider's response; its key set is the largest. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
@@ -43,6 +44,7 @@ export interface Identity {
   readonly sealing: Sealing;
   readonly revocations: Revocations;
   readonly holdings: Holdings;
+  readonly webhooks: Webhooks;
   /** Says how servers let a caller in: see `accessFor`. */
   accessFor(this: void, caller: Caller): Promise<AccessOf>;
   readonly context: IdentityContext;
@@ -80,7 +82,20 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   }
   const providers = new Providers(config.providers, configured);
   const outbox = new Outbox({ db, vault, providers, audit, log });
-  const context: IdentityContext = { db, vault, audit, outbox, clock, log, metrics, providers, publicUrl };
+  const webhooks = new Webhooks({ db, vault, audit, clock, log, metrics, guard });
+  const { events } = webhooks;
+  const context: IdentityContext = {
+    db,
+    vault,
+    audit,
+    outbox,
+    events,
+    clock,
+    log,
+    metrics,
+    providers,
+    publicUrl,
+  };
 
   const tokens = new IdentityTokens({ keys: signingKeys, clock, publicUrl });
   const sessions = new Sessions(context);
@@ -98,6 +113,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     connections,
     revocations,
     holdings,
+    webhooks,
     accessFor: accessFor.bind(undefined, holdings, providers),
     context,
     manage: new Manage(context, connections, revocations),
@@ -111,10 +127,11 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     },
     start() {
       outbox.start();
+      webhooks.start();
       retention.start();
     },
     async close() {
-      await Promise.all([retention.close(), outbox.close(), credentials.close()]);
+      await Promise.all([retention.close(), outbox.close(), webhooks.close(), credentials.close()]);
       await outbound.close();
     },
   };

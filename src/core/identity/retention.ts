@@ -7,6 +7,7 @@ import type { IdentityContext } from './context.ts';
 import { authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
 import { expireSessions } from './sign-in/session-store.ts';
 import type { SigningKeys } from './tokens/identity-token.ts';
+import { webhookSecrets } from './webhooks/schema.ts';
 
 const EVERY_MS = 60_000;
 const BATCH = 500;
@@ -39,6 +40,7 @@ const RULES: readonly {
       sql`${tokenFamilies.revokedAt} < now() - interval '30 days'`,
     )}`,
   },
+  { table: webhookSecrets, key: webhookSecrets.id, when: sql`${webhookSecrets.expiresAt} < now()` },
   { table: auditLog, key: auditLog.id, when: sql`${auditLog.at} < now() - interval '90 days'` },
   {
     table: users,

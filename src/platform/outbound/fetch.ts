@@ -19,6 +19,7 @@ const MAX_HEADER_BYTES = 16 * 1024;
 /**
  * `fetch` for endpoints from untrusted metadata: behind the outbound guard, without redirects, with a response of at most
  * `maxBytes` (unpacked) and 16 KiB of headers within `maxMs`. The caller's signal also aborts reading the body.
+ * @param maxBytes 0: the body is not read, however long it is
  */
 export function createGuardedFetch(
   guard: Guard,
@@ -38,8 +39,10 @@ export function createGuardedFetch(
       dispatcher,
     };
     const response = await undiciFetch(url, init as RequestInit);
+    if (maxBytes === 0) await response.body?.cancel().catch(() => {});
     const tooLarge = () => new Error(`the response has more than ${maxBytes} bytes`);
-    const bytes = response.body ? await readBody(response.body, maxBytes, tooLarge) : undefined;
+    const bytes =
+      response.body && maxBytes > 0 ? await readBody(response.body, maxBytes, tooLarge) : undefined;
     const { status } = response;
     const hasBody = status !== 204 && status !== 304;
     return new Response(hasBody && bytes ? new Uint8Array(bytes) : null, {

@@ -13,6 +13,7 @@ import {
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutTokens } from '../connections/connections.ts';
 import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
+import { webhookSecrets } from '../webhooks/schema.ts';
 import { keyIdOf, Vault, VaultError, type Binding } from './vault.ts';
 
 const KEY_FILE = 'vault.key';
@@ -121,6 +122,7 @@ async function dropSealed(db: Database, vault: Vault): Promise<void> {
     await tx.update(refreshTokens).set(noReplay).where(isNotNull(refreshTokens.replaySealed));
     await tx.delete(revocationOutbox);
     await tx.delete(signingKeys);
+    await tx.delete(webhookSecrets);
   });
 }
 

@@ -8,6 +8,8 @@ import { forgetReplays } from '../retention.ts';
 import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
 import { sessionBinding, waitingBinding } from '../sign-in/session-store.ts';
 import { bindingOf as signingBinding } from '../tokens/identity-token.ts';
+import { secretBinding } from '../webhooks/message.ts';
+import { webhookSecrets } from '../webhooks/schema.ts';
 import { keyIdOfCanary, renewCanary } from './open.ts';
 import { VaultError, type Binding, type Vault } from './vault.ts';
 
@@ -15,7 +17,12 @@ const BATCH = 100;
 /** The approximate number of rows per call of `rewrap`. */
 const SLICE = 1000;
 
-type Table = typeof connections | typeof revocationOutbox | typeof signingKeys | typeof authSessions;
+type Table =
+  | typeof connections
+  | typeof revocationOutbox
+  | typeof signingKeys
+  | typeof authSessions
+  | typeof webhookSecrets;
 type Key = string | Uint8Array;
 interface Batch {
   readonly sealed: number;
@@ -47,6 +54,7 @@ const SEALED: readonly {
     row => row.idHash,
     row => (row.status === 'confirm' ? waitingBinding(row) : sessionBinding(row)),
   ),
+  rewrapping(webhookSecrets, webhookSecrets.id, row => row.id, secretBinding),
 ];
 
 /**
