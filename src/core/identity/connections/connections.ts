@@ -5,6 +5,7 @@ import { findUser, requireUserId } from '../../access/tenants.ts';
 import type { CredentialValues } from '../../catalogue/credential-schema.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
+import type { EndReason } from '../webhooks/events.ts';
 import type { Account, Grant } from './provider.ts';
 import { serverIdOf, type Target } from './holdings.ts';
 import { connectionBinding, supersede, type ConnectionRow, type StoredTokens } from './stored-tokens.ts';
@@ -111,7 +112,7 @@ export class Connections {
     if (existing?.subject === account.subject) return this.#renew(tx, existing, { grant, account });
     if (existing && !allowAccountChange) throw new AccountMismatch();
     if (existing) {
-      await this.remove(tx, existing);
+      await this.remove(tx, existing, 'replaced');
       const { tenantId, userId, provider } = existing;
       const who = { tenantId, userId, meta: { provider } };
       await this.#context.audit.record({}, { event: 'connection_replaced', outcome: 'ok', ...who }, tx);
@@ -121,6 +122,7 @@ export class Connections {
     const columns = await this.columnsOf({ ...owner, id }, { accessToken, refreshToken }, grant);
     const { subject, label = null } = account;
     await tx.insert(connections).values({ ...owner, ...columns, id, subject, account: label, version: 1 });
+    await this.#context.events.connection(tx, { ...owner, id }, { event: 'created' });
     return id;
   }
 
@@ -135,6 +137,7 @@ export class Connections {
     { values, forUsers }: { values: CredentialValues; forUsers: boolean | undefined },
   ): Promise<ConnectionInfo> {
     const [existing] = await tx.delete(connections).where(isOne(owner)).returning();
+    if (existing) await this.#context.events.connection(tx, existing, { event: 'ended', reason: 'replaced' });
     const id = newId('con');
     const [row] = await tx
       .insert(connections)
@@ -149,6 +152,7 @@ export class Connections {
       })
       .returning();
     if (!row) throw new Error('INSERT … RETURNING returned no row');
+    await this.#context.events.connection(tx, row, { event: 'created' });
     return this.#infoOf(row);
   }
 
@@ -178,6 +182,7 @@ export class Connections {
       .update(connections)
       .set({ ...columns, account: account.label ?? null, failedAt: null })
       .where(eq(connections.id, existing.id));
+    await this.#context.events.connection(tx, existing, { event: 'created' });
     return existing.id;
   }
 
@@ -222,12 +227,13 @@ export class Connections {
   }
 
   /** Deletes a connection. The outbox notifies a provider; for a key, nobody is notified. */
-  async remove(tx: Database, row: ConnectionRow): Promise<void> {
+  async remove(tx: Database, row: ConnectionRow, reason: EndReason): Promise<void> {
     const tokens = serverIdOf(row.provider) === undefined ? await this.tokensOf(row) : undefined;
     // The newest first: if an account's tokens share a grant, it ends with them.
     for (const pair of tokens ? [tokens, ...(tokens.superseded ?? []).toReversed()] : [])
       await this.#context.outbox.add(tx, row, pair);
     await tx.delete(connections).where(eq(connections.id, row.id));
+    await this.#context.events.connection(tx, row, { event: 'ended', reason });
   }
 }
 

@@ -4,6 +4,7 @@ import { SwitchboardError } from '../../../errors.ts';
 import { newId } from '../../../platform/ids.ts';
 import { withoutTokens, type Connections } from './connections.ts';
 import { keepWithConnection, type ConnectionRow, type TokenPair } from './stored-tokens.ts';
+import type { ReauthReason } from '../webhooks/events.ts';
 import type { IdentityContext } from '../context.ts';
 import { ProviderError, type Grant, type Provider } from './provider.ts';
 import { connections } from '../schema.ts';
@@ -161,7 +162,7 @@ export class ProviderRefresh {
   }
 
   /** Deletes tokens that only the user can replace. The provider is not called again. */
-  async #end(row: ConnectionRow, leaseId: string | undefined, reason: string): Promise<void> {
+  async #end(row: ConnectionRow, leaseId: string | undefined, reason: ReauthReason): Promise<void> {
     await this.#context.db.transaction(async tx => {
       // Read again under a lock: a superseded pair may have been added in the meantime, which does not change the version.
       const [locked] = await tx.select().from(connections).where(eq(connections.id, row.id)).for('update');
@@ -186,8 +187,10 @@ export class ProviderRefresh {
         { event: 'connection_needs_reauth', outcome: 'failed', ...who },
         tx,
       );
+      await this.#context.events.connection(tx, row, { event: 'needs_reauth', reason });
     });
     this.#context.outbox.kick();
+    this.#context.events.kick();
   }
 }
 

@@ -4,6 +4,7 @@ import type { Actor } from '../../access/audit.ts';
 import type { Connections } from './connections.ts';
 import { serverTarget } from './holdings.ts';
 import type { ConnectionRow } from './stored-tokens.ts';
+import { revokedBy } from '../webhooks/events.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, manageLinks } from '../schema.ts';
 import { failed, giveBackWaiting } from '../sign-in/session-store.ts';
@@ -50,17 +51,19 @@ export class Revocations {
   }
 
   async revokeUser(actor: Actor & { tenantId: string }, userId: string): Promise<void> {
-    const { db, audit, outbox } = this.#context;
+    const { db, audit, outbox, events } = this.#context;
     const { tenantId } = actor;
     await db.transaction(async tx => {
       if (!(await lockUser(tx, tenantId, userId))) return;
       await endTokens(tx, userId, 'revoked');
       await tx.delete(manageLinks).where(eq(manageLinks.userId, userId));
       await this.#endSessions(tx, userId);
-      for (const row of await this.#lockConnections(tx, userId)) await this.#connections.remove(tx, row);
+      for (const row of await this.#lockConnections(tx, userId))
+        await this.#connections.remove(tx, row, revokedBy(actor));
       await audit.record(actor, { event: 'user_revoked', outcome: 'ok', userId }, tx);
     });
     outbox.kick();
+    events.kick();
   }
 
   /** Ends one connection, from the user's own page. Resolves to false if it no longer exists or belongs to another user. */
@@ -89,7 +92,7 @@ export class Revocations {
     which: ReturnType<typeof eq>,
     sessions?: ReturnType<typeof eq>,
   ): Promise<number> {
-    const { db, audit, outbox } = this.#context;
+    const { db, audit, outbox, events } = this.#context;
     const count = await db.transaction(async tx => {
       if (!(await lockUser(tx, actor.tenantId, userId))) return 0;
       // A pending sign-in would reconnect, even if nothing is connected yet. Sessions are locked before connections.
@@ -100,13 +103,14 @@ export class Revocations {
       await this.#endSessions(tx, userId, sessions ?? inArray(authSessions.provider, ending));
       const rows = await this.#lockConnections(tx, userId, which);
       for (const row of rows) {
-        await this.#connections.remove(tx, row);
+        await this.#connections.remove(tx, row, revokedBy(actor));
         const meta = { provider: row.provider };
         await audit.record(actor, { event: 'connection_revoked', outcome: 'ok', userId, meta }, tx);
       }
       return rows.length;
     });
     outbox.kick();
+    events.kick();
     return count;
   }
 

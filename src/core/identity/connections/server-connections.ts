@@ -170,6 +170,7 @@ export class ServerConnections {
       return true;
     });
     holdings.forget(tenantId);
+    context.events.kick();
     return done ? result : undefined;
   }
 
@@ -193,6 +194,7 @@ export class ServerConnections {
       return connection;
     });
     holdings.forget(tenantId);
+    context.events.kick();
     return { ...made, tools, problem };
   }
 

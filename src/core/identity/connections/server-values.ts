@@ -97,29 +97,43 @@ export class ServerValues {
       return this.#use(caller, server, current);
     // One user's calls must not take the shared key away from the others.
     if (caller.subject && !own) return undefined;
-    const [row] = await this.#context.db
-      .update(connections)
-      .set({ status: 'rejected', failedAt: sql`now()`, updatedAt: sql`now()` })
-      .where(
-        and(
-          eq(connections.id, refused.connectionId),
-          eq(connections.version, refused.version),
-          eq(connections.status, 'active'),
-        ),
-      )
-      .returning({ userId: connections.userId });
+    await this.#reject(caller, server, refused);
     this.#holdings.forget(caller.tenantId);
-    if (row) {
-      const { id: serverId } = server;
-      const event = {
-        event: 'connection_rejected',
-        outcome: 'refused',
-        userId: row.userId,
-        meta: { serverId },
-      } as const;
-      await this.#context.audit.record(caller, event);
-    }
+    this.#context.events.kick();
     throw await this.#required(caller, server, 'rejected');
+  }
+
+  /** Marks a connection as rejected, unless it has changed. Values that stay rejected cause one event a day. */
+  async #reject(caller: Caller, server: Server, refused: Credential): Promise<void> {
+    const { db, audit, events } = this.#context;
+    await db.transaction(async tx => {
+      const [row] = await tx
+        .select({
+          userId: connections.userId,
+          provider: connections.provider,
+          isNews: sql<boolean>`coalesce(${connections.failedAt} < now() - make_interval(days => 1), true)`,
+        })
+        .from(connections)
+        .where(
+          and(
+            eq(connections.id, refused.connectionId),
+            eq(connections.version, refused.version),
+            eq(connections.status, 'active'),
+          ),
+        )
+        .for('update');
+      if (!row) return;
+      const { tenantId } = caller;
+      const { userId, provider, isNews } = row;
+      const id = refused.connectionId;
+      await tx
+        .update(connections)
+        .set({ status: 'rejected', failedAt: sql`now()`, updatedAt: sql`now()` })
+        .where(eq(connections.id, id));
+      const meta = { serverId: server.id };
+      await audit.record(caller, { event: 'connection_rejected', outcome: 'refused', userId, meta }, tx);
+      if (isNews) await events.connection(tx, { id, tenantId, userId, provider }, { event: 'rejected' });
+    });
   }
 
   /**

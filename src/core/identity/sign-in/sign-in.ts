@@ -153,7 +153,7 @@ export class SignIns {
         .from(connections)
         .where(eq(connections.id, session.connectionId ?? ''))
         .for('update');
-      if (connection) await this.#connections.remove(tx, connection);
+      if (connection) await this.#connections.remove(tx, connection, 'undone');
       await tx
         .update(tokenFamilies)
         .set({ revokedAt: sql`now()`, revokedReason: 'undone' })
@@ -173,6 +173,7 @@ export class SignIns {
       return true;
     });
     this.#context.outbox.kick();
+    this.#context.events.kick();
     return done;
   }
 
@@ -264,6 +265,7 @@ export class SignIns {
       else throw error;
     }
     outbox.kick();
+    this.#context.events.kick();
   }
 
   /** Ends the session with an error and revokes granted tokens. */
