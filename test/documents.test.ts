@@ -77,7 +77,7 @@ describe.each(PAGES.filter(page => page !== 'CHANGELOG.md'))('%s', page => {
     const { scripts } = JSON.parse(text('package.json'));
     const ran = [...text(page).matchAll(/\bnpm run ([\w:-]+)/g)].map(([, name = '']) => name);
     expect(ran.filter(name => scripts[name] === undefined)).toEqual([]);
-    const groups = /\bswitchboard ((?:keys|tenant|connections|catalogue|database) [\w-]+)/g;
+    const groups = /\bswitchboard ((?:keys|tenant|webhook|connections|catalogue|database) [\w-]+)/g;
     const used = [...text(page).matchAll(groups)].map(([, name = '']) => name);
     expect(used.filter(name => !Object.keys(commands).some(one => one.startsWith(name)))).toEqual([]);
   });

@@ -144,7 +144,8 @@ const rotate: Command = {
 
 const UNIT_SEC: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 
-function seconds(value: unknown): number {
+/** Reads a duration, such as `24h`. @throws UsageError */
+export function seconds(value: unknown): number {
   const [, count, unit = ''] = /^(\d{1,9})([smhd])$/.exec(String(value)) ?? [];
   const factor = UNIT_SEC[unit];
   if (count === undefined || factor === undefined)

@@ -4,6 +4,7 @@ import { UsageError, type Command, type DatabaseCommand } from './command.ts';
 import { databaseCommands } from './database-commands.ts';
 import { keyCommands, tenantCommands } from './access-commands.ts';
 import { connectionCommands } from './connection-commands.ts';
+import { webhookCommands } from './webhook-commands.ts';
 
 interface Found {
   servers: {
@@ -81,6 +82,7 @@ export const COMMAND_GROUPS: Readonly<Record<string, Commands>> = {
   Keys: keyCommands,
   Connections: connectionCommands,
   Tenants: tenantCommands,
+  Webhooks: webhookCommands,
   Catalogue: catalogueCommands,
   'Search and call': { search, call },
   Database: databaseCommands,

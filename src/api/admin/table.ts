@@ -22,11 +22,13 @@ import { catalogueEndpoints } from './catalogue.ts';
 import { connectionEndpoints } from './connections.ts';
 import { keyEndpoints } from './keys.ts';
 import { recordEndpoints } from './records.ts';
+import { webhookEndpoints } from './webhooks.ts';
 import { ADMIN, tenantId } from './fields.ts';
 
 const shared: readonly Endpoint[] = [
   ...keyEndpoints,
   ...connectionEndpoints,
+  ...webhookEndpoints,
   ...catalogueEndpoints,
   ...recordEndpoints,
 ].map(asOperator);
