@@ -49,8 +49,11 @@ export interface Exchange<Request extends IncomingMessage = IncomingMessage> {
   readonly principal: Principal;
   /** Aborts when the client has disconnected. */
   readonly signal: AbortSignal;
-  /** Returns the id for a JSON-RPC error response. */
-  rpcId: () => RpcId;
+  /**
+   * Sets how the id for a JSON-RPC error response is found. Not a property to assign to: V8 allocates a function literal that is
+   * assigned to a property in the old generation, where it keeps its whole request until the next full collection.
+   */
+  findRpcId(find: () => RpcId): void;
   /** Passes the request through the gate (`admit`) and adds the rate limit headers to the response. */
   admit<Parsed>(
     policy: Policy,
@@ -91,17 +94,19 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
   return async (request, response, path) => {
     const locals = localsOf(response);
     if (route !== undefined) locals.route = route;
-    let exchange: Exchange<Request> | undefined;
+    let rpcId = (): RpcId => null;
     try {
       const principal = await principalOf(request, response, path);
       const signal = clientSignal(response);
-      exchange = {
+      await handle({
         request,
         response,
         path,
         principal,
         signal,
-        rpcId: () => null,
+        findRpcId: find => {
+          rpcId = find;
+        },
         admit: (policy, parse, callsIn) =>
           admit(core, principal, policy, {
             requestId: locals.requestId,
@@ -111,13 +116,12 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
             ...(callsIn === undefined ? {} : { callsIn }),
             onLimit: state => addHeaders(response, limitHeaders(state)),
           }),
-      };
-      await handle(exchange);
+      });
     } catch (thrown) {
       renderError(response, thrown, {
         wire: wire ?? wireOf(path),
         log,
-        rpcId: exchange?.rpcId() ?? null,
+        rpcId: rpcId(),
       });
     }
   };
@@ -171,7 +175,7 @@ export function serveEndpoints({
       const parsed = partsOf(one, request);
       const room = { maxBytes: one.maxBodyBytes, budget, keyId: principal.keyId };
       const sent = one.bodySchema && (await readJsonBody(request, response, room));
-      exchange.rpcId = () => rpcIdOf(sent, 1);
+      exchange.findRpcId(() => rpcIdOf(sent, 1));
       return { ...parsed, body: one.bodySchema && parseInput(one.bodySchema, sent) };
     });
     const { body, query, idempotencyKey: key, timeoutMs } = input;

@@ -65,7 +65,7 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
       keyId: principal.keyId,
     });
     requireSingle(message);
-    exchange.rpcId = () => rpcIdOf(message, null);
+    exchange.findRpcId(() => rpcIdOf(message, null));
     localsOf(response).rpc = summaryOf(message);
     if (!isToolCall(message)) await onOther();
     const { requestId } = localsOf(response);

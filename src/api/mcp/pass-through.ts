@@ -41,7 +41,7 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
         requireUtf8(request.headers['content-type']);
         const room = { maxBytes: 4 * MIB, budget, keyId: principal.keyId };
         const body = method === 'POST' ? await readBody(request, response, room) : undefined;
-        exchange.rpcId = () => idOf(body);
+        exchange.findRpcId(() => idOf(body));
         return { body, timeoutMs };
       },
       ({ body }) => (body ? messagesIn(body) : 0),
