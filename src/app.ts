@@ -259,6 +259,9 @@ function openProxy(
     catalogue,
     inspect: (server, signal, credential) => proxy.inspect(server, signal, credential),
   });
+  identity.authorization.onLearned(({ id, remoteUrl }, learned) =>
+    catalogue.learnAccess(id, remoteUrl, learned),
+  );
   const results = new Results({ db, sealing, clock, log, shared });
   opened.defer(() => results.close());
   return { proxy, results, serverConnections };

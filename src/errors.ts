@@ -39,6 +39,7 @@ const KINDS = {
     oauth: 'authorization_pending',
   },
   connection_required: { status: 403, rpc: -32000, title: 'The user must connect an account first' },
+  operator_setup_needed: { status: 403, rpc: -32000, title: 'The operator must set up the sign-in first' },
   credentials_rejected: { status: 400, rpc: -32000, title: 'The server refused the credentials' },
   insufficient_scope: { status: 403, rpc: -32000, title: 'The API key lacks a scope' },
   host_not_allowed: { status: 403, rpc: -32000, title: 'Host or Origin not allowed' },

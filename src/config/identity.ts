@@ -1,12 +1,22 @@
-import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { inWords } from '../platform/zod-issues.ts';
-import { ConfigError, httpUrl, isHttps, LOOPBACK_NAMES, setting, someText, wholeNumber } from './setting.ts';
+import { readOAuth, type oauthSettings, type OAuthConfig } from './oauth.ts';
+import {
+  ConfigError,
+  httpUrl,
+  isHttps,
+  LOOPBACK_NAMES,
+  readJson,
+  setting,
+  someText,
+  wholeNumber,
+} from './setting.ts';
 
 export interface IdentityConfig {
   /** Key-encryption keys: the first encrypts, all decrypt. Undefined: the key file in the data folder. */
   readonly keks: readonly Kek[] | undefined;
   readonly providers: ReadonlyMap<string, ProviderSettings>;
+  readonly oauth: OAuthConfig;
   /** How long a second use of a refresh token counts as a race instead of theft; 0 means never. */
   readonly refreshRaceMs: number;
   /** Which tokens are revoked when a refresh token is used twice: its family, or all of the user's. */
@@ -46,7 +56,7 @@ export const identitySettings = {
     'What theft revokes: the token `family`, or all tokens of the `user`.',
   ),
 };
-type Settings = z.output<z.ZodObject<typeof identitySettings>>;
+type Settings = z.output<z.ZodObject<typeof identitySettings & typeof oauthSettings>>;
 
 interface Surroundings {
   /** Why this counts as production, such as `DATABASE_URL is set`. Undefined: it may be a trial. */
@@ -70,6 +80,7 @@ export function readIdentity(settings: Settings, surroundings: Surroundings): Id
   return {
     keks,
     providers,
+    oauth: readOAuth(settings, allowHttp),
     refreshRaceMs: settings.SWITCHBOARD_REFRESH_RACE_MS,
     reuseAction: settings.SWITCHBOARD_REFRESH_REUSE_ACTION,
     mayLoseStoredTokens: settings.SWITCHBOARD_VAULT_RESET !== undefined,
@@ -106,26 +117,6 @@ function readProviders(settings: Settings, allowHttp: boolean): ReadonlyMap<stri
     return resolved;
   } catch (error) {
     throw refuse(error instanceof Error ? error.message : String(error));
-  }
-}
-
-/**
- * Reads JSON text, or a JSON file if the text does not start with `{`. Errors never quote the text, because it contains secrets.
- */
-function readJson(value: string, refuse: (why: string) => ConfigError): unknown {
-  let text = value;
-  if (!value.trimStart().startsWith('{')) {
-    try {
-      text = readFileSync(value, 'utf8');
-    } catch (error) {
-      const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
-      throw refuse(`must be a JSON object, or the path of a readable JSON file (${code})`);
-    }
-  }
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw refuse('is not valid JSON');
   }
 }
 

@@ -25,12 +25,14 @@ import {
   type HttpConfig,
 } from './http.ts';
 import { identitySettings, readIdentity, type IdentityConfig } from './identity.ts';
+import { oauthSettings } from './oauth.ts';
 import { ConfigError, setting, someText } from './setting.ts';
 import { logSettings, readLog, readTracing, tracingSettings } from './telemetry.ts';
 
 export { ConfigError } from './setting.ts';
 export type { RateClass } from './http.ts';
 export type { Kek, ProviderSettings } from './identity.ts';
+export type { OAuthConfig } from './oauth.ts';
 
 /** All settings, validated. */
 export interface Config {
@@ -83,7 +85,7 @@ export const SETTINGS = [
   { title: 'Calls', settings: callSettings },
   { title: 'Database', settings: databaseSettings },
   { title: 'Search', settings: searchSettings },
-  { title: 'Identity', settings: identitySettings },
+  { title: 'Identity', settings: { ...identitySettings, ...oauthSettings } },
   { title: 'Tracing', settings: tracingSettings },
 ] as const;
 
@@ -97,6 +99,7 @@ const environmentSchema = z.object({
   ...databaseSettings,
   ...searchSettings,
   ...identitySettings,
+  ...oauthSettings,
   ...tracingSettings,
 });
 

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
 /** An invalid setting. The message is one line that names the variable and says what to do. */
@@ -41,3 +42,23 @@ export const hasCredentials = (url: string): boolean =>
 export const isHttps = (url: string): boolean => new URL(url).protocol === 'https:';
 
 export const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'];
+
+/**
+ * Reads JSON text, or a JSON file if the text does not start with `{`. Errors never quote the text, because it contains secrets.
+ */
+export function readJson(value: string, refuse: (why: string) => ConfigError): unknown {
+  let text = value;
+  if (!value.trimStart().startsWith('{')) {
+    try {
+      text = readFileSync(value, 'utf8');
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable';
+      throw refuse(`must be a JSON object, or the path of a readable JSON file (${code})`);
+    }
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw refuse('is not valid JSON');
+  }
+}

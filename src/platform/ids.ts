@@ -38,7 +38,7 @@ export function base62OfUint32(value: number): string {
 
 /** Returns a prefixed random id with about 131 bits of entropy, such as `qry_…`. */
 export const newId = (
-  prefix: 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease' | 'res' | 'evt' | 'whs',
+  prefix: 'cli' | 'qry' | 'req' | 'jti' | 'fam' | 'con' | 'out' | 'lease' | 'res' | 'evt' | 'whs',
 ): string => `${prefix}_${randomBase62(22)}`;
 
 /** SHA-256, for secrets of 256 random bits: a slow hash would add no protection. */

@@ -6,6 +6,13 @@ import { ADMIN, tenantId } from './fields.ts';
 
 const tenant = tenantId.default(LOCAL_TENANT).describe('The tenant. Default: local.');
 
+const forUsers = z
+  .boolean()
+  .optional()
+  .describe('true: calls for users without a connection of their own go through it, too.');
+
+const sessionShape = { session_id: z.string(), auth_url: z.string(), expires_at: z.iso.datetime() };
+
 const listConnections = endpoint({
   ...ADMIN,
   method: 'get',
@@ -28,6 +35,53 @@ const listConnections = endpoint({
   },
 });
 
+const connectServer = endpoint({
+  ...ADMIN,
+  method: 'post',
+  path: '/connections/session',
+  operationId: 'createSharedSession',
+  summary: 'Connect a server for a tenant',
+  description:
+    "Starts a sign-in at the server's own authorization server; open auth_url in a browser. All calls of the tenant that act for no user then go through the account. kind is credentials for a server that has no authorization server: store its key with PUT /connections instead.",
+  errors: [
+    'server_not_found',
+    'server_inactive',
+    'operator_setup_needed',
+    'provider_unavailable',
+    'upstream_protocol',
+    'rate_limited',
+  ],
+  bodySchema: z.strictObject({ tenant, server_id: credentialValues.server_id, for_users: forUsers }),
+  responseSchema: z.union([
+    z.object({ kind: z.literal('oauth'), ...sessionShape }),
+    z.object({ kind: z.literal('credentials') }),
+  ]),
+  handle: async (core, caller, { body: { tenant: id, server_id, for_users } }) => {
+    await core.apiKeys.tenants.get(id);
+    const { server } = core.serverConnections.form(server_id);
+    const actor = { ...caller, tenantId: id };
+    const session = await core.identity.sessions.createShared(actor, server, for_users);
+    return session ? { kind: 'oauth', ...session } : { kind: 'credentials' };
+  },
+});
+
+const pollServer = endpoint({
+  ...ADMIN,
+  method: 'get',
+  path: '/connections/session',
+  operationId: 'getSharedSession',
+  summary: 'Poll the sign-in of a tenant',
+  description: 'Returns the status of the sign-in. A final status is delivered once.',
+  errors: ['session_not_found', 'session_delivered'],
+  querySchema: z.strictObject({ tenant, session_id: z.string() }),
+  responseSchema: z.object({
+    status: z.enum(['pending', 'complete', 'error']),
+    error: z.string().optional(),
+  }),
+  handle: ({ identity }, _caller, { query: { tenant: id, session_id } }) =>
+    identity.sessions.poll({ tenantId: id }, session_id),
+});
+
 const putConnection = endpoint({
   ...ADMIN,
   method: 'put',
@@ -40,10 +94,7 @@ const putConnection = endpoint({
   bodySchema: z.strictObject({
     tenant,
     ...credentialValues,
-    for_users: z
-      .boolean()
-      .optional()
-      .describe('true: calls for users without a connection of their own carry it, too.'),
+    for_users: forUsers,
   }),
   responseSchema: madeConnection,
   handle: async ({ apiKeys, serverConnections }, caller, { body: { tenant: id, for_users, ...given } }) => {
@@ -69,4 +120,10 @@ const revokeConnection = endpoint({
   },
 });
 
-export const connectionEndpoints: readonly Endpoint[] = [listConnections, putConnection, revokeConnection];
+export const connectionEndpoints: readonly Endpoint[] = [
+  listConnections,
+  connectServer,
+  pollServer,
+  putConnection,
+  revokeConnection,
+];

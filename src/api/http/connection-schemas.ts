@@ -6,12 +6,13 @@ import { serverId as serverIdSchema, wrongType } from './endpoint.ts';
 export const connectionSchema = z.object({
   id: z.string(),
   kind: z
-    .enum(['credentials', 'provider'])
+    .enum(['credentials', 'oauth', 'provider'])
     .describe(
-      'credentials: a key or other values for one server. provider: an account at an identity provider.',
+      "credentials: a key or other values for one server. oauth: an account at a server's own authorization server. provider: an account at an identity provider.",
     ),
-  provider: z.string().nullable().describe('The identity provider; null for credentials.'),
-  server_id: z.string().nullable().describe('The server; null for provider.'),
+  provider: z.string().nullable().describe('The identity provider, for kind provider.'),
+  server_id: z.string().nullable().describe('The server; null for kind provider.'),
+  issuer: z.string().nullable().describe('The authorization server, for kind oauth.'),
   title: z.string(),
   account: z.string().nullable().describe("The account's name for display."),
   fingerprint: z.string().nullable().describe('Tells one key from another without showing it.'),
@@ -21,7 +22,9 @@ export const connectionSchema = z.object({
   scopes: z.array(z.string()),
   status: z
     .enum(CONNECTION_STATES)
-    .describe('needs_reauth: the user must sign in again. rejected: the server no longer accepts the key.'),
+    .describe(
+      'needs_reauth: the user must sign in again. rejected: the server no longer accepts the key or the sign-in.',
+    ),
   resource: z.string().nullable(),
   connected_at: z.iso.datetime(),
   last_used_at: z.iso.datetime().nullable(),

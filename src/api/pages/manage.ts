@@ -135,7 +135,7 @@ function listPage(view: ManageView, forms: Forms, note: string | undefined): Pag
 const TROUBLE: Readonly<Record<ConnectionInfo['status'], string | undefined>> = {
   active: undefined,
   needs_reauth: 'Must be connected again: the provider no longer accepts this connection.',
-  rejected: 'The server no longer accepts this key. Enter another one in the app.',
+  rejected: 'The server no longer accepts this. Connect it again in the app.',
 };
 
 function entry(connection: ConnectionInfo, forms: Forms): Html {

@@ -3,6 +3,7 @@ import type { Core } from '../../core/core.ts';
 import { isPagePath } from '../http/request.ts';
 import { Cookies } from './cookies.ts';
 import { manageRoutes } from './manage.ts';
+import { clientRoutes } from './client-metadata.ts';
 import { signInRoutes } from './sign-in.ts';
 
 /** Serves the HTML pages on which end users sign in, confirm, undo, and see and end connections. */
@@ -18,6 +19,7 @@ export function pagesRouter(core: Core, publicUrl: string | undefined): Router {
     if (isPagePath(request.path)) await core.rateLimits.take('page', request.ip ?? '');
     next();
   });
+  clientRoutes(router, site);
   signInRoutes(router, site);
   manageRoutes(router, site);
   return router;

@@ -1,5 +1,7 @@
 import type { Response, Router } from 'express';
 import type { LinkView, ResultView, SignInView } from '../../core/identity/sign-in/sign-in-view.ts';
+import type { Server } from '../../core/catalogue/entry.ts';
+import { isOfAnotherDomain } from '../../core/identity/oauth/server-authorization.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { formToken } from './cookies.ts';
 import { route, noSuchPage, requireToken, type Site } from './page-router.ts';
@@ -16,11 +18,14 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   route(router, '/connect/:ticket', {
     async get({ response, params: { ticket } }) {
       const view = await signIns.view(ticket);
-      sendPage(response, view ? startPage(view, `${base}/connect/${ticket}`) : refusal('link_over'));
+      sendPage(
+        response,
+        view ? startPage(withName(view), `${base}/connect/${ticket}`) : refusal('link_over'),
+      );
     },
     async post({ request, response, params: { ticket }, actor }, fields) {
       const view = await signIns.view(ticket);
-      if (view?.serverId === undefined) {
+      if (view?.providerOrigin !== undefined || view?.serverId === undefined) {
         const providerUrl = await signIns.begin(ticket, cookies.ensureBrowser(request, response));
         if (providerUrl === undefined) sendPage(response, refusal('link_over_or_elsewhere'));
         else seeOther(response, providerUrl);
@@ -35,7 +40,7 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       } catch (error) {
         const problem = problemOf(error);
         if (problem === undefined) throw error;
-        sendPage(response, startPage(view, `${base}/connect/${ticket}`, problem));
+        sendPage(response, startPage(withName(view), `${base}/connect/${ticket}`, problem));
       }
     },
   });
@@ -47,8 +52,8 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       : { ...view, provider: core.catalogue.get(view.serverId)?.name ?? view.serverId };
 
   const startPage = (view: LinkView, action: string, problem?: string): Page =>
-    view.serverId === undefined
-      ? connectPage(view, action)
+    view.serverId === undefined || view.providerOrigin !== undefined
+      ? connectPage(view, action, view.serverId === undefined ? undefined : core.catalogue.get(view.serverId))
       : serverFormPage({
           view,
           form: serverConnections.form(view.serverId),
@@ -66,6 +71,19 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       else sendPage(response, refusal(outcome.reason));
     },
   });
+
+  for (const path of ['/oauth/return', '/oauth/return/:key'] as const) {
+    route(router, path, {
+      async onlyGet({ request, response, params, actor }) {
+        await core.rateLimits.take('callback', request.ip ?? '');
+        const key = 'key' in params ? params.key : undefined;
+        const query = queryOf(request.url);
+        const outcome = await signIns.returned(key, query, cookies.browser(request), actor);
+        if (outcome.kind === 'result') seeOther(response, resultUrl(outcome.result));
+        else sendPage(response, refusal(outcome.reason));
+      },
+    });
+  }
 
   route(router, '/oauth/done/:result', {
     async get({ request, response, params: { result } }) {
@@ -123,25 +141,46 @@ function queryOf(url: string): URLSearchParams {
 }
 
 /** The first page of mode `page`, before the provider's: shows who requests what. */
-function connectPage(view: LinkView, action: string): Page {
+function connectPage(view: LinkView, action: string, server: Server | undefined): Page {
   const provider = visible(view.provider);
+  const host = new URL(view.issuer ?? 'https://localhost').host;
   return {
-    title: `Connect your ${provider} account`,
+    title: server ? `Connect ${provider}` : `Connect your ${provider} account`,
     // Chromium applies this to every redirect after a form, and many providers first redirect users to another host.
     formTargets: ['https:', ...(view.providerOrigin === undefined ? [] : [view.providerOrigin])],
     body: html` <p>
         ${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.
       </p>
-      ${factsOf(view)} ${scopeList('It will be able to', view.scopes)}
+      ${factsOf(view)} ${server && signInFacts(server, host)}
+      ${
+        server &&
+        isOfAnotherDomain(view.issuer ?? '', server.remoteUrl) &&
+        html`<p class="warn" role="alert">
+          You sign in at ${named(host)}, which is not the domain of the server. Go on only if you know that
+          ${named(view.provider)} signs its users in there.
+        </p>`
+      }
+      ${scopeList('It will be able to', view.scopes)}
       <p class="note">
         Go on only if you began this yourself, in the app. You sign in on the pages of
-        ${named(view.provider)}; nobody here sees your password.
+        ${server ? named(host) : named(view.provider)}; nobody here sees your password.
       </p>
       <form method="post" action="${action}">
-        <div class="buttons"><button>Continue to ${named(view.provider)}</button></div>
+        <div class="buttons">
+          <button>Continue to ${server ? named(host) : named(view.provider)}</button>
+        </div>
       </form>`,
   };
 }
+
+/** Says which server is connected, and where the user signs in for it. */
+const signInFacts = (server: Server, host: string): Html =>
+  html`<dl>
+    <dt>Its address</dt>
+    <dd>${named(new URL(server.remoteUrl).host)}</dd>
+    <dt>You sign in at</dt>
+    <dd>${named(host)}</dd>
+  </dl>`;
 
 /** The last page of mode `page`: nothing is connected without its confirmation. */
 function confirmPage(view: ResultView, action: string, token: string): Page {
@@ -165,7 +204,7 @@ function completePage(view: ResultView, undoAction: string): Page {
     title: 'Connected',
     body: html` <p class="note" role="status">
         ${appName(view, 'start')} can now use
-        ${view.serverId === undefined ? html`${accountName(view)} at ${named(view.provider)}` : named(view.provider)}.
+        ${view.serverId === undefined || view.account !== undefined ? html`${accountName(view)} at ${named(view.provider)}` : named(view.provider)}.
       </p>
       ${factsOf(view, view.serverId === undefined ? accountName(view) : undefined)}
       ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
@@ -234,7 +273,8 @@ const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, Failur
       view.serverId === undefined
         ? html`${appName(view, 'start')} can no longer use the account. ${named(view.provider)} is being told
           to end the access.`
-        : html`The key was deleted. It may still be valid at ${named(view.provider)} itself.`,
+        : html`${named(view.provider)} is no longer connected. A key that you entered may still be valid
+          there.`,
   },
 };
 

@@ -50,9 +50,18 @@ const createSession = endpoint({
   operationId: 'createSession',
   summary: 'Create an authorization session',
   description:
-    'Starts the connection of an end user: with provider, an OAuth authorization at an identity provider; with server_id, a page where the user enters the key that a server requires. Send the user to auth_url, then poll the session.',
+    "Starts the connection of an end user: with provider, an OAuth authorization at an identity provider; with server_id, a sign-in at the server's own authorization server or, where it has none, a page where the user enters a key. Send the user to auth_url, then poll the session.",
   rateLimit: 'sessions',
-  errors: ['rate_limited', 'provider_not_configured', 'server_not_found', 'server_inactive', 'unavailable'],
+  errors: [
+    'rate_limited',
+    'provider_not_configured',
+    'server_not_found',
+    'server_inactive',
+    'operator_setup_needed',
+    'provider_unavailable',
+    'upstream_protocol',
+    'unavailable',
+  ],
   bodySchema: z
     .strictObject({
       user_id: userId,
@@ -96,7 +105,7 @@ const createSession = endpoint({
     })
     .refine(body => (body.provider === undefined) !== (body.server_id === undefined), {
       path: ['provider'],
-      error: 'give a provider, or the server_id of a server that takes a key',
+      error: 'give a provider, or the server_id of a server that requires a sign-in or a key',
     })
     .superRefine((body, context) => {
       const surplus = OF_PROVIDERS.find(name => body.server_id !== undefined && body[name] !== undefined);

@@ -75,13 +75,40 @@ const AUTH_KINDS = {
   user_oauth: 'user_oauth',
 } as const;
 
+/** Parameters of an authorization request that an entry may add. The others protect the sign-in, or are Switchboard's own. */
+const AUTHORIZE_PARAMETERS = [
+  'access_type',
+  'audience',
+  'owner',
+  'prompt',
+  'duration',
+  'token_access_type',
+] as const;
+
+/** What an entry of kind `oauth` may say where its server deviates from the specification. */
+const oauthShape = {
+  /** The issuer of the server's tokens, instead of the one that it publishes. */
+  issuer: z
+    .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
+    .max(2_048)
+    .optional(),
+  /** The parameter that carries the scopes. */
+  scope_param: z.enum(['scope', 'user_scope']).optional(),
+  token_auth_method: z.enum(['client_secret_basic', 'client_secret_post', 'none']).optional(),
+  /** True: the authorization server supports PKCE with S256, but does not say so. */
+  assume_pkce: z.boolean().optional(),
+  authorize_params: z.partialRecord(z.enum(AUTHORIZE_PARAMETERS), z.string().max(256)).optional(),
+};
+
 const authSchema = z
   .object({
     kind: z.enum(Object.keys(AUTH_KINDS) as (keyof typeof AUTH_KINDS)[]).transform(kind => AUTH_KINDS[kind]),
     provider: z.string().min(1).optional(),
     scopes: z.array(z.string()).optional(),
+    /** For kind `oauth`, replaces the resource that the server publishes; `omit` sends none (RFC 8707). */
     resource: z.string().optional(),
     ...credentialShape,
+    ...oauthShape,
   })
   // Without a provider, calls would carry no user token, and the server would refuse them.
   .refine(({ kind, provider }) => kind !== 'user_oauth' || provider !== undefined, {

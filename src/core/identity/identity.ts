@@ -17,6 +17,7 @@ import { Manage } from './manage.ts';
 import { openVault } from './vault/open.ts';
 import { Outbox } from './connections/revocation-outbox.ts';
 import { Provider, Providers } from './connections/provider.ts';
+import { ServerAuthorization } from './oauth/server-authorization.ts';
 import { RefreshTokens } from './tokens/refresh-tokens.ts';
 import { Retention } from './retention.ts';
 import { Revocations } from './connections/revocations.ts';
@@ -27,6 +28,9 @@ import { Webhooks } from './webhooks/webhooks.ts';
 
 /** Limits a provider's response; its key set is the largest. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
+/** Limits responses of authorization servers that catalogued servers name. */
+const MAX_METADATA_BYTES = 64 * 1024;
+const METADATA_MS = 5_000;
 
 /** The parts of identity, which act for end users. */
 export interface Identity {
@@ -45,6 +49,7 @@ export interface Identity {
   readonly revocations: Revocations;
   readonly holdings: Holdings;
   readonly webhooks: Webhooks;
+  readonly authorization: ServerAuthorization;
   /** Says how servers let a caller in: see `accessFor`. */
   accessFor(this: void, caller: Caller): Promise<AccessOf>;
   readonly context: IdentityContext;
@@ -98,15 +103,18 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   };
 
   const tokens = new IdentityTokens({ keys: signingKeys, clock, publicUrl });
-  const sessions = new Sessions(context);
+  const small = createGuardedFetch(guard, MAX_METADATA_BYTES, METADATA_MS);
+  const authorization = new ServerAuthorization({ context, config: config.oauth, fetch: small.fetch, guard });
+  outbox.findIssuers(issuedTo => authorization.at(issuedTo));
+  const sessions = new Sessions(context, authorization);
   const connections = new Connections(context);
   const revocations = new Revocations(context, connections);
   const holdings = new Holdings(db, clock);
-  const credentials = new Credentials({ context, connections, sessions, holdings });
+  const credentials = new Credentials({ context, connections, sessions, holdings, authorization });
   const retention = new Retention(context, signingKeys);
   return {
     sessions,
-    signIns: new SignIns(context, connections),
+    signIns: new SignIns({ context, connections, authorization, holdings }),
     refreshTokens: new RefreshTokens(context, tokens, config),
     tokens,
     credentials,
@@ -114,6 +122,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     revocations,
     holdings,
     webhooks,
+    authorization,
     accessFor: accessFor.bind(undefined, holdings, providers),
     context,
     manage: new Manage(context, connections, revocations),
@@ -132,7 +141,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     },
     async close() {
       await Promise.all([retention.close(), outbox.close(), webhooks.close(), credentials.close()]);
-      await outbound.close();
+      await Promise.all([outbound.close(), small.close()]);
     },
   };
 }

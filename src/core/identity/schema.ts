@@ -152,8 +152,9 @@ export const authSessions = pgTable(
 export const CONNECTION_STATES = ['active', 'needs_reauth', 'rejected'] as const;
 
 /**
- * One account of one user at one provider (and resource, RFC 8707), with its tokens; or the values, such as an API key, that one server
- * takes. Then `provider` is `server:` with the server's id, `resource` its address and `subject` the fingerprint of the values.
+ * One account of one user at one provider (and resource, RFC 8707), with its tokens; or what one server takes: values, such as an
+ * API key, or tokens of its own authorization server (`issuer`). Then `provider` is `server:` with the server's id and `resource` its
+ * address; `subject` is the fingerprint of the values.
  */
 export const connections = pgTable(
   'connections',
@@ -167,6 +168,10 @@ export const connections = pgTable(
     subject: text().notNull(),
     /** The display name of the account, such as its e-mail address. */
     account: text(),
+    /** The authorization server of the tokens of a server's own sign-in; null for other connections. */
+    issuer: text(),
+    /** The registration that those tokens were issued to, if it is a row of `oauth_clients`. */
+    clientRow: text('client_row'),
     /** As granted. */
     scopes: text().array().notNull(),
     /** `rejected`: the server refused the values; they stay sealed, and are tried again now and then. */
@@ -191,6 +196,33 @@ export const connections = pgTable(
     check('connections_status', sql`${table.status} in ('active', 'needs_reauth', 'rejected')`),
     check('connections_sealed', sql`(${table.status} <> 'needs_reauth') = (${table.sealed} is not null)`),
     check('connections_lease', sql`(${table.leaseId} is null) = (${table.leaseUntil} is null)`),
+  ],
+);
+
+/** Switchboard as a client of one authorization server, registered dynamically (RFC 7591). */
+export const oauthClients = pgTable(
+  'oauth_clients',
+  {
+    id: text().primaryKey(),
+    issuer: text().notNull(),
+    redirectUri: text('redirect_uri').notNull(),
+    /** Null while one process registers it, under the lease. */
+    clientId: text('client_id'),
+    /** The secret and the method of authentication. */
+    sealed: text(),
+    secretExpiresAt: instant('secret_expires_at'),
+    leaseId: text('lease_id'),
+    leaseUntil: instant('lease_until'),
+    createdAt: createdAt(),
+    /** Since then, it is used only for the tokens that it was issued. */
+    retiredAt: instant('retired_at'),
+  },
+  table => [
+    uniqueIndex('oauth_clients_current')
+      .on(table.issuer, table.redirectUri)
+      .where(sql`${table.retiredAt} is null`),
+    check('oauth_clients_sealed', sql`(${table.clientId} is null) = (${table.sealed} is null)`),
+    check('oauth_clients_lease', sql`(${table.clientId} is null) = (${table.leaseId} is not null)`),
   ],
 );
 

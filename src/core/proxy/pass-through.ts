@@ -22,7 +22,7 @@ import {
 } from './pass-through-messages.ts';
 import type { UpstreamClient } from './upstream/client.ts';
 import { Deadline } from './upstream/deadline.ts';
-import { httpFailure, markMayHaveRun } from './upstream/failures.ts';
+import { httpFailure, markMayHaveRun, refusalBy } from './upstream/failures.ts';
 import {
   isMessage,
   StreamedExchange,
@@ -170,14 +170,14 @@ export class PassThrough {
     return kind === 'open' ? streamIdleMs : Math.max(passIdleMs, timeoutMs);
   }
 
-  /** Sends a request, and repeats it if the server refused it (401) and there is a newer token. */
+  /** Sends a request, and repeats it if the server refused it and there is a newer token. */
   async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
     const answer = await this.#send(passing, credential);
-    if (answer.status !== 401 || !(credential || caller.subject))
-      return this.#passed(answer, passing, credential);
+    const refusal = refusalBy(answer.status, answer.headers['www-authenticate']);
+    if (!refusal) return this.#passed(answer, passing, credential);
     passing.sent = false;
     const { server, deadline } = passing;
-    const newer = await deadline.wait(this.#options.credentials.renewed(caller, server, credential));
+    const newer = await deadline.wait(this.#options.credentials.renewed(caller, server, credential, refusal));
     if (!newer) return this.#passed(answer, passing, credential);
     return this.#passed(await this.#send(passing, newer), passing, newer);
   }

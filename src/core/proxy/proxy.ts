@@ -50,7 +50,7 @@ import { HttpClient } from './upstream/http.ts';
 import { fromThrown } from '../failure.ts';
 import { withAccessAdvice } from './hints.ts';
 import { Deadline } from './upstream/deadline.ts';
-import { stopping } from './upstream/failures.ts';
+import { refusalOf, stopping } from './upstream/failures.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
@@ -331,7 +331,7 @@ interface Asked {
 
 /**
  * Sends the requests of one operation to its server. The user's token is looked up once, before anything is sent. If the
- * server refuses it (401, so nothing ran), the request is repeated if there is a newer token.
+ * server refuses it (so nothing ran), the request is repeated if there is a newer token.
  */
 class Asking {
   /** The responses apply to this view of the server. */
@@ -360,7 +360,7 @@ class Asking {
     params?: Params,
     onNotification?: UpstreamCall['onNotification'],
   ): Promise<UpstreamReply> {
-    return (this.#credential || this.#caller.subject) && this.#mayRenew
+    return this.#mayRenew
       ? this.#sendOrRenew(method, params, onNotification)
       : this.#request(method, params, onNotification);
   }
@@ -375,9 +375,10 @@ class Asking {
       return await this.#request(method, params, onNotification);
     } catch (error) {
       // Another request of the operation may have renewed it in the meantime.
-      if (!this.#mayRenew || !isUnauthorized(error)) throw error;
+      const refusal = this.#mayRenew ? refusalOf(error) : undefined;
+      if (!refusal) throw error;
       this.#mayRenew = false;
-      const renewal = credentials.renewed(this.#caller, this.view.server, this.#credential);
+      const renewal = credentials.renewed(this.#caller, this.view.server, this.#credential, refusal);
       const newer = await this.#deadline.wait(renewal);
       if (!newer) throw error;
       this.#credential = newer;
@@ -402,6 +403,3 @@ class Asking {
     return this.#parts.upstream.request(call, this.#deadline);
   }
 }
-
-const isUnauthorized = (error: unknown) =>
-  error instanceof SwitchboardError && error.code === 'upstream_unauthorized';

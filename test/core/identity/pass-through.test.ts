@@ -78,11 +78,11 @@ describe('the pass-through acts for a user', () => {
     expect(more).toEqual([]);
   });
 
-  it('a server that takes no token is 502, not a 401 that would make a client drop its key', async () => {
+  it('a server that wants a credential is 403, not a 401 that would make a client drop its key', async () => {
     modern.refuse(undefined);
     const answer = await call('open');
-    expect(answer.status).toBe(502);
-    expect(answer.json).toMatchObject({ id: 7, error: { data: { reason: 'upstream_unauthorized' } } });
+    expect(answer.status).toBe(403);
+    expect(answer.json).toMatchObject({ id: 7, error: { data: { reason: 'connection_required' } } });
     expect(answer.headers.get('www-authenticate')).toBeNull();
   });
 

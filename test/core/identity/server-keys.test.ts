@@ -242,7 +242,9 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
       json: { code: 'connection_required', server_id: 'unsure' },
     });
     expect(refused.json.auth_url).toMatch(/\/connect\//);
-    expect((await echo('unsure')).json.code).toBe('upstream_unauthorized');
+    const asNobody = await echo('unsure');
+    expect(asNobody.json).toMatchObject({ code: 'connection_required', kind: 'credentials' });
+    expect(asNobody.json.detail).toContain('npx switchboard connect unsure');
   });
 
   it('ends with its revocation, by server, by connection, and with the user', async () => {

@@ -198,7 +198,14 @@ async function vaultOf(kek: string): Promise<Vault> {
 async function fill(db: Awaited<ReturnType<typeof openPostgres>>['db'], vault: Vault): Promise<void> {
   const made = Array.from({ length: ROWS }, (_, at) => {
     const id = String(at).padStart(22, '0');
-    return { id: `con_${id}`, userId: `usr_load_${id}`, tenantId: 'local', provider: 'local', resource: '' };
+    return {
+      id: `con_${id}`,
+      userId: `usr_load_${id}`,
+      tenantId: 'local',
+      provider: 'local',
+      resource: '',
+      issuer: null,
+    };
   });
   const sealed = await Promise.all(
     made.map(row => vault.seal(connectionBinding(row), `token of ${row.userId}`)),

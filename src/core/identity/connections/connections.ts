@@ -5,10 +5,17 @@ import { findUser, requireUserId } from '../../access/tenants.ts';
 import type { CredentialValues } from '../../catalogue/credential-schema.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
-import type { EndReason } from '../webhooks/events.ts';
+import type { EndReason, ReauthReason } from '../webhooks/events.ts';
 import type { Account, Grant } from './provider.ts';
 import { serverIdOf, type Target } from './holdings.ts';
-import { connectionBinding, supersede, type ConnectionRow, type StoredTokens } from './stored-tokens.ts';
+import {
+  connectionBinding,
+  hasValues,
+  kindOf,
+  supersede,
+  type ConnectionRow,
+  type StoredTokens,
+} from './stored-tokens.ts';
 
 /** Returns the columns of a connection without tokens, which only the user can renew. */
 export const withoutTokens = () => ({
@@ -24,16 +31,21 @@ export const withoutTokens = () => ({
 /** A connection for callers and end users, without tokens. */
 export interface ConnectionInfo {
   readonly id: string;
-  /** `credentials`: values, such as an API key, that one server takes. `provider`: an account at an identity provider. */
-  readonly kind: 'credentials' | 'provider';
-  /** Null for `credentials`. */
+  /**
+   * `credentials`: values, such as an API key, that one server takes. `oauth`: an account at the server's own authorization server.
+   * `provider`: an account at an identity provider.
+   */
+  readonly kind: 'credentials' | 'oauth' | 'provider';
+  /** Set for `provider`. */
   readonly provider: string | null;
   /** Null for `provider`. */
   readonly server_id: string | null;
+  /** Set for `oauth`. */
+  readonly issuer: string | null;
   readonly title: string;
   /** The display name of the account; null if there is none. */
   readonly account: string | null;
-  /** Tells one key from another without showing it; null for `provider`. */
+  /** Tells one key from another without showing it; set for `credentials`. */
   readonly fingerprint: string | null;
   /** True for a shared connection that calls for users carry, too. */
   readonly for_users: boolean;
@@ -42,6 +54,12 @@ export interface ConnectionInfo {
   readonly resource: string | null;
   readonly connected_at: string;
   readonly last_used_at: string | null;
+}
+
+/** Whose connection with what. */
+interface Owner extends Target {
+  readonly tenantId: string;
+  readonly userId: string;
 }
 
 type Sealed = Parameters<typeof connectionBinding>[0] & Pick<ConnectionRow, 'sealed'>;
@@ -81,12 +99,13 @@ export class Connections {
     const serverId = serverIdOf(row.provider);
     return {
       id: row.id,
-      kind: serverId === undefined ? 'provider' : 'credentials',
+      kind: kindOf(row),
       provider: serverId === undefined ? row.provider : null,
       server_id: serverId ?? null,
+      issuer: row.issuer,
       title: serverId ?? this.#context.providers.titleOf(row.provider),
       account: row.account,
-      fingerprint: serverId === undefined ? null : row.subject,
+      fingerprint: hasValues(row) ? row.subject : null,
       for_users: row.forUsers,
       scopes: row.scopes,
       status: row.status,
@@ -104,13 +123,17 @@ export class Connections {
    */
   async put(
     tx: Database,
-    owner: { tenantId: string; userId: string; provider: string; resource: string },
+    { forUsers, ...owner }: Owner & { forUsers?: boolean | undefined },
     { grant, account }: { grant: Grant; account: Account },
     allowAccountChange: boolean,
   ): Promise<string> {
     const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
-    if (existing?.subject === account.subject) return this.#renew(tx, existing, { grant, account });
-    if (existing && !allowAccountChange) throw new AccountMismatch();
+    const issuer = grant.issuedTo?.issuer ?? null;
+    const isSame = existing !== undefined && existing.issuer === issuer && !hasValues(existing);
+    const shared = forUsers === undefined ? {} : { forUsers };
+    if (isSame && existing.subject === account.subject)
+      return this.#renew(tx, existing, { grant, account }, shared);
+    if (isSame && !allowAccountChange) throw new AccountMismatch();
     if (existing) {
       await this.remove(tx, existing, 'replaced');
       const { tenantId, userId, provider } = existing;
@@ -118,11 +141,17 @@ export class Connections {
       await this.#context.audit.record({}, { event: 'connection_replaced', outcome: 'ok', ...who }, tx);
     }
     const id = newId('con');
-    const { accessToken, refreshToken } = grant;
-    const columns = await this.columnsOf({ ...owner, id }, { accessToken, refreshToken }, grant);
+    const { accessToken, refreshToken, issuedTo } = grant;
+    const columns = await this.columnsOf(
+      { ...owner, id, issuer },
+      { accessToken, refreshToken, issuedTo },
+      grant,
+    );
     const { subject, label = null } = account;
-    await tx.insert(connections).values({ ...owner, ...columns, id, subject, account: label, version: 1 });
-    await this.#context.events.connection(tx, { ...owner, id }, { event: 'created' });
+    await tx
+      .insert(connections)
+      .values({ ...owner, ...columns, ...shared, id, issuer, subject, account: label, version: 1 });
+    await this.#context.events.connection(tx, { ...owner, id, issuer }, { event: 'created' });
     return id;
   }
 
@@ -133,18 +162,18 @@ export class Connections {
    */
   async putValues(
     tx: Database,
-    owner: { tenantId: string; userId: string } & Target,
+    owner: Owner,
     { values, forUsers }: { values: CredentialValues; forUsers: boolean | undefined },
   ): Promise<ConnectionInfo> {
-    const [existing] = await tx.delete(connections).where(isOne(owner)).returning();
-    if (existing) await this.#context.events.connection(tx, existing, { event: 'ended', reason: 'replaced' });
+    const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
+    if (existing) await this.remove(tx, existing, 'replaced');
     const id = newId('con');
     const [row] = await tx
       .insert(connections)
       .values({
         ...owner,
         id,
-        sealed: await this.#context.vault.sealJson(connectionBinding({ ...owner, id }), values),
+        sealed: await this.#context.vault.sealJson(connectionBinding({ ...owner, id, issuer: null }), values),
         subject: fingerprintOf(id, values),
         forUsers: forUsers ?? existing?.forUsers ?? false,
         scopes: [],
@@ -169,18 +198,19 @@ export class Connections {
     tx: Database,
     existing: ConnectionRow,
     { grant, account }: { grant: Grant; account: Account },
+    shared: { forUsers?: boolean },
   ): Promise<string> {
     const old = await this.tokensOf(existing);
     // A provider need not send a refresh token again for the same account. Without a subject, it is unknown whether the
     // account is the same.
     const kept = account.subject === '' ? undefined : old?.refreshToken;
-    const { accessToken, refreshToken = kept } = grant;
-    const current = { accessToken, refreshToken, superseded: old?.superseded ?? [] };
+    const { accessToken, refreshToken = kept, issuedTo } = grant;
+    const current = { accessToken, refreshToken, issuedTo, superseded: old?.superseded ?? [] };
     const tokens = old ? supersede(current, old) : current;
     const columns = await this.columnsOf(existing, tokens, grant);
     await tx
       .update(connections)
-      .set({ ...columns, account: account.label ?? null, failedAt: null })
+      .set({ ...columns, ...shared, account: account.label ?? null, failedAt: null })
       .where(eq(connections.id, existing.id));
     await this.#context.events.connection(tx, existing, { event: 'created' });
     return existing.id;
@@ -192,6 +222,7 @@ export class Connections {
     return {
       sealed,
       scopes: [...grant.scopes],
+      clientRow: tokens.issuedTo?.rowId ?? null,
       status: 'active' as const,
       hasRefreshToken: tokens.refreshToken !== undefined,
       accessExpiresAt:
@@ -226,9 +257,46 @@ export class Connections {
     }
   }
 
+  /**
+   * Deletes tokens that only the user can replace, if nobody has replaced them meanwhile.
+   * @param why `revokes`: the tokens may still be valid, so their issuer is notified; `leaseId`: only under this lease
+   * @returns whether they were deleted
+   */
+  async end(
+    { id, version }: Pick<ConnectionRow, 'id' | 'version'>,
+    {
+      reason,
+      leaseId,
+      revokes = false,
+    }: { reason: ReauthReason; leaseId?: string | undefined; revokes?: boolean },
+  ): Promise<boolean> {
+    const { db, audit, outbox } = this.#context;
+    const ended = await db.transaction(async tx => {
+      // Read again under a lock: a superseded pair may have been added in the meantime, which does not change the version.
+      const [row] = await tx.select().from(connections).where(eq(connections.id, id)).for('update');
+      if (row?.version !== version || row.status === 'needs_reauth') return false;
+      if (leaseId !== undefined && row.leaseId !== leaseId) return false;
+      const tokens = await this.tokensOf(row);
+      await tx.update(connections).set(withoutTokens()).where(eq(connections.id, id));
+      // Grants of earlier sign-ins may still be valid.
+      const older = tokens?.superseded ?? [];
+      for (const pair of tokens && revokes ? [tokens, ...older] : older) await outbox.add(tx, row, pair);
+      const { tenantId, userId, provider } = row;
+      const who = { tenantId, userId, meta: { provider, reason } };
+      await audit.record({}, { event: 'connection_needs_reauth', outcome: 'failed', ...who }, tx);
+      await this.#context.events.connection(tx, row, { event: 'needs_reauth', reason });
+      return true;
+    });
+    if (ended) {
+      outbox.kick();
+      this.#context.events.kick();
+    }
+    return ended;
+  }
+
   /** Deletes a connection. The outbox notifies a provider; for a key, nobody is notified. */
   async remove(tx: Database, row: ConnectionRow, reason: EndReason): Promise<void> {
-    const tokens = serverIdOf(row.provider) === undefined ? await this.tokensOf(row) : undefined;
+    const tokens = hasValues(row) ? undefined : await this.tokensOf(row);
     // The newest first: if an account's tokens share a grant, it ends with them.
     for (const pair of tokens ? [tokens, ...(tokens.superseded ?? []).toReversed()] : [])
       await this.#context.outbox.add(tx, row, pair);

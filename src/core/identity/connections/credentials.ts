@@ -1,28 +1,28 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
-import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { LastUsed } from '../../../platform/database/write-behind.ts';
-import { SingleFlight } from '../../../platform/queues.ts';
 import type { Caller, Subject } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
+import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections, tokenFamilies } from '../schema.ts';
-import { sha256 } from '../../../platform/ids.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
+import { AccessTokens } from './access-tokens.ts';
 import type { Connections } from './connections.ts';
-import { ServerValues } from './server-values.ts';
-import type { ConnectionRow } from './stored-tokens.ts';
-import { targetOf, type Credential, type Holdings, type Target } from './holdings.ts';
-import { NeedsReauth, ProviderRefresh, type VersionedTokens } from './provider-refresh.ts';
+import {
+  heldColumns,
+  isFresh,
+  targetOf,
+  type Credential,
+  type HeldConnection,
+  type Holdings,
+  type Target,
+} from './holdings.ts';
 import type { Provider } from './provider.ts';
-
-/** A server's refusal of a token triggers a refresh at most this often. */
-const FORCE_EVERY_MS = 60_000;
-/** How long a decrypted token is cached: except for the query, decrypting is the most expensive step. */
-const OPENED_MS = 60_000;
+import { ServerCredentials, type Refusal } from './server-credentials.ts';
 
 /** The sign-in required by a server's entry, if the provider's settings allow it. */
 interface Demand {
@@ -38,30 +38,24 @@ interface Demand {
  */
 export class Credentials {
   readonly #context: IdentityContext;
-  readonly #connections: Connections;
   readonly #sessions: Sessions;
-  readonly #refresh: ProviderRefresh;
   readonly #find: ReturnType<typeof prepareFind>;
-  /** Decrypted tokens by the whole row they were sealed in, so that a changed row is decrypted again. */
-  readonly #opened = new LRUCache<string, VersionedTokens>({ max: 5_000, ttl: OPENED_MS });
-  readonly #refreshing = new SingleFlight<VersionedTokens>();
-  readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
+  readonly #tokens: AccessTokens;
+  readonly #servers: ServerCredentials;
   readonly #lastUsed: LastUsed;
-
-  readonly #values: ServerValues;
 
   constructor(options: {
     context: IdentityContext;
     connections: Connections;
     sessions: Sessions;
     holdings: Holdings;
+    authorization: ServerAuthorization;
   }) {
     this.#context = options.context;
-    this.#connections = options.connections;
     this.#sessions = options.sessions;
-    this.#refresh = new ProviderRefresh(options.context, options.connections);
     const { db, clock, log } = options.context;
     this.#find = prepareFind(db);
+    this.#tokens = new AccessTokens(options.context, options.connections);
     this.#lastUsed = new LastUsed({
       clock,
       log,
@@ -72,7 +66,7 @@ export class Credentials {
           .set({ lastUsedAt: sql`now()` })
           .where(eq(connections.id, id)),
     });
-    this.#values = new ServerValues({ ...options, lastUsed: this.#lastUsed });
+    this.#servers = new ServerCredentials({ ...options, tokens: this.#tokens, lastUsed: this.#lastUsed });
   }
 
   /**
@@ -84,40 +78,48 @@ export class Credentials {
   forCall(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
     const demand = this.#demandOf(server);
     if (demand) return this.#ofProvider(caller, demand);
-    return caller.subject ? this.#ofServer(caller, server) : this.#values.forKey(caller, server);
+    return caller.subject ? this.#ofServer(caller, server) : this.#servers.forKey(caller, server);
   }
 
   async #ofProvider(caller: Caller, demand: Demand): Promise<Credential> {
     const { connection, userId } = await this.#load(caller, targetAt(demand));
-    return this.#use(caller, demand, userId, connection, false);
+    return this.#use(caller, demand, userId, connection);
   }
 
   async #ofServer(caller: Caller, server: Server): Promise<Credential | undefined> {
     const { connection } = await this.#load(caller, targetOf(server));
-    return this.#values.forUser(caller, server, connection);
+    return this.#servers.forUser(caller, server, connection);
   }
 
   /**
-   * Returns a newer credential after the server refused this one; undefined if there is none.
-   * @throws SwitchboardError `connection_required` if somebody must enter another key
+   * Returns the credential with which a refused call is repeated; undefined if the refusal stands.
+   * @param refused the credential of the call, if it carried one
+   * @throws SwitchboardError `connection_required` if somebody must connect the server, enter another key or grant more scopes
    */
   async renewed(
     caller: Caller,
     server: Server,
     refused: Credential | undefined,
+    refusal: Refusal,
   ): Promise<Credential | undefined> {
     const demand = this.#demandOf(server);
-    if (!demand) {
-      const own = caller.subject && (await this.#load(caller, targetOf(server))).connection;
-      return refused
-        ? this.#values.refused(caller, server, refused, own)
-        : this.#values.wanted(caller, server, own);
-    }
+    if (demand) return refusal.status === 401 ? this.#renewedAtProvider(caller, demand, refused) : undefined;
+    const own = caller.subject && (await this.#load(caller, targetOf(server))).connection;
+    return refused
+      ? this.#servers.refused(caller, server, refused, { own, refusal })
+      : this.#servers.wanted(caller, server, { own, refusal });
+  }
+
+  async #renewedAtProvider(
+    caller: Caller,
+    demand: Demand,
+    refused: Credential | undefined,
+  ): Promise<Credential | undefined> {
     if (!refused) return undefined;
     const { connection, userId } = await this.#load(caller, targetAt(demand));
     if (connection?.id !== refused.connectionId) return undefined;
     const isNewer = connection.version > refused.version;
-    if (!isNewer && (!connection.hasRefreshToken || !this.#mayForce(connection))) return undefined;
+    if (!isNewer && !this.#tokens.mayForce(connection)) return undefined;
     const offered = await this.#use(caller, demand, userId, connection, !isNewer);
     // If the provider is unavailable, this is the token that was refused.
     return offered.version > refused.version ? offered : undefined;
@@ -154,7 +156,7 @@ export class Credentials {
   async #load(
     caller: Caller,
     target: Target | undefined,
-  ): Promise<{ userId: string; connection: Found | undefined }> {
+  ): Promise<{ userId: string; connection: HeldConnection | undefined }> {
     const subject = caller.subject;
     if (!subject) throw tokenRequired();
     const [row] = await this.#find.execute({
@@ -175,8 +177,8 @@ export class Credentials {
     caller: Caller,
     demand: Demand,
     userId: string,
-    connection: Found | undefined,
-    refused: boolean,
+    connection: HeldConnection | undefined,
+    refused = false,
   ): Promise<Credential> {
     if (!connection) throw await this.#required(caller, demand, userId, 'not_connected', demand.scopes);
     if (connection.status === 'needs_reauth')
@@ -184,40 +186,10 @@ export class Credentials {
     const missing = demand.scopes.filter(scope => !connection.scopes.includes(scope));
     if (missing.length > 0)
       throw await this.#required(caller, demand, userId, 'missing_scopes', missing, connection.scopes);
-    const tokens =
-      connection.fresh && !refused ? await this.#open(connection) : await this.#renew(demand, connection);
-    if (!tokens) throw await this.#required(caller, demand, userId, 'needs_reauth', []);
+    const credential = await this.#tokens.of(connection, () => demand.provider, refused);
+    if (!credential) throw await this.#required(caller, demand, userId, 'needs_reauth', []);
     this.#lastUsed.touch(connection.id);
-    return {
-      connectionId: connection.id,
-      version: tokens.version,
-      headers: { authorization: `Bearer ${tokens.accessToken}` },
-      secrets: [tokens.accessToken],
-    };
-  }
-
-  async #open(connection: Found): Promise<VersionedTokens | undefined> {
-    const { id, tenantId, userId, provider, resource, version, sealed } = connection;
-    const key = digestOf([tenantId, userId, id, provider, resource, version, sealed]);
-    const known = this.#opened.get(key);
-    if (known) return known;
-    const tokens = await this.#connections.tokensOf(connection);
-    const opened = tokens && { accessToken: tokens.accessToken, refreshToken: undefined, version };
-    if (opened) this.#opened.set(key, opened);
-    return opened;
-  }
-
-  /** Returns undefined if only the user can renew the connection. */
-  async #renew(demand: Demand, connection: Found): Promise<VersionedTokens | undefined> {
-    const { id, version } = connection;
-    try {
-      return await this.#refreshing.run(`${id}/${version}`, () =>
-        this.#refresh.run(demand.provider, id, version),
-      );
-    } catch (error) {
-      if (error instanceof NeedsReauth) return undefined;
-      throw error;
-    }
+    return credential;
   }
 
   async #required(
@@ -248,24 +220,9 @@ export class Credentials {
       },
     );
   }
-
-  /**
-   * Returns whether a refused token may be replaced. A server that refuses every token must not turn each call into a
-   * refresh. Calls with the same refused token share one.
-   */
-  #mayForce({ id, version }: Found): boolean {
-    const now = this.#context.clock.now();
-    const last = this.#forced.get(id);
-    if (last && version !== last.version && now - last.atMs < FORCE_EVERY_MS) return false;
-    this.#forced.set(id, { version, atMs: now });
-    return true;
-  }
 }
 
 const targetAt = ({ provider, resource }: Demand): Target => ({ provider: provider.settings.name, resource });
-
-const digestOf = (parts: readonly unknown[]): string =>
-  Buffer.from(sha256(JSON.stringify(parts))).toString('base64url');
 
 const REASONS = {
   not_connected: (title: string) => `The user has not connected a ${title} account yet.`,
@@ -279,43 +236,14 @@ const tokenRequired = () =>
     "This server acts for an end user, but the request names none. Send the user's identity token as Authorization: Bearer together with X-API-Key. For a client that cannot do that, such as an IDE, the operator can create a key for the user with switchboard keys create --user USER_ID.",
   );
 
-/** A token with less than this left is refreshed before use. */
-const FRESH_SEC = 60;
-
-/** The columns of a connection that a call needs. */
-type Found = Pick<
-  ConnectionRow,
-  | 'id'
-  | 'tenantId'
-  | 'userId'
-  | 'provider'
-  | 'resource'
-  | 'status'
-  | 'scopes'
-  | 'sealed'
-  | 'version'
-  | 'hasRefreshToken'
-> & { readonly fresh: boolean };
-
 /** Prepares the single query of a call: whether user and family are still valid, and the connection. */
 function prepareFind(db: Database) {
   return db
     .select({
       epoch: users.tokenEpoch,
       familyId: tokenFamilies.id,
-      connection: {
-        id: connections.id,
-        tenantId: connections.tenantId,
-        userId: connections.userId,
-        provider: connections.provider,
-        resource: connections.resource,
-        status: connections.status,
-        scopes: connections.scopes,
-        sealed: connections.sealed,
-        version: connections.version,
-        hasRefreshToken: connections.hasRefreshToken,
-      },
-      fresh: sql<boolean>`coalesce(${connections.accessExpiresAt} > now() + make_interval(secs => ${FRESH_SEC}), true)`,
+      connection: heldColumns,
+      fresh: isFresh(),
     })
     .from(users)
     .leftJoin(

@@ -1,4 +1,4 @@
-import { and, eq } from 'drizzle-orm';
+import { and, eq, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import type { Database } from '../../../platform/database/database.ts';
 import { monotonicMs, type Clock } from '../../../platform/time.ts';
@@ -47,11 +47,43 @@ export const serverIdOf = (provider: string): string | undefined =>
 /** How long connections are cached: another process may have changed them. */
 const BELIEVED_MS = 2_000;
 
+/** A token with less than this left is refreshed before use. */
+const FRESH_SEC = 60;
+
 /** The columns of a connection that a call needs. Its secrets are sealed. */
-export type HeldConnection = Pick<
-  typeof connections.$inferSelect,
-  'id' | 'tenantId' | 'userId' | 'provider' | 'resource' | 'status' | 'sealed' | 'version' | 'forUsers'
->;
+export const heldColumns = {
+  id: connections.id,
+  tenantId: connections.tenantId,
+  userId: connections.userId,
+  provider: connections.provider,
+  resource: connections.resource,
+  issuer: connections.issuer,
+  status: connections.status,
+  scopes: connections.scopes,
+  sealed: connections.sealed,
+  version: connections.version,
+  forUsers: connections.forUsers,
+  hasRefreshToken: connections.hasRefreshToken,
+};
+
+/** True while the access token can be used; also for values, which do not expire. */
+export const isFresh = () =>
+  sql<boolean>`coalesce(${connections.accessExpiresAt} > now() + make_interval(secs => ${FRESH_SEC}), true)`;
+
+export type HeldConnection = Pick<typeof connections.$inferSelect, keyof typeof heldColumns> & {
+  readonly fresh: boolean;
+};
+
+/** Returns whether two readings are of the same row, in the same state. */
+export const isSameRow = (one: HeldConnection, other: HeldConnection): boolean =>
+  one === other ||
+  (one.id === other.id &&
+    one.version === other.version &&
+    one.tenantId === other.tenantId &&
+    one.userId === other.userId &&
+    one.provider === other.provider &&
+    one.resource === other.resource &&
+    one.issuer === other.issuer);
 
 /** The connections of one holder by target. */
 export class HeldTargets {
@@ -104,26 +136,16 @@ export class Holdings {
     return (await this.#held.fetch(key, { context: { tenantId, userId } })) ?? new HeldTargets([]);
   }
 
-  /** Forgets a tenant's connections, after this process has changed one. */
-  forget(tenantId: string): void {
-    for (const key of this.#held.keys())
-      if (key === tenantId || key.startsWith(`${tenantId} `)) this.#held.delete(key);
+  /** Forgets what a holder has and what the tenant shares, after this process has changed one of them. */
+  forget(tenantId: string, userId: string | undefined): void {
+    this.#held.delete(tenantId);
+    if (userId !== undefined) this.#held.delete(`${tenantId} ${userId}`);
   }
 
   async #read({ tenantId, userId }: { tenantId: string; userId: string | undefined }): Promise<HeldTargets> {
     const holder = userId === undefined ? eq(users.externalId, TENANT_HOLDER) : eq(users.id, userId);
     const rows = await this.#db
-      .select({
-        id: connections.id,
-        tenantId: connections.tenantId,
-        userId: connections.userId,
-        provider: connections.provider,
-        resource: connections.resource,
-        status: connections.status,
-        sealed: connections.sealed,
-        version: connections.version,
-        forUsers: connections.forUsers,
-      })
+      .select({ ...heldColumns, fresh: isFresh() })
       .from(connections)
       .innerJoin(users, eq(users.id, connections.userId))
       .where(and(eq(users.tenantId, tenantId), holder));
@@ -156,7 +178,8 @@ export async function accessFor(
     const ofTenant = shared.with(server);
     const held = own?.with(server) ?? (subject && !ofTenant?.forUsers ? undefined : ofTenant);
     if (!held) return access;
-    return { kind: 'credentials', status: held.status === 'active' ? 'connected' : 'connect' };
+    const kind = held.issuer === null ? 'credentials' : 'oauth';
+    return { kind, status: held.status === 'active' ? 'connected' : 'connect' };
   };
 }
 

@@ -2,11 +2,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { and, eq, isNull, lte, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import { newId } from '../../../platform/ids.ts';
-import { withoutTokens, type Connections } from './connections.ts';
+import type { Connections } from './connections.ts';
 import { keepWithConnection, type ConnectionRow, type TokenPair } from './stored-tokens.ts';
-import type { ReauthReason } from '../webhooks/events.ts';
 import type { IdentityContext } from '../context.ts';
-import { ProviderError, type Grant, type Provider } from './provider.ts';
+import { ProviderError, type Grant, type TokenIssuer } from './provider.ts';
 import { connections } from '../schema.ts';
 
 /** Longer than a provider's timeout, so that a live holder never loses the lease. */
@@ -16,6 +15,9 @@ const COOLDOWN_SEC = 30;
 /** How long a caller waits for another replica's refresh. */
 const WAIT_MS = 5_500;
 const LOOK_AGAIN_MS = 50;
+
+/** Finds what issued a connection's tokens. */
+export type IssuerOf = (tokens: TokenPair) => TokenIssuer | Promise<TokenIssuer>;
 
 export type VersionedTokens = TokenPair & { readonly version: number };
 
@@ -40,9 +42,10 @@ export class ProviderRefresh {
 
   /**
    * Returns tokens newer than `version`; or the old ones, if they are still valid and the provider is unavailable.
+   * @param issuerOf finds what issued the tokens; if it fails, the issuer counts as unavailable
    * @throws NeedsReauth, or SwitchboardError `provider_unavailable`
    */
-  async run(provider: Provider, id: string, version: number): Promise<VersionedTokens> {
+  async run(issuerOf: IssuerOf, id: string, version: number): Promise<VersionedTokens> {
     const deadlineMs = performance.now() + WAIT_MS;
     for (;;) {
       const row = await this.#read(id);
@@ -53,43 +56,45 @@ export class ProviderRefresh {
       const { refreshToken } = tokens;
       if (refreshToken === undefined) {
         if (row.valid) return old;
-        await this.#end(row, undefined, 'expired');
+        await this.#connections.end(row, { reason: 'expired' });
         throw new NeedsReauth();
       }
       const mayWait = performance.now() < deadlineMs;
       if (row.cooling || !mayWait) return fallBack(row.valid, old);
       const leaseId = newId('lease');
       if (await this.#lease(id, version, leaseId))
-        return this.#ask(provider, row, leaseId, { ...old, refreshToken });
+        return this.#ask(issuerOf, row, leaseId, { ...old, refreshToken });
       await delay(LOOK_AGAIN_MS * (1 + Math.random()));
     }
   }
 
   async #ask(
-    provider: Provider,
+    issuerOf: IssuerOf,
     row: ConnectionRow & { valid: boolean },
     leaseId: string,
     old: VersionedTokens & { refreshToken: string },
   ): Promise<VersionedTokens> {
-    const { name } = provider.settings;
     let grant: Grant;
     try {
-      grant = await provider.refresh(old.refreshToken, row);
+      grant = await (await issuerOf(old)).refresh(old.refreshToken, row);
     } catch (error) {
-      if (
-        error instanceof ProviderError &&
-        (error.reason === 'invalid_grant' || error.reason === 'other_account')
-      ) {
+      const reason = finalReasonOf(error);
+      if (reason) {
         this.#context.metrics?.events.providerRefreshed('ended');
-        await this.#end(row, leaseId, error.reason);
+        await this.#connections.end(row, { leaseId, reason });
         throw new NeedsReauth();
       }
       this.#context.metrics?.events.providerRefreshed('failed');
-      this.#context.log.warn({ err: error, provider: name }, 'provider token not refreshed');
+      this.#context.log.warn(
+        { err: error, provider: row.issuer ?? row.provider },
+        'provider token not refreshed',
+      );
       await this.#cool(row.id, leaseId);
       return fallBack(row.valid, old);
     }
-    const fresh = { accessToken: grant.accessToken, refreshToken: grant.refreshToken ?? old.refreshToken };
+    const { issuedTo } = old;
+    const refreshToken = grant.refreshToken ?? old.refreshToken;
+    const fresh = { accessToken: grant.accessToken, refreshToken, issuedTo };
     const stored = await this.#store(row, leaseId, fresh, grant);
     const isOurs = stored?.accessToken === fresh.accessToken;
     this.#context.metrics?.events.providerRefreshed(isOurs ? 'ok' : 'overtaken');
@@ -160,38 +165,12 @@ export class ProviderRefresh {
       .set({ failedAt: sql`now()`, leaseId: null, leaseUntil: null })
       .where(holds(id, leaseId));
   }
+}
 
-  /** Deletes tokens that only the user can replace. The provider is not called again. */
-  async #end(row: ConnectionRow, leaseId: string | undefined, reason: ReauthReason): Promise<void> {
-    await this.#context.db.transaction(async tx => {
-      // Read again under a lock: a superseded pair may have been added in the meantime, which does not change the version.
-      const [locked] = await tx.select().from(connections).where(eq(connections.id, row.id)).for('update');
-      const older = (locked && (await this.#connections.tokensOf(locked))?.superseded) ?? [];
-      const ended = await tx
-        .update(connections)
-        .set(withoutTokens())
-        .where(
-          and(
-            leaseId === undefined ? eq(connections.id, row.id) : holds(row.id, leaseId),
-            eq(connections.version, row.version),
-          ),
-        )
-        .returning({ id: connections.id });
-      if (ended.length === 0) return;
-      // Grants of earlier sign-ins may still be valid.
-      for (const pair of older) await this.#context.outbox.add(tx, row, pair);
-      const { tenantId, userId, provider } = row;
-      const who = { tenantId, userId, meta: { provider, reason } };
-      await this.#context.audit.record(
-        {},
-        { event: 'connection_needs_reauth', outcome: 'failed', ...who },
-        tx,
-      );
-      await this.#context.events.connection(tx, row, { event: 'needs_reauth', reason });
-    });
-    this.#context.outbox.kick();
-    this.#context.events.kick();
-  }
+/** Returns why a refresh failed for good; undefined if it may be repeated. */
+function finalReasonOf(error: unknown): 'invalid_grant' | 'other_account' | undefined {
+  const reason = error instanceof ProviderError ? error.reason : undefined;
+  return reason === 'invalid_grant' || reason === 'other_account' ? reason : undefined;
 }
 
 const holds = (id: string, leaseId: string) => and(eq(connections.id, id), eq(connections.leaseId, leaseId));

@@ -2,6 +2,7 @@ import * as oauth from 'openid-client';
 import type { ProviderSettings } from '../../../config/index.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Clock } from '../../../platform/time.ts';
+import type { IssuedTo } from '../oauth/client.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 
 /** An exchange or a refresh returned no tokens. */
@@ -49,6 +50,23 @@ const MAX_LIFETIME_SEC = 315_360_000;
 /** How long a provider's metadata is used before it is read again. */
 const METADATA_MS = 3_600_000;
 
+/** What issues tokens: a configured provider, or the authorization server of an MCP server. */
+export interface TokenIssuer {
+  /** For logs. */
+  readonly name: string;
+  /** @throws ProviderError; after `invalid_grant` and `other_account` the user must sign in again */
+  refresh(
+    refreshToken: string,
+    known: {
+      readonly scopes: readonly string[];
+      readonly resource: string;
+      readonly subject: string;
+    },
+  ): Promise<Grant>;
+  /** Resolves to false if it cannot revoke tokens. */
+  revoke(token: string, hint: 'access_token' | 'refresh_token'): Promise<boolean>;
+}
+
 /** The tokens that a provider granted. They never leave the core. */
 export interface Grant {
   readonly accessToken: string;
@@ -57,6 +75,8 @@ export interface Grant {
   /** Undefined: it does not expire, or the provider does not say. */
   readonly expiresInSec: number | undefined;
   readonly scopes: readonly string[];
+  /** The client and the resource that a server's own authorization server issued them for. */
+  readonly issuedTo?: IssuedTo;
 }
 
 /** The account at the provider. */
@@ -81,7 +101,7 @@ export interface AuthorizationRequest extends Proof {
 }
 
 /** One configured identity provider, based on openid-client. */
-export class Provider {
+export class Provider implements TokenIssuer {
   readonly settings: ProviderSettings;
   readonly #client: NonNullable<ProviderSettings['client']>;
   readonly #fetch: GuardedFetch;
@@ -96,6 +116,10 @@ export class Provider {
     this.#client = settings.client;
     this.#fetch = options.fetch;
     this.#clock = options.clock;
+  }
+
+  get name(): string {
+    return this.settings.name;
   }
 
   /** Returns the URL of the provider's page. @throws ProviderError `failed` if its metadata is unavailable, or names no page */
@@ -298,7 +322,8 @@ function plainMetadata(endpoints: ProviderSettings['endpoints']): oauth.ServerMe
 
 const resourceParameter = (resource: string): Record<string, string> => (resource === '' ? {} : { resource });
 
-function grantOf(
+/** Reads a token response. @param asked the scopes that were granted if it names none */
+export function grantOf(
   tokens: { access_token: string; refresh_token?: string; expires_in?: number; scope?: string },
   asked: readonly string[],
 ): Grant {
@@ -316,7 +341,7 @@ function grantOf(
 }
 
 /** OpenID has `sub`; plain providers have `id`. The label is the account's display name. @throws Error without an id */
-function accountOf(claims: Readonly<Record<string, unknown>>): Account {
+export function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   const text = (name: string) => {
     const value = claims[name];
     if (typeof value === 'number') return String(value);

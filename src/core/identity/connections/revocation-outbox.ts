@@ -6,7 +6,8 @@ import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Audit } from '../../access/audit.ts';
 import { keepWithConnection, type GrantOwner, type TokenPair } from './stored-tokens.ts';
-import type { Providers } from './provider.ts';
+import type { IssuedTo } from '../oauth/client.ts';
+import type { Providers, TokenIssuer } from './provider.ts';
 import { revocationOutbox } from '../schema.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 
@@ -26,6 +27,7 @@ export class Outbox {
   readonly #db: Database;
   readonly #vault: Vault;
   readonly #providers: Providers;
+  #issuerOf: (issuedTo: IssuedTo) => Promise<TokenIssuer | undefined> = () => Promise.resolve(undefined);
   readonly #audit: Audit;
   readonly #log: Log;
   readonly #outage: OutageLog;
@@ -42,14 +44,23 @@ export class Outbox {
     this.#outage = new OutageLog(options.log, 'resumed the revocation outbox');
   }
 
+  /** Sets how the authorization servers of MCP servers are found. */
+  findIssuers(issuerOf: (issuedTo: IssuedTo) => Promise<TokenIssuer | undefined>): void {
+    this.#issuerOf = issuerOf;
+  }
+
   /** Adds tokens, in the transaction that invalidates them. Call `kick` after the commit. */
   async add(
     tx: Database,
     { provider, userId, subject }: GrantOwner,
-    { accessToken, refreshToken }: TokenPair,
+    { accessToken, refreshToken, issuedTo }: TokenPair,
   ): Promise<void> {
     const id = newId('out');
-    const sealed = await this.#vault.sealJson(outboxBinding(provider, id), { accessToken, refreshToken });
+    const sealed = await this.#vault.sealJson(outboxBinding(provider, id), {
+      accessToken,
+      refreshToken,
+      issuedTo,
+    });
     await tx.insert(revocationOutbox).values({
       id,
       provider,
@@ -180,8 +191,8 @@ export class Outbox {
     }
   }
 
-  async #revoke(name: string, { accessToken, refreshToken }: TokenPair): Promise<string> {
-    const provider = this.#providers.get(name);
+  async #revoke(name: string, { accessToken, refreshToken, issuedTo }: TokenPair): Promise<string> {
+    const provider = issuedTo ? await this.#issuerOf(issuedTo) : this.#providers.get(name);
     if (!provider) return 'provider_removed';
     // The refresh token first: at most providers its grant and access tokens end with it (RFC 7009 §2.1).
     if (refreshToken !== undefined && !(await provider.revoke(refreshToken, 'refresh_token')))

@@ -11,7 +11,7 @@ import {
   type CredentialField,
   type CredentialValues,
 } from '../../catalogue/credential-schema.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import { accessOf, type Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';
 import { newSecret, sha256 } from '../../../platform/ids.ts';
@@ -112,7 +112,7 @@ export class ServerConnections {
     const holder = await findUser(context.db, actor.tenantId, TENANT_HOLDER);
     if (!holder) return false;
     const done = await revocations.disconnectServer(actor, holder.id, serverId);
-    holdings.forget(actor.tenantId);
+    holdings.forget(actor.tenantId, holder.id);
     return done;
   }
 
@@ -169,7 +169,7 @@ export class ServerConnections {
       await this.#record(tx, { ...actor, tenantId }, userId, serverId);
       return true;
     });
-    holdings.forget(tenantId);
+    holdings.forget(tenantId, userId);
     context.events.kick();
     return done ? result : undefined;
   }
@@ -191,11 +191,11 @@ export class ServerConnections {
       const owner = { tenantId, userId, ...targetOf(server) };
       const connection = await connections.putValues(tx, owner, { values, forUsers });
       await this.#record(tx, actor, userId, serverId);
-      return connection;
+      return { userId, connection };
     });
-    holdings.forget(tenantId);
+    holdings.forget(tenantId, made.userId);
     context.events.kick();
-    return { ...made, tools, problem };
+    return { ...made.connection, tools, problem };
   }
 
   /** Checks values by the server's schema, then by the server itself. */
@@ -265,8 +265,9 @@ const revokedMeanwhile = () =>
 const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstream_forbidden']);
 
 /** @throws SwitchboardError `invalid_request` for a server that takes no values */
-function requireTaking({ id, auth }: Server): void {
-  if (auth.kind === 'none')
+function requireTaking(server: Server): void {
+  const { id, auth } = server;
+  if (accessOf(server).kind === 'none')
     throw new SwitchboardError(
       'invalid_request',
       `The server ${id} needs no connection. Call it without one.`,

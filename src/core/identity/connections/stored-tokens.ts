@@ -2,6 +2,7 @@ import { and, eq } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { connections } from '../schema.ts';
 import { serverIdOf } from './holdings.ts';
+import type { IssuedTo } from '../oauth/client.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 
 export type ConnectionRow = typeof connections.$inferSelect;
@@ -9,6 +10,8 @@ export type ConnectionRow = typeof connections.$inferSelect;
 export interface TokenPair {
   readonly accessToken: string;
   readonly refreshToken: string | undefined;
+  /** For tokens of a server's own authorization server. */
+  readonly issuedTo?: IssuedTo | undefined;
 }
 
 /** The tokens of a connection, as stored in the vault. */
@@ -23,25 +26,46 @@ export interface StoredTokens extends TokenPair {
 /** The maximum number of superseded tokens kept for a user who signs in repeatedly. */
 const MAX_SUPERSEDED = 10;
 
-const pairOf = ({ accessToken, refreshToken }: TokenPair): TokenPair => ({ accessToken, refreshToken });
+const pairOf = ({ accessToken, refreshToken, issuedTo }: TokenPair): TokenPair => ({
+  accessToken,
+  refreshToken,
+  issuedTo,
+});
 
 /** Adds older tokens to those that are revoked with the connection's own. */
 export const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]): StoredTokens => ({
-  accessToken: tokens.accessToken,
-  refreshToken: tokens.refreshToken,
+  ...pairOf(tokens),
   superseded: [...(tokens.superseded ?? []), ...older.map(pairOf)].slice(-MAX_SUPERSEDED),
 });
 
 /** Binds the tokens, or the values, to the row, its provider and its resource: with a changed provider, they cannot be decrypted. */
 export const connectionBinding = (
-  row: Pick<ConnectionRow, 'tenantId' | 'userId' | 'id' | 'provider' | 'resource'>,
+  row: Pick<ConnectionRow, 'tenantId' | 'userId' | 'id' | 'provider' | 'resource' | 'issuer'>,
 ): Binding => ({
   table: 'connections',
   tenantId: row.tenantId,
   userId: row.userId,
-  id: JSON.stringify([row.id, row.provider, row.resource]),
-  purpose: serverIdOf(row.provider) === undefined ? 'provider_tokens' : 'values',
+  id: JSON.stringify([row.id, row.provider, row.resource, ...(row.issuer === null ? [] : [row.issuer])]),
+  purpose: PURPOSES[kindOf(row)],
 });
+
+const PURPOSES = { provider: 'provider_tokens', credentials: 'values', oauth: 'server_tokens' } as const;
+
+/**
+ * Returns the kind of a connection. `credentials`: values, such as an API key, that one server takes. `oauth`: an account at the
+ * server's own authorization server. `provider`: an account at an identity provider.
+ */
+export function kindOf({
+  provider,
+  issuer,
+}: Pick<ConnectionRow, 'provider' | 'issuer'>): 'credentials' | 'oauth' | 'provider' {
+  if (serverIdOf(provider) === undefined) return 'provider';
+  return issuer === null ? 'credentials' : 'oauth';
+}
+
+/** Returns whether a connection holds values instead of tokens. */
+export const hasValues = (row: Pick<ConnectionRow, 'provider' | 'issuer'>): boolean =>
+  kindOf(row) === 'credentials';
 
 /** The account that a grant belongs to. */
 export interface GrantOwner {

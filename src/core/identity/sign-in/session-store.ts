@@ -5,6 +5,7 @@ import type { Account, Grant } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';
 import { isSecret, sha256 } from '../../../platform/ids.ts';
+import type { IssuedTo } from '../oauth/client.ts';
 import { VaultError, type Binding } from '../vault/vault.ts';
 
 export type SessionRow = typeof authSessions.$inferSelect;
@@ -19,6 +20,13 @@ export interface PendingSecrets {
   readonly verifier: string;
   /** The provider's page. */
   readonly providerUrl: string;
+  /** For a sign-in at a server's own authorization server. */
+  readonly atServer?: {
+    readonly issuedTo: IssuedTo;
+    readonly redirectUri: string;
+    /** For a tenant's shared connection: whether calls for users carry it, too. */
+    readonly forUsers?: boolean | undefined;
+  };
   /** The response of a just-in-time session, to be returned again. */
   readonly sessionId: string;
   readonly authUrl: string;
@@ -128,15 +136,18 @@ export const isBrowserOf = (session: SessionRow, browser: string | undefined): b
   session.browserHash !== null &&
   Buffer.compare(session.browserHash, sha256(browser)) === 0;
 
-/** Gives a pending session to one callback, once; otherwise returns why it cannot. */
+/**
+ * Gives a pending session to one callback, once; otherwise returns why it cannot.
+ * @param callback.of the sessions that the callback's address is for
+ */
 export async function claimSession(
   { db }: IdentityContext,
-  callback: { provider: string; state: string; browser: string | undefined; result: string },
+  callback: { of: SQL; state: string; browser: string | undefined; result: string },
 ): Promise<SessionRow | 'link_over' | 'other_browser'> {
-  const { provider, state, browser, result } = callback;
+  const { of, state, browser, result } = callback;
   const open = and(
     eq(authSessions.stateHash, sha256(state)),
-    eq(authSessions.provider, provider),
+    of,
     eq(authSessions.status, 'pending'),
     gt(authSessions.expiresAt, sql`now()`),
   );

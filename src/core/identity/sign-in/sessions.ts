@@ -3,11 +3,13 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Caller, SignInMode } from '../../access/caller.ts';
 import { tenants } from '../../access/schema.ts';
-import { ensureUser, lockUser, requireUserId, type User } from '../../access/tenants.ts';
+import { ensureUser, lockUser, requireUserId, TENANT_HOLDER, type User } from '../../access/tenants.ts';
 import { targetOf } from '../connections/holdings.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import { accessOf, type Server } from '../../catalogue/entry.ts';
 import { ProviderError, type Proof, type Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
+import type { Challenge } from '../oauth/challenge.ts';
+import type { ServerAuthorization, ServerSignIn } from '../oauth/server-authorization.ts';
 import { authSessions, connections } from '../schema.ts';
 import { isSecret, newNonce, newSecret, sha256 } from '../../../platform/ids.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
@@ -37,16 +39,26 @@ export interface SessionStatus {
   readonly error?: string;
 }
 
-/** The goal of a session: an account at a provider or, without one, the values that a server takes. */
+/** The goal of a session: an account at a provider or at a server's authorization server, or the values that a server takes. */
 interface Goal {
   /** The provider's name, or the server's target. */
   readonly name: string;
   readonly resource: string;
   readonly scopes: readonly string[];
   readonly provider?: Provider;
+  readonly signIn?: ServerSignIn;
 }
 
-interface Draft extends Proof, Pick<Goal, 'name' | 'resource' | 'scopes'> {
+/** A server that a session connects, and what its sign-in asks for. */
+export interface WantedServer {
+  readonly server: Server;
+  /** Scopes that the user keeps. */
+  readonly held?: readonly string[];
+  readonly challenge?: Challenge | undefined;
+}
+
+interface Draft extends Proof, Pick<Goal, 'name' | 'resource' | 'scopes' | 'signIn'> {
+  readonly forUsers: boolean | undefined;
   readonly mode: SignInMode;
   readonly sessionId: string;
   readonly ticket: string | undefined;
@@ -57,9 +69,11 @@ interface Draft extends Proof, Pick<Goal, 'name' | 'resource' | 'scopes'> {
 /** Sign-ins from the caller's side: creating and polling sessions. */
 export class Sessions {
   readonly #context: IdentityContext;
+  readonly #authorization: ServerAuthorization;
 
-  constructor(context: IdentityContext) {
+  constructor(context: IdentityContext, authorization: ServerAuthorization) {
     this.#context = context;
+    this.#authorization = authorization;
   }
 
   /**
@@ -85,8 +99,10 @@ export class Sessions {
   }
 
   /**
-   * Creates a session in which the user enters what a server takes, such as an API key, on a page of ours.
-   * @throws SwitchboardError `invalid_request`, `rate_limited`
+   * Creates a session in which the user connects a server: with a sign-in at the server's own authorization server or, where it has
+   * none, with an API key or other values that it takes.
+   * @throws SwitchboardError `invalid_request`, `rate_limited`, `operator_setup_needed`, `provider_unavailable`,
+   * `upstream_protocol`
    */
   async createForServer(
     caller: Caller,
@@ -96,8 +112,26 @@ export class Sessions {
     const userId = requireUserId(request.userId);
     const tenant = await this.#tenant(caller.tenantId);
     requireReturnUrl(request.returnUrl, tenant.returnUrls);
-    const draft = await this.#draft(goalOf(server), 'page');
+    const { provider, resource } = targetOf(server);
+    const held = await this.#grantedScopes(caller.tenantId, userId, provider, resource);
+    const draft = await this.#draft(await this.#goalAt(server, { held }), 'page');
     return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
+  }
+
+  /**
+   * Creates a session in which the operator connects a server for a whole tenant.
+   * @param forUsers as for `ServerConnections.putShared`
+   * @returns undefined if the server has no authorization server, and so takes values
+   * @throws SwitchboardError as `createForServer`
+   */
+  async createShared(
+    caller: Caller,
+    server: Server,
+    forUsers: boolean | undefined,
+  ): Promise<AuthSession | undefined> {
+    const goal = await this.#goalAt(server, { byOperator: true });
+    if (!goal.signIn) return undefined;
+    return this.#open(caller, TENANT_HOLDER, await this.#draft(goal, 'page', undefined, forUsers), {});
   }
 
   #open(
@@ -120,11 +154,36 @@ export class Sessions {
   async justInTime(
     caller: Caller,
     userId: string,
-    wanted: { provider: Provider; scopes: readonly string[]; resource: string } | { server: Server },
+    wanted: { provider: Provider; scopes: readonly string[]; resource: string },
   ): Promise<AuthSession> {
-    const goal = 'server' in wanted ? goalOf(wanted.server) : goalAt(wanted);
     const tenant = await this.#tenant(caller.tenantId);
-    const mode = goal.provider ? requireMode(caller.signInMode, tenant.signInMode) : 'page';
+    return this.#justInTime(
+      caller,
+      userId,
+      goalAt(wanted),
+      requireMode(caller.signInMode, tenant.signInMode),
+    );
+  }
+
+  /** Does the same for a server that takes values, or has an authorization server of its own. Says which of them it is. */
+  async justInTimeFor(
+    caller: Caller,
+    userId: string,
+    { server, held = [], challenge }: WantedServer,
+  ): Promise<AuthSession & { readonly kind: 'credentials' | 'oauth' }> {
+    const goal = await this.#goalAt(server, { held, challenge });
+    const session = await this.#justInTime(caller, userId, goal, 'page');
+    return { kind: goal.signIn ? 'oauth' : 'credentials', ...session };
+  }
+
+  async #goalAt(server: Server, wanted: Parameters<ServerAuthorization['prepare']>[1]): Promise<Goal> {
+    const { provider: name, resource } = targetOf(server);
+    const takesKey = accessOf(server).kind === 'credentials' && server.auth.kind === 'static_header';
+    const signIn = takesKey ? undefined : await this.#authorization.prepare(server, wanted);
+    return { name, resource, scopes: signIn?.scopes ?? [], ...(signIn ? { signIn } : {}) };
+  }
+
+  async #justInTime(caller: Caller, userId: string, goal: Goal, mode: SignInMode): Promise<AuthSession> {
     const open = (db: Database) => this.#openJustInTime(db, caller.tenantId, userId, { ...goal, mode });
     const early = await open(this.#context.db);
     if (early) return early;
@@ -176,20 +235,24 @@ export class Sessions {
   }
 
   async #draft(
-    { name, resource, scopes, provider }: Goal,
+    { name, resource, scopes, provider, signIn }: Goal,
     mode: SignInMode,
     loginHint?: string,
+    forUsers?: boolean,
   ): Promise<Draft> {
     const { publicUrl } = this.#context;
     const secrets = { state: newNonce(), nonce: newNonce(), verifier: newNonce() };
     const wanted = { ...secrets, mode, scopes, resource, loginHint };
-    const providerUrl = provider ? await this.#authorizationUrl(provider, wanted) : '';
+    const atServer = (await signIn?.authorizationUrl(secrets)) ?? '';
+    const providerUrl = provider ? await this.#authorizationUrl(provider, wanted) : atServer;
     const ticket = mode === 'page' ? newSecret('link') : undefined;
     return {
       ...secrets,
       name,
       resource,
       scopes,
+      ...(signIn ? { signIn } : {}),
+      forUsers,
       mode,
       sessionId: newSecret('ses'),
       ticket,
@@ -231,8 +294,16 @@ export class Sessions {
       idHash,
       provider: draft.name,
     });
-    const { nonce, verifier, providerUrl, sessionId, authUrl } = draft;
-    const secrets: PendingSecrets = { nonce, verifier, providerUrl, sessionId, authUrl };
+    const { nonce, verifier, providerUrl, sessionId, authUrl, signIn, forUsers } = draft;
+    const atServer = signIn && { issuedTo: signIn.issuedTo, redirectUri: signIn.redirectUri, forUsers };
+    const secrets: PendingSecrets = {
+      nonce,
+      verifier,
+      providerUrl,
+      sessionId,
+      authUrl,
+      ...(atServer ? { atServer } : {}),
+    };
     const [row] = await tx
       .insert(authSessions)
       .values({
@@ -319,11 +390,6 @@ const goalAt = (wanted: { provider: Provider; scopes: readonly string[]; resourc
   name: wanted.provider.settings.name,
   scopes: union(wanted.provider.settings.scopes, wanted.scopes),
 });
-
-function goalOf(server: Server): Goal {
-  const { provider: name, resource } = targetOf(server);
-  return { name, resource, scopes: [] };
-}
 
 const union = (...lists: readonly (readonly string[])[]): string[] => [...new Set(lists.flat())];
 

@@ -23,7 +23,7 @@ export interface SignInView {
   readonly user: string;
   /** The provider's title, or the id of the server. */
   readonly provider: string;
-  /** The server whose key the user enters; undefined for a sign-in at a provider. */
+  /** The server that is connected; undefined for a sign-in at a provider. */
   readonly serverId: string | undefined;
   readonly scopes: readonly string[];
 }
@@ -39,6 +39,8 @@ export interface ResultView extends SignInView {
 
 /** Data of the page shown before the provider's. */
 export interface LinkView extends SignInView {
+  /** The authorization server at which the user signs in; undefined for other providers, and for values. */
+  readonly issuer: string | undefined;
   /** The origin that the page's form leads to, for its Content-Security-Policy; undefined if it leads to us. */
   readonly providerOrigin: string | undefined;
 }
@@ -48,9 +50,9 @@ export async function viewLink(context: IdentityContext, ticket: string): Promis
   const session = await sessionOfTicket(context, ticket);
   if (!session) return undefined;
   const view = await describe(context, session);
-  if (view.serverId !== undefined) return { ...view, providerOrigin: undefined };
-  const { providerUrl } = await pendingSecrets(context, session);
-  return { ...view, providerOrigin: new URL(providerUrl).origin };
+  const { providerUrl, atServer } = await pendingSecrets(context, session);
+  const providerOrigin = providerUrl === '' ? undefined : new URL(providerUrl).origin;
+  return { ...view, issuer: atServer?.issuedTo.issuer, providerOrigin };
 }
 
 /** Returns undefined if there is no such result, or if it waits for confirmation in another browser. */

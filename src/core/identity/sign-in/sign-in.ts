@@ -1,8 +1,10 @@
-import { and, eq, gt, inArray, isNull, or, sql } from 'drizzle-orm';
+import { and, eq, gt, inArray, isNull, like, or, sql, type SQL } from 'drizzle-orm';
 import type { Actor } from '../../access/audit.ts';
 import { AccountMismatch, type Connections } from '../connections/connections.ts';
 import type { IdentityContext } from '../context.ts';
-import { ProviderError, type Account, type Grant } from '../connections/provider.ts';
+import { serverTarget, type Holdings } from '../connections/holdings.ts';
+import { ProviderError } from '../connections/provider.ts';
+import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { authSessions, connections, tokenFamilies } from '../schema.ts';
 import { newSecret, sha256 } from '../../../platform/ids.ts';
 import {
@@ -33,10 +35,19 @@ export type CallbackOutcome =
 export class SignIns {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
+  readonly #authorization: ServerAuthorization;
+  readonly #holdings: Holdings;
 
-  constructor(context: IdentityContext, all: Connections) {
-    this.#context = context;
-    this.#connections = all;
+  constructor(parts: {
+    context: IdentityContext;
+    connections: Connections;
+    authorization: ServerAuthorization;
+    holdings: Holdings;
+  }) {
+    this.#context = parts.context;
+    this.#connections = parts.connections;
+    this.#authorization = parts.authorization;
+    this.#holdings = parts.holdings;
   }
 
   /** Returns the page behind a link of mode `page`; undefined if the link has expired. */
@@ -82,33 +93,70 @@ export class SignIns {
     actor: Actor,
   ): Promise<CallbackOutcome> {
     const provider = this.#context.providers.get(providerName);
+    if (!provider) return { kind: 'refused', reason: 'link_over' };
+    const of = eq(authSessions.provider, providerName);
+    return this.#callback({ of, query, browser, actor }, async (session, state) => {
+      const callback = new URL(
+        `${this.#context.publicUrl()}/oauth/callback/${providerName}?${query.toString()}`,
+      );
+      const { nonce, verifier } = await pendingSecrets(this.#context, session);
+      const tokens = await provider.exchange(callback, { state, nonce, verifier }, session);
+      return { tokens, isConfirmed: session.mode === 'direct' };
+    });
+  }
+
+  /**
+   * Completes a sign-in at a server's own authorization server. Its page has named app, user and server before, so it needs no
+   * confirmation.
+   * @param key what the address that the browser came back to ends with; most authorization servers have one of their own
+   */
+  async returned(
+    key: string | undefined,
+    query: URLSearchParams,
+    browser: string | undefined,
+    actor: Actor,
+  ): Promise<CallbackOutcome> {
+    const of = like(authSessions.provider, serverTarget('%'));
+    return this.#callback({ of, query, browser, actor }, async (session, state) => {
+      const { atServer, verifier } = await pendingSecrets(this.#context, session);
+      // Another authorization server's code must not be sent to this one (RFC 9700 §4.4).
+      if (atServer?.redirectUri !== this.#authorization.clients.returnUri(key))
+        throw new ProviderError('failed', new Error('the browser came back to another address'));
+      const server = await this.#authorization.at(atServer.issuedTo).catch((cause: unknown) => {
+        throw new ProviderError('failed', cause);
+      });
+      const tokens = await server.exchange(query, { state, verifier }, session.scopes);
+      return { tokens, isConfirmed: true, forUsers: atServer.forUsers };
+    });
+  }
+
+  async #callback(
+    { of, query, browser, actor }: Callback,
+    exchange: (session: SessionRow, state: string) => Promise<Exchanged>,
+  ): Promise<CallbackOutcome> {
     const [state, ...more] = query.getAll('state');
-    if (!provider || state === undefined || more.length > 0) return { kind: 'refused', reason: 'link_over' };
+    if (state === undefined || more.length > 0) return { kind: 'refused', reason: 'link_over' };
     const result = newSecret('done');
-    const claim = { provider: providerName, state, browser, result };
-    const session = await claimSession(this.#context, claim);
+    const session = await claimSession(this.#context, { of, state, browser, result });
     if (typeof session === 'string') return { kind: 'refused', reason: session };
     const outcome = { kind: 'result', result } as const;
     if (hasRepeated(query)) {
       await this.#fail(session, 'invalid_response', actor);
       return outcome;
     }
-    let tokens: { grant: Grant; account: Account };
+    let exchanged: Exchanged;
     try {
-      const callback = new URL(
-        `${this.#context.publicUrl()}/oauth/callback/${providerName}?${query.toString()}`,
-      );
-      const { nonce, verifier } = await pendingSecrets(this.#context, session);
-      tokens = await provider.exchange(callback, { state, nonce, verifier }, session);
+      exchanged = await exchange(session, state);
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;
       const level = error.reason === 'denied' ? 'info' : 'warn';
-      this.#context.log[level]({ err: error, provider: providerName }, 'failed sign-in');
+      this.#context.log[level]({ err: error, provider: session.provider }, 'failed sign-in');
       await this.#fail(session, CODES[error.reason], actor);
       return outcome;
     }
+    const { tokens, isConfirmed, forUsers } = exchanged;
     await this.#orGiveBack(session, tokens, actor, () =>
-      session.mode === 'page' ? this.#wait(session, tokens, actor) : this.#complete(session, tokens, actor),
+      isConfirmed ? this.#complete(session, tokens, actor, forUsers) : this.#wait(session, tokens, actor),
     );
     return outcome;
   }
@@ -214,7 +262,12 @@ export class SignIns {
   }
 
   /** Stores the tokens and completes the session in one transaction, unless the user was revoked in the meantime. */
-  async #complete(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
+  async #complete(
+    session: SessionRow,
+    tokens: WaitingSecrets,
+    actor: Actor,
+    forUsers?: boolean,
+  ): Promise<void> {
     const { db, audit, outbox } = this.#context;
     const { tenantId, userId, provider, resource } = session;
     try {
@@ -229,7 +282,7 @@ export class SignIns {
           .for('update');
         const connectionId = await this.#connections.put(
           tx,
-          { tenantId, userId, provider, resource },
+          { tenantId, userId, provider, resource, forUsers },
           tokens,
           session.allowAccountChange,
         );
@@ -258,6 +311,7 @@ export class SignIns {
         );
         return true;
       });
+      this.#holdings.forget(tenantId, userId);
       if (!done) await this.#fail(session, 'revoked', actor, tokens);
     } catch (error) {
       if (error instanceof AccountMismatch) await this.#fail(session, 'account_mismatch', actor, tokens);
@@ -289,6 +343,22 @@ export class SignIns {
     });
     outbox.kick();
   }
+}
+
+interface Callback {
+  /** The sessions that its address is for. */
+  readonly of: SQL;
+  readonly query: URLSearchParams;
+  readonly browser: string | undefined;
+  readonly actor: Actor;
+}
+
+/** What a code was exchanged for. */
+interface Exchanged {
+  readonly tokens: WaitingSecrets;
+  /** False: the user confirms the account first. */
+  readonly isConfirmed: boolean;
+  readonly forUsers?: boolean | undefined;
 }
 
 /** The session was ended while its code was being exchanged. */

@@ -12,7 +12,14 @@ import {
 } from '../../../platform/database/settings.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutTokens } from '../connections/connections.ts';
-import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
+import {
+  authSessions,
+  connections,
+  oauthClients,
+  refreshTokens,
+  revocationOutbox,
+  signingKeys,
+} from '../schema.ts';
 import { webhookSecrets } from '../webhooks/schema.ts';
 import { keyIdOf, Vault, VaultError, type Binding } from './vault.ts';
 
@@ -121,6 +128,7 @@ async function dropSealed(db: Database, vault: Vault): Promise<void> {
     await tx.update(authSessions).set(noReplay).where(isNotNull(authSessions.replaySealed));
     await tx.update(refreshTokens).set(noReplay).where(isNotNull(refreshTokens.replaySealed));
     await tx.delete(revocationOutbox);
+    await tx.delete(oauthClients);
     await tx.delete(signingKeys);
     await tx.delete(webhookSecrets);
   });

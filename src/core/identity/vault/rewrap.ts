@@ -4,8 +4,16 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { connectionBinding } from '../connections/stored-tokens.ts';
 import { outboxBinding } from '../connections/revocation-outbox.ts';
+import { clientBinding } from '../oauth/clients.ts';
 import { forgetReplays } from '../retention.ts';
-import { authSessions, connections, refreshTokens, revocationOutbox, signingKeys } from '../schema.ts';
+import {
+  authSessions,
+  connections,
+  oauthClients,
+  refreshTokens,
+  revocationOutbox,
+  signingKeys,
+} from '../schema.ts';
 import { sessionBinding, waitingBinding } from '../sign-in/session-store.ts';
 import { bindingOf as signingBinding } from '../tokens/identity-token.ts';
 import { secretBinding } from '../webhooks/message.ts';
@@ -19,6 +27,7 @@ const SLICE = 1000;
 
 type Table =
   | typeof connections
+  | typeof oauthClients
   | typeof revocationOutbox
   | typeof signingKeys
   | typeof authSessions
@@ -36,6 +45,7 @@ const SEALED: readonly {
   readonly rewrap: (tx: Database, vault: Vault, after: Key | undefined) => Promise<Batch>;
 }[] = [
   rewrapping(connections, connections.id, row => row.id, connectionBinding),
+  rewrapping(oauthClients, oauthClients.id, row => row.id, clientBinding),
   rewrapping(
     revocationOutbox,
     revocationOutbox.id,

@@ -5,12 +5,13 @@ import type { Actor } from '../../access/audit.ts';
 import { users } from '../../access/schema.ts';
 import { TENANT_HOLDER } from '../../access/tenants.ts';
 import { serverIdOf } from '../connections/holdings.ts';
+import { kindOf } from '../connections/stored-tokens.ts';
 import type { connections } from '../schema.ts';
 import { webhookOutbox, webhooks } from './schema.ts';
 
 export type EndReason = 'revoked_by_app' | 'revoked_by_user' | 'revoked_by_operator' | 'undone' | 'replaced';
 
-export type ReauthReason = 'expired' | 'invalid_grant' | 'other_account' | 'vault_reset';
+export type ReauthReason = 'expired' | 'invalid_grant' | 'other_account' | 'issuer_changed' | 'vault_reset';
 
 /** What can happen to a connection. */
 type ConnectionEvent =
@@ -18,7 +19,7 @@ type ConnectionEvent =
   | { readonly event: 'ended'; readonly reason: EndReason }
   | { readonly event: 'needs_reauth'; readonly reason: ReauthReason };
 
-type Changed = Pick<typeof connections.$inferSelect, 'id' | 'tenantId' | 'userId' | 'provider'>;
+type Changed = Pick<typeof connections.$inferSelect, 'id' | 'tenantId' | 'userId' | 'provider' | 'issuer'>;
 
 /** Returns who ended a connection. Pages of end users act without a key. */
 export const revokedBy = ({ keyId }: Pick<Actor, 'keyId'>): EndReason => {
@@ -41,7 +42,7 @@ export class Events {
    */
   async connection(
     tx: Database,
-    { id, tenantId, userId, provider }: Changed,
+    { id, tenantId, userId, provider, issuer }: Changed,
     { event, ...why }: ConnectionEvent,
   ): Promise<void> {
     const [found] = await tx
@@ -57,7 +58,7 @@ export class Events {
     const data = {
       connection_id: id,
       user_id: found.user === TENANT_HOLDER ? null : found.user,
-      kind: serverId === undefined ? 'provider' : 'credentials',
+      kind: kindOf({ provider, issuer }),
       provider: serverId === undefined ? provider : null,
       server_id: serverId ?? null,
       ...why,

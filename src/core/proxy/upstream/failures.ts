@@ -3,6 +3,8 @@ import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { SwitchboardError, type ErrorCode } from '../../../errors.ts';
 import { retryAfterMs } from '../../../platform/outbound/fetch.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
+import type { Refusal } from '../../identity/connections/server-credentials.ts';
+import { readChallenge } from '../../identity/oauth/challenge.ts';
 
 /** The text of a timeout is part of the contract. */
 const timeOutText = (totalMs: number) => `The request to the MCP server timed out after ${totalMs / 1000} s.`;
@@ -37,11 +39,34 @@ export const MAX_UNAVAILABLE_SEC = 60;
 /** A response that has only an HTTP status of 400 or more. */
 export class HttpFailure extends SwitchboardError {
   readonly httpStatus: number;
+  /** `WWW-Authenticate`, for 401 and 403. */
+  readonly challenge: string | readonly string[] | undefined;
 
-  constructor(httpStatus: number, code: ErrorCode, detail: string, retryAfterSec?: number) {
+  constructor(
+    httpStatus: number,
+    code: ErrorCode,
+    detail: string,
+    { retryAfterSec, challenge }: { retryAfterSec?: number; challenge?: HttpFailure['challenge'] } = {},
+  ) {
     super(code, detail, retryAfterSec === undefined ? {} : { retryAfterSec });
     this.httpStatus = httpStatus;
+    this.challenge = challenge;
   }
+}
+
+/**
+ * Returns a refusal that a credential could change: 401, and 403 for a lack of scopes (RFC 6750 §3.1); undefined for any other
+ * failure.
+ */
+export function refusalOf(error: unknown): Refusal | undefined {
+  return error instanceof HttpFailure ? refusalBy(error.httpStatus, error.challenge) : undefined;
+}
+
+/** Does the same for a status and a `WWW-Authenticate` header. */
+export function refusalBy(status: number, header: HttpFailure['challenge']): Refusal | undefined {
+  if (status !== 401 && status !== 403) return undefined;
+  const challenge = readChallenge(header);
+  return status === 401 || challenge.error === 'insufficient_scope' ? { status, challenge } : undefined;
 }
 
 /** The server refused, by HTTP status, a request that it had started to process. It must not be repeated. */
@@ -83,23 +108,28 @@ export function httpFailure(answer: {
   const text = sanitise(answer.excerpt);
   const quoted = text === '' ? '.' : `: ${text}`;
   // `withAccessAdvice` adds advice for 401 and 403.
-  if (status === 401)
-    return new HttpFailure(status, 'upstream_unauthorized', 'The MCP server requires a sign-in (HTTP 401).');
+  const challenge = answer.headers['www-authenticate'];
+  const asked = challenge === undefined ? {} : { challenge };
+  if (status === 401) {
+    const detail = 'The MCP server requires a sign-in (HTTP 401).';
+    return new HttpFailure(status, 'upstream_unauthorized', detail, asked);
+  }
   if (status === 403) {
     const detail = `The MCP server refused access (HTTP 403)${quoted}`;
-    return new HttpFailure(status, 'upstream_forbidden', detail);
+    return new HttpFailure(status, 'upstream_forbidden', detail, asked);
   }
   const maxSec = status === 429 ? MAX_RATE_LIMIT_SEC : MAX_UNAVAILABLE_SEC;
   const waitMs = retryAfterMs(answer.headers['retry-after'], answer.nowMs);
   const retryAfterSec = waitMs === undefined ? undefined : Math.min(Math.ceil(waitMs / 1_000), maxSec);
+  const wait = retryAfterSec === undefined ? {} : { retryAfterSec };
   const when = retryAfterSec === undefined ? '' : ` Try again in ${retryAfterSec} s.`;
   if (status === 429) {
     const detail = `The MCP server's rate limit was exceeded (HTTP 429).${when}`;
-    return new HttpFailure(status, 'upstream_rate_limited', detail, retryAfterSec);
+    return new HttpFailure(status, 'upstream_rate_limited', detail, wait);
   }
   if (status === 503 && retryAfterSec !== undefined) {
     const detail = `The MCP server is unavailable (HTTP 503).${when}`;
-    return new HttpFailure(status, 'upstream_unavailable', detail, retryAfterSec);
+    return new HttpFailure(status, 'upstream_unavailable', detail, wait);
   }
   const detail = `The MCP server returned HTTP ${status}${quoted}`;
   return new HttpFailure(status, 'upstream_http_error', detail);
@@ -163,9 +193,12 @@ export const restated = (
   retryable = error.retryable,
 ): SwitchboardError => {
   const { code, retryAfterSec, timeLimitMs, upstreamError, members, cause } = error;
-  // The class is evidence of the server's health.
-  if (error instanceof HttpFailure) return new HttpFailure(error.httpStatus, code, detail, retryAfterSec);
   const waiting = retryAfterSec === undefined ? {} : { retryAfterSec };
+  // The class is evidence of the server's health.
+  if (error instanceof HttpFailure) {
+    const { httpStatus, challenge } = error;
+    return new HttpFailure(httpStatus, code, detail, { ...waiting, challenge });
+  }
   const kept = { ...waiting, timeLimitMs, upstreamError, members, cause, retryable };
   return new SwitchboardError(code, detail, kept);
 };

@@ -1,0 +1,351 @@
+import { and, eq, lte, sql } from 'drizzle-orm';
+import { LRUCache } from 'lru-cache';
+import { SwitchboardError } from '../../../errors.ts';
+import type { LastUsed } from '../../../platform/database/write-behind.ts';
+import type { Caller } from '../../access/caller.ts';
+import { fillHeaders } from '../../catalogue/credential-schema.ts';
+import { accessOf, type Server } from '../../catalogue/entry.ts';
+import type { IdentityContext } from '../context.ts';
+import type { Challenge } from '../oauth/challenge.ts';
+import type { ServerAuthorization } from '../oauth/server-authorization.ts';
+import { connections } from '../schema.ts';
+import type { Sessions } from '../sign-in/sessions.ts';
+import type { AccessTokens } from './access-tokens.ts';
+import type { Connections } from './connections.ts';
+import { isSameRow, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
+import type { IssuerOf } from './provider-refresh.ts';
+
+/** What a server refused is tried again after this long: a server may refuse a good key for a moment. */
+const RETRY_REJECTED_SEC = 60;
+/** Opened values are kept for this long. */
+const OPENED_MS = 60_000;
+/** A user is asked for the same scopes at most this often: a server may demand what nobody can grant. */
+const MAX_STEP_UPS = 2;
+
+type Kind = 'credentials' | 'oauth';
+type Reason = 'not_connected' | 'rejected' | 'missing_values' | 'needs_reauth' | 'missing_scopes';
+
+/** A server's refusal of a call. */
+export interface Refusal {
+  /** The HTTP status: 401, or 403 for `insufficient_scope`. */
+  readonly status: number;
+  readonly challenge: Challenge;
+}
+
+interface Parts {
+  readonly context: IdentityContext;
+  readonly connections: Connections;
+  readonly sessions: Sessions;
+  readonly holdings: Holdings;
+  readonly tokens: AccessTokens;
+  readonly authorization: ServerAuthorization;
+  readonly lastUsed: Pick<LastUsed, 'touch'>;
+}
+
+/** Makes the headers of calls to servers that take a key, other fixed values, or tokens of their own authorization server. */
+export class ServerCredentials {
+  readonly #parts: Parts;
+  /** Credentials of values by the sealed text that they were opened from. */
+  readonly #opened = new LRUCache<string, Opened>({ max: 5_000, ttl: OPENED_MS });
+  /** Versions of a connection whose scopes did not suffice, by connection and missing scopes. */
+  readonly #steppedUp = new LRUCache<string, Set<number>>({ max: 5_000 });
+  readonly #issuerOf: IssuerOf;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#issuerOf = ({ issuedTo }) => {
+      if (!issuedTo) throw new Error('the tokens do not say who issued them');
+      return parts.authorization.at(issuedTo);
+    };
+  }
+
+  /**
+   * Returns the credential of a call that acts for no user: the connection that the tenant shares. Returns undefined, usually
+   * immediately, if there is none and the server may work without.
+   * @throws SwitchboardError `connection_required`
+   */
+  forKey(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
+    if (isOpen(server)) return undefined;
+    const held = this.#parts.holdings.peek(caller.tenantId);
+    if (held && !held.with(server) && !needsConnection(server)) return undefined;
+    return this.#forKey(caller, server);
+  }
+
+  async #forKey(caller: Caller, server: Server): Promise<Credential | undefined> {
+    const shared = (await this.#parts.holdings.of(caller.tenantId)).with(server);
+    return this.#useOrRequire(caller, server, shared);
+  }
+
+  /**
+   * Returns the credential of a call for a user: the user's own connection or else, if the operator allows it, the shared one.
+   * @param own the user's connection with this server
+   * @throws SwitchboardError `connection_required`, with a link to a page where the user connects the server
+   */
+  async forUser(
+    caller: Caller,
+    server: Server,
+    own: HeldConnection | undefined,
+  ): Promise<Credential | undefined> {
+    if (isOpen(server)) return undefined;
+    return this.#useOrRequire(caller, server, own ?? (await this.#shared(caller, server)));
+  }
+
+  async #useOrRequire(
+    caller: Caller,
+    server: Server,
+    row: HeldConnection | undefined,
+  ): Promise<Credential | undefined> {
+    if (row) return this.#use(caller, server, row);
+    if (needsConnection(server)) throw await this.#required(caller, server, 'not_connected');
+    return undefined;
+  }
+
+  /**
+   * Handles the refusal of a credential. Returns a newer one, if there is one or a refresh gets one; undefined if the refusal
+   * stands.
+   * @param own the user's connection as it is now
+   * @throws SwitchboardError `connection_required`
+   */
+  async refused(
+    caller: Caller,
+    server: Server,
+    refused: Credential,
+    { own, refusal }: { own: HeldConnection | undefined; refusal: Refusal },
+  ): Promise<Credential | undefined> {
+    const { holdings } = this.#parts;
+    // Another process may have stored something newer.
+    holdings.forget(caller.tenantId, caller.subject?.userId);
+    const current = own ?? (await this.#shared(caller, server));
+    if (!current) return undefined;
+    if (current.id !== refused.connectionId || current.version > refused.version)
+      return this.#use(caller, server, current);
+    if (refusal.status !== 401) return this.#stepUp(caller, server, current, refusal.challenge);
+    const newer = current.issuer === null ? undefined : await this.#renewed(caller, server, current, refusal);
+    if (newer) return newer;
+    // One user's calls must not take the shared connection away from the others.
+    if (caller.subject && !own) return undefined;
+    await this.#reject(caller, server, current);
+    throw await this.#required(caller, server, 'rejected', current);
+  }
+
+  /**
+   * Learns from a refusal of a call that carried nothing. Returns the credential to try; undefined if there is none and nobody
+   * can make one.
+   * @param own the user's connection as it is now
+   * @throws SwitchboardError `connection_required`
+   */
+  async wanted(
+    caller: Caller,
+    server: Server,
+    { own, refusal }: { own: HeldConnection | undefined; refusal: Refusal },
+  ): Promise<Credential | undefined> {
+    const { challenge } = refusal;
+    const kind = await this.#parts.authorization.learn(server, challenge);
+    if (kind === undefined) return undefined;
+    const row = own ?? (await this.#shared(caller, server));
+    if (row) return this.#use(caller, server, row);
+    throw await this.#required(caller, server, 'not_connected', undefined, { kind, challenge });
+  }
+
+  /** Returns the tenant's shared connection, if this caller's calls may use it. */
+  async #shared({ tenantId, subject }: Caller, server: Server): Promise<HeldConnection | undefined> {
+    const row = (await this.#parts.holdings.of(tenantId)).with(server);
+    return subject && !row?.forUsers ? undefined : row;
+  }
+
+  async #use(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
+    if (row.status === 'rejected' && !(await this.#mayRetry(row)))
+      throw await this.#required(caller, server, 'rejected', row);
+    this.#parts.lastUsed.touch(row.id);
+    if (row.issuer === null) return this.#values(caller, server, row);
+    const credential = await this.#parts.tokens.of(row, this.#issuerOf);
+    if (!credential) throw await this.#required(caller, server, 'needs_reauth', row);
+    return credential;
+  }
+
+  async #values(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
+    const specs = server.auth.headers;
+    const known = this.#opened.get(row.sealed ?? '');
+    // A sealed text is valid only in its own row.
+    if (known && known.specs === specs && isSameRow(known.row, row)) return known.credential;
+    const stored = await this.#parts.connections.valuesOf(row);
+    if (!stored) throw await this.#required(caller, server, 'not_connected', row);
+    const filled = fillHeaders(specs, stored);
+    if ('missing' in filled)
+      throw await this.#required(caller, server, 'missing_values', row, { missing: filled.missing });
+    const credential: Credential = {
+      connectionId: row.id,
+      version: row.version,
+      headers: filled.headers,
+      secrets: filled.secrets,
+    };
+    this.#opened.set(row.sealed ?? '', { row, specs, credential });
+    return credential;
+  }
+
+  /**
+   * Returns a refreshed token after a refusal; undefined if there is none.
+   * @throws SwitchboardError `connection_required` if the server no longer trusts the token's issuer, which then gets nothing
+   */
+  async #renewed(
+    caller: Caller,
+    server: Server,
+    row: HeldConnection,
+    { challenge }: Refusal,
+  ): Promise<Credential | undefined> {
+    const { authorization, connections: all, tokens, holdings } = this.#parts;
+    if (!(await authorization.stillNames(server, row.issuer ?? '', challenge))) {
+      await all.end(row, { reason: 'issuer_changed', revokes: true });
+      holdings.forget(caller.tenantId, row.userId);
+      throw await this.#required(caller, server, 'needs_reauth', undefined, { challenge });
+    }
+    if (!tokens.mayForce(row)) return undefined;
+    const credential = await tokens.of(row, this.#issuerOf, true);
+    holdings.forget(caller.tenantId, row.userId);
+    if (!credential) throw await this.#required(caller, server, 'needs_reauth', row, { challenge });
+    return credential.version > row.version ? credential : undefined;
+  }
+
+  /**
+   * Asks the user for the scopes that a call lacks (MCP, Step-Up Authorization Flow).
+   * @returns undefined if the server refuses although it was granted all that it demands, or if asking has not helped
+   * @throws SwitchboardError `connection_required`
+   */
+  async #stepUp(
+    caller: Caller,
+    server: Server,
+    row: HeldConnection,
+    challenge: Challenge,
+  ): Promise<undefined> {
+    const missing = (challenge.scopes ?? []).filter(scope => !row.scopes.includes(scope));
+    if (row.issuer === null || missing.length === 0) return undefined;
+    const key = JSON.stringify([row.userId, row.provider, row.resource, ...missing.toSorted()]);
+    const versions = this.#steppedUp.get(key) ?? new Set();
+    this.#steppedUp.set(key, versions.add(row.version));
+    if (versions.size > MAX_STEP_UPS) return undefined;
+    throw await this.#required(caller, server, 'missing_scopes', row, { missing, challenge });
+  }
+
+  /** Marks a connection as rejected, unless it has changed. One that stays rejected causes one event a day. */
+  async #reject(caller: Caller, { id: serverId }: Server, row: HeldConnection): Promise<void> {
+    const { context, holdings } = this.#parts;
+    const { db, audit, events } = context;
+    const { id, version, tenantId, userId } = row;
+    await db.transaction(async tx => {
+      const [current] = await tx
+        .select({
+          isNews: sql<boolean>`coalesce(${connections.failedAt} < now() - make_interval(days => 1), true)`,
+        })
+        .from(connections)
+        .where(
+          and(eq(connections.id, id), eq(connections.version, version), eq(connections.status, 'active')),
+        )
+        .for('update');
+      if (!current) return;
+      await tx
+        .update(connections)
+        .set({ status: 'rejected', failedAt: sql`now()`, updatedAt: sql`now()` })
+        .where(eq(connections.id, id));
+      const meta = { serverId };
+      await audit.record(caller, { event: 'connection_rejected', outcome: 'refused', userId, meta }, tx);
+      if (current.isNews) await events.connection(tx, row, { event: 'rejected' });
+    });
+    holdings.forget(tenantId, userId);
+    events.kick();
+  }
+
+  /** Tries a rejected connection again, once in a while. */
+  async #mayRetry({ id, tenantId, userId }: HeldConnection): Promise<boolean> {
+    const { context, holdings } = this.#parts;
+    const [taken] = await context.db
+      .update(connections)
+      .set({ status: 'active', updatedAt: sql`now()` })
+      .where(
+        and(
+          eq(connections.id, id),
+          eq(connections.status, 'rejected'),
+          lte(connections.failedAt, sql`now() - make_interval(secs => ${RETRY_REJECTED_SEC})`),
+        ),
+      )
+      .returning({ id: connections.id });
+    if (taken) holdings.forget(tenantId, userId);
+    return taken !== undefined;
+  }
+
+  /** @param row the connection that does not suffice */
+  async #required(
+    caller: Caller,
+    server: Server,
+    reason: Reason,
+    row?: HeldConnection,
+    { missing = [], challenge, kind: learned }: Lacking = {},
+  ): Promise<SwitchboardError> {
+    const { subject } = caller;
+    if (!subject) {
+      const kind = row ? kindOf(row) : (learned ?? kindOfServer(server));
+      return new SwitchboardError(
+        'connection_required',
+        `${REASONS[kind][reason](server)} Ask the operator to run npx switchboard connect ${server.id}. To call for an end user, send the user's identity token; the user then gets a link.`,
+        { members: { kind, server_id: server.id, reason, missing } },
+      );
+    }
+    const held = row?.scopes ?? [];
+    const wanted = { server, held, challenge };
+    const { kind, ...session } = await this.#parts.sessions.justInTimeFor(caller, subject.userId, wanted);
+    const todo = kind === 'oauth' ? 'sign in' : 'enter it';
+    return new SwitchboardError(
+      'connection_required',
+      `${REASONS[kind][reason](server)} Ask the user to open auth_url and ${todo}, then repeat the call.`,
+      { members: { kind, server_id: server.id, reason, missing, ...session } },
+    );
+  }
+}
+
+interface Lacking {
+  /** Names of values, or scopes. */
+  readonly missing?: readonly string[];
+  readonly challenge?: Challenge | undefined;
+  /** What the server has just shown that it wants. */
+  readonly kind?: Kind;
+}
+
+type Texts = Readonly<Record<Reason, (server: Server) => string>>;
+
+const KEY: Texts = {
+  not_connected: ({ id }) => `The server ${id} requires a key, and none has been entered yet.`,
+  rejected: ({ id }) => `The server ${id} no longer accepts the key that was entered for it.`,
+  missing_values: ({ id }) => `The server ${id} now requires more values than were entered for it.`,
+  needs_reauth: ({ id }) => `The server ${id} requires a key, and none has been entered yet.`,
+  missing_scopes: ({ id }) => `The key that was entered for the server ${id} lacks permissions.`,
+};
+
+const REASONS: Readonly<Record<Kind, Texts>> = {
+  credentials: KEY,
+  oauth: {
+    ...KEY,
+    not_connected: ({ id }) => `The server ${id} requires a sign-in, and no account is connected yet.`,
+    rejected: ({ id }) => `The server ${id} no longer accepts the sign-in.`,
+    needs_reauth: ({ id }) => `The connection with the server ${id} has ended and must be renewed.`,
+    missing_scopes: ({ id }) => `The connection with the server ${id} lacks scopes that this call needs.`,
+  },
+};
+
+const kindOf = ({ issuer }: HeldConnection): Kind => (issuer === null ? 'credentials' : 'oauth');
+
+const kindOfServer = (server: Server): Kind => (accessOf(server).kind === 'oauth' ? 'oauth' : 'credentials');
+
+/** Returns whether nothing is ever sent to a server: its entry says so, and it has never refused a call. */
+const isOpen = (server: Server): boolean => accessOf(server).kind === 'none';
+
+/**
+ * Returns whether a server is never called without a connection. What a server has shown is no reason, because it may have
+ * changed, and many list their tools to everybody.
+ */
+const needsConnection = ({ auth }: Server): boolean =>
+  auth.kind === 'static_header' || auth.kind === 'own_oauth';
+
+interface Opened {
+  readonly row: HeldConnection;
+  readonly specs: Server['auth']['headers'];
+  readonly credential: Credential;
+}

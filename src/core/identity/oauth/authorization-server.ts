@@ -1,0 +1,254 @@
+import { decodeJwt } from 'jose';
+import * as oauth from 'oauth4webapi';
+import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import {
+  accountOf,
+  grantOf,
+  ProviderError,
+  type Account,
+  type Grant,
+  type TokenIssuer,
+} from '../connections/provider.ts';
+import type { Client, ClientName, IssuedTo } from './client.ts';
+import type { IssuerMetadata } from './metadata.ts';
+
+/** Deviations of one server from the specification; its catalogue entry declares them. */
+interface Quirks {
+  /** The parameter that carries the scopes, instead of `scope`. */
+  readonly scopeParam?: string | undefined;
+  /** More parameters of the authorization request. */
+  readonly authorizeParams?: Readonly<Record<string, string>> | undefined;
+}
+
+export interface AuthorizationRequest {
+  readonly state: string;
+  readonly verifier: string;
+  readonly scopes: readonly string[];
+  readonly quirks: Quirks;
+}
+
+interface Options {
+  readonly metadata: IssuerMetadata;
+  readonly client: Client;
+  readonly resource: string;
+  readonly fetch: GuardedFetch;
+  readonly onUnknownClient: (client: ClientName) => Promise<void>;
+}
+
+/** One authorization server, with Switchboard's client there, for one resource. Discovery has validated its metadata. */
+export class AuthorizationServer implements TokenIssuer {
+  readonly client: Client;
+  readonly resource: string;
+  readonly #server: oauth.AuthorizationServer;
+  readonly #onUnknownClient: Options['onUnknownClient'];
+  /** The guard has decided which addresses may be used, plain http included. */
+  readonly #requests: {
+    readonly [oauth.customFetch]: GuardedFetch;
+    readonly [oauth.allowInsecureRequests]: true;
+  };
+
+  constructor({ metadata, client, resource, fetch, onUnknownClient }: Options) {
+    this.client = client;
+    this.resource = resource;
+    this.#server = metadata as oauth.AuthorizationServer;
+    this.#requests = { [oauth.customFetch]: fetch, [oauth.allowInsecureRequests]: true };
+    this.#onUnknownClient = onUnknownClient;
+  }
+
+  get name(): string {
+    return this.client.issuer;
+  }
+
+  get issuedTo(): IssuedTo {
+    const { issuer, clientId, kind, rowId } = this.client;
+    return { issuer, clientId, kind, resource: this.resource, ...(rowId === undefined ? {} : { rowId }) };
+  }
+
+  /** Returns the address of the page on which the user signs in. */
+  async authorizationUrl({ state, verifier, scopes, quirks }: AuthorizationRequest): Promise<string> {
+    const { clientId, redirectUri } = this.client;
+    const page = new URL(this.#server.authorization_endpoint ?? '');
+    const parameters = {
+      ...quirks.authorizeParams,
+      response_type: 'code',
+      client_id: clientId,
+      redirect_uri: redirectUri,
+      state,
+      code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
+      ...(scopes.length === 0 ? {} : { [quirks.scopeParam ?? 'scope']: scopes.join(' ') }),
+      ...this.#forResource,
+    };
+    for (const [name, value] of Object.entries(parameters)) page.searchParams.set(name, value);
+    return page.href;
+  }
+
+  /**
+   * Exchanges the code in the callback's query for tokens. The issuer is checked first (RFC 9207), in errors as well.
+   * @throws ProviderError
+   */
+  exchange(
+    query: URLSearchParams,
+    proof: { readonly state: string; readonly verifier: string },
+    scopes: readonly string[],
+  ): Promise<{ grant: Grant; account: Account }> {
+    return this.#asking(async () => {
+      const response = await oauth.authorizationCodeGrantRequest(
+        this.#server,
+        this.#id,
+        this.#authentication,
+        oauth.validateAuthResponse(this.#server, this.#id, query, proof.state),
+        this.client.redirectUri,
+        proof.verifier,
+        { ...this.#requests, additionalParameters: this.#forResource },
+      );
+      const { mended, label } = await mend(response);
+      const tokens = await oauth.processAuthorizationCodeResponse(this.#server, this.#id, mended);
+      // No server has to say which account it is.
+      return { grant: this.#grant(tokens, scopes), account: { subject: '', label } };
+    });
+  }
+
+  /** Refreshes tokens. @throws ProviderError `invalid_grant` if the user must sign in again */
+  refresh(refreshToken: string, { scopes }: { readonly scopes: readonly string[] }): Promise<Grant> {
+    return this.#asking(async () => {
+      const response = await oauth.refreshTokenGrantRequest(
+        this.#server,
+        this.#id,
+        this.#authentication,
+        refreshToken,
+        { ...this.#requests, additionalParameters: this.#forResource },
+      );
+      const { mended } = await mend(response);
+      return this.#grant(await oauth.processRefreshTokenResponse(this.#server, this.#id, mended), scopes);
+    });
+  }
+
+  /** Revokes a token (RFC 7009). Resolves to false if the server has no endpoint for that. */
+  async revoke(token: string, hint: 'access_token' | 'refresh_token'): Promise<boolean> {
+    if (this.#server.revocation_endpoint === undefined) return false;
+    return this.#asking(async () => {
+      const options = { ...this.#requests, additionalParameters: { token_type_hint: hint } };
+      const response = await oauth.revocationRequest(
+        this.#server,
+        this.#id,
+        this.#authentication,
+        token,
+        options,
+      );
+      await oauth.processRevocationResponse(response).catch((error: unknown) => {
+        if (!isGone(error)) throw error;
+      });
+      return true;
+    });
+  }
+
+  #grant(tokens: oauth.TokenEndpointResponse, asked: readonly string[]): Grant {
+    if (!/^[\x21-\x7e]{1,16384}$/.test(tokens.access_token))
+      throw new Error('the access token cannot be sent in a header');
+    return { ...grantOf(tokens, asked), issuedTo: this.issuedTo };
+  }
+
+  async #asking<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw await this.#classified(error);
+    }
+  }
+
+  async #classified(error: unknown): Promise<ProviderError> {
+    if (error instanceof oauth.AuthorizationResponseError)
+      return new ProviderError(error.error === 'access_denied' ? 'denied' : 'refused', error);
+    const code = error instanceof oauth.ResponseBodyError ? error.error : undefined;
+    const isUnknownClient =
+      code === 'invalid_client' ||
+      (error instanceof oauth.WWWAuthenticateChallengeError && error.status === 401);
+    if (isUnknownClient) {
+      await this.#onUnknownClient(this.client);
+      // Nobody can refresh what a forgotten client was given. The operator's own client may only have a wrong secret.
+      if (this.client.kind === 'dcr') return new ProviderError('invalid_grant', error);
+    }
+    return new ProviderError(code === 'invalid_grant' ? 'invalid_grant' : 'failed', error);
+  }
+
+  get #forResource(): Record<string, string> {
+    return this.resource === '' ? {} : { resource: this.resource };
+  }
+
+  get #id(): oauth.Client {
+    return { client_id: this.client.clientId };
+  }
+
+  get #authentication(): oauth.ClientAuth {
+    const { secret, authMethod } = this.client;
+    if (secret === undefined || authMethod === 'none') return oauth.None();
+    return authMethod === 'client_secret_post'
+      ? oauth.ClientSecretPost(secret)
+      : basic(this.client.clientId, secret);
+  }
+}
+
+/**
+ * RFC 6749 §2.3.1, where only characters are encoded that must be: many servers do not decode, and the library encodes `-` and `_`
+ * as well.
+ */
+const basic = (id: string, secret: string): oauth.ClientAuth => {
+  const encoded = (text: string) => new URLSearchParams([['', text]]).toString().slice(1);
+  const credentials = Buffer.from(`${encoded(id)}:${encoded(secret)}`).toString('base64');
+  return (_server, _client, _body, headers) => headers.set('authorization', `Basic ${credentials}`);
+};
+
+/** RFC 7009 §2.2.1: the token is invalid already, or of a kind that is not revoked. */
+const isGone = (error: unknown) =>
+  error instanceof oauth.ResponseBodyError && /^(invalid_token|unsupported_token_type)$/.test(error.error);
+
+/**
+ * Mends what token endpoints of real servers send: null for absent members, no token type, lists of scopes, lifetimes as text. An
+ * id_token is not needed, so its checks must not fail the sign-in; it only gives the account's name.
+ */
+async function mend(response: Response): Promise<{ mended: Response; label?: string | undefined }> {
+  const { status, headers } = response;
+  if (status !== 200) return { mended: response };
+  const text = await response.text();
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    body = undefined;
+  }
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    return { mended: new Response(text, { status, headers }) };
+  const present = Object.entries(body).filter(([, value]) => value !== null);
+  const {
+    id_token: idToken,
+    scope,
+    expires_in: lifetime,
+    ...rest
+  } = Object.fromEntries(present) as TokenBody;
+  const mended = {
+    token_type: 'bearer',
+    ...rest,
+    ...(scope === undefined ? {} : { scope: Array.isArray(scope) ? scope.join(' ') : scope }),
+    ...(Number(lifetime) > 0 ? { expires_in: Number(lifetime) } : {}),
+  };
+  return {
+    mended: Response.json(mended),
+    label: typeof idToken === 'string' ? labelOf(idToken) : undefined,
+  };
+}
+
+interface TokenBody {
+  readonly id_token?: unknown;
+  readonly scope?: unknown;
+  readonly expires_in?: unknown;
+}
+
+/** Returns the account's name, unverified: the id_token came from the token endpoint itself, and only people read the name. */
+function labelOf(idToken: string): string | undefined {
+  try {
+    return accountOf(decodeJwt(idToken)).label;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,26 @@
+/** How Switchboard authenticates at a token endpoint. */
+export const AUTH_METHODS = ['client_secret_basic', 'client_secret_post', 'none'] as const;
+export type AuthMethod = (typeof AUTH_METHODS)[number];
+
+/** Names the client that tokens were issued to. It is stored with them, sealed. */
+export interface ClientName {
+  readonly issuer: string;
+  readonly clientId: string;
+  /** `preregistered` by the operator, `cimd`: a client id metadata document, `dcr`: registered dynamically (RFC 7591). */
+  readonly kind: 'preregistered' | 'cimd' | 'dcr';
+  /** The row of a dynamic registration. */
+  readonly rowId?: string;
+}
+
+/** Switchboard as a client of one authorization server. */
+export interface Client extends ClientName {
+  readonly secret: string | undefined;
+  readonly authMethod: AuthMethod;
+  readonly redirectUri: string;
+}
+
+/** Names the client and the resource that tokens were issued for. It is stored with them, sealed. */
+export interface IssuedTo extends ClientName {
+  /** RFC 8707; '' where the server's entry says that the authorization server takes none. */
+  readonly resource: string;
+}

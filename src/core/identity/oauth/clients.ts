@@ -1,0 +1,340 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { and, eq, isNull, lt, sql } from 'drizzle-orm';
+import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
+import type { OAuthConfig } from '../../../config/index.ts';
+import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import { newId, sha256 } from '../../../platform/ids.ts';
+import { sanitise } from '../../../platform/sanitize.ts';
+import type { IdentityContext } from '../context.ts';
+import { oauthClients } from '../schema.ts';
+import type { Binding } from '../vault/vault.ts';
+import { AUTH_METHODS, type AuthMethod, type Client, type ClientName } from './client.ts';
+import type { IssuerMetadata } from './metadata.ts';
+
+/** The authorization server accepts no registration by us. */
+export class RegistrationRefused extends Error {
+  override readonly name = 'RegistrationRefused';
+  /** `none`: it offers no kind of registration. `refused`: it refused ours, as those with a list of accepted clients do. */
+  readonly reason: 'none' | 'refused';
+  readonly issuer: string;
+
+  constructor(reason: RegistrationRefused['reason'], issuer: string) {
+    super(`${issuer}: registration ${reason}`);
+    this.reason = reason;
+    this.issuer = issuer;
+  }
+}
+
+/** Longer than a request to the authorization server may take, so that a live holder never loses the lease. */
+const LEASE_SEC = 15;
+const WAIT_MS = 6_000;
+const LOOK_AGAIN_MS = 50;
+/** A refused registration is not repeated for this long. */
+const REFUSED_MS = 60_000;
+/** A secret that expires sooner is not used for a new sign-in. */
+const SECRET_LEFT_SEC = 3_600;
+
+/** A response to a registration, read tolerantly: servers send null, '' and 0 for what they do not have. */
+const registrationSchema = z.object({
+  client_id: z.string().min(1).max(2_048),
+  client_secret: z.string().max(4_096).nullish(),
+  client_secret_expires_at: z.coerce.number().nullish().catch(0),
+  token_endpoint_auth_method: z.enum(AUTH_METHODS).nullish().catch(undefined),
+});
+
+/** What is sealed in the row of a registration. */
+interface StoredClient {
+  readonly secret?: string;
+  readonly authMethod: AuthMethod;
+}
+
+type Row = typeof oauthClients.$inferSelect;
+
+/** Switchboard's clients at authorization servers: found, or registered at the first sign-in. */
+export class Clients {
+  readonly #context: IdentityContext;
+  readonly #config: OAuthConfig;
+  readonly #fetch: GuardedFetch;
+  readonly #refused = new LRUCache<string, RegistrationRefused>({ max: 1_000, ttl: REFUSED_MS });
+
+  constructor(context: IdentityContext, config: OAuthConfig, fetch: GuardedFetch) {
+    this.#context = context;
+    this.#config = config;
+    this.#fetch = fetch;
+  }
+
+  /** Returns the address that an authorization server sends browsers back to; each has its own (RFC 9700 §4.4.2.2). */
+  redirectUri(issuer: string): string {
+    return this.returnUri(keyOf(issuer));
+  }
+
+  /** Does the same for the key of an issuer, or without one for the authorization servers that share an address. */
+  returnUri(key?: string): string {
+    return `${this.#context.publicUrl()}/oauth/return${key === undefined ? '' : `/${key}`}`;
+  }
+
+  /**
+   * Returns the client for new sign-ins at an authorization server: the operator's, else by a metadata document, else by
+   * registration, which one process does.
+   * @param preferred the method of authentication that the catalogue entry demands
+   * @throws RegistrationRefused; Error if the server cannot be reached or answers nonsense
+   */
+  async for(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Promise<Client> {
+    const { issuer } = metadata;
+    const configured = this.#configured(metadata, preferred);
+    if (configured) return configured;
+    const document = this.#documentFor(metadata);
+    if (document) return { ...document, issuer, kind: 'cimd', secret: undefined, authMethod: 'none' };
+    const refused = this.#refused.get(issuer);
+    if (refused) throw refused;
+    return this.#registered(metadata, preferred);
+  }
+
+  /** Returns the client that tokens were issued to; undefined if it is gone, so that nobody can refresh or revoke them. */
+  async named(name: ClientName, metadata: IssuerMetadata): Promise<Client | undefined> {
+    const redirectUri = this.redirectUri(name.issuer);
+    if (name.kind === 'preregistered') {
+      const configured = this.#configured(metadata, undefined);
+      return configured?.clientId === name.clientId ? configured : undefined;
+    }
+    if (name.kind === 'cimd') return { ...name, secret: undefined, authMethod: 'none', redirectUri };
+    const [row] = await this.#context.db
+      .select()
+      .from(oauthClients)
+      .where(eq(oauthClients.id, name.rowId ?? ''));
+    return row?.issuer === name.issuer ? this.#opened(row) : undefined;
+  }
+
+  /** Uses a registration for no more sign-ins: the authorization server no longer knows it. */
+  async retire({ kind, rowId }: ClientName): Promise<void> {
+    if (kind !== 'dcr' || rowId === undefined) return;
+    await this.#context.db
+      .update(oauthClients)
+      .set({ retiredAt: sql`now()` })
+      .where(and(eq(oauthClients.id, rowId), isNull(oauthClients.retiredAt)));
+  }
+
+  #configured(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Client | undefined {
+    const { issuer } = metadata;
+    const settings = this.#config.clients.get(issuer);
+    if (!settings) return undefined;
+    const { id: clientId, secret, authMethod = preferred } = settings;
+    return {
+      issuer,
+      clientId,
+      kind: 'preregistered',
+      secret,
+      authMethod: secret === undefined ? 'none' : (authMethod ?? methodFor(metadata, WITH_SECRET)),
+      redirectUri: this.redirectUri(issuer),
+    };
+  }
+
+  /** Returns the client that a metadata document of ours describes, where the authorization server takes such documents. */
+  #documentFor(metadata: IssuerMetadata): Pick<Client, 'clientId' | 'redirectUri'> | undefined {
+    const { issuer, client_id_metadata_document_supported: isSupported } = metadata;
+    const methods = metadata.token_endpoint_auth_methods_supported;
+    if (isSupported !== true || !(methods?.includes('none') ?? true)) return undefined;
+    const publicUrl = this.#context.publicUrl();
+    const { metadataUrl } = this.#config;
+    // One return address for all is safe only where the response names its issuer (RFC 9207).
+    if (metadata.authorization_response_iss_parameter_supported === true) {
+      const clientId = metadataUrl ?? (isHttps(publicUrl) ? `${publicUrl}${DOCUMENT_PATH}` : undefined);
+      return clientId === undefined ? undefined : { clientId, redirectUri: this.returnUri() };
+    }
+    if (!isHttps(publicUrl)) return undefined;
+    const clientId = `${publicUrl}${documentPath(keyOf(issuer))}`;
+    return { clientId, redirectUri: this.redirectUri(issuer) };
+  }
+
+  async #registered(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Promise<Client> {
+    const { issuer, registration_endpoint: endpoint } = metadata;
+    const redirectUri = this.redirectUri(issuer);
+    if (endpoint === undefined) throw new RegistrationRefused('none', issuer);
+    const deadlineMs = performance.now() + WAIT_MS;
+    for (;;) {
+      const row = await this.#current(issuer, redirectUri);
+      const client = row && (await this.#opened(row));
+      if (client) return client;
+      if (row?.clientId != null)
+        await this.retire({ issuer, clientId: row.clientId, kind: 'dcr', rowId: row.id });
+      const lease = await this.#lease(row, issuer, redirectUri);
+      if (lease !== undefined) return this.#register({ ...lease, endpoint, metadata, preferred });
+      if (performance.now() > deadlineMs)
+        throw new Error(`another process has been registering a client at ${issuer} for too long`);
+      await delay(LOOK_AGAIN_MS * (1 + Math.random()));
+    }
+  }
+
+  /** Returns the registration for new sign-ins, or the row of one under way. */
+  async #current(issuer: string, redirectUri: string): Promise<Row | undefined> {
+    const [row] = await this.#context.db
+      .select()
+      .from(oauthClients)
+      .where(
+        and(
+          eq(oauthClients.issuer, issuer),
+          eq(oauthClients.redirectUri, redirectUri),
+          isNull(oauthClients.retiredAt),
+        ),
+      );
+    return row;
+  }
+
+  /** Takes the right to register; undefined if another process has it. */
+  async #lease(row: Row | undefined, issuer: string, redirectUri: string) {
+    const leaseId = newId('lease');
+    const leaseUntil = sql`now() + make_interval(secs => ${LEASE_SEC})`;
+    const { db } = this.#context;
+    const id = newId('cli');
+    const [taken] =
+      row?.clientId === null
+        ? await db
+            .update(oauthClients)
+            .set({ leaseId, leaseUntil })
+            .where(and(eq(oauthClients.id, row.id), lt(oauthClients.leaseUntil, sql`now()`)))
+            .returning({ id: oauthClients.id })
+        : await db
+            .insert(oauthClients)
+            .values({ id, issuer, redirectUri, leaseId, leaseUntil })
+            .onConflictDoNothing()
+            .returning({ id: oauthClients.id });
+    return taken && { id: taken.id, leaseId };
+  }
+
+  /** Registers a client (RFC 7591 §3), and stores it under the lease. */
+  async #register(asked: {
+    id: string;
+    leaseId: string;
+    endpoint: string;
+    metadata: IssuerMetadata;
+    preferred: AuthMethod | undefined;
+  }): Promise<Client> {
+    const { id, leaseId, metadata, preferred } = asked;
+    const { issuer } = metadata;
+    const { db, vault } = this.#context;
+    const own = and(eq(oauthClients.id, id), eq(oauthClients.leaseId, leaseId));
+    try {
+      const wanted = preferred ?? methodFor(metadata, AUTH_METHODS);
+      const made = await this.#request(asked.endpoint, issuer, wanted);
+      const secret = made.client_secret ?? '';
+      const authMethod = secret === '' ? 'none' : (made.token_endpoint_auth_method ?? withSecret(wanted));
+      const stored: StoredClient = { authMethod, ...(secret === '' ? {} : { secret }) };
+      const expiresAt = made.client_secret_expires_at ?? 0;
+      const [row] = await db
+        .update(oauthClients)
+        .set({
+          clientId: made.client_id,
+          sealed: await vault.sealJson(clientBinding({ id, issuer }), stored),
+          secretExpiresAt: expiresAt > 0 ? sql`to_timestamp(${expiresAt})` : null,
+          leaseId: null,
+          leaseUntil: null,
+        })
+        .where(own)
+        .returning();
+      const client = row && (await this.#opened(row));
+      if (!client)
+        throw new Error(`the registration at ${issuer} was overtaken, or its secret expires at once`);
+      return client;
+    } catch (error) {
+      await db.delete(oauthClients).where(and(own, isNull(oauthClients.clientId)));
+      if (error instanceof RegistrationRefused) this.#refused.set(issuer, error);
+      throw error;
+    }
+  }
+
+  async #request(endpoint: string, issuer: string, authMethod: AuthMethod) {
+    const publicUrl = this.#context.publicUrl();
+    const response = await this.#fetch(endpoint, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json' },
+      body: JSON.stringify({
+        ...this.#document([this.redirectUri(issuer)], authMethod),
+        application_type: isLoopback(publicUrl) ? 'native' : 'web',
+      }),
+    });
+    const text = await response.text();
+    if (response.status === 200 || response.status === 201) {
+      const read = registrationSchema.safeParse(parsed(text));
+      if (read.success) return read.data;
+      throw new Error(`the registration at ${issuer} returned no client`);
+    }
+    this.#context.log.warn(
+      { issuer, status: response.status, body: sanitise(text, 2_000) },
+      'an authorization server refused to register a client',
+    );
+    if (response.status === 429 || response.status >= 500)
+      throw new Error(`the registration endpoint of ${issuer} returned HTTP ${response.status}`);
+    throw new RegistrationRefused('refused', issuer);
+  }
+
+  /** Returns the document that describes Switchboard at `documentPath(key)`, or at `DOCUMENT_PATH` without a key. */
+  document(key?: string): Readonly<Record<string, unknown>> {
+    const publicUrl = this.#context.publicUrl();
+    const clientId = `${publicUrl}${key === undefined ? DOCUMENT_PATH : documentPath(key)}`;
+    return { client_id: clientId, ...this.#document([this.returnUri(key)], 'none') };
+  }
+
+  #document(redirectUris: readonly string[], authMethod: AuthMethod) {
+    const publicUrl = this.#context.publicUrl();
+    return {
+      client_name: this.#config.clientName,
+      ...(isHttps(publicUrl) ? { client_uri: publicUrl } : {}),
+      redirect_uris: redirectUris,
+      grant_types: ['authorization_code', 'refresh_token'],
+      response_types: ['code'],
+      token_endpoint_auth_method: authMethod,
+    };
+  }
+
+  /** Returns undefined for a registration that is not complete, or whose secret has expired or cannot be opened. */
+  async #opened(row: Row): Promise<Client | undefined> {
+    const { id: rowId, issuer, clientId, sealed, redirectUri, secretExpiresAt } = row;
+    if (clientId === null || sealed === null) return undefined;
+    const isNew = row.retiredAt === null;
+    const leftMs = (secretExpiresAt?.getTime() ?? Infinity) - this.#context.clock.now();
+    if (isNew && leftMs < SECRET_LEFT_SEC * 1_000) return undefined;
+    const { secret, authMethod } = await this.#context.vault.openJson<StoredClient>(
+      clientBinding(row),
+      sealed,
+    );
+    return { issuer, clientId, kind: 'dcr', rowId, secret, authMethod, redirectUri };
+  }
+}
+
+/** Where the document is that describes Switchboard as a client (OAuth Client ID Metadata Document). */
+const DOCUMENT_PATH = '/oauth/client.json';
+const documentPath = (key: string) => `/oauth/client/${key}.json`;
+
+/** Returns what stands for an issuer in the addresses of its clients. */
+const keyOf = (issuer: string): string => Buffer.from(sha256(issuer)).toString('base64url').slice(0, 16);
+
+export const clientBinding = ({ id, issuer }: Pick<Row, 'id' | 'issuer'>): Binding => ({
+  table: 'oauth_clients',
+  tenantId: '',
+  userId: '',
+  id: JSON.stringify([id, issuer]),
+  purpose: 'client',
+});
+
+const WITH_SECRET = ['client_secret_basic', 'client_secret_post'] as const;
+
+/** Returns the first method that the authorization server supports. RFC 8414 §2: client_secret_basic is the default. */
+function methodFor(metadata: IssuerMetadata, methods: readonly AuthMethod[]): AuthMethod {
+  const supported = metadata.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
+  return methods.find(method => supported.includes(method)) ?? 'client_secret_basic';
+}
+
+/** RFC 7591 §2: client_secret_basic is the default. */
+const withSecret = (wanted: AuthMethod): AuthMethod => (wanted === 'none' ? 'client_secret_basic' : wanted);
+
+const isHttps = (url: string) => url.startsWith('https:');
+const isLoopback = (url: string) => ['localhost', '127.0.0.1', '[::1]'].includes(new URL(url).hostname);
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,167 @@
+import { LRUCache } from 'lru-cache';
+import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import type { Guard } from '../../../platform/outbound/guard.ts';
+import type { Log } from '../../../platform/telemetry/log.ts';
+import { monotonicMs, type Clock } from '../../../platform/time.ts';
+import type { Server } from '../../catalogue/entry.ts';
+import { readChallenge, type Challenge } from './challenge.ts';
+import { MetadataError, MetadataReader, type IssuerMetadata, type ResourceMetadata } from './metadata.ts';
+
+/** The authorization server of an MCP server, and what to ask it for. */
+export interface Discovered {
+  readonly metadata: IssuerMetadata;
+  /** The resource parameter (RFC 8707); '' if the entry says that there must be none. */
+  readonly resource: string;
+  /** The scopes of the challenge or, without one, those that the server's metadata lists; empty: the server names none. */
+  readonly scopes: readonly string[];
+}
+
+/** Of several authorization servers, the first that works is used. */
+const MAX_ISSUERS = 3;
+const KNOWN_MS = 10 * 60_000;
+const FAILED_MS = 15_000;
+const ISSUER_MS = 60 * 60_000;
+
+interface Options {
+  readonly fetch: GuardedFetch;
+  readonly guard: Pick<Guard, 'check'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Finds the authorization servers of MCP servers (MCP, Authorization Server Discovery). */
+export class Discovery {
+  readonly #fetch: GuardedFetch;
+  readonly #reader: MetadataReader;
+  readonly #log: Log;
+  readonly #servers: Cached<Discovered>;
+  readonly #issuers: Cached<IssuerMetadata>;
+
+  constructor({ fetch, guard, clock, log }: Options) {
+    this.#fetch = fetch;
+    this.#reader = new MetadataReader({ fetch, guard });
+    this.#log = log;
+    this.#servers = new Cached(clock, KNOWN_MS);
+    this.#issuers = new Cached(clock, ISSUER_MS);
+  }
+
+  /**
+   * Returns the authorization server of an MCP server, as found within the last ten minutes.
+   * @param challenge what the server has just said, if it was asked
+   * @param anew true: reads everything again
+   * @throws MetadataError `absent` if the server uses none
+   */
+  of(server: Server, challenge?: Challenge, anew = false): Promise<Discovered> {
+    const { auth, learned } = server;
+    const known = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
+    const key = JSON.stringify([server.remoteUrl, auth.issuer, auth.resource, auth.scopes, known?.scopes]);
+    if (anew) this.#servers.forget(key);
+    return this.#servers.get(key, () => this.#discover(server, known));
+  }
+
+  /** Returns the metadata of an authorization server, as read within the last hour. @throws MetadataError */
+  issuer(issuer: string): Promise<IssuerMetadata> {
+    return this.#issuers.get(issuer, () => this.#reader.issuer(issuer));
+  }
+
+  async #discover(server: Server, known: Challenge | undefined): Promise<Discovered> {
+    const challenge = known ?? (await this.#probe(server));
+    const found = await this.#reader.resource(server.remoteUrl, challenge?.resourceMetadata);
+    const metadata = await this.#issuerOf(server, found);
+    const scopes = challenge?.scopes ?? server.auth.scopes ?? found?.scopes ?? [];
+    return { metadata, resource: resourceFor(server, found), scopes };
+  }
+
+  async #issuerOf(server: Server, found: ResourceMetadata | undefined): Promise<IssuerMetadata> {
+    const { auth, remoteUrl, id: serverId } = server;
+    const published = found?.issuers ?? [];
+    if (auth.issuer !== undefined) {
+      if (published.length > 0 && !published.includes(auth.issuer))
+        this.#log.info(
+          { serverId, issuer: auth.issuer, published },
+          'used the issuer of the catalogue entry instead of the published one',
+        );
+      return this.#usable(server, auth.issuer);
+    }
+    // Servers of revision 2025-03-26 are their own authorization servers.
+    if (published.length === 0) return this.#guessed(server, new URL(remoteUrl).origin);
+    let failure: unknown;
+    for (const issuer of published.slice(0, MAX_ISSUERS)) {
+      try {
+        return await this.#usable(server, issuer);
+      } catch (error) {
+        failure ??= error;
+      }
+    }
+    throw failure;
+  }
+
+  /** Reads the metadata of an issuer that nobody has named, so that unusable metadata there means nothing. */
+  async #guessed(server: Server, issuer: string): Promise<IssuerMetadata> {
+    try {
+      return await this.#usable(server, issuer);
+    } catch (error) {
+      if (!(error instanceof MetadataError) || error.reason !== 'invalid') throw error;
+      throw new MetadataError('absent', `The server ${server.id} names no authorization server.`, error);
+    }
+  }
+
+  async #usable({ auth }: Server, issuer: string): Promise<IssuerMetadata> {
+    const metadata = await this.issuer(issuer);
+    // MCP, Authorization Code Protection: without PKCE, a stolen code could be used.
+    if (auth.assume_pkce === true || metadata.code_challenge_methods_supported?.includes('S256'))
+      return metadata;
+    throw new MetadataError(
+      'invalid',
+      `The authorization server ${metadata.issuer} does not say that it supports PKCE with S256.`,
+    );
+  }
+
+  /** Asks a server for its tools without credentials, to hear its challenge; undefined if it has none. */
+  async #probe({ remoteUrl }: Server): Promise<Challenge | undefined> {
+    const response = await this.#fetch(remoteUrl, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': '2025-06-18',
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} }),
+    }).catch(() => undefined);
+    if (response?.status !== 401) return undefined;
+    return readChallenge(response.headers.get('www-authenticate') ?? undefined);
+  }
+}
+
+/** Returns the resource parameter for a server (RFC 8707): as published, unless its entry says otherwise. */
+function resourceFor({ auth, remoteUrl }: Server, found: ResourceMetadata | undefined): string {
+  if (auth.resource === 'omit') return '';
+  const { origin, pathname } = new URL(remoteUrl);
+  return auth.resource ?? found?.resource ?? (pathname === '/' ? origin : `${origin}${pathname}`);
+}
+
+/** Results by key: successes for long, failures for a moment, so that a broken server is not asked at every call. */
+class Cached<T> {
+  readonly #known: LRUCache<string, { readonly result: Promise<T> }>;
+  readonly #knownMs: number;
+
+  constructor(clock: Clock, knownMs: number) {
+    this.#knownMs = knownMs;
+    this.#known = new LRUCache({ max: 5_000, ttl: knownMs, perf: { now: () => monotonicMs(clock) } });
+  }
+
+  get(key: string, read: () => Promise<T>): Promise<T> {
+    const known = this.#known.get(key);
+    if (known) return known.result;
+    const entry = { result: read() };
+    this.#known.set(key, entry, { ttl: this.#knownMs });
+    entry.result.catch(() => {
+      if (this.#known.peek(key) === entry) this.#known.set(key, entry, { ttl: FAILED_MS });
+    });
+    return entry.result;
+  }
+
+  forget(key: string): void {
+    this.#known.delete(key);
+  }
+}

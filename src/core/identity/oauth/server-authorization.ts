@@ -1,0 +1,247 @@
+import { getDomain } from 'tldts';
+import type { OAuthConfig } from '../../../config/index.ts';
+import { SwitchboardError } from '../../../errors.ts';
+import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import type { Guard } from '../../../platform/outbound/guard.ts';
+import { whyFailed } from '../../../platform/database/database.ts';
+import type { LearnedAccess, Server } from '../../catalogue/entry.ts';
+import type { IdentityContext } from '../context.ts';
+import { AuthorizationServer } from './authorization-server.ts';
+import type { Client, IssuedTo } from './client.ts';
+import type { Challenge } from './challenge.ts';
+import { Clients, RegistrationRefused } from './clients.ts';
+import { Discovery, type Discovered } from './discovery.ts';
+import { MetadataError, type IssuerMetadata } from './metadata.ts';
+
+/** A sign-in at a server's own authorization server, ready to begin. */
+export interface ServerSignIn {
+  readonly scopes: readonly string[];
+  readonly issuedTo: IssuedTo;
+  /** The address that the authorization server sends the browser back to. */
+  readonly redirectUri: string;
+  /** Returns the address of the authorization server's page. */
+  readonly authorizationUrl: (proof: {
+    readonly state: string;
+    readonly verifier: string;
+  }) => Promise<string>;
+}
+
+/** What a sign-in is for. */
+interface Wanted {
+  /** Scopes that the user has granted before, and keeps. */
+  readonly held?: readonly string[];
+  /** What the server has just said. */
+  readonly challenge?: Challenge | undefined;
+  /** True if the operator connects the server, and so vouches for its authorization server. */
+  readonly byOperator?: boolean;
+}
+
+type OnLearned = (server: Server, learned: LearnedAccess) => Promise<void>;
+
+interface Options {
+  readonly context: IdentityContext;
+  readonly config: OAuthConfig;
+  readonly fetch: GuardedFetch;
+  readonly guard: Pick<Guard, 'check'>;
+}
+
+/** Sign-ins at the authorization servers of MCP servers, where Switchboard is the OAuth client (MCP, Authorization). */
+export class ServerAuthorization {
+  readonly clients: Clients;
+  readonly #context: IdentityContext;
+  readonly #config: OAuthConfig;
+  readonly #fetch: GuardedFetch;
+  readonly #discovery: Discovery;
+  #onLearned: OnLearned = () => Promise.resolve();
+
+  constructor({ context, config, fetch, guard }: Options) {
+    this.#context = context;
+    this.#config = config;
+    this.#fetch = fetch;
+    this.clients = new Clients(context, config, fetch);
+    this.#discovery = new Discovery({ fetch, guard, clock: context.clock, log: context.log });
+  }
+
+  /** Calls the listener with what a server has shown of its access. */
+  onLearned(listener: OnLearned): void {
+    this.#onLearned = listener;
+  }
+
+  /**
+   * Learns from a server's 401 how it lets callers in.
+   * @returns undefined if that cannot be found out now
+   */
+  async learn(server: Server, challenge: Challenge): Promise<'oauth' | 'credentials' | undefined> {
+    try {
+      const { metadata } = await this.#discovery.of(server, challenge);
+      await this.#show(server, { kind: 'oauth', issuer: metadata.issuer, ...shownIn(challenge) });
+      return 'oauth';
+    } catch (error) {
+      if (!(error instanceof MetadataError)) throw error;
+      if (error.reason !== 'absent') return undefined;
+      await this.#show(server, { kind: 'credentials' });
+      return 'credentials';
+    }
+  }
+
+  /**
+   * Prepares a sign-in: finds the authorization server, and registers Switchboard there if necessary.
+   * @returns undefined if the server has no authorization server
+   * @throws SwitchboardError `operator_setup_needed`, `provider_unavailable`; `upstream_protocol` for metadata that must not be used
+   */
+  async prepare(server: Server, { held = [], challenge, byOperator = false }: Wanted = {}) {
+    try {
+      const found = await this.#discovery.of(server, challenge);
+      const { metadata } = found;
+      const client = await this.#clientFor(server, metadata, byOperator);
+      await this.#show(server, {
+        kind: 'oauth',
+        issuer: metadata.issuer,
+        ...shownIn(challenge ?? server.learned ?? {}),
+      });
+      return this.#signIn(server, found, client, held);
+    } catch (error) {
+      if (error instanceof MetadataError && error.reason === 'absent') return undefined;
+      throw await this.#explained(error, server);
+    }
+  }
+
+  #signIn(
+    { auth }: Server,
+    { metadata, resource, scopes }: Discovered,
+    client: Client,
+    held: readonly string[],
+  ): ServerSignIn {
+    const extra = this.#config.clients.get(metadata.issuer)?.scopes ?? [];
+    const wanted = [...new Set([...held, ...scopes, ...(client.kind === 'preregistered' ? extra : [])])];
+    // SEP-2207: a refresh token is asked for only where the authorization server lists its scope.
+    const isOffered = wanted.length > 0 && metadata.scopes_supported?.includes('offline_access') === true;
+    const asked = isOffered && !wanted.includes('offline_access') ? [...wanted, 'offline_access'] : wanted;
+    const issuer = this.#issuer(metadata, client, resource);
+    const quirks = { scopeParam: auth.scope_param, authorizeParams: auth.authorize_params };
+    return {
+      scopes: asked,
+      issuedTo: issuer.issuedTo,
+      redirectUri: client.redirectUri,
+      authorizationUrl: proof => issuer.authorizationUrl({ ...proof, scopes: asked, quirks }),
+    };
+  }
+
+  /**
+   * Returns the authorization server that issued tokens, to refresh or revoke them, or to complete a sign-in.
+   * @throws MetadataError; Error if our client there is gone
+   */
+  async at(issuedTo: IssuedTo): Promise<AuthorizationServer> {
+    const metadata = await this.#discovery.issuer(issuedTo.issuer);
+    const client = await this.clients.named(issuedTo, metadata);
+    if (!client) throw new Error(`the client at ${issuedTo.issuer} no longer exists`);
+    return this.#issuer(metadata, client, issuedTo.resource);
+  }
+
+  /** Returns whether a server that refused a token still names its issuer. True if that cannot be found out now. */
+  async stillNames(server: Server, issuer: string, challenge: Challenge): Promise<boolean> {
+    try {
+      const { metadata } = await this.#discovery.of(server, challenge, true);
+      return metadata.issuer === issuer;
+    } catch (error) {
+      if (error instanceof MetadataError) return error.reason !== 'absent';
+      throw error;
+    }
+  }
+
+  #issuer(metadata: IssuerMetadata, client: Client, resource: string): AuthorizationServer {
+    return new AuthorizationServer({
+      metadata,
+      client,
+      resource,
+      fetch: this.#fetch,
+      onUnknownClient: name => this.clients.retire(name),
+    });
+  }
+
+  /** @throws SwitchboardError `operator_setup_needed`; RegistrationRefused */
+  async #clientFor(server: Server, metadata: IssuerMetadata, byOperator: boolean): Promise<Client> {
+    const { issuer } = metadata;
+    const { clients, issuers } = this.#config;
+    const configured = clients.get(issuer);
+    const isForeign = isOfAnotherDomain(issuer, server.remoteUrl);
+    const { origin } = new URL(server.remoteUrl);
+    const isNamed = configured?.allowedOrigins.includes(origin) === true;
+    if (configured && isForeign && !isNamed) {
+      throw setupNeeded(
+        server,
+        issuer,
+        `its client in SWITCHBOARD_OAUTH_CLIENTS may not be used for ${origin}. Ask the operator to add that origin to the client's allowed_origins.`,
+      );
+    }
+    const isTrusted = isNamed || server.auth.issuer === issuer || issuers.has(issuer) || issuers.has('*');
+    // Otherwise a hostile entry could collect tokens of an authorization server that ignores the resource.
+    if (isForeign && !isTrusted && !byOperator) {
+      throw setupNeeded(
+        server,
+        issuer,
+        `that is another domain than the server's own. Ask the operator to add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.`,
+      );
+    }
+    return this.clients.for(metadata, server.auth.token_auth_method);
+  }
+
+  async #explained(error: unknown, server: Server): Promise<unknown> {
+    if (error instanceof SwitchboardError) return error;
+    if (error instanceof RegistrationRefused) {
+      const { issuer } = error;
+      await this.#show(server, { kind: 'oauth', issuer, needsSetup: true });
+      const redirectUri = this.clients.redirectUri(issuer);
+      return setupNeeded(
+        server,
+        issuer,
+        `${error.reason === 'none' ? 'it offers no registration of clients' : 'it refused to register Switchboard, as those with a list of accepted clients do'}. Ask the operator to create an OAuth client there with the redirect URI ${redirectUri}, and to add it to SWITCHBOARD_OAUTH_CLIENTS.`,
+        { redirect_uri: redirectUri },
+      );
+    }
+    const { id } = server;
+    if (error instanceof MetadataError && error.reason === 'invalid')
+      return new SwitchboardError(
+        'upstream_protocol',
+        `The server ${id} requires a sign-in, but says where in a way that cannot be trusted. ${error.message}`,
+        { cause: error },
+      );
+    this.#context.log.warn({ err: error, serverId: id }, "a server's authorization server cannot be reached");
+    return new SwitchboardError(
+      'provider_unavailable',
+      `The server ${id} requires a sign-in, and its authorization server cannot be reached. Try again later.`,
+      { retryAfterSec: 15, cause: error },
+    );
+  }
+
+  /** What cannot be stored must not fail a call. */
+  async #show(server: Server, learned: LearnedAccess): Promise<void> {
+    await this.#onLearned(server, learned).catch((error: unknown) =>
+      this.#context.log.warn({ ...whyFailed(error), serverId: server.id }, 'learned access not stored'),
+    );
+  }
+}
+
+const shownIn = ({ scopes, resourceMetadata }: Challenge) => ({
+  ...(scopes === undefined ? {} : { scopes }),
+  ...(resourceMetadata === undefined ? {} : { resourceMetadata }),
+});
+
+/** Returns whether two addresses belong to different registrable domains, or hosts where there is no such domain. */
+export function isOfAnotherDomain(one: string, other: string): boolean {
+  const domainOf = (address: string) => {
+    const { hostname } = new URL(address);
+    return getDomain(hostname, { allowPrivateDomains: true }) ?? hostname;
+  };
+  return domainOf(one) !== domainOf(other);
+}
+
+const setupNeeded = (
+  { id }: Server,
+  issuer: string,
+  why: string,
+  members: Readonly<Record<string, unknown>> = {},
+): SwitchboardError =>
+  new SwitchboardError('operator_setup_needed', `The server ${id} signs users in at ${issuer}, and ${why}`, {
+    members: { kind: 'oauth', server_id: id, issuer, ...members },
+  });
