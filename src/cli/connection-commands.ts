@@ -1,5 +1,7 @@
+import { spawn } from 'node:child_process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { sanitise } from '../platform/sanitize.ts';
-import { CommandFailed } from './admin-client.ts';
+import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
 import { table, type Io } from './terminal.ts';
 
@@ -38,15 +40,20 @@ const connect: Command = {
       type: 'string',
       help: 'Header that carries the key, if it is not `Authorization` and the catalogue entry names none.',
     },
+    key: { type: 'boolean', help: 'Enters a key, also where the server has a sign-in.' },
     'for-users': {
       type: 'boolean',
-      help: 'Calls for end users carry the key, too, if the user has none.',
+      help: 'Calls for end users use the connection, too, if the user has none.',
     },
     tenant,
   },
-  help: 'Stores the key that a server requires. All calls of the tenant that act for no user then carry it. Asks for it on the terminal, or reads it from stdin.',
+  help: 'Connects a server: signs in at it in a browser, or stores the key that it requires. All calls of the tenant that act for no user then use the connection. A key is asked for on the terminal, or read from stdin.',
   changes: true,
   async run({ admin, io, args: [server = ''], options }) {
+    if (options['key'] !== true && options['header'] === undefined) {
+      const signedIn = await signIn(admin, io, server, options);
+      if (signedIn) return signedIn;
+    }
     const query = new URLSearchParams({ server_id: server });
     const form = (await admin.request('GET', `/connections/form?${query.toString()}`)) as Form;
     const values = await (io.ask ? askFor(form, io, io.ask) : readFrom(io, form));
@@ -65,15 +72,76 @@ const connect: Command = {
       const text = `Stored the key of ${server}, but could not try it: ${made.problem}`;
       return { json: made, text };
     }
-    // Search finds a server by its tools. Those of other tenants' accounts are nobody else's business.
-    if (tenantOf(options) === DEFAULT_TENANT)
-      await admin.request('POST', `/catalogue/${encodeURIComponent(server)}/tools`).catch(() => undefined);
-    const count = made.tools === 1 ? '1 tool' : `${made.tools} tools`;
-    return {
-      json: made,
-      text: `Connected ${server}. It lists ${count}.\nTry it: npx switchboard call ${server} TOOL '{}'`,
-    };
+    const tools = (await readTools(admin, server, options)) ?? made.tools;
+    return { json: made, text: connected(server, tools) };
   },
+};
+
+const SECOND_MS = 1_000;
+/** A terminal shows that something is going on. */
+const SPINNER = ['|', '/', '-', '\\'];
+
+interface Session {
+  readonly kind: 'oauth' | 'credentials';
+  readonly session_id: string;
+  readonly auth_url: string;
+}
+
+/**
+ * Signs in at a server in a browser. Returns undefined for a server that takes a key instead.
+ * @throws CommandFailed if the sign-in fails, takes too long, or is given up with Ctrl-C
+ */
+async function signIn(admin: AdminClient, io: Io, server: string, options: Invocation['options']) {
+  const tenantId = tenantOf(options);
+  const wanted = { tenant: tenantId, server_id: server, for_users: options['for-users'] };
+  const session = (await admin.request('POST', '/connections/session', { json: wanted })) as Session;
+  if (session.kind === 'credentials') return undefined;
+  if (admin.alone !== undefined)
+    throw new CommandFailed(
+      `${server} has a sign-in that ends in a browser, which needs the running server. Start it with npm start, then repeat the command.`,
+    );
+  io.complain(`Sign in to ${server} here, within five minutes:\n${session.auth_url}`);
+  if (io.status) openInBrowser(session.auth_url);
+  const query = new URLSearchParams({ tenant: tenantId, session_id: session.session_id });
+  for (let round = 0; ; round++) {
+    const { status, error } = (await admin.request('GET', `/connections/session?${query.toString()}`)) as {
+      status: 'pending' | 'complete' | 'error';
+      error?: string;
+    };
+    if (status !== 'pending') io.status?.('');
+    if (status === 'error') throw new CommandFailed(`Not connected. ${error ?? ''}`);
+    if (status === 'complete') break;
+    io.status?.(`${SPINNER[round % SPINNER.length]} waiting for the browser`);
+    await delay(SECOND_MS);
+  }
+  const tools = await readTools(admin, server, options);
+  return { json: { server_id: server, kind: 'oauth', tools: tools ?? null }, text: connected(server, tools) };
+}
+
+/** Opens the person's browser, if there is one; the link is on the terminal in any case. */
+function openInBrowser(url: string): void {
+  const openers: Partial<Record<NodeJS.Platform, string>> = { darwin: 'open', win32: 'explorer' };
+  const child = spawn(openers[process.platform] ?? 'xdg-open', [url], { stdio: 'ignore', detached: true });
+  child.once('error', () => {});
+  child.unref();
+}
+
+/** Puts a server's tools into the catalogue, as search finds a server by them. Returns their number, if they could be read. */
+async function readTools(
+  admin: AdminClient,
+  server: string,
+  options: Invocation['options'],
+): Promise<number | undefined> {
+  // Those of other tenants' accounts are nobody else's business.
+  if (tenantOf(options) !== DEFAULT_TENANT) return undefined;
+  const path = `/catalogue/${encodeURIComponent(server)}/tools`;
+  const read = (await admin.request('POST', path).catch(() => undefined)) as { tools: number } | undefined;
+  return read?.tools;
+}
+
+const connected = (server: string, tools: number | null | undefined): string => {
+  const count = tools === 1 ? '1 tool' : `${tools} tools`;
+  return `Connected ${server}.${tools == null ? '' : ` It lists ${count}.`}\nTry it: npx switchboard call ${server} TOOL '{}'`;
 };
 
 async function askFor(form: Form, io: Io, ask: NonNullable<Io['ask']>): Promise<Record<string, string>> {
@@ -131,6 +199,7 @@ interface ConnectionInfo {
   readonly server_id: string | null;
   readonly account: string | null;
   readonly fingerprint: string | null;
+  readonly issuer: string | null;
   readonly for_users: boolean;
   readonly status: string;
   readonly scopes: readonly string[];
@@ -152,7 +221,7 @@ const list: Command = {
     };
     const rows = answer.connections.map(one => [
       one.server_id ?? one.provider ?? '-',
-      one.account ?? (one.fingerprint === null ? '-' : `key ${one.fingerprint}`),
+      one.account ?? (one.fingerprint === null ? (one.issuer ?? '-') : `key ${one.fingerprint}`),
       one.for_users ? `${one.status}, for users too` : one.status,
       one.connected_at,
       one.last_used_at ?? '-',
@@ -166,13 +235,16 @@ const list: Command = {
 const disconnect: Command = {
   args: ['SERVER'],
   options: { tenant },
-  help: "Deletes a tenant's key for a server.",
+  help: "Ends a tenant's connection with a server.",
   changes: true,
   async run({ admin, args: [server = ''], options }) {
     const json = { tenant: tenantOf(options), server_id: server };
     const { ended } = (await admin.request('POST', '/connections/revoke', { json })) as { ended: boolean };
     if (!ended) throw new CommandFailed(`${server} is not connected. See npx switchboard connections.`);
-    return { json: { ended }, text: `Disconnected ${server}. The server itself still knows the key.` };
+    return {
+      json: { ended },
+      text: `Disconnected ${server}. A key that you entered is still valid at the server itself.`,
+    };
   },
 };
 
