@@ -1,7 +1,8 @@
 /**
- * `npm run upstream [-- PORT --require-token | --asking]`: a real MCP server on loopback (port 3001 unless given) to try the
+ * `npm run upstream [-- PORT --require-token | --require-sign-in | --asking]`: a real MCP server on loopback (port 3001 unless given) to try the
  * proxy with, offline. It is server-everything and one more tool, `whoami`, which tells bearer tokens apart without showing
- * them. With --require-token, a request that brings none is answered 401. With --asking, it is a server of revision
+ * them. With --require-token, a request that brings none is answered 401. With
+ * --require-sign-in, it takes only tokens of an authorization server of its own, which lets everybody in. With --asking, it is a server of revision
  * 2026-07-28 instead, whose tools ask for input.
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -12,6 +13,8 @@ import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import { startProtectedServer } from '../test/support/authorization/protected.ts';
+import { startAuthorizationServer } from '../test/support/authorization/server.ts';
 import { startAskingServer } from '../test/support/upstreams/asking.ts';
 
 interface Everything {
@@ -28,6 +31,7 @@ const everything = (await import(pathToFileURL(entry).href)) as { createServer()
 const { values, positionals } = parseArgs({
   options: {
     'require-token': { type: 'boolean', default: false },
+    'require-sign-in': { type: 'boolean', default: false },
     asking: { type: 'boolean', default: false },
   },
   allowPositionals: true,
@@ -103,8 +107,17 @@ async function runAsking(): Promise<void> {
   await untilStopped();
 }
 
+async function runWithSignIn(): Promise<void> {
+  await using authorizationServer = await startAuthorizationServer({ asks: true });
+  await using server = await startProtectedServer({ authorizationServer, port: Number(port) });
+  const { issuer } = authorizationServer;
+  console.log(`a server that signs its users in at ${issuer} on ${server.url} (stop with Ctrl-C)`);
+  await untilStopped();
+}
+
 try {
-  await (values.asking ? runAsking() : runEverything());
+  if (values.asking) await runAsking();
+  else await (values['require-sign-in'] ? runWithSignIn() : runEverything());
 } catch (error) {
   console.error(`upstream: ${error instanceof Error ? error.message : String(error)}`);
   process.exitCode = 1;

@@ -3,10 +3,13 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { makeDataDir } from '../support/data-dir.ts';
 import { run, serve, temporaryFolder } from '../support/program.ts';
+import { startProtectedServer } from '../support/authorization/protected.ts';
+import { startAuthorizationServer } from '../support/authorization/server.ts';
 import { startAuthorised } from '../support/upstreams/authorised.ts';
+import { UserAgent } from '../support/user-agent.ts';
 
 /** Runs a command on a terminal of its own (util-linux). */
 const SCRIPT = '/usr/bin/script';
@@ -53,21 +56,69 @@ it.skipIf(!existsSync(SCRIPT))(
   },
 );
 
-/** Runs a command on a terminal and types once it asks for something. */
-async function typed(args: readonly string[], keys: string, env: Readonly<Record<string, string>>) {
+it.skipIf(!existsSync(SCRIPT))(
+  'a sign-in in the browser ends the command, and makes a call possible until disconnect',
+  async () => {
+    await using authorizationServer = await startAuthorizationServer();
+    await using upstream = await startProtectedServer({ authorizationServer });
+    await using folder = temporaryFolder();
+    const catalogue = path.join(folder.path, 'catalogue.jsonl');
+    const entry = { id: 'notes', name: 'Notes', description: 'Notes.', remote_url: upstream.url };
+    await writeFile(catalogue, JSON.stringify(entry));
+    const env = {
+      SWITCHBOARD_DATA_DIR: await makeDataDir(path.join(folder.path, 'data')),
+      SWITCHBOARD_CATALOGUE: catalogue,
+      SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'true',
+    };
+    await using _server = await serve(env);
+    const call = () => run(['call', 'notes', 'echo', '{"message":"hello"}'], env);
+
+    expect(await call()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('npx switchboard connect notes'),
+    });
+    const agent = new UserAgent();
+    const signIn = async (link: string) => agent.follow(await agent.submit(await agent.get(link)));
+    const done = await typed(['connect', 'notes'], link => signIn(link), env);
+    expect(done, done.screen).toMatchObject({
+      code: 0,
+      screen: expect.stringMatching(/Connected notes\. It lists \d+ tools\./),
+    });
+    expect((await call()).stdout).toContain('hello');
+    expect((await run(['connections'], env)).stdout).toMatch(/notes .*active/);
+    expect(await run(['disconnect', 'notes'], env)).toMatchObject({ code: 0 });
+    expect((await call()).code).toBe(1);
+    await vi.waitUntil(() => authorizationServer.sent('revoke').length > 0, 20_000);
+  },
+);
+
+/**
+ * Runs a command on a terminal.
+ * @param act what to type once it asks for something, or what to do with the link that it shows
+ */
+async function typed(
+  args: readonly string[],
+  act: string | ((link: string) => Promise<unknown>),
+  env: Readonly<Record<string, string>>,
+) {
   const command = [process.execPath, 'bin/switchboard.js', ...args].join(' ');
   const child = spawn(SCRIPT, ['-qefc', command, '/dev/null'], {
-    env: { ...process.env, ...env, LOG_LEVEL: 'warn' },
+    // No browser opens by itself.
+    env: { ...process.env, PATH: '', ...env, LOG_LEVEL: 'warn' },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   let screen = '';
-  let hasTyped = false;
+  let acted: Promise<unknown> | undefined;
   child.stdout.on('data', (chunk: Buffer) => {
     screen += chunk.toString();
-    if (hasTyped || !screen.includes('token: ')) return;
-    hasTyped = true;
-    child.stdin.write(keys);
+    if (typeof act === 'string') {
+      if (screen.includes('token: ')) acted ??= Promise.resolve(child.stdin.write(act));
+      return;
+    }
+    const link = /http\S+\/connect\/\S+(?=\s)/.exec(screen)?.[0];
+    if (link !== undefined) acted ??= act(link);
   });
   const [code] = (await once(child, 'close')) as [number | null];
+  await acted;
   return { code, screen };
 }

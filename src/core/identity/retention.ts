@@ -4,7 +4,7 @@ import { isDatabaseUnavailable, whyFailed, type Database } from '../../platform/
 import { auditLog, users } from '../access/schema.ts';
 import { Repeat } from '../../platform/time.ts';
 import type { IdentityContext } from './context.ts';
-import { authSessions, manageLinks, refreshTokens, tokenFamilies } from './schema.ts';
+import { authSessions, manageLinks, oauthClients, refreshTokens, tokenFamilies } from './schema.ts';
 import { expireSessions } from './sign-in/session-store.ts';
 import type { SigningKeys } from './tokens/identity-token.ts';
 import { webhookSecrets } from './webhooks/schema.ts';
@@ -41,6 +41,14 @@ const RULES: readonly {
     )}`,
   },
   { table: webhookSecrets, key: webhookSecrets.id, when: sql`${webhookSecrets.expiresAt} < now()` },
+  {
+    table: oauthClients,
+    key: oauthClients.id,
+    when: sql`${oauthClients.createdAt} < now() - interval '90 days'
+      and (${oauthClients.leaseUntil} is null or ${oauthClients.leaseUntil} < now())
+      and not exists (select from connections c where c.client_row = ${oauthClients.id})
+      and not exists (select from revocation_outbox)`,
+  },
   { table: auditLog, key: auditLog.id, when: sql`${auditLog.at} < now() - interval '90 days'` },
   {
     table: users,

@@ -66,13 +66,12 @@ const NAME_PROVIDER = 'ask the operator to run switchboard catalogue add ID URL 
 /** Advice for servers that receive no user token. */
 const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], (id: string) => string>> = {
   static_header: () => 'The key that was entered may lack a permission.',
-  own_oauth: id =>
-    `According to its catalogue entry, it has its own sign-in (OAuth), which this version cannot use. If it also accepts a personal token, ${connect(id)}`,
+  own_oauth: id => `It has a sign-in of its own. To sign in again, ${connect(id)}`,
   user_oauth: () => `Its catalogue entry names no identity provider: ${NAME_PROVIDER}`,
   none: () =>
     'According to its catalogue entry, it needs no sign-in. Ask the operator to correct the entry: switchboard catalogue add.',
   unknown: id =>
-    `If it accepts a key or a token, ${connect(id)} If it accepts tokens of an identity provider that is configured here, ${NAME_PROVIDER}`,
+    `If it has a sign-in, or accepts a key, ${connect(id)} If it accepts tokens of an identity provider that is configured here, ${NAME_PROVIDER}`,
 };
 
 const connect = (id: string) => `ask the operator to run npx switchboard connect ${id}.`;

@@ -45,6 +45,8 @@ export type ProtectedServerOptions = Pick<ProtectedSwitches, 'authorizationServe
   Partial<ProtectedSwitches> & {
     /** Default `modern`. */
     readonly era?: Era;
+    /** Default: any. */
+    readonly port?: number;
   };
 
 export interface ProtectedServer extends GuardedServer {
@@ -65,11 +67,14 @@ const HIDDEN = '/about/this-resource.json';
 /** A real MCP server of either era that takes the tokens of an authorization server, and says where to get them. */
 export async function startProtectedServer({
   era = 'modern',
+  port,
   ...switches
 }: ProtectedServerOptions): Promise<ProtectedServer> {
   const guard = new ResourceGuard({ ...DEFAULTS, ...switches });
-  const server = await startGuarded(era, (incoming, message, outgoing) =>
-    guard.check(server.origin, incoming, message, outgoing),
+  const server = await startGuarded(
+    era,
+    (incoming, message, outgoing) => guard.check(server.origin, incoming, message, outgoing),
+    port,
   );
   return {
     ...server,

@@ -44,7 +44,7 @@ export type Guard = (
 ) => boolean | Promise<boolean>;
 
 /** A real MCP server of either era with `guard` in front of it. */
-export async function startGuarded(era: Era, guard: Guard): Promise<GuardedServer> {
+export async function startGuarded(era: Era, guard: Guard, port?: number): Promise<GuardedServer> {
   const server = era === 'legacy' ? await startV1Server() : await startV2Server();
   const inbox = new Inbox();
   const serve = async (incoming: IncomingMessage, outgoing: ServerResponse) => {
@@ -64,7 +64,7 @@ export async function startGuarded(era: Era, guard: Guard): Promise<GuardedServe
   const listening = await listen((incoming, outgoing) => {
     // A client may hang up at any point.
     serve(incoming, outgoing).catch(() => outgoing.destroy());
-  });
+  }, port);
   return {
     url: `${listening.origin}/mcp`,
     origin: listening.origin,
