@@ -24,6 +24,9 @@ export interface WebhookReceiver extends AsyncDisposable {
   /** Events of this type, each attempt once. */
   of(type: string): Delivery[];
   forget(): void;
+  /** Refuses connections, until `resume`. */
+  pause(): Promise<void>;
+  resume(): Promise<void>;
 }
 
 export async function startReceiver(): Promise<WebhookReceiver> {
@@ -55,6 +58,8 @@ export async function startReceiver(): Promise<WebhookReceiver> {
     text: '',
     of: type => all.filter(({ event }) => event?.type === type),
     forget: () => void all.splice(0),
+    pause: () => listening.pause(),
+    resume: () => listening.resume(),
     [Symbol.asyncDispose]: () => listening[Symbol.asyncDispose](),
   };
   return receiver;

@@ -15,6 +15,7 @@ import { findPostgres } from '../../support/postgres-server.ts';
 import { refusedPort } from '../../support/upstreams/http.ts';
 import { startV2Server } from '../../support/upstreams/v2.ts';
 import { UserAgent } from '../../support/user-agent.ts';
+import { startReceiver } from '../../support/webhook-receiver.ts';
 
 /** One answer of Switchboard, and the request's path. */
 interface Heard {
@@ -278,6 +279,7 @@ describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
       await using upstream = await startV2Server();
       const away = `http://127.0.0.1:${await refusedPort()}`;
       const kek = randomBytes(32);
+      await using receiver = await startReceiver();
       await using sb = await startCanary(kind, kek, upstream.url, away);
       listenIn(sb, canaries);
       canaries.add('apiKey', sb.key, sb.otherKey);
@@ -286,6 +288,14 @@ describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
       const created = await sb.admin.request('POST', '/keys', { name: 'canary', scopes: ['identity'] });
       canaries.add('apiKey', created.json.key);
       await sb.createSession('by-key', {}, { 'x-api-key': created.json.key });
+      // Of every second event, the first attempt fails: it waits in the outbox, and the log says so.
+      let attempts = 0;
+      receiver.conduct = () => (++attempts % 2 === 0 ? 204 : 500);
+      const hook = { url: `${receiver.url}?token=of-the-receiver` };
+      const set = await sb.admin.request('PUT', '/tenants/local/webhook', hook);
+      const rotated = await sb.admin.request('POST', '/tenants/local/webhook/rotate', { overlap_sec: 3600 });
+      for (const { json } of [set, rotated])
+        canaries.add('webhookSecret', json.secret, json.secret.slice('whsec_'.length));
 
       const dumps: string[] = [];
       await liveThrough(sb, canaries, async () => void dumps.push(await dump(sb)));
@@ -294,7 +304,7 @@ describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
       const log = sb.logged();
 
       // There was something to be found, everywhere.
-      for (const kindOf of [...Object.keys(FORMS), 'provider', 'apiKey', 'kek'])
+      for (const kindOf of [...Object.keys(FORMS), 'provider', 'apiKey', 'kek', 'webhookSecret'])
         expect([kindOf, canaries.count(kindOf) > 0]).toEqual([kindOf, true]);
       expect(canaries.heard.filter(({ status }) => status === 500).length).toBeGreaterThan(3);
       expect(log).toContain('request failed');
@@ -304,6 +314,12 @@ describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
 
       expect(canaries.in(log)).toEqual([]);
       expect(dumps.flatMap(text => canaries.in(text))).toEqual([]);
+      const told = receiver.all.map(({ headers, body }) => `${JSON.stringify(headers)}\n${body}`);
+      expect(told.some(text => text.includes(USER))).toBe(true);
+      expect(told.flatMap(text => canaries.in(text))).toEqual([]);
+      expect(dumps.some(text => text.includes('connection.created'))).toBe(true);
+      expect(log).toContain('webhook not delivered');
+      expect(log).not.toContain('of-the-receiver');
       const leaks = canaries.heard.flatMap(({ method, path: at, status, text }) => {
         const request = `${method} ${at}`;
         const handed = HANDS_OUT.filter(([which, on]) => which.test(request) && on.includes(status));

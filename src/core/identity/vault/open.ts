@@ -20,6 +20,7 @@ import {
   revocationOutbox,
   signingKeys,
 } from '../schema.ts';
+import { Events } from '../webhooks/events.ts';
 import { webhookSecrets } from '../webhooks/schema.ts';
 import { keyIdOf, Vault, VaultError, type Binding } from './vault.ts';
 
@@ -110,7 +111,7 @@ async function checkKeys(db: Database, vault: Vault): Promise<void> {
 /**
  * Deletes everything sealed with a lost key, so that a new key can be used. Connections must be renewed, and pending sign-ins
  * end. Providers are not notified about tokens that can no longer be read. Identity tokens become invalid with their signing
- * keys, until they are refreshed. Users, refresh tokens, API keys and the catalogue stay.
+ * keys, until they are refreshed; webhooks need a new secret. Users, refresh tokens, API keys and the catalogue stay.
  */
 async function dropSealed(db: Database, vault: Vault): Promise<void> {
   await db.transaction(async tx => {
@@ -120,7 +121,14 @@ async function dropSealed(db: Database, vault: Vault): Promise<void> {
     if (opened !== undefined) return;
     await deleteSetting(tx, CANARY);
     const noReplay = { replaySealed: null, replayUntil: null };
-    await tx.update(connections).set(withoutTokens()).where(isNotNull(connections.sealed));
+    const ended = await tx
+      .update(connections)
+      .set(withoutTokens())
+      .where(isNotNull(connections.sealed))
+      .returning();
+    const events = new Events(() => {});
+    for (const row of ended)
+      await events.connection(tx, row, { event: 'needs_reauth', reason: 'vault_reset' });
     await tx
       .update(authSessions)
       .set({ status: 'error', errorCode: 'interrupted', finishedAt: sql`now()`, sealed: null })

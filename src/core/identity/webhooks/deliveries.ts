@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, gt, inArray, isNull, lte, notInArray, or, sql } from 'drizzle-orm';
+import { and, asc, desc, eq, exists, gt, inArray, isNull, lte, notInArray, or, sql } from 'drizzle-orm';
 import { whyFailed, type Database } from '../../../platform/database/database.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import { OutageLog, ThrottledLog } from '../../../platform/telemetry/throttled-log.ts';
@@ -65,7 +65,7 @@ export class Deliveries {
   readonly #outage: OutageLog;
   readonly #warnings: ThrottledLog;
   readonly #looking = new Repeat(LOOK_EVERY_MS, () => this.#look());
-  readonly #trimming = new Repeat(TRIM_EVERY_MS, () => this.#trim());
+  readonly #trimming = new Repeat(TRIM_EVERY_MS, () => this.trim());
   readonly #closing = new AbortController();
   /** The receivers that are being sent to, by tenant. */
   readonly #turns = new Map<string, Promise<void>>();
@@ -146,10 +146,11 @@ export class Deliveries {
   /** Sends due events until there are none, the receiver refuses all of a batch, or its turn is over. */
   async #send(tenantId: string): Promise<void> {
     for (let batch = 0; batch < BATCHES_A_TURN && !this.#isStopping; batch++) {
-      const receiver = await receiverOf(this.#parts, tenantId);
-      if (!receiver || receiver.isDisabled) return;
       const events = await this.#claim(tenantId, this.#failing.has(tenantId) ? 1 : BATCH);
       if (events.length === 0) return;
+      // Read after the claim: what was changed before an event holds for it.
+      const receiver = await receiverOf(this.#parts, tenantId);
+      if (!receiver || receiver.isDisabled) return;
       const delivered = await Promise.all(events.map(event => this.#attempt(tenantId, receiver, event)));
       if (!delivered.includes(true)) {
         this.#failing.add(tenantId);
@@ -196,7 +197,7 @@ export class Deliveries {
     }
     // Neither the receiver's fault nor ours: the claim ends by itself.
     if (this.#closing.signal.aborted) return false;
-    if (answer.status === 410) await this.#disable(tenantId, url);
+    if (answer.status === 410) await this.#disable(tenantId, url, id);
     else await this.#failed(tenantId, url, event, answer);
     return false;
   }
@@ -226,14 +227,24 @@ export class Deliveries {
     metrics?.events.webhookSent('dropped');
   }
 
-  /** Stops sending to a receiver that answered 410 Gone. */
-  async #disable(tenantId: string, url: string): Promise<void> {
+  /**
+   * Stops sending to a receiver that answered 410 Gone to this event. An event that no longer waits was dropped with the first such
+   * answer; the address may have been set again since.
+   */
+  async #disable(tenantId: string, url: string, id: string): Promise<void> {
     const { db, audit, metrics } = this.#parts;
     await db.transaction(async tx => {
       const [disabled] = await tx
         .update(webhooks)
         .set({ disabledAt: sql`now()` })
-        .where(and(eq(webhooks.tenantId, tenantId), eq(webhooks.url, url), isNull(webhooks.disabledAt)))
+        .where(
+          and(
+            eq(webhooks.tenantId, tenantId),
+            eq(webhooks.url, url),
+            isNull(webhooks.disabledAt),
+            exists(tx.select().from(webhookOutbox).where(eq(webhookOutbox.id, id))),
+          ),
+        )
         .returning({ tenantId: webhooks.tenantId });
       if (!disabled) return;
       const gone = await tx
@@ -247,7 +258,7 @@ export class Deliveries {
   }
 
   /** Drops the oldest events of tenants that have too many waiting. */
-  async #trim(): Promise<void> {
+  async trim(): Promise<void> {
     const { db, log } = this.#parts;
     try {
       const crowded = await db

@@ -78,6 +78,11 @@ export class Webhooks {
     await this.#outbound.close();
   }
 
+  /** Drops the oldest events of tenants that have too many waiting, as happens every minute. */
+  trim(): Promise<void> {
+    return this.#deliveries.trim();
+  }
+
   /** Returns undefined if the tenant has no webhook. */
   async show(tenantId: string): Promise<WebhookInfo | undefined> {
     const { db } = this.#parts;
@@ -113,7 +118,7 @@ export class Webhooks {
    * and a webhook that its receiver ended (410) starts again.
    * @throws SwitchboardError `invalid_request`
    */
-  async set(actor: TenantActor, address: string): Promise<{ info: WebhookInfo; secret: string | null }> {
+  async set(actor: TenantActor, address: string): Promise<{ webhook: WebhookInfo; secret: string | null }> {
     const { db, audit } = this.#parts;
     const { tenantId } = actor;
     const url = this.#require(address);
@@ -141,14 +146,14 @@ export class Webhooks {
       return current ? null : this.#addSecret(tx, tenantId);
     });
     this.#deliveries.kick();
-    return { info: await this.#info(tenantId), secret };
+    return { webhook: await this.#info(tenantId), secret };
   }
 
   /**
    * Creates a new secret. Older ones go on signing, each with a signature of its own, until the overlap ends.
    * @throws SwitchboardError `invalid_request` if the tenant has no webhook
    */
-  async rotate(actor: TenantActor, overlapSec: number): Promise<{ info: WebhookInfo; secret: string }> {
+  async rotate(actor: TenantActor, overlapSec: number): Promise<{ webhook: WebhookInfo; secret: string }> {
     const { db, audit } = this.#parts;
     const { tenantId } = actor;
     const secret = await db.transaction(async tx => {
@@ -181,7 +186,7 @@ export class Webhooks {
       await audit.record(actor, { event: 'webhook_rotated', outcome: 'ok', meta }, tx);
       return this.#addSecret(tx, tenantId);
     });
-    return { info: await this.#info(tenantId), secret };
+    return { webhook: await this.#info(tenantId), secret };
   }
 
   /** Removes the webhook, its secrets and the events that wait. Resolves to false if there is none. */
