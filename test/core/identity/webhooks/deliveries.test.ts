@@ -74,7 +74,7 @@ async function start(guardOptions: Partial<GuardOptions> = {}) {
       for (let event = 0; event < events; event++)
         await webhooks.events.connection(
           db,
-          { id: `con_${event}`, tenantId, userId: `usr_${tenantId}`, provider: 'local' },
+          { id: `con_${event}`, tenantId, userId: `usr_${tenantId}`, provider: 'local', issuer: null },
           { event: 'created' },
         );
       webhooks.events.kick();
