@@ -44,7 +44,7 @@ describe('a refusal', () => {
     [{ kind: 'static_header' }, /The key that was entered may lack a permission\./],
     [
       { kind: 'own_oauth' },
-      /has its own sign-in \(OAuth\).*ask the operator to run npx switchboard connect notes\./,
+      /has a sign-in of its own.*ask the operator to run npx switchboard connect notes\./,
     ],
     [{ kind: 'user_oauth' }, /names no identity provider.*catalogue add ID URL --provider NAME/],
     [{ kind: 'none' }, /According to its catalogue entry, it needs no sign-in.*switchboard catalogue add/],

@@ -1,6 +1,8 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
+import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
+import { SingleFlight } from '../../../platform/queues.ts';
 import { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller, Subject } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
@@ -10,7 +12,6 @@ import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections, tokenFamilies } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
-import { AccessTokens } from './access-tokens.ts';
 import type { Connections } from './connections.ts';
 import {
   heldColumns,
@@ -21,8 +22,9 @@ import {
   type Holdings,
   type Target,
 } from './holdings.ts';
+import { NeedsReauth, ProviderRefresh, type IssuerOf, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
-import { ServerCredentials, type Refusal } from './server-credentials.ts';
+import { ServerCredentials, type AccessTokens, type Refusal } from './server-credentials.ts';
 
 /** The sign-in required by a server's entry, if the provider's settings allow it. */
 interface Demand {
@@ -55,7 +57,7 @@ export class Credentials {
     this.#sessions = options.sessions;
     const { db, clock, log } = options.context;
     this.#find = prepareFind(db);
-    this.#tokens = new AccessTokens(options.context, options.connections);
+    this.#tokens = new Refreshed(options.context, options.connections);
     this.#lastUsed = new LastUsed({
       clock,
       log,
@@ -270,3 +272,66 @@ function prepareFind(db: Database) {
 /** Returns whether the claims of the identity token or the key are still valid. */
 const isLive = (subject: Subject, row: { epoch: number; familyId: string | null }): boolean =>
   row.epoch === subject.epoch && (subject.familyId === undefined || row.familyId === subject.familyId);
+
+/** A server's refusal of a token triggers a refresh at most this often. */
+const FORCE_EVERY_MS = 60_000;
+/** How long a decrypted token is cached: except for the query, decrypting is the most expensive step. */
+const OPENED_MS = 60_000;
+
+/** The access tokens of connections, refreshed when they run out. */
+class Refreshed implements AccessTokens {
+  readonly #context: IdentityContext;
+  readonly #connections: Connections;
+  readonly #refresh: ProviderRefresh;
+  /** By the whole row, because a sealed text is valid only in its own row. */
+  readonly #opened = new LRUCache<string, Credential>({ max: 5_000, ttl: OPENED_MS });
+  readonly #refreshing = new SingleFlight<VersionedTokens>();
+  readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
+
+  constructor(context: IdentityContext, all: Connections) {
+    this.#context = context;
+    this.#connections = all;
+    this.#refresh = new ProviderRefresh(context, all);
+  }
+
+  async of(row: HeldConnection, issuerOf: IssuerOf, refused = false): Promise<Credential | undefined> {
+    if (row.status === 'needs_reauth') return undefined;
+    if (row.fresh && !refused) return this.#open(row);
+    const { id, version } = row;
+    try {
+      const refresh = () => this.#refresh.run(issuerOf, id, version);
+      return credentialOf(id, await this.#refreshing.run(`${id}/${version}`, refresh));
+    } catch (error) {
+      if (error instanceof NeedsReauth) return undefined;
+      throw error;
+    }
+  }
+
+  mayForce({ id, version, hasRefreshToken }: HeldConnection): boolean {
+    if (!hasRefreshToken) return false;
+    const now = this.#context.clock.now();
+    const last = this.#forced.get(id);
+    if (last && version !== last.version && now - last.atMs < FORCE_EVERY_MS) return false;
+    this.#forced.set(id, { version, atMs: now });
+    return true;
+  }
+
+  async #open(row: HeldConnection): Promise<Credential | undefined> {
+    const { id, tenantId, userId, provider, resource, issuer, version, sealed } = row;
+    const key = [id, tenantId, userId, provider, resource, issuer, version, sealed].join('\n');
+    const known = this.#opened.get(key);
+    if (known) return known;
+    const tokens = await this.#connections.tokensOf(row);
+    if (!tokens) return undefined;
+    const credential = credentialOf(id, { ...tokens, version });
+    this.#opened.set(key, credential);
+    return credential;
+  }
+}
+
+const credentialOf = (connectionId: string, { accessToken, version }: VersionedTokens): Credential => ({
+  connectionId,
+  version,
+  headers: { authorization: `Bearer ${accessToken}` },
+  secrets: [accessToken],
+});

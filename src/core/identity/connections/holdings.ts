@@ -74,17 +74,6 @@ export type HeldConnection = Pick<typeof connections.$inferSelect, keyof typeof 
   readonly fresh: boolean;
 };
 
-/** Returns whether two readings are of the same row, in the same state. */
-export const isSameRow = (one: HeldConnection, other: HeldConnection): boolean =>
-  one === other ||
-  (one.id === other.id &&
-    one.version === other.version &&
-    one.tenantId === other.tenantId &&
-    one.userId === other.userId &&
-    one.provider === other.provider &&
-    one.resource === other.resource &&
-    one.issuer === other.issuer);
-
 /** The connections of one holder by target. */
 export class HeldTargets {
   readonly #byTarget: ReadonlyMap<string, HeldConnection>;

@@ -10,9 +10,8 @@ import type { Challenge } from '../oauth/challenge.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
-import type { AccessTokens } from './access-tokens.ts';
 import type { Connections } from './connections.ts';
-import { isSameRow, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
+import type { Credential, HeldConnection, Holdings } from './holdings.ts';
 import type { IssuerOf } from './provider-refresh.ts';
 
 /** What a server refused is tried again after this long: a server may refuse a good key for a moment. */
@@ -30,6 +29,23 @@ export interface Refusal {
   /** The HTTP status: 401, or 403 for `insufficient_scope`. */
   readonly status: number;
   readonly challenge: Challenge;
+}
+
+/** The access tokens of connections. */
+export interface AccessTokens {
+  /**
+   * Returns the credential of a connection's access token, refreshed if it has run out.
+   * @param issuerOf finds what issued the tokens
+   * @param refused true: the server refused this token, so it is refreshed in any case
+   * @returns undefined if only the user can renew the connection
+   * @throws SwitchboardError `provider_unavailable`
+   */
+  of(row: HeldConnection, issuerOf: IssuerOf, refused?: boolean): Promise<Credential | undefined>;
+  /**
+   * Returns whether a refused token may be refreshed. A server that refuses every token must not turn each call into a
+   * refresh. Calls with the same refused token share one.
+   */
+  mayForce(row: HeldConnection): boolean;
 }
 
 interface Parts {
@@ -349,3 +365,14 @@ interface Opened {
   readonly specs: Server['auth']['headers'];
   readonly credential: Credential;
 }
+
+/** Returns whether two readings are of the same row, in the same state. */
+const isSameRow = (one: HeldConnection, other: HeldConnection): boolean =>
+  one === other ||
+  (one.id === other.id &&
+    one.version === other.version &&
+    one.tenantId === other.tenantId &&
+    one.userId === other.userId &&
+    one.provider === other.provider &&
+    one.resource === other.resource &&
+    one.issuer === other.issuer);
