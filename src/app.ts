@@ -7,6 +7,7 @@ import { ApiKeys } from './core/access/api-keys.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
 import { followChanges } from './core/catalogue/change-feed.ts';
 import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
+import { OpenServers } from './core/catalogue/open-servers.ts';
 import { ToolRefresh } from './core/catalogue/tools/refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
@@ -235,7 +236,8 @@ function openProxy(
   { catalogue, usage, search }: SearchParts,
 ) {
   const toolRefresh = new ToolRefresh({ catalogue, clock, log });
-  const { credentials, sealing } = identity;
+  const { credentials, sealing, accessFor } = identity;
+  const openServers = new OpenServers({ catalogue, accessFor, log, clock });
   const proxy = createProxy({
     catalogue,
     credentials,
@@ -246,6 +248,9 @@ function openProxy(
     metrics,
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
+    onToolResult: (caller, serverId, result) => {
+      if (catalogue.hasUnknownAccess(serverId)) void openServers.learn(caller, serverId, result);
+    },
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     limits: options.proxyLimits,
   });

@@ -38,10 +38,13 @@ const search: Command = {
       const state = health === undefined || health.status === 'ok' ? '' : `, ${health.status}`;
       const best = tools.slice(0, 3).map(tool => tool.name);
       return [
-        `${final_score.toFixed(3)}  ${id} (${name})${deprecated ? ', deprecated' : ''}${state}`,
+        `${final_score.toFixed(3)}  ${id} (${name}) [${access.status}]${deprecated ? ', deprecated' : ''}${state}`,
         `       ${description}`,
         ...(access.status === 'connect'
           ? [`       needs a key or a sign-in: npx switchboard connect ${id}`]
+          : []),
+        ...(access.status === 'setup_needed'
+          ? ['       cannot be called yet: the operator has to set up its sign-in']
           : []),
         ...(best.length === 0 ? [] : [`       tools: ${best.join(', ')}`]),
       ].join('\n');

@@ -250,14 +250,39 @@ describe('operators’ own entries', () => {
     await server.stop();
   });
 
+  it('say of each server that a search finds whether it can be called', async () => {
+    await using space = await workspace();
+    const { env } = space;
+    const entries = [
+      line('rivers', { auth: { kind: 'none' } }),
+      line('oceans', { auth: { kind: 'credentials' } }),
+      line('lakes', { auth: { kind: 'provider', provider: 'unheard-of' } }),
+      line('springs'),
+    ];
+    await run(['catalogue', 'import', await space.file('waters.jsonl', ...entries), '--replace'], env);
+    const { stdout } = await run(['search', 'rivers oceans lakes springs'], env);
+    const found = stdout.split(/^(?=\d)/m).map(block => block.replace(/^\S+ {2}/, ''));
+    expect(Object.fromEntries(found.map(block => [block.split(' ')[0], block]))).toEqual({
+      rivers: 'rivers (rivers) [open]\n       Answers questions about rivers.\n',
+      oceans:
+        'oceans (oceans) [connect]\n       Answers questions about oceans.\n       needs a key or a sign-in: npx switchboard connect oceans\n',
+      lakes:
+        'lakes (lakes) [setup_needed]\n       Answers questions about lakes.\n       cannot be called yet: the operator has to set up its sign-in\n',
+      springs: 'springs (springs) [unknown]\n       Answers questions about springs.\n',
+    });
+    expect(JSON.parse((await run(['catalogue', 'show', 'oceans'], env)).stdout).access).toEqual({
+      kind: 'credentials',
+      status: 'connect',
+    });
+  });
+
   it('can be exported and imported again', async () => {
     await using space = await workspace();
     const { env } = space;
     await run(['catalogue', 'deactivate', 'turtles'], env);
     const { stdout } = await run(['catalogue', 'show', 'turtles', '--json'], env);
-    expect(
-      (await run(['catalogue', 'import', await space.file('back.jsonl', stdout.trim())], env)).code,
-    ).toBe(0);
+    const back = await run(['catalogue', 'import', await space.file('back.jsonl', stdout.trim())], env);
+    expect(back).toMatchObject({ code: 0, stderr: expect.not.stringContaining('unknown fields') });
     expect(JSON.parse((await run(['catalogue', 'show', 'turtles'], env)).stdout).active).toBe(true);
     const shown = async () => JSON.parse((await run(['catalogue', 'show', 'turtles'], env)).stdout);
     await run(['catalogue', 'deactivate', 'turtles'], env);

@@ -204,6 +204,7 @@ describe('search_servers with server_id', () => {
     expect(servers).toEqual([
       {
         id: 'weather',
+        access: expect.any(String),
         name: 'weather',
         description: 'The server weather.',
         tools: [

@@ -57,9 +57,9 @@ describe('200', () => {
     const params = { name: 'search_servers', arguments: { query: 'one' } };
     const { text } = await one.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
     const found = JSON.parse(/^data: (\{.*)$/m.exec(text)?.[1] ?? text).result.structuredContent;
-    const isMarked = access.status === 'setup_needed' || access.status === 'connect';
-    expect(found.servers[0].access).toBe(isMarked ? access.status : undefined);
-    expect(found.hint.includes(`${access.status}: `)).toBe(isMarked);
+    expect(found.servers[0].access).toBe(access.status);
+    expect(found.hint.includes('connect: ')).toBe(access.status === 'connect');
+    expect((await one.admin.request('GET', '/catalogue/one')).json.access).toEqual(access);
   });
 
   it('ranks the fitting server first, its tools by relevance [search.request] [search.server] [search.tool]', async () => {

@@ -1,9 +1,17 @@
 import { z } from 'zod';
-import { bareTool, toEntry, type Server } from '../../core/catalogue/entry.ts';
+import type { Caller } from '../../core/access/caller.ts';
+import {
+  bareTool,
+  toEntry,
+  type Access,
+  type LearnedAccess,
+  type Server,
+} from '../../core/catalogue/entry.ts';
+import type { Core } from '../../core/core.ts';
 import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import { errorCodes } from '../../errors.ts';
-import { endpoint, shownHealth, type Endpoint } from '../http/endpoint.ts';
+import { endpoint, shownAccess, shownHealth, type Endpoint } from '../http/endpoint.ts';
 import { changeEndpoints } from './catalogue-changes.ts';
 import { ADMIN } from './fields.ts';
 
@@ -18,6 +26,25 @@ const serverInfo = z
     tools: z.array(z.looseObject({ name: z.string(), description: z.string() })),
     tools_source: z.enum(['catalogue', 'live']).describe('live: the server listed them itself.'),
     tools_listed_at: z.iso.datetime().optional(),
+    access: shownAccess
+      .extend({
+        learned: z
+          .object({
+            kind: z.enum(['none', 'credentials', 'oauth']),
+            issuer: z.string().optional().describe('The authorization server.'),
+            scopes: z.array(z.string()).optional().describe('The scopes that the server asked for.'),
+            resource_metadata: z.string().optional().describe('The address of its metadata (RFC 9728).'),
+            needs_setup: z
+              .boolean()
+              .optional()
+              .describe('true: the authorization server lets no client register itself.'),
+          })
+          .optional()
+          .describe(
+            'What the server itself has shown at this address, for instance by refusing a call. It counts where the entry says none or unknown. Absent: nothing yet.',
+          ),
+      })
+      .describe('Whether your tenant can call the server.'),
     active: z.boolean(),
     unanswered: z
       .literal(true)
@@ -50,8 +77,9 @@ const serverInfo = z
   .describe('The entry in the format of a catalogue file, and its state.');
 
 /** Returns a server for an operator: its entry and its state. */
-const shown = (server: Server, health: Health | undefined) => ({
+const shown = (server: Server, { access, health }: { access: Access; health: Health | undefined }) => ({
   ...toEntry(server),
+  access: { ...access, ...(server.learned === undefined ? {} : { learned: learnedInWire(server.learned) }) },
   tools: server.tools.map(tool => {
     const warnings = warningsOf(tool, Date.now());
     return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
@@ -66,6 +94,20 @@ const shown = (server: Server, health: Health | undefined) => ({
   origin: server.origin,
   ...(server.registry === undefined ? {} : { registry: registryOf(server.registry) }),
 });
+
+const learnedInWire = ({ kind, issuer, scopes, resourceMetadata, needsSetup }: LearnedAccess) => ({
+  kind,
+  issuer,
+  scopes,
+  resource_metadata: resourceMetadata,
+  needs_setup: needsSetup,
+});
+
+/** Returns a server as the operator's tenant sees it. */
+async function shownTo(caller: Caller, { health, identity }: Core, server: Server) {
+  const accessOf = await identity.accessFor(caller);
+  return shown(server, { access: accessOf(server), health: health.healthOf(server) });
+}
 
 const healthForOperators = (health: Health) => {
   const { lastOkAtMs, deadSinceMs, failures } = health;
@@ -89,10 +131,8 @@ const show = endpoint({
   description: 'Shows inactive servers as well.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
-  handle: ({ catalogue, health }, _caller, { params: { id = '' } }) => {
-    const server = catalogue.get(id) ?? catalogue.require(id);
-    return Promise.resolve(shown(server, health.healthOf(server)));
-  },
+  handle: async (core, caller, { params: { id = '' } }) =>
+    shownTo(caller, core, core.catalogue.get(id) ?? core.catalogue.require(id)),
 });
 
 const learnTools = endpoint({
@@ -126,12 +166,13 @@ const deactivate = endpoint({
   description: 'Searches no longer find it, and calls to it return 410. An import reactivates it.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
-  handle: async ({ catalogue, audit, health }, caller, { params: { id = '' } }) => {
+  handle: async (core, caller, { params: { id = '' } }) => {
+    const { catalogue, audit } = core;
     const meta = { server: id };
     const server = await catalogue.deactivate(id, tx =>
       audit.record(caller, { event: 'server_deactivated', outcome: 'ok', meta }, tx),
     );
-    return shown(server, health.healthOf(server));
+    return shownTo(caller, core, server);
   },
 });
 

@@ -244,6 +244,20 @@ export const healthStatus = z
     'ok: it speaks MCP. needs_sign_in: it requires a sign-in or a key. not_mcp: its responses are not MCP. unreachable: no response, or HTTP 5xx.',
   );
 
+/** How a server can be called. */
+export const shownAccess = z.object({
+  kind: z
+    .enum(['none', 'credentials', 'oauth', 'provider', 'unknown'])
+    .describe(
+      'What a caller needs: nothing, a key or header, a sign-in at the server, or a token from an identity provider configured here.',
+    ),
+  status: z
+    .enum(['open', 'connected', 'connect', 'setup_needed', 'unknown'])
+    .describe(
+      'connected: your calls carry what the server requires. connect: somebody must enter a key or sign in first. setup_needed: the server cannot be called from here yet. unknown: a call will tell.',
+    ),
+});
+
 /** The health of a server, from its last check. */
 export const shownHealth = z.object({
   status: healthStatus,

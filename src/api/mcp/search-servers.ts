@@ -25,8 +25,8 @@ const TOOLS_PER_SERVER = 5;
 /** Shows a server's tools whose relevance is at least this share of its best one's. */
 const NEAR_BEST = 0.75;
 const MAX_STATUS_MESSAGE = 100;
-/** The characters of a server without its description: id, name, scores and the surrounding JSON. */
-const WITHOUT_DESCRIPTION = 300;
+/** The characters of a server without its description: id, name, scores, access and the surrounding JSON. */
+const WITHOUT_DESCRIPTION = 320;
 
 const NOTHING_FITS =
   'No server in the catalogue matches. If a service could do this, search again in English for a single step, as an action and its object ("create a calendar event"), without names, places or numbers, or search for a service by name. Otherwise answer without a server. Do not call a server that no search returned.';
@@ -36,14 +36,9 @@ const ACCESS_HINTS = {
   connect: 'connect: the server needs an account or a key first; a call returns how to connect it.',
   setup_needed: 'setup_needed: the server cannot be called from here yet.',
 } as const;
-type Obstacle = keyof typeof ACCESS_HINTS;
 
-/** Returns what an agent learns about a server's access; nothing if a call may work. */
-const obstacleOf = (status: Access['status'] | undefined): { readonly access?: Obstacle } =>
-  status === 'connect' || status === 'setup_needed' ? { access: status } : {};
-
-const accessHints = (obstacles: ReadonlySet<unknown>): string[] =>
-  Object.entries(ACCESS_HINTS).flatMap(([status, hint]) => (obstacles.has(status) ? [hint] : []));
+const accessHints = (statuses: ReadonlySet<unknown>): string[] =>
+  Object.entries(ACCESS_HINTS).flatMap(([status, hint]) => (statuses.has(status) ? [hint] : []));
 
 interface Found {
   readonly answer: SearchServersOutput;
@@ -67,7 +62,7 @@ export async function searchServers(
       name: shorten(name, MAX_NAME_CHARS),
       description: shorten(description, maxDescription(servers)),
       final_score: Math.round(final_score * 100) / 100,
-      ...obstacleOf(access.status),
+      access: access.status,
       ...(deprecated === undefined ? {} : { deprecated }),
       ...(status_message === undefined
         ? {}
@@ -147,7 +142,7 @@ export async function toolsOfServer(
     id: server.id,
     name: shorten(server.name, MAX_NAME_CHARS),
     description: shorten(server.description, MAX_DESCRIPTION_CHARS),
-    ...obstacleOf(access),
+    ...(access === undefined ? {} : { access }),
     tools: [],
   };
   let left = MAX_LISTING_CHARACTERS - MAX_NAMES_CHARACTERS - JSON.stringify(shown).length;

@@ -58,10 +58,10 @@ const searchServersOutput = z.object({
         .optional()
         .describe('Relevance within this response, 0 to 1. Absent if you asked for a server by id.'),
       access: z
-        .enum(['connect', 'setup_needed'])
+        .enum(['open', 'connected', 'connect', 'setup_needed', 'unknown'])
         .optional()
         .describe(
-          'connect: the server needs an account or a key; a call returns how to connect it. setup_needed: it cannot be called from here yet. Prefer another server.',
+          'open, connected: it can be called. connect: it needs an account or a key; a call returns how to connect it. setup_needed: it cannot be called from here yet. Prefer another server. unknown: a call will tell.',
         ),
       deprecated: z.literal(true).optional().describe('true: its registry says not to use it any more.'),
       status_message: z.string().optional().describe("The registry's explanation."),

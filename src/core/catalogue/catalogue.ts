@@ -120,6 +120,12 @@ export class Catalogue {
     return sharing(entry, this.#byId.get(entry.id));
   }
 
+  /** Returns true if neither the server's entry nor the server itself says how it can be called. */
+  hasUnknownAccess(id: string): boolean {
+    const server = this.#byId.get(id);
+    return server?.auth.kind === 'unknown' && server.learned === undefined;
+  }
+
   *active(): Generator<Server> {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }

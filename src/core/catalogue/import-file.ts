@@ -106,15 +106,18 @@ class Reading {
 }
 
 /**
- * Fields from `active` on are added by `catalogue show` and ignored here: an imported entry is active and belongs to the importer.
+ * Fields from `access` on are added by `catalogue show` and ignored here: an imported entry is active and belongs to the importer.
  */
 const KNOWN_FIELDS = new Set([
   ...Object.keys(entrySchema.shape),
+  'access',
   'active',
+  'health',
   'origin',
   'registry',
   'tools_source',
   'tools_listed_at',
+  'unanswered',
 ]);
 
 function* readLine(

@@ -130,6 +130,7 @@ export class ExactNames {
 interface Scored {
   readonly serverId: string;
   readonly finalScore: number;
+  readonly isPinned?: true;
 }
 
 /** Moves some servers before all others and gives them the score of the best one. */
@@ -141,5 +142,8 @@ export function pinFirst<Server extends Scored>(
   const pinned = ranking.filter(({ serverId }) => isPinned(serverId));
   if (pinned.length === 0) return ranking;
   const others = ranking.filter(({ serverId }) => !isPinned(serverId));
-  return [...pinned.map(server => Object.assign({}, server, { finalScore: best })), ...others];
+  return [
+    ...pinned.map(server => Object.assign({}, server, { finalScore: best, isPinned: true as const })),
+    ...others,
+  ];
 }

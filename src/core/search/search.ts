@@ -12,7 +12,14 @@ import type { ClaimedCall } from '../feedback-types.ts';
 import type { Described } from './documents.ts';
 import { SearchOutcomes, type Feedback } from './feedback.ts';
 import { QueryLog } from './query-log.ts';
-import { orderTools, Ranker, type Question, type RankedServer, type RankerParts } from './ranking.ts';
+import {
+  orderByAccess,
+  orderTools,
+  Ranker,
+  type Question,
+  type RankedServer,
+  type RankerParts,
+} from './ranking.ts';
 import { FairSlots } from '../../platform/queues.ts';
 import {
   accessOf,
@@ -97,12 +104,17 @@ export function createSearch(parts: SearchParts): Search {
     input: SearchInput,
     known: { readonly nowMs: number; readonly accessOf: (server: Server) => Access },
   ): FoundServer[] {
-    return ranking.flatMap(ranked => {
+    const { limit = DEFAULT_LIMIT, maxTools, nearBest } = input;
+    const found = ranking.flatMap(ranked => {
       const server = catalogue.get(ranked.serverId);
-      if (!server?.active) return [];
-      const { maxTools, nearBest } = input;
-      return [presentServer(server, ranked, { maxTools, nearBest, ...known, health: health.of(server) })];
+      return server?.active ? [{ ...ranked, server, access: known.accessOf(server) }] : [];
     });
+    return orderByAccess(found)
+      .slice(0, limit)
+      .map(({ server, access, ...ranked }) => {
+        const options = { maxTools, nearBest, access, nowMs: known.nowMs, health: health.of(server) };
+        return presentServer(server, ranked, options);
+      });
   }
 
   async function search(caller: Caller, input: SearchInput): Promise<SearchAnswer> {
@@ -326,12 +338,12 @@ interface PresentOptions {
   readonly nearBest: number | undefined;
   readonly nowMs: number;
   readonly health: Health | undefined;
-  readonly accessOf: (server: Server) => Access;
+  readonly access: Access;
 }
 
 /** Renders a ranked server in the fields of the API. */
 function presentServer(server: Server, ranked: RankedServer, options: PresentOptions): FoundServer {
-  const access = options.accessOf(server);
+  const { access } = options;
   return {
     id: server.id,
     name: server.name,
