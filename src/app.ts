@@ -79,7 +79,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   options.signal?.throwIfAborted();
   const proxy = openProxy(stores, access, search);
   const indexed = buildIndex(stores, search);
-  const upkeep = await openUpkeep(stores, search, proxy);
+  const upkeep = await openUpkeep(stores, access, search, proxy);
   const core = coreOf({ stores, access, search, proxy, upkeep, indexed });
   stores.control.serve(controlSocketListener({ core, log: stores.log, clock: stores.clock }));
   const firstKey = stores.isServing ? await openHttp(stores, core, upkeep) : undefined;
@@ -301,6 +301,7 @@ function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): 
 /** Opens the background parts: rate limits, registry syncs and health checks. */
 async function openUpkeep(
   { config, opened, allowHttp, ...stores }: Stores,
+  { identity }: Access,
   { catalogue, healthStore }: SearchParts,
   { proxy }: ProxyParts,
 ) {
@@ -324,6 +325,7 @@ async function openUpkeep(
     clock,
     metrics,
     inspect: (server, signal) => proxy.inspect(server, signal),
+    onRefused: (server, { challenge }) => identity.authorization.learn(server, challenge),
     onStatusChange: (tx, change) => audit.record({}, entryOf(change), tx),
     everyMs: registry.probeEveryMs,
   });

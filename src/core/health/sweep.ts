@@ -13,6 +13,7 @@ import { LOCKS } from '../locks.ts';
 import { ListedTools } from '../catalogue/tools/refresh.ts';
 import type { Inspection } from '../proxy/inspect.ts';
 import type { Proxy } from '../proxy/proxy.ts';
+import { refusalOf } from '../proxy/upstream/failures.ts';
 import {
   isDeadForLong,
   isDue,
@@ -75,6 +76,8 @@ export interface SweepOptions {
   readonly signal?: AbortSignal;
 }
 
+type Refusal = NonNullable<ReturnType<typeof refusalOf>>;
+
 interface HealthSweepParts {
   readonly catalogue: Catalogue;
   readonly store: HealthStore;
@@ -84,6 +87,8 @@ interface HealthSweepParts {
   readonly clock: Clock;
   readonly metrics: Metrics;
   readonly inspect: Proxy['inspect'];
+  /** Learns from the 401 of a server of which nobody knows how it can be called. */
+  readonly onRefused?: (server: Server, refusal: Refusal) => Promise<unknown>;
   /** Called in the transaction of the change. */
   readonly onStatusChange: (tx: Database, change: StatusChange) => Promise<void>;
   /** The interval between sweeps; 0: no scheduled sweeps. */
@@ -258,6 +263,7 @@ export class HealthSweep {
       // The catalogue may be busy with a long import, which must not delay shutdown.
       const reactivating = this.#attempt(server, this.#reactivate(server, outcome));
       if (await raceAbort(reactivating, signal)) findings.reactivated++;
+      await raceAbort(this.#attempt(server, this.#learn(server, inspection)), signal);
       tools.offer(server, inspection.tools ?? []);
       onFound?.(findings.counts);
       onProgress?.({ done: findings.visited, of: servers.length });
@@ -286,6 +292,12 @@ export class HealthSweep {
       this.#parts.log.warn({ err: error, serverId: id }, 'health check result not stored');
       return undefined;
     }
+  }
+
+  async #learn(server: Server, { error }: Inspection): Promise<void> {
+    const { catalogue, onRefused } = this.#parts;
+    const refusal = refusalOf(error);
+    if (refusal?.status === 401 && catalogue.hasUnknownAccess(server.id)) await onRefused?.(server, refusal);
   }
 
   async #reactivate(server: Server, outcome: Outcome): Promise<boolean> {

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import type { Entry } from '../../../src/core/catalogue/entry.ts';
+import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { HealthStore } from '../../../src/core/health/store.ts';
 import { HealthSweep, type StatusChange } from '../../../src/core/health/sweep.ts';
@@ -31,9 +31,11 @@ let proxy: Proxy;
 let store: HealthStore;
 let sweep: HealthSweep;
 let onStatusChange: (change: StatusChange) => Promise<void>;
+let onRefused: (server: Server, refusal: { readonly status: number }) => Promise<unknown>;
 beforeEach(async () => {
   nowMs = Date.UTC(2026, 10, 1);
   onStatusChange = () => Promise.resolve();
+  onRefused = () => Promise.resolve();
   stack = new AsyncDisposableStack();
   up = stack.use(await startChangeable());
   other = stack.use(await startChangeable());
@@ -74,6 +76,7 @@ function start({ everyMs = DAY, inspect = proxy.inspect } = {}) {
     pauseMs: 0,
     everyMs,
     onStatusChange: (_tx, change) => onStatusChange(change),
+    onRefused: (server, refusal) => onRefused(server, refusal),
   });
 }
 const entry = (id: string, remote_url: string): Entry => ({ id, name: id, description: id, remote_url });
@@ -104,6 +107,32 @@ async function under(way: number) {
   await Promise.all([reached.promise, other.inbox.firstOf('server/discover')]);
   return { round };
 }
+
+describe('a refusal', () => {
+  it('is examined while nobody knows how its server can be called, and cannot fail the sweep', async () => {
+    const refused: string[] = [];
+    onRefused = ({ id, remoteUrl }, { status }) => {
+      refused.push(`${id} ${status}`);
+      return id === 'a'
+        ? catalogue.learnAccess(id, remoteUrl, { kind: 'oauth' })
+        : Promise.reject(new Error('down'));
+    };
+    turn([up, other], 401);
+    await put(
+      entry('a', up.url),
+      entry('b', other.url),
+      { ...entry('c', `${other.url}?c`), auth: { kind: 'static_header' } },
+      { ...entry('d', `${other.url}?d`), auth: { kind: 'none' } },
+    );
+    expect(await sweep.sweep()).toMatchObject({ visited: 4, needs_sign_in: 4 });
+    expect(refused.toSorted()).toEqual(['a 401', 'b 401']);
+    expect(await sweep.sweep()).toMatchObject({ visited: 4, needs_sign_in: 4 });
+    expect(refused.slice(2)).toEqual(['b 401']);
+    turn([other], 403);
+    await sweep.sweep({ ids: ['b'] });
+    expect(refused).toHaveLength(3);
+  });
+});
 
 describe('a scheduled sweep', () => {
   it('checks the servers that were not checked lately, once per interval', async () => {
