@@ -44,6 +44,8 @@ export interface IdentityUnderTest extends RunningSwitchboard {
   readonly otherKey: string;
   /** Lets time pass, for the database's clock and for the program's. */
   elapse(ms: number): Promise<void>;
+  /** By the program's clock, in milliseconds. */
+  now(): number;
   /** `POST /v1/identity/sessions` with the provider `local`. */
   createSession(userId: string, more?: object, headers?: Record<string, string>): Promise<Answer>;
   poll(sessionId: string, headers?: Record<string, string>): Promise<Answer>;
@@ -223,11 +225,13 @@ const BY_PROGRAM_CLOCK = new Set([
   'api_keys.last_used_at',
   'kept_results.expires_at',
   'kept_result_parts.expires_at',
+  'oauth_clients.secret_expires_at',
 ]);
 
 /** Time passes for the database by moving every instant in it into the past. */
 function timeOf(db: Database, clock: TestClock) {
   return {
+    now: () => clock.now(),
     async elapse(ms: number): Promise<void> {
       const instants = await rows<{ table_name: string; column_name: string }>(
         db,

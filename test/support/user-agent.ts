@@ -36,6 +36,12 @@ export class UserAgent {
   readonly trace: string[] = [];
   // As browsers do, loopback counts as a secure place to set Secure cookies from.
   readonly #jar = new CookieJar(undefined, { allowSecureOnLocal: true });
+  readonly #reachedAt: (url: string) => string;
+
+  /** @param reachedAt where an address is reached that nobody serves here, as behind a proxy */
+  constructor(reachedAt: (url: string) => string = url => url) {
+    this.#reachedAt = reachedAt;
+  }
 
   /** One request; a redirect is returned, not followed. */
   get(url: string, headers: Readonly<Record<string, string>> = {}): Promise<Page> {
@@ -113,7 +119,7 @@ export class UserAgent {
     const headers = new Headers(init.headers);
     const cookie = await this.#jar.getCookieString(url);
     if (cookie !== '') headers.set('cookie', cookie);
-    const response = await fetch(url, { ...init, headers, redirect: 'manual' });
+    const response = await fetch(this.#reachedAt(url), { ...init, headers, redirect: 'manual' });
     for (const setCookie of response.headers.getSetCookie())
       await this.#jar.setCookie(setCookie, url, { ignoreError: true });
     this.trace.push(`${init.method ?? 'GET'} ${new URL(url).pathname} -> ${response.status}`);

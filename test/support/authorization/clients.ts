@@ -61,8 +61,8 @@ export class Clients {
         401,
       );
     if (client.client_secret !== given) throw new OAuthError('invalid_client', 'wrong secret', 401);
-    const { client_secret_expires_at: expiresAt = 0 } = client;
-    if (expiresAt !== 0 && expiresAt * 1000 <= Date.now())
+    const { client_secret_expires_at: expiresAt } = client;
+    if (expiresAt && expiresAt * 1_000 <= Date.now())
       throw new OAuthError('invalid_client', 'the client secret has expired', 401);
     return client;
   }

@@ -21,8 +21,8 @@ interface ProtectedSwitches {
   scopes: Readonly<Record<string, readonly string[]>>;
   /** Default true: tokens that were issued for another resource are refused. */
   checksResource: boolean;
-  /** Answers this to each request with a token. */
-  refusesTokens: Answer | undefined;
+  /** Answers this to each request with a token, which it is given. */
+  refusesTokens: ((token: string) => Answer) | undefined;
   /** Repeats the Authorization header in its refusals. */
   echo: boolean;
   /** Also serves its authorization server's metadata document, as servers did before they had metadata of their own. */
@@ -145,7 +145,7 @@ class ResourceGuard {
     const needed = scopes[method] ?? [];
     const token = tokenIn(authorization);
     if (token === undefined) return this.#challenge(origin, 401, needed);
-    if (refusesTokens) return refusesTokens;
+    if (refusesTokens) return refusesTokens(token);
     const allowed = this.#allowed(origin, token);
     if (!allowed) return this.#challenge(origin, 401, needed, 'invalid_token', authorization);
     if (needed.every(scope => allowed.scopes.includes(scope))) return undefined;
