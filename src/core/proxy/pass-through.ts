@@ -170,16 +170,22 @@ export class PassThrough {
     return kind === 'open' ? streamIdleMs : Math.max(passIdleMs, timeoutMs);
   }
 
-  /** Sends a request, and repeats it if the server refused it and there is a newer token. */
-  async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
+  /** Sends a request, and repeats it once if the server refused it and there is a newer token. */
+  async #sendWith(
+    caller: Caller,
+    passing: Passing,
+    credential: Credential | undefined,
+    isRepeated = false,
+  ): Promise<Streamed> {
     const answer = await this.#send(passing, credential);
     const refusal = refusalBy(answer.status, answer.headers['www-authenticate']);
     if (!refusal) return this.#passed(answer, passing, credential);
     passing.sent = false;
     const { server, deadline } = passing;
+    // The newer token may be refused as well, for lack of scopes or for good, which somebody must be told.
     const newer = await deadline.wait(this.#options.credentials.renewed(caller, server, credential, refusal));
-    if (!newer) return this.#passed(answer, passing, credential);
-    return this.#passed(await this.#send(passing, newer), passing, newer);
+    if (!newer || isRepeated) return this.#passed(answer, passing, credential);
+    return this.#sendWith(caller, passing, newer, true);
   }
 
   /** @throws SwitchboardError for a response that was not passed on */

@@ -322,6 +322,9 @@ class Calls {
   }
 }
 
+/** The newer token may be refused as well, for lack of scopes or for good, which somebody must be told. It is not replaced again. */
+const MAX_REFUSALS = 2;
+
 /** One operation: its caller, its server and its deadline. */
 interface Asked {
   readonly caller: Caller;
@@ -340,7 +343,7 @@ class Asking {
   readonly #caller: Caller;
   readonly #deadline: Deadline;
   #credential: Credential | undefined;
-  #mayRenew = true;
+  #refusalsLeft = MAX_REFUSALS;
 
   constructor(
     parts: Pick<Parts, 'credentials' | 'upstream'>,
@@ -355,35 +358,28 @@ class Asking {
   }
 
   /** @throws SwitchboardError as `UpstreamClient.request` and `Credentials.renewed` do */
-  send(
+  async send(
     method: string,
     params?: Params,
     onNotification?: UpstreamCall['onNotification'],
   ): Promise<UpstreamReply> {
-    return this.#mayRenew
-      ? this.#sendOrRenew(method, params, onNotification)
-      : this.#request(method, params, onNotification);
-  }
-
-  async #sendOrRenew(
-    method: string,
-    params: Params | undefined,
-    onNotification: UpstreamCall['onNotification'],
-  ): Promise<UpstreamReply> {
     const { credentials } = this.#parts;
-    try {
-      return await this.#request(method, params, onNotification);
-    } catch (error) {
-      // Another request of the operation may have renewed it in the meantime.
-      const refusal = this.#mayRenew ? refusalOf(error) : undefined;
-      if (!refusal) throw error;
-      this.#mayRenew = false;
-      const renewal = credentials.renewed(this.#caller, this.view.server, this.#credential, refusal);
-      const newer = await this.#deadline.wait(renewal);
-      if (!newer) throw error;
-      this.#credential = newer;
+    for (;;) {
+      const used = this.#credential;
+      try {
+        return await this.#request(method, params, onNotification);
+      } catch (error) {
+        const refusal = this.#refusalsLeft > 0 ? refusalOf(error) : undefined;
+        if (!refusal) throw error;
+        // Another request of the operation may have renewed it in the meantime.
+        if (this.#credential !== used) continue;
+        this.#refusalsLeft--;
+        const renewal = credentials.renewed(this.#caller, this.view.server, used, refusal);
+        const newer = await this.#deadline.wait(renewal);
+        if (!newer || this.#refusalsLeft === 0) throw error;
+        this.#credential = newer;
+      }
     }
-    return this.#request(method, params, onNotification);
   }
 
   #request(

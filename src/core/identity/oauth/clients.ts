@@ -93,12 +93,14 @@ export class Clients {
 
   /** Returns the client that tokens were issued to; undefined if it is gone, so that nobody can refresh or revoke them. */
   async named(name: ClientName, metadata: IssuerMetadata): Promise<Client | undefined> {
-    const redirectUri = this.redirectUri(name.issuer);
     if (name.kind === 'preregistered') {
       const configured = this.#configured(metadata, undefined);
       return configured?.clientId === name.clientId ? configured : undefined;
     }
-    if (name.kind === 'cimd') return { ...name, secret: undefined, authMethod: 'none', redirectUri };
+    if (name.kind === 'cimd') {
+      const { redirectUri } = this.#documentFor(metadata) ?? { redirectUri: this.redirectUri(name.issuer) };
+      return { ...name, secret: undefined, authMethod: 'none', redirectUri };
+    }
     const [row] = await this.#context.db
       .select()
       .from(oauthClients)

@@ -54,7 +54,8 @@ export class Discovery {
   of(server: Server, challenge?: Challenge, anew = false): Promise<Discovered> {
     const { auth, learned } = server;
     const known = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
-    const key = JSON.stringify([server.remoteUrl, auth.issuer, auth.resource, auth.scopes, known?.scopes]);
+    const { issuer, resource, scopes, assume_pkce } = auth;
+    const key = JSON.stringify([server.remoteUrl, issuer, resource, scopes, assume_pkce, known?.scopes]);
     if (anew) this.#servers.forget(key);
     return this.#servers.get(key, () => this.#discover(server, known));
   }

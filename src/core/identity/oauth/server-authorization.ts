@@ -78,9 +78,13 @@ export class ServerAuthorization {
       return 'oauth';
     } catch (error) {
       if (!(error instanceof MetadataError)) throw error;
-      if (error.reason !== 'absent') return undefined;
-      await this.#show(server, { kind: 'credentials' });
-      return 'credentials';
+      if (error.reason === 'absent') {
+        await this.#show(server, { kind: 'credentials' });
+        return 'credentials';
+      }
+      // A server that wants a key may fail to answer at the well-known places.
+      if (error.reason === 'unavailable' && challenge.resourceMetadata === undefined) return undefined;
+      throw await this.#explained(error, server);
     }
   }
 
