@@ -1,10 +1,11 @@
 /**
- * `npm run conformance [-- PART…]`: the official MCP conformance suite, in five parts (all of them by default).
+ * `npm run conformance [-- PART…]`: the official MCP conformance suite, in six parts (all of them by default).
  *   direct   against a fixture server of our own, which offers what the suite asks for
  *   through  against the same server through `/mcp/{server_id}`: every check must end as it does directly
  *   face     against Switchboard's own server, `/mcp`
  *   relayed  against `/mcp` again, with each of the suite's tool calls made with `call_remote_tool`
  *   client   with Switchboard as the client, over REST
+ *   extensions  the same, with extensions of authorization that no revision requires
  * Prints a table, and fails when anything ends otherwise than conformance/expected.ts says. A run of all parts fails also
  * when docs/conformance.md has another table.
  */
@@ -16,6 +17,7 @@ import {
   CONTENT_SCENARIOS,
   INPUT_SCENARIOS,
   EXPECTED_OF_CLIENT,
+  EXPECTED_OF_EXTENSIONS,
   EXPECTED_OF_FACE,
   EXPECTED_OF_FIXTURE,
   EXPECTED_OF_RELAYED,
@@ -30,14 +32,38 @@ import {
   type Scenario,
 } from './conformance/suite.ts';
 
-const PARTS = ['direct', 'through', 'face', 'relayed', 'client'];
+const PARTS = ['direct', 'through', 'face', 'relayed', 'client', 'extensions'];
 const KEY = 'the-key-of-the-conformance-run-32-chars';
 /** The suite splits it at spaces, which a relative path is less likely to have. */
 const DRIVER = `${path.relative('', process.execPath)} test/conformance/driver.ts`;
 
-/** Not among them: elicitation-sep1034-client-defaults, as a REST caller has no form to fill in, and auth/*, as end users sign in to identity providers that operators configure. */
+/** Sign-ins that both revisions require. */
+const SIGN_IN_SCENARIOS = [
+  'auth/metadata-default',
+  'auth/metadata-var1',
+  'auth/metadata-var2',
+  'auth/metadata-var3',
+  'auth/basic-cimd',
+  'auth/scope-from-www-authenticate',
+  'auth/scope-from-scopes-supported',
+  'auth/scope-omitted-when-undefined',
+  'auth/scope-step-up',
+  'auth/scope-retry-limit',
+  'auth/token-endpoint-auth-basic',
+  'auth/token-endpoint-auth-post',
+  'auth/token-endpoint-auth-none',
+  'auth/pre-registration',
+] as const;
+
+/** Not among them: elicitation-sep1034-client-defaults, as a REST caller has no form to fill in. */
 const CLIENT_SCENARIOS = {
-  '2025-11-25': ['initialize', 'tools_call', 'sse-retry', 'json-schema-2020-12-preservation'],
+  '2025-11-25': [
+    'initialize',
+    'tools_call',
+    'sse-retry',
+    'json-schema-2020-12-preservation',
+    ...SIGN_IN_SCENARIOS,
+  ],
   '2026-07-28': [
     'tools_call',
     'request-metadata',
@@ -47,8 +73,30 @@ const CLIENT_SCENARIOS = {
     'http-invalid-tool-headers',
     'json-schema-ref-no-deref',
     'json-schema-2020-12-preservation',
+    ...SIGN_IN_SCENARIOS,
+    'auth/resource-mismatch',
+    'auth/offline-access-scope',
+    'auth/offline-access-not-supported',
+    'auth/authorization-server-migration',
+    'auth/iss-supported',
+    'auth/iss-not-advertised',
+    'auth/iss-supported-missing',
+    'auth/iss-wrong-issuer',
+    'auth/iss-unexpected',
+    'auth/iss-normalized',
+    'auth/metadata-issuer-mismatch',
   ],
 } as const;
+
+/** Extensions of authorization, which neither revision requires. */
+const EXTENSION_SCENARIOS = [
+  'auth/client-credentials-jwt',
+  'auth/client-credentials-basic',
+  'auth/enterprise-managed-authorization',
+  'auth/dpop',
+  'auth/dpop-nonce',
+  'auth/wif-jwt-bearer',
+] as const;
 
 /** Those that call a tool. Not among them: tasks-*, whose extension `/mcp` does not offer. */
 const RELAYED_SCENARIOS = {
@@ -120,16 +168,24 @@ async function conformance(parts: ReadonlySet<string>, signal: AbortSignal): Pro
       const relayed = only(RELAYED_SCENARIOS[revision], all);
       rows.push(judged('relayed', revision, relayed, EXPECTED_OF_RELAYED[revision]));
     }
+    const env = {
+      SWITCHBOARD_URL: switchboard.url,
+      SWITCHBOARD_API_KEY: KEY,
+      SWITCHBOARD_SOCKET: path.join(dataDir, 'control.sock'),
+    };
+    const asClient = async (scenarios: readonly string[]): Promise<Results> => {
+      const results = new Map<string, Scenario>();
+      for (const scenario of scenarios)
+        results.set(scenario, await runClientScenario(DRIVER, scenario, revision, { ...run, env }));
+      return results;
+    };
     if (parts.has('client')) {
-      const env = {
-        SWITCHBOARD_URL: switchboard.url,
-        SWITCHBOARD_API_KEY: KEY,
-        SWITCHBOARD_SOCKET: path.join(dataDir, 'control.sock'),
-      };
-      const client = new Map<string, Scenario>();
-      for (const scenario of CLIENT_SCENARIOS[revision])
-        client.set(scenario, await runClientScenario(DRIVER, scenario, revision, { ...run, env }));
+      const client = await asClient(CLIENT_SCENARIOS[revision]);
       rows.push(judged('client', revision, client, EXPECTED_OF_CLIENT[revision]));
+    }
+    if (parts.has('extensions')) {
+      const extensions = await asClient(EXTENSION_SCENARIOS);
+      rows.push(judged('extensions', revision, extensions, EXPECTED_OF_EXTENSIONS[revision]));
     }
   }
   return rows;

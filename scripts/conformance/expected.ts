@@ -159,3 +159,20 @@ export const EXPECTED_OF_RELAYED: OfEach = {
 
 /** Switchboard as a client, over REST. */
 export const EXPECTED_OF_CLIENT: OfEach = { '2025-11-25': {}, '2026-07-28': {} };
+
+const extensions = {
+  ...becauseOf(
+    'a client that acts for itself with a secret or key of its own; Switchboard acts for users who sign in',
+    'auth/client-credentials-jwt',
+    'auth/client-credentials-basic',
+    'auth/wif-jwt-bearer',
+  ),
+  ...becauseOf(
+    'the token of a company directory in place of a sign-in, which Switchboard does not ask for',
+    'auth/enterprise-managed-authorization',
+  ),
+  ...becauseOf('tokens bound to a key, which Switchboard does not ask for', 'auth/dpop', 'auth/dpop-nonce'),
+};
+
+/** Extensions of authorization. */
+export const EXPECTED_OF_EXTENSIONS: OfEach = { '2025-11-25': extensions, '2026-07-28': extensions };

@@ -28,13 +28,15 @@ export function judged(run: string, revision: Revision, results: Results, expect
   const used = new Set<string>();
   let failedAsExpected = 0;
   const unexpected = [...results].flatMap(([scenario, result]) => {
-    const lines = failuresOf(result).flatMap(({ id, errorMessage = 'no reason given' }) => {
-      const key = [scenario, `${scenario}:${id}`].find(each => each in expected);
-      if (key === undefined) return [`${scenario}:${id} failed: ${errorMessage}`.slice(0, MAX_LINE_CHARS)];
-      used.add(key);
-      failedAsExpected++;
-      return [];
-    });
+    const lines = failuresOf(result).flatMap(
+      ({ id, description = 'no reason given', errorMessage = description }) => {
+        const key = [scenario, `${scenario}:${id}`].find(each => each in expected);
+        if (key === undefined) return [`${scenario}:${id} failed: ${errorMessage}`.slice(0, MAX_LINE_CHARS)];
+        used.add(key);
+        failedAsExpected++;
+        return [];
+      },
+    );
     if (lines.length > 0 && result.log !== '')
       lines.push(`what the client of ${scenario} said:\n${result.log.slice(-MAX_LOG_CHARS)}`);
     return lines;

@@ -10,6 +10,7 @@ export type Revision = (typeof REVISIONS)[number];
 interface Check {
   readonly id: string;
   readonly status: 'SUCCESS' | 'FAILURE' | 'WARNING' | 'SKIPPED' | 'INFO';
+  readonly description?: string;
   readonly errorMessage?: string;
 }
 
@@ -30,6 +31,8 @@ export interface SuiteRun {
 }
 
 const MAX_ERROR_CHARS = 500;
+/** Long enough to start a Switchboard on a busy machine. */
+const CLIENT_TIMEOUT_MS = 90_000;
 
 const SUITE = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url),
@@ -51,7 +54,10 @@ export async function runClientScenario(
   revision: Revision,
   run: SuiteRun,
 ): Promise<Scenario> {
-  const args = ['client', '--command', command, '--scenario', scenario, '--spec-version', revision];
+  const which = ['--scenario', scenario, '--spec-version', revision];
+  // Without force, the suite skips what no revision requires.
+  const how = ['--timeout', String(CLIENT_TIMEOUT_MS), '--force'];
+  const args = ['client', '--command', command, ...which, ...how];
   const { results, output } = await runSuite(args, run);
   const result = results.get(scenario);
   if (!result) throw new Error(`the suite did not run ${scenario}:\n${output.slice(-2_000)}`);
@@ -81,10 +87,10 @@ async function runSuite(
   return { results: await readResults(outputFolder, output), output };
 }
 
-/** The suite makes a folder for each scenario, named after it and the time, such as `server-ping-2026-11-21T10-09-33-400Z`. */
+/** The suite makes a folder for each scenario, named after it and the time, such as `server-ping-2026-11-21T10-09-33-400Z` or `auth/dpop-2026-…`. */
 async function readResults(folder: string, output: string): Promise<Results> {
   const results = new Map<string, Scenario>();
-  for (const name of await readdir(folder)) {
+  for (const name of await readdir(folder, { recursive: true })) {
     const scenario = /^(?:server-)?(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$/.exec(name)?.[1];
     if (scenario === undefined) continue;
     const read = (file: string) => readFile(path.join(folder, name, file), 'utf8');

@@ -3,6 +3,8 @@
  * call the suite's server, as its operator and its callers would. The suite judges by what arrives at its server.
  */
 import { connectAdminSocket } from '../support/admin-socket.ts';
+import { Calls, type Target } from './calls.ts';
+import { runSignIn } from './signing-in.ts';
 
 interface Tool {
   readonly name: string;
@@ -10,43 +12,33 @@ interface Tool {
 }
 
 const { env } = process;
-const target = process.argv.at(-1) ?? '';
+const url = process.argv.at(-1) ?? '';
 const scenario = env['MCP_CONFORMANCE_SCENARIO'] ?? '';
+const context = JSON.parse(env['MCP_CONFORMANCE_CONTEXT'] ?? '{}');
+const target: Target = {
+  url: env['SWITCHBOARD_URL'] ?? '',
+  key: env['SWITCHBOARD_API_KEY'] ?? '',
+  socket: env['SWITCHBOARD_SOCKET'] ?? '',
+};
 // A server of its own for each: the suite runs each scenario on a port of its own.
-const serverId = `${scenario}-${new URL(target).port}`;
-
-async function post(path: string, body: object): Promise<any> {
-  const response = await fetch(`${env['SWITCHBOARD_URL']}/v1/mcp/${path}`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-api-key': env['SWITCHBOARD_API_KEY'] ?? '' },
-    body: JSON.stringify({ server_id: serverId, ...body }),
-    signal: AbortSignal.timeout(20_000),
-  });
-  const answer = await response.json();
-  console.error(
-    path,
-    JSON.stringify(body).slice(0, 200),
-    response.status,
-    JSON.stringify(answer).slice(0, 500),
-  );
-  return answer;
-}
+const serverId = `${scenario.replace('/', '-')}-${new URL(url).port}`;
+const calls = new Calls(target, serverId);
 
 /** Any JSON-RPC request: its result. */
 async function request(method: string, params?: object): Promise<any> {
-  const { result } = await post('call', { method, params });
-  if (!result) throw new Error(`${method} failed`);
-  return result;
+  const { json } = await calls.request(method, params);
+  if (!json.result) throw new Error(`${method} failed`);
+  return json.result;
 }
 
 async function callTool(name: string, args: object): Promise<void> {
-  const { content } = await post('tools/call', { name, arguments: args });
-  if (!content) throw new Error(`${name} failed`);
+  const { json } = await calls.post('tools/call', { name, arguments: args });
+  if (!json.content) throw new Error(`${name} failed`);
 }
 
 async function addServer(): Promise<void> {
-  const admin = connectAdminSocket(env['SWITCHBOARD_SOCKET'] ?? '');
-  const entry = { id: serverId, name: scenario, description: scenario, remote_url: target };
+  const admin = connectAdminSocket(target.socket);
+  const entry = { id: serverId, name: scenario, description: scenario, remote_url: url };
   const imported = await admin.request('POST', '/catalogue/import', JSON.stringify(entry));
   if (imported.json.imported !== 1) throw new Error(`not added: ${JSON.stringify(imported.json)}`);
   const learned = await admin.request('POST', `/catalogue/${serverId}/tools`);
@@ -86,8 +78,7 @@ const steps: Readonly<Record<string, (tools: readonly Tool[]) => Promise<unknown
   },
   async 'http-custom-headers'() {
     // One of them has an argument its own schema does not allow, which only a generic call lets through.
-    const { toolCalls } = JSON.parse(env['MCP_CONFORMANCE_CONTEXT'] ?? '{}');
-    for (const call of toolCalls) await request('tools/call', call);
+    for (const call of context.toolCalls) await request('tools/call', call);
   },
   async 'json-schema-2020-12-preservation'(tools) {
     const schema = tools.find(({ name }) => name === 'json_schema_2020_12_tool')?.inputSchema;
@@ -95,15 +86,21 @@ const steps: Readonly<Record<string, (tools: readonly Tool[]) => Promise<unknown
   },
   async 'json-schema-ref-no-deref'() {
     // Makes the arguments be checked against the schema; the server only lists the tool and refuses the call.
-    await post('tools/call', { name: 'lookup_user', arguments: { id: 'a-text', profile: {} } });
+    await calls.post('tools/call', { name: 'lookup_user', arguments: { id: 'a-text', profile: {} } });
   },
   async 'sep-2322-client-request-state'(tools) {
     for (const { name } of tools) await withRounds(name);
   },
 };
 
-await addServer();
-const { tools } = (await post('tools/list', {})) as { tools: Tool[] };
-const step = steps[scenario];
-if (step) await step(tools);
-else for (const tool of tools) await callTool(tool.name, argumentsFor(tool));
+async function runCalls(): Promise<void> {
+  await addServer();
+  const { tools } = (await calls.post('tools/list', {})).json as { tools: Tool[] };
+  const step = steps[scenario];
+  if (step) await step(tools);
+  else for (const tool of tools) await callTool(tool.name, argumentsFor(tool));
+}
+
+await (scenario.startsWith('auth/')
+  ? runSignIn({ name: scenario, serverId, url, context }, target)
+  : runCalls());
