@@ -40,6 +40,11 @@ const connect: Command = {
       type: 'string',
       help: 'Header that carries the key, if it is not `Authorization` and the catalogue entry names none.',
     },
+    scope: {
+      type: 'string',
+      multiple: true,
+      help: 'Scope to ask for besides those that the server names. Can be repeated.',
+    },
     key: { type: 'boolean', help: 'Enters a key, also where the server has a sign-in.' },
     'for-users': {
       type: 'boolean',
@@ -93,7 +98,8 @@ interface Session {
  */
 async function signIn(admin: AdminClient, io: Io, server: string, options: Invocation['options']) {
   const tenantId = tenantOf(options);
-  const wanted = { tenant: tenantId, server_id: server, for_users: options['for-users'] };
+  const { scope: scopes, 'for-users': forUsers } = options;
+  const wanted = { tenant: tenantId, server_id: server, for_users: forUsers, scopes };
   const session = (await admin.request('POST', '/connections/session', { json: wanted })) as Session;
   if (session.kind === 'credentials') return undefined;
   if (admin.alone !== undefined)

@@ -1,6 +1,12 @@
 import { z } from 'zod';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
-import { connectionSchema, credentialValues, givenOf, madeConnection } from '../http/connection-schemas.ts';
+import {
+  connectionSchema,
+  credentialValues,
+  givenOf,
+  madeConnection,
+  scopeNames,
+} from '../http/connection-schemas.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
 import { ADMIN, tenantId } from './fields.ts';
 
@@ -51,16 +57,22 @@ const connectServer = endpoint({
     'upstream_protocol',
     'rate_limited',
   ],
-  bodySchema: z.strictObject({ tenant, server_id: credentialValues.server_id, for_users: forUsers }),
+  bodySchema: z.strictObject({
+    tenant,
+    server_id: credentialValues.server_id,
+    for_users: forUsers,
+    scopes: scopeNames.optional().describe('Scopes to ask for besides those that the server names.'),
+  }),
   responseSchema: z.union([
     z.object({ kind: z.literal('oauth'), ...sessionShape }),
     z.object({ kind: z.literal('credentials') }),
   ]),
-  handle: async (core, caller, { body: { tenant: id, server_id, for_users } }) => {
+  handle: async (core, caller, { body: { tenant: id, server_id, for_users, scopes } }) => {
     await core.apiKeys.tenants.get(id);
     const { server } = core.serverConnections.form(server_id);
     const actor = { ...caller, tenantId: id };
-    const session = await core.identity.sessions.createShared(actor, server, for_users);
+    const wanted = { forUsers: for_users, scopes };
+    const session = await core.identity.sessions.createShared(actor, server, wanted);
     return session ? { kind: 'oauth', ...session } : { kind: 'credentials' };
   },
 });

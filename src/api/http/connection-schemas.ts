@@ -30,6 +30,16 @@ export const connectionSchema = z.object({
   last_used_at: z.iso.datetime().nullable(),
 });
 
+/** Scopes, in a request. */
+export const scopeNames = z
+  .array(
+    z
+      .string()
+      .max(256)
+      .regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'must be scope names (RFC 6749 §3.3)'),
+  )
+  .max(50);
+
 /** The values of a connection with a server, in a request. */
 export const credentialValues = {
   server_id: serverIdSchema,

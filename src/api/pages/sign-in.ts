@@ -143,7 +143,9 @@ function queryOf(url: string): URLSearchParams {
 /** The first page of mode `page`, before the provider's: shows who requests what. */
 function connectPage(view: LinkView, action: string, server: Server | undefined): Page {
   const provider = visible(view.provider);
-  const host = new URL(view.issuer ?? 'https://localhost').host;
+  // The issuer says whose tokens these are; the user sees the page.
+  const page = view.providerOrigin ?? '';
+  const host = URL.parse(page)?.host ?? '';
   return {
     title: server ? `Connect ${provider}` : `Connect your ${provider} account`,
     // Chromium applies this to every redirect after a form, and many providers first redirect users to another host.
@@ -154,7 +156,7 @@ function connectPage(view: LinkView, action: string, server: Server | undefined)
       ${factsOf(view)} ${server && signInFacts(server, host)}
       ${
         server &&
-        isOfAnotherDomain(view.issuer ?? '', server.remoteUrl) &&
+        [page, view.issuer ?? page].some(at => isOfAnotherDomain(at, server.remoteUrl)) &&
         html`<p class="warn" role="alert">
           You sign in at ${named(host)}, which is not the domain of the server. Go on only if you know that
           ${named(view.provider)} signs its users in there.

@@ -1,7 +1,13 @@
 import { z } from 'zod';
 import { SIGN_IN_MODES } from '../../core/access/caller.ts';
 import { sha256 } from '../../platform/ids.ts';
-import { connectionSchema, credentialValues, givenOf, madeConnection } from '../http/connection-schemas.ts';
+import {
+  connectionSchema,
+  credentialValues,
+  givenOf,
+  madeConnection,
+  scopeNames,
+} from '../http/connection-schemas.ts';
 import { endpoint, KIB, type Endpoint, serverId as serverIdSchema, wrongType } from '../http/endpoint.ts';
 
 const COMMON = {
@@ -41,7 +47,7 @@ const tokenSet = z.object({
 });
 
 /** Fields of a sign-in at a provider. */
-const OF_PROVIDERS = ['scopes', 'resource', 'mode', 'login_hint', 'allow_account_change'] as const;
+const OF_PROVIDERS = ['resource', 'mode', 'login_hint', 'allow_account_change'] as const;
 
 const createSession = endpoint({
   ...COMMON,
@@ -67,16 +73,9 @@ const createSession = endpoint({
       user_id: userId,
       provider: provider.optional(),
       server_id: serverIdSchema.optional().describe('The server to connect, instead of a provider.'),
-      scopes: z
-        .array(
-          z
-            .string()
-            .max(256)
-            .regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'must be scope names (RFC 6749 §3.3)'),
-        )
-        .max(50)
+      scopes: scopeNames
         .optional()
-        .describe("Scopes to ask for besides the provider's own and those already granted."),
+        .describe("Scopes to ask for besides the provider's or the server's own and those already granted."),
       resource: z
         .url({ protocol: /^https?$/, error: 'must be an absolute http(s) URL' })
         .max(2048, 'must have at most 2048 characters')
@@ -121,7 +120,9 @@ const createSession = endpoint({
     const returnUrl = body.return_url === undefined ? {} : { returnUrl: body.return_url };
     if (body.server_id !== undefined) {
       const { server } = core.serverConnections.form(body.server_id);
-      return core.identity.sessions.createForServer(caller, server, { userId: body.user_id, ...returnUrl });
+      const scopes = body.scopes === undefined ? {} : { scopes: body.scopes };
+      const request = { userId: body.user_id, ...returnUrl, ...scopes };
+      return core.identity.sessions.createForServer(caller, server, request);
     }
     return core.identity.sessions.create(caller, {
       userId: body.user_id,

@@ -123,7 +123,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     holdings,
     webhooks,
     authorization,
-    accessFor: accessFor.bind(undefined, holdings, providers),
+    accessFor: accessFor.bind(undefined, holdings, { providers, authorization }),
     context,
     manage: new Manage(context, connections, revocations),
     signingKeys,

@@ -142,7 +142,10 @@ export class Holdings {
   }
 }
 
-type KnownProviders = { get(name: string): Provider | undefined };
+interface Known {
+  readonly providers: { get(name: string): Provider | undefined };
+  readonly authorization: { isSetUp(issuer: string | undefined): boolean };
+}
 
 /** Returns the access that a server gives one caller. */
 export type AccessOf = (server: Server) => Access;
@@ -153,20 +156,23 @@ export type AccessOf = (server: Server) => Access;
  */
 export async function accessFor(
   holdings: Holdings,
-  providers: KnownProviders,
+  { providers, authorization }: Known,
   { tenantId, subject }: Pick<Caller, 'tenantId' | 'subject'>,
 ): Promise<AccessOf> {
   const [shared, own] = await Promise.all([
     holdings.of(tenantId),
     subject ? holdings.of(tenantId, subject.userId) : undefined,
   ]);
+  /** Whether the operator has set up meanwhile what a server was found to need. */
+  const isSetUp = ({ learned }: Server) =>
+    learned?.needsSetup === true && authorization.isSetUp(learned.issuer);
   return server => {
     const access = accessOf(server);
     if (access.kind === 'none') return access;
     if (access.kind === 'provider') return { ...access, status: statusAtProvider(server, own, providers) };
     const ofTenant = shared.with(server);
     const held = own?.with(server) ?? (subject && !ofTenant?.forUsers ? undefined : ofTenant);
-    if (!held) return access;
+    if (!held) return isSetUp(server) ? { ...access, status: 'connect' } : access;
     const kind = held.issuer === null ? 'credentials' : 'oauth';
     return { kind, status: held.status === 'active' ? 'connected' : 'connect' };
   };
@@ -175,7 +181,7 @@ export async function accessFor(
 function statusAtProvider(
   { auth, remoteUrl }: Server,
   own: HeldTargets | undefined,
-  providers: KnownProviders,
+  providers: Known['providers'],
 ): Access['status'] {
   const { provider = '', resource = '' } = auth;
   const origins = providers.get(provider)?.settings.allowedOrigins;

@@ -301,7 +301,7 @@ export class ServerCredentials {
       const kind = row ? kindOf(row) : (learned ?? kindOfServer(server));
       return new SwitchboardError(
         'connection_required',
-        `${REASONS[kind][reason](server)} Ask the operator to run npx switchboard connect ${server.id}. To call for an end user, send the user's identity token; the user then gets a link.`,
+        `${REASONS[kind][reason](server)} Ask the operator to run npx switchboard connect ${server.id}${scopeOptions(reason, missing)}. To call for an end user, send the user's identity token; the user then gets a link.`,
         { members: { kind, server_id: server.id, reason, missing } },
       );
     }
@@ -316,6 +316,9 @@ export class ServerCredentials {
     );
   }
 }
+
+const scopeOptions = (reason: Reason, missing: readonly string[]): string =>
+  reason === 'missing_scopes' ? missing.map(scope => ` --scope ${scope}`).join('') : '';
 
 interface Lacking {
   /** Names of values, or scopes. */

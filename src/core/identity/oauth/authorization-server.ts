@@ -89,7 +89,7 @@ export class AuthorizationServer implements TokenIssuer {
    */
   exchange(
     query: URLSearchParams,
-    proof: { readonly state: string; readonly verifier: string },
+    proof: { readonly state: string; readonly verifier: string; readonly redirectUri: string },
     scopes: readonly string[],
   ): Promise<{ grant: Grant; account: Account }> {
     return this.#asking(async () => {
@@ -98,7 +98,7 @@ export class AuthorizationServer implements TokenIssuer {
         this.#id,
         this.#authentication,
         oauth.validateAuthResponse(this.#server, this.#id, query, proof.state),
-        this.client.redirectUri,
+        proof.redirectUri,
         proof.verifier,
         { ...this.#requests, additionalParameters: this.#forResource },
       );

@@ -14,6 +14,8 @@ export interface Discovered {
   readonly resource: string;
   /** The scopes of the challenge or, without one, those that the server's metadata lists; empty: the server names none. */
   readonly scopes: readonly string[];
+  /** What the server said when it was asked without credentials. */
+  readonly challenge: Challenge;
 }
 
 /** Of several authorization servers, the first that works is used. */
@@ -48,16 +50,17 @@ export class Discovery {
   /**
    * Returns the authorization server of an MCP server, as found within the last ten minutes.
    * @param challenge what the server has just said, if it was asked
-   * @param anew true: reads everything again
+   * @param maxAgeMs reads everything again if it was found longer ago
    * @throws MetadataError `absent` if the server uses none
    */
-  of(server: Server, challenge?: Challenge, anew = false): Promise<Discovered> {
-    const { auth, learned } = server;
-    const known = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
-    const { issuer, resource, scopes, assume_pkce } = auth;
-    const key = JSON.stringify([server.remoteUrl, issuer, resource, scopes, assume_pkce, known?.scopes]);
-    if (anew) this.#servers.forget(key);
-    return this.#servers.get(key, () => this.#discover(server, known));
+  async of(server: Server, challenge?: Challenge, maxAgeMs = KNOWN_MS): Promise<Discovered> {
+    const { remoteUrl, auth, learned } = server;
+    const said = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
+    const { issuer, resource, assume_pkce } = auth;
+    const key = JSON.stringify([remoteUrl, issuer, resource, assume_pkce, said?.resourceMetadata]);
+    const found = await this.#servers.get(key, () => this.#discover(server, said), maxAgeMs);
+    const scopes = said?.scopes ?? found.challenge.scopes ?? auth.scopes ?? found.scopes;
+    return { ...found, scopes };
   }
 
   /** Returns the metadata of an authorization server, as read within the last hour. @throws MetadataError */
@@ -65,12 +68,11 @@ export class Discovery {
     return this.#issuers.get(issuer, () => this.#reader.issuer(issuer));
   }
 
-  async #discover(server: Server, known: Challenge | undefined): Promise<Discovered> {
-    const challenge = known ?? (await this.#probe(server));
-    const found = await this.#reader.resource(server.remoteUrl, challenge?.resourceMetadata);
+  async #discover(server: Server, said: Challenge | undefined): Promise<Discovered> {
+    const challenge = said ?? (await this.#probe(server));
+    const found = await this.#reader.resource(server.remoteUrl, challenge.resourceMetadata);
     const metadata = await this.#issuerOf(server, found);
-    const scopes = challenge?.scopes ?? server.auth.scopes ?? found?.scopes ?? [];
-    return { metadata, resource: resourceFor(server, found), scopes };
+    return { metadata, resource: resourceFor(server, found), scopes: found?.scopes ?? [], challenge };
   }
 
   async #issuerOf(server: Server, found: ResourceMetadata | undefined): Promise<IssuerMetadata> {
@@ -118,8 +120,8 @@ export class Discovery {
     );
   }
 
-  /** Asks a server for its tools without credentials, to hear its challenge; undefined if it has none. */
-  async #probe({ remoteUrl }: Server): Promise<Challenge | undefined> {
+  /** Asks a server for its tools without credentials, to hear its challenge. */
+  async #probe({ remoteUrl }: Server): Promise<Challenge> {
     const response = await this.#fetch(remoteUrl, {
       method: 'POST',
       headers: {
@@ -129,7 +131,7 @@ export class Discovery {
       },
       body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} }),
     }).catch(() => undefined);
-    if (response?.status !== 401) return undefined;
+    if (response?.status !== 401) return {};
     return readChallenge(response.headers.get('www-authenticate') ?? undefined);
   }
 }
@@ -142,27 +144,24 @@ function resourceFor({ auth, remoteUrl }: Server, found: ResourceMetadata | unde
 }
 
 /** Results by key: successes for long, failures for a moment, so that a broken server is not asked at every call. */
-class Cached<T> {
-  readonly #known: LRUCache<string, { readonly result: Promise<T> }>;
-  readonly #knownMs: number;
+class Cached<T extends object> {
+  readonly #known: LRUCache<string, { readonly result: Promise<T>; readonly atMs: number }>;
+  readonly #clock: Clock;
 
   constructor(clock: Clock, knownMs: number) {
-    this.#knownMs = knownMs;
+    this.#clock = clock;
     this.#known = new LRUCache({ max: 5_000, ttl: knownMs, perf: { now: () => monotonicMs(clock) } });
   }
 
-  get(key: string, read: () => Promise<T>): Promise<T> {
+  get(key: string, read: () => Promise<T>, maxAgeMs = Infinity): Promise<T> {
     const known = this.#known.get(key);
-    if (known) return known.result;
-    const entry = { result: read() };
-    this.#known.set(key, entry, { ttl: this.#knownMs });
+    const nowMs = monotonicMs(this.#clock);
+    if (known && nowMs - known.atMs <= maxAgeMs) return known.result;
+    const entry = { result: read(), atMs: nowMs };
+    this.#known.set(key, entry);
     entry.result.catch(() => {
       if (this.#known.peek(key) === entry) this.#known.set(key, entry, { ttl: FAILED_MS });
     });
     return entry.result;
-  }
-
-  forget(key: string): void {
-    this.#known.delete(key);
   }
 }

@@ -6,6 +6,7 @@ import type { Guard } from '../../../platform/outbound/guard.ts';
 import { whyFailed } from '../../../platform/database/database.ts';
 import type { LearnedAccess, Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
+import { ProviderError } from '../connections/provider.ts';
 import { AuthorizationServer } from './authorization-server.ts';
 import type { Client, IssuedTo } from './client.ts';
 import type { Challenge } from './challenge.ts';
@@ -36,6 +37,9 @@ interface Wanted {
   readonly byOperator?: boolean;
 }
 
+/** A refusal makes a server's authorization server be looked up again, but not more often than this. */
+const CHECKED_MS = 10_000;
+
 type OnLearned = (server: Server, learned: LearnedAccess) => Promise<void>;
 
 interface Options {
@@ -62,6 +66,12 @@ export class ServerAuthorization {
     this.#discovery = new Discovery({ fetch, guard, clock: context.clock, log: context.log });
   }
 
+  /** Returns whether the operator has allowed an issuer, or registered a client there. */
+  isSetUp(issuer: string | undefined): boolean {
+    const { clients, issuers } = this.#config;
+    return issuers.has('*') || (issuer !== undefined && (clients.has(issuer) || issuers.has(issuer)));
+  }
+
   /** Calls the listener with what a server has shown of its access. */
   onLearned(listener: OnLearned): void {
     this.#onLearned = listener;
@@ -74,7 +84,10 @@ export class ServerAuthorization {
   async learn(server: Server, challenge: Challenge): Promise<'oauth' | 'credentials' | undefined> {
     try {
       const { metadata } = await this.#discovery.of(server, challenge);
-      await this.#show(server, { kind: 'oauth', issuer: metadata.issuer, ...shownIn(challenge) });
+      const { issuer } = metadata;
+      const needsSetup = server.learned?.issuer === issuer && server.learned.needsSetup === true;
+      const setup = needsSetup ? { needsSetup } : {};
+      await this.#show(server, { kind: 'oauth', issuer, ...shownIn(challenge), ...setup });
       return 'oauth';
     } catch (error) {
       if (!(error instanceof MetadataError)) throw error;
@@ -95,29 +108,33 @@ export class ServerAuthorization {
    */
   async prepare(server: Server, { held = [], challenge, byOperator = false }: Wanted = {}) {
     try {
-      const found = await this.#discovery.of(server, challenge);
+      // A lack of scopes at one call says nothing about what a first sign-in needs.
+      const isStepUp = challenge?.error === 'insufficient_scope';
+      const found = await this.#discovery.of(server, isStepUp ? undefined : challenge);
       const { metadata } = found;
       const client = await this.#clientFor(server, metadata, byOperator);
-      await this.#show(server, {
-        kind: 'oauth',
-        issuer: metadata.issuer,
-        ...shownIn(challenge ?? server.learned ?? {}),
-      });
-      return this.#signIn(server, found, client, held);
+      const learned = { kind: 'oauth', issuer: metadata.issuer, ...shownIn(found.challenge) } as const;
+      await this.#show(server, learned);
+      const needed = isStepUp ? (challenge.scopes ?? []) : found.scopes;
+      return this.#signIn(server, found, client, [...held, ...needed]);
     } catch (error) {
       if (error instanceof MetadataError && error.reason === 'absent') return undefined;
-      throw await this.#explained(error, server);
+      if (error instanceof RegistrationRefused || error instanceof SetupNeeded) {
+        const { issuer } = error;
+        await this.#show(server, { ...server.learned, kind: 'oauth', issuer, needsSetup: true });
+      }
+      throw this.#explained(error, server);
     }
   }
 
   #signIn(
     { auth }: Server,
-    { metadata, resource, scopes }: Discovered,
+    { metadata, resource }: Discovered,
     client: Client,
-    held: readonly string[],
+    scopes: readonly string[],
   ): ServerSignIn {
     const extra = this.#config.clients.get(metadata.issuer)?.scopes ?? [];
-    const wanted = [...new Set([...held, ...scopes, ...(client.kind === 'preregistered' ? extra : [])])];
+    const wanted = [...new Set([...scopes, ...(client.kind === 'preregistered' ? extra : [])])];
     // SEP-2207: a refresh token is asked for only where the authorization server lists its scope.
     const isOffered = wanted.length > 0 && metadata.scopes_supported?.includes('offline_access') === true;
     const asked = isOffered && !wanted.includes('offline_access') ? [...wanted, 'offline_access'] : wanted;
@@ -133,19 +150,22 @@ export class ServerAuthorization {
 
   /**
    * Returns the authorization server that issued tokens, to refresh or revoke them, or to complete a sign-in.
-   * @throws MetadataError; Error if our client there is gone
+   * @throws MetadataError; ProviderError `invalid_grant` if our client there is gone
    */
   async at(issuedTo: IssuedTo): Promise<AuthorizationServer> {
     const metadata = await this.#discovery.issuer(issuedTo.issuer);
     const client = await this.clients.named(issuedTo, metadata);
-    if (!client) throw new Error(`the client at ${issuedTo.issuer} no longer exists`);
+    if (!client) {
+      const gone = new Error(`the client at ${issuedTo.issuer} no longer exists`);
+      throw new ProviderError('invalid_grant', gone);
+    }
     return this.#issuer(metadata, client, issuedTo.resource);
   }
 
   /** Returns whether a server that refused a token still names its issuer. True if that cannot be found out now. */
   async stillNames(server: Server, issuer: string, challenge: Challenge): Promise<boolean> {
     try {
-      const { metadata } = await this.#discovery.of(server, challenge, true);
+      const { metadata } = await this.#discovery.of(server, challenge, CHECKED_MS);
       return metadata.issuer === issuer;
     } catch (error) {
       if (error instanceof MetadataError) return error.reason !== 'absent';
@@ -168,11 +188,14 @@ export class ServerAuthorization {
     const { issuer } = metadata;
     const { clients, issuers } = this.#config;
     const configured = clients.get(issuer);
-    const isForeign = isOfAnotherDomain(issuer, server.remoteUrl);
+    // Also the page itself: metadata may send users to an authorization server that knows nothing of this issuer.
+    const isForeign = [issuer, metadata.authorization_endpoint].some(address =>
+      isOfAnotherDomain(address, server.remoteUrl),
+    );
     const { origin } = new URL(server.remoteUrl);
     const isNamed = configured?.allowedOrigins.includes(origin) === true;
     if (configured && isForeign && !isNamed) {
-      throw setupNeeded(
+      throw new SetupNeeded(
         server,
         issuer,
         `its client in SWITCHBOARD_OAUTH_CLIENTS may not be used for ${origin}. Ask the operator to add that origin to the client's allowed_origins.`,
@@ -181,22 +204,21 @@ export class ServerAuthorization {
     const isTrusted = isNamed || server.auth.issuer === issuer || issuers.has(issuer) || issuers.has('*');
     // Otherwise a hostile entry could collect tokens of an authorization server that ignores the resource.
     if (isForeign && !isTrusted && !byOperator) {
-      throw setupNeeded(
+      throw new SetupNeeded(
         server,
         issuer,
-        `that is another domain than the server's own. Ask the operator to add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.`,
+        `that, or its page, is of another domain than the server. Ask the operator to add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.`,
       );
     }
     return this.clients.for(metadata, server.auth.token_auth_method);
   }
 
-  async #explained(error: unknown, server: Server): Promise<unknown> {
+  #explained(error: unknown, server: Server): unknown {
     if (error instanceof SwitchboardError) return error;
     if (error instanceof RegistrationRefused) {
       const { issuer } = error;
-      await this.#show(server, { kind: 'oauth', issuer, needsSetup: true });
       const redirectUri = this.clients.redirectUri(issuer);
-      return setupNeeded(
+      return new SetupNeeded(
         server,
         issuer,
         `${error.reason === 'none' ? 'it offers no registration of clients' : 'it refused to register Switchboard, as those with a list of accepted clients do'}. Ask the operator to create an OAuth client there with the redirect URI ${redirectUri}, and to add it to SWITCHBOARD_OAUTH_CLIENTS.`,
@@ -218,8 +240,14 @@ export class ServerAuthorization {
     );
   }
 
-  /** What cannot be stored must not fail a call. */
+  /**
+   * Passes on what a server has shown. Only what matters to searches makes news: challenges may differ from call to call. What
+   * cannot be stored must not fail a call.
+   */
   async #show(server: Server, learned: LearnedAccess): Promise<void> {
+    const { kind, issuer, needsSetup = false } = server.learned ?? {};
+    if (kind === learned.kind && issuer === learned.issuer && needsSetup === (learned.needsSetup ?? false))
+      return;
     await this.#onLearned(server, learned).catch((error: unknown) =>
       this.#context.log.warn({ ...whyFailed(error), serverId: server.id }, 'learned access not stored'),
     );
@@ -240,12 +268,14 @@ export function isOfAnotherDomain(one: string, other: string): boolean {
   return domainOf(one) !== domainOf(other);
 }
 
-const setupNeeded = (
-  { id }: Server,
-  issuer: string,
-  why: string,
-  members: Readonly<Record<string, unknown>> = {},
-): SwitchboardError =>
-  new SwitchboardError('operator_setup_needed', `The server ${id} signs users in at ${issuer}, and ${why}`, {
-    members: { kind: 'oauth', server_id: id, issuer, ...members },
-  });
+/** The operator must do something before anybody can sign in at a server. */
+class SetupNeeded extends SwitchboardError {
+  readonly issuer: string;
+
+  constructor({ id }: Server, issuer: string, why: string, members: Readonly<Record<string, unknown>> = {}) {
+    super('operator_setup_needed', `The server ${id} signs users in at ${issuer}, and ${why}`, {
+      members: { kind: 'oauth', server_id: id, issuer, ...members },
+    });
+    this.issuer = issuer;
+  }
+}

@@ -5,7 +5,7 @@ import type { Caller, SignInMode } from '../../access/caller.ts';
 import { tenants } from '../../access/schema.ts';
 import { ensureUser, lockUser, requireUserId, TENANT_HOLDER, type User } from '../../access/tenants.ts';
 import { targetOf } from '../connections/holdings.ts';
-import { accessOf, type Server } from '../../catalogue/entry.ts';
+import type { Server } from '../../catalogue/entry.ts';
 import { ProviderError, type Proof, type Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Challenge } from '../oauth/challenge.ts';
@@ -107,29 +107,32 @@ export class Sessions {
   async createForServer(
     caller: Caller,
     server: Server,
-    request: Pick<SessionRequest, 'userId' | 'returnUrl'>,
+    request: Pick<SessionRequest, 'userId' | 'returnUrl' | 'scopes'>,
   ): Promise<AuthSession> {
     const userId = requireUserId(request.userId);
     const tenant = await this.#tenant(caller.tenantId);
     requireReturnUrl(request.returnUrl, tenant.returnUrls);
     const { provider, resource } = targetOf(server);
-    const held = await this.#grantedScopes(caller.tenantId, userId, provider, resource);
+    const granted = await this.#grantedScopes(caller.tenantId, userId, provider, resource);
+    const held = [...granted, ...(request.scopes ?? [])];
     const draft = await this.#draft(await this.#goalAt(server, { held }), 'page');
     return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
   }
 
   /**
    * Creates a session in which the operator connects a server for a whole tenant.
-   * @param forUsers as for `ServerConnections.putShared`
+   * @param options `forUsers` as for `ServerConnections.putShared`; `scopes` to ask for besides those that the server names
    * @returns undefined if the server has no authorization server, and so takes values
    * @throws SwitchboardError as `createForServer`
    */
   async createShared(
     caller: Caller,
     server: Server,
-    forUsers: boolean | undefined,
+    { forUsers, scopes = [] }: { forUsers: boolean | undefined; scopes: readonly string[] | undefined },
   ): Promise<AuthSession | undefined> {
-    const goal = await this.#goalAt(server, { byOperator: true });
+    const { provider, resource } = targetOf(server);
+    const granted = await this.#grantedScopes(caller.tenantId, TENANT_HOLDER, provider, resource);
+    const goal = await this.#goalAt(server, { held: [...granted, ...scopes], byOperator: true });
     if (!goal.signIn) return undefined;
     return this.#open(caller, TENANT_HOLDER, await this.#draft(goal, 'page', undefined, forUsers), {});
   }
@@ -178,8 +181,8 @@ export class Sessions {
 
   async #goalAt(server: Server, wanted: Parameters<ServerAuthorization['prepare']>[1]): Promise<Goal> {
     const { provider: name, resource } = targetOf(server);
-    const takesKey = accessOf(server).kind === 'credentials' && server.auth.kind === 'static_header';
-    const signIn = takesKey ? undefined : await this.#authorization.prepare(server, wanted);
+    const signIn =
+      server.auth.kind === 'static_header' ? undefined : await this.#authorization.prepare(server, wanted);
     return { name, resource, scopes: signIn?.scopes ?? [], ...(signIn ? { signIn } : {}) };
   }
 

@@ -123,9 +123,10 @@ export class SignIns {
       if (atServer?.redirectUri !== this.#authorization.clients.returnUri(key))
         throw new ProviderError('failed', new Error('the browser came back to another address'));
       const server = await this.#authorization.at(atServer.issuedTo).catch((cause: unknown) => {
-        throw new ProviderError('failed', cause);
+        throw cause instanceof ProviderError ? cause : new ProviderError('failed', cause);
       });
-      const tokens = await server.exchange(query, { state, verifier }, session.scopes);
+      const { redirectUri } = atServer;
+      const tokens = await server.exchange(query, { state, verifier, redirectUri }, session.scopes);
       return { tokens, isConfirmed: true, forUsers: atServer.forUsers };
     });
   }
