@@ -108,15 +108,12 @@ export class ServerAuthorization {
    */
   async prepare(server: Server, { held = [], challenge, byOperator = false }: Wanted = {}) {
     try {
-      // A lack of scopes at one call says nothing about what a first sign-in needs.
-      const isStepUp = challenge?.error === 'insufficient_scope';
-      const found = await this.#discovery.of(server, isStepUp ? undefined : challenge);
+      const { found, scopes } = await this.#needed(server, challenge);
       const { metadata } = found;
       const client = await this.#clientFor(server, metadata, byOperator);
       const learned = { kind: 'oauth', issuer: metadata.issuer, ...shownIn(found.challenge) } as const;
       await this.#show(server, learned);
-      const needed = isStepUp ? (challenge.scopes ?? []) : found.scopes;
-      return this.#signIn(server, found, client, [...held, ...needed]);
+      return this.#signIn(server, found, client, [...held, ...scopes]);
     } catch (error) {
       if (error instanceof MetadataError && error.reason === 'absent') return undefined;
       if (error instanceof RegistrationRefused || error instanceof SetupNeeded) {
@@ -125,6 +122,16 @@ export class ServerAuthorization {
       }
       throw this.#explained(error, server);
     }
+  }
+
+  /** Finds the authorization server, and the scopes to ask for. */
+  async #needed(server: Server, challenge: Challenge | undefined) {
+    if (challenge?.error !== 'insufficient_scope') {
+      const found = await this.#discovery.of(server, challenge);
+      return { found, scopes: found.scopes };
+    }
+    // A lack of scopes at one call says nothing about what a first sign-in needs.
+    return { found: await this.#discovery.of(server), scopes: challenge.scopes ?? [] };
   }
 
   #signIn(
