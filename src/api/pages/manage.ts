@@ -140,41 +140,48 @@ const TROUBLE: Readonly<Record<ConnectionInfo['status'], string | undefined>> = 
 
 function entry(connection: ConnectionInfo, forms: Forms): Html {
   const isKey = connection.kind === 'credentials';
-  const account = isKey ? `key ${connection.fingerprint ?? ''}` : (connection.account ?? 'an account');
+  const account = accountOf(connection);
+  const label = account === undefined ? '' : `, ${isKey ? `key ${account}` : account}`;
   const trouble = TROUBLE[connection.status];
   return html`<li class="entry">
     <h2>${named(connection.title)}</h2>
-    ${trouble !== undefined && html`<p class="warn">${trouble}</p>`}
-    <dl>
-      <dt>${isKey ? 'Key' : 'Account'}</dt>
-      <dd>${named(account)}</dd>
-      ${
-        connection.resource !== null &&
-        html`<dt>Only for</dt>
-          <dd>${named(connection.resource)}</dd>`
-      }
-      ${
-        !isKey &&
-        html`<dt>Access</dt>
-          <dd>${scopeItems(connection.scopes)}</dd>`
-      }
-      <dt>Connected</dt>
-      <dd>${time(connection.connected_at)}</dd>
-      <dt>Last used</dt>
-      <dd>${connection.last_used_at === null ? 'never' : time(connection.last_used_at)}</dd>
-    </dl>
+    ${trouble !== undefined && html`<p class="warn">${trouble}</p>`} ${factsOf(connection, account)}
     <form method="post" action="${forms.disconnect}">
       <input type="hidden" name="token" value="${forms.token}" />
       <input type="hidden" name="connection" value="${connection.id}" />
       ${isKey && html`<input type="hidden" name="kind" value="key" />`}
       <button class="danger">
-        ${isKey ? 'Delete' : 'Revoke'}<span class="unseen">
-          ${visible(connection.title)}, ${visible(account)}</span
-        >
+        ${isKey ? 'Delete' : 'Revoke'}<span class="unseen"> ${visible(connection.title + label)}</span>
       </button>
     </form>
   </li>`;
 }
+
+const factsOf = (connection: ConnectionInfo, account: string | undefined): Html =>
+  html`<dl>
+    ${account !== undefined && fact(connection.kind === 'credentials' ? 'Key' : 'Account', named(account))}
+    ${connection.issuer !== null && fact('Signed in at', named(new URL(connection.issuer).host))}
+    ${
+      connection.resource !== null &&
+      fact(connection.server_id === null ? 'Only for' : 'Sent only to', named(connection.resource))
+    }
+    ${connection.kind !== 'credentials' && fact('Access', accessOf(connection))}
+    ${fact('Connected', time(connection.connected_at))}
+    ${fact('Last used', connection.last_used_at === null ? 'never' : time(connection.last_used_at))}
+  </dl>`;
+
+/** Tells one account or key from another. A server's authorization server need not say which account it is. */
+function accountOf({ kind, account, fingerprint }: ConnectionInfo): string | undefined {
+  if (kind === 'credentials') return fingerprint ?? '';
+  return account ?? (kind === 'oauth' ? undefined : 'an account');
+}
+
+const accessOf = ({ scopes }: ConnectionInfo): Html | string =>
+  scopes.length === 0 ? 'Whatever the account may do there' : scopeItems(scopes);
+
+const fact = (term: string, value: Html | string): Html =>
+  html`<dt>${term}</dt>
+    <dd>${value}</dd>`;
 
 /** Asks for confirmation before everything is revoked. Without scripts, this is a separate page. */
 const revokeAllPage = (view: ManageView, forms: Forms): Page => ({

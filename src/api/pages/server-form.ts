@@ -29,8 +29,8 @@ export function serverFormPage({ view, form, action, problem }: FormPage): Page 
         <dt>App</dt>
         <dd>${appName(view, 'start')}</dd>
         <dt>You, in the app</dt>
-        <dd>${named(view.user)}</dd>
-        <dt>Server</dt>
+        <dd>${named(view.user ?? '')}</dd>
+        <dt>Its address</dt>
         <dd>${named(new URL(server.remoteUrl).host)}</dd>
       </dl>
       ${

@@ -150,22 +150,22 @@ function connectPage(view: LinkView, action: string, server: Server | undefined)
     title: server ? `Connect ${provider}` : `Connect your ${provider} account`,
     // Chromium applies this to every redirect after a form, and many providers first redirect users to another host.
     formTargets: ['https:', ...(view.providerOrigin === undefined ? [] : [view.providerOrigin])],
-    body: html` <p>
-        ${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.
-      </p>
-      ${factsOf(view)} ${server && signInFacts(server, host)}
+    body: html` <p>${intentOf(view)}</p>
+      ${factsOf(view, server && signInFacts(server, host))}
       ${
         server &&
         [page, view.issuer ?? page].some(at => isOfAnotherDomain(at, server.remoteUrl)) &&
         html`<p class="warn" role="alert">
-          You sign in at ${named(host)}, which is not the domain of the server. Go on only if you know that
-          ${named(view.provider)} signs its users in there.
+          You sign in at ${named(host)}, which belongs to another domain than the server. Go on only if you
+          know that ${named(view.provider)} signs its users in there.
         </p>`
       }
-      ${scopeList('It will be able to', view.scopes)}
+      ${wantedScopes(view)}
       <p class="note">
-        Go on only if you began this yourself, in the app. You sign in on the pages of
-        ${server ? named(host) : named(view.provider)}; nobody here sees your password.
+        Go on only if you began this
+        yourself${view.user === undefined ? ', as the operator of this installation' : ', in the app'}. You
+        sign in on the pages of ${server ? named(host) : named(view.provider)}; nobody here sees your
+        password.
       </p>
       <form method="post" action="${action}">
         <div class="buttons">
@@ -175,20 +175,49 @@ function connectPage(view: LinkView, action: string, server: Server | undefined)
   };
 }
 
-/** Says which server is connected, and where the user signs in for it. */
+/** Says who is to use which account. */
+const intentOf = (view: LinkView): Html =>
+  view.user === undefined
+    ? html`You connect an account at ${named(view.provider)} for everybody who uses
+      ${keysOf(view)}${view.forUsers ? ', and for the users of that tenant who have connected none' : ''}.`
+    : html`${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.`;
+
+/** Names those who share a connection. */
+const keysOf = ({ tenant }: SignInView): Html => html`the API keys of the tenant ${named(tenant)}`;
+
+/** Begins a sentence about those who will use the account. */
+const usersOf = (view: SignInView): Html =>
+  view.user === undefined ? html`Everybody who uses ${keysOf(view)}` : appName(view, 'start');
+
+/** Says at which address the server is, and where the user signs in for it. */
 const signInFacts = (server: Server, host: string): Html =>
-  html`<dl>
-    <dt>Its address</dt>
+  html`<dt>Its address</dt>
     <dd>${named(new URL(server.remoteUrl).host)}</dd>
     <dt>You sign in at</dt>
-    <dd>${named(host)}</dd>
-  </dl>`;
+    <dd>${named(host)}</dd>`;
+
+/** Lists what the sign-in asks for, apart from what an earlier one was granted. */
+function wantedScopes(view: LinkView): Html {
+  const { scopes, granted, serverId } = view;
+  const who = view.user === undefined ? html`They` : appName(view, 'start');
+  if (scopes.length === 0 && serverId !== undefined) {
+    return html`<h2>${who} will be able to</h2>
+      <ul>
+        <li>Do whatever your account there may do: the server names no limits</li>
+      </ul>`;
+  }
+  const added = scopes.filter(scope => !granted.includes(scope));
+  const kept = scopes.filter(scope => granted.includes(scope));
+  if (added.length === 0 || kept.length === 0) return scopeList(html`${who} will be able to`, scopes);
+  return html`${scopeList(html`${who} will also be able to`, added)}
+  ${scopeList(html`As before, ${view.user === undefined ? 'they' : appName(view)} will be able to`, kept)}`;
+}
 
 /** The last page of mode `page`: nothing is connected without its confirmation. */
 function confirmPage(view: ResultView, action: string, token: string): Page {
   return {
     title: 'Connect this account?',
-    heading: html`Connect ${accountName(view)} to ${appName(view)} as ${named(view.user)}?`,
+    heading: html`Connect ${accountName(view)} to ${appName(view)} as ${named(view.user ?? '')}?`,
     body: html` <p>You signed in at ${named(view.provider)}. Nothing is connected until you say so.</p>
       ${scopeList(html`${appName(view, 'start')} will be able to`, view.scopes)}
       <form method="post" action="${action}">
@@ -202,14 +231,17 @@ function confirmPage(view: ResultView, action: string, token: string): Page {
 }
 
 function completePage(view: ResultView, undoAction: string): Page {
+  // A key is of no account, and a server's authorization server need not say which it is.
+  const isOfAccount = view.serverId === undefined || view.account !== undefined;
   return {
     title: 'Connected',
     body: html` <p class="note" role="status">
-        ${appName(view, 'start')} can now use
-        ${view.serverId === undefined || view.account !== undefined ? html`${accountName(view)} at ${named(view.provider)}` : named(view.provider)}.
+        ${usersOf(view)} can now use
+        ${isOfAccount ? html`${accountName(view)} at ${named(view.provider)}` : named(view.provider)}.
       </p>
-      ${factsOf(view, view.serverId === undefined ? accountName(view) : undefined)}
-      ${scopeList('What it may do', view.scopes)} ${wayOn(view)}
+      ${factsOf(view, isOfAccount ? accountFact(view) : undefined)}
+      ${scopeList(html`What ${view.user === undefined ? 'they' : appName(view)} may do there`, view.scopes)}
+      ${wayOn(view)}
       ${
         view.canUndo &&
         html`<form method="post" action="${undoAction}" class="entry">
@@ -241,8 +273,8 @@ type FailureText = { readonly title: string; readonly text: (view: ResultView) =
 const INCOMPLETE: FailureText = {
   title: 'Not connected',
   text: view =>
-    html`The sign-in at ${named(view.provider)} was not completed, and nothing was connected. Go back to
-    ${appName(view)} and begin again.`,
+    html`The sign-in at ${named(view.provider)} was not completed, and nothing was connected.
+    ${beginAgain(view)}`,
 };
 
 /** Texts for users; the core's own texts are for callers. Other failures are `INCOMPLETE`. */
@@ -260,14 +292,12 @@ const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, Failur
   revoked: {
     title: 'Not connected: your access was ended',
     text: view =>
-      html`Your access was ended while you were signing in, and nothing was connected. Go back to
-      ${appName(view)} if you want to begin again.`,
+      html`Your access was ended while you were signing in, and nothing was connected. ${beginAgain(view)}`,
   },
   session_expired: {
     title: 'Not connected: it took too long',
     text: view =>
-      html`A sign-in must be finished within five minutes. Nothing was connected. Go back to ${appName(view)}
-      and begin again.`,
+      html`A sign-in must be finished within five minutes. Nothing was connected. ${beginAgain(view)}`,
   },
   undone: {
     title: 'Undone',
@@ -275,10 +305,13 @@ const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, Failur
       view.serverId === undefined
         ? html`${appName(view, 'start')} can no longer use the account. ${named(view.provider)} is being told
           to end the access.`
-        : html`${named(view.provider)} is no longer connected. A key that you entered may still be valid
-          there.`,
+        : html`${named(view.provider)} is no longer connected. If you signed in there, it is being told to end
+          the access; a key that you entered may still be valid there.`,
   },
 };
+
+const beginAgain = (view: ResultView): Html =>
+  view.user === undefined ? html`Begin again.` : html`Go back to ${appName(view)} and begin again.`;
 
 const wayOn = ({ returnUrl, app }: ResultView): Html =>
   returnUrl === undefined
@@ -312,18 +345,23 @@ const scopeList = (title: string | Html, scopes: readonly string[]): Html =>
     : html`<h2>${title}</h2>
         ${scopeItems(scopes)}`;
 
-/** Lists app, user, account and provider; the account is unknown before the sign-in. */
-const factsOf = (view: SignInView, account?: Html): Html =>
+/** Lists app and user, or the tenant, then the provider or server, and more of it. */
+const factsOf = (view: SignInView, more?: Html): Html =>
   html`<dl>
-    <dt>App</dt>
-    <dd>${appName(view, 'start')}</dd>
-    <dt>You, in the app</dt>
-    <dd>${named(view.user)}</dd>
     ${
-      account !== undefined &&
-      html`<dt>Account</dt>
-        <dd>${account}</dd>`
+      view.user === undefined
+        ? html`<dt>Tenant</dt>
+            <dd>${named(view.tenant)}</dd>`
+        : html`<dt>App</dt>
+            <dd>${appName(view, 'start')}</dd>
+            <dt>You, in the app</dt>
+            <dd>${named(view.user)}</dd>`
     }
     <dt>${view.serverId === undefined ? 'Provider' : 'Server'}</dt>
     <dd>${named(view.provider)}</dd>
+    ${more}
   </dl>`;
+
+const accountFact = (view: ResultView): Html =>
+  html`<dt>Account</dt>
+    <dd>${accountName(view)}</dd>`;

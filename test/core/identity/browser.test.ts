@@ -1,10 +1,11 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { eq } from 'drizzle-orm';
-import type { Browser, Locator, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tenants } from '../../../src/core/access/schema.ts';
 import { browserMissing, newVisitor, startBrowser, type Visitor } from '../../support/browser.ts';
+import { expectNothingStrayed, expectWellMade, press, styleOf, tab } from '../../support/pages.ts';
 import { startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { startAuthorised, type AuthorisedServer } from '../../support/upstreams/authorised.ts';
 
@@ -62,28 +63,7 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     expect(new URL(page.url()).origin).toBe(sb.url);
   }
 
-  /** What must hold of each of our pages. */
-  async function expectWellMade(page: Page, title: string) {
-    expect(await page.title()).toBe(title);
-    expect(await page.getByRole('heading', { level: 1 }).count()).toBe(1);
-    expect(await page.getByRole('main').count()).toBe(1);
-    expect(await page.locator('html').getAttribute('lang')).toBe('en');
-    for (const control of await page.locator('button, a').all()) {
-      const { width, height } = (await control.boundingBox()) ?? { width: 0, height: 0 };
-      expect(Math.min(width, height)).toBeGreaterThanOrEqual(44);
-    }
-    expect(await page.getByRole('button', { name: /^\s*$/ }).count()).toBe(0);
-    const { width = 0 } = page.viewportSize() ?? {};
-    expect((await page.locator('main').boundingBox())?.width).toBeLessThanOrEqual(width);
-    // The one style was applied: its hash is right.
-    expect(await styleOf(page.locator('h1'), 'lineHeight')).toBe('30px');
-  }
-
-  /** None of our pages asked for anything elsewhere, and the browser found nothing wrong with them. */
-  const expectQuiet = ({ strayed, complaints }: Visitor) => {
-    expect(strayed.filter(({ from }) => from.startsWith(sb.url))).toEqual([]);
-    expect(complaints.filter(text => /Content.Security.Policy|Refused to|violates/i.test(text))).toEqual([]);
-  };
+  const expectQuiet = (visitor: Visitor) => expectNothingStrayed(visitor, sb.url);
 
   it('the direct way ends on a page that can undo it', async () => {
     await using visitor = await open();
@@ -245,23 +225,6 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     await expectWellMade(page, 'Undone');
   });
 });
-
-const styleOf = (element: Locator, property: string): Promise<string> =>
-  element.evaluate(
-    // Runs in the browser; the types of this project know no DOM.
-    (node, name) => (globalThis as any).getComputedStyle(node)[name],
-    property,
-  );
-
-/** Chromium drops keys until a page has been painted, which a picture of it makes sure of; it takes none before. */
-async function tab(page: Page, key: 'Tab' | 'Shift+Tab' = 'Tab') {
-  await vi.waitFor(() => page.screenshot(), { timeout: 20_000 });
-  await page.keyboard.press(key);
-}
-
-/** A key that leads to another page. */
-const press = (page: Page, key: string) =>
-  Promise.all([page.waitForEvent('framenavigated'), page.keyboard.press(key)]);
 
 /** A page of the app, on another site than Switchboard, with one link or one form. */
 async function startApp(target: string, how: 'link' | 'post' = 'link') {

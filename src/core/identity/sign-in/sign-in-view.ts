@@ -1,5 +1,6 @@
-import { eq } from 'drizzle-orm';
+import { and, eq } from 'drizzle-orm';
 import { tenants, users } from '../../access/schema.ts';
+import { TENANT_HOLDER } from '../../access/tenants.ts';
 import { serverIdOf } from '../connections/holdings.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
@@ -19,8 +20,10 @@ import {
 export interface SignInView {
   /** The name of the tenant; undefined if it has none. */
   readonly app: string | undefined;
-  /** The app's own id for the user. */
-  readonly user: string;
+  /** The tenant's id. */
+  readonly tenant: string;
+  /** The app's own id for the user; undefined: the tenant itself, which shares the connection. */
+  readonly user: string | undefined;
   /** The provider's title, or the id of the server. */
   readonly provider: string;
   /** The server that is connected; undefined for a sign-in at a provider. */
@@ -43,6 +46,10 @@ export interface LinkView extends SignInView {
   readonly issuer: string | undefined;
   /** The origin that the page's form leads to, for its Content-Security-Policy; undefined if it leads to us. */
   readonly providerOrigin: string | undefined;
+  /** The scopes that an earlier sign-in was granted. */
+  readonly granted: readonly string[];
+  /** True for a shared connection that calls for users use, too. */
+  readonly forUsers: boolean;
 }
 
 /** Returns undefined if the link has expired. */
@@ -52,7 +59,14 @@ export async function viewLink(context: IdentityContext, ticket: string): Promis
   const view = await describe(context, session);
   const { providerUrl, atServer } = await pendingSecrets(context, session);
   const providerOrigin = providerUrl === '' ? undefined : new URL(providerUrl).origin;
-  return { ...view, issuer: atServer?.issuedTo.issuer, providerOrigin };
+  const held = await heldBy(context, session);
+  return {
+    ...view,
+    issuer: atServer?.issuedTo.issuer,
+    providerOrigin,
+    granted: held?.status === 'active' ? held.scopes : [],
+    forUsers: atServer?.forUsers ?? held?.forUsers ?? false,
+  };
 }
 
 /** Returns undefined if there is no such result, or if it waits for confirmation in another browser. */
@@ -101,11 +115,31 @@ async function describe(context: IdentityContext, session: SessionRow): Promise<
     .where(eq(users.id, session.userId));
   return {
     app: names?.app ?? undefined,
-    user: names?.user ?? '',
+    tenant: session.tenantId,
+    user: names?.user === TENANT_HOLDER ? undefined : (names?.user ?? ''),
     provider: serverId ?? context.providers.titleOf(session.provider),
     serverId,
     scopes: session.scopes,
   };
+}
+
+/** Returns the connection that the sign-in would renew. */
+async function heldBy(context: IdentityContext, { userId, provider, resource }: SessionRow) {
+  const [held] = await context.db
+    .select({
+      scopes: connections.scopes,
+      status: connections.status,
+      forUsers: connections.forUsers,
+    })
+    .from(connections)
+    .where(
+      and(
+        eq(connections.userId, userId),
+        eq(connections.provider, provider),
+        eq(connections.resource, resource),
+      ),
+    );
+  return held;
 }
 
 async function connectionOf(context: IdentityContext, { connectionId }: SessionRow) {
