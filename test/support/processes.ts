@@ -16,7 +16,7 @@ import { startV2Server, type V2Server } from './upstreams/v2.ts';
 import { UserAgent } from './user-agent.ts';
 
 /** One name for all processes, as behind a load balancer; requests go to the process that a test means. */
-const PUBLIC_URL = 'https://switchboard.test';
+export const PUBLIC_URL = 'https://switchboard.test';
 /** The catalogue's one server: takes the user's token of the provider `local`. */
 const SERVER = 'mail';
 
@@ -77,6 +77,8 @@ export interface InstallationOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Where the process that was started last writes its log. */
   readonly logFile?: string;
+  /** More lines of the catalogue. */
+  readonly servers?: readonly object[];
 }
 
 /** What processes of the real program share: a database, an identity provider, an MCP server, a public URL and keys. */
@@ -85,6 +87,7 @@ export async function install({
   idp: idpOptions = {},
   env = {},
   logFile,
+  servers = [],
 }: InstallationOptions = {}): Promise<Installation> {
   await using opened = new AsyncDisposableStack();
   const idp = opened.use(await startIdentityProvider(idpOptions));
@@ -92,7 +95,7 @@ export async function install({
   const upstream = opened.use(await startV2Server());
   const folder = opened.use(temporaryFolder());
   const catalogue = path.join(folder.path, 'catalogue.jsonl');
-  await writeFile(catalogue, JSON.stringify(entryOf(upstream)));
+  await writeFile(catalogue, [entryOf(upstream), ...servers].map(line => JSON.stringify(line)).join('\n'));
   const key = randomBytes(24).toString('hex');
   const shared = {
     ...environmentFor(idp, { allowedOrigins: [new URL(upstream.url).origin] }),

@@ -81,6 +81,25 @@ export interface Listening extends AsyncDisposable {
   resume(): Promise<void>;
 }
 
+/** Ports that a server of this process has had. What remembers the address of one must not find another there. */
+const used = new Set<number>();
+
+async function listenOn(server: Server, wantedPort: number): Promise<number> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(wantedPort, '127.0.0.1', resolve);
+  });
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('not listening on a port');
+  const { port } = address;
+  if (wantedPort !== 0 || !used.has(port)) {
+    used.add(port);
+    return port;
+  }
+  await new Promise(resolve => server.close(resolve));
+  return listenOn(server, 0);
+}
+
 /** An HTTP server on 127.0.0.1, on a free port unless one is given; disposing it cuts its connections. */
 export async function listen(handler: RequestListener, wantedPort = 0): Promise<Listening> {
   const server = createServer(handler);
@@ -89,13 +108,7 @@ export async function listen(handler: RequestListener, wantedPort = 0): Promise<
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(wantedPort, '127.0.0.1', resolve);
-  });
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('not listening on a port');
-  const { port } = address;
+  const port = await listenOn(server, wantedPort);
   const cutConnections = async () => {
     await Promise.all(
       Array.from(sockets, socket => new Promise(resolve => socket.once('close', resolve).destroy())),
