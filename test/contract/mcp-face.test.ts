@@ -87,7 +87,7 @@ describe.each(CLIENTS)('%s', (_name, connect) => {
       'No server has the id "nobody". Search for the server to find its id. (server_not_found)',
     );
     expect(await textOf({ server_id: 'picky' })).toBe('bad params (upstream_error)');
-    expect(await textOf({ server_id: 'locked' })).toMatch(/\(upstream_unauthorized\)$/);
+    expect(await textOf({ server_id: 'locked' })).toMatch(/\(connection_required\)$/);
     expect(await textOf({ server: 'echoes' })).toMatch(
       /server_id: .*; Unknown field "server" \(the fields are server_id, tool_name, arguments, query_log_id\) \(invalid_request\)\nPut the tool's own arguments into arguments\.$/,
     );

@@ -118,7 +118,6 @@ describe('POST /v1/mcp/call, 200', () => {
     ['sse-half', 'upstream_protocol', false, /ended its response in the middle of an event/],
     ['bad-json', 'upstream_protocol', false, /JSON/],
     ['huge', 'upstream_too_large', false, /1000000|1,000,000/],
-    ['401', 'upstream_unauthorized', false, /./],
     ['403', 'upstream_forbidden', false, /./],
     ['500-html', 'upstream_http_error', false, /500/],
     ['410', 'upstream_http_error', false, /410/],
@@ -283,7 +282,6 @@ describe('POST /v1/mcp/tools/call', () => {
     ['html-200', 'upstream_protocol', false],
     ['sse-half', 'upstream_protocol', false],
     ['huge', 'upstream_too_large', false],
-    ['401', 'upstream_unauthorized', false],
     ['429', 'upstream_rate_limited', true],
   ])('%s is 502 %s, retryable: %s [tools-call.failed]', async (server_id, code, retryable) => {
     const answer = await callTool({ server_id, name: 'x' });
@@ -296,12 +294,24 @@ describe('POST /v1/mcp/tools/call', () => {
     const { detail } = (await callTool({ server_id: '403', name: 'x' })).json;
     expect(detail).toMatch(/\(HTTP 403\): \{"error":"insufficient_scope"\}\. It may require a sign-in\. /);
     expect(detail).toContain('npx switchboard connect 403');
-    const ownSignIn = (await callTool({ server_id: 'own-sign-in', name: 'x' })).json;
-    expect(ownSignIn).toMatchObject({
-      code: 'upstream_unauthorized',
-      detail: expect.stringMatching(/has its own sign-in \(OAuth\), which this version cannot use/),
-    });
   });
+
+  it.each(['401', 'own-sign-in'])(
+    'a server that wants a connection, %s, is 403 on each endpoint',
+    async server_id => {
+      const required = {
+        status: 403,
+        detail: expect.stringContaining(`npx switchboard connect ${server_id}`),
+      };
+      const called = await callTool({ server_id, name: 'x' });
+      expect(called).toMatchObject({ status: 403, json: { code: 'connection_required', ...required } });
+      const generic = await call({ server_id, method: 'tools/call', params: { name: 'a' }, id: 'x' });
+      expect(generic).toMatchObject({
+        status: 403,
+        json: { id: 'x', error: { data: { origin: 'switchboard', reason: 'connection_required' } } },
+      });
+    },
+  );
 
   it('a server that is known to want a key is not called without one', async () => {
     const before = hostile.inbox.all.length;

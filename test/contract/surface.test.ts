@@ -38,6 +38,7 @@ describe('open pages', () => {
       '/v1/admin/catalogue/{id}/tools',
       '/v1/admin/connections',
       '/v1/admin/connections/revoke',
+      '/v1/admin/connections/session',
       '/v1/admin/keys',
       '/v1/admin/keys/{id}',
       '/v1/admin/keys/{id}/revoke',
