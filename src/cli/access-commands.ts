@@ -246,7 +246,7 @@ const tenantSet: Command = {
     name: { type: 'string', help: "App name shown on pages. `''` removes it." },
     mode: {
       type: 'string',
-      help: `How a sign-in is completed: ${SIGN_IN_MODES.map(mode => `\`${mode}\``).join(' or ')} ([identity.md](identity.md#who-completes-a-sign-in)).`,
+      help: `How a sign-in is completed: ${SIGN_IN_MODES.map(mode => `\`${mode}\``).join(', ')} ([identity.md](identity.md#who-completes-a-sign-in)).`,
     },
     'return-url': {
       type: 'string',

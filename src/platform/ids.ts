@@ -45,7 +45,7 @@ export const newId = (
 export const sha256 = (text: string): Uint8Array => createHash('sha256').update(text).digest();
 
 /** Creates a secret: 256 random bits in base64url, after a prefix that names its kind. */
-export const newSecret = (prefix: 'ses' | 'sbr' | 'link' | 'done' | 'page' | 'web'): string =>
+export const newSecret = (prefix: 'ses' | 'sbr' | 'link' | 'done' | 'code' | 'page' | 'web'): string =>
   `${prefix}_${randomBytes(32).toString('base64url')}`;
 
 /** Creates 256 random bits in base64url, without a prefix (OAuth `state`, `nonce`, PKCE verifier). */

@@ -119,7 +119,7 @@ const revokeKey = endpoint({
 const tenantInfo = z.object({
   id: z.string(),
   name: z.string().nullable().describe('The name of the app, shown to end users.'),
-  mode: z.enum([...SIGN_IN_MODES, 'caller']).describe('How a sign-in is completed.'),
+  mode: z.enum(SIGN_IN_MODES).describe('How a sign-in is completed.'),
   return_urls: z.array(z.string()).describe('The addresses that the result page may link back to.'),
   created_at: z.iso.datetime(),
 });

@@ -1,4 +1,5 @@
 import type { Response, Router } from 'express';
+import type { CallbackOutcome } from '../../core/identity/sign-in/sign-in.ts';
 import type { LinkView, ResultView, SignInView } from '../../core/identity/sign-in/sign-in-view.ts';
 import type { Server } from '../../core/catalogue/entry.ts';
 import { isOfAnotherDomain } from '../../core/identity/oauth/server-authorization.ts';
@@ -14,6 +15,10 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   const { signIns } = core.identity;
   const { serverConnections } = core;
   const resultUrl = (result: string) => `${base}/oauth/done/${result}`;
+  const goOn = (response: Response, outcome: CallbackOutcome) => {
+    if (outcome.kind === 'refused') sendPage(response, refusal(outcome.reason));
+    else seeOther(response, outcome.kind === 'app' ? outcome.url : resultUrl(outcome.result));
+  };
 
   route(router, '/connect/:ticket', {
     async get({ response, params: { ticket } }) {
@@ -34,9 +39,8 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       await core.rateLimits.take('callback', request.ip ?? '');
       try {
         const given = readServerForm(fields);
-        const result = await serverConnections.submit(ticket, given, actor, leaving(response));
-        if (result === undefined) sendPage(response, refusal('link_over'));
-        else seeOther(response, resultUrl(result));
+        const outcome = await serverConnections.submit(ticket, given, actor, leaving(response));
+        goOn(response, outcome ?? { kind: 'refused', reason: 'link_over' });
       } catch (error) {
         const problem = problemOf(error);
         if (problem === undefined) throw error;
@@ -67,8 +71,7 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       const browser = cookies.browser(request);
       const outcome = await signIns.callback(provider, queryOf(request.url), browser, actor);
       // Redirects, so that code and state do not stay in the history.
-      if (outcome.kind === 'result') seeOther(response, resultUrl(outcome.result));
-      else sendPage(response, refusal(outcome.reason));
+      goOn(response, outcome);
     },
   });
 
@@ -79,8 +82,7 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
         const key = 'key' in params ? params.key : undefined;
         const query = queryOf(request.url);
         const outcome = await signIns.returned(key, query, cookies.browser(request), actor);
-        if (outcome.kind === 'result') seeOther(response, resultUrl(outcome.result));
-        else sendPage(response, refusal(outcome.reason));
+        goOn(response, outcome);
       },
     });
   }
@@ -286,8 +288,8 @@ const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, Failur
   account_mismatch: {
     title: 'Not connected: this is another account',
     text: view =>
-      html`You signed in to another account at ${named(view.provider)} than the one that is connected. Nothing
-      was changed. Go back to ${appName(view)}, begin again, and choose the account that you connected before.`,
+      html`You signed in to another account at ${named(view.provider)} than the one that ${appName(view)}
+      expects. Nothing was changed. Go back, begin again, and choose that account.`,
   },
   revoked: {
     title: 'Not connected: your access was ended',

@@ -39,6 +39,11 @@ const authSession = z.object({
   expires_at: z.iso.datetime(),
 });
 
+const sessionStatus = z.object({
+  status: z.enum(['pending', 'complete', 'error']),
+  error: z.string().optional(),
+});
+
 const tokenSet = z.object({
   access_token: z.string().describe('The identity token, a JWT. Send it as Authorization: Bearer.'),
   refresh_token: z.string().describe('The next refresh token. It works once.'),
@@ -47,7 +52,7 @@ const tokenSet = z.object({
 });
 
 /** Fields of a sign-in at a provider. */
-const OF_PROVIDERS = ['resource', 'mode', 'login_hint', 'allow_account_change'] as const;
+const OF_PROVIDERS = ['resource', 'login_hint', 'allow_account_change', 'expected_account'] as const;
 
 const createSession = endpoint({
   ...COMMON,
@@ -85,7 +90,9 @@ const createSession = endpoint({
       mode: z
         .enum(SIGN_IN_MODES)
         .optional()
-        .describe('page: the user confirms app and account on a page of this service, in one browser.'),
+        .describe(
+          'page: the user confirms app and account on a page of this service, in one browser. caller: your backend confirms which user is in that browser, with confirmSession.',
+        ),
       return_url: z
         .string()
         .max(2048)
@@ -101,6 +108,14 @@ const createSession = endpoint({
         .boolean()
         .optional()
         .describe('true: allows a sign-in with a different account than the connected one.'),
+      expected_account: z
+        .string()
+        .min(1)
+        .max(320)
+        .optional()
+        .describe(
+          'The e-mail address, or the id at the provider (sub), of the only account that may be connected.',
+        ),
     })
     .refine(body => (body.provider === undefined) !== (body.server_id === undefined), {
       path: ['provider'],
@@ -120,8 +135,12 @@ const createSession = endpoint({
     const returnUrl = body.return_url === undefined ? {} : { returnUrl: body.return_url };
     if (body.server_id !== undefined) {
       const { server } = core.serverConnections.form(body.server_id);
-      const scopes = body.scopes === undefined ? {} : { scopes: body.scopes };
-      const request = { userId: body.user_id, ...returnUrl, ...scopes };
+      const request = {
+        userId: body.user_id,
+        ...returnUrl,
+        ...(body.scopes === undefined ? {} : { scopes: body.scopes }),
+        ...(body.mode === undefined ? {} : { mode: body.mode }),
+      };
       return core.identity.sessions.createForServer(caller, server, request);
     }
     return core.identity.sessions.create(caller, {
@@ -133,6 +152,7 @@ const createSession = endpoint({
       ...returnUrl,
       ...(body.login_hint === undefined ? {} : { loginHint: body.login_hint }),
       ...(body.allow_account_change === undefined ? {} : { allowAccountChange: body.allow_account_change }),
+      ...(body.expected_account === undefined ? {} : { expectedAccount: body.expected_account }),
     });
   },
 });
@@ -151,11 +171,24 @@ const getSession = endpoint({
     key: Buffer.from(sha256(id)).toString('base64url'),
   }),
   errors: ['session_not_found', 'session_delivered', 'rate_limited'],
-  responseSchema: z.object({
-    status: z.enum(['pending', 'complete', 'error']),
-    error: z.string().optional(),
-  }),
+  responseSchema: sessionStatus,
   handle: (core, caller, { params: { session_id: id = '' } }) => core.identity.sessions.poll(caller, id),
+});
+
+const confirmSession = endpoint({
+  ...COMMON,
+  method: 'post',
+  path: '/v1/identity/sessions/:session_id/confirm',
+  operationId: 'confirmSession',
+  summary: 'Confirm an authorization session',
+  description:
+    'For sessions of mode caller. The browser came back to your return_url with session_id and code. Say which of your users is signed in to your app in that browser: nothing is connected before. If it is not the user of the session, the session ends.',
+  rateLimit: 'refresh',
+  errors: ['session_not_found', 'invalid_grant', 'rate_limited'],
+  bodySchema: z.strictObject({ code: z.string().min(1).max(256), user_id: userId }),
+  responseSchema: sessionStatus,
+  handle: (core, caller, { params: { session_id: id = '' }, body: { code, user_id } }) =>
+    core.identity.signIns.confirmByApp(caller, { sessionId: id, code, userId: user_id }),
 });
 
 const issueToken = endpoint({
@@ -275,6 +308,7 @@ const createManageLink = endpoint({
 export const identityEndpoints: readonly Endpoint[] = [
   createSession,
   getSession,
+  confirmSession,
   issueToken,
   refreshToken,
   revokeUser,

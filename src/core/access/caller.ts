@@ -2,12 +2,12 @@ export const SCOPES = ['search', 'proxy', 'identity', 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 /**
- * How an end user's sign-in is completed. `direct`: it starts on the provider's own page and ends with the
+ * How an end user's sign-in is completed, the strictest last. `direct`: it starts on the provider's own page and ends with the
  * callback. `page`: it starts and ends on our page, in one browser, with a confirmation that names app and
- * account. `caller`: the caller's own backend confirms it (reserved, not implemented).
+ * account. `caller`: it ends at the app, whose backend confirms which of its users is in that browser.
  */
-export const SIGN_IN_MODES = ['direct', 'page'] as const;
-export type SignInMode = (typeof SIGN_IN_MODES)[number] | 'caller';
+export const SIGN_IN_MODES = ['direct', 'page', 'caller'] as const;
+export type SignInMode = (typeof SIGN_IN_MODES)[number];
 
 /** The two uses of a key that a quota limits: proxied calls and searches. */
 export type Use = 'calls' | 'searches';
@@ -39,7 +39,7 @@ export interface Principal {
 
 /** The caller of one request. The core never sees a request object. */
 export interface Caller extends Principal {
-  /** Set if the face cannot use the tenant's sign-in mode. */
+  /** The least strict sign-in mode that the face may use. */
   readonly signInMode?: 'page';
   readonly requestId: string;
   /** The client's address, for the audit log. */

@@ -72,6 +72,11 @@ export class Tenants {
     return this.#db.transaction(async tx => {
       const [row] = await tx.update(tenants).set(changes).where(eq(tenants.id, id)).returning();
       if (!row) throw unknownTenant(id);
+      if (row.signInMode === 'caller' && row.returnUrls.length === 0)
+        throw new SwitchboardError(
+          'invalid_request',
+          'mode: caller requires a return URL, the address of the app that sign-ins end at. Set return_urls as well.',
+        );
       const meta = { changed: Object.keys(changes).join(',') };
       await this.#audit.record(actor, { event: 'tenant_changed', outcome: 'ok', tenantId: id, meta }, tx);
       return info(row);

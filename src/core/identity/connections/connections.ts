@@ -57,7 +57,7 @@ export interface ConnectionInfo {
 }
 
 /** Whose connection with what. */
-interface Owner extends Target {
+export interface Owner extends Target {
   readonly tenantId: string;
   readonly userId: string;
 }

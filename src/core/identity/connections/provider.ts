@@ -84,6 +84,8 @@ export interface Account {
   /** '' if a plain OAuth provider has no userinfo endpoint. */
   readonly subject: string;
   readonly label: string | undefined;
+  /** Undefined if there is none, or if the provider has not verified it. */
+  readonly email?: string | undefined;
 }
 
 /** Secrets kept between the start of a sign-in and its callback. */
@@ -120,6 +122,11 @@ export class Provider implements TokenIssuer {
 
   get name(): string {
     return this.settings.name;
+  }
+
+  /** False for a plain OAuth provider without a userinfo endpoint: every account looks the same. */
+  get tellsAccounts(): boolean {
+    return this.settings.issuer !== undefined || this.settings.endpoints?.userinfo !== undefined;
   }
 
   /** Returns the URL of the provider's page. @throws ProviderError `failed` if its metadata is unavailable, or names no page */
@@ -351,7 +358,8 @@ export function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   const subject = text(claims['sub'] === undefined || claims['sub'] === null ? 'id' : 'sub');
   if (subject === undefined) throw new Error('the account has no id: sub or id');
   if (/\p{C}/u.test(subject)) throw new Error('the account id contains control characters');
-  return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320) };
+  const email = claims['email_verified'] === false ? undefined : text('email');
+  return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320), email };
 }
 
 /** The known providers by name; some may not be configured. */

@@ -15,7 +15,8 @@ import { accessOf, type Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';
 import { newSecret, sha256 } from '../../../platform/ids.ts';
-import { sessionOfTicket } from '../sign-in/session-store.ts';
+import { pendingSecrets, sessionOfTicket } from '../sign-in/session-store.ts';
+import { sendToApp } from '../sign-in/app-confirmation.ts';
 import type { ConnectionInfo, Connections } from './connections.ts';
 import type { Revocations } from './revocations.ts';
 import { serverIdOf, targetOf, type Credential, type Holdings } from './holdings.ts';
@@ -117,8 +118,8 @@ export class ServerConnections {
   }
 
   /**
-   * Stores what a user entered on the page behind a link, and completes its session.
-   * @returns the secret of the result's page; undefined if the link has expired
+   * Stores what a user entered on the page behind a link, and completes its session. In mode `caller` it waits for the app.
+   * @returns where the browser goes on; undefined if the link has expired
    * @throws SwitchboardError `invalid_request`, `credentials_rejected`: the page may be sent again
    */
   async submit(
@@ -126,7 +127,7 @@ export class ServerConnections {
     given: CredentialValues,
     actor: Actor,
     signal: AbortSignal,
-  ): Promise<string | undefined> {
+  ): Promise<SubmitOutcome | undefined> {
     const { context, connections, holdings } = this.#parts;
     const session = await sessionOfTicket(context, ticket);
     const serverId = session && serverIdOf(session.provider);
@@ -135,6 +136,11 @@ export class ServerConnections {
     const target = targetOf(server);
     if (target.resource !== session.resource) return undefined;
     const { values } = await this.#check(session.tenantId, server, given, signal);
+    if (session.mode === 'caller') {
+      const { sessionId } = await pendingSecrets(context, session);
+      const url = await sendToApp(context, session, sessionId, { brought: { values }, from: 'pending' });
+      return url === undefined ? undefined : { kind: 'app', url };
+    }
     const result = newSecret('done');
     const { tenantId, userId } = session;
     const done = await context.db.transaction(async tx => {
@@ -171,7 +177,7 @@ export class ServerConnections {
     });
     holdings.forget(tenantId, userId);
     context.events.kick();
-    return done ? result : undefined;
+    return done ? { kind: 'result', result } : undefined;
   }
 
   async #put(
@@ -251,6 +257,10 @@ export class ServerConnections {
     await this.#parts.context.audit.record(actor, event, tx);
   }
 }
+
+/** Where the browser goes on from the page of a session: to its result, or to the app, which confirms it. */
+type SubmitOutcome =
+  { readonly kind: 'result'; readonly result: string } | { readonly kind: 'app'; readonly url: string };
 
 /** Advice where nobody said which header the key goes into. */
 const OTHER_HEADER =

@@ -1,4 +1,4 @@
-import { and, eq, gt, lte, or, sql, type SQL } from 'drizzle-orm';
+import { and, eq, gt, isNull, lte, ne, or, sql, type SQL } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { keepWithConnection } from '../connections/stored-tokens.ts';
 import type { Account, Grant } from '../connections/provider.ts';
@@ -20,6 +20,8 @@ export interface PendingSecrets {
   readonly verifier: string;
   /** The provider's page. */
   readonly providerUrl: string;
+  /** The e-mail address or the id of the only account that may be connected. */
+  readonly expectedAccount?: string | undefined;
   /** For a sign-in at a server's own authorization server. */
   readonly atServer?: {
     readonly issuedTo: IssuedTo;
@@ -59,7 +61,7 @@ export const waitingBinding = (row: Parameters<typeof sessionBinding>[0]): Bindi
 export const SESSION_ERRORS = {
   access_denied: 'access_denied: The user did not grant access.',
   account_mismatch:
-    'account_mismatch: The user signed in with a different account than before. Send allow_account_change to permit it.',
+    'account_mismatch: The user signed in with a different account than before, or than expected_account. Send allow_account_change to permit a change.',
   exchange_failed:
     'exchange_failed: The identity provider did not complete the sign-in. Start a new session.',
   interrupted: 'interrupted: The server interrupted the sign-in. Start a new session.',
@@ -68,6 +70,8 @@ export const SESSION_ERRORS = {
   revoked: "revoked: The user's access was revoked during the sign-in.",
   session_expired: 'session_expired: The user did not finish within 5 minutes. Start a new session.',
   undone: 'undone: The user undid the connection.',
+  user_mismatch:
+    'user_mismatch: The app confirmed the sign-in for another user than the one it was started for.',
 } as const;
 export type SessionError = keyof typeof SESSION_ERRORS;
 
@@ -127,7 +131,8 @@ export async function waitingSecrets(
   { vault }: IdentityContext,
   session: SessionRow,
 ): Promise<WaitingSecrets | undefined> {
-  if (session.status !== 'confirm' || session.sealed === null) return undefined;
+  // In mode `caller` no code has been exchanged yet.
+  if (session.status !== 'confirm' || session.mode === 'caller' || session.sealed === null) return undefined;
   return vault.openJson<WaitingSecrets>(waitingBinding(session), session.sealed);
 }
 
@@ -155,11 +160,12 @@ export async function claimSession(
   const [claimed] = await db
     .update(authSessions)
     .set({ status: 'claimed', claimedAt: sql`now()`, resultHash: sha256(result) })
-    .where(and(open, or(eq(authSessions.mode, 'direct'), ownBrowser)))
+    // Without a page of ours no browser is bound: the confirmation of mode `caller` tells whose it is.
+    .where(and(open, or(and(ne(authSessions.mode, 'page'), isNull(authSessions.ticketHash)), ownBrowser)))
     .returning();
   if (claimed) return claimed;
   const [elsewhere] = await db.select({ mode: authSessions.mode }).from(authSessions).where(open);
-  return elsewhere?.mode === 'page' ? 'other_browser' : 'link_over';
+  return elsewhere && elsewhere.mode !== 'direct' ? 'other_browser' : 'link_over';
 }
 
 /** Ends sessions that were not completed in time, at most `limit` of them. Resolves to their number. */

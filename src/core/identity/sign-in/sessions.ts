@@ -13,6 +13,8 @@ import type { ServerAuthorization, ServerSignIn } from '../oauth/server-authoriz
 import { authSessions, connections } from '../schema.ts';
 import { isSecret, newNonce, newSecret, sha256 } from '../../../platform/ids.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
+import { sessionNotFound } from './app-confirmation.ts';
+import { requireMode, requireReturnUrl, strictest, withPage } from './modes.ts';
 import {
   errorOf,
   expireSessions,
@@ -58,7 +60,8 @@ export interface WantedServer {
 }
 
 interface Draft extends Proof, Pick<Goal, 'name' | 'resource' | 'scopes' | 'signIn'> {
-  readonly forUsers: boolean | undefined;
+  readonly forUsers?: boolean | undefined;
+  readonly expectedAccount?: string | undefined;
   readonly mode: SignInMode;
   readonly sessionId: string;
   readonly ticket: string | undefined;
@@ -85,13 +88,18 @@ export class Sessions {
     const userId = requireUserId(request.userId);
     const provider = this.#context.providers.require(request.provider);
     const tenant = await this.#tenant(caller.tenantId);
-    requireReturnUrl(request.returnUrl, tenant.returnUrls);
     const mode = requireMode(request.mode, tenant.signInMode);
-    const resource = request.resource ?? '';
+    requireReturnUrl(request.returnUrl, tenant.returnUrls, mode);
+    const { expectedAccount, resource = '' } = request;
+    if (expectedAccount !== undefined && !provider.tellsAccounts) throw unknownAccounts(request.provider);
     const { name } = provider.settings;
     const known = await this.#grantedScopes(caller.tenantId, userId, name, resource);
     const scopes = union(provider.settings.scopes, known, request.scopes ?? []);
-    const draft = await this.#draft({ name, resource, scopes, provider }, mode, request.loginHint);
+    const loginHint = request.loginHint ?? expectedAccount;
+    const draft = await this.#draft({ name, resource, scopes, provider }, mode, {
+      loginHint,
+      expectedAccount,
+    });
     return this.#open(caller, userId, draft, {
       returnUrl: request.returnUrl ?? null,
       allowAccountChange: request.allowAccountChange ?? false,
@@ -107,15 +115,16 @@ export class Sessions {
   async createForServer(
     caller: Caller,
     server: Server,
-    request: Pick<SessionRequest, 'userId' | 'returnUrl' | 'scopes'>,
+    request: Pick<SessionRequest, 'userId' | 'returnUrl' | 'scopes' | 'mode'>,
   ): Promise<AuthSession> {
     const userId = requireUserId(request.userId);
     const tenant = await this.#tenant(caller.tenantId);
-    requireReturnUrl(request.returnUrl, tenant.returnUrls);
+    const mode = withPage(requireMode(request.mode, tenant.signInMode));
+    requireReturnUrl(request.returnUrl, tenant.returnUrls, mode);
     const { provider, resource } = targetOf(server);
     const granted = await this.#grantedScopes(caller.tenantId, userId, provider, resource);
     const held = [...granted, ...(request.scopes ?? [])];
-    const draft = await this.#draft(await this.#goalAt(server, { held }), 'page');
+    const draft = await this.#draft(await this.#goalAt(server, { held }), mode);
     return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
   }
 
@@ -134,7 +143,7 @@ export class Sessions {
     const granted = await this.#grantedScopes(caller.tenantId, TENANT_HOLDER, provider, resource);
     const goal = await this.#goalAt(server, { held: [...granted, ...scopes], byOperator: true });
     if (!goal.signIn) return undefined;
-    return this.#open(caller, TENANT_HOLDER, await this.#draft(goal, 'page', undefined, forUsers), {});
+    return this.#open(caller, TENANT_HOLDER, await this.#draft(goal, 'page', { forUsers }), {});
   }
 
   #open(
@@ -159,13 +168,7 @@ export class Sessions {
     userId: string,
     wanted: { provider: Provider; scopes: readonly string[]; resource: string },
   ): Promise<AuthSession> {
-    const tenant = await this.#tenant(caller.tenantId);
-    return this.#justInTime(
-      caller,
-      userId,
-      goalAt(wanted),
-      requireMode(caller.signInMode, tenant.signInMode),
-    );
+    return this.#justInTime(caller, userId, goalAt(wanted), caller.signInMode ?? 'direct');
   }
 
   /** Does the same for a server that takes values, or has an authorization server of its own. Says which of them it is. */
@@ -186,7 +189,13 @@ export class Sessions {
     return { name, resource, scopes: signIn?.scopes ?? [], ...(signIn ? { signIn } : {}) };
   }
 
-  async #justInTime(caller: Caller, userId: string, goal: Goal, mode: SignInMode): Promise<AuthSession> {
+  /** @param atLeast the least strict mode */
+  async #justInTime(caller: Caller, userId: string, goal: Goal, atLeast: SignInMode): Promise<AuthSession> {
+    const tenant = await this.#tenant(caller.tenantId);
+    const wanted = strictest(tenant.signInMode, atLeast);
+    // Nobody has named an address of the app for this session.
+    const [returnUrl] = wanted === 'caller' ? tenant.returnUrls : [];
+    const mode = wanted === 'caller' && returnUrl === undefined ? 'page' : wanted;
     const open = (db: Database) => this.#openJustInTime(db, caller.tenantId, userId, { ...goal, mode });
     const early = await open(this.#context.db);
     if (early) return early;
@@ -198,7 +207,7 @@ export class Sessions {
       if (caller.subject?.epoch !== user.tokenEpoch) throw invalidToken();
       const known = await open(tx);
       if (known) return known;
-      return this.#insert(tx, caller, user, draft, { justInTime: true });
+      return this.#insert(tx, caller, user, draft, { justInTime: true, returnUrl: returnUrl ?? null });
     });
   }
 
@@ -207,7 +216,7 @@ export class Sessions {
    * @throws SwitchboardError `session_not_found` (also for another tenant's), `session_delivered` from the second time on.
    */
   async poll(caller: Pick<Caller, 'tenantId'>, sessionId: string): Promise<SessionStatus> {
-    if (!isSecret(sessionId, 'ses')) throw notFound();
+    if (!isSecret(sessionId, 'ses')) throw sessionNotFound();
     const { db } = this.#context;
     const own = and(eq(authSessions.idHash, sha256(sessionId)), eq(authSessions.tenantId, caller.tenantId));
     const read = () =>
@@ -224,7 +233,7 @@ export class Sessions {
       await expireSessions(this.#context, own, 1);
       [session] = await read();
     }
-    if (!session) throw notFound();
+    if (!session) throw sessionNotFound();
     if (session.delivered) throw delivered();
     if (session.status !== 'complete' && session.status !== 'error') return { status: 'pending' };
     const [final] = await db
@@ -240,22 +249,25 @@ export class Sessions {
   async #draft(
     { name, resource, scopes, provider, signIn }: Goal,
     mode: SignInMode,
-    loginHint?: string,
-    forUsers?: boolean,
+    {
+      loginHint,
+      ...kept
+    }: Pick<Draft, 'expectedAccount' | 'forUsers'> & { readonly loginHint?: string | undefined } = {},
   ): Promise<Draft> {
     const { publicUrl } = this.#context;
     const secrets = { state: newNonce(), nonce: newNonce(), verifier: newNonce() };
     const wanted = { ...secrets, mode, scopes, resource, loginHint };
     const atServer = (await signIn?.authorizationUrl(secrets)) ?? '';
     const providerUrl = provider ? await this.#authorizationUrl(provider, wanted) : atServer;
-    const ticket = mode === 'page' ? newSecret('link') : undefined;
+    // At an identity provider, mode `caller` needs no page of ours: the app confirms.
+    const ticket = mode === 'page' || !provider ? newSecret('link') : undefined;
     return {
       ...secrets,
       name,
       resource,
       scopes,
       ...(signIn ? { signIn } : {}),
-      forUsers,
+      ...kept,
       mode,
       sessionId: newSecret('ses'),
       ticket,
@@ -297,7 +309,7 @@ export class Sessions {
       idHash,
       provider: draft.name,
     });
-    const { nonce, verifier, providerUrl, sessionId, authUrl, signIn, forUsers } = draft;
+    const { nonce, verifier, providerUrl, sessionId, authUrl, signIn, forUsers, expectedAccount } = draft;
     const atServer = signIn && { issuedTo: signIn.issuedTo, redirectUri: signIn.redirectUri, forUsers };
     const secrets: PendingSecrets = {
       nonce,
@@ -305,6 +317,7 @@ export class Sessions {
       providerUrl,
       sessionId,
       authUrl,
+      ...(expectedAccount === undefined ? {} : { expectedAccount }),
       ...(atServer ? { atServer } : {}),
     };
     const [row] = await tx
@@ -399,9 +412,6 @@ const union = (...lists: readonly (readonly string[])[]): string[] => [...new Se
 const sameSet = (a: readonly string[], b: readonly string[]) =>
   a.length === b.length && a.every(name => b.includes(name));
 
-const notFound = () =>
-  new SwitchboardError('session_not_found', 'No authorization session has this id. Create a new one.');
-
 const delivered = () =>
   new SwitchboardError(
     'session_delivered',
@@ -420,22 +430,15 @@ export interface SessionRequest {
   readonly returnUrl?: string;
   readonly loginHint?: string;
   readonly allowAccountChange?: boolean;
+  /** The e-mail address or the id of the only account that may be connected. */
+  readonly expectedAccount?: string;
 }
 
-/** Upgrades `direct` to `page` for one session, never the reverse. */
-function requireMode(asked: SignInMode | undefined, tenantMode: SignInMode): SignInMode {
-  if (asked === undefined || asked === tenantMode) return tenantMode;
-  if (tenantMode === 'direct') return asked;
-  throw new SwitchboardError('invalid_request', `mode: this tenant requires ${JSON.stringify(tenantMode)}`);
-}
-
-function requireReturnUrl(url: string | undefined, registered: readonly string[]): void {
-  if (url === undefined || registered.includes(url)) return;
-  throw new SwitchboardError(
+const unknownAccounts = (provider: string) =>
+  new SwitchboardError(
     'invalid_request',
-    'return_url: is not registered for this tenant. Ask the operator to register it with `switchboard tenant set --return-url`.',
+    `expected_account: ${provider} does not say which account a user has. Leave it out.`,
   );
-}
 
 /** Limits the sessions of one user. @throws SwitchboardError `rate_limited` */
 async function requireRoom(tx: Database, user: User): Promise<void> {

@@ -1,33 +1,43 @@
 import { and, eq, gt, inArray, isNull, like, or, sql, type SQL } from 'drizzle-orm';
+import { SwitchboardError } from '../../../errors.ts';
+import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
-import { AccountMismatch, type Connections } from '../connections/connections.ts';
+import type { Caller } from '../../access/caller.ts';
+import { AccountMismatch, type Connections, type Owner } from '../connections/connections.ts';
 import type { IdentityContext } from '../context.ts';
 import { serverTarget, type Holdings } from '../connections/holdings.ts';
-import { ProviderError } from '../connections/provider.ts';
+import { ProviderError, type Account } from '../connections/provider.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { authSessions, connections, tokenFamilies } from '../schema.ts';
 import { newSecret, sha256 } from '../../../platform/ids.ts';
 import {
   claimSession,
+  errorOf,
   giveBack,
   isBrowserOf,
   pendingSecrets,
   sessionOfResult,
   sessionOfTicket,
+  SESSION_ERRORS,
   UNDO_MINUTES,
   waitingBinding,
   waitingSecrets,
+  type PendingSecrets,
   type SessionError,
   type SessionRow,
   type WaitingSecrets,
   failed,
 } from './session-store.ts';
 import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
-import { lockUser } from '../../access/tenants.ts';
+import { lockUser, requireUserId } from '../../access/tenants.ts';
+import type { SessionStatus } from './sessions.ts';
+import { failedAtApp, sendToApp, takeConfirmed, type Confirmation } from './app-confirmation.ts';
 
 export type CallbackOutcome =
   /** The sign-in has ended; its page shows the outcome. */
   | { readonly kind: 'result'; readonly result: string }
+  /** The browser goes on to the app, which confirms the sign-in or learns why it failed. */
+  | { readonly kind: 'app'; readonly url: string }
   /** Nothing was changed. */
   | { readonly kind: 'refused'; readonly reason: 'link_over' | 'other_browser' };
 
@@ -95,14 +105,7 @@ export class SignIns {
     const provider = this.#context.providers.get(providerName);
     if (!provider) return { kind: 'refused', reason: 'link_over' };
     const of = eq(authSessions.provider, providerName);
-    return this.#callback({ of, query, browser, actor }, async (session, state) => {
-      const callback = new URL(
-        `${this.#context.publicUrl()}/oauth/callback/${providerName}?${query.toString()}`,
-      );
-      const { nonce, verifier } = await pendingSecrets(this.#context, session);
-      const tokens = await provider.exchange(callback, { state, nonce, verifier }, session);
-      return { tokens, isConfirmed: session.mode === 'direct' };
-    });
+    return this.#callback({ of, redirectUri: undefined, query, browser, actor });
   }
 
   /**
@@ -117,49 +120,128 @@ export class SignIns {
     actor: Actor,
   ): Promise<CallbackOutcome> {
     const of = like(authSessions.provider, serverTarget('%'));
-    return this.#callback({ of, query, browser, actor }, async (session, state) => {
-      const { atServer, verifier } = await pendingSecrets(this.#context, session);
-      // Another authorization server's code must not be sent to this one (RFC 9700 §4.4).
-      if (atServer?.redirectUri !== this.#authorization.clients.returnUri(key))
-        throw new ProviderError('failed', new Error('the browser came back to another address'));
-      const server = await this.#authorization.at(atServer.issuedTo).catch((cause: unknown) => {
-        throw cause instanceof ProviderError ? cause : new ProviderError('failed', cause);
-      });
-      const { redirectUri } = atServer;
-      const tokens = await server.exchange(query, { state, verifier, redirectUri }, session.scopes);
-      return { tokens, isConfirmed: true, forUsers: atServer.forUsers };
-    });
+    const redirectUri = this.#authorization.clients.returnUri(key);
+    return this.#callback({ of, redirectUri, query, browser, actor });
   }
 
-  async #callback(
-    { of, query, browser, actor }: Callback,
-    exchange: (session: SessionRow, state: string) => Promise<Exchanged>,
-  ): Promise<CallbackOutcome> {
+  async #callback({ of, redirectUri, query, browser, actor }: Callback): Promise<CallbackOutcome> {
     const [state, ...more] = query.getAll('state');
     if (state === undefined || more.length > 0) return { kind: 'refused', reason: 'link_over' };
     const result = newSecret('done');
     const session = await claimSession(this.#context, { of, state, browser, result });
     if (typeof session === 'string') return { kind: 'refused', reason: session };
-    const outcome = { kind: 'result', result } as const;
+    const pending = await pendingSecrets(this.#context, session);
+    const failure = await this.#received(session, pending, { query, redirectUri, actor });
+    if (session.mode !== 'caller') return { kind: 'result', result };
+    if (failure !== undefined) return { kind: 'app', url: failedAtApp(session, pending.sessionId, failure) };
+    const brought = { query: query.toString(), pending };
+    const url = await sendToApp(this.#context, session, pending.sessionId, { brought, from: 'claimed' });
+    return { kind: 'app', url: url ?? failedAtApp(session, pending.sessionId, 'revoked') };
+  }
+
+  /** Handles an answer that the browser brought. A code of mode `caller` is left for later. Resolves to why the session has failed. */
+  async #received(
+    session: SessionRow,
+    pending: PendingSecrets,
+    { query, redirectUri, actor }: Pick<Callback, 'query' | 'redirectUri' | 'actor'>,
+  ): Promise<SessionError | undefined> {
     if (hasRepeated(query)) {
       await this.#fail(session, 'invalid_response', actor);
-      return outcome;
+      return 'invalid_response';
     }
-    let exchanged: Exchanged;
+    // Another authorization server's code must not be sent to this one (RFC 9700 §4.4).
+    if (pending.atServer?.redirectUri !== redirectUri) {
+      this.#context.log.warn({ provider: session.provider }, 'failed sign-in: returned to another address');
+      await this.#fail(session, 'exchange_failed', actor);
+      return 'exchange_failed';
+    }
+    if (session.mode === 'caller' && query.has('code') && !query.has('error')) return undefined;
+    return this.#exchange(session, pending, query, actor);
+  }
+
+  /** Exchanges the code for tokens, and stores them. Resolves to why that failed, if it is known by then. */
+  async #exchange(
+    session: SessionRow,
+    pending: PendingSecrets,
+    query: URLSearchParams,
+    actor: Actor,
+  ): Promise<SessionError | undefined> {
+    let tokens: WaitingSecrets;
     try {
-      exchanged = await exchange(session, state);
+      tokens = await this.#tokensFor(session, pending, query);
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;
       const level = error.reason === 'denied' ? 'info' : 'warn';
       this.#context.log[level]({ err: error, provider: session.provider }, 'failed sign-in');
       await this.#fail(session, CODES[error.reason], actor);
-      return outcome;
+      return CODES[error.reason];
     }
-    const { tokens, isConfirmed, forUsers } = exchanged;
+    if (!isExpected(tokens.account, pending.expectedAccount)) {
+      await this.#fail(session, 'account_mismatch', actor, tokens);
+      return 'account_mismatch';
+    }
+    // The page of a server's own sign-in has named app, user and server before.
+    const waits = session.mode === 'page' && !pending.atServer;
     await this.#orGiveBack(session, tokens, actor, () =>
-      isConfirmed ? this.#complete(session, tokens, actor, forUsers) : this.#wait(session, tokens, actor),
+      waits
+        ? this.#wait(session, tokens, actor)
+        : this.#complete(session, actor, tokens, this.#puts(session, tokens, pending.atServer?.forUsers)),
     );
-    return outcome;
+    return undefined;
+  }
+
+  /** @throws ProviderError */
+  async #tokensFor(
+    session: SessionRow,
+    { nonce, verifier, atServer }: PendingSecrets,
+    query: URLSearchParams,
+  ): Promise<WaitingSecrets> {
+    const state = query.get('state') ?? '';
+    if (atServer) {
+      const server = await this.#authorization.at(atServer.issuedTo).catch((cause: unknown) => {
+        throw cause instanceof ProviderError ? cause : new ProviderError('failed', cause);
+      });
+      const { redirectUri } = atServer;
+      return server.exchange(query, { state, verifier, redirectUri }, session.scopes);
+    }
+    const provider = this.#context.providers.get(session.provider);
+    if (!provider) throw new ProviderError('failed', new Error('the provider is no longer configured'));
+    const callback = new URL(
+      `${this.#context.publicUrl()}/oauth/callback/${session.provider}?${query.toString()}`,
+    );
+    return provider.exchange(callback, { state, nonce, verifier }, session);
+  }
+
+  /**
+   * Completes a sign-in of mode `caller`: the app says which of its users is signed in to it in the browser that brought the code.
+   * Only then is the provider's code exchanged. If it is another user, the session ends.
+   * @throws SwitchboardError `session_not_found` (also for another tenant's), `invalid_grant`
+   */
+  async confirmByApp(caller: Caller, confirmation: Confirmation): Promise<SessionStatus> {
+    requireUserId(confirmation.userId);
+    const { tenantId } = caller;
+    const { session, brought, isOwner } = await takeConfirmed(this.#context, tenantId, confirmation);
+    if (!isOwner) {
+      await this.#fail(session, 'user_mismatch', caller);
+      throw new SwitchboardError(
+        'invalid_grant',
+        'user_id: is not the user that the session was started for. Nothing was connected, and the session has ended.',
+      );
+    }
+    if ('values' in brought) {
+      const { values } = brought;
+      await this.#complete(session, caller, undefined, async (tx, owner) => {
+        const { id } = await this.#connections.putValues(tx, owner, { values, forUsers: false });
+        return id;
+      });
+    } else await this.#exchange(session, brought.pending, new URLSearchParams(brought.query), caller);
+    const [ended] = await this.#context.db
+      .select({ status: authSessions.status, errorCode: authSessions.errorCode })
+      .from(authSessions)
+      .where(eq(authSessions.idHash, session.idHash));
+    return ended?.status === 'complete'
+      ? { status: 'complete' }
+      : { status: 'error', error: SESSION_ERRORS[errorOf(ended?.errorCode ?? null)] };
   }
 
   /** Handles the user's decision on a sign-in of mode `page`. Resolves to false if it has expired or belongs to another browser. */
@@ -174,7 +256,9 @@ export class SignIns {
     const waiting = await waitingSecrets(this.#context, session);
     if (!waiting) return false;
     if (accepts)
-      await this.#orGiveBack(session, waiting, actor, () => this.#complete(session, waiting, actor));
+      await this.#orGiveBack(session, waiting, actor, () =>
+        this.#complete(session, actor, waiting, this.#puts(session, waiting)),
+      );
     else await this.#fail(session, 'access_denied', actor, waiting);
     return true;
   }
@@ -262,12 +346,21 @@ export class SignIns {
     if (!waits) await this.#fail(session, 'revoked', actor, tokens);
   }
 
-  /** Stores the tokens and completes the session in one transaction, unless the user was revoked in the meantime. */
+  /** Returns a function that stores tokens as a connection. */
+  #puts(session: SessionRow, tokens: WaitingSecrets, forUsers?: boolean): Put {
+    return (tx, owner) =>
+      this.#connections.put(tx, { ...owner, forUsers }, tokens, session.allowAccountChange);
+  }
+
+  /**
+   * Makes the connection and completes the session in one transaction, unless the user was revoked in the meantime.
+   * @param tokens what is given back if it fails; undefined for values
+   */
   async #complete(
     session: SessionRow,
-    tokens: WaitingSecrets,
     actor: Actor,
-    forUsers?: boolean,
+    tokens: WaitingSecrets | undefined,
+    put: Put,
   ): Promise<void> {
     const { db, audit, outbox } = this.#context;
     const { tenantId, userId, provider, resource } = session;
@@ -281,12 +374,7 @@ export class SignIns {
           .from(authSessions)
           .where(eq(authSessions.idHash, session.idHash))
           .for('update');
-        const connectionId = await this.#connections.put(
-          tx,
-          { tenantId, userId, provider, resource, forUsers },
-          tokens,
-          session.allowAccountChange,
-        );
+        const connectionId = await put(tx, { tenantId, userId, provider, resource });
         const [completed] = await tx
           .update(authSessions)
           .set({ status: 'complete', finishedAt: sql`now()`, sealed: null, connectionId })
@@ -349,18 +437,15 @@ export class SignIns {
 interface Callback {
   /** The sessions that its address is for. */
   readonly of: SQL;
+  /** The address that the browser came back to; undefined at an identity provider's, which its session names. */
+  readonly redirectUri: string | undefined;
   readonly query: URLSearchParams;
   readonly browser: string | undefined;
   readonly actor: Actor;
 }
 
-/** What a code was exchanged for. */
-interface Exchanged {
-  readonly tokens: WaitingSecrets;
-  /** False: the user confirms the account first. */
-  readonly isConfirmed: boolean;
-  readonly forUsers?: boolean | undefined;
-}
+/** Makes a connection in a transaction. Resolves to its id. */
+type Put = (tx: Database, owner: Owner) => Promise<string>;
 
 /** The session was ended while its code was being exchanged. */
 class SessionOver extends Error {
@@ -374,6 +459,10 @@ const CODES = {
   other_account: 'exchange_failed',
   failed: 'exchange_failed',
 } as const;
+
+/** Returns whether a session may connect this account. An address that the provider has not verified does not count. */
+const isExpected = ({ subject, email }: Account, expected: string | undefined): boolean =>
+  expected === undefined || subject === expected || email?.toLowerCase() === expected.toLowerCase();
 
 /** RFC 6749 §3.1: parameters must not be repeated. */
 const hasRepeated = (query: URLSearchParams): boolean =>
