@@ -185,8 +185,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 };
 
 /**
- * The promises of identity by number. Each has a test under test/core/identity whose title begins with the number. 52 waits for
- * sign-in mode `caller`, which is not built; 97 was dropped: a server that is trusted with a token may show it.
+ * The promises of identity by number. Each has a test under test/core/identity whose title begins with the number. 97 was
+ * dropped: a server that is trusted with a token may show it.
  */
 export const identityPromises: Readonly<Record<number, string>> = {
   1: 'a request without an API key is 401',
@@ -240,6 +240,7 @@ export const identityPromises: Readonly<Record<number, string>> = {
   49: 'of 50 parallel polls after completion one is 200, the others are 410',
   50: 'a process killed between claim and exchange leaves a session that is interrupted within 65 s',
   51: 'a process killed between exchange and commit leaves no half connection',
+  52: 'a sign-in of mode caller completes only when the app of its tenant confirms it, once, for its user',
   53: 'a sign-in of mode page cannot be finished in another browser',
   54: 'reconnecting with another account fails with account_mismatch',
   55: 'tokens asked for before completion are 400 authorization_pending',

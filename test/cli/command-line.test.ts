@@ -378,7 +378,7 @@ describe('mistakes', () => {
     [['keys', 'rotate-signing'], 2, /was published too recently/],
     [['keys', 'retire', 'k1'], 2, /k1 is the active key/],
     [['tenant', 'show', 'nobody'], 2, /No tenant has the id "nobody"/],
-    [['tenant', 'set', '--mode', 'caller'], 2, /mode: must be one of direct, page/],
+    [['tenant', 'set', '--mode', 'browser'], 2, /mode: must be one of direct, page, caller/],
     [['tenant', 'set', '--name', 'two\nlines'], 2, /name: must be one line of visible characters/],
     [['tenant', 'set', '--return-url', 'http://app.example/x'], 2, /must be https/],
     [['connections', 'link', 'bob', '--tenant', 'nobody'], 2, /No tenant has the id "nobody"/],

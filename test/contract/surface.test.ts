@@ -56,6 +56,7 @@ describe('open pages', () => {
       '/v1/identity/revoke',
       '/v1/identity/sessions',
       '/v1/identity/sessions/{session_id}',
+      '/v1/identity/sessions/{session_id}/confirm',
       '/v1/identity/token',
       '/v1/mcp/call',
       '/v1/mcp/tools/call',

@@ -22,6 +22,8 @@ export function serverFormPage({ view, form, action, problem }: FormPage): Page 
   return {
     ...(problem === undefined ? {} : { status: 400 }),
     title: 'Enter a key',
+    // Browsers apply this to the redirect after the form, too.
+    formTargets: view.appOrigin === undefined ? [] : [view.appOrigin],
     heading: html`Connect ${named(server.name)}`,
     body: html` ${problem !== undefined && html`<p role="alert" class="warn">${problem}</p>`}
       <p>${appName(view, 'start')} asks for access to ${named(server.name)}, with a key of yours.</p>

@@ -151,7 +151,7 @@ function connectPage(view: LinkView, action: string, server: Server | undefined)
   return {
     title: server ? `Connect ${provider}` : `Connect your ${provider} account`,
     // Chromium applies this to every redirect after a form, and many providers first redirect users to another host.
-    formTargets: ['https:', ...(view.providerOrigin === undefined ? [] : [view.providerOrigin])],
+    formTargets: ['https:', view.providerOrigin, view.appOrigin].filter(one => one !== undefined),
     body: html` <p>${intentOf(view)}</p>
       ${factsOf(view, server && signInFacts(server, host))}
       ${

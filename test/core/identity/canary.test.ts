@@ -31,6 +31,7 @@ const FORMS: Readonly<Record<string, RegExp>> = {
   refresh: /\bsbr_[\w-]{43}/g,
   link: /\blink_[\w-]{43}/g,
   done: /\bdone_[\w-]{43}/g,
+  code: /\bcode_[\w-]{43}/g,
   page: /\bpage_[\w-]{43}/g,
   cookie: /\bweb_[\w-]{43}/g,
   identityToken: /\beyJ[\w-]+\.[\w-]+\.[\w-]+/g,
@@ -52,7 +53,7 @@ const HANDS_OUT: readonly (readonly [
   // Pages: on to the next one, and a form's address is the page's own.
   [/^GET \/connect\//, [200], ['link']],
   [/^POST \/connect\//, [303], ['state', 'nonce', 'cookie']],
-  [/^GET \/oauth\/callback\//, [303], ['done']],
+  [/^GET \/oauth\/callback\//, [303], ['done', 'code', 'session']],
   [/^(GET|POST) \/oauth\/done\//, [200, 303], ['done']],
   [/^GET \/manage\/page_/, [200], ['page']],
   [/^POST \/manage\/page_/, [303], ['cookie']],
@@ -182,6 +183,17 @@ async function liveThrough(
   await look();
   await agent.follow(await agent.submit(waiting, { fields: { decision: 'connect' } }));
   expect((await sb.poll(paged.session_id)).json).toEqual({ status: 'complete' });
+
+  // One that the app confirms: what the browser brought waits meanwhile.
+  await sb.admin.request('POST', '/tenants/local', { return_urls: ['https://app.example/'] });
+  const byApp = await create({ mode: 'caller', return_url: 'https://app.example/' });
+  const back = await new UserAgent().get(await sb.authorize(byApp.auth_url, { login: 'canary' }));
+  const code = new URL(back.headers.get('location') ?? '').searchParams.get('code');
+  await look();
+  const confirm = (user_id: string) =>
+    sb.post(`/v1/identity/sessions/${byApp.session_id}/confirm`, { code, user_id });
+  expect((await confirm(USER)).json).toEqual({ status: 'complete' });
+  expect((await confirm(USER)).status).toBe(400);
 
   // Tokens: first pair, replayed; refresh, replayed; reuse.
   const first = await sb.token(direct.session_id, key);

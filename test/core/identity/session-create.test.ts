@@ -167,7 +167,7 @@ describe.each(DATABASES)('POST /v1/identity/sessions on $name', ({ kind, skipped
 
     it.each([
       ['an unknown field', { nonsense: 1 }],
-      ['an unknown mode', { mode: 'caller' }],
+      ['an unknown mode', { mode: 'browser' }],
       ['scopes that are none', { scopes: ['two words'] }],
       ['a resource with a fragment', { resource: 'https://a.example/#x' }],
     ])('refuses %s', async (_what, more) => {

@@ -50,6 +50,8 @@ export interface LinkView extends SignInView {
   readonly granted: readonly string[];
   /** True for a shared connection that calls for users use, too. */
   readonly forUsers: boolean;
+  /** The origin of the app, at which a sign-in of mode `caller` ends. */
+  readonly appOrigin: string | undefined;
 }
 
 /** Returns undefined if the link has expired. */
@@ -59,11 +61,13 @@ export async function viewLink(context: IdentityContext, ticket: string): Promis
   const view = await describe(context, session);
   const { providerUrl, atServer } = await pendingSecrets(context, session);
   const providerOrigin = providerUrl === '' ? undefined : new URL(providerUrl).origin;
+  const { mode, returnUrl } = session;
   const held = await heldBy(context, session);
   return {
     ...view,
     issuer: atServer?.issuedTo.issuer,
     providerOrigin,
+    appOrigin: mode === 'caller' && returnUrl !== null ? new URL(returnUrl).origin : undefined,
     granted: held?.status === 'active' ? held.scopes : [],
     forUsers: atServer?.forUsers ?? held?.forUsers ?? false,
   };
