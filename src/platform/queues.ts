@@ -48,6 +48,36 @@ export class SerialQueue {
 /** Starts the task in this tick; a synchronous throw becomes a rejection too. */
 const begin = async <T>(work: () => Promise<T>): Promise<T> => work();
 
+/** Counts what is under way by key. A key has so many places, and all keys together no more than `max`; nobody waits for one. */
+export class Places {
+  readonly #taken = new Map<string, number>();
+  readonly #perKey: number;
+  readonly #max: number;
+  #total = 0;
+
+  constructor(perKey: number, max = Infinity) {
+    this.#perKey = perKey;
+    this.#max = max;
+  }
+
+  /** Takes a place until the result is disposed of. Returns which limit is reached if none is free. */
+  enter(key: string): Disposable | 'key' | 'all' {
+    const taken = this.#taken.get(key) ?? 0;
+    if (taken >= this.#perKey) return 'key';
+    if (this.#total >= this.#max) return 'all';
+    this.#taken.set(key, taken + 1);
+    this.#total++;
+    return { [Symbol.dispose]: () => this.#leave(key) };
+  }
+
+  #leave(key: string): void {
+    const left = (this.#taken.get(key) ?? 1) - 1;
+    if (left === 0) this.#taken.delete(key);
+    else this.#taken.set(key, left);
+    this.#total--;
+  }
+}
+
 interface Holder {
   busy: number;
   /** In order of arrival. A caller that gives up removes itself. */

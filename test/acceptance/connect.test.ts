@@ -1,23 +1,18 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { makeDataDir } from '../support/data-dir.ts';
 import { run, serve, temporaryFolder } from '../support/program.ts';
 import { startProtectedServer } from '../support/authorization/protected.ts';
 import { startAuthorizationServer } from '../support/authorization/server.ts';
+import { runOnTerminal, terminalMissing } from '../support/terminal.ts';
 import { startAuthorised } from '../support/upstreams/authorised.ts';
 import { UserAgent } from '../support/user-agent.ts';
 
-/** Runs a command on a terminal of its own (util-linux). */
-const SCRIPT = '/usr/bin/script';
 const KEY = 'key-typed-on-a-terminal-42';
 
-it.skipIf(!existsSync(SCRIPT))(
-  'a key typed on a terminal is not shown, makes a call possible, and is gone with disconnect',
-  async () => {
+describe.skipIf(terminalMissing !== undefined)(`on a terminal ${terminalMissing ?? ''}`, () => {
+  it('a key typed on a terminal is not shown, makes a call possible, and is gone with disconnect', async () => {
     await using upstream = await startAuthorised(
       'legacy',
       ({ authorization }) => authorization === `Bearer ${KEY}`,
@@ -38,9 +33,9 @@ it.skipIf(!existsSync(SCRIPT))(
       code: 1,
       stderr: expect.stringContaining('npx switchboard connect weather'),
     });
-    const wrong = await typed(['connect', 'weather'], 'not-the-right-key\r', env);
+    const wrong = await runOnTerminal(['connect', 'weather'], 'not-the-right-key\r', env);
     expect(wrong).toMatchObject({ code: 1, screen: expect.stringContaining('refused') });
-    const right = await typed(['connect', 'weather'], `${KEY}\r`, env);
+    const right = await runOnTerminal(['connect', 'weather'], `${KEY}\r`, env);
     expect(right, right.screen).toMatchObject({
       code: 0,
       screen: expect.stringContaining('Connected weather.'),
@@ -50,15 +45,12 @@ it.skipIf(!existsSync(SCRIPT))(
     expect((await run(['connections'], env)).stdout).toMatch(/weather +key [0-9a-f]{8} +active/);
     expect(await run(['disconnect', 'weather'], env)).toMatchObject({ code: 0 });
     expect((await call()).code).toBe(1);
-    const ctrlC = await typed(['connect', 'weather'], '\u0003', env);
+    const ctrlC = await runOnTerminal(['connect', 'weather'], '\u0003', env);
     expect(ctrlC.code).not.toBe(0);
     expect((await run(['connections'], env)).stdout).toContain('No connections.');
-  },
-);
+  });
 
-it.skipIf(!existsSync(SCRIPT))(
-  'a sign-in in the browser ends the command, and makes a call possible until disconnect',
-  async () => {
+  it('a sign-in in the browser ends the command, and makes a call possible until disconnect', async () => {
     await using authorizationServer = await startAuthorizationServer();
     await using upstream = await startProtectedServer({ authorizationServer });
     await using folder = temporaryFolder();
@@ -79,7 +71,7 @@ it.skipIf(!existsSync(SCRIPT))(
     });
     const agent = new UserAgent();
     const signIn = async (link: string) => agent.follow(await agent.submit(await agent.get(link)));
-    const done = await typed(['connect', 'notes'], link => signIn(link), env);
+    const done = await runOnTerminal(['connect', 'notes'], link => signIn(link), env);
     expect(done, done.screen).toMatchObject({
       code: 0,
       screen: expect.stringMatching(/Connected notes\. It lists \d+ tools\./),
@@ -89,36 +81,5 @@ it.skipIf(!existsSync(SCRIPT))(
     expect(await run(['disconnect', 'notes'], env)).toMatchObject({ code: 0 });
     expect((await call()).code).toBe(1);
     await vi.waitUntil(() => authorizationServer.sent('revoke').length > 0, 20_000);
-  },
-);
-
-/**
- * Runs a command on a terminal.
- * @param act what to type once it asks for something, or what to do with the link that it shows
- */
-async function typed(
-  args: readonly string[],
-  act: string | ((link: string) => Promise<unknown>),
-  env: Readonly<Record<string, string>>,
-) {
-  const command = [process.execPath, 'bin/switchboard.js', ...args].join(' ');
-  const child = spawn(SCRIPT, ['-qefc', command, '/dev/null'], {
-    // No browser opens by itself.
-    env: { ...process.env, PATH: '', ...env, LOG_LEVEL: 'warn' },
-    stdio: ['pipe', 'pipe', 'inherit'],
   });
-  let screen = '';
-  let acted: Promise<unknown> | undefined;
-  child.stdout.on('data', (chunk: Buffer) => {
-    screen += chunk.toString();
-    if (typeof act === 'string') {
-      if (screen.includes('token: ')) acted ??= Promise.resolve(child.stdin.write(act));
-      return;
-    }
-    const link = /http\S+\/connect\/\S+(?=\s)/.exec(screen)?.[0];
-    if (link !== undefined) acted ??= act(link);
-  });
-  const [code] = (await once(child, 'close')) as [number | null];
-  await acted;
-  return { code, screen };
-}
+});

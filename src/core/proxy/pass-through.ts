@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../platform/time.ts';
+import { Places } from '../../platform/queues.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
@@ -104,8 +105,8 @@ interface Passing {
  */
 export class PassThrough {
   readonly #options: PassThroughOptions;
-  readonly #open: ConnectionQuota;
-  readonly #side: ConnectionQuota;
+  readonly #open: Places;
+  readonly #side: Places;
   /** Recently opened session ids, by handle and owner: opening one costs as much as forwarding a request. */
   readonly #sessionIds: LRUCache<string, string>;
   /** Ends open streams. */
@@ -114,13 +115,13 @@ export class PassThrough {
   constructor(options: PassThroughOptions) {
     const { limits } = options;
     this.#options = options;
-    this.#open = new ConnectionQuota(limits.maxStreamsPerKey, limits.maxStreams);
+    this.#open = new Places(limits.maxStreamsPerKey, limits.maxStreams);
     this.#sessionIds = new LRUCache({
       max: limits.maxSessions,
       ttl: SESSION_ID_CACHE_MS,
       perf: { now: () => options.clock.now() },
     });
-    this.#side = new ConnectionQuota(MAX_SIDE_PER_KEY, limits.maxStreams);
+    this.#side = new Places(MAX_SIDE_PER_KEY, limits.maxStreams);
   }
 
   /**
@@ -305,33 +306,3 @@ const mayBeOldTransport = (request: PassedRequest, status: number, headers: Answ
   request.method === 'POST' &&
   request.headers[SESSION_ID] === undefined &&
   !isMessage(headers);
-
-/** Limits the number of open connections per key and in total. */
-class ConnectionQuota {
-  readonly #perKey = new Map<string, number>();
-  readonly #maxPerKey: number;
-  readonly #max: number;
-  #total = 0;
-
-  constructor(maxPerKey: number, max: number) {
-    this.#maxPerKey = maxPerKey;
-    this.#max = max;
-  }
-
-  /** Counts one more until the result is disposed of. If a limit is reached, returns its name instead. */
-  enter(keyId: string): Disposable | 'key' | 'all' {
-    const held = this.#perKey.get(keyId) ?? 0;
-    if (held >= this.#maxPerKey) return 'key';
-    if (this.#total >= this.#max) return 'all';
-    this.#perKey.set(keyId, held + 1);
-    this.#total++;
-    return { [Symbol.dispose]: () => this.#leave(keyId) };
-  }
-
-  #leave(keyId: string): void {
-    const left = (this.#perKey.get(keyId) ?? 1) - 1;
-    if (left === 0) this.#perKey.delete(keyId);
-    else this.#perKey.set(keyId, left);
-    this.#total--;
-  }
-}

@@ -1,6 +1,7 @@
 import { and, eq, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
+import { Places } from '../../../platform/queues.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import type { Actor } from '../../access/audit.ts';
 import { ensureUser, findUser, lockUser, requireUserId, TENANT_HOLDER } from '../../access/tenants.ts';
@@ -59,8 +60,8 @@ interface Parts {
 /** The connections of users and tenants with servers that take a key or other fixed values. */
 export class ServerConnections {
   readonly #parts: Parts;
-  /** Trials under way by tenant. */
-  readonly #trials = new Map<string, number>();
+  /** Bounds the trials of a tenant: a server may take its time, and others wait for its connections. */
+  readonly #trials = new Places(MAX_TRIALS);
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -211,9 +212,10 @@ export class ServerConnections {
     const filled = fillHeaders(specs, values);
     const { headers, secrets } = 'headers' in filled ? filled : { headers: {}, secrets: [] };
     const credential = { connectionId: 'trial', version: 1, headers, secrets };
-    const { tools, error } = await this.#inTurn(tenantId, () =>
-      this.#parts.inspect(server, signal, credential),
-    );
+    const place = this.#trials.enter(tenantId);
+    if (typeof place === 'string') throw tooManyTrials();
+    using _trial = place;
+    const { tools, error } = await this.#parts.inspect(server, signal, credential);
     if (error?.code === 'upstream_blocked') throw error;
     if (error && REFUSALS.has(error.code)) {
       const why = error.detail.replace(/^The MCP server [a-z -]+ \(HTTP (\d+)\)/, 'It returned HTTP $1');
@@ -231,27 +233,6 @@ export class ServerConnections {
     };
   }
 
-  /** Bounds the trials of a tenant: a server may take its time, and others wait for its connections. */
-  async #inTurn<T>(tenantId: string, trial: () => Promise<T>): Promise<T> {
-    const count = this.#trials.get(tenantId) ?? 0;
-    if (count >= MAX_TRIALS)
-      throw new SwitchboardError(
-        'rate_limited',
-        'Too many keys are being tried right now. Try again in 5 s.',
-        {
-          retryAfterSec: 5,
-        },
-      );
-    this.#trials.set(tenantId, count + 1);
-    try {
-      return await trial();
-    } finally {
-      const left = (this.#trials.get(tenantId) ?? 1) - 1;
-      if (left === 0) this.#trials.delete(tenantId);
-      else this.#trials.set(tenantId, left);
-    }
-  }
-
   async #record(tx: Database, actor: Actor, userId: string, serverId: string): Promise<void> {
     const event = { event: 'connection_created', outcome: 'ok', userId, meta: { serverId } } as const;
     await this.#parts.context.audit.record(actor, event, tx);
@@ -265,6 +246,11 @@ type SubmitOutcome =
 /** Advice where nobody said which header the key goes into. */
 const OTHER_HEADER =
   ' It was sent as Authorization: Bearer. If the server expects it in another header, name that header.';
+
+const tooManyTrials = () =>
+  new SwitchboardError('rate_limited', 'Too many keys are being tried right now. Try again in 5 s.', {
+    retryAfterSec: 5,
+  });
 
 const revokedMeanwhile = () =>
   new SwitchboardError(
