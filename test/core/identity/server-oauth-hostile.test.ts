@@ -352,6 +352,23 @@ describe.each(DATABASES)('on $name: hostile', ({ kind, skipped }) => {
       expect(leaksIn(told, scene.issuer)).toEqual([]);
     });
 
+    it.each(['insufficient_scope', 'invalid_token'])(
+      'by the server in the scopes of a challenge are in no answer, page or log: %s',
+      async error => {
+        await using scene = await addScene(sb);
+        await scene.connect();
+        await scene.call();
+        scene.mcp.switches.refusesTokens = token => ({
+          status: error === 'invalid_token' ? 401 : 403,
+          headers: { 'www-authenticate': `Bearer error="${error}", scope="write ${token}"` },
+        });
+        const refused = await scene.call();
+        expect(refused.json.code).toBe('connection_required');
+        const page = await new UserAgent().get(refused.json.auth_url);
+        expect(leaksIn([refused.text, page.html, sb.logged()].join('\n'), scene.issuer)).toEqual([]);
+      },
+    );
+
     it.each([400, 401, 403, 404, 500])('by the server are in no answer or log: HTTP %i', async status => {
       await using scene = await addScene(sb);
       await scene.connect();

@@ -8,6 +8,7 @@ import type { Caller, Subject } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
+import { withoutSecrets } from '../oauth/challenge.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections, tokenFamilies } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
@@ -107,9 +108,9 @@ export class Credentials {
     const demand = this.#demandOf(server);
     if (demand) return refusal.status === 401 ? this.#renewedAtProvider(caller, demand, refused) : undefined;
     const own = caller.subject && (await this.#load(caller, targetOf(server))).connection;
-    return refused
-      ? this.#servers.refused(caller, server, refused, { own, refusal })
-      : this.#servers.wanted(caller, server, { own, refusal });
+    if (!refused) return this.#servers.wanted(caller, server, { own, refusal });
+    const challenge = withoutSecrets(refusal.challenge, refused.secrets);
+    return this.#servers.refused(caller, server, refused, { own, refusal: { ...refusal, challenge } });
   }
 
   async #renewedAtProvider(

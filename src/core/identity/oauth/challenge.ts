@@ -32,6 +32,19 @@ export function readChallenge(header: string | readonly string[] | undefined): C
   };
 }
 
+/** Returns a challenge without the names and addresses that repeat a secret of the refused request. */
+export function withoutSecrets(challenge: Challenge, secrets: readonly string[]): Challenge {
+  const { scopes, resourceMetadata, ...rest } = challenge;
+  const isClean = (text: string) =>
+    !secrets.some(secret => text.includes(secret) || text.includes(encodeURIComponent(secret)));
+  const names = scopes?.filter(isClean) ?? [];
+  return {
+    ...rest,
+    ...(names.length === 0 ? {} : { scopes: names }),
+    ...(resourceMetadata !== undefined && isClean(resourceMetadata) ? { resourceMetadata } : {}),
+  };
+}
+
 /** Returns the scope names in a text (RFC 6749 §3.3); other words are dropped. */
 function namesOf(scope: string | undefined): string[] {
   const names = (scope ?? '').split(/\s+/).filter(name => /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/.test(name));
