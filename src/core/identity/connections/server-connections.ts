@@ -212,10 +212,9 @@ export class ServerConnections {
     const filled = fillHeaders(specs, values);
     const { headers, secrets } = 'headers' in filled ? filled : { headers: {}, secrets: [] };
     const credential = { connectionId: 'trial', version: 1, headers, secrets };
-    const place = this.#trials.enter(tenantId);
-    if (typeof place === 'string') throw tooManyTrials();
-    using _trial = place;
-    const { tools, error } = await this.#parts.inspect(server, signal, credential);
+    const { tools, error } = await this.#tried(tenantId, () =>
+      this.#parts.inspect(server, signal, credential),
+    );
     if (error?.code === 'upstream_blocked') throw error;
     if (error && REFUSALS.has(error.code)) {
       const why = error.detail.replace(/^The MCP server [a-z -]+ \(HTTP (\d+)\)/, 'It returned HTTP $1');
@@ -231,6 +230,13 @@ export class ServerConnections {
       tools: tools?.length ?? null,
       problem: error?.detail ?? null,
     };
+  }
+
+  async #tried<T>(tenantId: string, trial: () => Promise<T>): Promise<T> {
+    const place = this.#trials.enter(tenantId);
+    if (typeof place === 'string') throw tooManyTrials();
+    using _trial = place;
+    return await trial();
   }
 
   async #record(tx: Database, actor: Actor, userId: string, serverId: string): Promise<void> {
