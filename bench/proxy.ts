@@ -3,7 +3,7 @@
  * [--upstreams json,sse] [--rounds 5] [--seconds 1] [--json]
  *
  * The same tool call six ways: direct, through a bare byte passthrough (the baseline), and through Switchboard by
- * `/v1/mcp/call`, `/v1/mcp/tools/call` (without and with a key that the server wants) and `/mcp/{server_id}`, with keys, limits, log and usage on. Upstream, passthrough,
+ * `/v1/mcp/call`, `/v1/mcp/tools/call` (without, with a key, and with a token of the server's own sign-in) and `/mcp/{server_id}`, with keys, limits, log and usage on. Upstream, passthrough,
  * Switchboard and this load generator are a process each. In every round each way has its turn, so that all see the same
  * machine; figures are compared within a round, and printed as median [lowest, highest] over the rounds. CPU is the
  * process's own user and system time a request, from /proc (Linux).
@@ -13,6 +13,8 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
 import { temporaryFolder } from '../test/support/program.ts';
+import { startAuthorizationServer } from '../test/support/authorization/server.ts';
+import { UserAgent } from '../test/support/user-agent.ts';
 import { percentile, startProcess, startProgram } from './processes.ts';
 
 const KEY = 'the-key-of-the-proxy-bench-of-32-characters';
@@ -134,6 +136,7 @@ const numbers = (list: string) => list.split(',').map(Number);
 await using stack = new AsyncDisposableStack();
 const upstream = stack.use(await startProcess('bench/proxy/upstream.ts'));
 const baseline = stack.use(await startProcess('bench/proxy/passthrough.ts', upstream.origin));
+const authorizationServer = stack.use(await startAuthorizationServer());
 const folder = stack.use(temporaryFolder());
 const switchboard = stack.use(
   await startProgram(
@@ -156,7 +159,35 @@ async function connected(serverId: string, headers: Readonly<Record<string, stri
   return headers;
 }
 
-/** The six ways to one upstream. */
+/** The same upstream as a server with a sign-in of its own, which is called with a token. */
+const signedIn = (kind: string) => `${kind}-signed-in`;
+
+/** Signs in at a server's authorization server. Returns the headers of calls that carry its token. */
+async function withToken(kind: string, headers: Readonly<Record<string, string>>) {
+  const serverId = signedIn(kind);
+  const auth = { kind: 'oauth', issuer: authorizationServer.issuer };
+  const entry = {
+    id: serverId,
+    name: serverId,
+    description: serverId,
+    remote_url: `${upstream.origin}/${kind}`,
+    auth,
+  };
+  const admin = async (path: string, body: string, type = 'application/json') => {
+    const init = { method: 'POST', headers: { ...headers, 'content-type': type }, body };
+    const response = await fetch(`${switchboard.url}/v1/admin${path}`, init);
+    if (!response.ok) throw new Error(`${path}: ${await response.text()}`);
+    return (await response.json()) as { readonly auth_url: string };
+  };
+  await admin('/catalogue/import', JSON.stringify(entry), 'application/x-ndjson');
+  const agent = new UserAgent();
+  const { auth_url: link } = await admin('/connections/session', JSON.stringify({ server_id: serverId }));
+  const done = await agent.follow(await agent.submit(await agent.get(link)));
+  if (done.status !== 200) throw new Error(`no sign-in: ${done.html}`);
+  return headers;
+}
+
+/** The seven ways to one upstream. */
 async function waysTo(kind: string): Promise<Way[]> {
   const direct = `${upstream.origin}/${kind}`;
   const through = `${switchboard.url}/mcp/${kind}`;
@@ -197,6 +228,13 @@ async function waysTo(kind: string): Promise<Way[]> {
       url: `${switchboard.url}/v1/mcp/tools/call`,
       headers: await connected(keyed(kind), rest),
       body: size => JSON.stringify({ server_id: keyed(kind), ...call(size) }),
+    },
+    {
+      name: 'tools/call with a token',
+      pid,
+      url: `${switchboard.url}/v1/mcp/tools/call`,
+      headers: await withToken(kind, rest),
+      body: size => JSON.stringify({ server_id: signedIn(kind), ...call(size) }),
     },
     {
       name: '/mcp/{id}',
