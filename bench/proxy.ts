@@ -173,10 +173,10 @@ async function withToken(kind: string, headers: Readonly<Record<string, string>>
     remote_url: `${upstream.origin}/${kind}`,
     auth,
   };
-  const admin = async (path: string, body: string, type = 'application/json') => {
+  const admin = async (endpoint: string, body: string, type = 'application/json') => {
     const init = { method: 'POST', headers: { ...headers, 'content-type': type }, body };
-    const response = await fetch(`${switchboard.url}/v1/admin${path}`, init);
-    if (!response.ok) throw new Error(`${path}: ${await response.text()}`);
+    const response = await fetch(`${switchboard.url}/v1/admin${endpoint}`, init);
+    if (!response.ok) throw new Error(`${endpoint}: ${await response.text()}`);
     return (await response.json()) as { readonly auth_url: string };
   };
   await admin('/catalogue/import', JSON.stringify(entry), 'application/x-ndjson');

@@ -143,7 +143,7 @@ export class PassThrough {
     let passing: Passing | undefined;
     try {
       const lookup = credentials.forCall(caller, server);
-      const credential = lookup && (await deadline.wait(lookup));
+      const credential = lookup instanceof Promise ? await deadline.wait(lookup) : lookup;
       const binding = bindingOf(caller, server, credential);
       const wantsBody = waitsForBody(request, method);
       const { kind } = place;

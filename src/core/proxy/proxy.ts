@@ -317,7 +317,7 @@ class Calls {
   /** Looks up the user's token and runs the work with it. @throws SwitchboardError like `Credentials.forCall` */
   async #ask<T>(asked: Asked, work: (asking: Asking) => Promise<T>): Promise<T> {
     const lookup = this.#parts.credentials.forCall(asked.caller, asked.server);
-    const credential = lookup && (await asked.deadline.wait(lookup));
+    const credential = lookup instanceof Promise ? await asked.deadline.wait(lookup) : lookup;
     return work(new Asking(this.#parts, asked, credential));
   }
 }

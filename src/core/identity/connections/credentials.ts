@@ -78,7 +78,7 @@ export class Credentials {
    * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with a sign-in
    * link), `provider_not_configured`, `provider_unavailable`
    */
-  forCall(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
+  forCall(caller: Caller, server: Server): Promise<Credential | undefined> | Credential | undefined {
     const demand = this.#demandOf(server);
     if (demand) return this.#ofProvider(caller, demand);
     return caller.subject ? this.#ofServer(caller, server) : this.#servers.forKey(caller, server);

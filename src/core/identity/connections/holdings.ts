@@ -35,10 +35,17 @@ export const serverTarget = (serverId: string): string => `${OF_SERVER}${serverI
  * Returns the target of the values that a server takes. At another address they are no longer sent: hosts with many servers
  * tell them apart by their paths.
  */
-export function targetOf({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): Target {
-  const { origin, pathname } = new URL(remoteUrl);
-  return { provider: serverTarget(id), resource: `${origin}${pathname}` };
+export function targetOf(server: Pick<Server, 'id' | 'remoteUrl'>): Target {
+  const known = TARGETS.get(server);
+  if (known) return known;
+  const { origin, pathname } = new URL(server.remoteUrl);
+  const target = { provider: serverTarget(server.id), resource: `${origin}${pathname}` };
+  TARGETS.set(server, target);
+  return target;
 }
+
+/** Parsing an address takes longer than the rest of finding a connection. A changed server is another object. */
+const TARGETS = new WeakMap<Pick<Server, 'id' | 'remoteUrl'>, Target>();
 
 /** Returns the server that a connection or a session is for; undefined if it is for an account at a provider. */
 export const serverIdOf = (provider: string): string | undefined =>

@@ -63,6 +63,8 @@ export class ServerCredentials {
   readonly #parts: Parts;
   /** Credentials of values by the sealed text that they were opened from. */
   readonly #opened = new LRUCache<string, Opened>({ max: 5_000, ttl: OPENED_MS });
+  /** Credentials of shared connections that can be sent, while `Holdings` keeps the row. */
+  readonly #ready = new WeakMap<HeldConnection, Ready>();
   /** Versions of a connection whose scopes did not suffice, by connection and missing scopes. */
   readonly #steppedUp = new LRUCache<string, Set<number>>({ max: 5_000 });
   readonly #issuerOf: IssuerOf;
@@ -76,20 +78,28 @@ export class ServerCredentials {
   }
 
   /**
-   * Returns the credential of a call that acts for no user: the connection that the tenant shares. Returns undefined, usually
-   * immediately, if there is none and the server may work without.
+   * Returns the credential of a call that acts for no user: the connection that the tenant shares. Returns undefined if there is
+   * none and the server may work without. Both are usually immediate, because this is on the path of most calls.
    * @throws SwitchboardError `connection_required`
    */
-  forKey(caller: Caller, server: Server): Promise<Credential | undefined> | undefined {
+  forKey(caller: Caller, server: Server): Promise<Credential | undefined> | Credential | undefined {
     if (isOpen(server)) return undefined;
     const held = this.#parts.holdings.peek(caller.tenantId);
-    if (held && !held.with(server) && !needsConnection(server)) return undefined;
-    return this.#forKey(caller, server);
+    const row = held?.with(server);
+    if (held && !row && !needsConnection(server)) return undefined;
+    const ready = row && this.#ready.get(row);
+    if (!row || !ready || ready.specs !== server.auth.headers) return this.#forKey(caller, server);
+    this.#parts.lastUsed.touch(row.id);
+    return ready.credential;
   }
 
   async #forKey(caller: Caller, server: Server): Promise<Credential | undefined> {
     const shared = (await this.#parts.holdings.of(caller.tenantId)).with(server);
-    return this.#useOrRequire(caller, server, shared);
+    const credential = await this.#useOrRequire(caller, server, shared);
+    // A token that was refreshed belongs to a newer row.
+    if (shared && credential?.version === shared.version && shared.status === 'active' && shared.fresh)
+      this.#ready.set(shared, { credential, specs: server.auth.headers });
+    return credential;
   }
 
   /**
@@ -363,10 +373,13 @@ const isOpen = (server: Server): boolean => accessOf(server).kind === 'none';
 const needsConnection = ({ auth }: Server): boolean =>
   auth.kind === 'static_header' || auth.kind === 'own_oauth';
 
-interface Opened {
-  readonly row: HeldConnection;
+interface Ready {
   readonly specs: Server['auth']['headers'];
   readonly credential: Credential;
+}
+
+interface Opened extends Ready {
+  readonly row: HeldConnection;
 }
 
 /** Returns whether two readings are of the same row, in the same state. */
