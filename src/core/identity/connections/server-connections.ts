@@ -217,19 +217,10 @@ export class ServerConnections {
     );
     if (error?.code === 'upstream_blocked') throw error;
     if (error && REFUSALS.has(error.code)) {
-      const why = error.detail.replace(/^The MCP server [a-z -]+ \(HTTP (\d+)\)/, 'It returned HTTP $1');
-      const hint = specs === undefined && given.header === undefined ? OTHER_HEADER : '';
-      throw new SwitchboardError(
-        'credentials_rejected',
-        `The server ${server.id} refused the key. ${asSentence(why)} Nothing was changed.${hint}`,
-        { cause: error },
-      );
+      const isGuess = specs === undefined && given.header === undefined;
+      throw refusedKey(server, error, isGuess ? OTHER_HEADER : '');
     }
-    return {
-      values,
-      tools: tools?.length ?? null,
-      problem: error?.detail ?? null,
-    };
+    return { values, tools: tools?.length ?? null, problem: error?.detail ?? null };
   }
 
   async #tried<T>(tenantId: string, trial: () => Promise<T>): Promise<T> {
@@ -257,6 +248,12 @@ const tooManyTrials = () =>
   new SwitchboardError('rate_limited', 'Too many keys are being tried right now. Try again in 5 s.', {
     retryAfterSec: 5,
   });
+
+function refusedKey({ id }: Server, error: SwitchboardError, hint: string): SwitchboardError {
+  const why = error.detail.replace(/^The MCP server [a-z -]+ \(HTTP (\d+)\)/, 'It returned HTTP $1');
+  const detail = `The server ${id} refused the key. ${asSentence(why)} Nothing was changed.${hint}`;
+  return new SwitchboardError('credentials_rejected', detail, { cause: error });
+}
 
 const revokedMeanwhile = () =>
   new SwitchboardError(
