@@ -148,6 +148,16 @@ describe.each(DATABASES)('on $name: hostile', ({ kind, skipped }) => {
       expect((await allowed.call()).status).toBe(200);
     });
 
+    it('or sends users to the page of another is refused: the tokens would be made there', async () => {
+      await using elsewhere = await startAuthorizationServer({ host: 'localhost' });
+      await using scene = await addScene(sb, {
+        issuer: { metadata: { authorization_endpoint: `${elsewhere.issuer}/authorize` } },
+      });
+      expect((await scene.call()).json.code).toBe('operator_setup_needed');
+      expect(scene.issuer.sent('register')).toEqual([]);
+      expect(elsewhere.all()).toEqual([]);
+    });
+
     it('never gets a token that was made for the other, not even where the tokens would do', async () => {
       await using honest = await addScene(sb, { issuer: { resource: 'ignored' } });
       await using thief = await addScene(sb, { issuer: honest.issuer, mcp: { checksResource: false } });

@@ -1,3 +1,4 @@
+import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { addScene, echo, newUser, type Scene } from '../../support/authorization/scene.ts';
 import { startAuthorizationServer } from '../../support/authorization/server.ts';
@@ -168,6 +169,18 @@ describe.each(DATABASES)("on $name: the tokens of a server's own sign-in", ({ ki
       expect((await scene.call(late)).status).toBe(200);
       expect(refreshes(scene)).toHaveLength(1);
     });
+  });
+
+  it('whose client is gone here can be renewed by the user alone', async () => {
+    await using scene = await addScene(sb);
+    await scene.connect();
+    await sb.db.execute(sql`delete from oauth_clients`);
+    expect((await scene.call()).status).toBe(200);
+    await sb.elapse(HOUR_MS);
+    expect(await scene.call()).toMatchObject(ended('needs_reauth'));
+    expect(refreshes(scene)).toEqual([]);
+    await scene.connect();
+    expect((await scene.call()).status).toBe(200);
   });
 
   it('are refreshed and lack scopes in one call: the user is asked for the scopes', async () => {
