@@ -7,6 +7,7 @@ import { tenants } from '../../../src/core/access/schema.ts';
 import { browserMissing, newVisitor, startBrowser, type Visitor } from '../../support/browser.ts';
 import { expectNothingStrayed, expectWellMade, press, styleOf, tab } from '../../support/pages.ts';
 import { startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { listen } from '../../support/upstreams/http.ts';
 import { startAuthorised, type AuthorisedServer } from '../../support/upstreams/authorised.ts';
 
 describe.skipIf(browserMissing !== undefined)(`in a browser without script ${browserMissing ?? ''}`, () => {
@@ -78,6 +79,40 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     await expectWellMade(page, 'Undone');
     expect((await sb.token(session_id)).status).toBe(400);
     expectQuiet(visitor);
+  });
+
+  it('where the app confirms, the browser ends there, from the provider`s page and from ours', async () => {
+    await using app = await listen((_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Planner</title>');
+    });
+    const return_url = `${app.origin}/connected`;
+    await sb.admin.request('POST', '/tenants/local', { return_urls: [return_url] });
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    const arrived = () => Object.fromEntries(new URL(page.url()).searchParams);
+    const user = newUser();
+    const confirm = () => {
+      const { session_id, code } = arrived();
+      return sb.post(`/v1/identity/sessions/${session_id}/confirm`, { code, user_id: user });
+    };
+
+    const { auth_url } = await create({ mode: 'caller', return_url }, user);
+    await page.goto(auth_url);
+    await page.locator('[name=login]').fill(user);
+    await page.locator('[name=password]').fill('any');
+    await page.locator('[type=submit]').click();
+    await page.locator('[type=submit]').click();
+    await page.waitForURL(`${return_url}?**`);
+    expect((await confirm()).json).toEqual({ status: 'complete' });
+
+    const body = { user_id: user, server_id: 'weather', mode: 'caller', return_url };
+    const { json } = await sb.post('/v1/identity/sessions', body);
+    await page.goto(json.auth_url);
+    await page.getByLabel('Key or token').fill('key-of-alice-0123');
+    await page.getByRole('button', { name: 'Connect' }).click();
+    await page.waitForURL(`${return_url}?**`);
+    expect((await confirm()).json).toEqual({ status: 'complete' });
+    expect(visitor.complaints.filter(text => /security policy/i.test(text))).toEqual([]);
   });
 
   it('a key is entered on our page, at 320 pixels and in the dark too, and deleted on the page of connections', async () => {

@@ -106,6 +106,39 @@ describe.each(databasesOfRun(DATABASES))('kill -9 on $name', ({ open, skipped })
     });
   });
 
+  describe.skipIf(skipped)('during the confirmation by the app', () => {
+    it('52: before the code is exchanged: interrupted after a minute, and nothing is connected', async () => {
+      await using installation = await open();
+      const { idp } = installation;
+      const process = await installation.start();
+      const return_url = 'https://app.example/connected';
+      expect((await process.command('tenant', 'set', '--return-url', return_url)).code).toBe(0);
+      const { json } = await process.post('/v1/identity/sessions', {
+        user_id: 'interrupted',
+        provider: 'local',
+        mode: 'caller',
+        return_url,
+      });
+      const callback = await installation.authorize(json.auth_url, 'interrupted');
+      const back = new URL((await process.callback(callback)).headers.get('location') ?? '');
+      const code = back.searchParams.get('code');
+      const confirm = (to: Process) =>
+        to.post(`/v1/identity/sessions/${json.session_id}/confirm`, { code, user_id: 'interrupted' });
+      const hold = idp.hold('token', 'before');
+      const cut = isCut(confirm(process));
+      await hold.arrived;
+      await process.stop('SIGKILL');
+      expect(await cut).toBe(true);
+      idp.faults.token = { hang: true };
+      hold.release();
+      const restarted = await installation.start();
+      idp.faults.token = {};
+      const again = await confirm(restarted);
+      expect([again.status, again.json.error]).toEqual([400, 'invalid_grant']);
+      await expectInterrupted(installation, restarted, { sessionId: json.session_id, callback });
+    });
+  });
+
   describe.skipIf(skipped)('during a refresh', () => {
     it('72: after the commit, before the answer is read: the Idempotency-Key gets it again', async () => {
       await using installation = await open();
