@@ -84,7 +84,7 @@ const pollServer = endpoint({
   operationId: 'getSharedSession',
   summary: 'Poll the sign-in of a tenant',
   description: 'Returns the status of the sign-in. A final status is delivered once.',
-  errors: ['session_not_found', 'session_delivered'],
+  errors: ['invalid_request', 'session_not_found', 'session_delivered'],
   querySchema: z.strictObject({ tenant, session_id: z.string() }),
   responseSchema: z.object({
     status: z.enum(['pending', 'complete', 'error']),

@@ -3,6 +3,7 @@ import { listed, startRegistry } from '../registry.ts';
 import { keepOn, RESULTS_ENV } from '../results.ts';
 import type { CatalogueLine, RunningSwitchboard } from '../switchboard.ts';
 import { startV2Server } from '../upstreams/v2.ts';
+import { UserAgent } from '../user-agent.ts';
 import type { OpenApi, Operation } from './document.ts';
 import type { Keys } from './odd-requests.ts';
 import type { FuzzRequest } from './send.ts';
@@ -26,6 +27,9 @@ export interface Fuzzed extends AsyncDisposable {
 
 /** Stands for the key of the moment in paths. */
 const VICTIM = 'victim';
+/** Stands for the code of a session that waits for the app. */
+const CODE = 'code_of_the_moment';
+const USERS = ['ada', 'bob', 'eve'];
 const RETURN_URL = 'https://app.invalid/back';
 const REFUSED = 'http://127.0.0.1:1';
 
@@ -64,6 +68,9 @@ export async function startFuzzed(): Promise<Fuzzed> {
   };
   await restoreCatalogue();
   await onSocket('/tenants/local', { return_urls: [RETURN_URL] });
+  const setWebhook = () => sb.admin.request('PUT', '/tenants/local/webhook', { url: `${REFUSED}/hooks` });
+  await setWebhook();
+  const waiting = await waitingSessions(sb);
   const everything = await createKey(['search', 'proxy', 'identity']);
   const admin = await createKey(['admin']);
   const revoked = await createKey(['search', 'proxy', 'identity']);
@@ -81,12 +88,21 @@ export async function startFuzzed(): Promise<Fuzzed> {
     keys,
     keysFor: ({ path }) =>
       path.startsWith('/v1/admin/') ? { ...keys, right: admin.key, otherScope: everything.key } : keys,
-    aimed: request => ({
-      ...request,
-      target: request.target.replace(`/keys/${VICTIM}`, `/keys/${victim.id}`),
-    }),
+    aimed: request => {
+      const atKey = { ...request, target: request.target.replace(`/keys/${VICTIM}`, `/keys/${victim.id}`) };
+      const isConfirmation = typeof request.body === 'string' && request.body.includes(CODE);
+      // A code works once, and a session ends when the app names another user.
+      const session = isConfirmation ? waiting.shift() : undefined;
+      if (!session) return atKey;
+      return {
+        ...atKey,
+        target: atKey.target.replace(/ses_[\w-]{43}/, session.id),
+        body: String(request.body).replace(CODE, session.code),
+      };
+    },
     restore: async operationId => {
       if (/Catalogue$|^deactivateServer$/.test(operationId)) await restoreCatalogue();
+      if (operationId === 'removeWebhook') await setWebhook();
       if (/^(rotate|revoke)Key$/.test(operationId)) victim = await createKey(['search']);
     },
     errorsLogged: () =>
@@ -96,6 +112,18 @@ export async function startFuzzed(): Promise<Fuzzed> {
         .filter(line => line !== '' && JSON.parse(line).level >= 50),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+/** Sessions of each user that wait for the app, with their codes. */
+async function waitingSessions(sb: Awaited<ReturnType<typeof startIdentity>>) {
+  const sessions: { id: string; code: string }[] = [];
+  for (const user of [...USERS, ...USERS, ...USERS, ...USERS]) {
+    const { json } = await sb.createSession(user, { mode: 'caller', return_url: RETURN_URL });
+    const back = await new UserAgent().get(await sb.authorize(json.auth_url, { login: user }));
+    const code = new URL(back.headers.get('location') ?? '').searchParams.get('code');
+    sessions.push({ id: json.session_id, code: code ?? '' });
+  }
+  return sessions;
 }
 
 async function knownTo(
@@ -134,7 +162,8 @@ async function knownTo(
     params: [{ name: 'echo', arguments: { message: 'hi' } }, {}, { _meta: {} }, { cursor: 'x' }],
     query_log_id: [search.json.metadata.query_log_id, 'qry_none'],
     tool: ['echo', 'none'],
-    user_id: ['ada', 'bob', 'eve'],
+    user_id: USERS,
+    code: [CODE],
     values: [{ token: 'a-key-of-the-fuzz' }, { token: '' }, {}],
     header: ['X-Api-Key', 'Host'],
     provider: ['local', 'none'],
