@@ -42,6 +42,7 @@ const RULES: readonly {
   },
   { table: webhookSecrets, key: webhookSecrets.id, when: sql`${webhookSecrets.expiresAt} < now()` },
   {
+    // The outbox may need any of them to revoke tokens.
     table: oauthClients,
     key: oauthClients.id,
     when: sql`${oauthClients.createdAt} < now() - interval '90 days'

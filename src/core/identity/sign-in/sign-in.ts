@@ -305,6 +305,7 @@ export class SignIns {
       );
       return true;
     });
+    this.#holdings.forget(found.tenantId, found.userId);
     this.#context.outbox.kick();
     this.#context.events.kick();
     return done;
