@@ -81,6 +81,7 @@ describe.each(DATABASES)('on $name: hostile', ({ kind, skipped }) => {
       ['an authorization endpoint that is a script', { authorization_endpoint: 'javascript:alert(1)' }],
       ['an authorization endpoint that is no address', { authorization_endpoint: 'authorize' }],
       ['an endpoint with a fragment', { token_endpoint: 'http://127.0.0.1:1/token#x' }],
+      ['a token endpoint at a metadata service', { token_endpoint: 'http://169.254.169.254/token' }],
       ['no token endpoint', { token_endpoint: undefined }],
       ['a list where a text belongs', { token_endpoint: ['http://127.0.0.1:1/'] }],
     ])('with %s are not used', async (_what, metadata) => {
@@ -107,6 +108,12 @@ describe.each(DATABASES)('on $name: hostile', ({ kind, skipped }) => {
         expect(refused.json.detail).toContain('cannot be trusted');
         expect(scene.issuer.all()).toEqual([]);
       }
+    });
+
+    it('that name a metadata service as an authorization server lead nowhere', async () => {
+      const authorization_servers = ['http://169.254.169.254', 'http://[fd00:ec2::254]/latest'];
+      await using scene = await addScene(sb, { mcp: { metadata: { authorization_servers } } });
+      expect((await scene.call()).json.code).toMatch(UNUSABLE);
     });
 
     it('that name a thousand authorization servers make no thousand requests', async () => {
