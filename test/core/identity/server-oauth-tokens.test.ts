@@ -255,25 +255,31 @@ describe.each(DATABASES)("on $name: the tokens of a server's own sign-in", ({ ki
   });
 
   describe('another authorization server', () => {
-    it('gets nothing of the old one: the connection has ended, and a sign-in makes a new one', async () => {
-      await using scene = await addScene(sb);
-      await using next = await startAuthorizationServer();
-      await scene.connect();
-      expect((await scene.call()).status).toBe(200);
-      const old = scene.issuer;
-      scene.mcp.switches.authorizationServer = next;
-      expect(await scene.call()).toMatchObject(ended('needs_reauth'));
-      expect(refreshes(scene)).toEqual([]);
-      expect([...next.sent('token'), ...next.sent('revoke')]).toEqual([]);
-      await scene.connect();
-      expect((await scene.call()).status).toBe(200);
-      expect(next.sent('register')).toHaveLength(1);
-      const atNext = next
-        .all()
-        .map(({ body, headers, path, query }) => JSON.stringify([body, headers, path, query]));
-      for (const secret of old.secrets) expect(atNext.filter(text => text.includes(secret))).toEqual([]);
-      for (const id of old.clients.keys()) expect(atNext.filter(text => text.includes(id))).toEqual([]);
-    });
+    it.each([
+      ['kind oauth', {}],
+      ['no kind', null],
+    ])(
+      'gets nothing of the old one, which has ended, and a sign-in makes a new one: an entry of %s',
+      async (_kind, auth) => {
+        await using scene = await addScene(sb, { auth });
+        await using next = await startAuthorizationServer();
+        await scene.connect();
+        expect((await scene.call()).status).toBe(200);
+        const old = scene.issuer;
+        scene.mcp.switches.authorizationServer = next;
+        expect(await scene.call()).toMatchObject(ended('needs_reauth'));
+        expect(refreshes(scene)).toEqual([]);
+        expect([...next.sent('token'), ...next.sent('revoke')]).toEqual([]);
+        await scene.connect();
+        expect((await scene.call()).status).toBe(200);
+        expect(next.sent('register')).toHaveLength(1);
+        const atNext = next
+          .all()
+          .map(({ body, headers, path, query }) => JSON.stringify([body, headers, path, query]));
+        for (const secret of old.secrets) expect(atNext.filter(text => text.includes(secret))).toEqual([]);
+        for (const id of old.clients.keys()) expect(atNext.filter(text => text.includes(id))).toEqual([]);
+      },
+    );
 
     it('that cannot be read leaves the connection as it is', async () => {
       await using scene = await addScene(sb);

@@ -50,15 +50,15 @@ export class Discovery {
   /**
    * Returns the authorization server of an MCP server, as found within the last ten minutes.
    * @param challenge what the server has just said, if it was asked
-   * @param maxAgeMs reads everything again if it was found longer ago
+   * @param againMs reads everything again, unless that was done this recently
    * @throws MetadataError `absent` if the server uses none
    */
-  async of(server: Server, challenge?: Challenge, maxAgeMs = KNOWN_MS): Promise<Discovered> {
+  async of(server: Server, challenge?: Challenge, againMs?: number): Promise<Discovered> {
     const { remoteUrl, auth, learned } = server;
     const said = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
     const { issuer, resource, assume_pkce } = auth;
     const key = JSON.stringify([remoteUrl, issuer, resource, assume_pkce, said?.resourceMetadata]);
-    const found = await this.#servers.get(key, () => this.#discover(server, said), maxAgeMs);
+    const found = await this.#servers.get(key, () => this.#discover(server, said), againMs);
     const scopes = said?.scopes ?? found.challenge.scopes ?? auth.scopes ?? found.scopes;
     return { ...found, scopes };
   }
@@ -145,7 +145,7 @@ function resourceFor({ auth, remoteUrl }: Server, found: ResourceMetadata | unde
 
 /** Results by key: successes for long, failures for a moment, so that a broken server is not asked at every call. */
 class Cached<T extends object> {
-  readonly #known: LRUCache<string, { readonly result: Promise<T>; readonly atMs: number }>;
+  readonly #known: LRUCache<string, { readonly result: Promise<T>; readonly againAtMs: number }>;
   readonly #clock: Clock;
 
   constructor(clock: Clock, knownMs: number) {
@@ -153,11 +153,12 @@ class Cached<T extends object> {
     this.#known = new LRUCache({ max: 5_000, ttl: knownMs, perf: { now: () => monotonicMs(clock) } });
   }
 
-  get(key: string, read: () => Promise<T>, maxAgeMs = Infinity): Promise<T> {
+  /** @param againMs reads again, unless a call with this parameter did so this recently */
+  get(key: string, read: () => Promise<T>, againMs?: number): Promise<T> {
     const known = this.#known.get(key);
     const nowMs = monotonicMs(this.#clock);
-    if (known && nowMs - known.atMs <= maxAgeMs) return known.result;
-    const entry = { result: read(), atMs: nowMs };
+    if (known && (againMs === undefined || nowMs - known.againAtMs <= againMs)) return known.result;
+    const entry = { result: read(), againAtMs: againMs === undefined ? -Infinity : nowMs };
     this.#known.set(key, entry);
     entry.result.catch(() => {
       if (this.#known.peek(key) === entry) this.#known.set(key, entry, { ttl: FAILED_MS });
