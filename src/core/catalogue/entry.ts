@@ -245,6 +245,13 @@ export function accessOf({ auth, learned }: Pick<Server, 'auth' | 'learned'>): A
   return kind === 'oauth' && learned?.needsSetup ? OAUTH_WITHOUT_CLIENT : ACCESS[kind];
 }
 
+/**
+ * Returns whether nothing is ever sent to a server: its entry says so, and it has never refused a call. That it answered a
+ * call which carried nothing is no reason: it may do more for those who send a key.
+ */
+export const needsNothing = ({ auth, learned }: Pick<Server, 'auth' | 'learned'>): boolean =>
+  auth.kind === 'none' && (learned === undefined || learned.kind === 'none');
+
 /** Returns the server with what is learned of the known one of its id, unless that has another address. */
 export const keepingLearned = (server: Server, known: Server | undefined): Server =>
   known?.learned === undefined || known.remoteUrl !== server.remoteUrl || known.learned === server.learned

@@ -70,6 +70,24 @@ describe.each(DATABASES)("on $name: the tokens of a server's own sign-in", ({ ki
       expect((await scene.call()).status).toBe(200);
     });
 
+    it.each([
+      ['a minute', 60, 50],
+      ['ten minutes', 600, 535],
+      ['an hour', 3_600, 3_530],
+    ])(
+      'of a token that lives for %s happens shortly before its end, not with every call',
+      async (_for, expiresIn, sec) => {
+        await using scene = await addScene(sb, { issuer: { expiresIn } });
+        await scene.connect();
+        await sb.elapse(sec * 1_000);
+        expect((await scene.call()).status).toBe(200);
+        expect(refreshes(scene)).toHaveLength(0);
+        await sb.elapse(expiresIn * 100);
+        expect((await scene.call()).status).toBe(200);
+        expect(refreshes(scene)).toHaveLength(1);
+      },
+    );
+
     it('that is refused ends the connection', async () => {
       await using scene = await addScene(sb);
       await scene.connect();

@@ -5,7 +5,7 @@ import { monotonicMs, type Clock } from '../../../platform/time.ts';
 import type { Caller } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
 import { TENANT_HOLDER } from '../../access/tenants.ts';
-import { accessOf, type Access, type Server } from '../../catalogue/entry.ts';
+import { accessOf, needsNothing, type Access, type Server } from '../../catalogue/entry.ts';
 import { connections } from '../schema.ts';
 import type { Provider } from './provider.ts';
 
@@ -54,8 +54,8 @@ export const serverIdOf = (provider: string): string | undefined =>
 /** How long connections are cached: another process may have changed them. */
 const BELIEVED_MS = 2_000;
 
-/** A token with less than this left is refreshed before use. */
-const FRESH_SEC = 60;
+/** A token is refreshed before use if less than a tenth of its lifetime is left, within these bounds. */
+const FRESH_SEC = { min: 5, max: 60 };
 
 /** The columns of a connection that a call needs. Its secrets are sealed. */
 export const heldColumns = {
@@ -74,8 +74,12 @@ export const heldColumns = {
 };
 
 /** True while the access token can be used; also for values, which do not expire. */
-export const isFresh = () =>
-  sql<boolean>`coalesce(${connections.accessExpiresAt} > now() + make_interval(secs => ${FRESH_SEC}), true)`;
+export const isFresh = () => {
+  const tenth = sql`(${connections.accessExpiresAt} - ${connections.updatedAt}) / 10`;
+  const { min, max } = FRESH_SEC;
+  const margin = sql`greatest(make_interval(secs => ${min}), least(make_interval(secs => ${max}), ${tenth}))`;
+  return sql<boolean>`coalesce(${connections.accessExpiresAt} > now() + ${margin}, true)`;
+};
 
 export type HeldConnection = Pick<typeof connections.$inferSelect, keyof typeof heldColumns> & {
   readonly fresh: boolean;
@@ -175,7 +179,7 @@ export async function accessFor(
     learned?.needsSetup === true && authorization.isSetUp(learned.issuer);
   return server => {
     const access = accessOf(server);
-    if (access.kind === 'none') return access;
+    if (needsNothing(server)) return access;
     if (access.kind === 'provider') return { ...access, status: statusAtProvider(server, own, providers) };
     const ofTenant = shared.with(server);
     const held = own?.with(server) ?? (subject && !ofTenant?.forUsers ? undefined : ofTenant);

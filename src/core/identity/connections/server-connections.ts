@@ -12,7 +12,7 @@ import {
   type CredentialField,
   type CredentialValues,
 } from '../../catalogue/credential-schema.ts';
-import { accessOf, type Server } from '../../catalogue/entry.ts';
+import { needsNothing, type Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';
 import { newSecret, sha256 } from '../../../platform/ids.ts';
@@ -266,7 +266,7 @@ const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstrea
 /** @throws SwitchboardError `invalid_request` for a server that takes no values */
 function requireTaking(server: Server): void {
   const { id, auth } = server;
-  if (accessOf(server).kind === 'none')
+  if (needsNothing(server))
     throw new SwitchboardError(
       'invalid_request',
       `The server ${id} needs no connection. Call it without one.`,

@@ -4,7 +4,7 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller } from '../../access/caller.ts';
 import { fillHeaders } from '../../catalogue/credential-schema.ts';
-import { accessOf, type Server } from '../../catalogue/entry.ts';
+import { accessOf, needsNothing, type Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Challenge } from '../oauth/challenge.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
@@ -83,7 +83,7 @@ export class ServerCredentials {
    * @throws SwitchboardError `connection_required`
    */
   forKey(caller: Caller, server: Server): Promise<Credential | undefined> | Credential | undefined {
-    if (isOpen(server)) return undefined;
+    if (needsNothing(server)) return undefined;
     const held = this.#parts.holdings.peek(caller.tenantId);
     const row = held?.with(server);
     if (held && !row && !needsConnection(server)) return undefined;
@@ -112,7 +112,7 @@ export class ServerCredentials {
     server: Server,
     own: HeldConnection | undefined,
   ): Promise<Credential | undefined> {
-    if (isOpen(server)) return undefined;
+    if (needsNothing(server)) return undefined;
     return this.#useOrRequire(caller, server, own ?? (await this.#shared(caller, server)));
   }
 
@@ -362,9 +362,6 @@ const REASONS: Readonly<Record<Kind, Texts>> = {
 const kindOf = ({ issuer }: HeldConnection): Kind => (issuer === null ? 'credentials' : 'oauth');
 
 const kindOfServer = (server: Server): Kind => (accessOf(server).kind === 'oauth' ? 'oauth' : 'credentials');
-
-/** Returns whether nothing is ever sent to a server: its entry says so, and it has never refused a call. */
-const isOpen = (server: Server): boolean => accessOf(server).kind === 'none';
 
 /**
  * Returns whether a server is never called without a connection. What a server has shown is no reason, because it may have
