@@ -61,6 +61,8 @@ describe.each(DATABASES)('on $name: real servers', ({ kind, skipped }) => {
       ['without client_secret_expires_at', { registered: { client_secret_expires_at: undefined } }],
       ['with an empty client_secret_expires_at', { registered: { client_secret_expires_at: '' } }],
       ['with client_secret_expires_at null', { registered: { client_secret_expires_at: null } }],
+      ['with client_secret_expires_at in ages', { registered: { client_secret_expires_at: 1e18 } }],
+      ['with client_secret_expires_at as words', { registered: { client_secret_expires_at: 'never' } }],
       ['with members of no meaning', { registered: { scope: 7, grant_types: 'x', client_name: null } }],
     ])('is read: %s', async (_what, switches) => {
       await using scene = await addScene(sb, { issuer: switches });
@@ -347,6 +349,11 @@ describe.each(DATABASES)('on $name: real servers', ({ kind, skipped }) => {
       ['expires_in as text', { expiresIn: '3600' }],
       ['expires_in null', { expiresIn: null }],
       ['expires_in 0', { expiresIn: 0 }],
+      ['expires_in of ages', { expiresIn: 1e18 }],
+      ['expires_in as a number beyond all bounds', { expiresIn: '9'.repeat(400) }],
+      ['expires_in below zero', { expiresIn: -1 }],
+      ['expires_in as words', { expiresIn: 'an hour' }],
+      ['expires_in as a list', { expiresIn: [3600] }],
       ['token_type in lower case', { tokenAnswer: { token_type: 'bearer' } }],
       ['no token_type', { tokenAnswer: { token_type: undefined } }],
       ['refresh_token null', { tokenAnswer: { refresh_token: null } }],

@@ -226,11 +226,12 @@ async function mend(response: Response): Promise<{ mended: Response; label?: str
     expires_in: lifetime,
     ...rest
   } = Object.fromEntries(present) as TokenBody;
+  const seconds = Number(lifetime);
   const mended = {
     token_type: 'bearer',
     ...rest,
     ...(scope === undefined ? {} : { scope: Array.isArray(scope) ? scope.join(' ') : scope }),
-    ...(Number(lifetime) > 0 ? { expires_in: Number(lifetime) } : {}),
+    ...(seconds > 0 && seconds < Infinity ? { expires_in: seconds } : {}),
   };
   return {
     mended: Response.json(mended),

@@ -32,6 +32,8 @@ const WAIT_MS = 6_000;
 const LOOK_AGAIN_MS = 50;
 /** A refused registration is not repeated for this long. */
 const REFUSED_MS = 60_000;
+/** Later times, which some servers give in milliseconds, count as this one: a date that databases know. */
+const FAR_SEC = 100_000_000_000;
 /** A secret that expires sooner is not used for a new sign-in. */
 const SECRET_LEFT_SEC = 3_600;
 
@@ -222,7 +224,7 @@ export class Clients {
       const secret = made.client_secret ?? '';
       const authMethod = secret === '' ? 'none' : (made.token_endpoint_auth_method ?? withSecret(wanted));
       const stored: StoredClient = { authMethod, ...(secret === '' ? {} : { secret }) };
-      const expiresAt = made.client_secret_expires_at ?? 0;
+      const expiresAt = Math.min(made.client_secret_expires_at ?? 0, FAR_SEC);
       const [row] = await db
         .update(oauthClients)
         .set({
