@@ -241,7 +241,7 @@ function textOfSync(report: SyncReport): string {
       'skipped (already present from the operator, the shipped catalogue or another registry, or inactive as unreachable)',
     ],
     [skipped.no_remote, 'without a remote address'],
-    [skipped.needs_configuration, 'with variables in their address'],
+    [skipped.needs_configuration, 'with variables that cannot be filled'],
     [skipped.deleted, 'deleted there'],
     [bad, 'bad entries skipped'],
   ]);

@@ -219,6 +219,47 @@ describe('a full sync', () => {
     expect(await show('x.y_key')).toMatchObject({ transport: 'sse', auth: { kind: 'static_header' } });
   });
 
+  it('takes over the variables of an address that somebody must fill, where there is no other', async () => {
+    const url = 'https://{region}.h.example/{version}/{tenant}/mcp?key={key}&trace={trace}';
+    const variables = {
+      region: { default: 'eu' },
+      version: { value: 'v2' },
+      tenant: { description: 'As in your address there.', isSecret: false },
+      key: { isRequired: true, isSecret: true, placeholder: 'sk-…' },
+      trace: { choices: ['on', 'off'] },
+    };
+    const template = { type: 'streamable-http', url, variables };
+    const headers = [{ name: 'X-Key', isRequired: true, isSecret: true }];
+    registry.entries = [
+      listed('x.y/vars', { remotes: [template] }),
+      listed('x.y/both', { remotes: [{ ...template, headers }] }),
+      listed('x.y/choice', { remotes: [template, { type: 'sse', url: 'https://h.example/sse' }] }),
+      listed('x.y/undeclared', { remotes: [{ type: 'sse', url: 'https://h.example/?key={key}' }] }),
+      listed('x.y/host', { remotes: [{ ...template, variables: {} }] }),
+      listed('x.y/odd', { remotes: [{ type: 'sse', url: 'https://h.example/{a b}/{key}' }] }),
+    ];
+    expect((await sync()).json).toMatchObject({ synced: 4, bad: 0, skipped: { needs_configuration: 2 } });
+    const asked = {
+      kind: 'static_header',
+      variables: {
+        tenant: { description: 'As in your address there.', required: false, secret: false },
+        key: { required: true, secret: true, placeholder: 'sk-…' },
+        trace: { required: false, secret: true, choices: ['on', 'off'] },
+      },
+    };
+    expect(await show('x.y_vars')).toMatchObject({
+      remote_url: 'https://eu.h.example/v2/{tenant}/mcp?key={key}&trace={trace}',
+      auth: asked,
+    });
+    expect((await show('x.y_both')).auth).toMatchObject({ ...asked, headers: [{ name: 'X-Key' }] });
+    expect(await show('x.y_choice')).toMatchObject({ remote_url: 'https://h.example/sse', transport: 'sse' });
+    expect((await show('x.y_undeclared')).auth).toEqual({
+      kind: 'static_header',
+      variables: { key: { required: true, secret: true } },
+    });
+    expect(await callStatus('x.y_vars')).toBe(403);
+  });
+
   it('gives names that differ in case alone ids of their own, the same ones every time', async () => {
     registry.entries = [listed('x.y/twin'), listed('x.y/Twin', { title: 'Other twin' })];
     expect((await sync()).json).toMatchObject({ synced: 2 });

@@ -2,18 +2,18 @@ import { z } from 'zod';
 import { SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
 import { quoted } from '../../platform/sanitize.ts';
+import { addressVariables, fillAddress, namesIn, templateProblem, VARIABLE } from './address-template.ts';
 
 /** Headers that no connection may set, because they belong to HTTP, to MCP, to proxies or to tracing. */
 const RESERVED_HEADERS =
   /^(?:accept|accept-.*|b3|baggage|cache-control|cf-(?!access-).*|client-ip|connection|content-.*|date|expect|forwarded|host|if-.*|keep-alive|last-event-id|max-forwards|mcp-.*|origin|proxy-.*|range|remote-.*|set-cookie|te|traceparent|tracestate|trailer|transfer-.*|true-client-ip|uber-trace-id|upgrade|user-agent|via|x-amzn-trace-id|x-b3-.*|x-client-ip|x-forwarded-.*|x-http-method.*|x-original-.*|x-real-ip|x-remote-.*|x-rewrite-.*)$/i;
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
-const VARIABLE = /\{([A-Za-z_][\w-]{0,63})\}/g;
 /** A header's value: visible ASCII and spaces. */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;
 const MAX_VALUE_BYTES = 8 * 1024;
 /** Limits all headers together to what servers commonly accept. */
 const MAX_HEADERS_BYTES = 16 * 1024;
-const MAX_VARIABLES = 4;
+export const MAX_VARIABLES = 4;
 const DEFAULT_FIELD = 'token';
 
 /** One value that a person or a backend gives. The names follow the registry's `server.json`. */
@@ -36,10 +36,7 @@ export const headerSchema = z.object({
     .string()
     .max(1_024)
     .regex(HEADER_TEXT, 'must be printable ASCII')
-    .refine(
-      text => [...text.matchAll(VARIABLE)].length <= MAX_VARIABLES,
-      `must have at most ${MAX_VARIABLES} variables`,
-    )
+    .refine(text => namesIn(text).length <= MAX_VARIABLES, `must have at most ${MAX_VARIABLES} variables`)
     .optional(),
   variables: z.record(z.string(), z.object(inputShape)).optional(),
   ...inputShape,
@@ -54,9 +51,12 @@ export const headersSchema = z
     'must ask for at least one value: a header without `value`, or with a {name} in it',
   );
 
-/** The headers that a server requires, and the page that issues their values. */
+export const variablesSchema = z.record(z.string(), z.object(inputShape));
+
+/** The headers that a server requires, the variables of its address, and the page that issues their values. */
 export const credentialShape = {
   headers: headersSchema.optional(),
+  variables: variablesSchema.optional(),
   key_url: z
     .url({ protocol: /^https$/, error: 'must be an https URL' })
     .max(2_048)
@@ -66,6 +66,16 @@ export const credentialShape = {
 
 export type HeaderSpec = z.infer<typeof headerSchema>;
 type HeaderSpecs = readonly HeaderSpec[];
+
+/** A server, as far as it says what it asks for. */
+interface Asking {
+  readonly remoteUrl: string;
+  readonly auth: {
+    readonly headers?: HeaderSpecs | undefined;
+    readonly variables?: Readonly<Record<string, CredentialInput>> | undefined;
+  };
+}
+export type CredentialInput = z.infer<typeof variablesSchema>[string];
 
 /** A value that a connection with the server needs, or may have. */
 export interface CredentialField {
@@ -88,34 +98,58 @@ export interface CredentialValues {
 /** Servers whose entry declares no header nearly always want this one. */
 const BEARER: HeaderSpecs = [{ name: 'Authorization', value: `Bearer {${DEFAULT_FIELD}}` }];
 
-const specsOf = (headers: HeaderSpecs | undefined, header: string | undefined): HeaderSpecs => {
-  if (headers) return headers;
+/** Returns whether a header can be named for the key, because the entry says nothing of where it goes. */
+export const takesHeader = ({ remoteUrl, auth }: Asking): boolean =>
+  auth.headers === undefined && addressVariables(remoteUrl).all.length === 0;
+
+const specsOf = (server: Asking, header?: string): HeaderSpecs => {
+  if (!takesHeader(server)) return server.auth.headers ?? [];
   return header === undefined ? BEARER : [{ name: header, value: `{${DEFAULT_FIELD}}` }];
 };
 
-const variablesOf = ({ value = '' }: HeaderSpec): string[] =>
-  [...value.matchAll(VARIABLE)].flatMap(([, name]) => name ?? []);
+const variablesOf = ({ value = '' }: HeaderSpec): string[] => namesIn(value);
 
-/** Returns the values that a server asks for, in the order of its headers. */
-export function credentialFields(headers: HeaderSpecs | undefined): CredentialField[] {
-  const fields = new Map<string, CredentialField>();
-  for (const spec of specsOf(headers, undefined)) {
-    const names = spec.value === undefined ? [spec.name] : variablesOf(spec);
-    for (const name of names) {
-      const input = { ...spec, ...spec.variables?.[name] };
-      fields.set(name, {
-        name,
-        description: input.description,
-        isRequired: input.required ?? true,
-        isSecret: input.secret ?? true,
-        default: input.default,
-        choices: input.choices,
-        placeholder: input.placeholder,
-      });
-    }
-  }
-  return [...fields.values()];
+/**
+ * Returns why an entry cannot be catalogued: its address has variables in the wrong place, or that nobody is asked for. Undefined:
+ * nothing is wrong.
+ */
+export function variablesProblem({ remoteUrl, auth }: Asking, takesValues: boolean): string | undefined {
+  const problem = templateProblem(remoteUrl, MAX_VARIABLES);
+  if (problem !== undefined) return `remote_url: ${problem}`;
+  const { all } = addressVariables(remoteUrl);
+  if (all.length > 0 && !takesValues)
+    return 'remote_url: has {variables}, whose values belong to a connection, so auth.kind must be credentials';
+  const unknown = Object.keys(auth.variables ?? {}).find(name => !all.includes(name));
+  return unknown === undefined ? undefined : `auth.variables: remote_url has no {${cleanName(unknown)}}`;
 }
+
+const cleanName = (name: string) => name.replaceAll(/[^\w-]/g, '').slice(0, 64);
+
+/** Returns the values that a server asks for, in the order of its address and its headers. */
+export function credentialFields(server: Asking): CredentialField[] {
+  const { inPath, all } = addressVariables(server.remoteUrl);
+  const ofAddress = all.map(name => {
+    const input = server.auth.variables?.[name] ?? {};
+    return fieldOf(name, inPath.includes(name) ? { ...input, required: true } : input);
+  });
+  const ofHeaders = specsOf(server).flatMap(spec =>
+    (spec.value === undefined ? [spec.name] : variablesOf(spec)).map(name =>
+      fieldOf(name, { ...spec, ...spec.variables?.[name] }),
+    ),
+  );
+  // A part of the address that is sent in a header, too, is described by the address.
+  return [...new Map([...ofHeaders, ...ofAddress].map(field => [field.name, field])).values()];
+}
+
+const fieldOf = (name: string, input: CredentialInput): CredentialField => ({
+  name,
+  description: input.description,
+  isRequired: input.required ?? true,
+  isSecret: input.secret ?? true,
+  default: input.default,
+  choices: input.choices,
+  placeholder: input.placeholder,
+});
 
 /**
  * Checks the values that somebody gives for a server. Spaces around a value, and a scheme that its template adds (`Bearer `), are
@@ -123,16 +157,18 @@ export function credentialFields(headers: HeaderSpecs | undefined): CredentialFi
  * @param given the values by field, and the header if it is not `Authorization`
  * @throws SwitchboardError `invalid_request`, never with a value in its text
  */
-export function checkValues(headers: HeaderSpecs | undefined, given: CredentialValues): CredentialValues {
+export function checkValues(server: Asking, given: CredentialValues): CredentialValues {
   const { header } = given;
-  if (header !== undefined) checkHeader(headers, header);
-  const fields = credentialFields(headers);
+  if (header !== undefined) checkHeader(server, header);
+  const fields = credentialFields(server);
   const names = fields.map(({ name }) => name);
   const unknown = Object.keys(given.values).find(name => !names.includes(name));
   if (unknown !== undefined) throw unknownValue(unknown, names);
-  const specs = specsOf(headers, header);
+  const specs = specsOf(server, header);
+  const { inPath } = addressVariables(server.remoteUrl);
   const values = fields.flatMap(field => {
     const value = valueOf(field, given.values);
+    if (value !== undefined && inPath.includes(field.name)) checkPart(field.name, value);
     return value === undefined ? [] : [[field.name, withoutScheme(specs, field.name, value)] as const];
   });
   if (values.length === 0 && fields.every(field => field.default === undefined))
@@ -151,12 +187,13 @@ function valueOf(field: CredentialField, values: CredentialValues['values']): st
   return undefined;
 }
 
-function checkHeader(headers: HeaderSpecs | undefined, header: string): void {
-  if (headers) {
-    const declared = headers.map(({ name }) => name).join(', ');
+function checkHeader(server: Asking, header: string): void {
+  if (!takesHeader(server)) {
+    const names = server.auth.headers?.map(({ name }) => name) ?? addressVariables(server.remoteUrl).all;
+    const what = server.auth.headers ? 'which headers it wants' : 'that its values go into its address';
     throw new SwitchboardError(
       'invalid_request',
-      `header: leave it out. The server's entry says which headers it wants: ${declared}`,
+      `header: leave it out. The server's entry says ${what}: ${names.join(', ')}`,
     );
   }
   if (!HEADER_NAME.test(header))
@@ -172,8 +209,17 @@ function checkValue({ name, choices }: CredentialField, value: string): void {
   if (Buffer.byteLength(value) > MAX_VALUE_BYTES)
     throw refuse(name, `must have at most ${MAX_VALUE_BYTES} bytes`);
   if (!HEADER_TEXT.test(value))
-    throw refuse(name, 'must be printable ASCII, without line breaks: it goes into an HTTP header');
+    throw refuse(name, 'must be printable ASCII, without line breaks: it goes into an HTTP request');
   if (choices && !choices.includes(value)) throw refuse(name, `must be one of ${choices.join(', ')}`);
+}
+
+/** Many servers decode a path more than once, and would see more parts than the one that a value may fill. */
+function checkPart(name: string, value: string): void {
+  if (/[/\\]|%(?:2[ef]|5c)|^\.{1,2}$/i.test(value))
+    throw refuse(
+      name,
+      "must not contain / or \\, encoded or not, nor be dots only: it is one part of the path of the server's address",
+    );
 }
 
 const refuse = (name: string, why: string) =>
@@ -196,26 +242,26 @@ function withoutScheme(specs: HeaderSpecs, field: string, value: string): string
 }
 
 /**
- * Returns the headers that the values make, by lower-case name, and the secret ones among the values. A header with a variable that has
- * no value and no default is left out. Returns the names of required values instead if some are missing: the entry has changed since
- * they were given.
- * @throws SwitchboardError `invalid_request` for headers that are too long together
+ * Returns the headers that the values make, by lower-case name, the address if it has variables, and the secret ones among the values.
+ * A header or a query parameter with a variable that has no value and no default is left out. Returns the names of required values
+ * instead if some are missing: the entry has changed since they were given.
+ * @throws SwitchboardError `invalid_request` for headers that are too long together, or an address that cannot be filled
  */
-export function fillHeaders(
-  headers: HeaderSpecs | undefined,
+export function fillIn(
+  server: Asking,
   { values, header }: CredentialValues,
-): FilledHeaders | { readonly missing: readonly string[] } {
+): Filled | { readonly missing: readonly string[] } {
   const known = new Map<string, string>();
   const secrets: string[] = [];
   const missing: string[] = [];
-  for (const { name, default: preset, isRequired, isSecret } of credentialFields(headers)) {
+  for (const { name, default: preset, isRequired, isSecret } of credentialFields(server)) {
     const value = Object.hasOwn(values, name) ? values[name] : preset;
     if (value !== undefined) known.set(name, value);
     else if (isRequired) missing.push(name);
     if (value !== undefined && isSecret) secrets.push(value);
   }
   if (missing.length > 0) return { missing };
-  const wanted = specsOf(headers, header).flatMap(({ name, ...spec }) => {
+  const wanted = specsOf(server, header).flatMap(({ name, ...spec }) => {
     const template = spec.value ?? `{${name}}`;
     const names = spec.value === undefined ? [name] : variablesOf({ name, ...spec });
     return names.every(one => known.has(one))
@@ -237,10 +283,24 @@ export function fillHeaders(
       : template.replaceAll(VARIABLE, (_, one: string) => known.get(one) ?? '');
     return [name.toLowerCase(), value] as const;
   });
-  return { headers: Object.fromEntries(filled), secrets };
+  const url = filledAddress(server.remoteUrl, known);
+  return { headers: Object.fromEntries(filled), secrets, ...(url ? { url } : {}) };
 }
 
-interface FilledHeaders {
+/** Returns undefined for an address without variables. @throws SwitchboardError `invalid_request` */
+function filledAddress(address: string, known: ReadonlyMap<string, string>): URL | undefined {
+  if (addressVariables(address).all.length === 0) return undefined;
+  const url = fillAddress(address, known);
+  if (url) return url;
+  throw new SwitchboardError(
+    'invalid_request',
+    "values: the server's address cannot be made of them, because they are too long or change its path",
+  );
+}
+
+interface Filled {
   readonly headers: Readonly<Record<string, string>>;
+  /** The address of the server with its variables filled in, which is as secret as they are. */
+  readonly url?: URL;
   readonly secrets: readonly string[];
 }

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { slices } from '../../platform/time.ts';
 import { inWords } from '../../platform/zod-issues.ts';
+import { variablesProblem } from './credential-schema.ts';
 import { entrySchema, type Entry } from './entry.ts';
 
 interface LineProblem {
@@ -134,8 +135,7 @@ function* readLine(
   const parsed = entrySchema.safeParse(value);
   yield;
   const reason =
-    storageProblem(value) ??
-    (parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error));
+    storageProblem(value) ?? (parsed.success ? addressProblem(parsed.data, options) : describe(parsed.error));
   yield;
   if (parsed.success && reason === undefined) {
     return {
@@ -156,17 +156,17 @@ const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1)
 /** Returns why an entry cannot be catalogued, or undefined. */
 export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
   const parsed = entrySchema.safeParse(value);
-  return parsed.success ? addressProblem(parsed.data.remote_url, options) : describe(parsed.error);
+  return parsed.success ? addressProblem(parsed.data, options) : describe(parsed.error);
 }
 
-function addressProblem(address: string, { allowHttp }: ReadOptions): string | undefined {
-  const url = new URL(address);
+function addressProblem({ remote_url, auth }: Entry, { allowHttp }: ReadOptions): string | undefined {
+  const url = new URL(remote_url);
   if (url.protocol === 'http:' && !allowHttp) {
     return 'remote_url: must be https (http: only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)';
   }
   if (url.username !== '' || url.password !== '')
     return 'remote_url: must not contain a user name or password';
-  return undefined;
+  return variablesProblem({ remoteUrl: remote_url, auth: auth ?? {} }, auth?.kind === 'static_header');
 }
 
 /** Limits nesting, because deeper schemas could attack recursive code. */

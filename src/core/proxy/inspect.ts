@@ -1,5 +1,6 @@
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
 import { monotonicMs } from '../../platform/time.ts';
+import { isTemplate } from '../catalogue/address-template.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Credential } from '../identity/connections/holdings.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -37,6 +38,8 @@ export async function inspect(
   signal: AbortSignal,
   credential?: Credential,
 ): Promise<Inspection> {
+  if (!credential?.url && isTemplate(server.remoteUrl))
+    return { latencyMs: 0, hasEntered: false, error: needsValues(server) };
   const limits: ProxyLimits = {
     ...callLimits,
     totalTimeoutMs: Math.min(callLimits.totalTimeoutMs, MAX_INSPECTION_MS),
@@ -68,3 +71,9 @@ export async function inspect(
     await upstream.close();
   }
 }
+
+const needsValues = ({ id }: Server) =>
+  new SwitchboardError(
+    'connection_required',
+    `The server ${id} has no address until its variables are filled.`,
+  );

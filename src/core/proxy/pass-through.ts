@@ -31,10 +31,10 @@ import {
   type Streamed,
   type StreamRequest,
 } from './upstream/http-stream.ts';
-import { urlOf, type HttpClient } from './upstream/http.ts';
+import type { HttpClient } from './upstream/http.ts';
 import { readSessionId } from './upstream/era.ts';
 import { redact } from './upstream/envelope.ts';
-import { credentialHeaders } from './upstream/rpc.ts';
+import { addressFor, credentialHeaders } from './upstream/rpc.ts';
 
 /**
  * How long an issued session id is valid. It is long, because few clients start over when told to. The server, which drops
@@ -248,7 +248,7 @@ export class PassThrough {
       return { [SESSION_ID]: sealing.seal(PURPOSE, binding, given, SESSION_LIFETIME_MS) };
     };
     const asked: StreamRequest = {
-      url: urlOf(server.remoteUrl),
+      url: addressFor(server.remoteUrl, credential),
       method: request.method,
       headers: {
         ...requestHeaders(request.headers, traceContext()),

@@ -8,7 +8,13 @@ import {
   type RegistryMark,
   type Transport,
 } from '../catalogue/entry.ts';
-import { headerSchema, headersSchema } from '../catalogue/credential-schema.ts';
+import { addressVariables, templateProblem, VARIABLE } from '../catalogue/address-template.ts';
+import {
+  headerSchema,
+  headersSchema,
+  MAX_VARIABLES,
+  variablesSchema,
+} from '../catalogue/credential-schema.ts';
 import { entryProblem, storageProblem, type ReadOptions } from '../catalogue/import-file.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 
@@ -110,20 +116,49 @@ interface Address {
   readonly auth: AuthSpec;
 }
 
-/** Returns the first Streamable HTTP remote that can be called, or else the first HTTP+SSE one. */
+/**
+ * Returns the first Streamable HTTP remote that can be called, or else the first HTTP+SSE one. Those with variables that somebody
+ * must fill come last.
+ */
 function addressOf({ remotes }: ServerResponse['server']): Address | 'no_remote' | 'needs_configuration' {
   const known = (remotes ?? []).flatMap(remote => remoteSchema.safeParse(remote).data ?? []);
   const usable = known.filter(({ type }) => type === 'streamable-http' || type === 'sse');
   if (usable.length === 0) return 'no_remote';
-  const addresses = usable.flatMap(remote => {
+  const whole = usable.flatMap(remote => {
     const url = filledIn(remote);
     return url === undefined ? [] : { url, transport: remote.type as Transport, auth: authOf(remote) };
   });
-  return (
-    addresses.find(({ transport }) => transport === 'streamable-http') ??
-    addresses[0] ??
-    'needs_configuration'
-  );
+  const templates = usable.flatMap(remote => templateOf(remote) ?? []);
+  return preferred(whole) ?? preferred(templates) ?? 'needs_configuration';
+}
+
+const preferred = (addresses: readonly Address[]): Address | undefined =>
+  addresses.find(({ transport }) => transport === 'streamable-http') ?? addresses[0];
+
+/** Returns an address whose variables a person fills; undefined if there is none that could be filled safely. */
+function templateOf(remote: Remote): Address | undefined {
+  const variables = new Map(Object.entries(remote.variables ?? {}));
+  const [host = ''] = /^[^:]*:\/\/[^/?#]*/.exec(remote.url) ?? [];
+  const url = remote.url.replaceAll(VARIABLE, (whole, name: string, at: number) => {
+    const { value, default: preset, isSecret } = variables.get(name) ?? {};
+    const fixed = value ?? (at < host.length ? preset : undefined);
+    return isSecret === true ? whole : (fixed ?? whole);
+  });
+  const { all } = addressVariables(url);
+  const hasOthers = /[{}]/.test(url.replaceAll(VARIABLE, ''));
+  if (
+    all.length === 0 ||
+    hasOthers ||
+    !URL.canParse(url) ||
+    templateProblem(url, MAX_VARIABLES) !== undefined
+  )
+    return undefined;
+  const inputs = all.map(name => [name, fieldOf(variables.get(name) ?? { isRequired: true })] as const);
+  const read = variablesSchema.safeParse(Object.fromEntries(inputs));
+  const { headers } = authOf(remote);
+  const asked = read.success ? { variables: read.data } : {};
+  const auth: AuthSpec = { kind: 'static_header', ...(headers ? { headers } : {}), ...asked };
+  return { url, transport: remote.type as Transport, auth };
 }
 
 /** Fills an address's `{variables}` with their values or defaults. Returns undefined if one has neither or is secret. */
@@ -205,16 +240,16 @@ const inputSchema = z.looseObject({
   isSecret: z.boolean().nullish(),
 });
 type RegistryInput = z.output<typeof inputSchema>;
-const variablesSchema = z.record(z.string(), inputSchema).nullish();
+const inputsSchema = z.record(z.string(), inputSchema).nullish();
 
 const remoteSchema = z.looseObject({
   type: text(64),
   url: text(2_048),
   headers: z
-    .array(z.looseObject({ ...inputSchema.shape, name: text(256), variables: variablesSchema }))
+    .array(z.looseObject({ ...inputSchema.shape, name: text(256), variables: inputsSchema }))
     .max(100)
     .nullish(),
-  variables: variablesSchema,
+  variables: inputsSchema,
 });
 type Remote = z.output<typeof remoteSchema>;
 

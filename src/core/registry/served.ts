@@ -1,9 +1,11 @@
-import type { HeaderSpec } from '../catalogue/credential-schema.ts';
 import { and, asc, eq, gt, gte, or, sql, type SQL } from 'drizzle-orm';
 import { isIP } from 'node:net';
 import { SwitchboardError } from '../../errors.ts';
 import { quoted } from '../../platform/sanitize.ts';
 import type { Database } from '../../platform/database/database.ts';
+import { addressVariables } from '../catalogue/address-template.ts';
+import { takesHeader, type CredentialInput, type HeaderSpec } from '../catalogue/credential-schema.ts';
+import type { AuthSpec } from '../catalogue/entry.ts';
 import { shownHealth, type ShownHealth } from '../catalogue/health.ts';
 import { storageProblem } from '../catalogue/import-file.ts';
 import { serverHealth, servers as table, serverToolParts as parts } from '../catalogue/schema.ts';
@@ -206,17 +208,21 @@ function documentOf({ name, description, remoteUrl, transport, homepage, reposit
       {
         type: transport ?? 'streamable-http',
         url: remoteUrl,
-        ...(auth.kind === 'static_header' ? { headers: auth.headers?.map(headerOf) ?? [KEY_HEADER] } : {}),
+        ...(auth.kind === 'static_header' ? asked(remoteUrl, auth) : {}),
       },
     ],
   };
 }
 
-const inputOf = ({
-  required = true,
-  secret = true,
-  ...input
-}: Omit<HeaderSpec, 'name' | 'value' | 'variables'>) => ({
+/** Returns what a remote asks for: headers, and variables of its address. */
+function asked(remoteUrl: string, auth: AuthSpec): object {
+  const { all } = addressVariables(remoteUrl);
+  const variables = Object.fromEntries(all.map(name => [name, inputOf(auth.variables?.[name] ?? {})]));
+  const headers = takesHeader({ remoteUrl, auth }) ? [KEY_HEADER] : auth.headers?.map(headerOf);
+  return { ...(headers ? { headers } : {}), ...(all.length === 0 ? {} : { variables }) };
+}
+
+const inputOf = ({ required = true, secret = true, ...input }: CredentialInput) => ({
   ...input,
   isRequired: required,
   isSecret: secret,

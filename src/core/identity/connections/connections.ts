@@ -109,7 +109,7 @@ export class Connections {
       for_users: row.forUsers,
       scopes: row.scopes,
       status: row.status,
-      resource: row.resource === '' ? null : row.resource,
+      resource: row.resource === '' ? null : readable(row.resource),
       connected_at: row.createdAt.toISOString(),
       last_used_at: row.lastUsedAt?.toISOString() ?? null,
     };
@@ -311,6 +311,9 @@ const isOne = (owner: { userId: string; provider: string; resource: string }) =>
     eq(connections.provider, owner.provider),
     eq(connections.resource, owner.resource),
   );
+
+/** Shows the variables of a server's address as its entry writes them. */
+const readable = (resource: string): string => resource.replaceAll('%7B', '{').replaceAll('%7D', '}');
 
 /** Tells one set of values from another of the same connection; the id keeps equal keys of two holders apart. */
 const fingerprintOf = (id: string, { values, header }: CredentialValues): string =>

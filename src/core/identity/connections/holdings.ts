@@ -9,13 +9,15 @@ import { accessOf, needsNothing, type Access, type Server } from '../../catalogu
 import { connections } from '../schema.ts';
 import type { Provider } from './provider.ts';
 
-/** The headers that one call carries to one server. Never logged, never shown. */
+/** The headers that one call carries to one server, and the address it goes to. Never logged, never shown. */
 export interface Credential {
   /** Upstream sessions are separated by connection, so that one account never uses another's session. */
   readonly connectionId: string;
   readonly version: number;
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
+  /** The server's address with its variables filled in, if it has any. */
+  readonly url?: URL;
   /** The parts of them that must appear nowhere else, even if the server repeats them. */
   readonly secrets: readonly string[];
 }

@@ -8,7 +8,8 @@ import { ensureUser, findUser, lockUser, requireUserId, TENANT_HOLDER } from '..
 import {
   checkValues,
   credentialFields,
-  fillHeaders,
+  fillIn,
+  takesHeader,
   type CredentialField,
   type CredentialValues,
 } from '../../catalogue/credential-schema.ts';
@@ -71,8 +72,7 @@ export class ServerConnections {
   form(serverId: string): ServerForm {
     const server = this.#parts.catalogue.require(serverId);
     requireTaking(server);
-    const { headers } = server.auth;
-    return { server, fields: credentialFields(headers), takesHeader: headers === undefined };
+    return { server, fields: credentialFields(server), takesHeader: takesHeader(server) };
   }
 
   /**
@@ -207,17 +207,16 @@ export class ServerConnections {
 
   /** Checks values by the server's schema, then by the server itself. */
   async #check(tenantId: string, server: Server, given: CredentialValues, signal: AbortSignal) {
-    const { headers: specs } = server.auth;
-    const values = checkValues(specs, given);
-    const filled = fillHeaders(specs, values);
-    const { headers, secrets } = 'headers' in filled ? filled : { headers: {}, secrets: [] };
-    const credential = { connectionId: 'trial', version: 1, headers, secrets };
+    const values = checkValues(server, given);
+    const filled = fillIn(server, values);
+    const parts = 'missing' in filled ? { headers: {}, secrets: [] } : filled;
+    const credential: Credential = { connectionId: 'trial', version: 1, ...parts };
     const { tools, error } = await this.#tried(tenantId, () =>
       this.#parts.inspect(server, signal, credential),
     );
     if (error?.code === 'upstream_blocked') throw error;
-    if (error && REFUSALS.has(error.code)) {
-      const isGuess = specs === undefined && given.header === undefined;
+    if (error && isRefusal(error, credential)) {
+      const isGuess = takesHeader(server) && given.header === undefined;
       throw refusedKey(server, error, isGuess ? OTHER_HEADER : '');
     }
     return { values, tools: tools?.length ?? null, problem: error?.detail ?? null };
@@ -262,6 +261,11 @@ const revokedMeanwhile = () =>
   );
 
 const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstream_forbidden']);
+/** Whoever enters a wrong part of an address comes to a page that is not the server. */
+const ELSEWHERE = /^The MCP server returned HTTP 4\d\d/;
+
+const isRefusal = ({ code, detail }: SwitchboardError, { url }: Credential): boolean =>
+  REFUSALS.has(code) || (url !== undefined && (code === 'upstream_protocol' || ELSEWHERE.test(detail)));
 
 /** @throws SwitchboardError `invalid_request` for a server that takes no values */
 function requireTaking(server: Server): void {

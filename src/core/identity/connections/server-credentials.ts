@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../../errors.ts';
 import type { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller } from '../../access/caller.ts';
-import { fillHeaders } from '../../catalogue/credential-schema.ts';
+import { fillIn } from '../../catalogue/credential-schema.ts';
 import { accessOf, needsNothing, type Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Challenge } from '../oauth/challenge.ts';
@@ -88,7 +88,7 @@ export class ServerCredentials {
     const row = held?.with(server);
     if (held && !row && !needsConnection(server)) return undefined;
     const ready = row && this.#ready.get(row);
-    if (!row || !ready || ready.specs !== server.auth.headers) return this.#forKey(caller, server);
+    if (!row || !ready || !isFor(ready, server)) return this.#forKey(caller, server);
     this.#parts.lastUsed.touch(row.id);
     return ready.credential;
   }
@@ -98,7 +98,7 @@ export class ServerCredentials {
     const credential = await this.#useOrRequire(caller, server, shared);
     // A token that was refreshed belongs to a newer row.
     if (shared && credential?.version === shared.version && shared.status === 'active' && shared.fresh)
-      this.#ready.set(shared, { credential, specs: server.auth.headers });
+      this.#ready.set(shared, { credential, remoteUrl: server.remoteUrl, auth: server.auth });
     return credential;
   }
 
@@ -190,22 +190,21 @@ export class ServerCredentials {
   }
 
   async #values(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
-    const specs = server.auth.headers;
+    const { remoteUrl, auth } = server;
     const known = this.#opened.get(row.sealed ?? '');
     // A sealed text is valid only in its own row.
-    if (known && known.specs === specs && isSameRow(known.row, row)) return known.credential;
+    if (known && isFor(known, server) && isSameRow(known.row, row)) return known.credential;
     const stored = await this.#parts.connections.valuesOf(row);
     if (!stored) throw await this.#required(caller, server, 'not_connected', row);
-    const filled = fillHeaders(specs, stored);
+    const filled = fillIn(server, stored);
     if ('missing' in filled)
       throw await this.#required(caller, server, 'missing_values', row, { missing: filled.missing });
     const credential: Credential = {
       connectionId: row.id,
       version: row.version,
-      headers: filled.headers,
-      secrets: filled.secrets,
+      ...filled,
     };
-    this.#opened.set(row.sealed ?? '', { row, specs, credential });
+    this.#opened.set(row.sealed ?? '', { row, remoteUrl, auth, credential });
     return credential;
   }
 
@@ -371,9 +370,14 @@ const needsConnection = ({ auth }: Server): boolean =>
   auth.kind === 'static_header' || auth.kind === 'own_oauth';
 
 interface Ready {
-  readonly specs: Server['auth']['headers'];
+  readonly remoteUrl: string;
+  readonly auth: Server['auth'];
   readonly credential: Credential;
 }
+
+/** Returns whether a server still asks for the same as when its credential was made. */
+const isFor = (ready: Ready, { remoteUrl, auth }: Server): boolean =>
+  ready.auth === auth && ready.remoteUrl === remoteUrl;
 
 interface Opened extends Ready {
   readonly row: HeldConnection;

@@ -28,10 +28,9 @@ import {
   type UpstreamReply,
 } from './envelope.ts';
 import { brokeProtocol, isRead, markMayHaveRun, restated, sentTooMuch } from './failures.ts';
-import { urlOf } from './http.ts';
 import { NoEventStream } from './http-sse.ts';
 import { isObject } from '../../../platform/json-limits.ts';
-import { rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
+import { addressFor, rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { Sessions, type Session, type SessionOwner } from './sessions.ts';
 
 export interface UpstreamCall {
@@ -250,8 +249,8 @@ export class UpstreamClient {
       return await this.#enter('sse', call, deadline);
     } catch (error) {
       if (!(error instanceof NoEventStream)) throw error;
-      // The URL may be right, and the server may object to the request.
-      if (refused.httpStatus === 400) throw refused.failure;
+      // The URL may be right, and the server may object to the request, or to a value that a user has put into the URL.
+      if (refused.httpStatus === 400 || call.credential?.url) throw refused.failure;
       throw brokeProtocol(
         `returned HTTP ${refused.httpStatus} to initialize and has no event stream (HTTP+SSE) either. Its catalogued URL may be wrong`,
       );
@@ -265,7 +264,7 @@ export class UpstreamClient {
     const schema =
       method === 'tools/call' ? this.#definitions.schemaOf(viewOf(call), params?.['name']) : undefined;
     const outgoing = modernRequest(id, method, params, schema, traceContext());
-    const url = urlOf(server.remoteUrl);
+    const url = addressFor(server.remoteUrl, credential);
     const request = { url, id, outgoing, credential, signal: deadline.signal, onNotification, onSent };
     return rpcExchange(this.#parts.http, request, this.#now);
   }

@@ -14,7 +14,7 @@ import {
   type RpcAnswer,
 } from './envelope.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
-import type { HttpAnswer, HttpClient, HttpRequest } from './http.ts';
+import { urlOf, type HttpAnswer, type HttpClient, type HttpRequest } from './http.ts';
 import { isTooDeep, isTooDeepToParse } from '../../../platform/json-limits.ts';
 
 export const POST_HEADERS = {
@@ -26,6 +26,10 @@ export const POST_HEADERS = {
 /** Returns the headers of a credential, only for the server that it was issued for. */
 export const credentialHeaders = (credential: Credential | undefined): Readonly<Record<string, string>> =>
   credential?.headers ?? {};
+
+/** Returns the address of a call: the credential's if the server's own has variables. */
+export const addressFor = (remoteUrl: string, credential: Credential | undefined): URL =>
+  credential?.url ?? urlOf(remoteUrl);
 
 /** The maximum length searched for a token to remove. The quoted part is much shorter. */
 const MAX_QUOTED_BYTES = 64 * 1024;

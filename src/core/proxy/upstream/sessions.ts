@@ -13,10 +13,9 @@ import {
   type Outgoing,
 } from './envelope.ts';
 import { sentTooMuch, stopping } from './failures.ts';
-import { urlOf } from './http.ts';
 import { HttpSseStream } from './http-sse.ts';
 import { readSessionId, readVersion, type Era, type UpstreamParts } from './era.ts';
-import { credentialHeaders, POST_HEADERS, rpcExchange } from './rpc.ts';
+import { addressFor, credentialHeaders, POST_HEADERS, rpcExchange } from './rpc.ts';
 
 /**
  * The owner of a session. A session is never shared between tenants, users or connected accounts, and a different URL is a
@@ -181,7 +180,7 @@ export class Sessions {
    */
   async #open(key: string, owner: SessionOwner): Promise<Session> {
     using deadline = new Deadline(this.#parts.limits.totalTimeoutMs);
-    const url = urlOf(owner.url);
+    const url = addressFor(owner.url, owner.credential);
     const request = { url, id: INITIALIZE_ID, outgoing: initializeRequest(INITIALIZE_ID) };
     const reply = await rpcExchange(
       this.#parts.http,
@@ -215,7 +214,7 @@ export class Sessions {
       },
     });
     try {
-      const url = await stream.open(urlOf(owner.url), credential, signal);
+      const url = await stream.open(addressFor(owner.url, credential), credential, signal);
       peer = { url, credential };
       const outgoing = initializeRequest(INITIALIZE_ID);
       const request = { id: INITIALIZE_ID, outgoing, credential, signal, progressToken: undefined };
