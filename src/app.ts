@@ -264,6 +264,7 @@ function openProxy(
     catalogue,
     inspect: (server, signal, credential) => proxy.inspect(server, signal, credential),
   });
+  identity.signIns.findServers(id => catalogue.get(id));
   identity.authorization.onLearned(({ id, remoteUrl }, learned) =>
     catalogue.learnAccess(id, remoteUrl, learned),
   );

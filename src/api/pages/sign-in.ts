@@ -296,6 +296,12 @@ const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, Failur
     text: view =>
       html`Your access was ended while you were signing in, and nothing was connected. ${beginAgain(view)}`,
   },
+  server_moved: {
+    title: 'Not connected: the server has moved',
+    text: view =>
+      html`${named(view.provider)} got another address, or was removed, while you were signing in. Nothing was
+      connected. ${beginAgain(view)}`,
+  },
   session_expired: {
     title: 'Not connected: it took too long',
     text: view =>

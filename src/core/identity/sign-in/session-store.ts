@@ -67,7 +67,10 @@ export const SESSION_ERRORS = {
   interrupted: 'interrupted: The server interrupted the sign-in. Start a new session.',
   invalid_response: "invalid_response: The identity provider's response was invalid. Start a new session.",
   provider_error: 'provider_error: The identity provider refused the sign-in. Start a new session.',
+  replaced: 'replaced: A later call needed another sign-in with the same server, and has its link.',
   revoked: "revoked: The user's access was revoked during the sign-in.",
+  server_moved:
+    'server_moved: The server has another address than when the sign-in began, or is gone. Start a new session.',
   session_expired: 'session_expired: The user did not finish within 5 minutes. Start a new session.',
   undone: 'undone: The user undid the connection.',
   user_mismatch:

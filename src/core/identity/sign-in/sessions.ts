@@ -11,6 +11,7 @@ import type { IdentityContext } from '../context.ts';
 import type { Challenge } from '../oauth/challenge.ts';
 import type { ServerAuthorization, ServerSignIn } from '../oauth/server-authorization.ts';
 import { authSessions, connections } from '../schema.ts';
+import { reusable, replaceOpen, type AuthSession, type NeededSession } from './just-in-time.ts';
 import { isSecret, newNonce, newSecret, sha256 } from '../../../platform/ids.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
 import { sessionNotFound } from './app-confirmation.ts';
@@ -19,7 +20,6 @@ import {
   errorOf,
   expireSessions,
   overdue,
-  pendingSecrets,
   SESSION_ERRORS,
   sessionBinding,
   type PendingSecrets,
@@ -27,15 +27,6 @@ import {
 
 /** How long a session can be authorized and polled, in seconds (contract). */
 const SESSION_SEC = 300;
-/** A just-in-time session is reused while it has at least this long left. */
-const REUSE_LEFT_SEC = 60;
-
-export interface AuthSession {
-  readonly session_id: string;
-  readonly auth_url: string;
-  readonly expires_at: string;
-}
-
 export interface SessionStatus {
   readonly status: 'pending' | 'complete' | 'error';
   readonly error?: string;
@@ -154,7 +145,7 @@ export class Sessions {
   ): Promise<AuthSession> {
     return this.#context.db.transaction(async tx => {
       const user = await ensureUser(tx, caller.tenantId, userId);
-      await requireRoom(tx, user);
+      await requireRoom(tx, user, { justInTime: false });
       return this.#insert(tx, caller, user, draft, extras);
     });
   }
@@ -162,6 +153,7 @@ export class Sessions {
   /**
    * Returns a session for a proxied call that lacks a connection. An open one for the same user, goal and scopes is
    * reused, so that fifty failing calls create one link.
+   * @throws SwitchboardError `rate_limited` (one user's sessions)
    */
   async justInTime(
     caller: Caller,
@@ -196,17 +188,29 @@ export class Sessions {
     // Nobody has named an address of the app for this session.
     const [returnUrl] = wanted === 'caller' ? tenant.returnUrls : [];
     const mode = wanted === 'caller' && returnUrl === undefined ? 'page' : wanted;
-    const open = (db: Database) => this.#openJustInTime(db, caller.tenantId, userId, { ...goal, mode });
-    const early = await open(this.#context.db);
+    const { name, resource, scopes, signIn } = goal;
+    const { tenantId } = caller;
+    const needed: NeededSession = {
+      tenantId,
+      userId,
+      name,
+      resource,
+      scopes,
+      mode,
+      issuedTo: signIn?.issuedTo,
+    };
+    const early = await reusable(this.#context, this.#context.db, needed);
     if (early) return early;
     const draft = await this.#draft(goal, mode);
     return this.#context.db.transaction(async tx => {
-      const user = await lockUser(tx, caller.tenantId, userId);
+      const user = await lockUser(tx, tenantId, userId);
       if (!user) throw new Error('the user of a verified token no longer exists');
       // Revoked since the token was checked: a link created now would restore revoked access.
       if (caller.subject?.epoch !== user.tokenEpoch) throw invalidToken();
-      const known = await open(tx);
+      const known =
+        (await reusable(this.#context, tx, needed)) ?? (await replaceOpen(this.#context, tx, needed));
       if (known) return known;
+      await requireRoom(tx, user, { justInTime: true });
       return this.#insert(tx, caller, user, draft, { justInTime: true, returnUrl: returnUrl ?? null });
     });
   }
@@ -350,35 +354,6 @@ export class Sessions {
     return { session_id: sessionId, auth_url: authUrl, expires_at: row.expiresAt.toISOString() };
   }
 
-  async #openJustInTime(
-    db: Database,
-    tenantId: string,
-    userId: string,
-    wanted: Goal & { mode: SignInMode },
-  ): Promise<AuthSession | undefined> {
-    const rows = await db
-      .select()
-      .from(authSessions)
-      .where(
-        and(
-          eq(authSessions.tenantId, tenantId),
-          eq(authSessions.userId, userId),
-          eq(authSessions.provider, wanted.name),
-          eq(authSessions.resource, wanted.resource),
-          eq(authSessions.mode, wanted.mode),
-          eq(authSessions.justInTime, true),
-          eq(authSessions.status, 'pending'),
-          // Matches the condition of the index of open sessions.
-          isNull(authSessions.finishedAt),
-          gt(authSessions.expiresAt, sql`now() + make_interval(secs => ${REUSE_LEFT_SEC})`),
-        ),
-      );
-    const same = rows.find(row => sameSet(row.scopes, wanted.scopes));
-    if (!same?.sealed) return undefined;
-    const { sessionId, authUrl } = await pendingSecrets(this.#context, same);
-    return { session_id: sessionId, auth_url: authUrl, expires_at: same.expiresAt.toISOString() };
-  }
-
   async #tenant(tenantId: string) {
     const [tenant] = await this.#context.db.select().from(tenants).where(eq(tenants.id, tenantId));
     return tenant ?? { signInMode: 'direct' as const, returnUrls: [] };
@@ -409,16 +384,14 @@ const goalAt = (wanted: { provider: Provider; scopes: readonly string[]; resourc
 
 const union = (...lists: readonly (readonly string[])[]): string[] => [...new Set(lists.flat())];
 
-const sameSet = (a: readonly string[], b: readonly string[]) =>
-  a.length === b.length && a.every(name => b.includes(name));
-
 const delivered = () =>
   new SwitchboardError(
     'session_delivered',
     'The final status of this session has already been delivered. It is delivered only once.',
   );
 
-const MAX_PER_USER_AND_MINUTE = 10;
+/** The sessions that a user may start in a minute, and the links that calls may create for a user. */
+const MAX_PER_MINUTE = { asked: 10, justInTime: 30 };
 
 export interface SessionRequest {
   readonly userId: string;
@@ -441,7 +414,11 @@ const unknownAccounts = (provider: string) =>
   );
 
 /** Limits the sessions of one user. @throws SwitchboardError `rate_limited` */
-async function requireRoom(tx: Database, user: User): Promise<void> {
+async function requireRoom(
+  tx: Database,
+  user: User,
+  { justInTime }: { readonly justInTime: boolean },
+): Promise<void> {
   const [recent] = await tx
     .select({
       count: sql<number>`count(*)::int`,
@@ -451,15 +428,16 @@ async function requireRoom(tx: Database, user: User): Promise<void> {
     .where(
       and(
         eq(authSessions.userId, user.id),
-        eq(authSessions.justInTime, false),
+        eq(authSessions.justInTime, justInTime),
         gt(authSessions.createdAt, sql`now() - interval '1 minute'`),
       ),
     );
-  if (!recent || recent.count < MAX_PER_USER_AND_MINUTE) return;
+  const max = justInTime ? MAX_PER_MINUTE.justInTime : MAX_PER_MINUTE.asked;
+  if (!recent || recent.count < max) return;
   const retryAfterSec = Math.max(1, recent.waitSec);
   throw new SwitchboardError(
     'rate_limited',
-    `Rate limit exceeded: a user can start ${MAX_PER_USER_AND_MINUTE} sessions per minute. Try again in ${retryAfterSec} s.`,
+    `Rate limit exceeded: ${justInTime ? `calls for a user can ask for ${max} links` : `a user can start ${max} sessions`} per minute. Try again in ${retryAfterSec} s.`,
     { retryAfterSec },
   );
 }

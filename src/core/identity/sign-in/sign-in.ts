@@ -1,14 +1,15 @@
-import { and, eq, gt, inArray, isNull, like, or, sql, type SQL } from 'drizzle-orm';
+import { and, eq, inArray, isNull, like, or, sql, type SQL } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Caller } from '../../access/caller.ts';
 import { AccountMismatch, type Connections, type Owner } from '../connections/connections.ts';
+import type { Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
-import { serverTarget, type Holdings } from '../connections/holdings.ts';
+import { serverIdOf, serverTarget, targetOf, type Holdings } from '../connections/holdings.ts';
 import { ProviderError, type Account } from '../connections/provider.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
-import { authSessions, connections, tokenFamilies } from '../schema.ts';
+import { authSessions } from '../schema.ts';
 import { newSecret, sha256 } from '../../../platform/ids.ts';
 import {
   claimSession,
@@ -19,7 +20,6 @@ import {
   sessionOfResult,
   sessionOfTicket,
   SESSION_ERRORS,
-  UNDO_MINUTES,
   waitingBinding,
   waitingSecrets,
   type PendingSecrets,
@@ -28,6 +28,7 @@ import {
   type WaitingSecrets,
   failed,
 } from './session-store.ts';
+import { undo } from './undo.ts';
 import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
 import { lockUser, requireUserId } from '../../access/tenants.ts';
 import type { SessionStatus } from './sessions.ts';
@@ -47,6 +48,7 @@ export class SignIns {
   readonly #connections: Connections;
   readonly #authorization: ServerAuthorization;
   readonly #holdings: Holdings;
+  #serverOf: (id: string) => Server | undefined = () => undefined;
 
   constructor(parts: {
     context: IdentityContext;
@@ -58,6 +60,11 @@ export class SignIns {
     this.#connections = parts.connections;
     this.#authorization = parts.authorization;
     this.#holdings = parts.holdings;
+  }
+
+  /** Sets how servers are found in the catalogue. */
+  findServers(serverOf: (id: string) => Server | undefined): void {
+    this.#serverOf = serverOf;
   }
 
   /** Returns the page behind a link of mode `page`; undefined if the link has expired. */
@@ -264,51 +271,12 @@ export class SignIns {
   }
 
   /** Ends the connection of a sign-in and revokes what was issued for it. Works once, within ten minutes. */
-  async undo(result: string, actor: Actor): Promise<boolean> {
-    const found = await sessionOfResult(this.#context, result);
-    if (!found) return false;
-    const done = await this.#context.db.transaction(async tx => {
-      await lockUser(tx, found.tenantId, found.userId);
-      const [session] = await tx
-        .update(authSessions)
-        .set({ status: 'error', errorCode: 'undone' })
-        .where(
-          and(
-            eq(authSessions.idHash, found.idHash),
-            eq(authSessions.status, 'complete'),
-            gt(authSessions.finishedAt, sql`now() - make_interval(mins => ${UNDO_MINUTES})`),
-          ),
-        )
-        .returning();
-      if (!session) return false;
-      const [connection] = await tx
-        .select()
-        .from(connections)
-        .where(eq(connections.id, session.connectionId ?? ''))
-        .for('update');
-      if (connection) await this.#connections.remove(tx, connection, 'undone');
-      await tx
-        .update(tokenFamilies)
-        .set({ revokedAt: sql`now()`, revokedReason: 'undone' })
-        .where(and(eq(tokenFamilies.id, session.familyId ?? ''), isNull(tokenFamilies.revokedAt)));
-      const { tenantId, userId, provider } = session;
-      await this.#context.audit.record(
-        actor,
-        {
-          event: 'connection_undone',
-          outcome: 'ok',
-          tenantId,
-          userId,
-          meta: { provider },
-        },
-        tx,
-      );
-      return true;
-    });
-    this.#holdings.forget(found.tenantId, found.userId);
-    this.#context.outbox.kick();
-    this.#context.events.kick();
-    return done;
+  undo(result: string, actor: Actor): Promise<boolean> {
+    return undo(
+      { context: this.#context, connections: this.#connections, holdings: this.#holdings },
+      result,
+      actor,
+    );
   }
 
   /** Ends the session and revokes the tokens if the work fails on our side. */
@@ -365,6 +333,8 @@ export class SignIns {
   ): Promise<void> {
     const { db, audit, outbox } = this.#context;
     const { tenantId, userId, provider, resource } = session;
+    // Nothing would ever be sent to the address that it was for.
+    if (this.#hasMoved(session)) return this.#fail(session, 'server_moved', actor, tokens);
     try {
       const done = await db.transaction(async tx => {
         const user = await lockUser(tx, tenantId, userId);
@@ -410,6 +380,14 @@ export class SignIns {
     }
     outbox.kick();
     this.#context.events.kick();
+  }
+
+  /** Returns whether the server of a session has another address by now, or is no longer called. */
+  #hasMoved({ provider, resource }: SessionRow): boolean {
+    const serverId = serverIdOf(provider);
+    if (serverId === undefined) return false;
+    const server = this.#serverOf(serverId);
+    return !server?.active || targetOf(server).resource !== resource;
   }
 
   /** Ends the session with an error and revokes granted tokens. */
