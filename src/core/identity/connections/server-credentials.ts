@@ -146,10 +146,11 @@ export class ServerCredentials {
     if (current.id !== refused.connectionId || current.version > refused.version)
       return this.#use(caller, server, current);
     if (refusal.status !== 401) return this.#stepUp(caller, server, current, refusal.challenge);
-    const newer = current.issuer === null ? undefined : await this.#renewed(caller, server, current, refusal);
-    if (newer) return newer;
     // One user's calls must not take the shared connection away from the others.
-    if (caller.subject && !own) return undefined;
+    const isOthers = caller.subject !== undefined && !own;
+    const newer =
+      current.issuer === null ? undefined : await this.#renewed(caller, server, current, refusal, isOthers);
+    if (newer || isOthers) return newer;
     await this.#reject(caller, server, current);
     throw await this.#required(caller, server, 'rejected', current);
   }
@@ -217,9 +218,11 @@ export class ServerCredentials {
     server: Server,
     row: HeldConnection,
     { challenge }: Refusal,
+    isOthers: boolean,
   ): Promise<Credential | undefined> {
     const { authorization, connections: all, tokens, holdings } = this.#parts;
     if (!(await authorization.stillNames(server, row.issuer ?? '', challenge))) {
+      if (isOthers) return undefined;
       await all.end(row, { reason: 'issuer_changed', revokes: true });
       holdings.forget(caller.tenantId, row.userId);
       throw await this.#required(caller, server, 'needs_reauth', undefined, { challenge });
@@ -228,7 +231,8 @@ export class ServerCredentials {
     const credential = await tokens.of(row, this.#issuerOf, true);
     holdings.forget(caller.tenantId, row.userId);
     if (!credential) throw await this.#required(caller, server, 'needs_reauth', row, { challenge });
-    return credential.version > row.version ? credential : undefined;
+    if (credential.version <= row.version) throw issuerAway();
+    return credential;
   }
 
   /**
@@ -336,6 +340,14 @@ interface Lacking {
   /** What the server has just shown that it wants. */
   readonly kind?: Kind;
 }
+
+/** The token was refused, and cannot be refreshed at the moment. */
+const issuerAway = () =>
+  new SwitchboardError(
+    'provider_unavailable',
+    'The server refused the token, and its authorization server cannot be reached to refresh it. Try again later.',
+    { retryAfterSec: 30 },
+  );
 
 type Texts = Readonly<Record<Reason, (server: Server) => string>>;
 

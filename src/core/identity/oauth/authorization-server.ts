@@ -1,5 +1,6 @@
 import { decodeJwt } from 'jose';
 import * as oauth from 'oauth4webapi';
+import { newNonce } from '../../../platform/ids.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import {
   accountOf,
@@ -9,6 +10,7 @@ import {
   type Grant,
   type TokenIssuer,
 } from '../connections/provider.ts';
+import { scopeNames } from './challenge.ts';
 import type { Client, ClientName, IssuedTo } from './client.ts';
 import type { IssuerMetadata } from './metadata.ts';
 
@@ -136,17 +138,42 @@ export class AuthorizationServer implements TokenIssuer {
         token,
         options,
       );
-      await oauth.processRevocationResponse(response).catch((error: unknown) => {
+      const answer = response.status === 200 ? response : (await mend(response)).mended;
+      await oauth.processRevocationResponse(answer).catch((error: unknown) => {
         if (!isGone(error)) throw error;
       });
       return true;
     });
   }
 
+  /** Asks with a made-up code whether the client is still known. Any other answer than `invalid_client` counts as yes. */
+  async knowsClient(): Promise<boolean> {
+    const parameters = new URLSearchParams({
+      code: newNonce(),
+      code_verifier: newNonce(),
+      redirect_uri: this.client.redirectUri,
+    });
+    try {
+      const response = await oauth.genericTokenEndpointRequest(
+        this.#server,
+        this.#id,
+        this.#authentication,
+        'authorization_code',
+        parameters,
+        this.#requests,
+      );
+      const { error } = (await response.json()) as { error?: unknown };
+      return error !== 'invalid_client';
+    } catch {
+      return true;
+    }
+  }
+
   #grant(tokens: oauth.TokenEndpointResponse, asked: readonly string[]): Grant {
     if (!/^[\x21-\x7e]{1,16384}$/.test(tokens.access_token))
       throw new Error('the access token cannot be sent in a header');
-    return { ...grantOf(tokens, asked), issuedTo: this.issuedTo };
+    const grant = grantOf(tokens, asked);
+    return { ...grant, scopes: scopeNames(grant.scopes), issuedTo: this.issuedTo };
   }
 
   async #asking<T>(work: () => Promise<T>): Promise<T> {
@@ -161,10 +188,7 @@ export class AuthorizationServer implements TokenIssuer {
     if (error instanceof oauth.AuthorizationResponseError)
       return new ProviderError(error.error === 'access_denied' ? 'denied' : 'refused', error);
     const code = error instanceof oauth.ResponseBodyError ? error.error : undefined;
-    const isUnknownClient =
-      code === 'invalid_client' ||
-      (error instanceof oauth.WWWAuthenticateChallengeError && error.status === 401);
-    if (isUnknownClient) {
+    if (code === 'invalid_client') {
       await this.#onUnknownClient(this.client);
       // Nobody can refresh what a forgotten client was given. The operator's own client may only have a wrong secret.
       if (this.client.kind === 'dcr') return new ProviderError('invalid_grant', error);
@@ -208,17 +232,12 @@ const isGone = (error: unknown) =>
  * id_token is not needed, so its checks must not fail the sign-in; it only gives the account's name.
  */
 async function mend(response: Response): Promise<{ mended: Response; label?: string | undefined }> {
-  const { status, headers } = response;
-  if (status !== 200) return { mended: response };
-  const text = await response.text();
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    body = undefined;
-  }
-  if (typeof body !== 'object' || body === null || Array.isArray(body))
-    return { mended: new Response(text, { status, headers }) };
+  const { status } = response;
+  const body = parsed(await response.text());
+  // Without its challenge, because the library reads no error beside one.
+  if (status !== 200) return { mended: Response.json(body ?? {}, { status }) };
+  // The text itself may hold tokens, and must not get into a log.
+  if (!body) throw new Error('the token endpoint returned no JSON object');
   const present = Object.entries(body).filter(([, value]) => value !== null);
   const {
     id_token: idToken,
@@ -228,8 +247,8 @@ async function mend(response: Response): Promise<{ mended: Response; label?: str
   } = Object.fromEntries(present) as TokenBody;
   const seconds = Number(lifetime);
   const mended = {
-    token_type: 'bearer',
     ...rest,
+    token_type: bearer(rest.token_type),
     ...(scope === undefined ? {} : { scope: Array.isArray(scope) ? scope.join(' ') : scope }),
     ...(seconds > 0 && seconds < Infinity ? { expires_in: seconds } : {}),
   };
@@ -239,7 +258,24 @@ async function mend(response: Response): Promise<{ mended: Response; label?: str
   };
 }
 
+/** @throws Error for a token that is bound to something, and cannot be sent as it is */
+function bearer(type: unknown): 'bearer' {
+  if (type === undefined || (typeof type === 'string' && type.toLowerCase() === 'bearer')) return 'bearer';
+  throw new Error('the token is not a bearer token');
+}
+
+function parsed(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const body: unknown = JSON.parse(text);
+    const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
+    return isObject ? (body as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 interface TokenBody {
+  readonly token_type?: unknown;
   readonly id_token?: unknown;
   readonly scope?: unknown;
   readonly expires_in?: unknown;

@@ -22,7 +22,7 @@ const OTHER = /[\s,]*[^\s,]+/y;
 export function readChallenge(header: string | readonly string[] | undefined): Challenge {
   const text = (typeof header === 'string' ? header : (header?.join(', ') ?? '')).slice(0, MAX_CHARS);
   const parameters = bearerParameters(text);
-  const scopes = namesOf(parameters.get('scope'));
+  const scopes = scopeNames((parameters.get('scope') ?? '').split(/\s+/));
   const resourceMetadata = parameters.get('resource_metadata');
   const error = parameters.get('error');
   return {
@@ -45,10 +45,11 @@ export function withoutSecrets(challenge: Challenge, secrets: readonly string[])
   };
 }
 
-/** Returns the scope names in a text (RFC 6749 §3.3); other words are dropped. */
-function namesOf(scope: string | undefined): string[] {
-  const names = (scope ?? '').split(/\s+/).filter(name => /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/.test(name));
-  return [...new Set(names)].slice(0, MAX_SCOPES);
+/** Returns the scope names among words (RFC 6749 §3.3), at most 100. */
+export function scopeNames(words: readonly unknown[]): string[] {
+  const isName = (word: unknown) =>
+    typeof word === 'string' && /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/.test(word);
+  return [...new Set(words.filter((word): word is string => isName(word)))].slice(0, MAX_SCOPES);
 }
 
 function bearerParameters(text: string): ReadonlyMap<string, string> {

@@ -5,6 +5,8 @@ import { z } from 'zod';
 import type { OAuthConfig } from '../../../config/index.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import { newId, sha256 } from '../../../platform/ids.ts';
+import { SingleFlight } from '../../../platform/queues.ts';
+import { monotonicMs } from '../../../platform/time.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import type { IdentityContext } from '../context.ts';
 import { oauthClients } from '../schema.ts';
@@ -34,12 +36,19 @@ const LOOK_AGAIN_MS = 50;
 const REFUSED_MS = 60_000;
 /** Later times, which some servers give in milliseconds, count as this one: a date that databases know. */
 const FAR_SEC = 100_000_000_000;
+/** Nor one that failed otherwise for this long. */
+const FAILED_MS = 15_000;
+/** How long a registration counts as known to the authorization server. */
+const CHECK_MS = 10 * 60_000;
 /** A secret that expires sooner is not used for a new sign-in. */
 const SECRET_LEFT_SEC = 3_600;
 
 /** A response to a registration, read tolerantly: servers send null, '' and 0 for what they do not have. */
 const registrationSchema = z.object({
-  client_id: z.string().min(1).max(2_048),
+  client_id: z
+    .string()
+    .max(2_048)
+    .regex(/^[\x20-\x7e]+$/),
   client_secret: z.string().max(4_096).nullish(),
   client_secret_expires_at: z.coerce.number().nullish().catch(0),
   token_endpoint_auth_method: z.enum(AUTH_METHODS).nullish().catch(undefined),
@@ -58,12 +67,19 @@ export class Clients {
   readonly #context: IdentityContext;
   readonly #config: OAuthConfig;
   readonly #fetch: GuardedFetch;
-  readonly #refused = new LRUCache<string, RegistrationRefused>({ max: 1_000, ttl: REFUSED_MS });
+  /** Failures by issuer. */
+  readonly #failed: LRUCache<string, Error>;
+  readonly #registering = new SingleFlight<Client>();
+  /** When a registration was last known to be good. */
+  readonly #checked: LRUCache<string, true>;
 
   constructor(context: IdentityContext, config: OAuthConfig, fetch: GuardedFetch) {
     this.#context = context;
     this.#config = config;
     this.#fetch = fetch;
+    const perf = { now: () => monotonicMs(context.clock) };
+    this.#failed = new LRUCache({ max: 1_000, ttl: FAILED_MS, perf });
+    this.#checked = new LRUCache({ max: 1_000, ttl: CHECK_MS, perf });
   }
 
   /** Returns the address that an authorization server sends browsers back to; each has its own (RFC 9700 §4.4.2.2). */
@@ -88,9 +104,16 @@ export class Clients {
     if (configured) return configured;
     const document = this.#documentFor(metadata);
     if (document) return { ...document, issuer, kind: 'cimd', secret: undefined, authMethod: 'none' };
-    const refused = this.#refused.get(issuer);
-    if (refused) throw refused;
-    return this.#registered(metadata, preferred);
+    const failed = this.#failed.get(issuer);
+    if (failed) throw failed;
+    return this.#registering.run(issuer, () => this.#registered(metadata, preferred));
+  }
+
+  /** Returns whether the authorization server should be asked if it still knows a client. */
+  isDue({ rowId }: Client): boolean {
+    if (rowId === undefined || this.#checked.has(rowId)) return false;
+    this.#checked.set(rowId, true);
+    return true;
   }
 
   /** Returns the client that tokens were issued to; undefined if it is gone, so that nobody can refresh or revoke them. */
@@ -225,6 +248,8 @@ export class Clients {
       const authMethod = secret === '' ? 'none' : (made.token_endpoint_auth_method ?? withSecret(wanted));
       const stored: StoredClient = { authMethod, ...(secret === '' ? {} : { secret }) };
       const expiresAt = Math.min(made.client_secret_expires_at ?? 0, FAR_SEC);
+      const leftSec = expiresAt - this.#context.clock.now() / 1_000;
+      if (expiresAt > 0 && leftSec < SECRET_LEFT_SEC) throw new RegistrationRefused('refused', issuer);
       const [row] = await db
         .update(oauthClients)
         .set({
@@ -237,12 +262,14 @@ export class Clients {
         .where(own)
         .returning();
       const client = row && (await this.#opened(row));
-      if (!client)
-        throw new Error(`the registration at ${issuer} was overtaken, or its secret expires at once`);
+      if (!client) throw new Error(`the registration at ${issuer} was overtaken`);
+      this.#checked.set(id, true);
       return client;
     } catch (error) {
       await db.delete(oauthClients).where(and(own, isNull(oauthClients.clientId)));
-      if (error instanceof RegistrationRefused) this.#refused.set(issuer, error);
+      const failure = error instanceof Error ? error : new Error(String(error));
+      const ttl = error instanceof RegistrationRefused ? REFUSED_MS : FAILED_MS;
+      this.#failed.set(issuer, failure, { ttl });
       throw error;
     }
   }

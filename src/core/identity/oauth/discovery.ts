@@ -18,11 +18,15 @@ export interface Discovered {
   readonly challenge: Challenge;
 }
 
-/** Of several authorization servers, the first that works is used. */
-const MAX_ISSUERS = 3;
 const KNOWN_MS = 10 * 60_000;
 const FAILED_MS = 15_000;
 const ISSUER_MS = 60 * 60_000;
+/** A server that names other metadata is looked up again at most this often. */
+const OTHER_MS = 10_000;
+/** All requests of one discovery together: a slow server may name many places. */
+const DISCOVERY_MS = 15_000;
+/** Each entry is of a few KiB. */
+const MAX_CACHED = 1_000;
 
 interface Options {
   readonly fetch: GuardedFetch;
@@ -57,8 +61,10 @@ export class Discovery {
     const { remoteUrl, auth, learned } = server;
     const said = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
     const { issuer, resource, assume_pkce } = auth;
-    const key = JSON.stringify([remoteUrl, issuer, resource, assume_pkce, said?.resourceMetadata]);
-    const found = await this.#servers.get(key, () => this.#discover(server, said), againMs);
+    const key = JSON.stringify([remoteUrl, issuer, resource, assume_pkce]);
+    const named = said?.resourceMetadata;
+    const read = () => withinMs(DISCOVERY_MS, this.#discover(server, said));
+    const found = await this.#servers.get(key, read, { againMs, named });
     const scopes = said?.scopes ?? found.challenge.scopes ?? auth.scopes ?? found.scopes;
     return { ...found, scopes };
   }
@@ -84,19 +90,29 @@ export class Discovery {
           { serverId, issuer: auth.issuer, published },
           'used the issuer of the catalogue entry instead of the published one',
         );
-      return this.#usable(server, auth.issuer);
+      return this.#named(server, auth.issuer);
     }
     // Servers of revision 2025-03-26 are their own authorization servers.
     if (published.length === 0) return this.#guessed(server, new URL(remoteUrl).origin);
     let failure: unknown;
-    for (const issuer of published.slice(0, MAX_ISSUERS)) {
+    for (const issuer of published) {
       try {
-        return await this.#usable(server, issuer);
+        return await this.#named(server, issuer);
       } catch (error) {
         failure ??= error;
       }
     }
     throw failure;
+  }
+
+  /** Reads the metadata of an issuer that somebody has named, so that it must have some. */
+  async #named(server: Server, issuer: string): Promise<IssuerMetadata> {
+    try {
+      return await this.#usable(server, issuer);
+    } catch (error) {
+      if (!(error instanceof MetadataError) || error.reason !== 'absent') throw error;
+      throw new MetadataError('unavailable', error.message, error);
+    }
   }
 
   /** Reads the metadata of an issuer that nobody has named, so that unusable metadata there means nothing. */
@@ -143,22 +159,49 @@ function resourceFor({ auth, remoteUrl }: Server, found: ResourceMetadata | unde
   return auth.resource ?? found?.resource ?? (pathname === '/' ? origin : `${origin}${pathname}`);
 }
 
+/** @throws MetadataError `unavailable` if the work takes longer */
+async function withinMs<T>(limitMs: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    const error = new MetadataError('unavailable', `The discovery took longer than ${limitMs / 1_000} s.`);
+    timer = setTimeout(() => reject(error), limitMs).unref();
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+interface Entry<T> {
+  readonly result: Promise<T>;
+  /** Where the result was said to be. */
+  readonly named: string | undefined;
+  /** When it was read again; -Infinity: it was read once. */
+  readonly againAtMs: number;
+}
+
 /** Results by key: successes for long, failures for a moment, so that a broken server is not asked at every call. */
 class Cached<T extends object> {
-  readonly #known: LRUCache<string, { readonly result: Promise<T>; readonly againAtMs: number }>;
+  readonly #known: LRUCache<string, Entry<T>>;
   readonly #clock: Clock;
 
   constructor(clock: Clock, knownMs: number) {
     this.#clock = clock;
-    this.#known = new LRUCache({ max: 5_000, ttl: knownMs, perf: { now: () => monotonicMs(clock) } });
+    this.#known = new LRUCache({ max: MAX_CACHED, ttl: knownMs, perf: { now: () => monotonicMs(clock) } });
   }
 
-  /** @param againMs reads again, unless a call with this parameter did so this recently */
-  get(key: string, read: () => Promise<T>, againMs?: number): Promise<T> {
+  /** @param how `againMs`: reads again, unless that was done this recently; `named`: where the result is said to be now */
+  get(
+    key: string,
+    read: () => Promise<T>,
+    { againMs, named }: { againMs?: number | undefined; named?: string | undefined } = {},
+  ): Promise<T> {
     const known = this.#known.get(key);
     const nowMs = monotonicMs(this.#clock);
-    if (known && (againMs === undefined || nowMs - known.againAtMs <= againMs)) return known.result;
-    const entry = { result: read(), againAtMs: againMs === undefined ? -Infinity : nowMs };
+    const limitMs = known && named !== undefined && named !== known.named ? otherMs(known) : againMs;
+    if (known && (limitMs === undefined || nowMs - known.againAtMs <= limitMs)) return known.result;
+    const entry = { result: read(), named, againAtMs: limitMs === undefined ? -Infinity : nowMs };
     this.#known.set(key, entry);
     entry.result.catch(() => {
       if (this.#known.peek(key) === entry) this.#known.set(key, entry, { ttl: FAILED_MS });
@@ -166,3 +209,6 @@ class Cached<T extends object> {
     return entry.result;
   }
 }
+
+/** A server may name another place each time: it replaces the one before, but not at every call. */
+const otherMs = ({ named }: Entry<unknown>): number => (named === undefined ? -1 : OTHER_MS);

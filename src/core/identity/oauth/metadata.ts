@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
+import { scopeNames } from './challenge.ts';
+import { AUTH_METHODS } from './client.ts';
 
 /** Metadata could not be used. */
 export class MetadataError extends Error {
@@ -23,8 +25,12 @@ export interface ResourceMetadata {
   readonly scopes: readonly string[] | undefined;
 }
 
-const url = z.string().max(2_048);
-const names = z.array(z.string().max(256)).max(1_000);
+/** Addresses and identifiers end up in errors and logs, so that nothing but visible ASCII is taken. */
+const url = z
+  .string()
+  .max(2_048)
+  .regex(/^[\x21-\x7e]+$/);
+const names = z.array(z.unknown());
 
 const resourceSchema = z.object({
   resource: url.optional(),
@@ -32,16 +38,22 @@ const resourceSchema = z.object({
   scopes_supported: names.optional(),
 });
 
-/** Metadata of an authorization server (RFC 8414, OpenID Connect Discovery), as far as it is used here. */
-const issuerSchema = z.looseObject({
+/** Metadata of an authorization server (RFC 8414, OpenID Connect Discovery). What is not used here is dropped, as it is kept in memory. */
+const issuerSchema = z.object({
   issuer: url,
   authorization_endpoint: url,
   token_endpoint: url,
   registration_endpoint: url.optional(),
   revocation_endpoint: url.optional(),
-  scopes_supported: names.optional(),
-  token_endpoint_auth_methods_supported: names.optional(),
-  code_challenge_methods_supported: names.optional(),
+  scopes_supported: names
+    .transform(list => list.filter(name => name === 'offline_access').slice(0, 1))
+    .optional(),
+  token_endpoint_auth_methods_supported: names
+    .transform(list => AUTH_METHODS.filter(one => list.includes(one)))
+    .optional(),
+  code_challenge_methods_supported: names
+    .transform(list => list.filter(name => name === 'S256').slice(0, 1))
+    .optional(),
   authorization_response_iss_parameter_supported: z.boolean().optional(),
   client_id_metadata_document_supported: z.boolean().optional(),
 });
@@ -56,6 +68,8 @@ const ENDPOINTS = [
 ] as const;
 
 const MAX_REDIRECTS = 2;
+/** Of several authorization servers, the first that works is used. */
+const MAX_ISSUERS = 3;
 
 /** Reads metadata documents, through the outbound guard. */
 export class MetadataReader {
@@ -186,7 +200,7 @@ function resourceOf(document: unknown, serverUrl: string): ResourceMetadata {
       'invalid',
       `The server's protected resource metadata is for another resource, ${shown(resource)}.`,
     );
-  return { resource, issuers, scopes };
+  return { resource, issuers: issuers.slice(0, MAX_ISSUERS), scopes: scopes && scopeNames(scopes) };
 }
 
 /** Returns whether a resource is the server itself or a parent path of it. */

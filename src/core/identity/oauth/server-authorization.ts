@@ -169,13 +169,13 @@ export class ServerAuthorization {
     return this.#issuer(metadata, client, issuedTo.resource);
   }
 
-  /** Returns whether a server that refused a token still names its issuer. True if that cannot be found out now. */
+  /** Returns whether a server that refused a token still names its issuer. True unless it names another. */
   async stillNames(server: Server, issuer: string, challenge: Challenge): Promise<boolean> {
     try {
       const { metadata } = await this.#discovery.of(server, challenge, CHECKED_MS);
       return metadata.issuer === issuer;
     } catch (error) {
-      if (error instanceof MetadataError) return error.reason !== 'absent';
+      if (error instanceof MetadataError) return true;
       throw error;
     }
   }
@@ -217,7 +217,23 @@ export class ServerAuthorization {
         `that, or its page, is of another domain than the server. Ask the operator to add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.`,
       );
     }
-    return this.clients.for(metadata, server.auth.token_auth_method);
+    return this.#knownClient(metadata, server.auth.token_auth_method);
+  }
+
+  /**
+   * Returns the client for a sign-in. A registration that the authorization server has forgotten would show users an error page of
+   * its own, so that it is checked now and then.
+   */
+  async #knownClient(
+    metadata: IssuerMetadata,
+    authMethod: Client['authMethod'] | undefined,
+  ): Promise<Client> {
+    const client = await this.clients.for(metadata, authMethod);
+    if (!this.clients.isDue(client)) return client;
+    const isKnown = await this.#issuer(metadata, client, '').knowsClient();
+    if (isKnown) return client;
+    await this.clients.retire(client);
+    return this.clients.for(metadata, authMethod);
   }
 
   #explained(error: unknown, server: Server): unknown {
