@@ -54,6 +54,20 @@ const registrationSchema = z.object({
   token_endpoint_auth_method: z.enum(AUTH_METHODS).nullish().catch(undefined),
 });
 
+type Registration = z.output<typeof registrationSchema>;
+
+/** The right to register in one row. */
+interface Lease {
+  readonly id: string;
+  readonly leaseId: string;
+}
+
+interface Registering {
+  readonly endpoint: string;
+  readonly metadata: IssuerMetadata;
+  readonly preferred: AuthMethod | undefined;
+}
+
 /** What is sealed in the row of a registration. */
 interface StoredClient {
   readonly secret?: string;
@@ -186,7 +200,7 @@ export class Clients {
       if (row?.clientId != null)
         await this.retire({ issuer, clientId: row.clientId, kind: 'dcr', rowId: row.id });
       const lease = await this.#lease(row, issuer, redirectUri);
-      if (lease !== undefined) return this.#register({ ...lease, endpoint, metadata, preferred });
+      if (lease !== undefined) return this.#register(lease, { endpoint, metadata, preferred });
       if (performance.now() > deadlineMs)
         throw new Error(`another process has been registering a client at ${issuer} for too long`);
       await delay(LOOK_AGAIN_MS * (1 + Math.random()));
@@ -229,49 +243,44 @@ export class Clients {
     return taken && { id: taken.id, leaseId };
   }
 
-  /** Registers a client (RFC 7591 §3), and stores it under the lease. */
-  async #register(asked: {
-    id: string;
-    leaseId: string;
-    endpoint: string;
-    metadata: IssuerMetadata;
-    preferred: AuthMethod | undefined;
-  }): Promise<Client> {
-    const { id, leaseId, metadata, preferred } = asked;
+  /** Registers a client (RFC 7591 §3), and stores it under the lease. A failure is remembered for a while. */
+  async #register(lease: Lease, { endpoint, metadata, preferred }: Registering): Promise<Client> {
     const { issuer } = metadata;
-    const { db, vault } = this.#context;
-    const own = and(eq(oauthClients.id, id), eq(oauthClients.leaseId, leaseId));
     try {
       const wanted = preferred ?? methodFor(metadata, AUTH_METHODS);
-      const made = await this.#request(asked.endpoint, issuer, wanted);
-      const secret = made.client_secret ?? '';
-      const authMethod = secret === '' ? 'none' : (made.token_endpoint_auth_method ?? withSecret(wanted));
-      const stored: StoredClient = { authMethod, ...(secret === '' ? {} : { secret }) };
-      const expiresAt = Math.min(made.client_secret_expires_at ?? 0, FAR_SEC);
-      const leftSec = expiresAt - this.#context.clock.now() / 1_000;
-      if (expiresAt > 0 && leftSec < SECRET_LEFT_SEC) throw new RegistrationRefused('refused', issuer);
-      const [row] = await db
-        .update(oauthClients)
-        .set({
-          clientId: made.client_id,
-          sealed: await vault.sealJson(clientBinding({ id, issuer }), stored),
-          secretExpiresAt: expiresAt > 0 ? sql`to_timestamp(${expiresAt})` : null,
-          leaseId: null,
-          leaseUntil: null,
-        })
-        .where(own)
-        .returning();
-      const client = row && (await this.#opened(row));
-      if (!client) throw new Error(`the registration at ${issuer} was overtaken`);
-      this.#checked.set(id, true);
-      return client;
+      return await this.#store(lease, issuer, wanted, await this.#request(endpoint, issuer, wanted));
     } catch (error) {
-      await db.delete(oauthClients).where(and(own, isNull(oauthClients.clientId)));
+      await this.#context.db.delete(oauthClients).where(and(holds(lease), isNull(oauthClients.clientId)));
       const failure = error instanceof Error ? error : new Error(String(error));
-      const ttl = error instanceof RegistrationRefused ? REFUSED_MS : FAILED_MS;
-      this.#failed.set(issuer, failure, { ttl });
+      this.#failed.set(issuer, failure, error instanceof RegistrationRefused ? { ttl: REFUSED_MS } : {});
       throw error;
     }
+  }
+
+  async #store(lease: Lease, issuer: string, wanted: AuthMethod, made: Registration): Promise<Client> {
+    const { id } = lease;
+    const { db, vault, clock } = this.#context;
+    const secret = made.client_secret ?? '';
+    const authMethod = secret === '' ? 'none' : (made.token_endpoint_auth_method ?? withSecret(wanted));
+    const stored: StoredClient = { authMethod, ...(secret === '' ? {} : { secret }) };
+    const expiresAt = Math.min(made.client_secret_expires_at ?? 0, FAR_SEC);
+    const leftSec = expiresAt - clock.now() / 1_000;
+    if (expiresAt > 0 && leftSec < SECRET_LEFT_SEC) throw new RegistrationRefused('refused', issuer);
+    const [row] = await db
+      .update(oauthClients)
+      .set({
+        clientId: made.client_id,
+        sealed: await vault.sealJson(clientBinding({ id, issuer }), stored),
+        secretExpiresAt: expiresAt > 0 ? sql`to_timestamp(${expiresAt})` : null,
+        leaseId: null,
+        leaseUntil: null,
+      })
+      .where(holds(lease))
+      .returning();
+    const client = row && (await this.#opened(row));
+    if (!client) throw new Error(`the registration at ${issuer} was overtaken`);
+    this.#checked.set(id, true);
+    return client;
   }
 
   async #request(endpoint: string, issuer: string, authMethod: AuthMethod) {
@@ -332,6 +341,8 @@ export class Clients {
     return { issuer, clientId, kind: 'dcr', rowId, secret, authMethod, redirectUri };
   }
 }
+
+const holds = ({ id, leaseId }: Lease) => and(eq(oauthClients.id, id), eq(oauthClients.leaseId, leaseId));
 
 /** Where the document is that describes Switchboard as a client (OAuth Client ID Metadata Document). */
 const DOCUMENT_PATH = '/oauth/client.json';
