@@ -123,8 +123,7 @@ export class MetadataReader {
     const parsed = issuerSchema.safeParse(document);
     const invalid = (why: string) =>
       new MetadataError('invalid', `The metadata of the authorization server ${shown(issuer)} ${why}.`);
-    if (!parsed.success)
-      throw invalid(`is incomplete: ${String(parsed.error.issues[0]?.path[0] ?? 'no object')}`);
+    if (!parsed.success) throw invalid('is incomplete, or not as it should be');
     const metadata = parsed.data;
     // RFC 8414 §3.3, by simple comparison: another issuer's metadata would let one server collect the codes of another.
     if (metadata.issuer !== issuer) throw invalid(`names another issuer, ${shown(metadata.issuer)}`);
