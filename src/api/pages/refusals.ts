@@ -18,7 +18,7 @@ const REFUSALS = {
   },
   undo_over: {
     title: 'This can no longer be undone here',
-    text: 'It was already undone, or ten minutes have passed. Ask the app for a link to the page where you can disconnect accounts.',
+    text: 'It was already undone, ten minutes have passed, or a later sign-in has taken its place. Ask the app for a link to the page where you can disconnect accounts.',
   },
   manage_over: {
     title: 'This page has expired',

@@ -122,6 +122,8 @@ export const authSessions = pgTable(
     deliveredAt: instant('delivered_at'),
     redeemedAt: instant('redeemed_at'),
     connectionId: text('connection_id'),
+    /** The number of this sign-in among those of the connection; null where each makes a new connection. */
+    signIn: integer('sign_in'),
     familyId: text('family_id'),
     idempotencyHash: bytea('idempotency_hash'),
     replaySealed: text('replay_sealed'),
@@ -181,11 +183,16 @@ export const connections = pgTable(
     sealed: text(),
     hasRefreshToken: boolean('has_refresh_token').notNull(),
     accessExpiresAt: instant('access_expires_at'),
+    /** The number of the sign-in that its tokens are of; it may have been with another account than the one before. */
+    signIn: integer('sign_in').notNull().default(1),
     /** Incremented by every write of tokens: fences a late refresh. */
     version: integer().notNull().default(1),
     leaseId: text('lease_id'),
     leaseUntil: instant('lease_until'),
+    /** When a refresh failed, or the server refused it. */
     failedAt: instant('failed_at'),
+    /** When the server refused it. */
+    rejectedAt: instant('rejected_at'),
     createdAt: createdAt(),
     updatedAt: instant('updated_at').notNull().defaultNow(),
     lastUsedAt: instant('last_used_at'),

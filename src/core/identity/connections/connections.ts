@@ -62,6 +62,13 @@ export interface Owner extends Target {
   readonly userId: string;
 }
 
+/** The connection that a sign-in has made or renewed. */
+export interface MadeBySignIn {
+  readonly connectionId: string;
+  /** Its sign-ins are counted; undefined for values, which always make a new connection. */
+  readonly signIn?: number;
+}
+
 type Sealed = Parameters<typeof connectionBinding>[0] & Pick<ConnectionRow, 'sealed'>;
 
 /** A sign-in returned a different account than the connected one, without permission to change it. */
@@ -118,7 +125,6 @@ export class Connections {
   /**
    * Stores the outcome of a sign-in, within the transaction that completes its session; the user's row is locked. The same
    * account keeps its connection. A different account, if allowed, creates a new one, and the old tokens are revoked.
-   * Resolves to the connection's id.
    * @throws AccountMismatch
    */
   async put(
@@ -126,7 +132,7 @@ export class Connections {
     { forUsers, ...owner }: Owner & { forUsers?: boolean | undefined },
     { grant, account }: { grant: Grant; account: Account },
     allowAccountChange: boolean,
-  ): Promise<string> {
+  ): Promise<MadeBySignIn> {
     const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
     const issuer = grant.issuedTo?.issuer ?? null;
     const isSame = existing !== undefined && existing.issuer === issuer && !hasValues(existing);
@@ -152,7 +158,7 @@ export class Connections {
       .insert(connections)
       .values({ ...owner, ...columns, ...shared, id, issuer, subject, account: label, version: 1 });
     await this.#context.events.connection(tx, { ...owner, id, issuer }, { event: 'created' });
-    return id;
+    return { connectionId: id, signIn: 1 };
   }
 
   /**
@@ -199,21 +205,29 @@ export class Connections {
     existing: ConnectionRow,
     { grant, account }: { grant: Grant; account: Account },
     shared: { forUsers?: boolean },
-  ): Promise<string> {
+  ): Promise<MadeBySignIn> {
     const old = await this.tokensOf(existing);
     // A provider need not send a refresh token again for the same account. Without a subject, it is unknown whether the
     // account is the same.
     const kept = account.subject === '' ? undefined : old?.refreshToken;
     const { accessToken, refreshToken = kept, issuedTo } = grant;
     const current = { accessToken, refreshToken, issuedTo, superseded: old?.superseded ?? [] };
-    const tokens = old ? supersede(current, old) : current;
+    const tokens = old ? await supersede(tx, this.#context.outbox, existing, current, old) : current;
     const columns = await this.columnsOf(existing, tokens, grant);
+    const signIn = existing.signIn + 1;
     await tx
       .update(connections)
-      .set({ ...columns, ...shared, account: account.label ?? null, failedAt: null })
+      .set({
+        ...columns,
+        ...shared,
+        signIn,
+        account: account.label ?? null,
+        failedAt: null,
+        rejectedAt: null,
+      })
       .where(eq(connections.id, existing.id));
     await this.#context.events.connection(tx, existing, { event: 'created' });
-    return existing.id;
+    return { connectionId: existing.id, signIn };
   }
 
   /** Returns the columns for writing tokens: sealed, with the lease released and the version incremented. */
@@ -281,6 +295,7 @@ export class Connections {
       // Grants of earlier sign-ins may still be valid.
       const older = tokens?.superseded ?? [];
       for (const pair of tokens && revokes ? [tokens, ...older] : older) await outbox.add(tx, row, pair);
+      await outbox.release(tx, row);
       const { tenantId, userId, provider } = row;
       const who = { tenantId, userId, meta: { provider, reason } };
       await audit.record({}, { event: 'connection_needs_reauth', outcome: 'failed', ...who }, tx);
@@ -298,8 +313,10 @@ export class Connections {
   async remove(tx: Database, row: ConnectionRow, reason: EndReason): Promise<void> {
     const tokens = hasValues(row) ? undefined : await this.tokensOf(row);
     // The newest first: if an account's tokens share a grant, it ends with them.
+    const { outbox } = this.#context;
     for (const pair of tokens ? [tokens, ...(tokens.superseded ?? []).toReversed()] : [])
-      await this.#context.outbox.add(tx, row, pair);
+      await outbox.add(tx, row, pair);
+    if (!hasValues(row)) await outbox.release(tx, row);
     await tx.delete(connections).where(eq(connections.id, row.id));
     await this.#context.events.connection(tx, row, { event: 'ended', reason });
   }

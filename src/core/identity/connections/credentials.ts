@@ -15,6 +15,7 @@ import type { Sessions } from '../sign-in/sessions.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
 import type { Connections } from './connections.ts';
 import {
+  connectionKey,
   heldColumns,
   isFresh,
   targetOf,
@@ -120,7 +121,7 @@ export class Credentials {
   ): Promise<Credential | undefined> {
     if (!refused) return undefined;
     const { connection, userId } = await this.#load(caller, targetAt(demand));
-    if (connection?.id !== refused.connectionId) return undefined;
+    if (!connection || connectionKey(connection) !== refused.connectionId) return undefined;
     const isNewer = connection.version > refused.version;
     if (!isNewer && !this.#tokens.mayForce(connection)) return undefined;
     const offered = await this.#use(caller, demand, userId, connection, !isNewer);
@@ -318,20 +319,20 @@ class Refreshed implements AccessTokens {
   }
 
   async #open(row: HeldConnection): Promise<Credential | undefined> {
-    const { id, tenantId, userId, provider, resource, issuer, version, sealed } = row;
+    const { id, tenantId, userId, provider, resource, issuer, version, signIn, sealed } = row;
     const key = [id, tenantId, userId, provider, resource, issuer, version, sealed].join('\n');
     const known = this.#opened.get(key);
     if (known) return known;
     const tokens = await this.#connections.tokensOf(row);
     if (!tokens) return undefined;
-    const credential = credentialOf(id, { ...tokens, version });
+    const credential = credentialOf(id, { ...tokens, version, signIn });
     this.#opened.set(key, credential);
     return credential;
   }
 }
 
-const credentialOf = (connectionId: string, { accessToken, version }: VersionedTokens): Credential => ({
-  connectionId,
+const credentialOf = (id: string, { accessToken, version, signIn }: VersionedTokens): Credential => ({
+  connectionId: connectionKey({ id, signIn }),
   version,
   headers: { authorization: `Bearer ${accessToken}` },
   secrets: [accessToken],

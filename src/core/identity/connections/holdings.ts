@@ -11,7 +11,7 @@ import type { Provider } from './provider.ts';
 
 /** The headers that one call carries to one server, and the address it goes to. Never logged, never shown. */
 export interface Credential {
-  /** Upstream sessions are separated by connection, so that one account never uses another's session. */
+  /** By `connectionKey`. Upstream sessions are separated by it, so that one account never uses another's session. */
   readonly connectionId: string;
   readonly version: number;
   /** By lower-case name. */
@@ -71,6 +71,7 @@ export const heldColumns = {
   scopes: connections.scopes,
   sealed: connections.sealed,
   version: connections.version,
+  signIn: connections.signIn,
   forUsers: connections.forUsers,
   hasRefreshToken: connections.hasRefreshToken,
 };
@@ -86,6 +87,10 @@ export const isFresh = () => {
 export type HeldConnection = Pick<typeof connections.$inferSelect, keyof typeof heldColumns> & {
   readonly fresh: boolean;
 };
+
+/** Tells connections apart, and the sign-ins of each: a later one may be with another account. */
+export const connectionKey = ({ id, signIn }: Pick<HeldConnection, 'id' | 'signIn'>): string =>
+  signIn === 1 ? id : `${id}/${signIn}`;
 
 /** The connections of one holder by target. */
 export class HeldTargets {

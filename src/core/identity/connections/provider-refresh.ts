@@ -19,7 +19,7 @@ const LOOK_AGAIN_MS = 50;
 /** Finds what issued a connection's tokens. */
 export type IssuerOf = (tokens: TokenPair) => TokenIssuer | Promise<TokenIssuer>;
 
-export type VersionedTokens = TokenPair & { readonly version: number };
+export type VersionedTokens = TokenPair & Pick<ConnectionRow, 'version' | 'signIn'>;
 
 /** A connection has no usable tokens, and a refresh cannot get any: the user must sign in again. */
 export class NeedsReauth extends Error {
@@ -51,7 +51,7 @@ export class ProviderRefresh {
       const row = await this.#read(id);
       const tokens = row && (await this.#connections.tokensOf(row));
       if (!row || !tokens) throw new NeedsReauth();
-      const old = { ...tokens, version: row.version };
+      const old = { ...tokens, version: row.version, signIn: row.signIn };
       if (row.version > version) return old;
       const { refreshToken } = tokens;
       if (refreshToken === undefined) {
@@ -113,7 +113,7 @@ export class ProviderRefresh {
     fresh: TokenPair,
     grant: Grant,
   ): Promise<VersionedTokens | undefined> {
-    const { db, outbox, vault } = this.#context;
+    const { db, outbox } = this.#context;
     return db.transaction(async tx => {
       const [current] = await tx.select().from(connections).where(eq(connections.id, row.id)).for('update');
       const tokens = current && (await this.#connections.tokensOf(current));
@@ -122,12 +122,13 @@ export class ProviderRefresh {
         return undefined;
       }
       if (current.leaseId !== leaseId || current.version !== row.version) {
-        await keepWithConnection(tx, vault, current, fresh);
-        return current.version > row.version ? { ...tokens, version: current.version } : undefined;
+        await keepWithConnection(tx, this.#context, current, fresh);
+        const { version, signIn } = current;
+        return version > row.version ? { ...tokens, version, signIn } : undefined;
       }
       const columns = await this.#connections.columnsOf(current, { ...tokens, ...fresh }, grant);
       await tx.update(connections).set(columns).where(eq(connections.id, row.id));
-      return { ...fresh, version: row.version + 1 };
+      return { ...fresh, version: row.version + 1, signIn: row.signIn };
     });
   }
 

@@ -1,4 +1,4 @@
-import { and, eq, inArray, lte, sql } from 'drizzle-orm';
+import { and, eq, inArray, lte, sql, type SQL } from 'drizzle-orm';
 import { whyFailed, type Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
 import { Repeat } from '../../../platform/time.ts';
@@ -50,10 +50,34 @@ export class Outbox {
   }
 
   /** Adds tokens, in the transaction that invalidates them. Call `kick` after the commit. */
-  async add(
+  add(tx: Database, owner: GrantOwner, tokens: TokenPair): Promise<void> {
+    return this.#insert(tx, owner, tokens, sql`now()`);
+  }
+
+  /** Adds tokens that wait until their account's connection ends, because revoking them could end that (`release`). */
+  readonly hold = (tx: Database, owner: GrantOwner, tokens: TokenPair): Promise<void> =>
+    this.#insert(tx, owner, tokens, NEVER);
+
+  /** Makes the tokens due that wait for the end of a connection, in the transaction that ends it. Call `kick` after the commit. */
+  async release(tx: Database, { provider, userId, subject }: GrantOwner): Promise<void> {
+    await tx
+      .update(revocationOutbox)
+      .set({ nextAt: sql`now()`, expiresAt: EXPIRES })
+      .where(
+        and(
+          eq(revocationOutbox.provider, provider),
+          eq(revocationOutbox.userId, userId),
+          eq(revocationOutbox.subject, subject),
+          eq(revocationOutbox.nextAt, NEVER),
+        ),
+      );
+  }
+
+  async #insert(
     tx: Database,
     { provider, userId, subject }: GrantOwner,
     { accessToken, refreshToken, issuedTo }: TokenPair,
+    nextAt: SQL,
   ): Promise<void> {
     const id = newId('out');
     const sealed = await this.#vault.sealJson(outboxBinding(provider, id), {
@@ -67,7 +91,8 @@ export class Outbox {
       userId,
       subject,
       sealed,
-      expiresAt: sql`now() + make_interval(secs => ${LIFETIME_SEC})`,
+      nextAt,
+      expiresAt: EXPIRES,
     });
   }
 
@@ -163,7 +188,7 @@ export class Outbox {
   /** Keeps the tokens with a new connection to the same account, because revoking them now could end it. */
   #isNeeded(row: Taken, tokens: TokenPair): Promise<boolean> {
     return this.#db.transaction(async tx => {
-      const kept = await keepWithConnection(tx, this.#vault, row, tokens);
+      const kept = await keepWithConnection(tx, { vault: this.#vault, outbox: this }, row, tokens);
       if (kept) await tx.delete(revocationOutbox).where(eq(revocationOutbox.id, row.id));
       return kept;
     });
@@ -200,6 +225,9 @@ export class Outbox {
     return (await provider.revoke(accessToken, 'access_token')) ? 'revoked' : 'no_revocation_endpoint';
   }
 }
+
+const EXPIRES = sql`now() + make_interval(secs => ${LIFETIME_SEC})`;
+const NEVER = sql`'infinity'::timestamptz`;
 
 interface Taken extends GrantOwner {
   readonly id: string;

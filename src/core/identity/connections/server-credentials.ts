@@ -11,7 +11,7 @@ import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import type { Connections } from './connections.ts';
-import type { Credential, HeldConnection, Holdings } from './holdings.ts';
+import { connectionKey, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
 import type { IssuerOf } from './provider-refresh.ts';
 
 /** What a server refused is tried again after this long: a server may refuse a good key for a moment. */
@@ -143,7 +143,7 @@ export class ServerCredentials {
     holdings.forget(caller.tenantId, caller.subject?.userId);
     const current = own ?? (await this.#shared(caller, server));
     if (!current) return undefined;
-    if (current.id !== refused.connectionId || current.version > refused.version)
+    if (connectionKey(current) !== refused.connectionId || current.version > refused.version)
       return this.#use(caller, server, current);
     if (refusal.status !== 401) return this.#stepUp(caller, server, current, refusal.challenge);
     // One user's calls must not take the shared connection away from the others.
@@ -201,7 +201,7 @@ export class ServerCredentials {
     if ('missing' in filled)
       throw await this.#required(caller, server, 'missing_values', row, { missing: filled.missing });
     const credential: Credential = {
-      connectionId: row.id,
+      connectionId: connectionKey(row),
       version: row.version,
       ...filled,
     };
@@ -263,7 +263,7 @@ export class ServerCredentials {
     await db.transaction(async tx => {
       const [current] = await tx
         .select({
-          isNews: sql<boolean>`coalesce(${connections.failedAt} < now() - make_interval(days => 1), true)`,
+          isNews: sql<boolean>`coalesce(${connections.rejectedAt} < now() - make_interval(days => 1), true)`,
         })
         .from(connections)
         .where(
@@ -273,7 +273,7 @@ export class ServerCredentials {
       if (!current) return;
       await tx
         .update(connections)
-        .set({ status: 'rejected', failedAt: sql`now()`, updatedAt: sql`now()` })
+        .set({ status: 'rejected', failedAt: sql`now()`, rejectedAt: sql`now()`, updatedAt: sql`now()` })
         .where(eq(connections.id, id));
       const meta = { serverId };
       await audit.record(caller, { event: 'connection_rejected', outcome: 'refused', userId, meta }, tx);

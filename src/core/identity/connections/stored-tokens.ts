@@ -23,7 +23,7 @@ export interface StoredTokens extends TokenPair {
   readonly superseded?: readonly TokenPair[];
 }
 
-/** The maximum number of superseded tokens kept for a user who signs in repeatedly. */
+/** The maximum number of superseded tokens that a connection's row has. */
 const MAX_SUPERSEDED = 10;
 
 const pairOf = ({ accessToken, refreshToken, issuedTo }: TokenPair): TokenPair => ({
@@ -32,11 +32,26 @@ const pairOf = ({ accessToken, refreshToken, issuedTo }: TokenPair): TokenPair =
   issuedTo,
 });
 
-/** Adds older tokens to those that are revoked with the connection's own. */
-export const supersede = (tokens: StoredTokens, ...older: readonly TokenPair[]): StoredTokens => ({
-  ...pairOf(tokens),
-  superseded: [...(tokens.superseded ?? []), ...older.map(pairOf)].slice(-MAX_SUPERSEDED),
-});
+/**
+ * Adds older tokens to those that are revoked with the connection's own. Those that no longer fit are kept in the outbox until the
+ * connection ends. The connection must be locked.
+ */
+export async function supersede(
+  tx: Database,
+  { hold }: Holds,
+  owner: GrantOwner,
+  tokens: StoredTokens,
+  older: TokenPair,
+): Promise<StoredTokens> {
+  const all = [...(tokens.superseded ?? []), pairOf(older)];
+  for (const pair of all.slice(0, -MAX_SUPERSEDED)) await hold(tx, owner, pair);
+  return { ...pairOf(tokens), superseded: all.slice(-MAX_SUPERSEDED) };
+}
+
+/** Keeps tokens until the connection of their account ends. */
+export interface Holds {
+  hold(this: void, tx: Database, owner: GrantOwner, tokens: TokenPair): Promise<void>;
+}
 
 /** Binds the tokens, or the values, to the row, its provider and its resource: with a changed provider, they cannot be decrypted. */
 export const connectionBinding = (
@@ -81,7 +96,7 @@ export interface GrantOwner {
  */
 export async function keepWithConnection(
   tx: Database,
-  vault: Vault,
+  { vault, outbox }: { readonly vault: Vault; readonly outbox: Holds },
   owner: GrantOwner,
   tokens: TokenPair,
 ): Promise<boolean> {
@@ -108,7 +123,7 @@ export async function keepWithConnection(
     if (error instanceof VaultError) return false;
     throw error;
   }
-  const sealed = await vault.sealJson(binding, supersede(current, tokens));
+  const sealed = await vault.sealJson(binding, await supersede(tx, outbox, row, current, tokens));
   // The version is unchanged, because the tokens in use are the same.
   await tx.update(connections).set({ sealed }).where(eq(connections.id, row.id));
   return true;

@@ -1,6 +1,6 @@
 import { and, eq, gt, isNull, lte, ne, or, sql, type SQL } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
-import { keepWithConnection } from '../connections/stored-tokens.ts';
+import { keepWithConnection, type ConnectionRow } from '../connections/stored-tokens.ts';
 import type { Account, Grant } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';
@@ -107,6 +107,12 @@ export type ResultSession = SessionRow & {
   /** The connection can still be undone. */
   readonly undoable: boolean;
 };
+
+/** Returns whether what a connection has is of this session's sign-in. */
+export const isMadeBy = (
+  session: Pick<SessionRow, 'signIn'>,
+  connection: Pick<ConnectionRow, 'signIn'>,
+): boolean => session.signIn === null || session.signIn === connection.signIn;
 
 /** Finds the session of a link to a result. */
 export async function sessionOfResult(
@@ -224,13 +230,13 @@ export async function giveBackWaiting(
 
 /** Revokes the tokens of a failed sign-in, but not while the same account is connected. */
 export async function giveBack(
-  { vault, outbox }: IdentityContext,
+  context: IdentityContext,
   tx: Database,
   { userId, provider }: Pick<SessionRow, 'userId' | 'provider'>,
   { grant, account }: WaitingSecrets,
 ): Promise<void> {
   const owner = { userId, provider, subject: account.subject };
-  if (!(await keepWithConnection(tx, vault, owner, grant))) await outbox.add(tx, owner, grant);
+  if (!(await keepWithConnection(tx, context, owner, grant))) await context.outbox.add(tx, owner, grant);
 }
 
 /** Selects expired sessions: uncompleted ones, and those claimed by a callback that never finished. */

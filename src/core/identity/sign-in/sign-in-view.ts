@@ -7,6 +7,7 @@ import { connections } from '../schema.ts';
 import {
   errorOf,
   isBrowserOf,
+  isMadeBy,
   pendingSecrets,
   sessionOfResult,
   sessionOfTicket,
@@ -146,11 +147,13 @@ async function heldBy(context: IdentityContext, { userId, provider, resource }: 
   return held;
 }
 
-async function connectionOf(context: IdentityContext, { connectionId }: SessionRow) {
+/** Returns the connection that a sign-in has made; undefined if it has ended, or a later one has renewed it. */
+async function connectionOf(context: IdentityContext, session: SessionRow) {
+  const { connectionId } = session;
   if (connectionId === null) return undefined;
   const [connection] = await context.db
-    .select({ account: connections.account, scopes: connections.scopes })
+    .select({ account: connections.account, scopes: connections.scopes, signIn: connections.signIn })
     .from(connections)
     .where(eq(connections.id, connectionId));
-  return connection;
+  return connection && isMadeBy(session, connection) ? connection : undefined;
 }

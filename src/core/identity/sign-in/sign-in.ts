@@ -3,7 +3,12 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Caller } from '../../access/caller.ts';
-import { AccountMismatch, type Connections, type Owner } from '../connections/connections.ts';
+import {
+  AccountMismatch,
+  type Connections,
+  type MadeBySignIn,
+  type Owner,
+} from '../connections/connections.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { serverIdOf, serverTarget, targetOf, type Holdings } from '../connections/holdings.ts';
@@ -239,7 +244,7 @@ export class SignIns {
       const { values } = brought;
       await this.#complete(session, caller, undefined, async (tx, owner) => {
         const { id } = await this.#connections.putValues(tx, owner, { values, forUsers: false });
-        return id;
+        return { connectionId: id };
       });
     } else await this.#exchange(session, brought.pending, new URLSearchParams(brought.query), caller);
     const [ended] = await this.#context.db
@@ -345,10 +350,10 @@ export class SignIns {
           .from(authSessions)
           .where(eq(authSessions.idHash, session.idHash))
           .for('update');
-        const connectionId = await put(tx, { tenantId, userId, provider, resource });
+        const made = await put(tx, { tenantId, userId, provider, resource });
         const [completed] = await tx
           .update(authSessions)
-          .set({ status: 'complete', finishedAt: sql`now()`, sealed: null, connectionId })
+          .set({ status: 'complete', finishedAt: sql`now()`, sealed: null, ...made })
           .where(
             and(
               eq(authSessions.idHash, session.idHash),
@@ -423,8 +428,8 @@ interface Callback {
   readonly actor: Actor;
 }
 
-/** Makes a connection in a transaction. Resolves to its id. */
-type Put = (tx: Database, owner: Owner) => Promise<string>;
+/** Makes a connection in a transaction. */
+type Put = (tx: Database, owner: Owner) => Promise<MadeBySignIn>;
 
 /** The session was ended while its code was being exchanged. */
 class SessionOver extends Error {

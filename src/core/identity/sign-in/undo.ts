@@ -5,7 +5,7 @@ import type { Connections } from '../connections/connections.ts';
 import type { Holdings } from '../connections/holdings.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, connections, tokenFamilies } from '../schema.ts';
-import { sessionOfResult, UNDO_MINUTES } from './session-store.ts';
+import { isMadeBy, sessionOfResult, UNDO_MINUTES } from './session-store.ts';
 
 interface Parts {
   readonly context: IdentityContext;
@@ -13,7 +13,10 @@ interface Parts {
   readonly holdings: Holdings;
 }
 
-/** Ends the connection of a sign-in and revokes what was issued for it. Works once, within ten minutes. */
+/**
+ * Ends the connection of a sign-in and revokes what was issued for it. Works once, within ten minutes, and not after a later sign-in
+ * has renewed the connection.
+ */
 export async function undo(
   { context, connections: all, holdings }: Parts,
   result: string,
@@ -24,8 +27,8 @@ export async function undo(
   const done = await context.db.transaction(async tx => {
     await lockUser(tx, found.tenantId, found.userId);
     const [session] = await tx
-      .update(authSessions)
-      .set({ status: 'error', errorCode: 'undone' })
+      .select()
+      .from(authSessions)
       .where(
         and(
           eq(authSessions.idHash, found.idHash),
@@ -33,14 +36,19 @@ export async function undo(
           gt(authSessions.finishedAt, sql`now() - make_interval(mins => ${UNDO_MINUTES})`),
         ),
       )
-      .returning();
+      .for('update');
     if (!session) return false;
     const [connection] = await tx
       .select()
       .from(connections)
       .where(eq(connections.id, session.connectionId ?? ''))
       .for('update');
+    if (connection && !isMadeBy(session, connection)) return false;
     if (connection) await all.remove(tx, connection, 'undone');
+    await tx
+      .update(authSessions)
+      .set({ status: 'error', errorCode: 'undone' })
+      .where(eq(authSessions.idHash, session.idHash));
     await tx
       .update(tokenFamilies)
       .set({ revokedAt: sql`now()`, revokedReason: 'undone' })
