@@ -45,20 +45,22 @@ const connect: Command = {
       multiple: true,
       help: 'Scope to ask for besides those that the server names. Can be repeated.',
     },
-    key: { type: 'boolean', help: 'Enters a key, also where the server has a sign-in.' },
+    key: { type: 'boolean', help: 'Asks for a key even if the server has a sign-in.' },
     'for-users': {
       type: 'boolean',
-      help: 'Calls for end users use the connection, too, if the user has none.',
+      help: 'Also used for end users who have no connection of their own.',
     },
     tenant,
   },
-  help: 'Connects a server: signs in at it in a browser, or stores the key that it requires. All calls of the tenant that act for no user then use the connection. A key is asked for on the terminal, or read from stdin.',
+  help: 'Connects a server: opens its sign-in in a browser, or stores the key that it requires. From then on, all calls of the tenant use the connection, except those for an end user. A key is asked for on the terminal, or read from stdin.',
   changes: true,
   async run({ admin, io, args: [server = ''], options }) {
     if (options['key'] !== true && options['header'] === undefined) {
       const signedIn = await signIn(admin, io, server, options);
       if (signedIn) return signedIn;
     }
+    if (options['scope'] !== undefined)
+      throw new UsageError(`${server} takes a key. --scope is for servers with a sign-in`);
     const query = new URLSearchParams({ server_id: server });
     const form = (await admin.request('GET', `/connections/form?${query.toString()}`)) as Form;
     const values = await (io.ask ? askFor(form, io, io.ask) : readFrom(io, form));
@@ -108,6 +110,9 @@ async function signIn(admin: AdminClient, io: Io, server: string, options: Invoc
     );
   io.complain(`Sign in to ${server} here, within five minutes:\n${session.auth_url}`);
   if (io.status) openInBrowser(session.auth_url);
+  if (!io.ask) io.complain('To store a key from stdin instead, stop this and add --key.');
+  const stopped = new AbortController();
+  process.once('SIGINT', () => stopped.abort());
   const query = new URLSearchParams({ tenant: tenantId, session_id: session.session_id });
   for (let round = 0; ; round++) {
     const { status, error } = (await admin.request('GET', `/connections/session?${query.toString()}`)) as {
@@ -118,7 +123,11 @@ async function signIn(admin: AdminClient, io: Io, server: string, options: Invoc
     if (status === 'error') throw new CommandFailed(`Not connected. ${error ?? ''}`);
     if (status === 'complete') break;
     io.status?.(`${SPINNER[round % SPINNER.length]} waiting for the browser`);
-    await delay(SECOND_MS);
+    await delay(SECOND_MS, undefined, { signal: stopped.signal }).catch(() => {
+      io.status?.('');
+      const text = 'Stopped waiting. Whoever has the link can still use it until it expires.';
+      throw new CommandFailed(text, 'interrupted');
+    });
   }
   const tools = await readTools(admin, server, options);
   return { json: { server_id: server, kind: 'oauth', tools: tools ?? null }, text: connected(server, tools) };
@@ -249,7 +258,7 @@ const disconnect: Command = {
     if (!ended) throw new CommandFailed(`${server} is not connected. See npx switchboard connections.`);
     return {
       json: { ended },
-      text: `Disconnected ${server}. A key that you entered is still valid at the server itself.`,
+      text: `Disconnected ${server}. Tokens of a sign-in are being revoked. A key stays valid at the server: delete it there if you no longer need it.`,
     };
   },
 };

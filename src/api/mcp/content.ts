@@ -251,7 +251,7 @@ function wordsOf(sent: unknown): string {
 
 /** Data in a result about the required sign-in. */
 export interface SignIn {
-  readonly kind: 'credentials' | 'provider';
+  readonly kind: 'credentials' | 'oauth' | 'provider';
   readonly provider?: string | undefined;
   /** Such as `not_connected`. */
   readonly reason: string;

@@ -29,7 +29,7 @@ export function urlElicitationOf(
 
 /** The members of `connection_required` where there is a page that a user can be sent to. */
 const membersSchema = z.object({
-  kind: z.enum(['credentials', 'provider']),
+  kind: z.enum(['credentials', 'oauth', 'provider']),
   provider: z.string().optional(),
   reason: z.string(),
   missing: z.array(z.string()),
@@ -67,10 +67,10 @@ export function askToSignIn(
   // Only an operator can connect a server for a whole tenant.
   if (!members.success) throw error;
   const { session_id: sessionId, ...signIn } = members.data;
-  const { provider } = signIn;
-  const needs = provider === undefined ? 'a key of yours' : `your account at ${call.titleOf(provider)}`;
+  const { kind, provider = '' } = signIn;
+  const needs = NEEDS[kind](call.titleOf(provider));
   const purpose = call.toolName === undefined ? 'list its tools' : `run ${call.toolName}`;
-  const step = provider === undefined ? 'Enter it on the page' : 'Sign in there';
+  const step = kind === 'credentials' ? 'Enter it on the page' : 'Sign in there';
   const message = `${call.serverId} needs ${needs} to ${purpose}. ${step}, then repeat the call.`;
   const url = signIn.auth_url;
   if (call.elicitation === 'error') {
@@ -88,6 +88,12 @@ export function askToSignIn(
   };
 }
 
+const NEEDS = {
+  credentials: () => 'a key of yours',
+  oauth: () => 'your account there',
+  provider: (title: string) => `your account at ${title}`,
+} as const;
+
 const textOf = (error: SwitchboardError, signIn: SignIn) =>
   [
     `${error.detail} (${error.code})`,
@@ -98,9 +104,9 @@ const textOf = (error: SwitchboardError, signIn: SignIn) =>
     ...(signIn.missing.length === 0
       ? []
       : [
-          `${signIn.provider === undefined ? 'missing_values' : 'missing_scopes'}: ${signIn.missing.join(' ')}`,
+          `${signIn.kind === 'credentials' ? 'missing_values' : 'missing_scopes'}: ${signIn.missing.join(' ')}`,
         ]),
-    signIn.provider === undefined
+    signIn.kind === 'credentials'
       ? 'Give the user the auth_url. After they have entered the key, repeat this call; nothing else is needed.'
       : 'Give the user the auth_url. After they have signed in, repeat this call; nothing else is needed.',
   ].join('\n');

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addScene, type User } from '../../support/authorization/scene.ts';
 import { startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { connectV1, connectV2, type Elicitation, type McpClient } from '../../support/mcp-clients.ts';
 import {
@@ -258,4 +259,34 @@ describe('an identity token on /mcp', () => {
     expect(refused.isError).toBe(true);
     expect(refused.content[0]?.text).toMatch(/identity token.*\(identity_token_required\)/);
   });
+});
+
+const keyOf = ({ headers }: User) => ({ 'X-API-Key': headers['x-api-key'] ?? '' });
+
+describe.each(CLIENTS)('%s: call_remote_tool at a server with its own sign-in', (_name, connect) => {
+  it('is a result with the link; afterwards the same call works', async () => {
+    await using scene = await addScene(sb);
+    await using client = await connect(keyOf(scene.user));
+    const refused = await echo(client, scene.serverId);
+    expect(refused.isError).toBe(true);
+    const text = refused.content[0]?.text ?? '';
+    expect(text).toContain('After they have signed in, repeat this call');
+    const [, link = ''] = /^auth_url: (\S+)$/m.exec(text) ?? [];
+    await new UserAgent().connect(link);
+    expect((await echo(client, scene.serverId)).content[0]?.text).toContain('hello');
+  });
+});
+
+it('a client that opens URLs is asked to open that of a server with its own sign-in', async () => {
+  await using scene = await addScene(sb);
+  const asked: string[] = [];
+  const answer = async ({ url = '', message }: Elicitation) => {
+    asked.push(message);
+    await new UserAgent().connect(url);
+    return 'accept' as const;
+  };
+  const options = { headers: keyOf(scene.user), capabilities: URL_MODE, answer };
+  await using client = await connectV2(sb, MODERN, options);
+  expect((await echo(client, scene.serverId)).content[0]?.text).toContain('hello');
+  expect(asked).toEqual([expect.stringContaining(`${scene.serverId} needs your account there to run echo.`)]);
 });

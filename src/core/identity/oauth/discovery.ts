@@ -63,25 +63,33 @@ export class Discovery {
     const { issuer, resource, assume_pkce } = auth;
     const key = JSON.stringify([remoteUrl, issuer, resource, assume_pkce]);
     const named = said?.resourceMetadata;
-    const read = () => withinMs(DISCOVERY_MS, this.#discover(server, said));
+    const read = () => withinMs(DISCOVERY_MS, this.#discover(server, said, againMs));
     const found = await this.#servers.get(key, read, { againMs, named });
     const scopes = said?.scopes ?? found.challenge.scopes ?? auth.scopes ?? found.scopes;
     return { ...found, scopes };
   }
 
   /** Returns the metadata of an authorization server, as read within the last hour. @throws MetadataError */
-  issuer(issuer: string): Promise<IssuerMetadata> {
-    return this.#issuers.get(issuer, () => this.#reader.issuer(issuer));
+  issuer(issuer: string, againMs?: number): Promise<IssuerMetadata> {
+    return this.#issuers.get(issuer, () => this.#reader.issuer(issuer), { againMs });
   }
 
-  async #discover(server: Server, said: Challenge | undefined): Promise<Discovered> {
+  async #discover(
+    server: Server,
+    said: Challenge | undefined,
+    againMs: number | undefined,
+  ): Promise<Discovered> {
     const challenge = said ?? (await this.#probe(server));
     const found = await this.#reader.resource(server.remoteUrl, challenge.resourceMetadata);
-    const metadata = await this.#issuerOf(server, found);
+    const metadata = await this.#issuerOf(server, found, againMs);
     return { metadata, resource: resourceFor(server, found), scopes: found?.scopes ?? [], challenge };
   }
 
-  async #issuerOf(server: Server, found: ResourceMetadata | undefined): Promise<IssuerMetadata> {
+  async #issuerOf(
+    server: Server,
+    found: ResourceMetadata | undefined,
+    againMs: number | undefined,
+  ): Promise<IssuerMetadata> {
     const { auth, remoteUrl, id: serverId } = server;
     const published = found?.issuers ?? [];
     if (auth.issuer !== undefined) {
@@ -90,14 +98,14 @@ export class Discovery {
           { serverId, issuer: auth.issuer, published },
           'used the issuer of the catalogue entry instead of the published one',
         );
-      return this.#named(server, auth.issuer);
+      return this.#named(server, auth.issuer, againMs);
     }
     // Servers of revision 2025-03-26 are their own authorization servers.
-    if (published.length === 0) return this.#guessed(server, new URL(remoteUrl).origin);
+    if (published.length === 0) return this.#guessed(server, new URL(remoteUrl).origin, againMs);
     let failure: unknown;
     for (const issuer of published) {
       try {
-        return await this.#named(server, issuer);
+        return await this.#named(server, issuer, againMs);
       } catch (error) {
         failure ??= error;
       }
@@ -106,9 +114,9 @@ export class Discovery {
   }
 
   /** Reads the metadata of an issuer that somebody has named, so that it must have some. */
-  async #named(server: Server, issuer: string): Promise<IssuerMetadata> {
+  async #named(server: Server, issuer: string, againMs?: number): Promise<IssuerMetadata> {
     try {
-      return await this.#usable(server, issuer);
+      return await this.#usable(server, issuer, againMs);
     } catch (error) {
       if (!(error instanceof MetadataError) || error.reason !== 'absent') throw error;
       throw new MetadataError('unavailable', error.message, error);
@@ -116,17 +124,17 @@ export class Discovery {
   }
 
   /** Reads the metadata of an issuer that nobody has named, so that unusable metadata there means nothing. */
-  async #guessed(server: Server, issuer: string): Promise<IssuerMetadata> {
+  async #guessed(server: Server, issuer: string, againMs?: number): Promise<IssuerMetadata> {
     try {
-      return await this.#usable(server, issuer);
+      return await this.#usable(server, issuer, againMs);
     } catch (error) {
       if (!(error instanceof MetadataError) || error.reason !== 'invalid') throw error;
       throw new MetadataError('absent', `The server ${server.id} names no authorization server.`, error);
     }
   }
 
-  async #usable({ auth }: Server, issuer: string): Promise<IssuerMetadata> {
-    const metadata = await this.issuer(issuer);
+  async #usable({ auth }: Server, issuer: string, againMs?: number): Promise<IssuerMetadata> {
+    const metadata = await this.issuer(issuer, againMs);
     // MCP, Authorization Code Protection: without PKCE, a stolen code could be used.
     if (auth.assume_pkce === true || metadata.code_challenge_methods_supported?.includes('S256'))
       return metadata;

@@ -33,6 +33,8 @@ interface Wanted {
   readonly held?: readonly string[];
   /** What the server has just said. */
   readonly challenge?: Challenge | undefined;
+  /** True if somebody has just asked to connect the server: what was found a while ago may no longer hold. */
+  readonly isAsked?: boolean;
   /** True if the operator connects the server, and so vouches for its authorization server. */
   readonly byOperator?: boolean;
 }
@@ -106,9 +108,10 @@ export class ServerAuthorization {
    * @returns undefined if the server has no authorization server
    * @throws SwitchboardError `operator_setup_needed`, `provider_unavailable`; `upstream_protocol` for metadata that must not be used
    */
-  async prepare(server: Server, { held = [], challenge, byOperator = false }: Wanted = {}) {
+  async prepare(server: Server, wanted: Wanted = {}) {
+    const { held = [], byOperator = false } = wanted;
     try {
-      const { found, scopes } = await this.#needed(server, challenge);
+      const { found, scopes } = await this.#needed(server, wanted);
       const { metadata } = found;
       const client = await this.#clientFor(server, metadata, byOperator);
       const learned = { kind: 'oauth', issuer: metadata.issuer, ...shownIn(found.challenge) } as const;
@@ -125,9 +128,9 @@ export class ServerAuthorization {
   }
 
   /** Finds the authorization server, and the scopes to ask for. */
-  async #needed(server: Server, challenge: Challenge | undefined) {
+  async #needed(server: Server, { challenge, isAsked = false }: Wanted) {
     if (challenge?.error !== 'insufficient_scope') {
-      const found = await this.#discovery.of(server, challenge);
+      const found = await this.#discovery.of(server, challenge, isAsked ? CHECKED_MS : undefined);
       return { found, scopes: found.scopes };
     }
     // A lack of scopes at one call says nothing about what a first sign-in needs.

@@ -115,7 +115,7 @@ export class Sessions {
     const { provider, resource } = targetOf(server);
     const granted = await this.#grantedScopes(caller.tenantId, userId, provider, resource);
     const held = [...granted, ...(request.scopes ?? [])];
-    const draft = await this.#draft(await this.#goalAt(server, { held }), mode);
+    const draft = await this.#draft(await this.#goalAt(server, { held, isAsked: true }), mode);
     return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
   }
 
@@ -132,7 +132,11 @@ export class Sessions {
   ): Promise<AuthSession | undefined> {
     const { provider, resource } = targetOf(server);
     const granted = await this.#grantedScopes(caller.tenantId, TENANT_HOLDER, provider, resource);
-    const goal = await this.#goalAt(server, { held: [...granted, ...scopes], byOperator: true });
+    const goal = await this.#goalAt(server, {
+      held: [...granted, ...scopes],
+      isAsked: true,
+      byOperator: true,
+    });
     if (!goal.signIn) return undefined;
     return this.#open(caller, TENANT_HOLDER, await this.#draft(goal, 'page', { forUsers }), {});
   }

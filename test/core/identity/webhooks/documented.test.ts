@@ -36,7 +36,7 @@ for (const { secret, headers, body } of JSON.parse(readFileSync(process.argv[2],
 import sys
 for one in json.load(open(sys.argv[1])):
     try:
-        print(verify_webhook(one["secret"], one["headers"], one["body"])["type"])
+        print(verify_webhook(one["secret"], one["headers"], one["body"].encode())["type"])
     except ValueError:
         print("refused")`,
   },
