@@ -111,9 +111,15 @@ async function signIn(admin: AdminClient, io: Io, server: string, options: Invoc
   io.complain(`Sign in to ${server} here, within five minutes:\n${session.auth_url}`);
   if (io.status) openInBrowser(session.auth_url);
   if (!io.ask) io.complain('To store a key from stdin instead, stop this and add --key.');
+  await untilSignedIn(admin, io, new URLSearchParams({ tenant: tenantId, session_id: session.session_id }));
+  const tools = await readTools(admin, server, options);
+  return { json: { server_id: server, kind: 'oauth', tools: tools ?? null }, text: connected(server, tools) };
+}
+
+/** @throws CommandFailed if the sign-in fails, takes too long, or is given up with Ctrl-C */
+async function untilSignedIn(admin: AdminClient, io: Io, query: URLSearchParams): Promise<void> {
   const stopped = new AbortController();
   process.once('SIGINT', () => stopped.abort());
-  const query = new URLSearchParams({ tenant: tenantId, session_id: session.session_id });
   for (let round = 0; ; round++) {
     const { status, error } = (await admin.request('GET', `/connections/session?${query.toString()}`)) as {
       status: 'pending' | 'complete' | 'error';
@@ -121,7 +127,7 @@ async function signIn(admin: AdminClient, io: Io, server: string, options: Invoc
     };
     if (status !== 'pending') io.status?.('');
     if (status === 'error') throw new CommandFailed(`Not connected. ${error ?? ''}`);
-    if (status === 'complete') break;
+    if (status === 'complete') return;
     io.status?.(`${SPINNER[round % SPINNER.length]} waiting for the browser`);
     await delay(SECOND_MS, undefined, { signal: stopped.signal }).catch(() => {
       io.status?.('');
@@ -129,8 +135,6 @@ async function signIn(admin: AdminClient, io: Io, server: string, options: Invoc
       throw new CommandFailed(text, 'interrupted');
     });
   }
-  const tools = await readTools(admin, server, options);
-  return { json: { server_id: server, kind: 'oauth', tools: tools ?? null }, text: connected(server, tools) };
 }
 
 /** Opens the person's browser, if there is one; the link is on the terminal in any case. */
