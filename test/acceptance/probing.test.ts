@@ -39,7 +39,9 @@ it('catalogue probe reports each server, and search and show follow it', async (
   });
   await run(['catalogue', 'probe', 'down'], env);
   const { stdout } = await run(['search', 'tide tables'], env);
-  expect(stdout).toMatch(/^\S+ {2}up \(up\)\n[\s\S]*^\S+ {2}down \(down\), unreachable\n/m);
+  expect(stdout).toMatch(
+    /^\S+ {2}up \(up\) \[unknown\]\n[\s\S]*^\S+ {2}down \(down\) \[unknown\], unreachable\n/m,
+  );
   expect(stdout).toMatch(/tools: \w+/);
   const shown = await run(['catalogue', 'show', 'down'], env);
   expect(JSON.parse(shown.stdout).health).toMatchObject({ failures: 3, dead_since: expect.any(String) });

@@ -302,7 +302,7 @@ class Refreshed implements AccessTokens {
     const { id, version } = row;
     try {
       const refresh = () => this.#refresh.run(issuerOf, id, version);
-      return credentialOf(id, await this.#refreshing.run(`${id}/${version}`, refresh));
+      return credentialOf(row, await this.#refreshing.run(`${id}/${version}`, refresh));
     } catch (error) {
       if (error instanceof NeedsReauth) return undefined;
       throw error;
@@ -325,14 +325,17 @@ class Refreshed implements AccessTokens {
     if (known) return known;
     const tokens = await this.#connections.tokensOf(row);
     if (!tokens) return undefined;
-    const credential = credentialOf(id, { ...tokens, version, signIn });
+    const credential = credentialOf(row, { ...tokens, version, signIn });
     this.#opened.set(key, credential);
     return credential;
   }
 }
 
-const credentialOf = (id: string, { accessToken, version, signIn }: VersionedTokens): Credential => ({
-  connectionId: connectionKey({ id, signIn }),
+const credentialOf = (
+  { id, issuer }: HeldConnection,
+  { accessToken, version, signIn }: VersionedTokens,
+): Credential => ({
+  connectionId: connectionKey({ id, issuer, signIn }),
   version,
   headers: { authorization: `Bearer ${accessToken}` },
   secrets: [accessToken],

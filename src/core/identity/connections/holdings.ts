@@ -88,9 +88,16 @@ export type HeldConnection = Pick<typeof connections.$inferSelect, keyof typeof 
   readonly fresh: boolean;
 };
 
-/** Tells connections apart, and the sign-ins of each: a later one may be with another account. */
-export const connectionKey = ({ id, signIn }: Pick<HeldConnection, 'id' | 'signIn'>): string =>
-  signIn === 1 ? id : `${id}/${signIn}`;
+/**
+ * Tells connections apart, and the sign-ins of one at a server's own authorization server: a later one may be with another account. A
+ * provider says which account it is, so that another one is another connection.
+ */
+export const connectionKey = ({
+  id,
+  issuer,
+  signIn,
+}: Pick<HeldConnection, 'id' | 'issuer' | 'signIn'>): string =>
+  issuer === null || signIn === 1 ? id : `${id}/${signIn}`;
 
 /** The connections of one holder by target. */
 export class HeldTargets {
