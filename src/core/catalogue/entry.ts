@@ -85,7 +85,7 @@ const AUTHORIZE_PARAMETERS = [
   'token_access_type',
 ] as const;
 
-/** What an entry of kind `oauth` may say where its server deviates from the specification. */
+/** Fields of an entry of kind `oauth`, for servers that deviate from the specification. */
 const oauthShape = {
   /** The issuer of the server's tokens, instead of the one that it publishes. */
   issuer: z

@@ -15,7 +15,7 @@ import { createdAt, instant } from '../../platform/database/columns.ts';
 import type { AuthSpec, CataloguedTool, LearnedAccess, Origin, RegistryMark, Transport } from './entry.ts';
 import type { HealthState } from './health.ts';
 
-/** What a server has shown of its access, and the address at which it did. */
+/** Access as a server has shown it, and the address at which it did. */
 interface StoredAccess {
   readonly remoteUrl: string;
   readonly access: LearnedAccess;

@@ -56,7 +56,7 @@ export interface ConnectionInfo {
   readonly last_used_at: string | null;
 }
 
-/** Whose connection with what. */
+/** The holder and the target of a connection. */
 export interface Owner extends Target {
   readonly tenantId: string;
   readonly userId: string;

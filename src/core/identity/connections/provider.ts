@@ -50,7 +50,7 @@ const MAX_LIFETIME_SEC = 315_360_000;
 /** How long a provider's metadata is used before it is read again. */
 const METADATA_MS = 3_600_000;
 
-/** What issues tokens: a configured provider, or the authorization server of an MCP server. */
+/** An issuer of tokens: a configured provider, or the authorization server of an MCP server. */
 export interface TokenIssuer {
   /** For logs. */
   readonly name: string;

@@ -14,7 +14,7 @@ import type { Connections } from './connections.ts';
 import { connectionKey, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
 import type { IssuerOf } from './provider-refresh.ts';
 
-/** What a server refused is tried again after this long: a server may refuse a good key for a moment. */
+/** A refused key or token is tried again after this long: a server may refuse a good one for a moment. */
 const RETRY_REJECTED_SEC = 60;
 /** Opened values are kept for this long. */
 const OPENED_MS = 60_000;
@@ -321,10 +321,10 @@ export class ServerCredentials {
     const held = row?.scopes ?? [];
     const wanted = { server, held, challenge };
     const { kind, ...session } = await this.#parts.sessions.justInTimeFor(caller, subject.userId, wanted);
-    const todo = kind === 'oauth' ? 'sign in' : 'enter it';
+    const step = kind === 'oauth' ? 'sign in' : 'enter it';
     return new SwitchboardError(
       'connection_required',
-      `${REASONS[kind][reason](server)} Ask the user to open auth_url and ${todo}, then repeat the call.`,
+      `${REASONS[kind][reason](server)} Ask the user to open auth_url and ${step}, then repeat the call.`,
       { members: { kind, server_id: server.id, reason, missing, ...session } },
     );
   }
@@ -337,7 +337,7 @@ interface Lacking {
   /** Names of values, or scopes. */
   readonly missing?: readonly string[];
   readonly challenge?: Challenge | undefined;
-  /** What the server has just shown that it wants. */
+  /** The kind of connection that the server's refusal asked for. */
   readonly kind?: Kind;
 }
 

@@ -68,7 +68,7 @@ interface Registering {
   readonly preferred: AuthMethod | undefined;
 }
 
-/** What is sealed in the row of a registration. */
+/** The sealed part of a registration's row. */
 interface StoredClient {
   readonly secret?: string;
   readonly authMethod: AuthMethod;

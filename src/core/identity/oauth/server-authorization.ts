@@ -31,7 +31,7 @@ export interface ServerSignIn {
 interface Wanted {
   /** Scopes that the user has granted before, and keeps. */
   readonly held?: readonly string[];
-  /** What the server has just said. */
+  /** The server's latest challenge. */
   readonly challenge?: Challenge | undefined;
   /** True if somebody has just asked to connect the server: what was found a while ago may no longer hold. */
   readonly isAsked?: boolean;
