@@ -236,8 +236,8 @@ function openProxy(
   { catalogue, usage, search }: SearchParts,
 ) {
   const toolRefresh = new ToolRefresh({ catalogue, clock, log });
-  const { credentials, sealing, accessFor } = identity;
-  const openServers = new OpenServers({ catalogue, accessFor, log, clock });
+  const { credentials, sealing } = identity;
+  const openServers = new OpenServers(catalogue, log, clock);
   const proxy = createProxy({
     catalogue,
     credentials,
@@ -248,9 +248,7 @@ function openProxy(
     metrics,
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
-    onToolResult: (caller, serverId, result) => {
-      if (catalogue.hasUnknownAccess(serverId)) void openServers.learn(caller, serverId, result);
-    },
+    onOpenResult: (server, result) => void openServers.learn(server, result),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     limits: options.proxyLimits,
   });

@@ -3,7 +3,7 @@ import type { Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { ThrottledLog } from '../../platform/telemetry/throttled-log.ts';
 import type { Catalogue } from './catalogue.ts';
-import type { Access, Server } from './entry.ts';
+import type { Server } from './entry.ts';
 
 /** The maximum number of characters examined in each text of a result. */
 const MAX_TEXT_CHARS = 2_000;
@@ -11,36 +11,30 @@ const MAX_TEXT_CHARS = 2_000;
 const ASKS_FOR_KEY =
   /\b(?:un)?auth(?:enticat|ori[sz]|\b)|\b(?:sign|log)[ -]?in\b|\bapi[ _-]?key\b|\btoken\b|\bcredential|\bforbidden\b|\baccess denied\b|\b40[13]\b/i;
 
-interface Parts<Caller> {
-  readonly catalogue: Pick<Catalogue, 'get' | 'learnAccess'>;
-  /** Returns the access that servers give a caller. */
-  readonly accessFor: (caller: Caller) => Promise<(server: Server) => Access>;
-  readonly log: Log;
-  readonly clock: Clock;
-}
-
-/** Learns which servers of unknown access are open: a tool ran for somebody who has connected nothing. */
-export class OpenServers<Caller> {
-  readonly #parts: Parts<Caller>;
+/** Learns which servers of unknown access are open: a tool ran in a call that carried no credential. */
+export class OpenServers {
+  readonly #catalogue: Pick<Catalogue, 'hasUnknownAccess' | 'learnAccess'>;
   readonly #log: ThrottledLog;
 
-  constructor(parts: Parts<Caller>) {
-    this.#parts = parts;
-    this.#log = new ThrottledLog(parts.log, parts.clock);
+  constructor(catalogue: Pick<Catalogue, 'hasUnknownAccess' | 'learnAccess'>, log: Log, clock: Clock) {
+    this.#catalogue = catalogue;
+    this.#log = new ThrottledLog(log, clock);
   }
 
-  /** Examines the result of a tool that ran without an error. Never rejects. */
-  async learn(caller: Caller, serverId: string, result: unknown): Promise<void> {
-    const { catalogue, accessFor } = this.#parts;
-    const remoteUrl = catalogue.get(serverId)?.remoteUrl;
+  /**
+   * Examines the result of a tool that ran without an error. Resolves when what it shows is stored, and never rejects.
+   * @param server the server as it was called
+   */
+  learn(server: Server, result: unknown): Promise<void> | undefined {
+    if (!this.#catalogue.hasUnknownAccess(server.id) || asksForKey(result)) return undefined;
+    return this.#store(server);
+  }
+
+  async #store({ id, remoteUrl }: Server): Promise<void> {
     try {
-      const accessOf = await accessFor(caller);
-      // A refusal may have been learned in the meantime.
-      const server = catalogue.get(serverId);
-      if (!server || accessOf(server).kind !== 'unknown' || asksForKey(result)) return;
-      await catalogue.learnAccess(serverId, remoteUrl ?? '', { kind: 'none' });
+      await this.#catalogue.learnAccess(id, remoteUrl, { kind: 'none' });
     } catch (error) {
-      this.#log.warn({ err: error, serverId }, 'learned access not stored');
+      this.#log.warn({ err: error, serverId: id }, 'learned access not stored');
     }
   }
 }

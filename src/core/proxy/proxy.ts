@@ -339,14 +339,14 @@ interface Asked {
 class Asking {
   /** The responses apply to this view of the server. */
   readonly view: View;
-  readonly #parts: Pick<Parts, 'credentials' | 'upstream'>;
+  readonly #parts: Pick<Parts, 'credentials' | 'upstream' | 'reporter'>;
   readonly #caller: Caller;
   readonly #deadline: Deadline;
   #credential: Credential | undefined;
   #refusalsLeft = MAX_REFUSALS;
 
   constructor(
-    parts: Pick<Parts, 'credentials' | 'upstream'>,
+    parts: Pick<Parts, 'credentials' | 'upstream' | 'reporter'>,
     { caller, server, deadline }: Asked,
     credential: Credential | undefined,
   ) {
@@ -363,11 +363,13 @@ class Asking {
     params?: Params,
     onNotification?: UpstreamCall['onNotification'],
   ): Promise<UpstreamReply> {
-    const { credentials } = this.#parts;
+    const { credentials, reporter } = this.#parts;
     for (;;) {
       const used = this.#credential;
       try {
-        return await this.#request(method, params, onNotification);
+        const reply = await this.#request(method, params, onNotification);
+        if (!used) reporter.answeredOpenly(this.view.server, method, reply);
+        return reply;
       } catch (error) {
         const refusal = this.#refusalsLeft > 0 ? refusalOf(error) : undefined;
         if (!refusal) throw error;

@@ -35,8 +35,11 @@ export interface Reports {
    * callers. Must not throw.
    */
   readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
-  /** Called with the result of a tool that ran without an error; not for pass-through clients. Must not throw. */
-  readonly onToolResult?: (caller: Caller, serverId: string, result: unknown) => void;
+  /**
+   * Called with the result of a tool that ran without an error although the call carried no credential; not for pass-through
+   * clients. Must not throw.
+   */
+  readonly onOpenResult?: (server: Server, result: unknown) => void;
   /** Called when a call that names a search has ended, unless its caller disconnected. Must not throw. */
   readonly onClaimedCall?: (call: ClaimedCall) => void;
 }
@@ -60,8 +63,13 @@ export class Reporter {
     const ok = operation.classify?.(result);
     this.#count(operation, ok === false ? 'upstream_error' : 'ok', startedAtMs);
     this.#tell(caller, operation, ok, operation.classify ? 'inconclusive' : 'listed');
-    if (ok && operation.tool !== undefined)
-      this.#parts.onToolResult?.(caller, operation.serverId, toolResultOf(result));
+  }
+
+  /** @param reply the response to a request of any method that carried no credential */
+  answeredOpenly(server: Server, method: string, reply: UpstreamReply): void {
+    const { answer } = reply;
+    if (method !== 'tools/call' || !('result' in answer) || classifyReply(reply) !== true) return;
+    this.#parts.onOpenResult?.(server, answer.result);
   }
 
   aborted(operation: Operation<never>, startedAtMs: number): void {
@@ -203,10 +211,6 @@ function classifyError(error: unknown): Evidence {
   if (!isObject(error) || !SERVER_FAULTS.has(Number(error['code']))) return undefined;
   return blamesCaller(error['message']) ? undefined : false;
 }
-
-/** Returns the result of a tool from that of an operation, which may have the whole reply. */
-const toolResultOf = (result: unknown): unknown =>
-  isObject(result) && isObject(result['answer']) ? result['answer']['result'] : result;
 
 const blamesCaller = (text: unknown): boolean =>
   typeof text === 'string' && BLAMES_CALLER.test(text.slice(0, MAX_TEXT_CHARS));

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import { accessOf, type Access, type Entry, type Server } from '../../../src/core/catalogue/entry.ts';
+import type { Entry } from '../../../src/core/catalogue/entry.ts';
 import { OpenServers } from '../../../src/core/catalogue/open-servers.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';
@@ -30,20 +30,13 @@ describe('a tool that ran', () => {
   });
 
   const { log, messages } = recordingLog();
-  /** What a caller has connected, and what happens while that is looked up. */
-  type OneCaller = { readonly connected?: true; readonly meanwhile?: () => Promise<unknown> };
-  function openServers(of: Pick<Catalogue, 'get' | 'learnAccess'> = catalogue) {
-    const accessFor = async ({ connected, meanwhile }: OneCaller) => {
-      await meanwhile?.();
-      return (server: Server): Access =>
-        connected ? { kind: 'credentials', status: 'connected' } : accessOf(server);
-    };
-    return new OpenServers<OneCaller>({ catalogue: of, accessFor, log, clock: settableClock() });
-  }
+  const openServers = (of: Pick<Catalogue, 'hasUnknownAccess' | 'learnAccess'> = catalogue) =>
+    new OpenServers(of, log, settableClock());
+  const maps = () => catalogue.require('maps');
   const learned = () => catalogue.get('maps')?.learned;
 
-  it('for somebody who has connected nothing shows that its server is open', async () => {
-    await openServers().learn({}, 'maps', DONE);
+  it('in a call that carried no credential shows that its server is open', async () => {
+    await openServers().learn(maps(), DONE);
     expect(learned()).toEqual({ kind: 'none' });
     expect((await Catalogue.load(database.db)).get('maps')?.learned).toEqual({ kind: 'none' });
   });
@@ -59,22 +52,19 @@ describe('a tool that ran', () => {
     expect(isAsked).toEqual([false, false, false, false, true, false]);
   });
 
-  it('with a connection of its caller shows nothing', async () => {
-    await openServers().learn({ connected: true }, 'maps', DONE);
-    expect(learned()).toBeUndefined();
-  });
-
   it('does not outdo a refusal that came in the meantime', async () => {
     const refusal = { kind: 'oauth', scopes: ['read'] } as const;
-    const meanwhile = () => catalogue.learnAccess('maps', URL, refusal);
-    await openServers().learn({ meanwhile }, 'maps', DONE);
+    const called = maps();
+    await catalogue.learnAccess('maps', URL, refusal);
+    await openServers().learn(called, DONE);
     expect(learned()).toEqual(refusal);
   });
 
   it('does not count for an address to which its server has moved in the meantime', async () => {
     const moved = { ...entry(), remote_url: 'https://new.example/mcp' };
-    const meanwhile = () => catalogue.put([moved], { origin: 'operator' });
-    await openServers().learn({ meanwhile }, 'maps', DONE);
+    const called = maps();
+    await catalogue.put([moved], { origin: 'operator' });
+    await openServers().learn(called, DONE);
     expect([catalogue.get('maps')?.remoteUrl, learned()]).toEqual([moved.remote_url, undefined]);
   });
 
@@ -85,16 +75,16 @@ describe('a tool that ran', () => {
     'Unauthorized',
     'Authentication required',
   ])('and says %j shows nothing, although it was no error', async text => {
-    await openServers().learn({}, 'maps', says(text));
+    await openServers().learn(maps(), says(text));
     expect(learned()).toBeUndefined();
-    await openServers().learn({}, 'maps', says('The author of the map is Alice, route 4012.'));
+    await openServers().learn(maps(), says('The author of the map is Alice, route 4012.'));
     expect(learned()).toEqual({ kind: 'none' });
   });
 
   it('does not fail because that cannot be stored, which is logged once a minute', async () => {
     const learnAccess = () => Promise.reject(new Error('the disk is full'));
-    const failing = openServers({ get: id => catalogue.get(id), learnAccess });
-    for (let at = 0; at < 3; at++) await failing.learn({}, 'maps', DONE);
+    const failing = openServers({ hasUnknownAccess: () => true, learnAccess });
+    for (let at = 0; at < 3; at++) await failing.learn(maps(), DONE);
     expect(messages()).toEqual(['learned access not stored']);
   });
 });
