@@ -1,9 +1,9 @@
-import { CommandFailed } from './admin-client.ts';
 import { catalogueCommands } from './catalogue-commands.ts';
 import { UsageError, type Command, type DatabaseCommand } from './command.ts';
 import { databaseCommands } from './database-commands.ts';
 import { keyCommands, tenantCommands } from './access-commands.ts';
 import { connectionCommands } from './connection-commands.ts';
+import { toolCommands } from './tool-commands.ts';
 import { webhookCommands } from './webhook-commands.ts';
 
 interface Found {
@@ -14,7 +14,7 @@ interface Found {
     final_score: number;
     deprecated?: true;
     health?: { status: string };
-    access: { status: string };
+    access: { kind: string; status: string };
     tools: { name: string }[];
   }[];
 }
@@ -40,12 +40,7 @@ const search: Command = {
       return [
         `${final_score.toFixed(3)}  ${id} (${name}) [${access.status}]${deprecated ? ', deprecated' : ''}${state}`,
         `       ${description}`,
-        ...(access.status === 'connect'
-          ? [`       needs a key or a sign-in: npx switchboard connect ${id}`]
-          : []),
-        ...(access.status === 'setup_needed'
-          ? ['       cannot be called yet: the operator has to set up its sign-in']
-          : []),
+        ...needsOf(server).map(need => `       ${need}`),
         ...(best.length === 0 ? [] : [`       tools: ${best.join(', ')}`]),
       ].join('\n');
     });
@@ -53,29 +48,18 @@ const search: Command = {
   },
 };
 
-const call: Command = {
-  args: ['SERVER', 'TOOL', 'JSON?'],
-  help: 'Calls a tool with a JSON object of arguments. It needs no key and cannot act for an end user.',
-  async run({ admin, args: [server = '', tool = '', json = '{}'] }) {
-    const input = { server_id: server, name: tool, arguments: parseArguments(json) };
-    const result = (await admin.request('POST', '/call', { json: input }).catch((error: unknown) => {
-      throw withoutUser(error, server);
-    })) as {
-      content: { type: string; text?: string }[];
-      isError: boolean;
-    };
-    const text = result.content.map(block => block.text ?? JSON.stringify(block)).join('\n');
-    return { json: result, text, failed: result.isError };
-  },
-};
-
-/** Replaces the advice to send a token, which a command cannot do. */
-function withoutUser(error: unknown, server: string): unknown {
-  if (!(error instanceof CommandFailed) || error.code !== 'identity_token_required') return error;
-  return new CommandFailed(
-    `${server} acts for end users, which the command line cannot do. Call it over the REST API or /mcp, with a user's identity token or a key from keys create --user.`,
-    error.code,
-  );
+/** Says what has to be done before a server can be called. */
+function needsOf({ id, access: { kind, status } }: Found['servers'][number]): string[] {
+  const isProvider = kind === 'provider';
+  if (status === 'connect') {
+    if (isProvider) return ['acts for end users, with an account of theirs: no command can call it'];
+    return [`needs a ${kind === 'oauth' ? 'sign-in' : 'key'}: npx switchboard connect ${id}`];
+  }
+  if (status !== 'setup_needed') return [];
+  const step = isProvider
+    ? 'set up its identity provider in SWITCHBOARD_PROVIDERS first'
+    : `npx switchboard connect ${id} says what to set up first`;
+  return [`cannot be called yet: ${step}`];
 }
 
 type Commands = Readonly<Record<string, Command | DatabaseCommand>>;
@@ -87,21 +71,8 @@ export const COMMAND_GROUPS: Readonly<Record<string, Commands>> = {
   Tenants: tenantCommands,
   Webhooks: webhookCommands,
   Catalogue: catalogueCommands,
-  'Search and call': { search, call },
+  'Search and call': { search, ...toolCommands },
   Database: databaseCommands,
 };
 
 export const commands: Commands = Object.fromEntries(Object.values(COMMAND_GROUPS).flatMap(Object.entries));
-
-/** @throws UsageError for anything but a JSON object */
-function parseArguments(text: string): object {
-  try {
-    const parsed: unknown = JSON.parse(text);
-    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) return parsed;
-  } catch {
-    // Refused below.
-  }
-  throw new UsageError(
-    `The arguments must be a JSON object, such as '{"message":"hi"}', not ${text}. Quote it for the shell.`,
-  );
-}

@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { sanitise } from '../platform/sanitize.ts';
-import { CommandFailed, type AdminClient } from './admin-client.ts';
+import { CommandFailed, forOperator, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
 import { table, type Io } from './terminal.ts';
+import { firstCall, storedTools } from './tool-commands.ts';
 
 const DEFAULT_TENANT = 'local';
 const tenant = { type: 'string', help: 'Tenant. Default: `local`.' } as const;
@@ -54,35 +55,61 @@ const connect: Command = {
   },
   help: 'Connects a server: opens its sign-in in a browser, or stores the key that it requires. From then on, all calls of the tenant use the connection, except those for an end user. A key is asked for on the terminal, or read from stdin.',
   changes: true,
-  async run({ admin, io, args: [server = ''], options }) {
-    if (options['key'] !== true && options['header'] === undefined) {
-      const signedIn = await signIn(admin, io, server, options);
-      if (signedIn) return signedIn;
+  async run(invocation) {
+    const { io, options } = invocation;
+    const over = new AbortController();
+    // From the start: a key there is none for a sign-in, which should not begin then.
+    const stdin = io.ask ? undefined : new Stdin(io, over.signal);
+    try {
+      const isForKey = options['key'] === true || options['header'] !== undefined;
+      return (isForKey ? undefined : await signIn(invocation, stdin)) ?? (await storeKey(invocation, stdin));
+    } finally {
+      over.abort();
     }
-    if (options['scope'] !== undefined)
-      throw new UsageError(`${server} takes a key. --scope is for servers with a sign-in`);
-    const query = new URLSearchParams({ server_id: server });
-    const form = (await admin.request('GET', `/connections/form?${query.toString()}`)) as Form;
-    const values = await (io.ask ? askFor(form, io, io.ask) : readFrom(io, form));
-    io.status?.(`Asking ${form.host} for its tools …`);
-    const json = {
-      tenant: tenantOf(options),
-      server_id: server,
-      values,
-      header: options['header'],
-      for_users: options['for-users'],
-    };
-    const made = (await admin
-      .request('PUT', '/connections', { json })
-      .finally(() => io.status?.(''))) as Made;
-    if (made.problem !== null) {
-      const text = `Stored the key of ${server}, but could not try it: ${made.problem}`;
-      return { json: made, text };
-    }
-    const tools = (await readTools(admin, server, options)) ?? made.tools;
-    return { json: made, text: connected(server, tools) };
   },
 };
+
+/** What is given on stdin, where nobody can be asked. */
+class Stdin {
+  readonly text: Promise<string>;
+  /** True once something has come. */
+  isGiven = false;
+
+  /** @param over lets go of stdin, which may never end */
+  constructor(io: Io, over: AbortSignal) {
+    this.text = io.input(over).then(text => {
+      this.isGiven = text.trim() !== '';
+      return text.trim();
+    });
+    this.text.catch(() => {});
+  }
+}
+
+async function storeKey(
+  { admin, io, args: [server = ''], options }: Invocation,
+  stdin: Stdin | undefined,
+): Promise<{ json: unknown; text: string }> {
+  if (options['scope'] !== undefined)
+    throw new UsageError(`${server} takes a key. --scope is for servers with a sign-in`);
+  const query = new URLSearchParams({ server_id: server });
+  const form = (await admin.request('GET', `/connections/form?${query.toString()}`)) as Form;
+  const values = io.ask ? await askFor(form, io, io.ask) : readFrom((await stdin?.text) ?? '', form);
+  io.status?.(`Asking ${form.host} for its tools …`);
+  const json = {
+    tenant: tenantOf(options),
+    server_id: server,
+    values,
+    header: options['header'],
+    for_users: options['for-users'],
+  };
+  const made = (await admin.request('PUT', '/connections', { json }).finally(() => io.status?.(''))) as Made;
+  if (made.problem !== null) {
+    const text = `Stored the key of ${server}, but could not try it: ${forOperator(made.problem)}`;
+    return { json: made, text };
+  }
+  const tools = (await readTools(admin, server, options)) ?? made.tools;
+  return { json: made, text: await connected(admin, server, tools, options) };
+}
 
 const SECOND_MS = 1_000;
 /** A terminal shows that something is going on. */
@@ -96,30 +123,52 @@ interface Session {
 
 /**
  * Signs in at a server in a browser. Returns undefined for a server that takes a key instead.
- * @throws CommandFailed if the sign-in fails, takes too long, or is given up with Ctrl-C
+ * @throws CommandFailed if the sign-in fails, takes too long, or is given up with Ctrl-C; UsageError if a key was given for it
  */
-async function signIn(admin: AdminClient, io: Io, server: string, options: Invocation['options']) {
+async function signIn(
+  { admin, io, args: [server = ''], options }: Invocation,
+  stdin: Stdin | undefined,
+): Promise<{ json: unknown; text: string } | undefined> {
   const tenantId = tenantOf(options);
   const { scope: scopes, 'for-users': forUsers } = options;
   const wanted = { tenant: tenantId, server_id: server, for_users: forUsers, scopes };
   const session = (await admin.request('POST', '/connections/session', { json: wanted })) as Session;
   if (session.kind === 'credentials') return undefined;
+  const refuseKey = () => {
+    if (!stdin?.isGiven) return;
+    throw new UsageError(
+      `${server} has a sign-in, so the key on stdin was not stored. To store it instead of signing in, add --key. To sign in, leave stdin empty`,
+    );
+  };
+  refuseKey();
   if (admin.alone !== undefined)
     throw new CommandFailed(
       `${server} has a sign-in that ends in a browser, which needs the running server. Start it with npm start, then repeat the command.`,
     );
+  const stopped = new AbortController();
+  process.once('SIGINT', () => stopped.abort());
   io.complain(`Sign in to ${server} here, within five minutes:\n${session.auth_url}`);
   if (io.status) openInBrowser(session.auth_url);
-  if (!io.ask) io.complain('To store a key from stdin instead, stop this and add --key.');
-  await untilSignedIn(admin, io, new URLSearchParams({ tenant: tenantId, session_id: session.session_id }));
+  const query = new URLSearchParams({ tenant: tenantId, session_id: session.session_id });
+  await untilSignedIn({ admin, io, query, stopped: stopped.signal, check: refuseKey });
   const tools = await readTools(admin, server, options);
-  return { json: { server_id: server, kind: 'oauth', tools: tools ?? null }, text: connected(server, tools) };
+  const json = { server_id: server, kind: 'oauth', tools: tools ?? null };
+  return { json, text: await connected(admin, server, tools, options) };
+}
+
+interface Waiting {
+  readonly admin: AdminClient;
+  readonly io: Io;
+  /** Names the session. */
+  readonly query: URLSearchParams;
+  /** Aborts with Ctrl-C. */
+  readonly stopped: AbortSignal;
+  /** Is called every second, and may throw. */
+  readonly check: () => void;
 }
 
 /** @throws CommandFailed if the sign-in fails, takes too long, or is given up with Ctrl-C */
-async function untilSignedIn(admin: AdminClient, io: Io, query: URLSearchParams): Promise<void> {
-  const stopped = new AbortController();
-  process.once('SIGINT', () => stopped.abort());
+async function untilSignedIn({ admin, io, query, stopped, check }: Waiting): Promise<void> {
   for (let round = 0; ; round++) {
     const { status, error } = (await admin.request('GET', `/connections/session?${query.toString()}`)) as {
       status: 'pending' | 'complete' | 'error';
@@ -128,8 +177,9 @@ async function untilSignedIn(admin: AdminClient, io: Io, query: URLSearchParams)
     if (status !== 'pending') io.status?.('');
     if (status === 'error') throw new CommandFailed(`Not connected. ${error ?? ''}`);
     if (status === 'complete') return;
+    check();
     io.status?.(`${SPINNER[round % SPINNER.length]} waiting for the browser`);
-    await delay(SECOND_MS, undefined, { signal: stopped.signal }).catch(() => {
+    await delay(SECOND_MS, undefined, { signal: stopped }).catch(() => {
       io.status?.('');
       const text = 'Stopped waiting. Whoever has the link can still use it until it expires.';
       throw new CommandFailed(text, 'interrupted');
@@ -158,10 +208,20 @@ async function readTools(
   return read?.tools;
 }
 
-const connected = (server: string, tools: number | null | undefined): string => {
+async function connected(
+  admin: AdminClient,
+  server: string,
+  tools: number | null | undefined,
+  options: Invocation['options'],
+): Promise<string> {
   const count = tools === 1 ? '1 tool' : `${tools} tools`;
-  return `Connected ${server}.${tools == null ? '' : ` It lists ${count}.`}\nTry it: npx switchboard call ${server} TOOL '{}'`;
-};
+  const done = `Connected ${server}.${tools == null ? '' : ` It lists ${count}.`}`;
+  const tenantId = tenantOf(options);
+  // Commands call for the tenant `local` only.
+  if (tenantId !== DEFAULT_TENANT) return `${done}\nThe API keys of the tenant ${tenantId} can call it now.`;
+  const known = await storedTools(admin, server);
+  return `${done}\n${firstCall(server, known) || `See its tools: npx switchboard tools ${server}`}`;
+}
 
 async function askFor(form: Form, io: Io, ask: NonNullable<Io['ask']>): Promise<Record<string, string>> {
   io.complain(`${sanitise(form.name)} (${form.host}) asks for:`);
@@ -196,9 +256,8 @@ async function answerTo(field: Field, ask: () => Promise<string>, io: Io): Promi
 
 const choicesOf = ({ choices = [] }: Field) => choices.map(one => sanitise(one)).join(', ');
 
-/** Reads the one value, or lines such as `token=abc`, from stdin. */
-async function readFrom(io: Io, { fields }: Form): Promise<Record<string, string>> {
-  const text = (await io.input()).trim();
+/** Reads the one value, or lines such as `token=abc`. @throws UsageError */
+function readFrom(text: string, { fields }: Form): Record<string, string> {
   const [only] = fields;
   if (text === '') throw new UsageError(`give ${namesOf(fields)} on stdin, or run this on a terminal`);
   if (fields.length === 1 && only && !text.startsWith(`${only.name}=`)) return { [only.name]: text };
@@ -227,26 +286,27 @@ interface ConnectionInfo {
 }
 
 const list: Command = {
-  args: ['USER_ID?'],
-  options: { tenant },
+  args: [],
+  options: { user: { type: 'string', help: 'User of the tenant, whose own connections to list.' }, tenant },
   help: 'Lists the connections that a tenant shares, or those of one user.',
-  async run({ admin, args: [user], options }) {
+  async run({ admin, options }) {
+    const { user } = options;
     const query = new URLSearchParams({
       tenant: tenantOf(options),
-      ...(user === undefined ? {} : { user_id: user }),
+      ...(user === undefined ? {} : { user_id: String(user) }),
     });
     const answer = (await admin.request('GET', `/connections?${query.toString()}`)) as {
       connections: ConnectionInfo[];
     };
     const rows = answer.connections.map(one => [
       one.server_id ?? one.provider ?? '-',
-      one.account ?? (one.fingerprint === null ? (one.issuer ?? '-') : `key ${one.fingerprint}`),
+      one.account ?? (one.fingerprint === null ? `at ${one.issuer ?? '-'}` : `key ${one.fingerprint}`),
       one.for_users ? `${one.status}, for users too` : one.status,
       one.connected_at,
       one.last_used_at ?? '-',
       one.scopes.join(' '),
     ]);
-    const head = ['SERVER OR PROVIDER', 'ACCOUNT OR KEY', 'STATE', 'CONNECTED', 'LAST USED', 'SCOPES'];
+    const head = ['SERVER OR PROVIDER', 'ACCOUNT OR KEY', 'STATUS', 'CONNECTED', 'LAST USED', 'SCOPES'];
     return { json: answer, text: rows.length === 0 ? 'No connections.' : table([head, ...rows]) };
   },
 };
@@ -286,7 +346,6 @@ const link: Command = {
 export const connectionCommands = {
   connect,
   connections: list,
-  'connections list': list,
   'connections link': link,
   disconnect,
 };

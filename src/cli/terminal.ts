@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises';
-import { Writable } from 'node:stream';
+import { addAbortSignal, Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
 
 /** The streams of a command. */
@@ -12,8 +12,8 @@ export interface Io {
   readonly status: ((text: string) => void) | undefined;
   /** Asks a question; what is typed is not shown if it is secret. Undefined where stdin or stderr is no terminal. */
   readonly ask: ((question: string, isSecret: boolean) => Promise<string>) | undefined;
-  /** Reads stdin to its end. */
-  input(): Promise<string>;
+  /** Reads stdin to its end. @param signal lets go of stdin */
+  input(signal: AbortSignal): Promise<string>;
 }
 
 const ERASE_LINE = '\r\u001B[K';
@@ -25,7 +25,7 @@ export const processIo: Io = {
     ? text => void process.stderr.write(`${ERASE_LINE}${text.slice(0, process.stderr.columns - 1)}`)
     : undefined,
   ask: process.stdin.isTTY && process.stderr.isTTY ? ask : undefined,
-  input: () => readText(process.stdin),
+  input: signal => readText(addAbortSignal(signal, process.stdin)),
 };
 
 /** @throws Error when the user presses Ctrl-C */

@@ -3,9 +3,9 @@ import { readdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { createDatabase } from '../support/postgres.ts';
-import { main } from '../../src/cli/main.ts';
 import { makeDataDir } from '../support/data-dir.ts';
-import { serve, temporaryFolder, type Finished, type Program } from '../support/program.ts';
+import { runHere as run } from '../support/command.ts';
+import { serve, temporaryFolder, type Program } from '../support/program.ts';
 
 const line = (id: string, more: object = {}) =>
   JSON.stringify({
@@ -15,24 +15,6 @@ const line = (id: string, more: object = {}) =>
     remote_url: `https://${id}.example/mcp`,
     ...more,
   });
-
-/** Runs one command in this process, as the program does in its own. */
-async function run(
-  args: readonly string[],
-  env: Readonly<Record<string, string>>,
-  stdin = '',
-): Promise<Finished> {
-  const output = { stdout: '', stderr: '' };
-  const io = {
-    print: (text: string) => void (output.stdout += `${text}\n`),
-    complain: (text: string) => void (output.stderr += `${text}\n`),
-    status: undefined,
-    ask: undefined,
-    input: () => Promise.resolve(stdin),
-  };
-  const code = await main(args, io, { LOG_LEVEL: 'silent', ...env });
-  return { code, ...output };
-}
 
 /**
  * A small catalogue instead of the shipped one, so that each command is quick.
@@ -185,8 +167,8 @@ describe.each(['with a running server', 'without one'] as const)('identity %s', 
       /^tenant +acme\nname +Other\nsign-in mode +direct\n/,
     );
 
-    expect(await text('connections', 'list', 'bob')).toBe('No connections.\n');
-    expect(await json('connections', 'list', 'bob', '--tenant', 'acme')).toEqual({ connections: [] });
+    expect(await text('connections', '--user', 'bob')).toBe('No connections.\n');
+    expect(await json('connections', '--user', 'bob', '--tenant', 'acme')).toEqual({ connections: [] });
     const link = await text('connections', 'link', 'bob');
     expect(link).toMatch(
       /^http:\/\/\S+\/manage\/page_\S+\nThe link works once, until \S+, and only while the server is running\.\n$/,
@@ -265,9 +247,9 @@ describe('operators’ own entries', () => {
     expect(Object.fromEntries(found.map(block => [block.split(' ')[0], block]))).toEqual({
       rivers: 'rivers (rivers) [open]\n       Answers questions about rivers.\n',
       oceans:
-        'oceans (oceans) [connect]\n       Answers questions about oceans.\n       needs a key or a sign-in: npx switchboard connect oceans\n',
+        'oceans (oceans) [connect]\n       Answers questions about oceans.\n       needs a key: npx switchboard connect oceans\n',
       lakes:
-        'lakes (lakes) [setup_needed]\n       Answers questions about lakes.\n       cannot be called yet: the operator has to set up its sign-in\n',
+        'lakes (lakes) [setup_needed]\n       Answers questions about lakes.\n       cannot be called yet: set up its identity provider in SWITCHBOARD_PROVIDERS first\n',
       springs: 'springs (springs) [unknown]\n       Answers questions about springs.\n',
     });
     expect(JSON.parse((await run(['catalogue', 'show', 'oceans'], env)).stdout).access).toEqual({
@@ -382,6 +364,7 @@ describe('mistakes', () => {
     [['tenant', 'set', '--name', 'two\nlines'], 2, /name: must be one line of visible characters/],
     [['tenant', 'set', '--return-url', 'http://app.example/x'], 2, /must be https/],
     [['connections', 'link', 'bob', '--tenant', 'nobody'], 2, /No tenant has the id "nobody"/],
+    [['connections', 'list', 'bob'], 2, /usage: switchboard connections:/],
     [['call', 'turtles', 'x', '[1]'], 2, /must be a JSON object, .* not \[1\]/],
     [['serve', 'now'], 2, /serve takes no arguments, not now/],
     [['catalogue', 'add', 'Bad Id', 'https://x.example'], 2, /id: must have 1 to 128/],
@@ -429,7 +412,8 @@ describe('a folder without a database', () => {
     ['keys', 'list'],
     ['keys', 'retire', 'k1'],
     ['tenant', 'show'],
-    ['connections', 'list', 'bob'],
+    ['connections', '--user', 'bob'],
+    ['tools', 'turtles'],
     ['catalogue', 'show', 'turtles'],
     ['search', 'turtles'],
     ['call', 'turtles', 'swim'],

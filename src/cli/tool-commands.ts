@@ -1,0 +1,143 @@
+import { isObject } from '../platform/json-limits.ts';
+import { sanitise } from '../platform/sanitize.ts';
+import { CommandFailed, type AdminClient } from './admin-client.ts';
+import { UsageError, type Command } from './command.ts';
+import { table } from './terminal.ts';
+
+interface ShownTool {
+  readonly name: string;
+  readonly description: string;
+  readonly input_schema: Readonly<Record<string, unknown>>;
+  readonly annotations?: { readonly readOnlyHint?: boolean; readonly destructiveHint?: boolean };
+  /** Why the tool should not be trusted. */
+  readonly warnings?: readonly unknown[];
+}
+
+const MAX_NAME = 60;
+const MAX_ARGUMENTS = 60;
+const MAX_DESCRIPTION = 100;
+
+const tools: Command = {
+  args: ['SERVER'],
+  help: "Lists a server's tools with their arguments, optional ones in brackets. `--json` has the whole schemas.",
+  async run({ admin, args: [server = ''] }) {
+    let found = await storedTools(admin, server);
+    if (found.length === 0) {
+      const path = `/catalogue/${encodeURIComponent(server)}/tools`;
+      await admin.request('POST', path).catch((error: unknown) => {
+        throw withoutUser(error, server);
+      });
+      found = await storedTools(admin, server);
+    }
+    const json = { server_id: server, tools: found };
+    if (found.length === 0) return { json, text: `${server} lists no tools.` };
+    const rows = found.map(tool => [
+      sanitise(tool.name, MAX_NAME),
+      sanitise(argumentsOf(tool), MAX_ARGUMENTS),
+      sanitise(tool.description, MAX_DESCRIPTION),
+    ]);
+    const text = [table([['TOOL', 'ARGUMENTS', 'DESCRIPTION'], ...rows]), '', firstCall(server, found)];
+    return { json, text: text.join('\n').trimEnd() };
+  },
+};
+
+/** Returns the tools of a server that the catalogue has. @throws CommandFailed if there is no such server */
+export async function storedTools(admin: AdminClient, server: string): Promise<readonly ShownTool[]> {
+  const entry = await admin.request('GET', `/catalogue/${encodeURIComponent(server)}`);
+  return (entry as { tools: readonly ShownTool[] }).tools;
+}
+
+function argumentsOf(tool: ShownTool): string {
+  const { required, properties } = parametersOf(tool);
+  const optional = Object.keys(properties).filter(name => !required.includes(name));
+  return [...required, ...optional.map(name => `[${name}]`)].join(' ');
+}
+
+function parametersOf({ input_schema: { required, properties } }: ShownTool) {
+  return {
+    required: Array.isArray(required) ? required.filter(name => typeof name === 'string') : [],
+    properties: isObject(properties) ? properties : {},
+  };
+}
+
+/** Names that need no quotes in a shell. Servers choose them, and people copy them from the terminal. */
+const TYPABLE = /^\w[\w./-]{0,63}$/;
+
+/**
+ * Returns a line with a call that can be typed as it is: of a tool that reads and needs few arguments, if there is one. Returns ''
+ * if no tool's name can be typed.
+ */
+export function firstCall(server: string, all: readonly ShownTool[]): string {
+  const isSafe = (tool: ShownTool) =>
+    tool.annotations?.destructiveHint !== true &&
+    tool.warnings === undefined &&
+    [tool.name, ...parametersOf(tool).required].every(name => TYPABLE.test(name));
+  const effort = (tool: ShownTool) =>
+    (tool.annotations?.readOnlyHint === true ? 0 : 1_000) + parametersOf(tool).required.length;
+  const [tool] = all.filter(isSafe).toSorted((one, other) => effort(one) - effort(other));
+  if (!tool) return '';
+  const { required, properties } = parametersOf(tool);
+  const input = Object.fromEntries(required.map(name => [name, exampleOf(properties[name])]));
+  return `Try it: npx switchboard call ${server} ${tool.name} '${JSON.stringify(input)}'`;
+}
+
+const EXAMPLES: Readonly<Record<string, unknown>> = {
+  number: 1,
+  integer: 1,
+  boolean: true,
+  array: [],
+  object: {},
+};
+
+/** Returns a value of a parameter's type; for texts, its first choice or an ellipsis. */
+function exampleOf(schema: unknown): unknown {
+  const { type, enum: choices } = isObject(schema) ? schema : {};
+  const [choice] = Array.isArray(choices) ? (choices as readonly unknown[]) : [];
+  if (typeof choice === 'string' && TYPABLE.test(choice)) return choice;
+  const [first] = [type].flat();
+  return typeof first === 'string' && Object.hasOwn(EXAMPLES, first) ? EXAMPLES[first] : '…';
+}
+
+const call: Command = {
+  args: ['SERVER', 'TOOL', 'JSON?'],
+  help: 'Calls a tool with a JSON object of arguments. It needs no key and cannot act for an end user.',
+  async run({ admin, args: [server = '', tool = '', json = '{}'] }) {
+    const input = { server_id: server, name: tool, arguments: parseArguments(json) };
+    const result = (await admin.request('POST', '/call', { json: input }).catch((error: unknown) => {
+      throw withoutUser(error, server);
+    })) as {
+      content: { type: string; text?: string }[];
+      isError: boolean;
+    };
+    const text = result.content.map(block => block.text ?? JSON.stringify(block)).join('\n');
+    return { json: result, text, failed: result.isError };
+  },
+};
+
+/** Replaces the advice to send a token, which a command cannot do. */
+function withoutUser(error: unknown, server: string): unknown {
+  if (!(error instanceof CommandFailed)) return error;
+  const { code, message } = error;
+  if (code === 'connection_required')
+    return new CommandFailed(message.replace(/ To call for an end user, .*$/s, ''), code);
+  if (code !== 'identity_token_required') return error;
+  return new CommandFailed(
+    `${server} acts for end users, which the command line cannot do. Call it over the REST API or /mcp, with a user's identity token or a key from keys create --user.`,
+    code,
+  );
+}
+
+/** @throws UsageError for anything but a JSON object */
+function parseArguments(text: string): object {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) return parsed;
+  } catch {
+    // Refused below.
+  }
+  throw new UsageError(
+    `The arguments must be a JSON object, such as '{"message":"hi"}', not ${text}. Quote it for the shell.`,
+  );
+}
+
+export const toolCommands = { tools, call };
