@@ -60,7 +60,7 @@ export async function inspect(
     using deadline = new Deadline(limits.totalTimeoutMs, signal);
     const call = { caller: INSPECTOR, server, credential, method: 'tools/list' };
     const listing = await listAllTools(params => upstream.request({ ...call, params }, deadline), limits);
-    const view = { server, caller: INSPECTOR, connectionId: credential?.connectionId };
+    const view = { server, caller: INSPECTOR, connectionKey: credential?.connectionKey };
     return { ...ended(), tools: definitions.keep(view, listing) };
   } catch (thrown) {
     signal.throwIfAborted();

@@ -280,7 +280,7 @@ const bindingOf = (caller: Caller, server: Server, credential: Credential | unde
   caller.subject?.userId ?? '',
   server.id,
   server.remoteUrl,
-  credential?.connectionId ?? '',
+  credential?.connectionKey ?? '',
 ];
 
 /** Returns the failure of a request that was sent. If its method is unknown, it may have been a call. */

@@ -159,9 +159,9 @@ export function createProxy(options: ProxyOptions): Proxy {
 
     listTools(caller, target) {
       return calls.run(caller, { ...target, kind: 'list' }, async asking => {
-        const { server, connectionId } = asking.view;
+        const { server, connectionKey } = asking.view;
         const tools = definitions.keep(asking.view, await calls.allTools(asking));
-        return { tools: connectionId === undefined ? warnedTools(server, tools, clock.now()) : tools };
+        return { tools: connectionKey === undefined ? warnedTools(server, tools, clock.now()) : tools };
       });
     },
 
@@ -354,7 +354,7 @@ class Asking {
     this.#caller = caller;
     this.#deadline = deadline;
     this.#credential = credential;
-    this.view = { server, caller, connectionId: credential?.connectionId };
+    this.view = { server, caller, connectionKey: credential?.connectionKey };
   }
 
   /** @throws SwitchboardError as `UpstreamClient.request` and `Credentials.renewed` do */

@@ -243,8 +243,8 @@ const SLOW_MS = 10 * 60_000;
 export interface View {
   readonly server: Server;
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
-  /** The user's account whose token the calls use. Without one, all callers see the same tools. */
-  readonly connectionId: string | undefined;
+  /** Names the connection whose credential the calls carry. Without one, all callers see the same tools. */
+  readonly connectionKey: string | undefined;
 }
 
 interface Request {
@@ -297,7 +297,7 @@ export class ToolDefinitions {
   /** Returns the last listing for this view, fresh or stale. */
   known(view: View): KnownTools | undefined {
     const shared = this.#known.get(sharedKey(view));
-    if (view.connectionId === undefined) return shared;
+    if (view.connectionKey === undefined) return shared;
     return this.#known.get(keyOf(view)) ?? (shared?.isPublic ? shared : undefined);
   }
 
@@ -338,7 +338,7 @@ export class ToolDefinitions {
       );
       return false;
     });
-    const isShared = view.connectionId === undefined || listing.isPublic;
+    const isShared = view.connectionKey === undefined || listing.isPublic;
     const now = this.#parts.clock.now();
     this.#refreshedAt.set(keyOf(view), now);
     this.#slowUntil.delete(keyOf(view));
@@ -410,6 +410,6 @@ function annotationsByName(tools: readonly ListedTool[]): Map<string, Annotation
 const sharedKey = ({ server }: View) => `${server.id} ${server.remoteUrl}`;
 
 const keyOf = (view: View) =>
-  view.connectionId === undefined
+  view.connectionKey === undefined
     ? sharedKey(view)
-    : JSON.stringify([sharedKey(view), view.caller.tenantId, view.caller.subject?.userId, view.connectionId]);
+    : JSON.stringify([sharedKey(view), view.caller.tenantId, view.caller.subject?.userId, view.connectionKey]);

@@ -16,8 +16,8 @@ class Accounts {
   asked = 0;
   readonly refused: Credential[] = [];
 
-  connect(userId: string, connectionId = `con-${userId}`, version = 1): this {
-    this.current.set(userId, credentialOf(connectionId, version));
+  connect(userId: string, connectionKey = `con-${userId}`, version = 1): this {
+    this.current.set(userId, credentialOf(connectionKey, version));
     return this;
   }
 
@@ -29,7 +29,7 @@ class Accounts {
   renewed = async ({ subject }: Caller, _server: unknown, refused: Credential) => {
     this.refused.push(refused);
     if (!this.renewable) return undefined;
-    this.connect(subject?.userId ?? '', refused.connectionId, refused.version + 1);
+    this.connect(subject?.userId ?? '', refused.connectionKey, refused.version + 1);
     return this.current.get(subject?.userId ?? '');
   };
 }

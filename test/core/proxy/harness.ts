@@ -38,12 +38,12 @@ export const callerFor = (userId: string, more: Partial<Caller> = {}): Caller =>
   caller({ subject: { userId, epoch: 0 }, ...more });
 
 /** What an account's token is in these tests: it says which connection and version it is of. */
-export const credentialOf = (connectionId: string, version = 1): Credential =>
-  bearer(`${connectionId}-${version}`, { connectionId, version });
+export const credentialOf = (connectionKey: string, version = 1): Credential =>
+  bearer(`${connectionKey}-${version}`, { connectionKey, version });
 
 /** A credential that is a bearer token. */
-export const bearer = (token: string, { connectionId = 'con', version = 1 } = {}): Credential => ({
-  connectionId,
+export const bearer = (token: string, { connectionKey = 'con', version = 1 } = {}): Credential => ({
+  connectionKey,
   version,
   headers: { authorization: `Bearer ${token}` },
   secrets: [token],

@@ -309,7 +309,7 @@ describe('a guess at a tool of a server with unknown tools', () => {
       log: createLog('silent'),
       limits: { toolRefreshIntervalMs: 60_000 },
     });
-    const view = { server: SERVER, caller: caller(), connectionId: undefined };
+    const view = { server: SERVER, caller: caller(), connectionKey: undefined };
     const checked = new CheckedCalls(definitions, limits);
     let waited = 0;
     const call = async (totalMs: number) => {
@@ -480,7 +480,7 @@ describe('a schema too large to check with', () => {
       log: createLog('silent'),
       limits: DEFAULT_LIMITS,
     });
-    const view = { server: SERVER, caller: caller(), connectionId: undefined };
+    const view = { server: SERVER, caller: caller(), connectionKey: undefined };
     const holds = { bytes: 1, ttlMs: undefined, isPublic: true, isModern: true };
     definitions.keep(view, { tools: [CITY, wide], ...holds });
     expect(definitions.schemaOf(view, 'forecast')).toBe(CITY.inputSchema);

@@ -121,7 +121,7 @@ export class Credentials {
   ): Promise<Credential | undefined> {
     if (!refused) return undefined;
     const { connection, userId } = await this.#load(caller, targetAt(demand));
-    if (!connection || connectionKey(connection) !== refused.connectionId) return undefined;
+    if (!connection || connectionKey(connection) !== refused.connectionKey) return undefined;
     const isNewer = connection.version > refused.version;
     if (!isNewer && !this.#tokens.mayForce(connection)) return undefined;
     const offered = await this.#use(caller, demand, userId, connection, !isNewer);
@@ -335,7 +335,7 @@ const credentialOf = (
   { id, issuer }: HeldConnection,
   { accessToken, version, signIn }: VersionedTokens,
 ): Credential => ({
-  connectionId: connectionKey({ id, issuer, signIn }),
+  connectionKey: connectionKey({ id, issuer, signIn }),
   version,
   headers: { authorization: `Bearer ${accessToken}` },
   secrets: [accessToken],

@@ -11,8 +11,8 @@ import type { Provider } from './provider.ts';
 
 /** The headers that one call carries to one server, and the address it goes to. Never logged, never shown. */
 export interface Credential {
-  /** By `connectionKey`. Upstream sessions are separated by it, so that one account never uses another's session. */
-  readonly connectionId: string;
+  /** From the function of this name. Upstream sessions are separated by it, so that one account never uses another's session. */
+  readonly connectionKey: string;
   readonly version: number;
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, string>>;

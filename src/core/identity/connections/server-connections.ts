@@ -210,7 +210,7 @@ export class ServerConnections {
     const values = checkValues(server, given);
     const filled = fillIn(server, values);
     const parts = 'missing' in filled ? { headers: {}, secrets: [] } : filled;
-    const credential: Credential = { connectionId: 'trial', version: 1, ...parts };
+    const credential: Credential = { connectionKey: 'trial', version: 1, ...parts };
     const { tools, error } = await this.#tried(tenantId, () =>
       this.#parts.inspect(server, signal, credential),
     );

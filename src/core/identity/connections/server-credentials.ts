@@ -143,7 +143,7 @@ export class ServerCredentials {
     holdings.forget(caller.tenantId, caller.subject?.userId);
     const current = own ?? (await this.#shared(caller, server));
     if (!current) return undefined;
-    if (connectionKey(current) !== refused.connectionId || current.version > refused.version)
+    if (connectionKey(current) !== refused.connectionKey || current.version > refused.version)
       return this.#use(caller, server, current);
     if (refusal.status !== 401) return this.#stepUp(caller, server, current, refusal.challenge);
     // One user's calls must not take the shared connection away from the others.
@@ -201,7 +201,7 @@ export class ServerCredentials {
     if ('missing' in filled)
       throw await this.#required(caller, server, 'missing_values', row, { missing: filled.missing });
     const credential: Credential = {
-      connectionId: connectionKey(row),
+      connectionKey: connectionKey(row),
       version: row.version,
       ...filled,
     };

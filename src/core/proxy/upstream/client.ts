@@ -328,7 +328,7 @@ export class UpstreamClient {
 const viewOf = ({ server, caller, credential }: UpstreamCall): View => ({
   server,
   caller,
-  connectionId: credential?.connectionId,
+  connectionKey: credential?.connectionKey,
 });
 
 const ownerOf = ({ server, caller, credential }: UpstreamCall): SessionOwner => ({

@@ -290,7 +290,7 @@ export class EraDetector {
    * @throws SwitchboardError for a response that says nothing about the era
    */
   detect(url: string, credential: Credential | undefined): Promise<Exclude<Era, 'sse'>> {
-    return this.#detecting.run(JSON.stringify([url, credential?.connectionId]), async () => {
+    return this.#detecting.run(JSON.stringify([url, credential?.connectionKey]), async () => {
       using deadline = new Deadline(this.#parts.limits.totalTimeoutMs);
       const id = 'discover';
       const outgoing = modernRequest(id, 'server/discover');

@@ -61,7 +61,7 @@ type SessionEra = Exclude<Era, 'modern'>;
 
 /** The lengths make the key unambiguous: URLs and tenants' names are not ours. The ids contain no spaces. */
 const keyOf = ({ serverId, url, tenantId, userId, credential }: SessionOwner, era: SessionEra): string =>
-  `${era} ${serverId} ${url.length} ${url} ${tenantId.length} ${tenantId} ${userId ?? ''} ${credential?.connectionId ?? ''}`;
+  `${era} ${serverId} ${url.length} ${url} ${tenantId.length} ${tenantId} ${userId ?? ''} ${credential?.connectionKey ?? ''}`;
 
 const INITIALIZE_ID = 1;
 /** Short, because shutdown has already waited for running calls. */
