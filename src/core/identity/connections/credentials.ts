@@ -24,6 +24,7 @@ import {
   type Holdings,
   type Target,
 } from './holdings.ts';
+import { Opened } from './opened.ts';
 import { NeedsReauth, ProviderRefresh, type IssuerOf, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
 import { ServerCredentials, type AccessTokens, type Refusal } from './server-credentials.ts';
@@ -277,16 +278,13 @@ const isLive = (subject: Subject, row: { epoch: number; familyId: string | null 
 
 /** A server's refusal of a token triggers a refresh at most this often. */
 const FORCE_EVERY_MS = 60_000;
-/** How long a decrypted token is cached: except for the query, decrypting is the most expensive step. */
-const OPENED_MS = 60_000;
 
 /** The access tokens of connections, refreshed when they run out. */
 class Refreshed implements AccessTokens {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
   readonly #refresh: ProviderRefresh;
-  /** By the whole row, because a sealed text is valid only in its own row. */
-  readonly #opened = new LRUCache<string, Credential>({ max: 5_000, ttl: OPENED_MS });
+  readonly #opened = new Opened<Credential>();
   readonly #refreshing = new SingleFlight<VersionedTokens>();
   readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
 
@@ -319,14 +317,13 @@ class Refreshed implements AccessTokens {
   }
 
   async #open(row: HeldConnection): Promise<Credential | undefined> {
-    const { id, tenantId, userId, provider, resource, issuer, version, signIn, sealed } = row;
-    const key = [id, tenantId, userId, provider, resource, issuer, version, sealed].join('\n');
-    const known = this.#opened.get(key);
+    const known = this.#opened.get(row);
     if (known) return known;
     const tokens = await this.#connections.tokensOf(row);
     if (!tokens) return undefined;
+    const { version, signIn } = row;
     const credential = credentialOf(row, { ...tokens, version, signIn });
-    this.#opened.set(key, credential);
+    this.#opened.set(row, credential);
     return credential;
   }
 }

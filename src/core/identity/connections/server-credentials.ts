@@ -12,12 +12,11 @@ import { connections } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import type { Connections } from './connections.ts';
 import { connectionKey, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
+import { Opened } from './opened.ts';
 import type { IssuerOf } from './provider-refresh.ts';
 
 /** A refused key or token is tried again after this long: a server may refuse a good one for a moment. */
 const RETRY_REJECTED_SEC = 60;
-/** Opened values are kept for this long. */
-const OPENED_MS = 60_000;
 /** A user is asked for the same scopes at most this often: a server may demand what nobody can grant. */
 const MAX_STEP_UPS = 2;
 
@@ -61,8 +60,8 @@ interface Parts {
 /** Makes the headers of calls to servers that take a key, other fixed values, or tokens of their own authorization server. */
 export class ServerCredentials {
   readonly #parts: Parts;
-  /** Credentials of values by the sealed text that they were opened from. */
-  readonly #opened = new LRUCache<string, Opened>({ max: 5_000, ttl: OPENED_MS });
+  /** Credentials of values. */
+  readonly #opened = new Opened<Ready>();
   /** Credentials of shared connections that can be sent, while `Holdings` keeps the row. */
   readonly #ready = new WeakMap<HeldConnection, Ready>();
   /** Versions of a connection whose scopes did not suffice, by connection and missing scopes. */
@@ -98,7 +97,7 @@ export class ServerCredentials {
     const credential = await this.#useOrRequire(caller, server, shared);
     // A token that was refreshed belongs to a newer row.
     if (shared && credential?.version === shared.version && shared.status === 'active' && shared.fresh)
-      this.#ready.set(shared, { credential, remoteUrl: server.remoteUrl, auth: server.auth });
+      this.#ready.set(shared, readyFor(server, credential));
     return credential;
   }
 
@@ -191,10 +190,8 @@ export class ServerCredentials {
   }
 
   async #values(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
-    const { remoteUrl, auth } = server;
-    const known = this.#opened.get(row.sealed ?? '');
-    // A sealed text is valid only in its own row.
-    if (known && isFor(known, server) && isSameRow(known.row, row)) return known.credential;
+    const known = this.#opened.get(row);
+    if (known && isFor(known, server)) return known.credential;
     const stored = await this.#parts.connections.valuesOf(row);
     if (!stored) throw await this.#required(caller, server, 'not_connected', row);
     const filled = fillIn(server, stored);
@@ -205,7 +202,7 @@ export class ServerCredentials {
       version: row.version,
       ...filled,
     };
-    this.#opened.set(row.sealed ?? '', { row, remoteUrl, auth, credential });
+    this.#opened.set(row, readyFor(server, credential));
     return credential;
   }
 
@@ -387,21 +384,12 @@ interface Ready {
   readonly credential: Credential;
 }
 
+const readyFor = ({ remoteUrl, auth }: Server, credential: Credential): Ready => ({
+  remoteUrl,
+  auth,
+  credential,
+});
+
 /** Returns whether a server still asks for the same as when its credential was made. */
 const isFor = (ready: Ready, { remoteUrl, auth }: Server): boolean =>
   ready.auth === auth && ready.remoteUrl === remoteUrl;
-
-interface Opened extends Ready {
-  readonly row: HeldConnection;
-}
-
-/** Returns whether two readings are of the same row, in the same state. */
-const isSameRow = (one: HeldConnection, other: HeldConnection): boolean =>
-  one === other ||
-  (one.id === other.id &&
-    one.version === other.version &&
-    one.tenantId === other.tenantId &&
-    one.userId === other.userId &&
-    one.provider === other.provider &&
-    one.resource === other.resource &&
-    one.issuer === other.issuer);
