@@ -412,4 +412,9 @@ const sharedKey = ({ server }: View) => `${server.id} ${server.remoteUrl}`;
 const keyOf = (view: View) =>
   view.connectionKey === undefined
     ? sharedKey(view)
-    : JSON.stringify([sharedKey(view), view.caller.tenantId, view.caller.subject?.userId, view.connectionKey]);
+    : JSON.stringify([
+        sharedKey(view),
+        view.caller.tenantId,
+        view.caller.subject?.userId,
+        view.connectionKey,
+      ]);
