@@ -18,13 +18,13 @@ import {
   connectionKey,
   heldColumns,
   isFresh,
+  OPENED,
   targetOf,
   type Credential,
   type HeldConnection,
   type Holdings,
   type Target,
 } from './holdings.ts';
-import { Opened } from './opened.ts';
 import { NeedsReauth, ProviderRefresh, type IssuerOf, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
 import { ServerCredentials, type AccessTokens, type Refusal } from './server-credentials.ts';
@@ -284,7 +284,7 @@ class Refreshed implements AccessTokens {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
   readonly #refresh: ProviderRefresh;
-  readonly #opened = new Opened<Credential>();
+  readonly #opened = new LRUCache<string, Credential>(OPENED);
   readonly #refreshing = new SingleFlight<VersionedTokens>();
   readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
 
@@ -317,13 +317,15 @@ class Refreshed implements AccessTokens {
   }
 
   async #open(row: HeldConnection): Promise<Credential | undefined> {
-    const known = this.#opened.get(row);
+    // The whole row, because a sealed text is valid only in its own row.
+    const key = JSON.stringify(row);
+    const known = this.#opened.get(key);
     if (known) return known;
     const tokens = await this.#connections.tokensOf(row);
     if (!tokens) return undefined;
     const { version, signIn } = row;
     const credential = credentialOf(row, { ...tokens, version, signIn });
-    this.#opened.set(row, credential);
+    this.#opened.set(key, credential);
     return credential;
   }
 }

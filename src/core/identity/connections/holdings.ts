@@ -53,6 +53,9 @@ const TARGETS = new WeakMap<Pick<Server, 'id' | 'remoteUrl'>, Target>();
 export const serverIdOf = (provider: string): string | undefined =>
   provider.startsWith(OF_SERVER) ? provider.slice(OF_SERVER.length) : undefined;
 
+/** Limits a cache of what was decrypted: except for the query, decrypting is the most expensive step of a call. */
+export const OPENED = { max: 5_000, ttl: 60_000 };
+
 /** How long connections are cached: another process may have changed them. */
 const BELIEVED_MS = 2_000;
 

@@ -11,8 +11,7 @@ import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import type { Connections } from './connections.ts';
-import { connectionKey, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
-import { Opened } from './opened.ts';
+import { connectionKey, OPENED, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
 import type { IssuerOf } from './provider-refresh.ts';
 
 /** A refused key or token is tried again after this long: a server may refuse a good one for a moment. */
@@ -61,7 +60,7 @@ interface Parts {
 export class ServerCredentials {
   readonly #parts: Parts;
   /** Credentials of values. */
-  readonly #opened = new Opened<Ready>();
+  readonly #opened = new LRUCache<string, Ready>(OPENED);
   /** Credentials of shared connections that can be sent, while `Holdings` keeps the row. */
   readonly #ready = new WeakMap<HeldConnection, Ready>();
   /** Versions of a connection whose scopes did not suffice, by connection and missing scopes. */
@@ -190,7 +189,9 @@ export class ServerCredentials {
   }
 
   async #values(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
-    const known = this.#opened.get(row);
+    // The whole row, because a sealed text is valid only in its own row.
+    const key = JSON.stringify(row);
+    const known = this.#opened.get(key);
     if (known && isFor(known, server)) return known.credential;
     const stored = await this.#parts.connections.valuesOf(row);
     if (!stored) throw await this.#required(caller, server, 'not_connected', row);
@@ -202,7 +203,7 @@ export class ServerCredentials {
       version: row.version,
       ...filled,
     };
-    this.#opened.set(row, readyFor(server, credential));
+    this.#opened.set(key, readyFor(server, credential));
     return credential;
   }
 
