@@ -54,7 +54,7 @@ function bodyOf(
   rpcId: RpcId,
 ): Record<string, unknown> {
   if (wire === 'mcp') return rpcErrorOf(error, rpcId);
-  if (wire === 'pass-through') return rpcErrorOf(withoutSecret(error), rpcId);
+  if (wire === 'pass-through') return rpcErrorOf(relayed(error), rpcId);
   const problem = problemOf(error, requestId);
   if (wire === 'rpc') return { ...problem, ...rpcErrorOf(error, rpcId) };
   if (wire === 'registry') return { ...problem, error: error.detail };
@@ -127,11 +127,19 @@ const detailOf = ({ detail, timeLimitMs = Infinity }: SwitchboardError): string 
     ? detail
     : `${detail} To allow more time, send the header ${TIMEOUT_HEADER.name} (up to ${TIMEOUT_HEADER.maxMs}).`;
 
-/** Clients show the body of an MCP error to their model, which must not see the id of a sign-in session. */
-function withoutSecret(error: SwitchboardError): SwitchboardError {
+/**
+ * Returns a refusal for a client that shows its user, or its model, no more than the message: the message has the link and the
+ * reason. The id of a sign-in session is for the app only.
+ */
+function relayed(error: SwitchboardError): SwitchboardError {
   if (error.code !== 'connection_required') return error;
   const { session_id: _secret, ...members } = error.members;
-  return new SwitchboardError(error.code, error.detail, { members });
+  const { auth_url: link, reason } = members;
+  const said = [
+    ...(typeof link === 'string' ? [`auth_url: ${link}`] : []),
+    ...(typeof reason === 'string' ? [`reason: ${reason}`] : []),
+  ];
+  return new SwitchboardError(error.code, [error.detail, ...said].join('\n'), { members });
 }
 
 /** Whole numbers above 2^53 - 1 were rounded during parsing, so they are no longer the caller's id. */

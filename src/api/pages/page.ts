@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
+import type { SignInView } from '../../core/identity/sign-in/sign-in-view.ts';
 import { addHeaders, sendText } from '../http/request.ts';
 
 /** Markup that is inserted unescaped: created by `html`, or a constant of ours, never from a value. */
@@ -43,6 +44,26 @@ export const visible = (name: string): string => name.replaceAll(/[\p{Cc}\p{Cf}\
 /** A tenant without a name is still an app to the user. */
 export const appName = ({ app }: { app: string | undefined }, at?: 'start'): Html =>
   app === undefined ? html`${at === 'start' ? 'The app' : 'the app'}` : named(app);
+
+/** Lists app and user, or the tenant, then the provider or server, and more of it. */
+export const factsOf = (view: SignInView, more?: Html): Html =>
+  html`<dl>
+    ${
+      view.user === undefined
+        ? html`<dt>Tenant</dt>
+            <dd>${named(view.tenant)}</dd>`
+        : html`${
+              view.app !== undefined &&
+              html`<dt>App</dt>
+                <dd>${named(view.app)}</dd>`
+            }
+            <dt>You, in the app</dt>
+            <dd>${named(view.user)}</dd>`
+    }
+    <dt>${view.serverId === undefined ? 'Provider' : 'Server'}</dt>
+    <dd>${named(view.provider)}</dd>
+    ${more}
+  </dl>`;
 
 export interface Page {
   /** Default 200. */

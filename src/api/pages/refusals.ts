@@ -6,15 +6,15 @@ import { html, sendPage, type Page } from './page.ts';
 const REFUSALS = {
   link_over: {
     title: 'This link no longer works',
-    text: 'This link was already used or has expired. Nothing was changed. Go back to the app and start again.',
+    text: 'This link was already used or has expired. Nothing was changed. Start again where you got the link.',
   },
   link_over_or_elsewhere: {
     title: 'This link does not work here',
-    text: 'This link was already used, has expired, or was opened in another browser. Nothing was changed. Continue in the browser in which you started, or start again from the app.',
+    text: 'This link was already used, has expired, or was opened in another browser. Nothing was changed. Continue in the browser in which you started, or start again where you got the link.',
   },
   other_browser: {
     title: 'Continue in the browser in which you started',
-    text: 'This sign-in was started in another browser. Nothing was changed. Continue in that browser, or start again from the app.',
+    text: 'This sign-in was started in another browser. Nothing was changed. Continue in that browser, or start again where you got the link.',
   },
   undo_over: {
     title: 'This can no longer be undone here',
@@ -34,11 +34,11 @@ export const refusal = (name: Refusal): Page => plain(400, REFUSALS[name].title,
 const ERRORS: Partial<Record<ErrorCode, { readonly title: string; readonly text: string }>> = {
   host_not_allowed: {
     title: 'This request was refused',
-    text: 'It did not come from a page of this service, so nothing was changed. Go back to the app and start again.',
+    text: 'It did not come from a page of this service, so nothing was changed. Start again where you began.',
   },
   route_not_found: {
     title: 'There is no such page',
-    text: 'The link is incomplete or no longer valid. Go back to the app and start again.',
+    text: 'The link is incomplete or no longer valid. Start again where you got it.',
   },
   method_not_allowed: { title: 'This is not allowed here', text: 'Open the link in a browser.' },
   payload_too_large: { title: 'Too much was sent', text: 'Go back, and try again.' },
@@ -67,7 +67,7 @@ const FAILED = {
 };
 const UNREADABLE = {
   title: 'This request could not be understood',
-  text: 'Nothing was changed. Go back to the app and start again.',
+  text: 'Nothing was changed. Start again where you began.',
 };
 
 const plain = (status: number, title: string, text: string, requestId?: string): Page => ({

@@ -2,7 +2,7 @@ import type { CredentialField } from '../../core/catalogue/credential-schema.ts'
 import type { ServerForm } from '../../core/identity/connections/server-connections.ts';
 import type { LinkView } from '../../core/identity/sign-in/sign-in-view.ts';
 import type { Fields } from './page-router.ts';
-import { appName, html, named, visible, type Html, type Page } from './page.ts';
+import { appName, factsOf, html, named, visible, type Html, type Page } from './page.ts';
 
 const VALUE = 'value.';
 const HEADER = 'header';
@@ -27,14 +27,11 @@ export function serverFormPage({ view, form, action, problem }: FormPage): Page 
     heading: html`Connect ${named(server.name)}`,
     body: html` ${problem !== undefined && html`<p role="alert" class="warn">${problem}</p>`}
       <p>${appName(view, 'start')} asks for access to ${named(server.name)}, with a key of yours.</p>
-      <dl>
-        <dt>App</dt>
-        <dd>${appName(view, 'start')}</dd>
-        <dt>You, in the app</dt>
-        <dd>${named(view.user ?? '')}</dd>
-        <dt>Its address</dt>
-        <dd>${named(new URL(server.remoteUrl).host)}</dd>
-      </dl>
+      ${factsOf(
+        view,
+        html`<dt>Its address</dt>
+          <dd>${named(new URL(server.remoteUrl).host)}</dd>`,
+      )}
       ${
         keyUrl !== undefined &&
         html`<p>

@@ -6,7 +6,7 @@ import { isOfAnotherDomain } from '../../core/identity/oauth/server-authorizatio
 import { SwitchboardError } from '../../errors.ts';
 import { formToken } from './cookies.ts';
 import { route, noSuchPage, requireToken, type Site } from './page-router.ts';
-import { appName, html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
+import { appName, factsOf, html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
 import { readServerForm, serverFormPage } from './server-form.ts';
 import { refusal } from './refusals.ts';
 
@@ -352,23 +352,6 @@ const scopeList = (title: string | Html, scopes: readonly string[]): Html =>
     ? html``
     : html`<h2>${title}</h2>
         ${scopeItems(scopes)}`;
-
-/** Lists app and user, or the tenant, then the provider or server, and more of it. */
-const factsOf = (view: SignInView, more?: Html): Html =>
-  html`<dl>
-    ${
-      view.user === undefined
-        ? html`<dt>Tenant</dt>
-            <dd>${named(view.tenant)}</dd>`
-        : html`<dt>App</dt>
-            <dd>${appName(view, 'start')}</dd>
-            <dt>You, in the app</dt>
-            <dd>${named(view.user)}</dd>`
-    }
-    <dt>${view.serverId === undefined ? 'Provider' : 'Server'}</dt>
-    <dd>${named(view.provider)}</dd>
-    ${more}
-  </dl>`;
 
 const accountFact = (view: ResultView): Html =>
   html`<dt>Account</dt>

@@ -232,9 +232,9 @@ const revokeUser = endpoint({
   operationId: 'revokeUser',
   summary: "Revoke all of a user's tokens",
   description:
-    "Immediately revokes an end user's identity tokens, refresh tokens and bound API keys, and deletes the stored provider tokens. The providers are notified in the background. With provider, server_id or connection_id, only the connections with that provider or server, or that connection, end.",
+    "Immediately revokes an end user's identity tokens, refresh tokens and bound API keys, and deletes the stored provider tokens. The providers are notified in the background. With provider, server_id or connection_id, only the connections with that provider or server, or that connection, end. A user or a connection that does not exist is a success; a server_id that names no server is an error.",
   rateLimit: 'revoke',
-  errors: ['rate_limited'],
+  errors: ['server_not_found', 'rate_limited'],
   bodySchema: z
     .strictObject({
       user_id: userId,
@@ -252,7 +252,10 @@ const revokeUser = endpoint({
   responseSchema: z.object({ success: z.literal(true) }),
   handle: async (core, caller, { body: { user_id, provider: name, server_id, connection_id } }) => {
     const which = { provider: name, serverId: server_id, connectionId: connection_id };
-    await core.identity.revocations.revoke(caller, user_id, which);
+    const hadAny = await core.identity.revocations.revoke(caller, user_id, which);
+    // A mistyped id must not look like an ended connection. One with a server that is gone can still be ended.
+    if (server_id !== undefined && !hadAny && !core.catalogue.get(server_id))
+      core.catalogue.require(server_id);
     return { success: true };
   },
 });

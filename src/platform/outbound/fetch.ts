@@ -1,4 +1,5 @@
 import { Agent, fetch as undiciFetch, type RequestInit } from 'undici';
+import { SwitchboardError } from '../../errors.ts';
 import type { Guard } from './guard.ts';
 
 /** The part of the Fetch API that OAuth clients use. */
@@ -15,6 +16,7 @@ export type GuardedFetch = (
 /** Callers should set a shorter limit; this one is a fallback. */
 const MAX_FETCH_MS = 30_000;
 const MAX_HEADER_BYTES = 16 * 1024;
+const MAX_CAUSES = 5;
 
 /**
  * `fetch` for endpoints from untrusted metadata: behind the outbound guard, without redirects, with a response of at most
@@ -51,6 +53,34 @@ export function createGuardedFetch(
     });
   };
   return { fetch, close: () => dispatcher.destroy() };
+}
+
+const UNREACHED: readonly (readonly [code: RegExp, words: string])[] = [
+  [/^ECONNREFUSED$/, 'the connection was refused'],
+  [/^ENOTFOUND$/, 'the host name does not resolve'],
+  [/^EAI_AGAIN$/, 'the host name currently does not resolve'],
+  [/^(EHOSTUNREACH|ENETUNREACH)$/, 'there is no route to the host'],
+  [/^(TimeoutError|ETIMEDOUT|UND_ERR_(CONNECT|HEADERS|BODY)_TIMEOUT)$/, 'it did not answer in time'],
+  [
+    /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH|EPROTO)/,
+    'the TLS handshake failed',
+  ],
+  [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, 'the connection broke'],
+];
+
+/**
+ * Returns in words why a request got no response: of a closed list, or the guard's refusal. Host names and addresses stay in the
+ * error.
+ */
+export function whyUnreached(error: unknown): string {
+  const causes: unknown[] = [];
+  for (let at = error; at instanceof Error && causes.length < MAX_CAUSES; at = at.cause) causes.push(at);
+  const refusal = causes.find(one => one instanceof SwitchboardError);
+  // The guard's text is about servers.
+  if (refusal) return refusal.detail.replace(/^.*? not allowed: /, '').replace(/\.$/, '');
+  const codes = causes.flatMap(one => [String((one as NodeJS.ErrnoException).code), (one as Error).name]);
+  const known = UNREACHED.find(([code]) => codes.some(one => code.test(one)));
+  return known?.[1] ?? 'the request failed';
 }
 
 /** Passes on a stream's chunks, up to `maxBytes` in total. @throws the error from `tooLarge` at the first byte beyond */

@@ -8,6 +8,10 @@ import { UserAgent } from '../../support/user-agent.ts';
 const GOOD = 'key-of-alice-0123456789';
 const TEAM = 'key-of-the-team-0123456789';
 
+/** Returns the rows of a page's list of facts. */
+const facts = (html: string): string[][] =>
+  [...html.matchAll(/<dt>(.*?)<\/dt>\s*<dd>(?:<bdi>)?(.*?)(?:<\/bdi>)?<\/dd>/gs)].map(([, ...row]) => row);
+
 describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped }) => {
   let upstream: AuthorisedServer;
   let other: AuthorisedServer;
@@ -120,6 +124,18 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     expect(one.json.auth_url).toBe(two.json.auth_url);
     expect(one.json.auth_url).toMatch(new RegExp(`^${sb.url}/connect/`));
     expect(upstream.inbox.all).toHaveLength(before);
+    const params = { name: 'echo', arguments: { message: 'hello' } };
+    const message = { jsonrpc: '2.0', id: 7, method: 'tools/call', params };
+    const passed = await sb.post('/mcp/weather', message, {
+      ...sb.as(tokens),
+      accept: 'application/json, text/event-stream',
+    });
+    // Clients show people the message, and nothing else.
+    expect(passed).toMatchObject({ status: 403, json: { error: { data: { auth_url: one.json.auth_url } } } });
+    expect(passed.json.error.message).toBe(
+      `${one.json.detail}\nauth_url: ${one.json.auth_url}\nreason: not_connected`,
+    );
+    expect(passed.text).not.toContain(one.json.session_id);
     const asNobody = await echo('weather');
     expect(asNobody).toMatchObject({ status: 403, json: { code: 'connection_required' } });
     expect(asNobody.json.auth_url).toBeUndefined();
@@ -131,6 +147,12 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     const agent = new UserAgent();
     const page = await agent.get(json.auth_url);
     expect(page.html).toContain('Weather Office');
+    // This tenant's app has no name.
+    expect(facts(page.html)).toEqual([
+      ['You, in the app', user],
+      ['Server', 'Weather Office'],
+      ['Its address', new URL(upstream.url).host],
+    ]);
     expect(page.html).toContain('https://weather.example/keys');
     expect(page.html).toContain('From your account page.');
     const wrong = await agent.submit(page, { fields: { 'value.api_key': 'key-that-is-wrong-1' } });
@@ -147,7 +169,8 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     expect((await sb.poll(json.session_id)).json).toEqual({ status: 'complete' });
     expect((await echo('weather', sb.as(tokens))).status).toBe(200);
     expect(upstream.inbox.all.at(-1)?.headers).toMatchObject({ 'x-api-key': GOOD, 'x-region': 'eu' });
-    // A link works once.
+    // A link works once. Who opens it again may have no app.
+    expect((await agent.get(json.auth_url)).html).toContain('Start again where you got the link.');
     expect((await agent.get(json.auth_url)).status).toBe(400);
   });
 
@@ -251,6 +274,11 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     const made = await put({ values: { api_key: GOOD } });
     const revoke = (body: object) => sb.post('/v1/identity/revoke', { user_id: user, ...body });
     expect((await revoke({ server_id: 'plain' })).status).toBe(200);
+    for (const user_id of [user, 'nobody-ever'])
+      expect(await revoke({ user_id, server_id: 'wether' })).toMatchObject({
+        status: 404,
+        json: { code: 'server_not_found', detail: expect.stringContaining('weather') },
+      });
     expect((await echo('weather', sb.as(tokens))).status).toBe(200);
     expect((await revoke({ connection_id: made.json.id })).status).toBe(200);
     expect((await echo('weather', sb.as(tokens))).status).toBe(403);

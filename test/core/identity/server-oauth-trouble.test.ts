@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { rows } from '../../../src/platform/database/database.ts';
 import { addEntry, addScene, echo, newUser } from '../../support/authorization/scene.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
-import { listen, readBody } from '../../support/upstreams/http.ts';
+import { listen, readBody, refusedPort } from '../../support/upstreams/http.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
@@ -131,6 +131,20 @@ describe.each(DATABASES)("on $name: trouble with servers' own sign-ins", ({ kind
     await using scene = await addScene(sb);
     scene.issuer.faults.metadata = { status: 403, body: 'blocked' };
     expect((await scene.call()).json.code).toBe('provider_unavailable');
+  });
+
+  it('one that nobody can reach is told with the reason and its address, and so is a server', async () => {
+    const nobody = `http://127.0.0.1:${await refusedPort()}`;
+    await using scene = await addScene(sb, { mcp: { metadata: { authorization_servers: [nobody] } } });
+    const away = `away-${kind}`;
+    await addEntry(sb, away, `${nobody}/mcp`, null);
+    const begin = (server_id: string) => sb.admin.request('POST', '/connections/session', { server_id });
+    for (const { json } of [await scene.call(), await begin(scene.serverId), await begin(away)]) {
+      expect(json).toMatchObject({ code: 'provider_unavailable', retryable: true });
+      expect(json.detail).toMatch(/^A sign-in at the server \S+ cannot begin at the moment\. /);
+      expect(json.detail).toContain(`"${nobody}/.well-known/`);
+      expect(json.detail).toMatch(/" could not be read: the connection was refused\. Try again later\.$/);
+    }
   });
 
   it('a registration whose secret has expired is asked for once a minute, and leaves no rows', async () => {

@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import type { RequestListener } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { Guard } from '../../../src/platform/outbound/guard.ts';
-import { createGuardedFetch } from '../../../src/platform/outbound/fetch.ts';
-import { listen } from '../../support/upstreams/http.ts';
+import { Guard, type Resolve } from '../../../src/platform/outbound/guard.ts';
+import { createGuardedFetch, whyUnreached } from '../../../src/platform/outbound/fetch.ts';
+import { listen, refusedPort } from '../../support/upstreams/http.ts';
 
 const MAX_BYTES = 64 * 1024;
 const GET = { method: 'GET', headers: {} };
@@ -124,5 +124,57 @@ describe('the guarded fetch', () => {
     await once(started.server.server, 'request');
     leaving.abort(new Error('gone'));
     await expect(fetched).rejects.toThrow('gone');
+  });
+});
+
+describe('why a request got no response', () => {
+  const why = async (
+    url: string | ((origin: string) => string),
+    answer: RequestListener,
+    resolve?: Resolve,
+  ) => {
+    await using server = await listen(answer);
+    const guard = new Guard({
+      allowPrivateNetwork: true,
+      connectTimeoutMs: 1_000,
+      ...(resolve ? { resolve } : {}),
+    });
+    const { fetch, close } = createGuardedFetch(guard, MAX_BYTES, 300);
+    const error = await fetch(typeof url === 'string' ? url : url(server.origin), GET).catch(
+      (thrown: unknown) => thrown,
+    );
+    await close();
+    return whyUnreached(error);
+  };
+  const lost =
+    (code: string): Resolve =>
+    (_name, done) =>
+      done(Object.assign(new Error(`getaddrinfo ${code} secret.internal`), { code }), []);
+  const leadsTo =
+    (address: string): Resolve =>
+    (_name, done) =>
+      done(null, [{ address, family: 4 }]);
+  const silent: RequestListener = () => {};
+
+  it.each<[string, Parameters<typeof why>]>([
+    ['the host name does not resolve', ['https://secret.internal/', silent, lost('ENOTFOUND')]],
+    ['the host name currently does not resolve', ['https://secret.internal/', silent, lost('EAI_AGAIN')]],
+    ['it did not answer in time', [origin => origin, silent]],
+    ['the TLS handshake failed', [origin => origin.replace('http:', 'https:'), silent]],
+    ['the connection broke', [origin => origin, (_request, response) => response.destroy()]],
+    [
+      'it leads to an address that is not public',
+      ['https://secret.internal/', silent, leadsTo('169.254.169.254')],
+    ],
+    [
+      'the request failed',
+      [origin => origin, (_request, response) => response.end('x'.repeat(MAX_BYTES + 1))],
+    ],
+  ])('is said as: %s', async (words, [url, answer, resolve]) => {
+    expect(await why(url, answer, resolve)).toBe(words);
+  });
+
+  it('is said where nobody listens', async () => {
+    expect(await why(`http://127.0.0.1:${await refusedPort()}/`, silent)).toBe('the connection was refused');
   });
 });

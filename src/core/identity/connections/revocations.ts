@@ -32,22 +32,25 @@ export class Revocations {
    * Revokes everything of a user, immediately and on every replica: identity tokens, refresh tokens, the user's keys, pending
    * sign-ins, stored provider tokens; the provider is notified in the background. With `provider`,
    * `serverId` or `connectionId`, ends only the connections with that provider or server, or that connection. An unknown user is a success, so that the existence of users is not revealed (in the spirit of RFC 7009 §2.2).
+   * @returns whether there was anything to end, as far as that is known
    * @throws SwitchboardError `invalid_request`
    */
   async revoke(
     actor: Actor & { tenantId: string },
     externalId: string,
     { provider, serverId, connectionId }: Which = {},
-  ): Promise<void> {
+  ): Promise<boolean> {
     const user = await findUser(this.#context.db, actor.tenantId, requireUserId(externalId));
-    if (!user) return;
-    if (connectionId !== undefined) await this.disconnect(actor, user.id, connectionId);
-    else if (serverId !== undefined) await this.disconnectServer(actor, user.id, serverId);
-    else if (provider === undefined) await this.revokeUser(actor, user.id);
-    else {
+    if (!user) return false;
+    if (connectionId !== undefined) return this.disconnect(actor, user.id, connectionId);
+    if (serverId !== undefined) return this.disconnectServer(actor, user.id, serverId);
+    if (provider !== undefined) {
       const sessions = eq(authSessions.provider, provider);
-      await this.#revokeConnections(actor, user.id, eq(connections.provider, provider), sessions);
+      const which = eq(connections.provider, provider);
+      return (await this.#revokeConnections(actor, user.id, which, sessions)) > 0;
     }
+    await this.revokeUser(actor, user.id);
+    return true;
   }
 
   async revokeUser(actor: Actor & { tenantId: string }, userId: string): Promise<void> {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import { whyUnreached, type GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
 import { scopeNames } from './challenge.ts';
 import { AUTH_METHODS } from './client.ts';
@@ -170,7 +170,11 @@ export class MetadataReader {
     try {
       return await this.#fetch(at.href, { method: 'GET', headers: { accept: 'application/json' } });
     } catch (error) {
-      throw new MetadataError('unavailable', `${shown(at.href)} could not be read.`, error);
+      throw new MetadataError(
+        'unavailable',
+        `${shown(at.href)} could not be read: ${whyUnreached(error)}.`,
+        error,
+      );
     }
   }
 }

@@ -1,7 +1,7 @@
 import { getDomain } from 'tldts';
 import type { OAuthConfig } from '../../../config/index.ts';
 import { SwitchboardError } from '../../../errors.ts';
-import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import { whyUnreached, type GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
 import { whyFailed } from '../../../platform/database/database.ts';
 import type { LearnedAccess, Server } from '../../catalogue/entry.ts';
@@ -259,9 +259,13 @@ export class ServerAuthorization {
         { cause: error },
       );
     this.#context.log.warn({ err: error, serverId: id }, "a server's authorization server cannot be reached");
+    const why =
+      error instanceof MetadataError
+        ? error.message
+        : `Its authorization server could not be asked: ${whyUnreached(error)}.`;
     return new SwitchboardError(
       'provider_unavailable',
-      `The server ${id} requires a sign-in, and its authorization server cannot be reached. Try again later.`,
+      `A sign-in at the server ${id} cannot begin at the moment. ${why} Try again later.`,
       { retryAfterSec: 15, cause: error },
     );
   }
