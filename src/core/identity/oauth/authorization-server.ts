@@ -25,6 +25,7 @@ interface Quirks {
 export interface AuthorizationRequest {
   readonly state: string;
   readonly verifier: string;
+  readonly redirectUri: string;
   readonly scopes: readonly string[];
   readonly quirks: Quirks;
 }
@@ -67,13 +68,13 @@ export class AuthorizationServer implements TokenIssuer {
   }
 
   /** Returns the address of the page on which the user signs in. */
-  async authorizationUrl({ state, verifier, scopes, quirks }: AuthorizationRequest): Promise<string> {
-    const { clientId, redirectUri } = this.client;
+  async authorizationUrl(request: AuthorizationRequest): Promise<string> {
+    const { state, verifier, redirectUri, scopes, quirks } = request;
     const page = new URL(this.#server.authorization_endpoint ?? '');
     const parameters = {
       ...quirks.authorizeParams,
       response_type: 'code',
-      client_id: clientId,
+      client_id: this.client.clientId,
       redirect_uri: redirectUri,
       state,
       code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
@@ -147,11 +148,11 @@ export class AuthorizationServer implements TokenIssuer {
   }
 
   /** Asks with a made-up code whether the client is still known. Any other answer than `invalid_client` counts as yes. */
-  async knowsClient(): Promise<boolean> {
+  async knowsClient(redirectUri: string): Promise<boolean> {
     const parameters = new URLSearchParams({
       code: newNonce(),
       code_verifier: newNonce(),
-      redirect_uri: this.client.redirectUri,
+      redirect_uri: redirectUri,
     });
     try {
       const response = await oauth.genericTokenEndpointRequest(

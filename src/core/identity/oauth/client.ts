@@ -16,6 +16,11 @@ export interface ClientName {
 export interface Client extends ClientName {
   readonly secret: string | undefined;
   readonly authMethod: AuthMethod;
+}
+
+/** The client of a new sign-in. */
+export interface SignInClient extends Client {
+  /** The address that the authorization server sends the browser back to. */
   readonly redirectUri: string;
 }
 

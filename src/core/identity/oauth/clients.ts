@@ -11,7 +11,7 @@ import { sanitise } from '../../../platform/sanitize.ts';
 import type { IdentityContext } from '../context.ts';
 import { oauthClients } from '../schema.ts';
 import type { Binding } from '../vault/vault.ts';
-import { AUTH_METHODS, type AuthMethod, type Client, type ClientName } from './client.ts';
+import { AUTH_METHODS, type AuthMethod, type Client, type ClientName, type SignInClient } from './client.ts';
 import type { IssuerMetadata } from './metadata.ts';
 
 /** The authorization server accepts no registration by us. */
@@ -83,7 +83,7 @@ export class Clients {
   readonly #fetch: GuardedFetch;
   /** Failures by issuer. */
   readonly #failed: LRUCache<string, Error>;
-  readonly #registering = new SingleFlight<Client>();
+  readonly #registering = new SingleFlight<SignInClient>();
   /** When a registration was last known to be good. */
   readonly #checked: LRUCache<string, true>;
 
@@ -112,10 +112,10 @@ export class Clients {
    * @param preferred the method of authentication that the catalogue entry demands
    * @throws RegistrationRefused; Error if the server cannot be reached or answers nonsense
    */
-  async for(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Promise<Client> {
+  async for(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Promise<SignInClient> {
     const { issuer } = metadata;
     const configured = this.#configured(metadata, preferred);
-    if (configured) return configured;
+    if (configured) return { ...configured, redirectUri: this.redirectUri(issuer) };
     const document = this.#documentFor(metadata);
     if (document) return { ...document, issuer, kind: 'cimd', secret: undefined, authMethod: 'none' };
     const failed = this.#failed.get(issuer);
@@ -136,10 +136,7 @@ export class Clients {
       const configured = this.#configured(metadata, undefined);
       return configured?.clientId === name.clientId ? configured : undefined;
     }
-    if (name.kind === 'cimd') {
-      const { redirectUri } = this.#documentFor(metadata) ?? { redirectUri: this.redirectUri(name.issuer) };
-      return { ...name, secret: undefined, authMethod: 'none', redirectUri };
-    }
+    if (name.kind === 'cimd') return { ...name, secret: undefined, authMethod: 'none' };
     const [row] = await this.#context.db
       .select()
       .from(oauthClients)
@@ -167,12 +164,11 @@ export class Clients {
       kind: 'preregistered',
       secret,
       authMethod: secret === undefined ? 'none' : (authMethod ?? methodFor(metadata, WITH_SECRET)),
-      redirectUri: this.redirectUri(issuer),
     };
   }
 
   /** Returns the client that a metadata document of ours describes, where the authorization server takes such documents. */
-  #documentFor(metadata: IssuerMetadata): Pick<Client, 'clientId' | 'redirectUri'> | undefined {
+  #documentFor(metadata: IssuerMetadata): Pick<SignInClient, 'clientId' | 'redirectUri'> | undefined {
     const { issuer, client_id_metadata_document_supported: isSupported } = metadata;
     const methods = metadata.token_endpoint_auth_methods_supported;
     if (isSupported !== true || !(methods?.includes('none') ?? true)) return undefined;
@@ -188,7 +184,7 @@ export class Clients {
     return { clientId, redirectUri: this.redirectUri(issuer) };
   }
 
-  async #registered(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Promise<Client> {
+  async #registered(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Promise<SignInClient> {
     const { issuer, registration_endpoint: endpoint } = metadata;
     const redirectUri = this.redirectUri(issuer);
     if (endpoint === undefined) throw new RegistrationRefused('none', issuer);
@@ -244,7 +240,7 @@ export class Clients {
   }
 
   /** Registers a client (RFC 7591 §3), and stores it under the lease. A failure is remembered for a while. */
-  async #register(lease: Lease, { endpoint, metadata, preferred }: Registering): Promise<Client> {
+  async #register(lease: Lease, { endpoint, metadata, preferred }: Registering): Promise<SignInClient> {
     const { issuer } = metadata;
     try {
       const wanted = preferred ?? methodFor(metadata, AUTH_METHODS);
@@ -257,7 +253,7 @@ export class Clients {
     }
   }
 
-  async #store(lease: Lease, issuer: string, wanted: AuthMethod, made: Registration): Promise<Client> {
+  async #store(lease: Lease, issuer: string, wanted: AuthMethod, made: Registration): Promise<SignInClient> {
     const { id } = lease;
     const { db, vault, clock } = this.#context;
     const secret = made.client_secret ?? '';
@@ -328,7 +324,7 @@ export class Clients {
   }
 
   /** Returns undefined for a registration that is not complete, or whose secret has expired or cannot be opened. */
-  async #opened(row: Row): Promise<Client | undefined> {
+  async #opened(row: Row): Promise<SignInClient | undefined> {
     const { id: rowId, issuer, clientId, sealed, redirectUri, secretExpiresAt } = row;
     if (clientId === null || sealed === null) return undefined;
     const isNew = row.retiredAt === null;

@@ -8,7 +8,7 @@ import type { LearnedAccess, Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { ProviderError } from '../connections/provider.ts';
 import { AuthorizationServer } from './authorization-server.ts';
-import type { Client, IssuedTo } from './client.ts';
+import type { Client, IssuedTo, SignInClient } from './client.ts';
 import type { Challenge } from './challenge.ts';
 import { Clients, RegistrationRefused } from './clients.ts';
 import { Discovery, type Discovered } from './discovery.ts';
@@ -140,7 +140,7 @@ export class ServerAuthorization {
   #signIn(
     { auth }: Server,
     { metadata, resource }: Discovered,
-    client: Client,
+    client: SignInClient,
     scopes: readonly string[],
   ): ServerSignIn {
     const extra = this.#config.clients.get(metadata.issuer)?.scopes ?? [];
@@ -150,11 +150,12 @@ export class ServerAuthorization {
     const asked = isOffered && !wanted.includes('offline_access') ? [...wanted, 'offline_access'] : wanted;
     const issuer = this.#issuer(metadata, client, resource);
     const quirks = { scopeParam: auth.scope_param, authorizeParams: auth.authorize_params };
+    const { redirectUri } = client;
     return {
       scopes: asked,
       issuedTo: issuer.issuedTo,
-      redirectUri: client.redirectUri,
-      authorizationUrl: proof => issuer.authorizationUrl({ ...proof, scopes: asked, quirks }),
+      redirectUri,
+      authorizationUrl: proof => issuer.authorizationUrl({ ...proof, redirectUri, scopes: asked, quirks }),
     };
   }
 
@@ -194,7 +195,7 @@ export class ServerAuthorization {
   }
 
   /** @throws SwitchboardError `operator_setup_needed`; RegistrationRefused */
-  async #clientFor(server: Server, metadata: IssuerMetadata, byOperator: boolean): Promise<Client> {
+  async #clientFor(server: Server, metadata: IssuerMetadata, byOperator: boolean): Promise<SignInClient> {
     const { issuer } = metadata;
     const { clients, issuers } = this.#config;
     const configured = clients.get(issuer);
@@ -230,10 +231,10 @@ export class ServerAuthorization {
   async #knownClient(
     metadata: IssuerMetadata,
     authMethod: Client['authMethod'] | undefined,
-  ): Promise<Client> {
+  ): Promise<SignInClient> {
     const client = await this.clients.for(metadata, authMethod);
     if (!this.clients.isDue(client)) return client;
-    const isKnown = await this.#issuer(metadata, client, '').knowsClient();
+    const isKnown = await this.#issuer(metadata, client, '').knowsClient(client.redirectUri);
     if (isKnown) return client;
     await this.clients.retire(client);
     return this.clients.for(metadata, authMethod);
