@@ -21,8 +21,8 @@ export interface Discovered {
 const KNOWN_MS = 10 * 60_000;
 const FAILED_MS = 15_000;
 const ISSUER_MS = 60 * 60_000;
-/** A server that names other metadata is looked up again at most this often. */
-const OTHER_MS = 10_000;
+/** The same is read again at most this often. */
+const AGAIN_MS = 10_000;
 /** All requests of one discovery together: a slow server may name many places. */
 const DISCOVERY_MS = 15_000;
 /** Each entry is of a few KiB. */
@@ -54,41 +54,37 @@ export class Discovery {
   /**
    * Returns the authorization server of an MCP server, as found within the last ten minutes.
    * @param challenge what the server has just said, if it was asked
-   * @param againMs reads everything again, unless that was done this recently
+   * @param again reads everything again, unless that was done within the last ten seconds
    * @throws MetadataError `absent` if the server uses none
    */
-  async of(server: Server, challenge?: Challenge, againMs?: number): Promise<Discovered> {
+  async of(server: Server, challenge?: Challenge, again = false): Promise<Discovered> {
     const { remoteUrl, auth, learned } = server;
     const said = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
     const { issuer, resource, assume_pkce } = auth;
     const key = JSON.stringify([remoteUrl, issuer, resource, assume_pkce]);
     const named = said?.resourceMetadata;
-    const read = () => withinMs(DISCOVERY_MS, this.#discover(server, said, againMs));
-    const found = await this.#servers.get(key, read, { againMs, named });
+    const read = () => withinMs(DISCOVERY_MS, this.#discover(server, said, again));
+    const found = await this.#servers.get(key, read, { again, named });
     const scopes = said?.scopes ?? found.challenge.scopes ?? auth.scopes ?? found.scopes;
     return { ...found, scopes };
   }
 
   /** Returns the metadata of an authorization server, as read within the last hour. @throws MetadataError */
-  issuer(issuer: string, againMs?: number): Promise<IssuerMetadata> {
-    return this.#issuers.get(issuer, () => this.#reader.issuer(issuer), { againMs });
+  issuer(issuer: string, again = false): Promise<IssuerMetadata> {
+    return this.#issuers.get(issuer, () => this.#reader.issuer(issuer), { again });
   }
 
-  async #discover(
-    server: Server,
-    said: Challenge | undefined,
-    againMs: number | undefined,
-  ): Promise<Discovered> {
+  async #discover(server: Server, said: Challenge | undefined, again: boolean): Promise<Discovered> {
     const challenge = said ?? (await this.#probe(server));
     const found = await this.#reader.resource(server.remoteUrl, challenge.resourceMetadata);
-    const metadata = await this.#issuerOf(server, found, againMs);
+    const metadata = await this.#issuerOf(server, found, again);
     return { metadata, resource: resourceFor(server, found), scopes: found?.scopes ?? [], challenge };
   }
 
   async #issuerOf(
     server: Server,
     found: ResourceMetadata | undefined,
-    againMs: number | undefined,
+    again: boolean,
   ): Promise<IssuerMetadata> {
     const { auth, remoteUrl, id: serverId } = server;
     const published = found?.issuers ?? [];
@@ -98,14 +94,14 @@ export class Discovery {
           { serverId, issuer: auth.issuer, published },
           'used the issuer of the catalogue entry instead of the published one',
         );
-      return this.#named(server, auth.issuer, againMs);
+      return this.#named(server, auth.issuer, again);
     }
     // Servers of revision 2025-03-26 are their own authorization servers.
-    if (published.length === 0) return this.#guessed(server, new URL(remoteUrl).origin, againMs);
+    if (published.length === 0) return this.#guessed(server, new URL(remoteUrl).origin, again);
     let failure: unknown;
     for (const issuer of published) {
       try {
-        return await this.#named(server, issuer, againMs);
+        return await this.#named(server, issuer, again);
       } catch (error) {
         failure ??= error;
       }
@@ -114,9 +110,9 @@ export class Discovery {
   }
 
   /** Reads the metadata of an issuer that somebody has named, so that it must have some. */
-  async #named(server: Server, issuer: string, againMs?: number): Promise<IssuerMetadata> {
+  async #named(server: Server, issuer: string, again: boolean): Promise<IssuerMetadata> {
     try {
-      return await this.#usable(server, issuer, againMs);
+      return await this.#usable(server, issuer, again);
     } catch (error) {
       if (!(error instanceof MetadataError) || error.reason !== 'absent') throw error;
       throw new MetadataError('unavailable', error.message, error);
@@ -124,17 +120,17 @@ export class Discovery {
   }
 
   /** Reads the metadata of an issuer that nobody has named, so that unusable metadata there means nothing. */
-  async #guessed(server: Server, issuer: string, againMs?: number): Promise<IssuerMetadata> {
+  async #guessed(server: Server, issuer: string, again: boolean): Promise<IssuerMetadata> {
     try {
-      return await this.#usable(server, issuer, againMs);
+      return await this.#usable(server, issuer, again);
     } catch (error) {
       if (!(error instanceof MetadataError) || error.reason !== 'invalid') throw error;
       throw new MetadataError('absent', `The server ${server.id} names no authorization server.`, error);
     }
   }
 
-  async #usable({ auth }: Server, issuer: string, againMs?: number): Promise<IssuerMetadata> {
-    const metadata = await this.issuer(issuer, againMs);
+  async #usable({ auth }: Server, issuer: string, again: boolean): Promise<IssuerMetadata> {
+    const metadata = await this.issuer(issuer, again);
     // MCP, Authorization Code Protection: without PKCE, a stolen code could be used.
     if (auth.assume_pkce === true || metadata.code_challenge_methods_supported?.includes('S256'))
       return metadata;
@@ -185,7 +181,7 @@ interface Entry<T> {
   readonly result: Promise<T>;
   /** Where the result was said to be. */
   readonly named: string | undefined;
-  /** When it was read again; -Infinity: it was read once. */
+  /** When it was read again; -Infinity if it was not. */
   readonly againAtMs: number;
 }
 
@@ -199,17 +195,12 @@ class Cached<T extends object> {
     this.#known = new LRUCache({ max: MAX_CACHED, ttl: knownMs, perf: { now: () => monotonicMs(clock) } });
   }
 
-  /** @param how `againMs`: reads again, unless that was done this recently; `named`: where the result is said to be now */
-  get(
-    key: string,
-    read: () => Promise<T>,
-    { againMs, named }: { againMs?: number | undefined; named?: string | undefined } = {},
-  ): Promise<T> {
+  get(key: string, read: () => Promise<T>, wanted: Wanted): Promise<T> {
     const known = this.#known.get(key);
     const nowMs = monotonicMs(this.#clock);
-    const limitMs = known && named !== undefined && named !== known.named ? otherMs(known) : againMs;
-    if (known && (limitMs === undefined || nowMs - known.againAtMs <= limitMs)) return known.result;
-    const entry = { result: read(), named, againAtMs: limitMs === undefined ? -Infinity : nowMs };
+    if (known && holds(known, wanted, nowMs)) return known.result;
+    const { again, named } = wanted;
+    const entry = { result: read(), named, againAtMs: known || again ? nowMs : -Infinity };
     this.#known.set(key, entry);
     entry.result.catch(() => {
       if (this.#known.peek(key) === entry) this.#known.set(key, entry, { ttl: FAILED_MS });
@@ -218,5 +209,18 @@ class Cached<T extends object> {
   }
 }
 
-/** A server may name another place each time: it replaces the one before, but not at every call. */
-const otherMs = ({ named }: Entry<unknown>): number => (named === undefined ? -1 : OTHER_MS);
+interface Wanted {
+  /** True to read again, unless that was done a moment ago. */
+  readonly again: boolean;
+  /** Where the result is said to be now. */
+  readonly named?: string | undefined;
+}
+
+/** Returns whether a known result answers. */
+function holds(known: Entry<unknown>, { again, named }: Wanted, nowMs: number): boolean {
+  const isElsewhere = named !== undefined && named !== known.named;
+  if (!isElsewhere && !again) return true;
+  // The first place that is named is read at once. A server may name another one each time.
+  if (isElsewhere && known.named === undefined) return false;
+  return nowMs - known.againAtMs <= AGAIN_MS;
+}

@@ -39,9 +39,6 @@ interface Wanted {
   readonly byOperator?: boolean;
 }
 
-/** A refusal makes a server's authorization server be looked up again, but not more often than this. */
-const CHECKED_MS = 10_000;
-
 type OnLearned = (server: Server, learned: LearnedAccess) => Promise<void>;
 
 interface Options {
@@ -130,7 +127,7 @@ export class ServerAuthorization {
   /** Finds the authorization server, and the scopes to ask for. */
   async #needed(server: Server, { challenge, isAsked = false }: Wanted) {
     if (challenge?.error !== 'insufficient_scope') {
-      const found = await this.#discovery.of(server, challenge, isAsked ? CHECKED_MS : undefined);
+      const found = await this.#discovery.of(server, challenge, isAsked);
       return { found, scopes: found.scopes };
     }
     // A lack of scopes at one call says nothing about what a first sign-in needs.
@@ -176,7 +173,7 @@ export class ServerAuthorization {
   /** Returns whether a server that refused a token still names its issuer. True unless it names another. */
   async stillNames(server: Server, issuer: string, challenge: Challenge): Promise<boolean> {
     try {
-      const { metadata } = await this.#discovery.of(server, challenge, CHECKED_MS);
+      const { metadata } = await this.#discovery.of(server, challenge, true);
       return metadata.issuer === issuer;
     } catch (error) {
       if (error instanceof MetadataError) return true;
