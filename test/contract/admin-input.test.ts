@@ -59,6 +59,7 @@ describe('a body that cannot be taken [admin.input]', () => {
     ['/keys', { name: 'x', monthly_quota: { calls: 2_147_483_648 } }],
     ['/keys/none/rotate', { overlap_sec: 1e9 }],
     ['/tenants/local', { return_urls: ['https://app.example/a\0b'] }],
+    ['/connections/revoke', { server_id: 'a\0b' }],
     ['/tenants/local', { return_urls: ['https://app.example/\ud800'] }],
     ['/catalogue/sync', { url: 'https://user:secret@registry.example' }],
     ['/catalogue/sync', { url: 'file:///etc/passwd' }],

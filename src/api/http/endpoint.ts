@@ -5,6 +5,7 @@ import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { type ErrorCode, SwitchboardError } from '../../errors.ts';
 import type { OnProgress } from '../../core/catalogue/catalogue.ts';
+import { storageProblem } from '../../core/catalogue/import-file.ts';
 import { sanitise, codePointsIn } from '../../platform/sanitize.ts';
 import { HEALTH_STATES } from '../../core/catalogue/health.ts';
 import { isObject } from '../../platform/json-limits.ts';
@@ -224,11 +225,16 @@ export const jsonObject = z
   .refine(isObject, 'must be a JSON object')
   .meta({ type: 'object', additionalProperties: {} });
 
-export const serverId = z
-  .string(wrongType('must be a string: a server id from POST /v1/search'))
-  .min(1)
-  .max(256)
-  .describe("The server's id, from a search.");
+/** Refuses text that a database cannot be asked for. */
+export const storable = (schema: z.ZodString) =>
+  schema.refine(
+    text => storageProblem(text) === undefined,
+    'must not contain a NUL character or an unpaired surrogate',
+  );
+
+export const serverId = storable(
+  z.string(wrongType('must be a string: a server id from POST /v1/search')).min(1).max(256),
+).describe("The server's id, from a search.");
 
 /** Warnings on a tool's definition: see docs/tools.md. */
 export const toolWarnings = z

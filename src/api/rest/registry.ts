@@ -1,14 +1,10 @@
 import { z } from 'zod';
-import { storageProblem } from '../../core/catalogue/import-file.ts';
-import { endpoint, KIB, type Endpoint, wrongType } from '../http/endpoint.ts';
+import { endpoint, KIB, type Endpoint, storable, wrongType } from '../http/endpoint.ts';
 
 const MAX_LIMIT = 100;
 const ABOUT =
   'Part of the MCP registry API v0.1, for IDEs and for other Switchboards to sync from. The key may be sent as a Bearer token. With ' +
   'SWITCHBOARD_REGISTRY_ACCESS=public no key is needed.';
-
-const storable = (schema: z.ZodString) =>
-  schema.refine(text => storageProblem(text) === undefined, 'must not contain a NUL character');
 
 const includeDeleted = z
   .enum(['true', 'false'], 'must be true or false')

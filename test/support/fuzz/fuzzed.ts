@@ -90,14 +90,16 @@ export async function startFuzzed(): Promise<Fuzzed> {
       path.startsWith('/v1/admin/') ? { ...keys, right: admin.key, otherScope: everything.key } : keys,
     aimed: request => {
       const atKey = { ...request, target: request.target.replace(`/keys/${VICTIM}`, `/keys/${victim.id}`) };
-      const isConfirmation = typeof request.body === 'string' && request.body.includes(CODE);
+      const { body } = request;
+      if (typeof body !== 'string' || !body.includes(CODE)) return atKey;
       // A code works once, and a session ends when the app names another user.
-      const session = isConfirmation ? waiting.shift() : undefined;
+      const at = waiting.findIndex(({ user }) => body.includes(`"${user}"`));
+      const [session] = waiting.splice(Math.max(0, at), 1);
       if (!session) return atKey;
       return {
         ...atKey,
         target: atKey.target.replace(/ses_[\w-]{43}/, session.id),
-        body: String(request.body).replace(CODE, session.code),
+        body: body.replace(CODE, session.code),
       };
     },
     restore: async operationId => {
@@ -116,12 +118,12 @@ export async function startFuzzed(): Promise<Fuzzed> {
 
 /** Sessions of each user that wait for the app, with their codes. */
 async function waitingSessions(sb: Awaited<ReturnType<typeof startIdentity>>) {
-  const sessions: { id: string; code: string }[] = [];
+  const sessions: { user: string; id: string; code: string }[] = [];
   for (const user of [...USERS, ...USERS, ...USERS, ...USERS]) {
     const { json } = await sb.createSession(user, { mode: 'caller', return_url: RETURN_URL });
     const back = await new UserAgent().get(await sb.authorize(json.auth_url, { login: user }));
     const code = new URL(back.headers.get('location') ?? '').searchParams.get('code');
-    sessions.push({ id: json.session_id, code: code ?? '' });
+    sessions.push({ user, id: json.session_id, code: code ?? '' });
   }
   return sessions;
 }

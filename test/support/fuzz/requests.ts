@@ -16,7 +16,8 @@ export function requestsTo(operation: Operation, keys: Keys, known: Known): fc.A
   );
 }
 
-function validRequests(operation: Operation, keys: Keys, known: Known): fc.Arbitrary<FuzzRequest> {
+/** Requests that the document allows. Many of their values mean something to the server under test. */
+export function validRequests(operation: Operation, keys: Keys, known: Known): fc.Arbitrary<FuzzRequest> {
   const { method, body } = operation;
   return fc
     .tuple(
