@@ -97,6 +97,11 @@ const oauthShape = {
   token_auth_method: z.enum(['client_secret_basic', 'client_secret_post', 'none']).optional(),
   /** True: the authorization server supports PKCE with S256, but does not say so. */
   assume_pkce: z.boolean().optional(),
+  /** The host of the token endpoint, where the callback's parameter `domain` says it. */
+  token_host: z
+    .string()
+    .regex(/^([a-z0-9-]{1,63}\.){0,5}\{domain\}$/, 'must be {domain}, such as api.{domain}')
+    .optional(),
   authorize_params: z.partialRecord(z.enum(AUTHORIZE_PARAMETERS), z.string().max(256)).optional(),
 };
 

@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { rows } from '../../../src/platform/database/database.ts';
 import { Canaries, dump, FORMS, listenIn } from '../../support/canaries.ts';
+import { startCollector } from '../../support/otlp-collector.ts';
 import {
   DATABASES,
   startIdentity,
@@ -155,17 +156,23 @@ async function liveThrough(
 }
 
 describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
-  afterEach(() => void vi.unstubAllGlobals());
+  afterEach(() => {
+    vi.unstubAllGlobals();
+    vi.unstubAllEnvs();
+  });
 
   it.skipIf(skipped)(
-    '96: no secret is in a log, an error, a page, /metrics or a dump of the database [identity.vault]',
+    '96: no secret is in a log, a trace, an error, a page, /metrics or a dump of the database [identity.vault]',
     async () => {
       const canaries = new Canaries();
       await using upstream = await startV2Server();
+      await using collector = await startCollector();
+      // OpenTelemetry reads the address by itself.
+      vi.stubEnv('OTEL_EXPORTER_OTLP_ENDPOINT', collector.endpoint);
       const away = `http://127.0.0.1:${await refusedPort()}`;
       const kek = randomBytes(32);
       await using receiver = await startReceiver();
-      await using sb = await startCanary(kind, kek, upstream.url, away);
+      await using sb = await startCanary(kind, kek, upstream.url, away, collector.endpoint);
       listenIn(sb, canaries);
       canaries.add('apiKey', sb.key, sb.otherKey);
       canaries.add('kek', kek.toString('base64'), kek.toString('hex'));
@@ -213,6 +220,13 @@ describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
       expect(audit.some(({ row }) => String(row).includes(USER))).toBe(false);
       for (const text of dumps) expect(text).not.toMatch(/"d": ?"/);
 
+      // Its end exports the last spans.
+      await sb[Symbol.asyncDispose]();
+      for (const name of ['GET /oauth/callback/:provider', 'GET /manage/:link', 'tools/call'])
+        expect(collector.bytes).toContain(name);
+      expect(canaries.in(collector.bytes)).toEqual([]);
+      expect(collector.bytes).not.toContain(USER);
+
       // And it would be found, in whichever way it was written.
       const [secret = ''] = sb.idp.secretsSeen;
       const planted = [
@@ -227,7 +241,7 @@ describe.each(DATABASES)('secrets on $name', ({ kind, skipped }) => {
   );
 });
 
-const startCanary = (kind: DatabaseKind, kek: Buffer, upstream: string, away: string) => {
+const startCanary = (kind: DatabaseKind, kek: Buffer, upstream: string, away: string, collector: string) => {
   const entry = (id: string, remote_url: string) => ({
     id,
     remote_url,
@@ -239,6 +253,7 @@ const startCanary = (kind: DatabaseKind, kek: Buffer, upstream: string, away: st
     allowedOrigins: [new URL(upstream).origin, away],
     env: {
       LOG_LEVEL: 'trace',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector,
       SWITCHBOARD_KEKS: `k1:${kek.toString('base64')}`,
       SWITCHBOARD_RATE_LIMIT: 'off',
     },

@@ -5,6 +5,7 @@ import { rows } from '../../../src/platform/database/database.ts';
 import { addScene, newUser } from '../../support/authorization/scene.ts';
 import { startAuthorizationServer, type AuthorizationServer } from '../../support/authorization/server.ts';
 import { Canaries, dump, listenIn } from '../../support/canaries.ts';
+import { startCollector } from '../../support/otlp-collector.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 
@@ -110,17 +111,24 @@ async function liveThrough(
 }
 
 describe.each(DATABASES)("secrets of servers' own sign-ins on $name", ({ kind, skipped }) => {
-  afterEach(() => void vi.unstubAllGlobals());
+  afterEach(() => {
+    vi.unstubAllGlobals();
+    vi.unstubAllEnvs();
+  });
 
   it.skipIf(skipped)(
-    'no token, code, verifier or client secret is in a log, an answer, a page, /metrics or a dump of the database',
+    'no token, code, state, verifier or client secret is in a log, a trace, an answer, a page, /metrics or a dump of the database',
     async () => {
       const canaries = new Canaries();
       await using byHand = await startAuthorizationServer();
+      await using collector = await startCollector();
+      // OpenTelemetry reads the address by itself.
+      vi.stubEnv('OTEL_EXPORTER_OTLP_ENDPOINT', collector.endpoint);
       await using sb = await startIdentity({
         database: kind,
         env: {
           LOG_LEVEL: 'trace',
+          OTEL_EXPORTER_OTLP_ENDPOINT: collector.endpoint,
           SWITCHBOARD_KEKS: `k1:${randomBytes(32).toString('base64')}`,
           SWITCHBOARD_RATE_LIMIT: 'off',
           SWITCHBOARD_OAUTH_CLIENTS: JSON.stringify({
@@ -150,6 +158,12 @@ describe.each(DATABASES)("secrets of servers' own sign-ins on $name", ({ kind, s
       expect(canaries.inAnswers()).toEqual([]);
       const audit = await rows(sb.db, sql`select a::text as row from audit_log a`);
       expect(audit.flatMap(({ row }) => canaries.in(String(row)))).toEqual([]);
+
+      // Its end exports the last spans.
+      await sb[Symbol.asyncDispose]();
+      for (const name of ['POST /connect/:ticket', 'GET /oauth/return/:key', 'tools/call'])
+        expect(collector.bytes).toContain(name);
+      expect(canaries.in(collector.bytes)).toEqual([]);
     },
   );
 });

@@ -12,7 +12,7 @@ export interface AuthorizationServerOptions extends Partial<Switches> {
   /** Of the issuer, such as `/tenant`; default none. */
   readonly path?: string;
   /** The name it goes by: another one than its MCP servers' is a foreign domain. Default 127.0.0.1. */
-  readonly host?: '127.0.0.1' | 'localhost';
+  readonly host?: string;
 }
 
 export interface AuthorizationServer extends AsyncDisposable {
@@ -259,13 +259,14 @@ class Endpoints {
   }
 
   #sendBack(redirectUri: string, state: string | undefined, members: Record<string, string>): Answer {
-    const { iss } = this.switches;
+    const { iss, callback } = this.switches;
     const url = new URL(redirectUri);
     const issuer = iss === 'correct' ? this.#issuer : iss;
     const all = {
       ...members,
       ...(state === undefined ? {} : { state }),
       ...(iss === 'missing' ? {} : { iss: issuer }),
+      ...callback,
     };
     for (const [name, value] of Object.entries(all)) url.searchParams.set(name, value);
     return redirect(url);

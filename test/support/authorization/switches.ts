@@ -25,6 +25,8 @@ export interface Switches {
   refusesBasic: boolean;
   /** What comes back as `iss`. Default `correct`, which the metadata announce. */
   iss: 'correct' | 'missing' | (string & {});
+  /** Members of every answer to the browser, over the usual ones. */
+  callback: Readonly<Record<string, string>>;
   /** Shows a page with Allow and Deny instead of allowing at once. */
   asks: boolean;
   /** The user says no. */
@@ -61,6 +63,7 @@ export const DEFAULTS: Switches = {
   clientDocuments: false,
   refusesBasic: false,
   iss: 'correct',
+  callback: {},
   asks: false,
   denies: false,
   refusedScopes: [],

@@ -13,6 +13,7 @@ import {
 import { scopeNames } from './challenge.ts';
 import type { Client, ClientName, IssuedTo } from './client.ts';
 import type { IssuerMetadata } from './metadata.ts';
+import { atTokenHost, isOpen, tokenHostOf } from './token-host.ts';
 
 /** Deviations of one server from the specification; its catalogue entry declares them. */
 interface Quirks {
@@ -30,10 +31,18 @@ export interface AuthorizationRequest {
   readonly quirks: Quirks;
 }
 
+/** What belongs to a code. */
+interface CodeProof {
+  readonly state: string;
+  readonly verifier: string;
+  readonly redirectUri: string;
+}
+
 interface Options {
   readonly metadata: IssuerMetadata;
   readonly client: Client;
   readonly resource: string;
+  readonly tokenHost: IssuedTo['tokenHost'] | undefined;
   readonly fetch: GuardedFetch;
   readonly onUnknownClient: (client: ClientName) => Promise<void>;
 }
@@ -42,20 +51,22 @@ interface Options {
 export class AuthorizationServer implements TokenIssuer {
   readonly client: Client;
   readonly resource: string;
+  readonly #options: Options;
   readonly #server: oauth.AuthorizationServer;
-  readonly #onUnknownClient: Options['onUnknownClient'];
   /** The guard has decided which addresses may be used, plain http included. */
   readonly #requests: {
     readonly [oauth.customFetch]: GuardedFetch;
     readonly [oauth.allowInsecureRequests]: true;
   };
 
-  constructor({ metadata, client, resource, fetch, onUnknownClient }: Options) {
+  constructor(options: Options) {
+    const { metadata, client, resource, tokenHost, fetch } = options;
+    this.#options = options;
     this.client = client;
     this.resource = resource;
-    this.#server = metadata as oauth.AuthorizationServer;
+    const isElsewhere = tokenHost !== undefined && !isOpen(tokenHost);
+    this.#server = (isElsewhere ? atTokenHost(metadata, tokenHost) : metadata) as oauth.AuthorizationServer;
     this.#requests = { [oauth.customFetch]: fetch, [oauth.allowInsecureRequests]: true };
-    this.#onUnknownClient = onUnknownClient;
   }
 
   get name(): string {
@@ -64,7 +75,15 @@ export class AuthorizationServer implements TokenIssuer {
 
   get issuedTo(): IssuedTo {
     const { issuer, clientId, kind, rowId } = this.client;
-    return { issuer, clientId, kind, resource: this.resource, ...(rowId === undefined ? {} : { rowId }) };
+    const { tokenHost } = this.#options;
+    return {
+      issuer,
+      clientId,
+      kind,
+      resource: this.resource,
+      ...(rowId === undefined ? {} : { rowId }),
+      ...(tokenHost === undefined ? {} : { tokenHost }),
+    };
   }
 
   /** Returns the address of the page on which the user signs in. */
@@ -92,24 +111,33 @@ export class AuthorizationServer implements TokenIssuer {
    */
   exchange(
     query: URLSearchParams,
-    proof: { readonly state: string; readonly verifier: string; readonly redirectUri: string },
+    proof: CodeProof,
     scopes: readonly string[],
   ): Promise<{ grant: Grant; account: Account }> {
-    return this.#asking(async () => {
-      const response = await oauth.authorizationCodeGrantRequest(
-        this.#server,
-        this.#id,
-        this.#authentication,
-        oauth.validateAuthResponse(this.#server, this.#id, query, proof.state),
-        proof.redirectUri,
-        proof.verifier,
-        { ...this.#requests, additionalParameters: this.#forResource },
-      );
-      const { mended, label } = await mend(response);
-      const tokens = await oauth.processAuthorizationCodeResponse(this.#server, this.#id, mended);
-      // No server has to say which account it is.
-      return { grant: this.#grant(tokens, scopes), account: { subject: '', label } };
+    return this.#asking(() => {
+      const answer = oauth.validateAuthResponse(this.#server, this.#id, query, proof.state);
+      const { tokenHost } = this.#options;
+      if (!isOpen(tokenHost)) return this.#redeem(answer, proof, scopes);
+      const host = tokenHostOf(tokenHost, answer.get('domain'), this.name);
+      const there = new AuthorizationServer({ ...this.#options, tokenHost: host });
+      return there.#redeem(answer, proof, scopes);
     });
+  }
+
+  async #redeem(answer: URLSearchParams, proof: CodeProof, scopes: readonly string[]) {
+    const response = await oauth.authorizationCodeGrantRequest(
+      this.#server,
+      this.#id,
+      this.#authentication,
+      answer,
+      proof.redirectUri,
+      proof.verifier,
+      { ...this.#requests, additionalParameters: this.#forResource },
+    );
+    const { mended, label } = await mend(response);
+    const tokens = await oauth.processAuthorizationCodeResponse(this.#server, this.#id, mended);
+    // No server has to say which account it is.
+    return { grant: this.#grant(tokens, scopes), account: { subject: '', label } };
   }
 
   /** Refreshes tokens. @throws ProviderError `invalid_grant` if the user must sign in again */
@@ -190,7 +218,7 @@ export class AuthorizationServer implements TokenIssuer {
       return new ProviderError(error.error === 'access_denied' ? 'denied' : 'refused', error);
     const code = error instanceof oauth.ResponseBodyError ? error.error : undefined;
     if (code === 'invalid_client') {
-      await this.#onUnknownClient(this.client);
+      await this.#options.onUnknownClient(this.client);
       // Nobody can refresh what a forgotten client was given. The operator's own client may only have a wrong secret.
       if (this.client.kind === 'dcr') return new ProviderError('invalid_grant', error);
     }

@@ -28,4 +28,9 @@ export interface SignInClient extends Client {
 export interface IssuedTo extends ClientName {
   /** RFC 8707; '' where the server's entry says that the authorization server takes none. */
   readonly resource: string;
+  /**
+   * The host of the token endpoint, where the server's entry says that it is not the metadata's. Until the sign-in has ended,
+   * `{domain}` in it stands for what the callback names.
+   */
+  readonly tokenHost?: string;
 }

@@ -145,7 +145,7 @@ export class ServerAuthorization {
     // SEP-2207: a refresh token is asked for only where the authorization server lists its scope.
     const isOffered = wanted.length > 0 && metadata.scopes_supported?.includes('offline_access') === true;
     const asked = isOffered && !wanted.includes('offline_access') ? [...wanted, 'offline_access'] : wanted;
-    const issuer = this.#issuer(metadata, client, resource);
+    const issuer = this.#issuer(metadata, client, resource, auth.token_host);
     const quirks = { scopeParam: auth.scope_param, authorizeParams: auth.authorize_params };
     const { redirectUri } = client;
     return {
@@ -167,7 +167,7 @@ export class ServerAuthorization {
       const gone = new Error(`the client at ${issuedTo.issuer} no longer exists`);
       throw new ProviderError('invalid_grant', gone);
     }
-    return this.#issuer(metadata, client, issuedTo.resource);
+    return this.#issuer(metadata, client, issuedTo.resource, issuedTo.tokenHost);
   }
 
   /** Returns whether a server that refused a token still names its issuer. True unless it names another. */
@@ -181,11 +181,17 @@ export class ServerAuthorization {
     }
   }
 
-  #issuer(metadata: IssuerMetadata, client: Client, resource: string): AuthorizationServer {
+  #issuer(
+    metadata: IssuerMetadata,
+    client: Client,
+    resource: string,
+    tokenHost?: string,
+  ): AuthorizationServer {
     return new AuthorizationServer({
       metadata,
       client,
       resource,
+      tokenHost,
       fetch: this.#fetch,
       onUnknownClient: name => this.clients.retire(name),
     });
