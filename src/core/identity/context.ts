@@ -4,7 +4,7 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Audit } from '../access/audit.ts';
 import type { Outbox } from './connections/revocation-outbox.ts';
-import type { Providers } from './connections/provider.ts';
+import type { Providers } from './connections/providers.ts';
 import type { Vault } from './vault/vault.ts';
 import type { Events } from './webhooks/events.ts';
 

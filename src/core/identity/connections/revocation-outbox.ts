@@ -7,7 +7,8 @@ import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Audit } from '../../access/audit.ts';
 import { keepWithConnection, type GrantOwner, type TokenPair } from './stored-tokens.ts';
 import type { IssuedTo } from '../oauth/client.ts';
-import type { Providers, TokenIssuer } from './provider.ts';
+import type { TokenIssuer } from './provider.ts';
+import type { Providers } from './providers.ts';
 import { revocationOutbox } from '../schema.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 

@@ -6,15 +6,16 @@ import { tenants } from '../../access/schema.ts';
 import { ensureUser, lockUser, requireUserId, TENANT_HOLDER, type User } from '../../access/tenants.ts';
 import { targetOf } from '../connections/holdings.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { ProviderError, type Proof, type Provider } from '../connections/provider.ts';
+import type { Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Challenge } from '../oauth/challenge.ts';
-import type { ServerAuthorization, ServerSignIn } from '../oauth/server-authorization.ts';
+import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { authSessions, connections } from '../schema.ts';
 import { reusable, replaceOpen, type AuthSession, type NeededSession } from './just-in-time.ts';
-import { isSecret, newNonce, newSecret, sha256 } from '../../../platform/ids.ts';
+import { isSecret, sha256 } from '../../../platform/ids.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
 import { sessionNotFound } from './app-confirmation.ts';
+import { goalAtProvider, Goals, type Draft, type Goal } from './goals.ts';
 import { requireMode, requireReturnUrl, strictest, withPage } from './modes.ts';
 import {
   errorOf,
@@ -27,19 +28,10 @@ import {
 
 /** How long a session can be authorized and polled, in seconds (contract). */
 const SESSION_SEC = 300;
+
 export interface SessionStatus {
   readonly status: 'pending' | 'complete' | 'error';
   readonly error?: string;
-}
-
-/** The goal of a session: an account at a provider or at a server's authorization server, or the values that a server takes. */
-interface Goal {
-  /** The provider's name, or the server's target. */
-  readonly name: string;
-  readonly resource: string;
-  readonly scopes: readonly string[];
-  readonly provider?: Provider;
-  readonly signIn?: ServerSignIn;
 }
 
 /** A server that a session connects, and what its sign-in asks for. */
@@ -50,24 +42,14 @@ export interface WantedServer {
   readonly challenge?: Challenge | undefined;
 }
 
-interface Draft extends Proof, Pick<Goal, 'name' | 'resource' | 'scopes' | 'signIn'> {
-  readonly forUsers?: boolean | undefined;
-  readonly expectedAccount?: string | undefined;
-  readonly mode: SignInMode;
-  readonly sessionId: string;
-  readonly ticket: string | undefined;
-  readonly providerUrl: string;
-  readonly authUrl: string;
-}
-
 /** Sign-ins from the caller's side: creating and polling sessions. */
 export class Sessions {
   readonly #context: IdentityContext;
-  readonly #authorization: ServerAuthorization;
+  readonly #goals: Goals;
 
   constructor(context: IdentityContext, authorization: ServerAuthorization) {
     this.#context = context;
-    this.#authorization = authorization;
+    this.#goals = new Goals(context, authorization);
   }
 
   /**
@@ -85,12 +67,10 @@ export class Sessions {
     if (expectedAccount !== undefined && !provider.tellsAccounts) throw unknownAccounts(request.provider);
     const { name } = provider.settings;
     const known = await this.#grantedScopes(caller.tenantId, userId, name, resource);
-    const scopes = union(provider.settings.scopes, known, request.scopes ?? []);
+    const scopes = [...known, ...(request.scopes ?? [])];
     const loginHint = request.loginHint ?? expectedAccount;
-    const draft = await this.#draft({ name, resource, scopes, provider }, mode, {
-      loginHint,
-      expectedAccount,
-    });
+    const goal = goalAtProvider({ provider, scopes, resource });
+    const draft = await this.#goals.draft(goal, mode, { loginHint, expectedAccount });
     return this.#open(caller, userId, draft, {
       returnUrl: request.returnUrl ?? null,
       allowAccountChange: request.allowAccountChange ?? false,
@@ -115,7 +95,8 @@ export class Sessions {
     const { provider, resource } = targetOf(server);
     const granted = await this.#grantedScopes(caller.tenantId, userId, provider, resource);
     const held = [...granted, ...(request.scopes ?? [])];
-    const draft = await this.#draft(await this.#goalAt(server, { held, isAsked: true }), mode);
+    const goal = await this.#goals.atServer(server, { held, isAsked: true });
+    const draft = await this.#goals.draft(goal, mode);
     return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
   }
 
@@ -132,13 +113,10 @@ export class Sessions {
   ): Promise<AuthSession | undefined> {
     const { provider, resource } = targetOf(server);
     const granted = await this.#grantedScopes(caller.tenantId, TENANT_HOLDER, provider, resource);
-    const goal = await this.#goalAt(server, {
-      held: [...granted, ...scopes],
-      isAsked: true,
-      byOperator: true,
-    });
+    const held = [...granted, ...scopes];
+    const goal = await this.#goals.atServer(server, { held, isAsked: true, byOperator: true });
     if (!goal.signIn) return undefined;
-    return this.#open(caller, TENANT_HOLDER, await this.#draft(goal, 'page', { forUsers }), {});
+    return this.#open(caller, TENANT_HOLDER, await this.#goals.draft(goal, 'page', { forUsers }), {});
   }
 
   #open(
@@ -164,7 +142,7 @@ export class Sessions {
     userId: string,
     wanted: { provider: Provider; scopes: readonly string[]; resource: string },
   ): Promise<AuthSession> {
-    return this.#justInTime(caller, userId, goalAt(wanted), caller.signInMode ?? 'direct');
+    return this.#justInTime(caller, userId, goalAtProvider(wanted), caller.signInMode ?? 'direct');
   }
 
   /** Does the same for a server that takes values, or has an authorization server of its own. Says which of them it is. */
@@ -173,16 +151,9 @@ export class Sessions {
     userId: string,
     { server, held = [], challenge }: WantedServer,
   ): Promise<AuthSession & { readonly kind: 'credentials' | 'oauth' }> {
-    const goal = await this.#goalAt(server, { held, challenge });
+    const goal = await this.#goals.atServer(server, { held, challenge });
     const session = await this.#justInTime(caller, userId, goal, 'page');
     return { kind: goal.signIn ? 'oauth' : 'credentials', ...session };
-  }
-
-  async #goalAt(server: Server, wanted: Parameters<ServerAuthorization['prepare']>[1]): Promise<Goal> {
-    const { provider: name, resource } = targetOf(server);
-    const signIn =
-      server.auth.kind === 'static_header' ? undefined : await this.#authorization.prepare(server, wanted);
-    return { name, resource, scopes: signIn?.scopes ?? [], ...(signIn ? { signIn } : {}) };
   }
 
   /** @param atLeast the least strict mode */
@@ -205,7 +176,7 @@ export class Sessions {
     };
     const early = await reusable(this.#context, this.#context.db, needed);
     if (early) return early;
-    const draft = await this.#draft(goal, mode);
+    const draft = await this.#goals.draft(goal, mode);
     return this.#context.db.transaction(async tx => {
       const user = await lockUser(tx, tenantId, userId);
       if (!user) throw new Error('the user of a verified token no longer exists');
@@ -254,54 +225,6 @@ export class Sessions {
     return { status: 'error', error: SESSION_ERRORS[errorOf(final.errorCode)] };
   }
 
-  async #draft(
-    { name, resource, scopes, provider, signIn }: Goal,
-    mode: SignInMode,
-    {
-      loginHint,
-      ...kept
-    }: Pick<Draft, 'expectedAccount' | 'forUsers'> & { readonly loginHint?: string | undefined } = {},
-  ): Promise<Draft> {
-    const { publicUrl } = this.#context;
-    const secrets = { state: newNonce(), nonce: newNonce(), verifier: newNonce() };
-    const wanted = { ...secrets, mode, scopes, resource, loginHint };
-    const atServer = (await signIn?.authorizationUrl(secrets)) ?? '';
-    const providerUrl = provider ? await this.#authorizationUrl(provider, wanted) : atServer;
-    // At an identity provider, mode `caller` needs no page of ours: the app confirms.
-    const ticket = mode === 'page' || !provider ? newSecret('link') : undefined;
-    return {
-      ...secrets,
-      name,
-      resource,
-      scopes,
-      ...(signIn ? { signIn } : {}),
-      ...kept,
-      mode,
-      sessionId: newSecret('ses'),
-      ticket,
-      providerUrl,
-      authUrl: ticket === undefined ? providerUrl : `${publicUrl()}/connect/${ticket}`,
-    };
-  }
-
-  /** @throws SwitchboardError `unavailable` if the provider's metadata cannot be read */
-  #authorizationUrl(
-    provider: Provider,
-    wanted: Omit<Parameters<Provider['authorizationUrl']>[0], 'redirectUri'>,
-  ): Promise<string> {
-    const { name, issuer } = provider.settings;
-    const redirectUri = `${this.#context.publicUrl()}/oauth/callback/${name}`;
-    return provider.authorizationUrl({ ...wanted, redirectUri }).catch((cause: unknown) => {
-      if (!(cause instanceof ProviderError)) throw cause;
-      this.#context.log.warn({ err: cause, provider: name, issuer }, 'identity provider metadata not read');
-      throw new SwitchboardError(
-        'unavailable',
-        `The identity provider ${name} is unavailable: its metadata could not be read. Try again soon. If the problem persists, the log has the reason.`,
-        { retryAfterSec: 5, cause },
-      );
-    });
-  }
-
   /** Inserts the session and records it in the audit log. */
   async #insert(
     tx: Database,
@@ -310,14 +233,12 @@ export class Sessions {
     draft: Draft,
     extras: Partial<typeof authSessions.$inferInsert>,
   ): Promise<AuthSession> {
-    const idHash = sha256(draft.sessionId);
-    const binding = sessionBinding({
-      tenantId: caller.tenantId,
-      userId: user.id,
-      idHash,
-      provider: draft.name,
-    });
-    const { nonce, verifier, providerUrl, sessionId, authUrl, signIn, forUsers, expectedAccount } = draft;
+    const { goal, mode, state, nonce, verifier, ticket, providerUrl, sessionId, authUrl } = draft;
+    const { forUsers, expectedAccount } = draft;
+    const { name: provider, resource, scopes, signIn } = goal;
+    const { tenantId } = caller;
+    const idHash = sha256(sessionId);
+    const binding = sessionBinding({ tenantId, userId: user.id, idHash, provider });
     const atServer = signIn && { issuedTo: signIn.issuedTo, redirectUri: signIn.redirectUri, forUsers };
     const secrets: PendingSecrets = {
       nonce,
@@ -332,15 +253,15 @@ export class Sessions {
       .insert(authSessions)
       .values({
         idHash,
-        stateHash: sha256(draft.state),
-        ticketHash: draft.ticket === undefined ? null : sha256(draft.ticket),
-        tenantId: caller.tenantId,
+        stateHash: sha256(state),
+        ticketHash: ticket === undefined ? null : sha256(ticket),
+        tenantId,
         userId: user.id,
         apiKeyId: caller.keyId,
-        provider: draft.name,
-        scopes: [...draft.scopes],
-        resource: draft.resource,
-        mode: draft.mode,
+        provider,
+        scopes: [...scopes],
+        resource,
+        mode,
         sealed: await this.#context.vault.sealJson(binding, secrets),
         epoch: user.tokenEpoch,
         expiresAt: sql`now() + make_interval(secs => ${SESSION_SEC})`,
@@ -348,11 +269,7 @@ export class Sessions {
       })
       .returning({ expiresAt: authSessions.expiresAt });
     if (!row) throw new Error('INSERT … RETURNING gave no row');
-    const meta = {
-      provider: draft.name,
-      mode: draft.mode,
-      ...(extras.justInTime ? { justInTime: true } : {}),
-    };
+    const meta = { provider, mode, ...(extras.justInTime ? { justInTime: true } : {}) };
     const event = { event: 'session_created', outcome: 'ok', userId: user.id, meta } as const;
     await this.#context.audit.record(caller, event, tx);
     return { session_id: sessionId, auth_url: authUrl, expires_at: row.expiresAt.toISOString() };
@@ -379,14 +296,6 @@ export class Sessions {
     return row?.scopes ?? [];
   }
 }
-
-const goalAt = (wanted: { provider: Provider; scopes: readonly string[]; resource: string }): Goal => ({
-  ...wanted,
-  name: wanted.provider.settings.name,
-  scopes: union(wanted.provider.settings.scopes, wanted.scopes),
-});
-
-const union = (...lists: readonly (readonly string[])[]): string[] => [...new Set(lists.flat())];
 
 const delivered = () =>
   new SwitchboardError(

@@ -1,17 +1,11 @@
-import { and, eq, inArray, isNull, like, or, sql, type SQL } from 'drizzle-orm';
+import { and, eq, isNull, like, or, type SQL } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
-import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Caller } from '../../access/caller.ts';
-import {
-  AccountMismatch,
-  type Connections,
-  type MadeBySignIn,
-  type Owner,
-} from '../connections/connections.ts';
+import type { Connections } from '../connections/connections.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
-import { serverIdOf, serverTarget, targetOf, type Holdings } from '../connections/holdings.ts';
+import { serverTarget, type Holdings } from '../connections/holdings.ts';
 import { ProviderError, type Account } from '../connections/provider.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { authSessions } from '../schema.ts';
@@ -19,23 +13,21 @@ import { newSecret, sha256 } from '../../../platform/ids.ts';
 import {
   claimSession,
   errorOf,
-  giveBack,
   isBrowserOf,
   pendingSecrets,
   sessionOfResult,
   sessionOfTicket,
   SESSION_ERRORS,
-  waitingBinding,
   waitingSecrets,
   type PendingSecrets,
   type SessionError,
   type SessionRow,
   type WaitingSecrets,
-  failed,
 } from './session-store.ts';
+import { Outcomes } from './outcomes.ts';
 import { undo } from './undo.ts';
 import { viewLink, viewResult, type LinkView, type ResultView } from './sign-in-view.ts';
-import { lockUser, requireUserId } from '../../access/tenants.ts';
+import { requireUserId } from '../../access/tenants.ts';
 import type { SessionStatus } from './sessions.ts';
 import { failedAtApp, sendToApp, takeConfirmed, type Confirmation } from './app-confirmation.ts';
 
@@ -47,29 +39,30 @@ export type CallbackOutcome =
   /** Nothing was changed. */
   | { readonly kind: 'refused'; readonly reason: 'link_over' | 'other_browser' };
 
+interface Parts {
+  readonly context: IdentityContext;
+  readonly connections: Connections;
+  readonly authorization: ServerAuthorization;
+  readonly holdings: Holdings;
+}
+
 /** Sign-ins from the end user's side: our page if there is one, the callback, the result, the undo. */
 export class SignIns {
+  readonly #parts: Parts;
   readonly #context: IdentityContext;
-  readonly #connections: Connections;
   readonly #authorization: ServerAuthorization;
-  readonly #holdings: Holdings;
-  #serverOf: (id: string) => Server | undefined = () => undefined;
+  readonly #outcomes: Outcomes;
 
-  constructor(parts: {
-    context: IdentityContext;
-    connections: Connections;
-    authorization: ServerAuthorization;
-    holdings: Holdings;
-  }) {
+  constructor(parts: Parts) {
+    this.#parts = parts;
     this.#context = parts.context;
-    this.#connections = parts.connections;
     this.#authorization = parts.authorization;
-    this.#holdings = parts.holdings;
+    this.#outcomes = new Outcomes(parts);
   }
 
   /** Sets how servers are found in the catalogue. */
   findServers(serverOf: (id: string) => Server | undefined): void {
-    this.#serverOf = serverOf;
+    this.#outcomes.findServers(serverOf);
   }
 
   /** Returns the page behind a link of mode `page`; undefined if the link has expired. */
@@ -158,13 +151,13 @@ export class SignIns {
     { query, redirectUri, actor }: Pick<Callback, 'query' | 'redirectUri' | 'actor'>,
   ): Promise<SessionError | undefined> {
     if (hasRepeated(query)) {
-      await this.#fail(session, 'invalid_response', actor);
+      await this.#outcomes.fail(session, 'invalid_response', actor);
       return 'invalid_response';
     }
     // Another authorization server's code must not be sent to this one (RFC 9700 §4.4).
     if (pending.atServer?.redirectUri !== redirectUri) {
       this.#context.log.warn({ provider: session.provider }, 'failed sign-in: returned to another address');
-      await this.#fail(session, 'exchange_failed', actor);
+      await this.#outcomes.fail(session, 'exchange_failed', actor);
       return 'exchange_failed';
     }
     if (session.mode === 'caller' && query.has('code') && !query.has('error')) return undefined;
@@ -185,20 +178,17 @@ export class SignIns {
       if (!(error instanceof ProviderError)) throw error;
       const level = error.reason === 'denied' ? 'info' : 'warn';
       this.#context.log[level]({ err: error, provider: session.provider }, 'failed sign-in');
-      await this.#fail(session, CODES[error.reason], actor);
+      await this.#outcomes.fail(session, CODES[error.reason], actor);
       return CODES[error.reason];
     }
     if (!isExpected(tokens.account, pending.expectedAccount)) {
-      await this.#fail(session, 'account_mismatch', actor, tokens);
+      await this.#outcomes.fail(session, 'account_mismatch', actor, tokens);
       return 'account_mismatch';
     }
     // The page of a server's own sign-in has named app, user and server before.
     const waits = session.mode === 'page' && !pending.atServer;
-    await this.#orGiveBack(session, tokens, actor, () =>
-      waits
-        ? this.#wait(session, tokens, actor)
-        : this.#complete(session, actor, tokens, this.#puts(session, tokens, pending.atServer?.forUsers)),
-    );
+    if (waits) await this.#outcomes.wait(session, tokens, actor);
+    else await this.#outcomes.connect(session, tokens, actor, pending.atServer?.forUsers);
     return undefined;
   }
 
@@ -234,19 +224,14 @@ export class SignIns {
     const { tenantId } = caller;
     const { session, brought, isOwner } = await takeConfirmed(this.#context, tenantId, confirmation);
     if (!isOwner) {
-      await this.#fail(session, 'user_mismatch', caller);
+      await this.#outcomes.fail(session, 'user_mismatch', caller);
       throw new SwitchboardError(
         'invalid_grant',
         'user_id: is not the user that the session was started for. Nothing was connected, and the session has ended.',
       );
     }
-    if ('values' in brought) {
-      const { values } = brought;
-      await this.#complete(session, caller, undefined, async (tx, owner) => {
-        const { id } = await this.#connections.putValues(tx, owner, { values, forUsers: false });
-        return { connectionId: id };
-      });
-    } else await this.#exchange(session, brought.pending, new URLSearchParams(brought.query), caller);
+    if ('values' in brought) await this.#outcomes.connectValues(session, brought.values, caller);
+    else await this.#exchange(session, brought.pending, new URLSearchParams(brought.query), caller);
     const [ended] = await this.#context.db
       .select({ status: authSessions.status, errorCode: authSessions.errorCode })
       .from(authSessions)
@@ -267,154 +252,14 @@ export class SignIns {
     if (session?.status !== 'confirm' || session.over || !isBrowserOf(session, browser)) return false;
     const waiting = await waitingSecrets(this.#context, session);
     if (!waiting) return false;
-    if (accepts)
-      await this.#orGiveBack(session, waiting, actor, () =>
-        this.#complete(session, actor, waiting, this.#puts(session, waiting)),
-      );
-    else await this.#fail(session, 'access_denied', actor, waiting);
+    if (accepts) await this.#outcomes.connect(session, waiting, actor);
+    else await this.#outcomes.fail(session, 'access_denied', actor, waiting);
     return true;
   }
 
   /** Ends the connection of a sign-in and revokes what was issued for it. Works once, within ten minutes. */
   undo(result: string, actor: Actor): Promise<boolean> {
-    return undo(
-      { context: this.#context, connections: this.#connections, holdings: this.#holdings },
-      result,
-      actor,
-    );
-  }
-
-  /** Ends the session and revokes the tokens if the work fails on our side. */
-  async #orGiveBack(
-    session: SessionRow,
-    tokens: WaitingSecrets,
-    actor: Actor,
-    work: () => Promise<void>,
-  ): Promise<void> {
-    try {
-      await work();
-    } catch (error) {
-      await this.#fail(session, 'interrupted', actor, tokens).catch((cause: unknown) =>
-        this.#context.log.warn({ err: cause }, 'tokens of a failed sign-in not revoked'),
-      );
-      throw error;
-    }
-  }
-
-  /** Stores the tokens of mode `page`, sealed, until the user confirms the account. */
-  async #wait(session: SessionRow, tokens: WaitingSecrets, actor: Actor): Promise<void> {
-    // Refused now instead of after a confirmation that could not count.
-    if (!session.allowAccountChange && (await this.#connections.isOther(session, tokens.account)))
-      return this.#fail(session, 'account_mismatch', actor, tokens);
-    const sealed = await this.#context.vault.sealJson(waitingBinding(session), tokens);
-    const [waits] = await this.#context.db
-      .update(authSessions)
-      // A user who came in time gets at least a minute to confirm.
-      .set({
-        status: 'confirm',
-        sealed,
-        expiresAt: sql`greatest(${authSessions.expiresAt}, now() + interval '1 minute')`,
-      })
-      .where(and(eq(authSessions.idHash, session.idHash), eq(authSessions.status, 'claimed')))
-      .returning({ idHash: authSessions.idHash });
-    if (!waits) await this.#fail(session, 'revoked', actor, tokens);
-  }
-
-  /** Returns a function that stores tokens as a connection. */
-  #puts(session: SessionRow, tokens: WaitingSecrets, forUsers?: boolean): Put {
-    return (tx, owner) =>
-      this.#connections.put(tx, { ...owner, forUsers }, tokens, session.allowAccountChange);
-  }
-
-  /**
-   * Makes the connection and completes the session in one transaction, unless the user was revoked in the meantime.
-   * @param tokens what is given back if it fails; undefined for values
-   */
-  async #complete(
-    session: SessionRow,
-    actor: Actor,
-    tokens: WaitingSecrets | undefined,
-    put: Put,
-  ): Promise<void> {
-    const { db, audit, outbox } = this.#context;
-    const { tenantId, userId, provider, resource } = session;
-    // Nothing would ever be sent to the address that it was for.
-    if (this.#hasMoved(session)) return this.#fail(session, 'server_moved', actor, tokens);
-    try {
-      const done = await db.transaction(async tx => {
-        const user = await lockUser(tx, tenantId, userId);
-        if (user?.tokenEpoch !== session.epoch) return false;
-        // Lock order: user, session, connection, as in a revocation and an expiry.
-        await tx
-          .select({ idHash: authSessions.idHash })
-          .from(authSessions)
-          .where(eq(authSessions.idHash, session.idHash))
-          .for('update');
-        const made = await put(tx, { tenantId, userId, provider, resource });
-        const [completed] = await tx
-          .update(authSessions)
-          .set({ status: 'complete', finishedAt: sql`now()`, sealed: null, ...made })
-          .where(
-            and(
-              eq(authSessions.idHash, session.idHash),
-              inArray(authSessions.status, ['claimed', 'confirm']),
-            ),
-          )
-          .returning({ idHash: authSessions.idHash });
-        // Rolls the connection back.
-        if (!completed) throw new SessionOver();
-        await audit.record(
-          actor,
-          {
-            event: 'session_completed',
-            outcome: 'ok',
-            tenantId,
-            userId,
-            meta: { provider },
-          },
-          tx,
-        );
-        return true;
-      });
-      this.#holdings.forget(tenantId, userId);
-      if (!done) await this.#fail(session, 'revoked', actor, tokens);
-    } catch (error) {
-      if (error instanceof AccountMismatch) await this.#fail(session, 'account_mismatch', actor, tokens);
-      else if (error instanceof SessionOver) await this.#fail(session, 'revoked', actor, tokens);
-      else throw error;
-    }
-    outbox.kick();
-    this.#context.events.kick();
-  }
-
-  /** Returns whether the server of a session has another address by now, or is no longer called. */
-  #hasMoved({ provider, resource }: SessionRow): boolean {
-    const serverId = serverIdOf(provider);
-    if (serverId === undefined) return false;
-    const server = this.#serverOf(serverId);
-    return !server?.active || targetOf(server).resource !== resource;
-  }
-
-  /** Ends the session with an error and revokes granted tokens. */
-  async #fail(session: SessionRow, code: SessionError, actor: Actor, tokens?: WaitingSecrets): Promise<void> {
-    const { db, audit, outbox } = this.#context;
-    const { tenantId, userId, provider } = session;
-    await db.transaction(async tx => {
-      await lockUser(tx, tenantId, userId);
-      const [ended] = await tx
-        .update(authSessions)
-        .set(failed(code))
-        .where(
-          and(eq(authSessions.idHash, session.idHash), inArray(authSessions.status, ['claimed', 'confirm'])),
-        )
-        .returning({ idHash: authSessions.idHash });
-      if (tokens) await giveBack(this.#context, tx, session, tokens);
-      // The second of two concurrent decisions finds the session ended, which is not an event.
-      if (!ended) return;
-      const meta = { provider, code };
-      await audit.record(actor, { event: 'session_failed', outcome: 'refused', tenantId, userId, meta }, tx);
-    });
-    outbox.kick();
+    return undo(this.#parts, result, actor);
   }
 }
 
@@ -426,14 +271,6 @@ interface Callback {
   readonly query: URLSearchParams;
   readonly browser: string | undefined;
   readonly actor: Actor;
-}
-
-/** Makes a connection in a transaction. */
-type Put = (tx: Database, owner: Owner) => Promise<MadeBySignIn>;
-
-/** The session was ended while its code was being exchanged. */
-class SessionOver extends Error {
-  override readonly name = 'SessionOver';
 }
 
 const CODES = {
