@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm';
-import { inject } from 'vitest';
+import { afterAll, beforeAll, beforeEach, inject } from 'vitest';
 import { generateApiKey } from '../../src/core/access/api-keys.ts';
 import { SCOPES } from '../../src/core/access/caller.ts';
 import { apiKeys, tenants } from '../../src/core/access/schema.ts';
@@ -115,6 +115,24 @@ export async function startIdentity(options: StartIdentity = {}): Promise<Identi
     databaseUrl: storage.url,
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+/** Starts a Switchboard for the tests of a `describe`, and skips them where the database is missing. */
+export function useIdentity(
+  { kind, skipped }: (typeof BOTH_DATABASES)[number],
+  onStart: (sb: IdentityUnderTest) => void,
+  options: Omit<StartIdentity, 'database'> = {},
+): void {
+  let sb: IdentityUnderTest | undefined;
+  beforeAll(async () => {
+    if (skipped) return;
+    sb = await startIdentity({ ...options, database: kind });
+    onStart(sb);
+  });
+  afterAll(() => sb?.[Symbol.asyncDispose]());
+  beforeEach(ctx => {
+    if (skipped) ctx.skip();
+  });
 }
 
 export interface MailUnderTest extends IdentityUnderTest {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { accountOf } from '../../../src/core/identity/connections/provider.ts';
 import { rows } from '../../../src/platform/database/database.ts';
 import { addScene } from '../../support/authorization/scene.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, startIdentity, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { parallel, statusesOf } from '../../support/processes.ts';
 import { startAuthorised, type AuthorisedServer } from '../../support/upstreams/authorised.ts';
 import { UserAgent } from '../../support/user-agent.ts';
@@ -327,15 +327,9 @@ describe.each(DATABASES)('on $name: a tenant of mode caller', ({ kind, skipped }
   );
 });
 
-describe.each(DATABASES)('on $name: expected_account', ({ kind, skipped }) => {
+describe.each(DATABASES)('on $name: expected_account', database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind, env: { SWITCHBOARD_RATE_LIMIT: 'off' } });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started), { env: { SWITCHBOARD_RATE_LIMIT: 'off' } });
   const end = async (user: string, more: object, login = 'ada') => {
     const { json } = await sb.createSession(user, more);
     await sb.signIn(json.auth_url, { login });

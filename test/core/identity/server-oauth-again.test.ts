@@ -1,18 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { addScene, type Scene } from '../../support/authorization/scene.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { UserAgent, type Page } from '../../support/user-agent.ts';
 import { startReceiver } from '../../support/webhook-receiver.ts';
 
-describe.each(DATABASES)('on $name: a later sign-in at the same server', ({ kind, skipped }) => {
+describe.each(DATABASES)('on $name: a later sign-in at the same server', database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started));
 
   const signInAgain = async ({ user, serverId }: Scene): Promise<Page> => {
     const { json } = await sb.post('/v1/identity/sessions', { user_id: user.id, server_id: serverId });

@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { startProtectedServer } from '../../support/authorization/protected.ts';
 import { addEntry, addScene, echo, newUser, type Scene } from '../../support/authorization/scene.ts';
 import { startAuthorizationServer, type AuthorizationServer } from '../../support/authorization/server.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, startIdentity, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { listen, readBody } from '../../support/upstreams/http.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 
@@ -11,15 +11,9 @@ const GIGABYTE = 2 ** 30;
 const MUCH = 8 * 2 ** 20;
 
 // CONNECTIONS 7: servers, authorization servers and browsers that mean harm.
-describe.each(DATABASES)('on $name: hostile', ({ kind, skipped }) => {
+describe.each(DATABASES)('on $name: hostile', database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started));
 
   const UNUSABLE = /^(provider_unavailable|upstream_protocol)$/;
 
@@ -147,7 +141,7 @@ describe.each(DATABASES)('on $name: hostile', ({ kind, skipped }) => {
       expect((await echo(sb, vouched, scene.user)).status).toBe(200);
 
       await using allowing = await startIdentity({
-        database: kind,
+        database: database.kind,
         env: { SWITCHBOARD_OAUTH_ISSUERS: `https://other.example, ${foreign.issuer}` },
       });
       await using allowed = await addScene(allowing, { issuer: foreign, mcp: { checksResource: false } });
@@ -330,7 +324,7 @@ describe.each(DATABASES)('on $name: hostile', ({ kind, skipped }) => {
     it('is noticed on the address that all share', async () => {
       const document = 'https://clients.example/switchboard.json';
       await using shared = await startIdentity({
-        database: kind,
+        database: database.kind,
         env: { SWITCHBOARD_CLIENT_METADATA_URL: document },
       });
       await using honest = await addScene(shared, { issuer: { clientDocuments: true } });

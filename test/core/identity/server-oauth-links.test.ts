@@ -1,21 +1,15 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { sql } from 'drizzle-orm';
 import { rows } from '../../../src/platform/database/database.ts';
 import { addEntry, addScene, echo, newUser, type Scene } from '../../support/authorization/scene.ts';
 import { startProtectedServer } from '../../support/authorization/protected.ts';
 import { startAuthorizationServer } from '../../support/authorization/server.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 
-describe.each(DATABASES)("on $name: links to servers' own sign-ins", ({ kind, skipped }) => {
+describe.each(DATABASES)("on $name: links to servers' own sign-ins", database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started));
 
   /** Returns the states of the sessions with a scene's server. */
   const statesOf = async ({ serverId }: Scene) => {

@@ -1,20 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { addEntry, addScene, echo, newUser } from '../../support/authorization/scene.ts';
 import { startProtectedServer } from '../../support/authorization/protected.ts';
 import { startAuthorizationServer } from '../../support/authorization/server.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 
 // CONNECTIONS 6: what servers that are in use do.
-describe.each(DATABASES)('on $name: real servers', ({ kind, skipped }) => {
+describe.each(DATABASES)('on $name: real servers', database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started));
 
   describe('registration', () => {
     it('none is offered: the operator is told the redirect URI and the setting', async () => {

@@ -1,20 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { addScene, echo, newUser, type Scene, type User } from '../../support/authorization/scene.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { parallel, statusesOf } from '../../support/processes.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 
 const NOBODY: User = { id: '', headers: {} };
 
-describe.each(DATABASES)('on $name: a sign-in that a tenant shares', ({ kind, skipped }) => {
+describe.each(DATABASES)('on $name: a sign-in that a tenant shares', database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started));
 
   const begin = async ({ serverId }: Scene, more: object = {}) => {
     const { status, json } = await sb.admin.request('POST', '/connections/session', {

@@ -1,21 +1,15 @@
 import { sql } from 'drizzle-orm';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { addScene, echo, newUser, type Scene } from '../../support/authorization/scene.ts';
 import { startAuthorizationServer } from '../../support/authorization/server.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { parallel, statusesOf } from '../../support/processes.ts';
 
 const HOUR_MS = 3_600_000;
 
-describe.each(DATABASES)("on $name: the tokens of a server's own sign-in", ({ kind, skipped }) => {
+describe.each(DATABASES)("on $name: the tokens of a server's own sign-in", database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started));
 
   const refreshes = ({ issuer }: Scene) =>
     issuer.sent('token').filter(({ fields }) => fields['grant_type'] === 'refresh_token');

@@ -1,18 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { addScene, echo, newUser } from '../../support/authorization/scene.ts';
-import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { parallel, statusesOf } from '../../support/processes.ts';
 import { UserAgent } from '../../support/user-agent.ts';
 
-describe.each(DATABASES)('on $name: a server with a sign-in of its own', ({ kind, skipped }) => {
+describe.each(DATABASES)('on $name: a server with a sign-in of its own', database => {
   let sb: IdentityUnderTest;
-  beforeAll(async () => {
-    if (!skipped) sb = await startIdentity({ database: kind });
-  });
-  afterAll(() => sb?.[Symbol.asyncDispose]());
-  beforeEach(ctx => {
-    if (skipped) ctx.skip();
-  });
+  useIdentity(database, started => (sb = started));
 
   it.each([
     ['modern', 'kind oauth', {}],
