@@ -106,3 +106,6 @@ export function jsonSizeOf(root: unknown, charsPerUnit: number, max: number): nu
   add(root, 0);
   return size;
 }
+
+/** Returns whether a text can be stored: Postgres takes neither NUL nor unpaired surrogates, which JSON may contain. */
+export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes('\0');

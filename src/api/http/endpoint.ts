@@ -5,10 +5,9 @@ import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { type ErrorCode, SwitchboardError } from '../../errors.ts';
 import type { OnProgress } from '../../core/catalogue/catalogue.ts';
-import { storageProblem } from '../../core/catalogue/import-file.ts';
 import { sanitise, codePointsIn } from '../../platform/sanitize.ts';
 import { HEALTH_STATES } from '../../core/catalogue/health.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject, isStorable } from '../../platform/json-limits.ts';
 import { MAX_FIND_CHARS } from '../../core/results/results.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 
@@ -227,10 +226,7 @@ export const jsonObject = z
 
 /** Refuses text that a database cannot be asked for. */
 export const storable = (schema: z.ZodString) =>
-  schema.refine(
-    text => storageProblem(text) === undefined,
-    'must not contain a NUL character or an unpaired surrogate',
-  );
+  schema.refine(isStorable, 'must not contain a NUL character or an unpaired surrogate');
 
 export const serverId = storable(
   z.string(wrongType('must be a string: a server id from POST /v1/search')).min(1).max(256),

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { isStorable } from '../../platform/json-limits.ts';
 import { slices } from '../../platform/time.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 import { variablesProblem } from './credential-schema.ts';
@@ -172,12 +173,12 @@ function addressProblem({ remote_url, auth }: Entry, { allowHttp }: ReadOptions)
 /** Limits nesting, because deeper schemas could attack recursive code. */
 const MAX_DEPTH = 64;
 
-/** Returns why a value cannot be stored. Postgres stores neither NUL nor unpaired surrogates. */
+/** Returns why a value cannot be stored. */
 export function storageProblem(value: unknown, depth = 0): string | undefined {
-  if (typeof value === 'string') {
-    const storable = value.isWellFormed() && !value.includes('\0');
-    return storable ? undefined : 'contains a NUL character or an unpaired surrogate, which cannot be stored';
-  }
+  if (typeof value === 'string')
+    return isStorable(value)
+      ? undefined
+      : 'contains a NUL character or an unpaired surrogate, which cannot be stored';
   if (typeof value !== 'object' || value === null) return undefined;
   if (depth === MAX_DEPTH) return `is nested more than ${MAX_DEPTH} levels deep`;
   for (const [key, member] of Object.entries(value)) {
