@@ -133,7 +133,7 @@ export class Connections {
     { grant, account }: { grant: Grant; account: Account },
     allowAccountChange: boolean,
   ): Promise<MadeBySignIn> {
-    const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
+    const [existing] = await tx.select().from(connections).where(isConnectionOf(owner)).for('update');
     const issuer = grant.issuedTo?.issuer ?? null;
     const isSame = existing !== undefined && existing.issuer === issuer && !hasValues(existing);
     const shared = forUsers === undefined ? {} : { forUsers };
@@ -171,7 +171,7 @@ export class Connections {
     owner: Owner,
     { values, forUsers }: { values: CredentialValues; forUsers: boolean | undefined },
   ): Promise<ConnectionInfo> {
-    const [existing] = await tx.select().from(connections).where(isOne(owner)).for('update');
+    const [existing] = await tx.select().from(connections).where(isConnectionOf(owner)).for('update');
     if (existing) await this.remove(tx, existing, 'replaced');
     const id = newId('con');
     const [row] = await tx
@@ -192,11 +192,8 @@ export class Connections {
   }
 
   /** Resolves to whether a different account is connected. */
-  async isOther(
-    owner: { userId: string; provider: string; resource: string },
-    account: Account,
-  ): Promise<boolean> {
-    const [existing] = await this.#context.db.select().from(connections).where(isOne(owner));
+  async isOther(owner: Parameters<typeof isConnectionOf>[0], account: Account): Promise<boolean> {
+    const [existing] = await this.#context.db.select().from(connections).where(isConnectionOf(owner));
     return existing !== undefined && existing.subject !== account.subject;
   }
 
@@ -322,7 +319,8 @@ export class Connections {
   }
 }
 
-const isOne = (owner: { userId: string; provider: string; resource: string }) =>
+/** Selects the one connection that a holder has with a target. */
+export const isConnectionOf = (owner: Pick<Owner, 'userId' | 'provider' | 'resource'>) =>
   and(
     eq(connections.userId, owner.userId),
     eq(connections.provider, owner.provider),

@@ -1,6 +1,7 @@
-import { and, eq } from 'drizzle-orm';
+import { eq } from 'drizzle-orm';
 import { tenants, users } from '../../access/schema.ts';
 import { TENANT_HOLDER } from '../../access/tenants.ts';
+import { isConnectionOf } from '../connections/connections.ts';
 import { serverIdOf } from '../connections/holdings.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
@@ -129,7 +130,7 @@ async function describe(context: IdentityContext, session: SessionRow): Promise<
 }
 
 /** Returns the connection that the sign-in would renew. */
-async function heldBy(context: IdentityContext, { userId, provider, resource }: SessionRow) {
+async function heldBy(context: IdentityContext, session: SessionRow) {
   const [held] = await context.db
     .select({
       scopes: connections.scopes,
@@ -137,13 +138,7 @@ async function heldBy(context: IdentityContext, { userId, provider, resource }: 
       forUsers: connections.forUsers,
     })
     .from(connections)
-    .where(
-      and(
-        eq(connections.userId, userId),
-        eq(connections.provider, provider),
-        eq(connections.resource, resource),
-      ),
-    );
+    .where(isConnectionOf(session));
   return held;
 }
 
