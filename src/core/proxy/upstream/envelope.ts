@@ -247,8 +247,9 @@ export function redactAnswer(
   credential: Credential | undefined,
 ): RpcAnswer | undefined {
   const error = errorOf(answer);
+  if (!error) return answer;
   const secrets = secretsOf(credential);
-  if (!error || secrets.length === 0) return answer;
+  if (secrets.length === 0) return answer;
   const clean = redactedValue(error, secrets);
   return { error: isRpcError(clean) ? clean : { code: error.code, message: 'redacted' } };
 }
