@@ -68,7 +68,7 @@ export interface PassedRequest {
 }
 
 interface PassThroughOptions {
-  readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
+  readonly credentials: Pick<Credentials, 'forCall' | 'renewAfterRefusal'>;
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly admission: Pick<Admission, 'enter'>;
   readonly http: Pick<HttpClient, 'exchange'>;
@@ -184,7 +184,9 @@ export class PassThrough {
     passing.sent = false;
     const { server, deadline } = passing;
     // The newer token may be refused as well, for lack of scopes or for good, which somebody must be told.
-    const newer = await deadline.wait(this.#options.credentials.renewed(caller, server, credential, refusal));
+    const newer = await deadline.wait(
+      this.#options.credentials.renewAfterRefusal(caller, server, credential, refusal),
+    );
     if (!newer || isRepeated) return this.#passed(answer, passing, credential);
     return this.#sendWith(caller, passing, newer, true);
   }

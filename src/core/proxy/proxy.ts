@@ -60,7 +60,7 @@ export { NotReadOnly } from './arguments/checked-call.ts';
 export interface ProxyOptions extends Reports {
   readonly catalogue: Pick<Catalogue, 'require'>;
   /** Returns the token for a user's call, or says why the call cannot be made. */
-  readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
+  readonly credentials: Pick<Credentials, 'forCall' | 'renewAfterRefusal'>;
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
   readonly guard: Guard;
   readonly log: Log;
@@ -230,7 +230,7 @@ function refuse(method: string): void {
 
 interface Parts {
   readonly catalogue: Pick<Catalogue, 'require'>;
-  readonly credentials: Pick<Credentials, 'forCall' | 'renewed'>;
+  readonly credentials: Pick<Credentials, 'forCall' | 'renewAfterRefusal'>;
   readonly upstream: Pick<UpstreamClient, 'request'>;
   readonly admission: Pick<Admission, 'run'>;
   readonly reporter: Reporter;
@@ -357,7 +357,7 @@ class Asking {
     this.view = { server, caller, connectionKey: credential?.connectionKey };
   }
 
-  /** @throws SwitchboardError as `UpstreamClient.request` and `Credentials.renewed` do */
+  /** @throws SwitchboardError as `UpstreamClient.request` and `Credentials.renewAfterRefusal` do */
   async send(
     method: string,
     params?: Params,
@@ -376,7 +376,7 @@ class Asking {
         // Another request of the operation may have renewed it in the meantime.
         if (this.#credential !== used) continue;
         this.#refusalsLeft--;
-        const renewal = credentials.renewed(this.#caller, this.view.server, used, refusal);
+        const renewal = credentials.renewAfterRefusal(this.#caller, this.view.server, used, refusal);
         const newer = await this.#deadline.wait(renewal);
         if (!newer || this.#refusalsLeft === 0) throw error;
         this.#credential = newer;

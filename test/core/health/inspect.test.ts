@@ -18,7 +18,7 @@ const proxyWith = (limits = {}, allowPrivateNetwork = true) => {
   };
   return createProxy({
     catalogue: { require: never },
-    credentials: { forCall: never, renewed: never },
+    credentials: { forCall: never, renewAfterRefusal: never },
     sealing: { seal: never, open: never },
     guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),
     log: createLog('silent'),

@@ -49,7 +49,7 @@ beforeEach(async () => {
   };
   proxy = createProxy({
     catalogue,
-    credentials: { forCall: never, renewed: never },
+    credentials: { forCall: never, renewAfterRefusal: never },
     sealing: { seal: never, open: never },
     guard: new Guard({ allowPrivateNetwork: true, connectTimeoutMs: 5_000 }),
     log: createLog('silent'),

@@ -115,7 +115,7 @@ describe('a server that fails again and again', () => {
         refuse
           ? Promise.reject(new SwitchboardError('connection_required', 'Connect an account first.'))
           : Promise.resolve(undefined),
-      renewed: () => Promise.resolve(undefined),
+      renewAfterRefusal: () => Promise.resolve(undefined),
     };
     await using server = await startChangeable('500');
     await using harness = startProxy(server.url, { credentials });

@@ -26,7 +26,7 @@ class Accounts {
     return this.current.get(subject?.userId ?? '');
   };
 
-  renewed = async ({ subject }: Caller, _server: unknown, refused: Credential) => {
+  renewAfterRefusal = async ({ subject }: Caller, _server: unknown, refused: Credential) => {
     this.refused.push(refused);
     if (!this.renewable) return undefined;
     this.connect(subject?.userId ?? '', refused.connectionKey, refused.version + 1);
@@ -282,7 +282,10 @@ describe('a call that may not be made', () => {
   ] as const)('%s: nothing goes upstream, and the server is not blamed', async code => {
     await using upstream = await startHostile();
     const refusal = new SwitchboardError(code, 'no');
-    const credentials = { forCall: () => Promise.reject(refusal), renewed: () => Promise.reject(refusal) };
+    const credentials = {
+      forCall: () => Promise.reject(refusal),
+      renewAfterRefusal: () => Promise.reject(refusal),
+    };
     await using harness = startProxy(upstream.url('ok'), { credentials });
     await expect(callAs(harness.proxy, 'u')).rejects.toBe(refusal);
     expect(upstream.inbox.all).toHaveLength(0);
@@ -294,7 +297,7 @@ describe('a call that may not be made', () => {
     await using upstream = await startHostile({ modes: { guarded: only(() => []) } });
     const credentials = {
       forCall: () => Promise.resolve(credentialOf('con-u')),
-      renewed: () => Promise.reject(new SwitchboardError('connection_required', 'again')),
+      renewAfterRefusal: () => Promise.reject(new SwitchboardError('connection_required', 'again')),
     };
     await using harness = startProxy(upstream.url('guarded'), { credentials });
     expect(await failure(callAs(harness.proxy, 'u'))).toMatchObject({ code: 'connection_required' });
@@ -305,7 +308,7 @@ describe('a call that may not be made', () => {
     await using listening = await listen(() => {});
     const { signal, abort } = abortable();
     const never = new Promise<never>(() => {});
-    const credentials = { forCall: () => never, renewed: () => never };
+    const credentials = { forCall: () => never, renewAfterRefusal: () => never };
     await using harness = startProxy(`${listening.origin}/mcp`, { credentials });
     const call = callAs(harness.proxy, 'u', { signal });
     abort();

@@ -52,7 +52,7 @@ export const bearer = (token: string, { connectionKey = 'con', version = 1 } = {
 /** No server takes a user's token. */
 const NO_CREDENTIALS: ProxyOptions['credentials'] = {
   forCall: () => Promise.resolve(undefined),
-  renewed: () => Promise.resolve(undefined),
+  renewAfterRefusal: () => Promise.resolve(undefined),
 };
 
 /** A clock that stands still until it is moved. */

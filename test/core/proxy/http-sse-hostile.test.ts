@@ -319,7 +319,7 @@ describe('a server that works on a call and refuses its POST', () => {
       await using harness = startSse(upstream.url, {
         credentials: {
           forCall: () => Promise.resolve(credentialOf('con', 1)),
-          renewed: () => Promise.resolve(credentialOf('con', 2)),
+          renewAfterRefusal: () => Promise.resolve(credentialOf('con', 2)),
         },
       });
       expect(await failure(callWithProgress(harness))).toMatchObject({

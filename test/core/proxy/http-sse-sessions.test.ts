@@ -27,7 +27,7 @@ describe('a session', () => {
     await using harness = startSse(upstream.url, {
       credentials: {
         forCall: () => Promise.resolve(credentialOf(account)),
-        renewed: () => Promise.resolve(undefined),
+        renewAfterRefusal: () => Promise.resolve(undefined),
       },
     });
     await harness.tool();
@@ -53,7 +53,7 @@ describe('a session', () => {
     await using harness = startSse(upstream.url, {
       credentials: {
         forCall: () => Promise.resolve(credentialOf('con', 1)),
-        renewed: () => Promise.resolve(credentialOf('con', 2)),
+        renewAfterRefusal: () => Promise.resolve(credentialOf('con', 2)),
       },
     });
     expect(await harness.tool()).toMatchObject(OK);

@@ -142,7 +142,10 @@ describe('a request that was sent without a response', () => {
   it('what was never written can be sent again', async () => {
     await using at = startProxy(upstream.url('hang'), {
       limits: { passTotalMs: 300 },
-      credentials: { forCall: () => new Promise(() => {}), renewed: () => Promise.resolve(undefined) },
+      credentials: {
+        forCall: () => new Promise(() => {}),
+        renewAfterRefusal: () => Promise.resolve(undefined),
+      },
     });
     await expect(pass(at, 'tools/call')).rejects.toMatchObject({ code: 'upstream_timeout', retryable: true });
   });
@@ -152,7 +155,7 @@ describe('a server that refuses access', () => {
   const token = `ya29.${'t'.repeat(2_000)}`;
   const credentials = {
     forCall: () => Promise.resolve(bearer(token)),
-    renewed: () => Promise.resolve(undefined),
+    renewAfterRefusal: () => Promise.resolve(undefined),
   };
 
   it.each([

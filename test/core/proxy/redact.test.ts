@@ -8,7 +8,7 @@ const TOKEN = 'ya29.a0-SECRET_token+value';
 const withToken: Parameters<typeof startProxy>[1] = {
   credentials: {
     forCall: () => Promise.resolve(bearer(TOKEN)),
-    renewed: () => Promise.resolve(undefined),
+    renewAfterRefusal: () => Promise.resolve(undefined),
   },
 };
 

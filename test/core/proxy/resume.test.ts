@@ -59,7 +59,7 @@ describe('a response whose stream the server ends early', () => {
     await using harness = startProxy(upstream.url('m'), {
       credentials: {
         forCall: () => Promise.resolve(credentialOf('con')),
-        renewed: () => Promise.resolve(undefined),
+        renewAfterRefusal: () => Promise.resolve(undefined),
       },
     });
     const seen: number[] = [];
@@ -107,7 +107,7 @@ describe('a response whose stream the server ends early', () => {
       await using harness = startProxy(upstream.url('m'), {
         credentials: {
           forCall: () => Promise.resolve(credentialOf('con', 1)),
-          renewed: () => Promise.resolve(credentialOf('con', 2)),
+          renewAfterRefusal: () => Promise.resolve(credentialOf('con', 2)),
         },
       });
       expect(await failure(harness.tool())).toMatchObject({ code: 'upstream_protocol', retryable: false });

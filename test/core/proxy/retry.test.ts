@@ -237,7 +237,7 @@ describe('an answer to the call is taken for one, whatever its HTTP status', () 
     await using harness = startProxy(peer.url, {
       credentials: {
         forCall: () => Promise.resolve(credentialOf('c')),
-        renewed: () => {
+        renewAfterRefusal: () => {
           renewals++;
           return Promise.resolve(credentialOf('c', 2));
         },

@@ -373,7 +373,7 @@ describe('the end of sessions', () => {
     const credentials = {
       forCall: ({ tenantId }: { tenantId: string }) =>
         tenantId === 'late' ? token.promise : Promise.resolve(undefined),
-      renewed: () => Promise.resolve(undefined),
+      renewAfterRefusal: () => Promise.resolve(undefined),
     };
     await using harness = startProxy(upstream.url('ok'), { credentials });
     await harness.tool();

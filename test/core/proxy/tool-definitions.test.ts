@@ -381,7 +381,7 @@ describe('whom a listing holds for', () => {
   const credentials = {
     forCall: ({ subject }: { subject?: { userId: string } }) =>
       Promise.resolve(credentialOf(subject?.userId ?? 'nobody')),
-    renewed: () => Promise.resolve(undefined),
+    renewAfterRefusal: () => Promise.resolve(undefined),
   };
 
   it.each([
@@ -453,7 +453,7 @@ describe('a listing in the background', () => {
     await using harness = startProxy(upstream.url('ok'), {
       credentials: {
         forCall: ({ subject }) => Promise.resolve(credentialOf(`con_${subject?.userId}`)),
-        renewed: () => Promise.resolve(undefined),
+        renewAfterRefusal: () => Promise.resolve(undefined),
       },
     });
     const call = (userId: string, args: object) =>

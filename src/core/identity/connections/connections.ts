@@ -1,4 +1,4 @@
-import { and, asc, eq, sql } from 'drizzle-orm';
+import { and, asc, eq, sql, type SQLWrapper } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { newId, sha256 } from '../../../platform/ids.ts';
 import { findUser, requireUserId } from '../../access/tenants.ts';
@@ -319,8 +319,8 @@ export class Connections {
   }
 }
 
-/** Selects the one connection that a holder has with a target. */
-export const isConnectionOf = (owner: Pick<Owner, 'userId' | 'provider' | 'resource'>) =>
+/** Selects the one connection that a holder has with a target, each of which may be a column or a placeholder. */
+export const isConnectionOf = (owner: Record<'userId' | 'provider' | 'resource', string | SQLWrapper>) =>
   and(
     eq(connections.userId, owner.userId),
     eq(connections.provider, owner.provider),

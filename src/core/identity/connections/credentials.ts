@@ -1,8 +1,6 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
-import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
-import { SingleFlight } from '../../../platform/queues.ts';
 import { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller, Subject } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
@@ -13,21 +11,20 @@ import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections, tokenFamilies } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
 import { invalidToken } from '../tokens/identity-token.ts';
-import type { Connections } from './connections.ts';
+import { AccessTokens } from './access-tokens.ts';
+import { isConnectionOf, type Connections } from './connections.ts';
 import {
   connectionKey,
   heldColumns,
   isFresh,
-  OPENED,
   targetOf,
   type Credential,
   type HeldConnection,
   type Holdings,
   type Target,
 } from './holdings.ts';
-import { NeedsReauth, ProviderRefresh, type IssuerOf, type VersionedTokens } from './provider-refresh.ts';
 import type { Provider } from './provider.ts';
-import { ServerCredentials, type AccessTokens, type Refusal } from './server-credentials.ts';
+import { ServerCredentials, type Refusal } from './server-credentials.ts';
 
 /** The sign-in required by a server's entry, if the provider's settings allow it. */
 interface Demand {
@@ -48,6 +45,8 @@ export class Credentials {
   readonly #tokens: AccessTokens;
   readonly #servers: ServerCredentials;
   readonly #lastUsed: LastUsed;
+  /** Parsing an address takes longer than the rest of finding a connection. A changed server is another object. */
+  readonly #demands = new WeakMap<Server, Demand>();
 
   constructor(options: {
     context: IdentityContext;
@@ -60,7 +59,7 @@ export class Credentials {
     this.#sessions = options.sessions;
     const { db, clock, log } = options.context;
     this.#find = prepareFind(db);
-    this.#tokens = new Refreshed(options.context, options.connections);
+    this.#tokens = new AccessTokens(options.context, options.connections);
     this.#lastUsed = new LastUsed({
       clock,
       log,
@@ -87,13 +86,11 @@ export class Credentials {
   }
 
   async #ofProvider(caller: Caller, demand: Demand): Promise<Credential> {
-    const { connection, userId } = await this.#load(caller, targetAt(demand));
-    return this.#use(caller, demand, userId, connection);
+    return this.#use(caller, demand, await this.#load(caller, targetAt(demand)));
   }
 
   async #ofServer(caller: Caller, server: Server): Promise<Credential | undefined> {
-    const { connection } = await this.#load(caller, targetOf(server));
-    return this.#servers.forUser(caller, server, connection);
+    return this.#servers.forUser(caller, server, await this.#load(caller, targetOf(server)));
   }
 
   /**
@@ -101,31 +98,31 @@ export class Credentials {
    * @param refused the credential of the call, if it carried one
    * @throws SwitchboardError `connection_required` if somebody must connect the server, enter another key or grant more scopes
    */
-  async renewed(
+  async renewAfterRefusal(
     caller: Caller,
     server: Server,
     refused: Credential | undefined,
     refusal: Refusal,
   ): Promise<Credential | undefined> {
     const demand = this.#demandOf(server);
-    if (demand) return refusal.status === 401 ? this.#renewedAtProvider(caller, demand, refused) : undefined;
-    const own = caller.subject && (await this.#load(caller, targetOf(server))).connection;
-    if (!refused) return this.#servers.wanted(caller, server, { own, refusal });
+    if (demand) return refusal.status === 401 ? this.#renewAtProvider(caller, demand, refused) : undefined;
+    const own = caller.subject && (await this.#load(caller, targetOf(server)));
+    if (!refused) return this.#servers.learnFromRefusal(caller, server, { own, refusal });
     const challenge = withoutSecrets(refusal.challenge, refused.secrets);
-    return this.#servers.refused(caller, server, refused, { own, refusal: { ...refusal, challenge } });
+    return this.#servers.handleRefusal(caller, server, refused, { own, refusal: { ...refusal, challenge } });
   }
 
-  async #renewedAtProvider(
+  async #renewAtProvider(
     caller: Caller,
     demand: Demand,
     refused: Credential | undefined,
   ): Promise<Credential | undefined> {
     if (!refused) return undefined;
-    const { connection, userId } = await this.#load(caller, targetAt(demand));
+    const connection = await this.#load(caller, targetAt(demand));
     if (!connection || connectionKey(connection) !== refused.connectionKey) return undefined;
     const isNewer = connection.version > refused.version;
-    if (!isNewer && !this.#tokens.mayForce(connection)) return undefined;
-    const offered = await this.#use(caller, demand, userId, connection, !isNewer);
+    if (!isNewer && !this.#tokens.tryReserveRefresh(connection)) return undefined;
+    const offered = await this.#use(caller, demand, connection, { refused: !isNewer });
     // If the provider is unavailable, this is the token that was refused.
     return offered.version > refused.version ? offered : undefined;
   }
@@ -143,8 +140,12 @@ export class Credentials {
     await this.#lastUsed.close();
   }
 
-  #demandOf({ auth, remoteUrl, id }: Server): Demand | undefined {
+  /** @throws SwitchboardError `provider_not_configured` */
+  #demandOf(server: Server): Demand | undefined {
+    const { auth, remoteUrl, id } = server;
     if (auth.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
+    const known = this.#demands.get(server);
+    if (known) return known;
     const provider = this.#context.providers.get(auth.provider);
     const origin = new URL(remoteUrl).origin;
     if (!provider?.settings.allowedOrigins.includes(origin)) {
@@ -155,14 +156,14 @@ export class Credentials {
           : `The server ${id} requires a sign-in at ${auth.provider}, which is not configured. Ask the operator to add it to SWITCHBOARD_PROVIDERS.`,
       );
     }
-    return { serverId: id, provider, scopes: auth.scopes ?? [], resource: auth.resource ?? '' };
+    const demand = { serverId: id, provider, scopes: auth.scopes ?? [], resource: auth.resource ?? '' };
+    this.#demands.set(server, demand);
+    return demand;
   }
 
-  async #load(
-    caller: Caller,
-    target: Target | undefined,
-  ): Promise<{ userId: string; connection: HeldConnection | undefined }> {
-    const subject = caller.subject;
+  /** Returns the user's connection with a target. @throws SwitchboardError `identity_token_required`, `identity_token_invalid` */
+  async #load(caller: Caller, target: Target | undefined): Promise<HeldConnection | undefined> {
+    const { subject } = caller;
     if (!subject) throw tokenRequired();
     const [row] = await this.#find.execute({
       userId: subject.userId,
@@ -172,27 +173,22 @@ export class Credentials {
       resource: target?.resource ?? '',
     });
     if (!row || !isLive(subject, row)) throw invalidToken();
-    return {
-      userId: subject.userId,
-      connection: row.connection === null ? undefined : { ...row.connection, fresh: row.fresh },
-    };
+    return row.connection === null ? undefined : { ...row.connection, fresh: row.fresh };
   }
 
   async #use(
     caller: Caller,
     demand: Demand,
-    userId: string,
     connection: HeldConnection | undefined,
-    refused = false,
+    options?: { readonly refused: boolean },
   ): Promise<Credential> {
-    if (!connection) throw await this.#required(caller, demand, userId, 'not_connected', demand.scopes);
-    if (connection.status === 'needs_reauth')
-      throw await this.#required(caller, demand, userId, 'needs_reauth', []);
-    const missing = demand.scopes.filter(scope => !connection.scopes.includes(scope));
-    if (missing.length > 0)
-      throw await this.#required(caller, demand, userId, 'missing_scopes', missing, connection.scopes);
-    const credential = await this.#tokens.of(connection, () => demand.provider, refused);
-    if (!credential) throw await this.#required(caller, demand, userId, 'needs_reauth', []);
+    if (!connection) throw await this.#required(caller, demand, 'not_connected', { missing: demand.scopes });
+    if (connection.status === 'needs_reauth') throw await this.#required(caller, demand, 'needs_reauth');
+    const held = connection.scopes;
+    const missing = demand.scopes.filter(scope => !held.includes(scope));
+    if (missing.length > 0) throw await this.#required(caller, demand, 'missing_scopes', { missing, held });
+    const credential = await this.#tokens.of(connection, () => demand.provider, options);
+    if (!credential) throw await this.#required(caller, demand, 'needs_reauth');
     this.#lastUsed.touch(connection.id);
     return credential;
   }
@@ -200,15 +196,13 @@ export class Credentials {
   async #required(
     caller: Caller,
     demand: Demand,
-    userId: string,
     reason: 'not_connected' | 'needs_reauth' | 'missing_scopes',
-    missing: readonly string[],
-    held: readonly string[] = [],
+    { missing = [], held = [] }: { missing?: readonly string[]; held?: readonly string[] } = {},
   ): Promise<SwitchboardError> {
     const { provider, resource } = demand;
     const { name, title } = provider.settings;
     const scopes = [...new Set([...held, ...demand.scopes])];
-    const session = await this.#sessions.justInTime(caller, userId, { provider, scopes, resource });
+    const session = await this.#sessions.justInTime(caller, { provider, scopes, resource });
     return new SwitchboardError(
       'connection_required',
       `${REASONS[reason](title)} Ask the user to open auth_url and sign in, then repeat the call.`,
@@ -262,11 +256,11 @@ function prepareFind(db: Database) {
     )
     .leftJoin(
       connections,
-      and(
-        eq(connections.userId, users.id),
-        eq(connections.provider, sql.placeholder('provider')),
-        eq(connections.resource, sql.placeholder('resource')),
-      ),
+      isConnectionOf({
+        userId: users.id,
+        provider: sql.placeholder('provider'),
+        resource: sql.placeholder('resource'),
+      }),
     )
     .where(and(eq(users.id, sql.placeholder('userId')), eq(users.tenantId, sql.placeholder('tenantId'))))
     .prepare('find_credential');
@@ -275,67 +269,3 @@ function prepareFind(db: Database) {
 /** Returns whether the claims of the identity token or the key are still valid. */
 const isLive = (subject: Subject, row: { epoch: number; familyId: string | null }): boolean =>
   row.epoch === subject.epoch && (subject.familyId === undefined || row.familyId === subject.familyId);
-
-/** A server's refusal of a token triggers a refresh at most this often. */
-const FORCE_EVERY_MS = 60_000;
-
-/** The access tokens of connections, refreshed when they run out. */
-class Refreshed implements AccessTokens {
-  readonly #context: IdentityContext;
-  readonly #connections: Connections;
-  readonly #refresh: ProviderRefresh;
-  readonly #opened = new LRUCache<string, Credential>(OPENED);
-  readonly #refreshing = new SingleFlight<VersionedTokens>();
-  readonly #forced = new LRUCache<string, { version: number; atMs: number }>({ max: 10_000 });
-
-  constructor(context: IdentityContext, all: Connections) {
-    this.#context = context;
-    this.#connections = all;
-    this.#refresh = new ProviderRefresh(context, all);
-  }
-
-  async of(row: HeldConnection, issuerOf: IssuerOf, refused = false): Promise<Credential | undefined> {
-    if (row.status === 'needs_reauth') return undefined;
-    if (row.fresh && !refused) return this.#open(row);
-    const { id, version } = row;
-    try {
-      const refresh = () => this.#refresh.run(issuerOf, id, version);
-      return credentialOf(row, await this.#refreshing.run(`${id}/${version}`, refresh));
-    } catch (error) {
-      if (error instanceof NeedsReauth) return undefined;
-      throw error;
-    }
-  }
-
-  mayForce({ id, version, hasRefreshToken }: HeldConnection): boolean {
-    if (!hasRefreshToken) return false;
-    const now = this.#context.clock.now();
-    const last = this.#forced.get(id);
-    if (last && version !== last.version && now - last.atMs < FORCE_EVERY_MS) return false;
-    this.#forced.set(id, { version, atMs: now });
-    return true;
-  }
-
-  async #open(row: HeldConnection): Promise<Credential | undefined> {
-    // The whole row, because a sealed text is valid only in its own row.
-    const key = JSON.stringify(row);
-    const known = this.#opened.get(key);
-    if (known) return known;
-    const tokens = await this.#connections.tokensOf(row);
-    if (!tokens) return undefined;
-    const { version, signIn } = row;
-    const credential = credentialOf(row, { ...tokens, version, signIn });
-    this.#opened.set(key, credential);
-    return credential;
-  }
-}
-
-const credentialOf = (
-  { id, issuer }: HeldConnection,
-  { accessToken, version, signIn }: VersionedTokens,
-): Credential => ({
-  connectionKey: connectionKey({ id, issuer, signIn }),
-  version,
-  headers: { authorization: `Bearer ${accessToken}` },
-  secrets: [accessToken],
-});

@@ -53,6 +53,10 @@ const TARGETS = new WeakMap<Pick<Server, 'id' | 'remoteUrl'>, Target>();
 export const serverIdOf = (provider: string): string | undefined =>
   provider.startsWith(OF_SERVER) ? provider.slice(OF_SERVER.length) : undefined;
 
+/** Returns the kind of a connection with a server: values or an account at its own authorization server. */
+export const kindAtServer = ({ issuer }: Pick<HeldConnection, 'issuer'>): 'credentials' | 'oauth' =>
+  issuer === null ? 'credentials' : 'oauth';
+
 /** Limits a cache of what was decrypted: except for the query, decrypting is the most expensive step of a call. */
 export const OPENED = { max: 5_000, ttl: 60_000 };
 
@@ -201,8 +205,7 @@ export async function accessFor(
     const ofTenant = shared.with(server);
     const held = own?.with(server) ?? (subject && !ofTenant?.forUsers ? undefined : ofTenant);
     if (!held) return isSetUp(server) ? { ...access, status: 'connect' } : access;
-    const kind = held.issuer === null ? 'credentials' : 'oauth';
-    return { kind, status: held.status === 'active' ? 'connected' : 'connect' };
+    return { kind: kindAtServer(held), status: held.status === 'active' ? 'connected' : 'connect' };
   };
 }
 

@@ -10,8 +10,16 @@ import type { Challenge } from '../oauth/challenge.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
 import { connections } from '../schema.ts';
 import type { Sessions } from '../sign-in/sessions.ts';
+import type { AccessTokens } from './access-tokens.ts';
 import type { Connections } from './connections.ts';
-import { connectionKey, OPENED, type Credential, type HeldConnection, type Holdings } from './holdings.ts';
+import {
+  connectionKey,
+  kindAtServer,
+  OPENED,
+  type Credential,
+  type HeldConnection,
+  type Holdings,
+} from './holdings.ts';
 import type { IssuerOf } from './provider-refresh.ts';
 
 /** A refused key or token is tried again after this long: a server may refuse a good one for a moment. */
@@ -19,7 +27,7 @@ const RETRY_REJECTED_SEC = 60;
 /** A user is asked for the same scopes at most this often: a server may demand what nobody can grant. */
 const MAX_STEP_UPS = 2;
 
-type Kind = 'credentials' | 'oauth';
+type Kind = ReturnType<typeof kindAtServer>;
 type Reason = 'not_connected' | 'rejected' | 'missing_values' | 'needs_reauth' | 'missing_scopes';
 
 /** A server's refusal of a call. */
@@ -27,23 +35,6 @@ export interface Refusal {
   /** The HTTP status: 401, or 403 for `insufficient_scope`. */
   readonly status: number;
   readonly challenge: Challenge;
-}
-
-/** The access tokens of connections. */
-export interface AccessTokens {
-  /**
-   * Returns the credential of a connection's access token, refreshed if it has run out.
-   * @param issuerOf finds what issued the tokens
-   * @param refused true: the server refused this token, so it is refreshed in any case
-   * @returns undefined if only the user can renew the connection
-   * @throws SwitchboardError `provider_unavailable`
-   */
-  of(row: HeldConnection, issuerOf: IssuerOf, refused?: boolean): Promise<Credential | undefined>;
-  /**
-   * Returns whether a refused token may be refreshed. A server that refuses every token must not turn each call into a
-   * refresh. Calls with the same refused token share one.
-   */
-  mayForce(row: HeldConnection): boolean;
 }
 
 interface Parts {
@@ -130,7 +121,7 @@ export class ServerCredentials {
    * @param own the user's connection as it is now
    * @throws SwitchboardError `connection_required`
    */
-  async refused(
+  async handleRefusal(
     caller: Caller,
     server: Server,
     refused: Credential,
@@ -147,7 +138,7 @@ export class ServerCredentials {
     // One user's calls must not take the shared connection away from the others.
     const isOthers = caller.subject !== undefined && !own;
     const newer =
-      current.issuer === null ? undefined : await this.#renewed(caller, server, current, refusal, isOthers);
+      current.issuer === null ? undefined : await this.#renew(caller, server, current, refusal, isOthers);
     if (newer || isOthers) return newer;
     await this.#reject(caller, server, current);
     throw await this.#required(caller, server, 'rejected', current);
@@ -159,7 +150,7 @@ export class ServerCredentials {
    * @param own the user's connection as it is now
    * @throws SwitchboardError `connection_required`
    */
-  async wanted(
+  async learnFromRefusal(
     caller: Caller,
     server: Server,
     { own, refusal }: { own: HeldConnection | undefined; refusal: Refusal },
@@ -179,7 +170,7 @@ export class ServerCredentials {
   }
 
   async #use(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
-    if (row.status === 'rejected' && !(await this.#mayRetry(row)))
+    if (row.status === 'rejected' && !(await this.#reactivateIfDue(row)))
       throw await this.#required(caller, server, 'rejected', row);
     this.#parts.lastUsed.touch(row.id);
     if (row.issuer === null) return this.#values(caller, server, row);
@@ -211,7 +202,7 @@ export class ServerCredentials {
    * Returns a refreshed token after a refusal; undefined if there is none.
    * @throws SwitchboardError `connection_required` if the server no longer trusts the token's issuer, which then gets nothing
    */
-  async #renewed(
+  async #renew(
     caller: Caller,
     server: Server,
     row: HeldConnection,
@@ -225,8 +216,8 @@ export class ServerCredentials {
       holdings.forget(caller.tenantId, row.userId);
       throw await this.#required(caller, server, 'needs_reauth', undefined, { challenge });
     }
-    if (!tokens.mayForce(row)) return undefined;
-    const credential = await tokens.of(row, this.#issuerOf, true);
+    if (!tokens.tryReserveRefresh(row)) return undefined;
+    const credential = await tokens.of(row, this.#issuerOf, { refused: true });
     holdings.forget(caller.tenantId, row.userId);
     if (!credential) throw await this.#required(caller, server, 'needs_reauth', row, { challenge });
     if (credential.version <= row.version) throw issuerAway();
@@ -281,8 +272,8 @@ export class ServerCredentials {
     events.kick();
   }
 
-  /** Tries a rejected connection again, once in a while. */
-  async #mayRetry({ id, tenantId, userId }: HeldConnection): Promise<boolean> {
+  /** Makes a rejected connection active if its last refusal is a while ago. Resolves to whether it did. */
+  async #reactivateIfDue({ id, tenantId, userId }: HeldConnection): Promise<boolean> {
     const { context, holdings } = this.#parts;
     const [taken] = await context.db
       .update(connections)
@@ -309,7 +300,7 @@ export class ServerCredentials {
   ): Promise<SwitchboardError> {
     const { subject } = caller;
     if (!subject) {
-      const kind = row ? kindOf(row) : (learned ?? kindOfServer(server));
+      const kind = row ? kindAtServer(row) : (learned ?? kindOfServer(server));
       return new SwitchboardError(
         'connection_required',
         `${REASONS[kind][reason](server)} Ask the operator to run npx switchboard connect ${server.id}${scopeOptions(reason, missing)}. To call for an end user, send the user's identity token; the user then gets a link.`,
@@ -317,8 +308,8 @@ export class ServerCredentials {
       );
     }
     const held = row?.scopes ?? [];
-    const wanted = { server, held, challenge };
-    const { kind, ...session } = await this.#parts.sessions.justInTimeFor(caller, subject.userId, wanted);
+    const asked = { held, challenge };
+    const { kind, ...session } = await this.#parts.sessions.justInTimeFor(caller, server, asked);
     const step = kind === 'oauth' ? 'sign in' : 'enter it';
     return new SwitchboardError(
       'connection_required',
@@ -367,8 +358,6 @@ const REASONS: Readonly<Record<Kind, Texts>> = {
     missing_scopes: ({ id }) => `The connection with the server ${id} lacks scopes that this call needs.`,
   },
 };
-
-const kindOf = ({ issuer }: HeldConnection): Kind => (issuer === null ? 'credentials' : 'oauth');
 
 const kindOfServer = (server: Server): Kind => (accessOf(server).kind === 'oauth' ? 'oauth' : 'credentials');
 

@@ -1,7 +1,7 @@
 import { and, eq } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { connections } from '../schema.ts';
-import { serverIdOf } from './holdings.ts';
+import { kindAtServer, serverIdOf } from './holdings.ts';
 import type { IssuedTo } from '../oauth/client.ts';
 import { VaultError, type Binding, type Vault } from '../vault/vault.ts';
 
@@ -70,13 +70,10 @@ const PURPOSES = { provider: 'provider_tokens', credentials: 'values', oauth: 's
  * Returns the kind of a connection. `credentials`: values, such as an API key, that one server takes. `oauth`: an account at the
  * server's own authorization server. `provider`: an account at an identity provider.
  */
-export function kindOf({
-  provider,
-  issuer,
-}: Pick<ConnectionRow, 'provider' | 'issuer'>): 'credentials' | 'oauth' | 'provider' {
-  if (serverIdOf(provider) === undefined) return 'provider';
-  return issuer === null ? 'credentials' : 'oauth';
-}
+export const kindOf = (
+  row: Pick<ConnectionRow, 'provider' | 'issuer'>,
+): 'credentials' | 'oauth' | 'provider' =>
+  serverIdOf(row.provider) === undefined ? 'provider' : kindAtServer(row);
 
 /** Returns whether a connection holds values instead of tokens. */
 export const hasValues = (row: Pick<ConnectionRow, 'provider' | 'issuer'>): boolean =>

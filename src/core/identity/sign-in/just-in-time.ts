@@ -7,6 +7,7 @@ import { serverIdOf } from '../connections/holdings.ts';
 import type { IdentityContext } from '../context.ts';
 import type { IssuedTo } from '../oauth/client.ts';
 import { authSessions } from '../schema.ts';
+import type { Goal } from './goals.ts';
 import { failed, pendingSecrets, type SessionRow } from './session-store.ts';
 
 /** A session is reused while it has at least this long left. */
@@ -18,13 +19,8 @@ const MAX_REPLACED = 2;
 export interface NeededSession {
   readonly tenantId: string;
   readonly userId: string;
-  /** A provider's name, or a server's target. */
-  readonly name: string;
-  readonly resource: string;
-  readonly scopes: readonly string[];
   readonly mode: SignInMode;
-  /** For a sign-in at a server's own authorization server. */
-  readonly issuedTo?: IssuedTo | undefined;
+  readonly goal: Goal;
 }
 
 export interface AuthSession {
@@ -47,7 +43,7 @@ export async function reusable(
   needed: NeededSession,
 ): Promise<AuthSession | undefined> {
   const open = await readOpen(context, db, needed);
-  return open.find(({ row, isAlike }) => isAlike && sameSet(row.scopes, needed.scopes))?.session;
+  return open.find(({ row, isAlike }) => isAlike && sameSet(row.scopes, needed.goal.scopes))?.session;
 }
 
 /**
@@ -63,7 +59,7 @@ export async function replaceOpen(
   needed: NeededSession,
 ): Promise<AuthSession | undefined> {
   // The calls to several servers may need several sign-ins at one provider.
-  if (serverIdOf(needed.name) === undefined) return undefined;
+  if (serverIdOf(needed.goal.name) === undefined) return undefined;
   const open = await readOpen(context, tx, needed);
   if (open.length === 0) return undefined;
   const isTooMany = (await countReplaced(tx, needed)) >= MAX_REPLACED;
@@ -94,7 +90,8 @@ async function readOpen(context: IdentityContext, db: Database, needed: NeededSe
   return Promise.all(
     rows.map(async row => {
       const { sessionId, authUrl, atServer } = await pendingSecrets(context, row);
-      const isAlike = row.mode === needed.mode && isSameClient(atServer?.issuedTo, needed.issuedTo);
+      const isAlike =
+        row.mode === needed.mode && isSameClient(atServer?.issuedTo, needed.goal.signIn?.issuedTo);
       const session = { session_id: sessionId, auth_url: authUrl, expires_at: row.expiresAt.toISOString() };
       return { row, session, isAlike };
     }),
@@ -115,12 +112,12 @@ async function countReplaced(tx: Database, needed: NeededSession): Promise<numbe
   return found?.count ?? 0;
 }
 
-const isOf = ({ tenantId, userId, name, resource }: NeededSession) =>
+const isOf = ({ tenantId, userId, goal }: NeededSession) =>
   and(
     eq(authSessions.tenantId, tenantId),
     eq(authSessions.userId, userId),
-    eq(authSessions.provider, name),
-    eq(authSessions.resource, resource),
+    eq(authSessions.provider, goal.name),
+    eq(authSessions.resource, goal.resource),
     eq(authSessions.justInTime, true),
   );
 

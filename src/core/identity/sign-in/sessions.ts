@@ -2,9 +2,10 @@ import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Caller, SignInMode } from '../../access/caller.ts';
-import { tenants } from '../../access/schema.ts';
+import { tenants, users } from '../../access/schema.ts';
 import { ensureUser, lockUser, requireUserId, TENANT_HOLDER, type User } from '../../access/tenants.ts';
-import { targetOf } from '../connections/holdings.ts';
+import { isConnectionOf } from '../connections/connections.ts';
+import { targetOf, type Target } from '../connections/holdings.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import type { Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
@@ -34,13 +35,10 @@ export interface SessionStatus {
   readonly error?: string;
 }
 
-/** A server that a session connects, and what its sign-in asks for. */
-export interface WantedServer {
-  readonly server: Server;
-  /** Scopes that the user keeps. */
-  readonly held?: readonly string[];
-  readonly challenge?: Challenge | undefined;
-}
+/** What a caller may set of a new session besides what its draft says. */
+type Extras = Partial<
+  Pick<typeof authSessions.$inferInsert, 'returnUrl' | 'allowAccountChange' | 'justInTime'>
+>;
 
 /** Sign-ins from the caller's side: creating and polling sessions. */
 export class Sessions {
@@ -65,9 +63,8 @@ export class Sessions {
     requireReturnUrl(request.returnUrl, tenant.returnUrls, mode);
     const { expectedAccount, resource = '' } = request;
     if (expectedAccount !== undefined && !provider.tellsAccounts) throw unknownAccounts(request.provider);
-    const { name } = provider.settings;
-    const known = await this.#grantedScopes(caller.tenantId, userId, name, resource);
-    const scopes = [...known, ...(request.scopes ?? [])];
+    const target = { provider: provider.settings.name, resource };
+    const scopes = await this.#withGranted(caller.tenantId, userId, target, request.scopes);
     const loginHint = request.loginHint ?? expectedAccount;
     const goal = goalAtProvider({ provider, scopes, resource });
     const draft = await this.#goals.draft(goal, mode, { loginHint, expectedAccount });
@@ -92,9 +89,7 @@ export class Sessions {
     const tenant = await this.#tenant(caller.tenantId);
     const mode = withPage(requireMode(request.mode, tenant.signInMode));
     requireReturnUrl(request.returnUrl, tenant.returnUrls, mode);
-    const { provider, resource } = targetOf(server);
-    const granted = await this.#grantedScopes(caller.tenantId, userId, provider, resource);
-    const held = [...granted, ...(request.scopes ?? [])];
+    const held = await this.#withGranted(caller.tenantId, userId, targetOf(server), request.scopes);
     const goal = await this.#goals.atServer(server, { held, isAsked: true });
     const draft = await this.#goals.draft(goal, mode);
     return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
@@ -109,22 +104,15 @@ export class Sessions {
   async createShared(
     caller: Caller,
     server: Server,
-    { forUsers, scopes = [] }: { forUsers: boolean | undefined; scopes: readonly string[] | undefined },
+    { forUsers, scopes }: { forUsers: boolean | undefined; scopes: readonly string[] | undefined },
   ): Promise<AuthSession | undefined> {
-    const { provider, resource } = targetOf(server);
-    const granted = await this.#grantedScopes(caller.tenantId, TENANT_HOLDER, provider, resource);
-    const held = [...granted, ...scopes];
+    const held = await this.#withGranted(caller.tenantId, TENANT_HOLDER, targetOf(server), scopes);
     const goal = await this.#goals.atServer(server, { held, isAsked: true, byOperator: true });
     if (!goal.signIn) return undefined;
     return this.#open(caller, TENANT_HOLDER, await this.#goals.draft(goal, 'page', { forUsers }), {});
   }
 
-  #open(
-    caller: Caller,
-    userId: string,
-    draft: Draft,
-    extras: Partial<typeof authSessions.$inferInsert>,
-  ): Promise<AuthSession> {
+  #open(caller: Caller, userId: string, draft: Draft, extras: Extras): Promise<AuthSession> {
     return this.#context.db.transaction(async tx => {
       const user = await ensureUser(tx, caller.tenantId, userId);
       await requireRoom(tx, user, { justInTime: false });
@@ -133,47 +121,42 @@ export class Sessions {
   }
 
   /**
-   * Returns a session for a proxied call that lacks a connection. An open one for the same user, goal and scopes is
-   * reused, so that fifty failing calls create one link.
+   * Returns a session for a user's call that lacks a connection at an identity provider. An open one for the same user, goal and
+   * scopes is reused, so that fifty failing calls create one link.
    * @throws SwitchboardError `rate_limited` (one user's sessions)
    */
   async justInTime(
     caller: Caller,
-    userId: string,
     wanted: { provider: Provider; scopes: readonly string[]; resource: string },
   ): Promise<AuthSession> {
-    return this.#justInTime(caller, userId, goalAtProvider(wanted), caller.signInMode ?? 'direct');
+    return this.#justInTime(caller, goalAtProvider(wanted), caller.signInMode ?? 'direct');
   }
 
-  /** Does the same for a server that takes values, or has an authorization server of its own. Says which of them it is. */
+  /**
+   * Returns, like `justInTime`, a session for a server that takes values or has an authorization server of its own, and says which
+   * of them it is.
+   * @param asked `held`: scopes that the user keeps
+   */
   async justInTimeFor(
     caller: Caller,
-    userId: string,
-    { server, held = [], challenge }: WantedServer,
+    server: Server,
+    asked: { held: readonly string[]; challenge: Challenge | undefined },
   ): Promise<AuthSession & { readonly kind: 'credentials' | 'oauth' }> {
-    const goal = await this.#goals.atServer(server, { held, challenge });
-    const session = await this.#justInTime(caller, userId, goal, 'page');
+    const goal = await this.#goals.atServer(server, asked);
+    const session = await this.#justInTime(caller, goal, 'page');
     return { kind: goal.signIn ? 'oauth' : 'credentials', ...session };
   }
 
-  /** @param atLeast the least strict mode */
-  async #justInTime(caller: Caller, userId: string, goal: Goal, atLeast: SignInMode): Promise<AuthSession> {
-    const tenant = await this.#tenant(caller.tenantId);
-    const wanted = strictest(tenant.signInMode, atLeast);
+  async #justInTime(caller: Caller, goal: Goal, leastStrict: SignInMode): Promise<AuthSession> {
+    const { tenantId, subject } = caller;
+    if (!subject) throw new Error('only a user can be asked to connect an account');
+    const { userId, epoch } = subject;
+    const tenant = await this.#tenant(tenantId);
+    const required = strictest(tenant.signInMode, leastStrict);
     // Nobody has named an address of the app for this session.
-    const [returnUrl] = wanted === 'caller' ? tenant.returnUrls : [];
-    const mode = wanted === 'caller' && returnUrl === undefined ? 'page' : wanted;
-    const { name, resource, scopes, signIn } = goal;
-    const { tenantId } = caller;
-    const needed: NeededSession = {
-      tenantId,
-      userId,
-      name,
-      resource,
-      scopes,
-      mode,
-      issuedTo: signIn?.issuedTo,
-    };
+    const [returnUrl] = required === 'caller' ? tenant.returnUrls : [];
+    const mode = required === 'caller' && returnUrl === undefined ? 'page' : required;
+    const needed: NeededSession = { tenantId, userId, mode, goal };
     const early = await reusable(this.#context, this.#context.db, needed);
     if (early) return early;
     const draft = await this.#goals.draft(goal, mode);
@@ -181,7 +164,7 @@ export class Sessions {
       const user = await lockUser(tx, tenantId, userId);
       if (!user) throw new Error('the user of a verified token no longer exists');
       // Revoked since the token was checked: a link created now would restore revoked access.
-      if (caller.subject?.epoch !== user.tokenEpoch) throw invalidToken();
+      if (epoch !== user.tokenEpoch) throw invalidToken();
       const known =
         (await reusable(this.#context, tx, needed)) ?? (await replaceOpen(this.#context, tx, needed));
       if (known) return known;
@@ -231,7 +214,7 @@ export class Sessions {
     caller: Caller,
     user: User,
     draft: Draft,
-    extras: Partial<typeof authSessions.$inferInsert>,
+    extras: Extras,
   ): Promise<AuthSession> {
     const { goal, mode, state, nonce, verifier, ticket, providerUrl, sessionId, authUrl } = draft;
     const { forUsers, expectedAccount } = draft;
@@ -280,20 +263,19 @@ export class Sessions {
     return tenant ?? { signInMode: 'direct' as const, returnUrls: [] };
   }
 
-  async #grantedScopes(tenantId: string, externalId: string, provider: string, resource: string) {
-    const { db } = this.#context;
-    const [row] = await db
+  /** Returns scopes together with those that a holder has already granted, which a new sign-in must not lose. */
+  async #withGranted(
+    tenantId: string,
+    externalId: string,
+    target: Target,
+    scopes: readonly string[] = [],
+  ): Promise<string[]> {
+    const [row] = await this.#context.db
       .select({ scopes: connections.scopes })
       .from(connections)
-      .where(
-        and(
-          eq(connections.tenantId, tenantId),
-          eq(connections.provider, provider),
-          eq(connections.resource, resource),
-          sql`${connections.userId} = (select id from users where tenant_id = ${tenantId} and external_id = ${externalId})`,
-        ),
-      );
-    return row?.scopes ?? [];
+      .innerJoin(users, isConnectionOf({ userId: users.id, ...target }))
+      .where(and(eq(users.tenantId, tenantId), eq(users.externalId, externalId)));
+    return [...(row?.scopes ?? []), ...scopes];
   }
 }
 
