@@ -6,7 +6,7 @@ import type { Identity } from './identity/identity.ts';
 import type { ServerConnections } from './identity/connections/server-connections.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { HealthSweep } from './health/sweep.ts';
-import type { Proxy } from './proxy/proxy.ts';
+import type { McpProxy } from './proxy/proxy.ts';
 import type { RegistrySync } from './registry/sync.ts';
 import type { ServedRegistry } from './registry/served.ts';
 import type { Results } from './results/results.ts';
@@ -31,7 +31,7 @@ export interface Core {
   readonly identity: Identity;
   readonly serverConnections: ServerConnections;
   readonly search: Search;
-  readonly proxy: Proxy;
+  readonly proxy: McpProxy;
   readonly results: Results;
   readonly health: HealthSweep;
   readonly registrySync: RegistrySync;

@@ -29,7 +29,7 @@ async function startBroken() {
       isSpent: () => Promise.resolve(false),
       requireUnspent: () => Promise.resolve(),
     },
-    proxy: { call: fail, callTool: fail, listTools: fail },
+    proxy: { call: fail, callTool: fail, callToolInteractively: fail, listTools: fail },
     identity: { credentials: { requireLive: () => Promise.resolve() } },
     search: { search: fail },
     catalogue: {},

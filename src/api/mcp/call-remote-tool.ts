@@ -1,7 +1,7 @@
 import type { CallToolResult, InputRequiredResult, ServerContext } from '@modelcontextprotocol/server';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
-import type { InputRequired, ToolResult } from '../../core/proxy/proxy.ts';
+import { asksForInput } from '../../core/proxy/tools.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { metaOf, toAgentResult } from './content.ts';
 import { Conversation } from './input-required.ts';
@@ -42,7 +42,7 @@ export async function callRemoteTool(
   const conversation = new Conversation({ sealing: core.identity.sealing, era, caller }, call, context);
   const resume = conversation.resume(context);
   await using progress = relayTo(context, isBehind);
-  const result = await core.proxy.callTool(
+  const result = await core.proxy.callToolInteractively(
     { ...caller, timeoutMs: callTimeoutMs(timeoutMs, progress !== undefined) },
     {
       serverId,
@@ -65,10 +65,6 @@ export async function callRemoteTool(
     _meta: metaOf({ serverId, toolName, cut, upstream: result['_meta'] }),
   };
 }
-
-/** A result with content is not a request for input, whatever other fields a server sends. */
-const asksForInput = (result: ToolResult | InputRequired): result is InputRequired =>
-  !Array.isArray(result['content']);
 
 /** Returns undefined if the client has not requested progress. @throws SwitchboardError `invalid_request` for an overlong token */
 function relayTo({ mcpReq }: ServerContext, isBehind: () => boolean): ProgressRelay | undefined {

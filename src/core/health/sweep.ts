@@ -12,7 +12,7 @@ import type { Server } from '../catalogue/entry.ts';
 import { LOCKS } from '../locks.ts';
 import { ListedTools } from '../catalogue/tools/refresh.ts';
 import type { Inspection } from '../proxy/inspect.ts';
-import type { Proxy } from '../proxy/proxy.ts';
+import type { McpProxy } from '../proxy/proxy.ts';
 import { refusalOf } from '../proxy/upstream/failures.ts';
 import {
   isDeadForLong,
@@ -86,7 +86,7 @@ interface HealthSweepParts {
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics: Metrics;
-  readonly inspect: Proxy['inspect'];
+  readonly inspect: McpProxy['inspect'];
   /** Learns from the 401 of a server of which nobody knows how it can be called. */
   readonly onRefused?: (server: Server, refusal: Refusal) => Promise<unknown>;
   /** Called in the transaction of the change. */

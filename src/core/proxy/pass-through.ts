@@ -21,6 +21,7 @@ import {
   sessionNotFound,
   tooManyStreams,
 } from './pass-through-messages.ts';
+import { credentialAfterRefusal } from './refused-credentials.ts';
 import type { UpstreamClient } from './upstream/client.ts';
 import { Deadline } from './upstream/deadline.ts';
 import { httpFailure, markMayHaveRun, refusalBy } from './upstream/failures.ts';
@@ -172,23 +173,18 @@ export class PassThrough {
   }
 
   /** Sends a request, and repeats it once if the server refused it and there is a newer token. */
-  async #sendWith(
-    caller: Caller,
-    passing: Passing,
-    credential: Credential | undefined,
-    isRepeated = false,
-  ): Promise<Streamed> {
-    const answer = await this.#send(passing, credential);
-    const refusal = refusalBy(answer.status, answer.headers['www-authenticate']);
-    if (!refusal) return this.#passed(answer, passing, credential);
-    passing.sent = false;
-    const { server, deadline } = passing;
-    // The newer token may be refused as well, for lack of scopes or for good, which somebody must be told.
-    const newer = await deadline.wait(
-      this.#options.credentials.renewAfterRefusal(caller, server, credential, refusal),
-    );
-    if (!newer || isRepeated) return this.#passed(answer, passing, credential);
-    return this.#sendWith(caller, passing, newer, true);
+  async #sendWith(caller: Caller, passing: Passing, credential: Credential | undefined): Promise<Streamed> {
+    const context = { caller, server: passing.server, deadline: passing.deadline };
+    for (let count = 1; ; count++) {
+      const answer = await this.#send(passing, credential);
+      const refusal = refusalBy(answer.status, answer.headers['www-authenticate']);
+      if (!refusal) return this.#passed(answer, passing, credential);
+      passing.sent = false;
+      const refused = { credential, refusal, count };
+      const newer = await credentialAfterRefusal(this.#options.credentials, context, refused);
+      if (!newer) return this.#passed(answer, passing, credential);
+      credential = newer;
+    }
   }
 
   /** @throws SwitchboardError for a response that was not passed on */

@@ -36,7 +36,9 @@ import {
   toolCallParams,
   ToolDefinitions,
   toolOutcome,
+  toolResult,
   type InputRequired,
+  type InteractiveToolCall,
   type ListedTool,
   type Listing,
   type ToolCall,
@@ -50,6 +52,7 @@ import { HttpClient } from './upstream/http.ts';
 import { fromThrown } from '../failure.ts';
 import { withAccessAdvice } from './hints.ts';
 import { Deadline } from './upstream/deadline.ts';
+import { credentialAfterRefusal, type OperationContext } from './refused-credentials.ts';
 import { refusalOf, stopping } from './upstream/failures.ts';
 
 export type { ProxyLimits } from './limits.ts';
@@ -75,20 +78,21 @@ export interface ProxyOptions extends Reports {
  * Calls to catalogued servers. Every method throws SwitchboardError: `server_not_found`, `server_inactive`, a refusal, the refusals
  * of `Credentials.forCall`, or `upstream_*`. It rejects with CallerAbortError (name `AbortError`) once `caller.signal` is aborted.
  */
-export interface Proxy {
+export interface McpProxy {
   /** Sends any JSON-RPC request. Returns the upstream's own result or error, unchanged. */
   call(caller: Caller, input: { method: string; params?: Params } & Target): Promise<RpcAnswer>;
   /**
-   * Calls a tool. Returns `InputRequired` only for a call with `capabilities`.
+   * Calls a tool. If it asks for input, throws `upstream_input_required`.
    * @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` does not throw
    * @example
    * const { content } = await proxy.callTool(caller, { serverId: 'weather', name: 'forecast', arguments: { city: 'Bonn' } });
    */
-  callTool(
+  callTool(caller: Caller, input: Target & ToolCall): Promise<ToolResult>;
+  /** Calls a tool for a caller that may be asked for input. @throws SwitchboardError `upstream_error` for a JSON-RPC error */
+  callToolInteractively(
     caller: Caller,
-    input: Target & ToolCall & { readonly capabilities: Params },
+    input: Target & InteractiveToolCall,
   ): Promise<ToolResult | InputRequired>;
-  callTool(caller: Caller, input: Target & ToolCall & { readonly capabilities?: never }): Promise<ToolResult>;
   /** Returns all pages of a server's tools. */
   listTools(caller: Caller, input: Target): Promise<{ tools: ListedTool[] }>;
   /**
@@ -112,7 +116,7 @@ export interface Proxy {
   readonly sessionCount: number;
 }
 
-export function createProxy(options: ProxyOptions): Proxy {
+export function createProxy(options: ProxyOptions): McpProxy {
   const { credentials, sealing, log, metrics, clock = systemClock } = options;
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const http = new HttpClient(options.guard, limits);
@@ -129,38 +133,46 @@ export function createProxy(options: ProxyOptions): Proxy {
   let closing: Promise<void> | undefined;
   let progressTokens = 0;
 
+  /** @param read returns the outcome in the server's reply */
+  const callTool = <Outcome extends ToolResult | InputRequired>(
+    caller: Caller,
+    { serverId, queryLogId, ...call }: Target & (ToolCall | InteractiveToolCall),
+    read: (reply: UpstreamReply) => Outcome,
+  ): Promise<Outcome> => {
+    const token = `progress-${++progressTokens}`;
+    const onNotification = progressListener(call, token);
+    const kind = 'call' as const;
+    const operation = { serverId, queryLogId, kind, tool: call.name, classify: classifyResult };
+    return calls.run(caller, operation, (sender, deadline) =>
+      checkedCalls.run(sender.view, call, {
+        send: async args => {
+          const params = toolCallParams(call, args ?? call.arguments, token);
+          return read(await sender.send('tools/call', params, onNotification));
+        },
+        refresh: where =>
+          definitions.refreshSoon(sender.view, () => calls.listTools(caller, sender.view.server, where)),
+        deadline,
+      }),
+    );
+  };
+
   return {
     async call(caller, { method, params, ...target }) {
-      refuse(method);
+      requireForwardable(method);
       const classify = isUse(method) ? classifyReply : undefined;
       const operation = { ...target, kind: 'call' as const, tool: toolNamed(method, params), classify };
-      const { answer } = await calls.run(caller, operation, asking => asking.send(method, params));
+      const { answer } = await calls.run(caller, operation, sender => sender.send(method, params));
       return answer;
     },
 
-    callTool: ((caller: Caller, { serverId, queryLogId, ...call }: Target & ToolCall) => {
-      const token = `progress-${++progressTokens}`;
-      const onNotification = progressListener(call, token);
-      const kind = 'call' as const;
-      const operation = { serverId, queryLogId, kind, tool: call.name, classify: classifyResult };
-      return calls.run(caller, operation, (asking, deadline) =>
-        checkedCalls.run(asking.view, call, {
-          send: async args => {
-            const params = toolCallParams(call, args ?? call.arguments, token);
-            const reply = await asking.send('tools/call', params, onNotification);
-            return toolOutcome(reply, call.capabilities !== undefined);
-          },
-          refresh: where =>
-            definitions.refreshSoon(asking.view, () => calls.listTools(caller, asking.view.server, where)),
-          deadline,
-        }),
-      );
-    }) as Proxy['callTool'],
+    callTool: (caller, input) => callTool(caller, input, toolResult),
+
+    callToolInteractively: (caller, input) => callTool(caller, input, toolOutcome),
 
     listTools(caller, target) {
-      return calls.run(caller, { ...target, kind: 'list' }, async asking => {
-        const { server, connectionKey } = asking.view;
-        const tools = definitions.keep(asking.view, await calls.allTools(asking));
+      return calls.run(caller, { ...target, kind: 'list' }, async sender => {
+        const { server, connectionKey } = sender.view;
+        const tools = definitions.keep(sender.view, await calls.allTools(sender));
         return { tools: connectionKey === undefined ? warnedTools(server, tools, clock.now()) : tools };
       });
     },
@@ -223,7 +235,7 @@ const REFUSED: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** @throws SwitchboardError `invalid_request` for a method that does not work in a single call */
-function refuse(method: string): void {
+function requireForwardable(method: string): void {
   const refusal = REFUSED.find(([pattern]) => pattern.test(method));
   if (refusal) throw new SwitchboardError('invalid_request', `${method} is not forwarded: ${refusal[1]}.`);
 }
@@ -256,17 +268,17 @@ class Calls {
 
   /**
    * Runs one operation on one server.
-   * @throws SwitchboardError as the methods of `Proxy` do; CallerAbortError once the caller has disconnected
+   * @throws SwitchboardError as the methods of `McpProxy` do; CallerAbortError once the caller has disconnected
    */
   run<T>(
     caller: Caller,
     operation: Operation<T>,
-    work: (asking: Asking, deadline: Deadline) => Promise<T>,
+    work: (sender: Sender, deadline: Deadline) => Promise<T>,
   ): Promise<T> {
     return this.track(caller, operation, async server => {
       const { admission, limits } = this.#parts;
       using deadline = new Deadline(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
-      const admitted = () => this.#ask({ caller, server, deadline }, asking => work(asking, deadline));
+      const admitted = () => this.#withSender({ caller, server, deadline }, sender => work(sender, deadline));
       // Awaited here: the deadline must not end before the work.
       return await admission.run(server, caller, deadline.signal, admitted);
     });
@@ -304,56 +316,47 @@ class Calls {
     const timeoutMs = where === 'in-slot' ? Math.min(LISTING_IN_SLOT_MS, totalTimeoutMs) : totalTimeoutMs;
     using deadline = new Deadline(timeoutMs);
     const lister = { ...caller, signal: deadline.signal, timeoutMs };
-    const list = () => this.#ask({ caller: lister, server, deadline }, asking => this.allTools(asking));
+    const list = () =>
+      this.#withSender({ caller: lister, server, deadline }, sender => this.allTools(sender));
     // Awaited here: the deadline must not end before the work.
     return where === 'in-slot' ? await list() : await admission.run(server, lister, deadline.signal, list);
   }
 
   /** Returns all pages of a server's tools. */
-  allTools(asking: Asking): Promise<Listing> {
-    return listAllTools(params => asking.send('tools/list', params), this.#parts.limits);
+  allTools(sender: Sender): Promise<Listing> {
+    return listAllTools(params => sender.send('tools/list', params), this.#parts.limits);
   }
 
   /** Looks up the user's token and runs the work with it. @throws SwitchboardError like `Credentials.forCall` */
-  async #ask<T>(asked: Asked, work: (asking: Asking) => Promise<T>): Promise<T> {
-    const lookup = this.#parts.credentials.forCall(asked.caller, asked.server);
-    const credential = lookup instanceof Promise ? await asked.deadline.wait(lookup) : lookup;
-    return work(new Asking(this.#parts, asked, credential));
+  async #withSender<T>(context: OperationContext, work: (sender: Sender) => Promise<T>): Promise<T> {
+    // An immediate lookup, as most are, is not awaited: that would be a measurable part of a call.
+    const lookup = this.#parts.credentials.forCall(context.caller, context.server);
+    const credential = lookup instanceof Promise ? await context.deadline.wait(lookup) : lookup;
+    return work(new Sender(this.#parts, context, credential));
   }
-}
-
-/** The newer token may be refused as well, for lack of scopes or for good, which somebody must be told. It is not replaced again. */
-const MAX_REFUSALS = 2;
-
-/** One operation: its caller, its server and its deadline. */
-interface Asked {
-  readonly caller: Caller;
-  readonly server: Server;
-  readonly deadline: Deadline;
 }
 
 /**
  * Sends the requests of one operation to its server. The user's token is looked up once, before anything is sent. If the
  * server refuses it (so nothing ran), the request is repeated if there is a newer token.
  */
-class Asking {
+class Sender {
   /** The responses apply to this view of the server. */
   readonly view: View;
   readonly #parts: Pick<Parts, 'credentials' | 'upstream' | 'reporter'>;
-  readonly #caller: Caller;
-  readonly #deadline: Deadline;
+  readonly #context: OperationContext;
   #credential: Credential | undefined;
-  #refusalsLeft = MAX_REFUSALS;
+  #refusals = 0;
 
   constructor(
     parts: Pick<Parts, 'credentials' | 'upstream' | 'reporter'>,
-    { caller, server, deadline }: Asked,
+    context: OperationContext,
     credential: Credential | undefined,
   ) {
     this.#parts = parts;
-    this.#caller = caller;
-    this.#deadline = deadline;
+    this.#context = context;
     this.#credential = credential;
+    const { caller, server } = context;
     this.view = { server, caller, connectionKey: credential?.connectionKey };
   }
 
@@ -363,7 +366,7 @@ class Asking {
     params?: Params,
     onNotification?: UpstreamCall['onNotification'],
   ): Promise<UpstreamReply> {
-    const { credentials, reporter } = this.#parts;
+    const { reporter } = this.#parts;
     for (;;) {
       const used = this.#credential;
       try {
@@ -371,14 +374,13 @@ class Asking {
         if (!used) reporter.answeredOpenly(this.view.server, method, reply);
         return reply;
       } catch (error) {
-        const refusal = this.#refusalsLeft > 0 ? refusalOf(error) : undefined;
+        const refusal = refusalOf(error);
         if (!refusal) throw error;
         // Another request of the operation may have renewed it in the meantime.
         if (this.#credential !== used) continue;
-        this.#refusalsLeft--;
-        const renewal = credentials.renewAfterRefusal(this.#caller, this.view.server, used, refusal);
-        const newer = await this.#deadline.wait(renewal);
-        if (!newer || this.#refusalsLeft === 0) throw error;
+        const refused = { credential: used, refusal, count: ++this.#refusals };
+        const newer = await credentialAfterRefusal(this.#parts.credentials, this.#context, refused);
+        if (!newer) throw error;
         this.#credential = newer;
       }
     }
@@ -389,15 +391,8 @@ class Asking {
     params: Params | undefined,
     onNotification: UpstreamCall['onNotification'],
   ): Promise<UpstreamReply> {
-    const { server } = this.view;
-    const call = {
-      caller: this.#caller,
-      server,
-      credential: this.#credential,
-      method,
-      params,
-      onNotification,
-    };
-    return this.#parts.upstream.request(call, this.#deadline);
+    const { caller, server, deadline } = this.#context;
+    const call = { caller, server, credential: this.#credential, method, params, onNotification };
+    return this.#parts.upstream.request(call, deadline);
   }
 }

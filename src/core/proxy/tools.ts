@@ -49,11 +49,15 @@ export interface ToolCall {
   readonly arguments?: Params;
   /** If set, the call is refused unless its server marks the tool as read-only (`readOnlyHint`). */
   readonly readOnly?: true;
-  /** The input requests that the caller can handle, as MCP's ClientCapabilities. Without them, `input_required` is a failure. */
-  readonly capabilities?: Params;
   readonly resume?: { readonly inputResponses?: Params; readonly requestState?: string };
   /** Receives the server's progress. Must not throw. */
   readonly onProgress?: (progress: Progress) => void;
+}
+
+/** A tool call of a caller that may be asked for input. */
+export interface InteractiveToolCall extends ToolCall {
+  /** The input requests that the caller can handle, as MCP's ClientCapabilities. */
+  readonly capabilities: Params;
 }
 
 /** The parameters of `notifications/progress` without its token. */
@@ -70,10 +74,14 @@ const META = 'io.modelcontextprotocol/';
  * @param args the arguments to send, which may be converted from the call's own
  * @param progressToken unique among the running calls in one session
  */
-export function toolCallParams(call: ToolCall, args: Params | undefined, progressToken: string): Params {
+export function toolCallParams(
+  call: ToolCall | InteractiveToolCall,
+  args: Params | undefined,
+  progressToken: string,
+): Params {
   const meta = {
     ...(call.onProgress ? { progressToken } : {}),
-    ...(call.capabilities ? { [`${META}clientCapabilities`]: call.capabilities } : {}),
+    ...('capabilities' in call ? { [`${META}clientCapabilities`]: call.capabilities } : {}),
   };
   return {
     name: call.name,
@@ -134,33 +142,41 @@ function detailOf(error: RpcError, advice: string): string {
 }
 
 /**
- * Returns the result in a reply to `tools/call`.
- * @param canAnswer whether the caller can handle `input_required`
- * @throws SwitchboardError `upstream_error` for a JSON-RPC error; `upstream_input_required` with the upstream's result as the
- * member `input_required`, or with its error if it did not ask; `upstream_protocol` for an invalid result
+ * Returns the result in a reply to `tools/call`, for a caller that cannot be asked for input.
+ * @throws SwitchboardError as `toolOutcome`; `upstream_input_required` with the upstream's result as the member `input_required`, or
+ * with its error if it did not ask
  */
-export function toolOutcome(reply: UpstreamReply, canAnswer: boolean): ToolResult | InputRequired {
+export function toolResult(reply: UpstreamReply): ToolResult {
   const error = errorOf(reply.answer);
   // A caller that can declare capabilities learns how from its own API.
-  if (error?.code === MISSING_CAPABILITY && !canAnswer) throw capabilityMissing(error);
-  if (error && reply.lostSession) throw reportedError(error, LOST_SESSION);
-  return toToolResult(resultOf(reply.answer), canAnswer);
+  if (error?.code === MISSING_CAPABILITY) throw capabilityMissing(error);
+  const outcome = toolOutcome(reply);
+  if (!asksForInput(outcome)) return outcome;
+  throw new SwitchboardError(
+    'upstream_input_required',
+    `The tool needs more input, which this endpoint cannot provide. ${HOW_TO_ANSWER}`,
+    { members: { input_required: outcome } },
+  );
 }
 
-function toToolResult(result: unknown, canAnswer: boolean): ToolResult | InputRequired {
+/**
+ * Returns the result in a reply to `tools/call`, or what it asks for.
+ * @throws SwitchboardError `upstream_error` for a JSON-RPC error; `upstream_protocol` for an invalid result
+ */
+export function toolOutcome({ answer, lostSession }: UpstreamReply): ToolResult | InputRequired {
+  const error = errorOf(answer);
+  if (error && lostSession) throw reportedError(error, LOST_SESSION);
+  const result = resultOf(answer);
   if (!isObject(result)) throw new AnsweredWrongly('returned a tools/call result that is not an object');
-  const { content } = result;
+  const { content, resultType } = result;
   if (Array.isArray(content)) return { ...result, content, isError: result['isError'] === true };
-  if (result['resultType'] === 'input_required') {
-    if (canAnswer) return { ...result, resultType: 'input_required' };
-    throw new SwitchboardError(
-      'upstream_input_required',
-      `The tool needs more input, which this endpoint cannot provide. ${HOW_TO_ANSWER}`,
-      { members: { input_required: result } },
-    );
-  }
+  if (resultType === 'input_required') return { ...result, resultType };
   throw new AnsweredWrongly('returned a tools/call result without a content array');
 }
+
+/** A result with content is not a request for input, whatever other fields a server sends. */
+export const asksForInput = (outcome: ToolResult | InputRequired): outcome is InputRequired =>
+  !Array.isArray(outcome['content']);
 
 /** All of a server's tools, with how long they are valid and for whom. */
 export interface Listing {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuthSpec, Server } from '../../../src/core/catalogue/entry.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { outcomeOf } from '../../../src/core/health/policy.ts';
-import { createProxy, type Proxy } from '../../../src/core/proxy/proxy.ts';
+import { createProxy, type McpProxy } from '../../../src/core/proxy/proxy.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { startChangeable, type Conduct } from '../../support/upstreams/changeable.ts';
 import { startEverything } from '../../support/upstreams/everything.ts';
@@ -26,7 +26,7 @@ const proxyWith = (limits = {}, allowPrivateNetwork = true) => {
   });
 };
 
-let proxy: Proxy;
+let proxy: McpProxy;
 beforeAll(() => void (proxy = proxyWith()));
 afterAll(() => proxy.close());
 

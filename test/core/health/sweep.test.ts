@@ -4,7 +4,7 @@ import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { HealthStore } from '../../../src/core/health/store.ts';
 import { HealthSweep, type StatusChange } from '../../../src/core/health/sweep.ts';
-import { createProxy, type Proxy } from '../../../src/core/proxy/proxy.ts';
+import { createProxy, type McpProxy } from '../../../src/core/proxy/proxy.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { settings } from '../../../src/platform/database/settings.ts';
 import { SwitchboardError } from '../../../src/errors.ts';
@@ -27,7 +27,7 @@ let stack: AsyncDisposableStack;
 let up: Changeable;
 let other: Changeable;
 let catalogue: Catalogue;
-let proxy: Proxy;
+let proxy: McpProxy;
 let store: HealthStore;
 let sweep: HealthSweep;
 let onStatusChange: (change: StatusChange) => Promise<void>;
@@ -248,7 +248,7 @@ describe('the pace of a sweep', () => {
     const busy: string[] = [];
     const done: string[] = [];
     let most = 0;
-    const inspect: Proxy['inspect'] = async ({ id, remoteUrl }) => {
+    const inspect: McpProxy['inspect'] = async ({ id, remoteUrl }) => {
       const { host } = new URL(remoteUrl);
       expect(busy).not.toContain(host);
       busy.push(host);
@@ -268,7 +268,7 @@ describe('the pace of a sweep', () => {
   it('leaves the rest of a host to the next sweep after three time-outs in a row, and begins with it then', async () => {
     await put(...[0, 1, 2, 3, 4].map(id => at('bad', id)), at('good', 0));
     const asked: string[] = [];
-    const inspect: Proxy['inspect'] = ({ id }) => {
+    const inspect: McpProxy['inspect'] = ({ id }) => {
       asked.push(id);
       const isBad = id.startsWith('bad');
       return Promise.resolve(isBad ? { latencyMs: 1, error: timedOut, hasEntered: false } : answer);

@@ -5,7 +5,7 @@ import type { Server } from '../../../src/core/catalogue/entry.ts';
 import type { Credential } from '../../../src/core/identity/connections/holdings.ts';
 import { Sealing } from '../../../src/platform/sealing.ts';
 import { Guard, type GuardOptions } from '../../../src/platform/outbound/guard.ts';
-import { createProxy, type Proxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
+import { createProxy, type McpProxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 /** The catalogue has these, so that their calls go out at once: a tool that nobody knows is looked up first. */
@@ -71,7 +71,7 @@ class TestClock {
 }
 
 export interface Harness extends AsyncDisposable {
-  readonly proxy: Proxy;
+  readonly proxy: McpProxy;
   readonly clock: TestClock;
   readonly outcomes: { serverId: string; tenantId: string; ok: boolean }[];
   /** Every log line, parsed. */
@@ -81,7 +81,7 @@ export interface Harness extends AsyncDisposable {
   /** Resolves once so many listings made in the background, after calls, have failed: few of these upstreams list tools. */
   refreshed(count: number): Promise<void>;
   /** Calls a tool of the server `s`. */
-  tool(name?: string, args?: Record<string, unknown>): ReturnType<Proxy['callTool']>;
+  tool(name?: string, args?: Record<string, unknown>): ReturnType<McpProxy['callTool']>;
 }
 
 /** A proxy on a catalogue of one server, `s`, at the given URL. */

@@ -346,7 +346,11 @@ describe('tools/call results', () => {
       detail: expect.stringMatching(/^Missing capability: elicitation\. Use POST \/v1\/mcp\/call: declare/),
       upstreamError: error,
     });
-    const asked = harness.proxy.callTool(caller(), { serverId: 's', name: 'a', capabilities: {} });
+    const asked = harness.proxy.callToolInteractively(caller(), {
+      serverId: 's',
+      name: 'a',
+      capabilities: {},
+    });
     expect(await failure(asked)).toMatchObject({ code: 'upstream_error', detail: error.message });
   });
 

@@ -15,9 +15,9 @@ const MAX_TEXT_CHARS = 2_000;
 
 type Outcome = ToolResult | InputRequired;
 type NamedCall = Pick<ToolCall, 'name' | 'arguments' | 'readOnly'>;
-interface Sending {
+interface Sending<T extends Outcome = Outcome> {
   /** Sends the call with these arguments. */
-  readonly send: (args: ToolCall['arguments']) => Promise<Outcome>;
+  readonly send: (args: ToolCall['arguments']) => Promise<T>;
   /** Refreshes the definitions: in the call's own slot if it waits for them, otherwise in the background. Never rejects. */
   readonly refresh: (where?: 'in-slot') => Promise<void>;
   readonly deadline: Deadline;
@@ -42,7 +42,7 @@ export class CheckedCalls {
    * @throws SwitchboardError `invalid_params` if the server's own list does not have the tool or allow the call; the errors of
    * `send`, with a suggestion
    */
-  async run(view: View, call: NamedCall, sending: Sending): Promise<Outcome> {
+  async run<T extends Outcome>(view: View, call: NamedCall, sending: Sending<T>): Promise<T> {
     if (this.#mustList(view, call)) await this.#list(view, sending);
     const args = this.#admit(view, call);
     const { send, refresh } = sending;
@@ -165,7 +165,7 @@ function withHint(error: SwitchboardError, hint: string | undefined): Switchboar
 }
 
 /** Adds the hint as a separate block after the tool's own text. */
-function explained(outcome: Outcome, hint: string | undefined): Outcome {
+function explained<T extends Outcome>(outcome: T, hint: string | undefined): T {
   if (hint === undefined || !('content' in outcome) || !Array.isArray(outcome.content)) return outcome;
   const content: unknown[] = outcome.content;
   return { ...outcome, content: [...content, { type: 'text', text: `[Switchboard] ${hint}` }] };
