@@ -102,7 +102,7 @@ describe('POST /catalogue/import on the control socket', () => {
     sb.release();
     expect(await last.end()).toMatchObject({ result: { imported: 1 } });
     expect([await sb.knows('a'), await sb.knows('b'), await sb.knows('c')]).toEqual([false, false, true]);
-    expect(sb.logged().match(/cancelled a catalogue change/g)).toHaveLength(2);
+    expect(sb.logged().match(/long request cancelled/g)).toHaveLength(2);
     expect(sb.logged()).not.toContain('request failed');
   });
 });

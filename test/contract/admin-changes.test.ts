@@ -174,6 +174,16 @@ describe('a sync [admin.catalogue]', () => {
     expect(wrong).toMatchObject({ status: 400, json: { code: 'invalid_request' } });
   });
 
+  it.each([
+    ['application/json, application/X-NDJSON; q=0.5, */*', 'application/x-ndjson'],
+    ['*/*', 'application/json; charset=utf-8'],
+    ['application/x-ndjson;q=0, application/json', 'application/json; charset=utf-8'],
+  ])('with Accept: %s responds with %s', async (accept, type) => {
+    const answer = await post('/catalogue/sync', { url: registry.url }, admin.key, { accept });
+    expect(answer).toMatchObject({ status: 200 });
+    expect(answer.headers.get('content-type')).toBe(type);
+  });
+
   it('that would end too much is refused, and is so in the audit log', async () => {
     await post('/catalogue/sync', { url: registry.url, full: true });
     const all = registry.entries;

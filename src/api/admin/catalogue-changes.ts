@@ -49,6 +49,7 @@ const importCatalogue: Endpoint = {
   }),
   stream: {
     types: ['application/x-ndjson', 'application/jsonl', 'text/plain'],
+    busy: 'Another import is running. Try again when it has finished.',
     read: async (core, caller, body, query) => {
       const { replace } = query as z.output<typeof importQuery>;
       const read = await readEntryStream(bounded(body), {

@@ -76,7 +76,7 @@ export function controlSocketListener({
     find: routerOf(endpoints),
     principalOf: () => Promise.resolve(OPERATOR),
     wire: 'command',
-    isStreamExclusive: false,
+    maxStreams: Infinity,
   });
   return (request, response) => {
     attachLocals(response, clock);

@@ -4,7 +4,6 @@ import type { Policy, Throttle } from '../../core/access/admit.ts';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { type ErrorCode, SwitchboardError } from '../../errors.ts';
-import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import { sanitise, codePointsIn } from '../../platform/sanitize.ts';
 import { HEALTH_STATES } from '../../core/catalogue/health.ts';
 import { isObject, isStorable } from '../../platform/json-limits.ts';
@@ -59,6 +58,8 @@ export interface Input<Body = unknown, Query = unknown> {
 export interface StreamedBody {
   /** The accepted media types of the body. */
   readonly types: readonly string[];
+  /** The error for a caller while another's body is read. */
+  readonly busy: string;
   /**
    * Reads the whole body and returns the remaining work. If the caller's signal aborts, the work throws its reason.
    * @throws SwitchboardError
@@ -102,8 +103,8 @@ export function endpoint<Body extends z.ZodType = z.ZodUndefined, Query extends 
 
 /** Reports progress. */
 export interface ProgressListener {
-  readonly onProgress: OnProgress;
-  /** Reports how many entries of a registry were read. */
+  readonly onProgress: (progress: { readonly done: number; readonly of: number }) => void;
+  /** Reports how many entries were read, while nobody knows how many there are. */
   readonly onListed: (entries: number) => void;
   /** Reports a sentence for people. */
   readonly onNotice: (notice: string) => void;

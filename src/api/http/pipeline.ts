@@ -3,6 +3,7 @@ import { parse as parseQuery } from 'node:querystring';
 import { admit, authenticate, countUnclassed, type Policy } from '../../core/access/admit.ts';
 import type { Caller, Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
+import { Places } from '../../platform/queues.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -18,7 +19,6 @@ import {
   type ProgressListener,
   type StreamedBody,
 } from './endpoint.ts';
-import type { OnProgress } from '../../core/catalogue/catalogue.ts';
 import { problemOf, renderError, rpcIdOf, toReported, type RpcId } from './render-error.ts';
 import {
   bearerOf,
@@ -150,8 +150,8 @@ export const byKey =
 
 interface EndpointOptions extends PipelineOptions, Pick<PipelineParts, 'principalOf' | 'wire'> {
   readonly find: FindRoute;
-  /** true: only one streamed body is read at a time, because its data may be large. Default. */
-  readonly isStreamExclusive?: boolean;
+  /** How many streamed bodies are read at a time. Default: one, because their data may be large. */
+  readonly maxStreams?: number;
 }
 
 /** Serves a table of endpoints. Authentication precedes routing, so that callers without a key cannot discover paths. */
@@ -160,10 +160,10 @@ export function serveEndpoints({
   log,
   budget,
   find,
-  isStreamExclusive = true,
+  maxStreams = 1,
   ...parts
 }: EndpointOptions): Handler {
-  let isStreaming = false;
+  const streams = new Places(maxStreams);
 
   async function serveJson(
     one: Endpoint & { stream?: undefined },
@@ -199,14 +199,15 @@ export function serveEndpoints({
     exchange: Exchange,
   ): Promise<void> {
     const { request, response } = exchange;
-    let isOurs = false;
     try {
       const { caller, input } = await exchange.admit(policyOf(one, params), () => {
         requireType(one.stream, request.headers['content-type']);
         return partsOf(one, request);
       });
-      if (isStreaming && isStreamExclusive) throw busy();
-      isStreaming = isOurs = true;
+      const place = streams.enter('');
+      if (typeof place === 'string')
+        throw new SwitchboardError('unavailable', one.stream.busy, { retryAfterSec: 5 });
+      using _place = place;
       // The stream is not destroyed if it is not read to its end, because the response uses the same connection.
       const body = decodedBody(request).iterator({ destroyOnReturn: false });
       await answerLong(exchange, caller, await one.stream.read(core, caller, body, input.query));
@@ -214,8 +215,6 @@ export function serveEndpoints({
       await letGoBy(request);
       if (!response.headersSent) addHeaders(response, { Connection: 'close' });
       throw error;
-    } finally {
-      if (isOurs) isStreaming = false;
     }
   }
 
@@ -236,10 +235,10 @@ export function serveEndpoints({
     const logged = (progress: ProgressListener) =>
       work(progress).catch((error: unknown) => {
         if (signal.aborted && error === signal.reason)
-          log.info({ requestId }, 'cancelled a catalogue change because its caller disconnected');
+          log.info({ requestId }, 'long request cancelled by its caller');
         throw error;
       });
-    if (request.headers.accept !== NDJSON) return sendAnswer(exchange, await logged(SILENT));
+    if (!acceptsLines(request.headers.accept)) return sendAnswer(exchange, await logged(SILENT));
     writeHead(response, 200, { 'Content-Type': NDJSON });
     await answerInLines(response, logged, thrown =>
       problemOf(toReported(thrown, response.destroyed ? undefined : log, requestId), requestId),
@@ -323,9 +322,11 @@ function requireType({ types }: StreamedBody, contentType = ''): void {
   );
 }
 
-const busy = () =>
-  new SwitchboardError('unavailable', 'Another import is running. Try again when it has finished.', {
-    retryAfterSec: 5,
+/** Returns whether a caller asks for progress lines. A wildcard does not. */
+const acceptsLines = (accept = ''): boolean =>
+  accept.split(',').some(range => {
+    const [type, ...parameters] = range.split(';').map(part => part.trim().toLowerCase());
+    return type === NDJSON && !parameters.some(parameter => /^q=0(?:\.0*)?$/.test(parameter));
   });
 
 /** The minimum interval between progress lines; the line of a finished step is always sent. */
@@ -353,7 +354,8 @@ async function answerInLines(
     writtenAt = now;
     write(line);
   };
-  const onProgress: OnProgress = progress => writeSometimes({ progress }, progress.done === progress.of);
+  const onProgress: ProgressListener['onProgress'] = progress =>
+    writeSometimes({ progress }, progress.done === progress.of);
   const onListed = (listed: number) => writeSometimes({ listed }, false);
   try {
     write({ result: await work({ onProgress, onListed, onNotice: notice => write({ notice }) }) });
