@@ -14,7 +14,7 @@ const REFUSALS = {
   },
   other_browser: {
     title: 'Continue in the browser in which you started',
-    text: 'This sign-in was started in another browser. Nothing was changed. Continue in that browser, or start again where you got the link.',
+    text: 'This sign-in was started, or started again, in another browser. Nothing was changed. Continue in that browser, or open the link again in this one.',
   },
   undo_over: {
     title: 'This can no longer be undone here',

@@ -32,7 +32,7 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       const view = await signIns.view(ticket);
       if (view?.providerOrigin !== undefined || view?.serverId === undefined) {
         const providerUrl = await signIns.begin(ticket, cookies.ensureBrowser(request, response));
-        if (providerUrl === undefined) sendPage(response, refusal('link_over_or_elsewhere'));
+        if (providerUrl === undefined) sendPage(response, refusal('link_over'));
         else seeOther(response, providerUrl);
         return;
       }

@@ -300,13 +300,23 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         expect((await finish(arrived)).status).toBe(200);
       });
 
-      it('53: a link that one browser began is refused in another', async () => {
-        const { authUrl } = await create(newUser(), { mode: 'page' });
-        const [first, other] = [new UserAgent(), new UserAgent()];
-        await first.submit(await first.get(authUrl));
-        expect((await other.submit(await other.get(authUrl))).status).toBe(400);
-        // In its own it can be begun again.
-        expect((await first.submit(await first.get(authUrl))).status).toBe(303);
+      it('53: a sign-in begun again in another browser can be finished only there', async () => {
+        const user = newUser();
+        const { session, authUrl } = await create(user, { mode: 'page' });
+        const [closed, other] = [new UserAgent(), new UserAgent()];
+        const comeBack = async (agent: UserAgent) => {
+          const start = locationOf(await agent.submit(await agent.get(authUrl)));
+          return agent.authorize(start, { login: user, stopAt: isOurs });
+        };
+        const early = await comeBack(closed);
+        const callback = await comeBack(other);
+        const late = await closed.get(early);
+        expect([late.status, textOf(late)]).toEqual([
+          400,
+          expect.stringContaining('Continue in the browser in which you started'),
+        ]);
+        expect(await statusOf(session)).toEqual({ status: 'pending' });
+        expect((await finish({ agent: other, callback })).status).toBe(200);
       });
 
       it('53: the confirmation can be neither seen nor sent from another browser', async () => {

@@ -1,4 +1,4 @@
-import { and, eq, isNull, like, or, type SQL } from 'drizzle-orm';
+import { and, eq, like, type SQL } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Caller } from '../../access/caller.ts';
@@ -76,23 +76,16 @@ export class SignIns {
   }
 
   /**
-   * Binds the sign-in to this browser. Returns the URL of the provider's page; undefined if the link has expired or belongs
-   * to another browser.
+   * Binds the sign-in to this browser, also if it was begun in another one, which can then no longer finish it: its user may have
+   * closed it. Returns the URL of the provider's page; undefined if the link has expired.
    */
   async begin(ticket: string, browser: string): Promise<string | undefined> {
     const session = await sessionOfTicket(this.#context, ticket);
     if (!session) return undefined;
-    const browserHash = sha256(browser);
     const [bound] = await this.#context.db
       .update(authSessions)
-      .set({ browserHash })
-      .where(
-        and(
-          eq(authSessions.idHash, session.idHash),
-          eq(authSessions.status, 'pending'),
-          or(isNull(authSessions.browserHash), eq(authSessions.browserHash, browserHash)),
-        ),
-      )
+      .set({ browserHash: sha256(browser) })
+      .where(and(eq(authSessions.idHash, session.idHash), eq(authSessions.status, 'pending')))
       .returning({ idHash: authSessions.idHash });
     return bound && (await pendingSecrets(this.#context, session)).providerUrl;
   }
