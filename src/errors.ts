@@ -38,7 +38,7 @@ const KINDS = {
     title: 'Authorization pending',
     oauth: 'authorization_pending',
   },
-  connection_required: { status: 403, rpc: -32000, title: 'The user must connect an account first' },
+  connection_required: { status: 403, rpc: -32000, title: 'A connection with the server is required' },
   operator_setup_needed: { status: 403, rpc: -32000, title: 'The operator must set up the sign-in first' },
   credentials_rejected: { status: 400, rpc: -32000, title: 'The server refused the credentials' },
   insufficient_scope: { status: 403, rpc: -32000, title: 'The API key lacks a scope' },
@@ -64,7 +64,7 @@ const KINDS = {
   provider_unavailable: {
     status: 502,
     rpc: -32000,
-    title: 'Identity provider unavailable',
+    title: 'Sign-in service unavailable',
     retryable: true,
   },
   upstream_timeout: { status: 502, rpc: -32000, title: 'MCP server timed out', retryable: true },

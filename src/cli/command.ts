@@ -32,8 +32,8 @@ interface Described {
 
 /** A command carried out by a server: the running one, or one started for it without the public API. */
 export interface Command extends Described {
-  /** Set on commands that change data. All others fail if there is no database. */
-  readonly changes?: true;
+  /** Set on commands that change data. `existing`: like the commands that only read, they fail if there is no database. */
+  readonly changes?: true | 'existing';
   /** Returns the result for `--json`, its text for people, and whether part of the work failed. */
   run(invocation: Invocation): Promise<{ json: unknown; text: string; failed?: boolean }>;
 }

@@ -54,7 +54,7 @@ const connect: Command = {
     tenant,
   },
   help: 'Connects a server: opens its sign-in in a browser, or stores the key that it requires. From then on, all calls of the tenant use the connection, except those for an end user. A key is asked for on the terminal, or read from stdin.',
-  changes: true,
+  changes: 'existing',
   async run(invocation) {
     const { io, options } = invocation;
     const over = new AbortController();
@@ -93,22 +93,47 @@ async function storeKey(
     throw new UsageError(`${server} takes a key. --scope is for servers with a sign-in`);
   const query = new URLSearchParams({ server_id: server });
   const form = (await admin.request('GET', `/connections/form?${query.toString()}`)) as Form;
-  const values = io.ask ? await askFor(form, io, io.ask) : readFrom((await stdin?.text) ?? '', form);
-  io.status?.(`Asking ${form.host} for its tools …`);
-  const json = {
-    tenant: tenantOf(options),
-    server_id: server,
-    values,
-    header: options['header'],
-    for_users: options['for-users'],
+  const put = async (values: Record<string, string>) => {
+    io.status?.(`Asking ${form.host} for its tools …`);
+    const json = {
+      tenant: tenantOf(options),
+      server_id: server,
+      values,
+      header: options['header'],
+      for_users: options['for-users'],
+    };
+    return (await admin.request('PUT', '/connections', { json }).finally(() => io.status?.(''))) as Made;
   };
-  const made = (await admin.request('PUT', '/connections', { json }).finally(() => io.status?.(''))) as Made;
+  const made = io.ask
+    ? await putAnswers(form, io, io.ask, put)
+    : await put(readFrom((await stdin?.text) ?? '', form));
   if (made.problem !== null) {
     const text = `Stored the key of ${server}, but could not try it: ${forOperator(made.problem)}`;
     return { json: made, text };
   }
   const tools = (await readTools(admin, server, options)) ?? made.tools;
   return { json: made, text: await connected(admin, server, tools, options) };
+}
+
+/** How often a person may enter what the server refuses. */
+const MAX_TRIES = 3;
+
+async function putAnswers(
+  form: Form,
+  io: Io,
+  ask: NonNullable<Io['ask']>,
+  put: (values: Record<string, string>) => Promise<Made>,
+): Promise<Made> {
+  for (let tries = 1; ; tries++) {
+    const values = await askFor(form, io, ask);
+    try {
+      return await put(values);
+    } catch (error) {
+      const isRefused = error instanceof CommandFailed && error.code === 'credentials_rejected';
+      if (!isRefused || tries === MAX_TRIES) throw error;
+      io.complain(`${error.message} Try again, or stop with Ctrl-C.`);
+    }
+  }
 }
 
 const SECOND_MS = 1_000;
@@ -175,7 +200,7 @@ async function untilSignedIn({ admin, io, query, stopped, check }: Waiting): Pro
       error?: string;
     };
     if (status !== 'pending') io.status?.('');
-    if (status === 'error') throw new CommandFailed(`Not connected. ${error ?? ''}`);
+    if (status === 'error') throw new CommandFailed(`Not connected: ${reasonOf(error)}`);
     if (status === 'complete') return;
     check();
     io.status?.(`${SPINNER[round % SPINNER.length]} waiting for the browser`);
@@ -185,6 +210,18 @@ async function untilSignedIn({ admin, io, query, stopped, check }: Waiting): Pro
       throw new CommandFailed(text, 'interrupted');
     });
   }
+}
+
+/** Reasons for a failed sign-in as the one reads them who typed the command, by the code before the server's text. */
+const REASONS: Readonly<Record<string, string>> = {
+  access_denied: 'access was not granted.',
+  session_expired: 'the sign-in was not finished within five minutes. Run the command again.',
+};
+
+function reasonOf(error = ''): string {
+  const mark = error.indexOf(': ');
+  const code = error.slice(0, Math.max(0, mark));
+  return (Object.hasOwn(REASONS, code) ? REASONS[code] : undefined) ?? error.slice(mark < 0 ? 0 : mark + 2);
 }
 
 /** Opens the person's browser, if there is one; the link is on the terminal in any case. */
@@ -256,11 +293,13 @@ async function answerTo(field: Field, ask: () => Promise<string>, io: Io): Promi
 
 const choicesOf = ({ choices = [] }: Field) => choices.map(one => sanitise(one)).join(', ');
 
-/** Reads the one value, or lines such as `token=abc`. @throws UsageError */
+/** Reads the only value, or the only required one, or lines such as `token=abc`. @throws UsageError */
 function readFrom(text: string, { fields }: Form): Record<string, string> {
-  const [only] = fields;
   if (text === '') throw new UsageError(`give ${namesOf(fields)} on stdin, or run this on a terminal`);
-  if (fields.length === 1 && only && !text.startsWith(`${only.name}=`)) return { [only.name]: text };
+  const required = fields.filter(({ isRequired }) => isRequired);
+  const [only, ...more] = fields.length === 1 ? fields : required;
+  if (only && more.length === 0 && !fields.some(({ name }) => text.startsWith(`${name}=`)))
+    return { [only.name]: text };
   return Object.fromEntries(
     text.split('\n').map(line => {
       const mark = line.indexOf('=');
@@ -273,6 +312,7 @@ function readFrom(text: string, { fields }: Form): Record<string, string> {
 const namesOf = (fields: readonly Field[]) => fields.map(({ name }) => name).join(', ');
 
 interface ConnectionInfo {
+  readonly kind: 'credentials' | 'oauth' | 'provider';
   readonly provider: string | null;
   readonly server_id: string | null;
   readonly account: string | null;
@@ -285,19 +325,24 @@ interface ConnectionInfo {
   readonly last_used_at: string | null;
 }
 
+async function connectionsOf(
+  admin: AdminClient,
+  holder: Readonly<Record<string, string>>,
+): Promise<{ connections: readonly ConnectionInfo[] }> {
+  const query = new URLSearchParams(holder).toString();
+  return (await admin.request('GET', `/connections?${query}`)) as { connections: ConnectionInfo[] };
+}
+
 const list: Command = {
   args: [],
   options: { user: { type: 'string', help: 'User of the tenant, whose own connections to list.' }, tenant },
   help: 'Lists the connections that a tenant shares, or those of one user.',
   async run({ admin, options }) {
     const { user } = options;
-    const query = new URLSearchParams({
+    const answer = await connectionsOf(admin, {
       tenant: tenantOf(options),
       ...(user === undefined ? {} : { user_id: String(user) }),
     });
-    const answer = (await admin.request('GET', `/connections?${query.toString()}`)) as {
-      connections: ConnectionInfo[];
-    };
     const rows = answer.connections.map(one => [
       one.server_id ?? one.provider ?? '-',
       one.account ?? (one.fingerprint === null ? `at ${one.issuer ?? '-'}` : `key ${one.fingerprint}`),
@@ -315,15 +360,22 @@ const disconnect: Command = {
   args: ['SERVER'],
   options: { tenant },
   help: "Ends a tenant's connection with a server.",
-  changes: true,
+  changes: 'existing',
   async run({ admin, args: [server = ''], options }) {
+    const held = await connectionsOf(admin, { tenant: tenantOf(options) });
+    const connection = held.connections.find(one => one.server_id === server);
     const json = { tenant: tenantOf(options), server_id: server };
     const { ended } = (await admin.request('POST', '/connections/revoke', { json })) as { ended: boolean };
-    if (!ended) throw new CommandFailed(`${server} is not connected. See npx switchboard connections.`);
-    return {
-      json: { ended },
-      text: `Disconnected ${server}. Tokens of a sign-in are being revoked. A key stays valid at the server: delete it there if you no longer need it.`,
-    };
+    if (!ended) {
+      // Says so if there is no such server, and which was meant.
+      await admin.request('GET', `/catalogue/${encodeURIComponent(server)}`);
+      throw new CommandFailed(`${server} is not connected. See npx switchboard connections.`);
+    }
+    const hasKey = connection?.kind === 'credentials';
+    const rest = hasKey
+      ? 'The key stays valid at the server: delete it there if you no longer need it.'
+      : 'Its authorization server is told to revoke the tokens.';
+    return { json: { ended }, text: `Disconnected ${server}. ${rest}` };
   },
 };
 
@@ -331,7 +383,7 @@ const link: Command = {
   args: ['USER_ID'],
   options: { tenant },
   help: 'Creates a link to a page where a user can see and end connections.',
-  changes: true,
+  changes: 'existing',
   async run({ admin, args: [user = ''], options }) {
     const json = { user_id: user, tenant: options['tenant'] };
     const made = (await admin.request('POST', '/connections/link', { json })) as {

@@ -156,7 +156,7 @@ function usage(): string {
     '',
     'Every command takes --json and --help. COMMAND --help shows its options.',
     'Commands work whether or not a server is running on SWITCHBOARD_DATA_DIR.',
-    'Read-only commands fail if there is no database yet. The others create it.',
+    'Read-only commands, connect and disconnect fail if there is no database yet. The others create it.',
     'While a server is running, migrate needs Postgres. The database commands need the server stopped.',
     'Settings are environment variables: see docs/configuration.md.',
   ].join('\n');

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startProtectedServer } from '../support/authorization/protected.ts';
@@ -42,6 +43,20 @@ describe('on the command line, a server', () => {
       { id: 'notes', remote_url: notes.url },
       { id: 'elsewhere', remote_url: elsewhere.url, auth: { kind: 'oauth' } },
       { id: 'keyed', remote_url: keyed.url, auth: { kind: 'credentials' } },
+      {
+        id: 'optional',
+        remote_url: keyed.url,
+        auth: {
+          kind: 'credentials',
+          headers: [
+            {
+              name: 'Authorization',
+              value: 'Bearer {key}',
+            },
+            { name: 'X-Region', required: false },
+          ],
+        },
+      },
       {
         id: 'sly',
         remote_url: 'https://sly.example/mcp',
@@ -112,6 +127,40 @@ describe('on the command line, a server', () => {
     expect((await run('connections')).stdout).toMatch(
       /^SERVER OR PROVIDER +ACCOUNT OR KEY +STATUS .*\nkeyed +key [0-9a-f]{8} +active /,
     );
+  });
+
+  it('asks a person again for a key that it refuses, three times', async () => {
+    const again = await runHere(['connect', 'keyed'], env, ['wrong-key-1234', KEY]);
+    expect(again).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Connected keyed\./) });
+    expect(again.stderr).toContain('Try again, or stop with Ctrl-C.');
+    const never = await runHere(['connect', 'keyed'], env, ['wrong-1234', 'wrong-5678', 'wrong-9012', KEY]);
+    expect([never.code, never.stderr.match(/Try again/g)]).toEqual([1, ['Try again', 'Try again']]);
+  });
+
+  it('with one value that it requires takes that from stdin without its name', async () => {
+    const { code, stdout } = await run('connect optional', KEY);
+    expect({ code, stdout }).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^Connected optional\./),
+    });
+  });
+
+  it('is disconnected with the advice that fits, or says what is wrong with its name', async () => {
+    await run('connect keyed', KEY);
+    expect((await run('disconnect keyed')).stdout).toMatch(/^Disconnected keyed\. The key stays valid at/);
+    expect((await run('disconnect keyed')).stderr).toContain('keyed is not connected.');
+    expect((await run('disconnect keyd')).stderr).toContain('No server has the id "keyd"');
+  });
+
+  it('is not connected in a folder without a database, which is not made', async () => {
+    await using folder = temporaryFolder();
+    const elsewhere = { ...env, SWITCHBOARD_DATA_DIR: path.join(folder.path, 'new') };
+    const { code, stderr } = await runHere(['connect', 'keyed'], elsewhere, KEY);
+    expect([code, stderr, existsSync(elsewhere.SWITCHBOARD_DATA_DIR)]).toEqual([
+      1,
+      expect.stringContaining('There is no database in'),
+      false,
+    ]);
   });
 
   it('of another tenant is not suggested for a call, which no command makes for it', async () => {

@@ -159,7 +159,7 @@ function entry(connection: ConnectionInfo, forms: Forms): Html {
 
 const factsOf = (connection: ConnectionInfo, account: string | undefined): Html =>
   html`<dl>
-    ${account !== undefined && fact(connection.kind === 'credentials' ? 'Key' : 'Account', named(account))}
+    ${account !== undefined && fact(connection.kind === 'credentials' ? 'Fingerprint of the key' : 'Account', named(account))}
     ${connection.issuer !== null && fact('Signed in at', named(new URL(connection.issuer).host))}
     ${
       connection.resource !== null &&

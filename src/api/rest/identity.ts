@@ -119,7 +119,7 @@ const createSession = endpoint({
     })
     .refine(body => (body.provider === undefined) !== (body.server_id === undefined), {
       path: ['provider'],
-      error: 'give a provider, or the server_id of a server that requires a sign-in or a key',
+      error: 'give either a provider, or the server_id of a server that requires a sign-in or a key',
     })
     .superRefine((body, context) => {
       const surplus = OF_PROVIDERS.find(name => body.server_id !== undefined && body[name] !== undefined);

@@ -255,7 +255,20 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     const agent = new UserAgent();
     await agent.submit(await agent.get(json.auth_url), { fields: { 'value.api_key': GOOD } });
     expect((await sb.poll(json.session_id)).json).toEqual({ status: 'complete' });
-    expect((await sb.token(json.session_id)).status).toBe(400);
+    expect((await sb.token(json.session_id)).json).toMatchObject({
+      status: 400,
+      code: 'invalid_grant',
+      detail: expect.stringContaining('keys create --user USER_ID'),
+    });
+  });
+
+  it('has no scopes to ask for', async () => {
+    const wanted = { user_id: user, server_id: 'weather', scopes: ['read'] };
+    expect((await sb.post('/v1/identity/sessions', wanted)).json).toMatchObject({
+      status: 400,
+      code: 'invalid_request',
+      detail: 'scopes: weather takes a key, which has none. Leave scopes out.',
+    });
   });
 
   it('asks the user of a server whose entry says nothing, once it answers 401', async () => {

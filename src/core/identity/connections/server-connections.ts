@@ -241,7 +241,7 @@ type SubmitOutcome =
 
 /** Advice where nobody said which header the key goes into. */
 const OTHER_HEADER =
-  ' It was sent as Authorization: Bearer. If the server expects it in another header, name that header.';
+  ' It was sent as Authorization: Bearer. If the server expects it in another header, name it in header (on the command line: --header).';
 
 const tooManyTrials = () =>
   new SwitchboardError('rate_limited', 'Too many keys are being tried right now. Try again in 5 s.', {

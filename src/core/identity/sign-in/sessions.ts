@@ -91,6 +91,7 @@ export class Sessions {
     requireReturnUrl(request.returnUrl, tenant.returnUrls, mode);
     const held = await this.#withGranted(caller.tenantId, userId, targetOf(server), request.scopes);
     const goal = await this.#goals.atServer(server, { held, isAsked: true });
+    if (!goal.signIn && request.scopes?.length) throw noScopes(server);
     const draft = await this.#goals.draft(goal, mode);
     return this.#open(caller, userId, draft, { returnUrl: request.returnUrl ?? null });
   }
@@ -301,6 +302,9 @@ export interface SessionRequest {
   /** The e-mail address or the id of the only account that may be connected. */
   readonly expectedAccount?: string;
 }
+
+const noScopes = ({ id }: Server) =>
+  new SwitchboardError('invalid_request', `scopes: ${id} takes a key, which has none. Leave scopes out.`);
 
 const unknownAccounts = (provider: string) =>
   new SwitchboardError(

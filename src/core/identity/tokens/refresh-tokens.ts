@@ -7,6 +7,7 @@ import { monotonicMs } from '../../../platform/time.ts';
 import type { Caller } from '../../access/caller.ts';
 import { apiKeys, users } from '../../access/schema.ts';
 import { lockUser } from '../../access/tenants.ts';
+import { serverIdOf } from '../connections/holdings.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions, refreshTokens, tokenFamilies } from '../schema.ts';
 import { sessionBinding } from '../sign-in/session-store.ts';
@@ -51,7 +52,12 @@ export class RefreshTokens {
     const own = and(eq(authSessions.idHash, sha256(sessionId)), eq(authSessions.tenantId, caller.tenantId));
     const sign = await this.#tokens.issuer();
     const outcome = await this.#context.db.transaction(async (tx): Promise<Outcome> => {
-      const [owner] = await tx.select({ userId: authSessions.userId }).from(authSessions).where(own);
+      const [owner] = await tx
+        .select({ userId: authSessions.userId, provider: authSessions.provider })
+        .from(authSessions)
+        .where(own);
+      // Connecting a server proves nothing about the user.
+      if (owner && serverIdOf(owner.provider) !== undefined) throw notForTokens();
       const user = owner && (await lockUser(tx, caller.tenantId, owner.userId));
       if (!user) return 'refused';
       const [won] = await tx
@@ -61,8 +67,6 @@ export class RefreshTokens {
           and(
             own,
             eq(authSessions.status, 'complete'),
-            // Entering a key proves nothing about the user.
-            sql`${authSessions.provider} not like 'server:%'`,
             isNull(authSessions.redeemedAt),
             eq(authSessions.epoch, user.tokenEpoch),
             gt(authSessions.finishedAt, sql`now() - make_interval(secs => ${REDEEM_SEC})`),
@@ -285,6 +289,12 @@ const sessionReplay = (session: typeof authSessions.$inferSelect): Binding => ({
 
 const invalidGrant = () =>
   new SwitchboardError('invalid_grant', 'The refresh token is invalid, expired or already used.');
+
+const notForTokens = () =>
+  new SwitchboardError(
+    'invalid_grant',
+    'The session connects a server, which gives no identity tokens. Get tokens with a session for an identity provider, or have the operator create a key for the user with switchboard keys create --user USER_ID.',
+  );
 
 const invalidSession = () =>
   new SwitchboardError(

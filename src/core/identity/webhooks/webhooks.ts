@@ -246,7 +246,7 @@ export class Webhooks {
     const refuse = (why: string) => new SwitchboardError('invalid_request', `url: ${quoted(address)} ${why}`);
     const url = URL.parse(address);
     if (!url || address.length > MAX_URL_CHARS || !/^https?:\/\/[^\\\s\p{Cc}\p{Cs}]+$/u.test(address))
-      throw refuse('must be an absolute URL');
+      throw refuse('must be an absolute https: or http: URL');
     if (url.username !== '' || url.password !== '') throw refuse('must not have a user name or password');
     if (address.includes('#')) throw refuse('must not have a fragment');
     try {

@@ -75,13 +75,13 @@ describe(PATH, () => {
     ['no address', {}, /url/],
     ['a number', { url: 7 }, /url/],
     ['a surplus field', { url: 'https://app.example/', secret: 'whsec_AAAA' }, /secret/],
-    ['a path', { url: '/hooks' }, /must be an absolute URL/],
-    ['another scheme', { url: 'ftp://app.example/' }, /must be an absolute URL/],
+    ['a path', { url: '/hooks' }, /must be an absolute https: or http: URL/],
+    ['another scheme', { url: 'ftp://app.example/' }, /must be an absolute https: or http: URL/],
     ['a password', { url: 'https://user:pw@app.example/' }, /must not have a user name or password/],
     ['a fragment', { url: 'https://app.example/#x' }, /must not have a fragment/],
-    ['a space', { url: 'https://app.example/a b' }, /must be an absolute URL/],
-    ['a backslash', { url: 'https://app.example\\@evil.example' }, /must be an absolute URL/],
-    ['3 KB', { url: `https://app.example/${'a'.repeat(3_000)}` }, /must be an absolute URL/],
+    ['a space', { url: 'https://app.example/a b' }, /must be an absolute https: or http: URL/],
+    ['a backslash', { url: 'https://app.example\\@evil.example' }, /must be an absolute https: or http: URL/],
+    ['3 KB', { url: `https://app.example/${'a'.repeat(3_000)}` }, /must be an absolute https: or http: URL/],
     ['a metadata service', { url: 'http://169.254.169.254/latest' }, /must be https: and public/],
   ])('refuses %s', async (_what, body, detail) => {
     const { status, json } = await sb.put(PATH, body, headers);

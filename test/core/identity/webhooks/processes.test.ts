@@ -155,7 +155,7 @@ describe('the command line', () => {
     expect(await webhook('remove')).toMatchObject({ code: 1 });
     expect(await webhook('set', 'ftp://app.example/', '--tenant', 'local')).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('url: "ftp://app.example/" must be an absolute URL'),
+      stderr: expect.stringContaining('url: "ftp://app.example/" must be an absolute https: or http: URL'),
     });
 
     const secret = await setWebhook(process, receiver.url);
