@@ -203,12 +203,10 @@ async function listed(core: Core, caller: Caller, serverId: string): Promise<Lis
     const isOut = error instanceof SwitchboardError && (error.isUpstreamFailure || SIGN_IN.has(error.code));
     if (!isOut || server.tools.length === 0) throw error;
     const tools = server.tools.map(tool => ({ ...tool, warnings: warningsOf(tool, Date.now()) }));
-    return {
-      server,
-      access,
-      tools,
-      problem: `These tools may be out of date, because the server could not list them: ${error.detail}`,
-    };
+    const { auth_url: link } = error.members;
+    const where = typeof link === 'string' ? ` auth_url: ${link}` : '';
+    const problem = `These tools may be out of date, because the server could not list them: ${error.detail}${where}`;
+    return { server, access, tools, problem };
   }
 }
 
