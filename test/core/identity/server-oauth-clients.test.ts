@@ -169,19 +169,22 @@ describe.each(DATABASES)('on $name: how Switchboard is known to an issuer', ({ k
       await expect.poll(() => scene.issuer.sent('revoke').length, { timeout: 10_000 }).toBeGreaterThan(0);
     });
 
-    it('is one of its own for an issuer whose responses do not name it', async () => {
+    it('is not used where responses do not name their issuer: it registers', async () => {
       await using scene = await addScene(sb, { issuer: { clientDocuments: true, iss: 'missing' } });
-      const { json } = await scene.call();
-      const agent = browserOf(sb);
-      const { searchParams } = new URL(await agent.open(json.auth_url));
-      const id = searchParams.get('client_id') ?? '';
-      expect(id).toMatch(new RegExp(`^${PUBLIC_URL}/oauth/client/[\\w-]+\\.json$`));
-      const document = await documentAt(id);
-      expect(document).toMatchObject({ client_id: id, redirect_uris: [searchParams.get('redirect_uri')] });
-      scene.issuer.documents.set(id, document);
-      const { page } = await scene.connect(scene.user, agent);
+      const { page } = await scene.connect(scene.user, browserOf(sb));
       expect(page.status, page.html).toBe(200);
-      expect((await scene.call()).status).toBe(200);
+      expect(scene.issuer.sent('register')).toHaveLength(1);
+    });
+
+    it('is not used there either if nobody can register: the operator is told', async () => {
+      await using scene = await addScene(sb, {
+        issuer: { clientDocuments: true, iss: 'missing', registration: 'none' },
+      });
+      const { json } = await scene.call();
+      expect(json).toMatchObject({
+        code: 'operator_setup_needed',
+        redirect_uri: expect.stringMatching(new RegExp(`^${PUBLIC_URL}/oauth/return/[\\w-]+$`)),
+      });
     });
 
     it('is not used where only clients with a secret are let in: it registers, as a web application', async () => {

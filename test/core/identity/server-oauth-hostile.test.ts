@@ -321,26 +321,48 @@ describe.each(DATABASES)('on $name: hostile', database => {
       expect((await evil.call()).json.reason).toBe('not_connected');
     });
 
-    it('is noticed on the address that all share', async () => {
+    describe('on the address that all share', () => {
       const document = 'https://clients.example/switchboard.json';
-      await using shared = await startIdentity({
-        database: database.kind,
-        env: { SWITCHBOARD_CLIENT_METADATA_URL: document },
-      });
-      await using honest = await addScene(shared, { issuer: { clientDocuments: true } });
-      await using evil = await addScene(shared, { issuer: { clientDocuments: true } });
-      for (const { issuer } of [honest, evil])
+      const shares = (shared: IdentityUnderTest, { issuer }: Scene) =>
         issuer.documents.set(document, {
           client_id: document,
           redirect_uris: [`${shared.url}/oauth/return`],
         });
-      await honest.connect();
-      expect((await honest.call()).status).toBe(200);
-      evil.issuer.switches.forwardsTo = { issuer: honest.issuer.issuer, clientId: document };
-      const { page, session } = await evil.connect();
-      expect([page.status, session.status]).toEqual([400, 'error']);
-      expect(evil.issuer.sent('token')).toEqual([]);
-      expect(honest.issuer.sent('token')).toHaveLength(1);
+      let shared: IdentityUnderTest;
+      useIdentity(database, started => (shared = started), {
+        env: { SWITCHBOARD_CLIENT_METADATA_URL: document },
+      });
+
+      it('is noticed by the issuer of the response', async () => {
+        await using honest = await addScene(shared, { issuer: { clientDocuments: true } });
+        await using evil = await addScene(shared, { issuer: { clientDocuments: true } });
+        for (const scene of [honest, evil]) shares(shared, scene);
+        await honest.connect();
+        expect((await honest.call()).status).toBe(200);
+        evil.issuer.switches.forwardsTo = { issuer: honest.issuer.issuer, clientId: document };
+        const { page, session } = await evil.connect();
+        expect([page.status, session.status]).toEqual([400, 'error']);
+        expect(evil.issuer.sent('token')).toEqual([]);
+        expect(honest.issuer.sent('token')).toHaveLength(1);
+      });
+
+      it('is noticed where the honest one names no issuer, and the other takes back that it does', async () => {
+        await using honest = await addScene(shared, { issuer: { clientDocuments: true, iss: 'missing' } });
+        await using evil = await addScene(shared, { issuer: { clientDocuments: true } });
+        for (const scene of [honest, evil]) shares(shared, scene);
+        const required = await evil.call();
+        evil.issuer.switches.iss = 'missing';
+        const reads = evil.issuer.sent('metadata').length;
+        await shared.elapse(11_000);
+        const again = { user_id: (await newUser(shared)).id, server_id: evil.serverId };
+        await shared.post('/v1/identity/sessions', again);
+        expect(evil.issuer.sent('metadata').length).toBeGreaterThan(reads);
+        evil.issuer.switches.forwardsTo = { issuer: honest.issuer.issuer, clientId: document };
+        const page = await new UserAgent().connect(required.json.auth_url);
+        expect(page.status, page.html).toBe(400);
+        expect(honest.issuer.sent('authorize')).toHaveLength(1);
+        expect(evil.issuer.sent('token')).toEqual([]);
+      });
     });
   });
 

@@ -65,7 +65,10 @@ export class AuthorizationServer implements TokenIssuer {
     this.client = client;
     this.resource = resource;
     const isElsewhere = tokenHost !== undefined && !isOpen(tokenHost);
-    this.#server = (isElsewhere ? atTokenHost(metadata, tokenHost) : metadata) as oauth.AuthorizationServer;
+    const server = isElsewhere ? atTokenHost(metadata, tokenHost) : metadata;
+    // Metadata read later may no longer announce what the client of a document depends on.
+    const named = client.kind === 'cimd' ? { authorization_response_iss_parameter_supported: true } : {};
+    this.#server = { ...server, ...named } as oauth.AuthorizationServer;
     this.#requests = { [oauth.customFetch]: fetch, [oauth.allowInsecureRequests]: true };
   }
 

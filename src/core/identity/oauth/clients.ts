@@ -167,21 +167,21 @@ export class Clients {
     };
   }
 
-  /** Returns the client that a metadata document of ours describes, where the authorization server takes such documents. */
+  /**
+   * Returns the client that a metadata document of ours describes. Anybody may name that document, so that a hostile authorization
+   * server could have another one's codes sent here: it is used only where the response names its issuer (RFC 9207).
+   */
   #documentFor(metadata: IssuerMetadata): Pick<SignInClient, 'clientId' | 'redirectUri'> | undefined {
-    const { issuer, client_id_metadata_document_supported: isSupported } = metadata;
     const methods = metadata.token_endpoint_auth_methods_supported;
-    if (isSupported !== true || !(methods?.includes('none') ?? true)) return undefined;
+    const isTaken =
+      metadata.client_id_metadata_document_supported === true &&
+      metadata.authorization_response_iss_parameter_supported === true &&
+      (methods?.includes('none') ?? true);
+    if (!isTaken) return undefined;
     const publicUrl = this.#context.publicUrl();
-    const { metadataUrl } = this.#config;
-    // One return address for all is safe only where the response names its issuer (RFC 9207).
-    if (metadata.authorization_response_iss_parameter_supported === true) {
-      const clientId = metadataUrl ?? (isHttps(publicUrl) ? `${publicUrl}${DOCUMENT_PATH}` : undefined);
-      return clientId === undefined ? undefined : { clientId, redirectUri: this.returnUri() };
-    }
-    if (!isHttps(publicUrl)) return undefined;
-    const clientId = `${publicUrl}${documentPath(keyOf(issuer))}`;
-    return { clientId, redirectUri: this.redirectUri(issuer) };
+    const own = isHttps(publicUrl) ? `${publicUrl}${DOCUMENT_PATH}` : undefined;
+    const clientId = this.#config.metadataUrl ?? own;
+    return clientId === undefined ? undefined : { clientId, redirectUri: this.returnUri() };
   }
 
   async #registered(metadata: IssuerMetadata, preferred: AuthMethod | undefined): Promise<SignInClient> {
@@ -304,11 +304,10 @@ export class Clients {
     throw new RegistrationRefused('refused', issuer);
   }
 
-  /** Returns the document that describes Switchboard at `documentPath(key)`, or at `DOCUMENT_PATH` without a key. */
-  document(key?: string): Readonly<Record<string, unknown>> {
-    const publicUrl = this.#context.publicUrl();
-    const clientId = `${publicUrl}${key === undefined ? DOCUMENT_PATH : documentPath(key)}`;
-    return { client_id: clientId, ...this.#document([this.returnUri(key)], 'none') };
+  /** Returns the document that describes Switchboard at `DOCUMENT_PATH`. */
+  document(): Readonly<Record<string, unknown>> {
+    const clientId = `${this.#context.publicUrl()}${DOCUMENT_PATH}`;
+    return { client_id: clientId, ...this.#document([this.returnUri()], 'none') };
   }
 
   #document(redirectUris: readonly string[], authMethod: AuthMethod) {
@@ -342,7 +341,6 @@ const holds = ({ id, leaseId }: Lease) => and(eq(oauthClients.id, id), eq(oauthC
 
 /** Where the document is that describes Switchboard as a client (OAuth Client ID Metadata Document). */
 const DOCUMENT_PATH = '/oauth/client.json';
-const documentPath = (key: string) => `/oauth/client/${key}.json`;
 
 /** Returns what stands for an issuer in the addresses of its clients. */
 const keyOf = (issuer: string): string => Buffer.from(sha256(issuer)).toString('base64url').slice(0, 16);

@@ -251,7 +251,7 @@ export class ServerAuthorization {
       return new SetupNeeded(
         server,
         issuer,
-        `${error.reason === 'none' ? 'it offers no registration of clients' : 'it refused to register Switchboard, as those with a list of accepted clients do'}. Ask the operator to create an OAuth client there with the redirect URI ${redirectUri} and add it to SWITCHBOARD_OAUTH_CLIENTS.`,
+        `${error.reason === 'none' ? 'it offers no registration that Switchboard can use' : 'it refused to register Switchboard, as those with a list of accepted clients do'}. Ask the operator to create an OAuth client there with the redirect URI ${redirectUri} and add it to SWITCHBOARD_OAUTH_CLIENTS.`,
         { redirect_uri: redirectUri },
       );
     }
