@@ -92,7 +92,20 @@ export const errorKind = (code: ErrorCode): ErrorKind => KINDS[code];
 
 export const errorCodes = Object.keys(KINDS) as ErrorCode[];
 
-interface ErrorExtras {
+/** What can be done about an error. */
+export interface Advice {
+  readonly caller: string;
+  /** For the command line, which only the operator uses. */
+  readonly operator: string;
+}
+
+/** Returns advice that only the operator can follow. @param what begins with a verb */
+export const askOperator = (what: string): Advice => ({
+  caller: `Ask the operator to ${what}`,
+  operator: `${what.charAt(0).toUpperCase()}${what.slice(1)}`,
+});
+
+export interface ErrorExtras {
   /** Seconds to wait before retrying. */
   readonly retryAfterSec?: number;
   /** The upstream's own JSON-RPC error object, passed on unchanged. */
@@ -101,6 +114,8 @@ interface ErrorExtras {
   readonly retryable?: boolean;
   /** The timeout after which the call was ended, in milliseconds. */
   readonly timeLimitMs?: number | undefined;
+  /** Sentences to follow the text, where the operator is told others than callers. */
+  readonly advice?: Advice | undefined;
   /** Additional members of the response, such as where a user can connect an account. */
   readonly members?: Readonly<Record<string, unknown>>;
   /** The internal reason: logged, never shown. */
@@ -114,17 +129,21 @@ export class SwitchboardError extends Error {
   readonly timeLimitMs: number | undefined;
   readonly upstreamError: unknown;
   readonly members: Readonly<Record<string, unknown>>;
+  /** The text for the operator, at the command line. */
+  readonly operatorDetail: string;
   /** Whether the same request may be repeated unchanged and may then succeed. */
   readonly retryable: boolean;
 
   constructor(code: ErrorCode, detail: string, extras: ErrorExtras = {}) {
-    super(detail, extras.cause === undefined ? {} : { cause: extras.cause });
+    const { advice, cause } = extras;
+    super(advice ? `${detail} ${advice.caller}` : detail, cause === undefined ? {} : { cause });
     this.name = 'SwitchboardError';
     this.code = code;
     this.retryAfterSec = extras.retryAfterSec;
     this.timeLimitMs = extras.timeLimitMs;
     this.upstreamError = extras.upstreamError;
     this.members = extras.members ?? {};
+    this.operatorDetail = advice ? `${detail} ${advice.operator}` : detail;
     this.retryable = extras.retryable ?? errorKind(code).retryable ?? false;
   }
 

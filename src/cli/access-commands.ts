@@ -1,5 +1,5 @@
 import { SCOPES, SIGN_IN_MODES } from '../core/access/caller.ts';
-import { listOf, UsageError, type Command } from './command.ts';
+import { DEFAULT_TENANT, listOf, UsageError, type Command } from './command.ts';
 import { table } from './terminal.ts';
 
 interface KeyInfo {
@@ -210,8 +210,6 @@ export const keyCommands = {
   'keys retire': retire,
   'keys rotate-signing': rotateSigning,
 };
-
-const DEFAULT_TENANT = 'local';
 
 interface TenantInfo {
   readonly id: string;

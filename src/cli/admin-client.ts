@@ -182,16 +182,9 @@ function refusal(answer: unknown, otherwise: string): CommandFailed {
     code,
     upstream_error: upstream,
   } = answer as { detail?: string; code?: string; upstream_error?: unknown };
-  const message = forOperator(detail ?? otherwise);
+  const message = detail ?? otherwise;
   return new CommandFailed(upstream === undefined ? message : `${message} ${JSON.stringify(upstream)}`, code);
 }
-
-/** Returns a server's text without the advice to ask the operator, who is the one that types commands. */
-export const forOperator = (text: string): string =>
-  text
-    .replaceAll(/\bAsk the operator to (\w)/g, (_advice, first: string) => first.toUpperCase())
-    .replaceAll('ask the operator to ', '')
-    .replaceAll('The operator can ', 'You can ');
 
 const NEWLINE = 0x0a;
 

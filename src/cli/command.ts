@@ -46,6 +46,14 @@ export interface DatabaseCommand extends Described {
   ): Promise<{ json: unknown; text: string }>;
 }
 
+export const DEFAULT_TENANT = 'local';
+
+/** The option `--tenant`. */
+export const tenant = { type: 'string', help: 'Tenant. Default: `local`.' } as const;
+
+/** Returns the tenant that a command is for. */
+export const tenantOf = ({ tenant: id }: Invocation['options']): string => String(id ?? DEFAULT_TENANT);
+
 /** Splits comma-separated values; a repeatable option may have several such lists. */
 export function listOf(value: Invocation['options'][string]): string[] | undefined {
   if (value === undefined || typeof value === 'boolean') return undefined;

@@ -1,15 +1,10 @@
 import { spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { sanitise } from '../platform/sanitize.ts';
-import { CommandFailed, forOperator, type AdminClient } from './admin-client.ts';
-import { UsageError, type Command, type Invocation } from './command.ts';
+import { CommandFailed, type AdminClient } from './admin-client.ts';
+import { DEFAULT_TENANT, tenant, tenantOf, UsageError, type Command, type Invocation } from './command.ts';
 import { table, type Io } from './terminal.ts';
 import { firstCall, storedTools } from './tool-commands.ts';
-
-const DEFAULT_TENANT = 'local';
-const tenant = { type: 'string', help: 'Tenant. Default: `local`.' } as const;
-
-const tenantOf = ({ tenant: given }: Invocation['options']) => String(given ?? DEFAULT_TENANT);
 
 interface Field {
   readonly name: string;
@@ -108,7 +103,7 @@ async function storeKey(
     ? await putAnswers(form, io, io.ask, put)
     : await put(readFrom((await stdin?.text) ?? '', form));
   if (made.problem !== null) {
-    const text = `Stored the key of ${server}, but could not try it: ${forOperator(made.problem)}`;
+    const text = `Stored the key of ${server}, but could not try it: ${made.problem}`;
     return { json: made, text };
   }
   const tools = (await readTools(admin, server, options)) ?? made.tools;
@@ -257,7 +252,7 @@ async function connected(
   // Commands call for the tenant `local` only.
   if (tenantId !== DEFAULT_TENANT) return `${done}\nThe API keys of the tenant ${tenantId} can call it now.`;
   const known = await storedTools(admin, server);
-  return `${done}\n${firstCall(server, known) || `See its tools: npx switchboard tools ${server}`}`;
+  return `${done}\n${firstCall(server, known) ?? `See its tools: npx switchboard tools ${server}`}`;
 }
 
 async function askFor(form: Form, io: Io, ask: NonNullable<Io['ask']>): Promise<Record<string, string>> {

@@ -1,6 +1,6 @@
 import { isObject } from '../platform/json-limits.ts';
 import { sanitise } from '../platform/sanitize.ts';
-import { CommandFailed, type AdminClient } from './admin-client.ts';
+import type { AdminClient } from './admin-client.ts';
 import { UsageError, type Command } from './command.ts';
 import { table } from './terminal.ts';
 
@@ -24,9 +24,7 @@ const tools: Command = {
     let found = await storedTools(admin, server);
     if (found.length === 0) {
       const path = `/catalogue/${encodeURIComponent(server)}/tools`;
-      await admin.request('POST', path).catch((error: unknown) => {
-        throw withoutUser(error, server);
-      });
+      await admin.request('POST', path);
       found = await storedTools(admin, server);
     }
     const json = { server_id: server, tools: found };
@@ -36,8 +34,9 @@ const tools: Command = {
       sanitise(argumentsOf(tool), MAX_ARGUMENTS),
       sanitise(tool.description, MAX_DESCRIPTION),
     ]);
-    const text = [table([['TOOL', 'ARGUMENTS', 'DESCRIPTION'], ...rows]), '', firstCall(server, found)];
-    return { json, text: text.join('\n').trimEnd() };
+    const text = table([['TOOL', 'ARGUMENTS', 'DESCRIPTION'], ...rows]);
+    const example = firstCall(server, found);
+    return { json, text: example === undefined ? text : `${text}\n\n${example}` };
   },
 };
 
@@ -64,18 +63,21 @@ function parametersOf({ input_schema: { required, properties } }: ShownTool) {
 const TYPABLE = /^\w[\w./-]{0,63}$/;
 
 /**
- * Returns a line with a call that can be typed as it is: of a tool that reads and needs few arguments, if there is one. Returns ''
- * if no tool's name can be typed.
+ * Returns a line with a call that can be typed as it is: of a tool that reads and needs few arguments, if there is one.
+ * @returns undefined if no tool's name can be typed
  */
-export function firstCall(server: string, all: readonly ShownTool[]): string {
+export function firstCall(server: string, all: readonly ShownTool[]): string | undefined {
   const isSafe = (tool: ShownTool) =>
     tool.annotations?.destructiveHint !== true &&
     tool.warnings === undefined &&
     [tool.name, ...parametersOf(tool).required].every(name => TYPABLE.test(name));
-  const effort = (tool: ShownTool) =>
-    (tool.annotations?.readOnlyHint === true ? 0 : 1_000) + parametersOf(tool).required.length;
-  const [tool] = all.filter(isSafe).toSorted((one, other) => effort(one) - effort(other));
-  if (!tool) return '';
+  const isReading = (tool: ShownTool) => tool.annotations?.readOnlyHint === true;
+  const safe = all.filter(isSafe);
+  const readers = safe.filter(isReading);
+  const [tool] = (readers.length === 0 ? safe : readers).toSorted(
+    (one, other) => parametersOf(one).required.length - parametersOf(other).required.length,
+  );
+  if (!tool) return undefined;
   const { required, properties } = parametersOf(tool);
   const input = Object.fromEntries(required.map(name => [name, exampleOf(properties[name])]));
   return `Try it: npx switchboard call ${server} ${tool.name} '${JSON.stringify(input)}'`;
@@ -103,9 +105,7 @@ const call: Command = {
   help: 'Calls a tool with a JSON object of arguments. It needs no key and cannot act for an end user.',
   async run({ admin, args: [server = '', tool = '', json = '{}'] }) {
     const input = { server_id: server, name: tool, arguments: parseArguments(json) };
-    const result = (await admin.request('POST', '/call', { json: input }).catch((error: unknown) => {
-      throw withoutUser(error, server);
-    })) as {
+    const result = (await admin.request('POST', '/call', { json: input })) as {
       content: { type: string; text?: string }[];
       isError: boolean;
     };
@@ -114,24 +114,11 @@ const call: Command = {
   },
 };
 
-/** Replaces the advice to send a token, which a command cannot do. */
-function withoutUser(error: unknown, server: string): unknown {
-  if (!(error instanceof CommandFailed)) return error;
-  const { code, message } = error;
-  if (code === 'connection_required')
-    return new CommandFailed(message.replace(/ To call for an end user, .*$/s, ''), code);
-  if (code !== 'identity_token_required') return error;
-  return new CommandFailed(
-    `${server} acts for end users, which the command line cannot do. Call it over the REST API or /mcp, with a user's identity token or a key from keys create --user.`,
-    code,
-  );
-}
-
 /** @throws UsageError for anything but a JSON object */
 function parseArguments(text: string): object {
   try {
     const parsed: unknown = JSON.parse(text);
-    if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) return parsed;
+    if (isObject(parsed)) return parsed;
   } catch {
     // Refused below.
   }

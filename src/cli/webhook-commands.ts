@@ -1,9 +1,7 @@
 import { seconds } from './access-commands.ts';
 import { CommandFailed } from './admin-client.ts';
-import type { Command, Invocation } from './command.ts';
+import { tenant, tenantOf, type Command, type Invocation } from './command.ts';
 import { table } from './terminal.ts';
-
-const tenant = { type: 'string', help: 'Tenant. Default: `local`.' } as const;
 
 interface WebhookInfo {
   readonly url: string;
@@ -19,8 +17,8 @@ interface Changed {
   readonly secret: string | null;
 }
 
-const pathOf = ({ tenant: id }: Invocation['options']) =>
-  `/tenants/${encodeURIComponent(String(id ?? 'local'))}/webhook`;
+const pathOf = (options: Invocation['options']) =>
+  `/tenants/${encodeURIComponent(tenantOf(options))}/webhook`;
 
 const webhookText = (webhook: WebhookInfo) =>
   table([

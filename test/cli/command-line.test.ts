@@ -319,7 +319,9 @@ describe('servers that act for end users', () => {
 
     const called = await run(['call', 'good', 'anything'], env);
     expect(called).toMatchObject({ code: 1, stdout: '' });
-    expect(called.stderr).toContain('good acts for end users, which the command line cannot do.');
+    expect(called.stderr).toContain(
+      'This server acts for an end user, but the request names none. The command line cannot name one.',
+    );
     await server.stop();
   });
 });

@@ -241,7 +241,11 @@ export function serveEndpoints({
     if (!acceptsLines(request.headers.accept)) return sendAnswer(exchange, await logged(SILENT));
     writeHead(response, 200, { 'Content-Type': NDJSON });
     await answerInLines(response, logged, thrown =>
-      problemOf(toReported(thrown, response.destroyed ? undefined : log, requestId), requestId),
+      problemOf(
+        toReported(thrown, response.destroyed ? undefined : log, requestId),
+        requestId,
+        parts.wire ?? wireOf(exchange.path),
+      ),
     );
   }
 

@@ -55,10 +55,10 @@ function bodyOf(
 ): Record<string, unknown> {
   if (wire === 'mcp') return rpcErrorOf(error, rpcId);
   if (wire === 'pass-through') return rpcErrorOf(relayed(error), rpcId);
-  const problem = problemOf(error, requestId);
+  const problem = problemOf(error, requestId, wire);
   if (wire === 'rpc') return { ...problem, ...rpcErrorOf(error, rpcId) };
   if (wire === 'registry') return { ...problem, error: error.detail };
-  return wire === 'command' ? problem : { ...problem, detail: detailOf(error) };
+  return problem;
 }
 
 /**
@@ -84,13 +84,13 @@ const isExpressRefusal = (thrown: unknown): thrown is Error =>
   thrown.status < 500;
 
 /** Returns problem details (RFC 9457), with `code` from the closed list and the request's id. */
-export function problemOf(error: SwitchboardError, requestId: string): Record<string, unknown> {
+export function problemOf(error: SwitchboardError, requestId: string, wire: Wire): Record<string, unknown> {
   const { title, oauth } = errorKind(error.code);
   return {
     type: `urn:switchboard:error:${error.code}`,
     title,
     status: error.status,
-    detail: error.detail,
+    detail: wire === 'command' ? error.operatorDetail : detailOf(error),
     code: error.code,
     request_id: requestId,
     ...(oauth === undefined ? {} : { error: oauth }),

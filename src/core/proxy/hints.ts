@@ -1,4 +1,4 @@
-import type { SwitchboardError } from '../../errors.ts';
+import { askOperator, type SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
 import { asSentence, fitting, isPlain, sanitise } from '../../platform/sanitize.ts';
 import type { Annotations, AuthSpec, Server } from '../catalogue/entry.ts';
@@ -61,20 +61,34 @@ const effectOf = (tool: KnownTool | undefined): string => {
 
 export const quoted = (name: string) => JSON.stringify(sanitise(name, 80));
 
-const NAME_PROVIDER = 'ask the operator to run switchboard catalogue add ID URL --provider NAME.';
+interface Explanation {
+  readonly why: string;
+  /** Advice for the operator. */
+  readonly todo?: string;
+}
 
-/** Advice for servers that receive no user token. */
-const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], (id: string) => string>> = {
-  static_header: () => 'The key that was entered may lack a permission.',
-  own_oauth: id => `It has a sign-in of its own. To sign in again, ${connect(id)}`,
-  user_oauth: () => `Its catalogue entry names no identity provider: ${NAME_PROVIDER}`,
-  none: () =>
-    'According to its catalogue entry, it needs no sign-in. Ask the operator to correct the entry: switchboard catalogue add.',
-  unknown: id =>
-    `If it has a sign-in, or accepts a key, ${connect(id)} If it accepts tokens of an identity provider that is configured here, ${NAME_PROVIDER}`,
+const NAME_PROVIDER = 'switchboard catalogue add ID URL --provider NAME';
+
+/** Explains the refusals of servers that receive no user token. */
+const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], (id: string) => Explanation>> = {
+  static_header: () => ({ why: 'The key that was entered may lack a permission.' }),
+  own_oauth: id => ({
+    why: 'It has a sign-in of its own.',
+    todo: `run npx switchboard connect ${id} to sign in again.`,
+  }),
+  user_oauth: () => ({
+    why: 'Its catalogue entry names no identity provider.',
+    todo: `run ${NAME_PROVIDER}.`,
+  }),
+  none: () => ({
+    why: 'According to its catalogue entry, it needs no sign-in.',
+    todo: 'correct the entry: switchboard catalogue add.',
+  }),
+  unknown: id => ({
+    why: 'Its catalogue entry does not say what it requires.',
+    todo: `run npx switchboard connect ${id} if it has a sign-in or accepts a key, or ${NAME_PROVIDER} if it accepts tokens of an identity provider that is configured here.`,
+  }),
 };
-
-const connect = (id: string) => `ask the operator to run npx switchboard connect ${id}.`;
 
 /** Adds advice to a server's HTTP 401 or 403, based on the sign-in in its catalogue entry. Returns any other failure unchanged. */
 export function withAccessAdvice(
@@ -88,9 +102,10 @@ export function withAccessAdvice(
   // Such a server is never called without the user's token.
   if (kind === 'user_oauth' && provider !== undefined)
     return restated(error, `${asSentence(detail)} ${isRefusal ? ACCOUNT_LACKS_RIGHT : TOKEN_NOT_TAKEN}`);
-  const advice = WITHOUT_TOKEN[kind](id);
-  const missing = isRefusal ? `It may require a sign-in. ${advice}` : advice;
-  return restated(error, `${asSentence(detail)} ${missing}`);
+  const { why, todo } = WITHOUT_TOKEN[kind](id);
+  const missing = isRefusal ? `It may require a sign-in. ${why}` : why;
+  const advice = todo === undefined ? undefined : askOperator(todo);
+  return restated(error, `${asSentence(detail)} ${missing}`, { advice });
 }
 
 const TOKEN_NOT_TAKEN =

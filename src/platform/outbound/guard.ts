@@ -60,7 +60,7 @@ export class Guard {
   get #hint(): string {
     return this.#allowPrivate
       ? ''
-      : ' The operator can allow http: and private addresses with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true.';
+      : ' Switchboard allows http: and private addresses only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true.';
   }
 
   /** @throws SwitchboardError `upstream_blocked` if the URL is forbidden, whatever its name resolves to */

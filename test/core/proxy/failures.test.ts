@@ -44,11 +44,14 @@ describe('a refusal', () => {
     [{ kind: 'static_header' }, /The key that was entered may lack a permission\./],
     [
       { kind: 'own_oauth' },
-      /has a sign-in of its own.*ask the operator to run npx switchboard connect notes\./,
+      /has a sign-in of its own.*Ask the operator to run npx switchboard connect notes to sign in again\./,
     ],
     [{ kind: 'user_oauth' }, /names no identity provider.*catalogue add ID URL --provider NAME/],
     [{ kind: 'none' }, /According to its catalogue entry, it needs no sign-in.*switchboard catalogue add/],
-    [{ kind: 'unknown' }, /npx switchboard connect notes\..*catalogue add ID URL --provider NAME/],
+    [
+      { kind: 'unknown' },
+      /Ask the operator to run npx switchboard connect notes if .*catalogue add ID URL --provider NAME/,
+    ],
   ])('without a token says what can be done, by the kind of sign-in in the entry: %j', (auth, advice) => {
     expect(refused(401, auth)).toMatch(/^The MCP server requires a sign-in \(HTTP 401\)\. /);
     expect(refused(401, auth)).toMatch(advice);
@@ -56,6 +59,17 @@ describe('a refusal', () => {
       /^The MCP server refused access \(HTTP 403\)\. It may require a sign-in\. /,
     );
     expect(refused(403, auth)).toMatch(advice);
+  });
+
+  it('says to callers what to ask the operator, and to the operator what to do', () => {
+    const failure = httpFailure({ status: 401, headers: {}, nowMs: 0, excerpt: '' });
+    const { detail, operatorDetail } = withAccessAdvice(failure, {
+      id: 'notes',
+      auth: { kind: 'own_oauth' },
+    });
+    const begin = 'The MCP server requires a sign-in (HTTP 401). It has a sign-in of its own.';
+    expect(detail).toBe(`${begin} Ask the operator to run npx switchboard connect notes to sign in again.`);
+    expect(operatorDetail).toBe(`${begin} Run npx switchboard connect notes to sign in again.`);
   });
 
   it('of a user`s token says what the user can do', () => {

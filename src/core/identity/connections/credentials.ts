@@ -1,5 +1,5 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
-import { SwitchboardError } from '../../../errors.ts';
+import { askOperator, SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller, Subject } from '../../access/caller.ts';
@@ -152,8 +152,9 @@ export class Credentials {
       throw new SwitchboardError(
         'provider_not_configured',
         provider
-          ? `The server ${id} requires a sign-in at ${auth.provider}, whose allowed_origins does not include ${origin}. Ask the operator to add it to SWITCHBOARD_PROVIDERS.`
-          : `The server ${id} requires a sign-in at ${auth.provider}, which is not configured. Ask the operator to add it to SWITCHBOARD_PROVIDERS.`,
+          ? `The server ${id} requires a sign-in at ${auth.provider}, whose allowed_origins does not include ${origin}.`
+          : `The server ${id} requires a sign-in at ${auth.provider}, which is not configured.`,
+        { advice: askOperator('add it to SWITCHBOARD_PROVIDERS.') },
       );
     }
     const demand = { serverId: id, provider, scopes: auth.scopes ?? [], resource: auth.resource ?? '' };
@@ -232,7 +233,15 @@ const REASONS = {
 const tokenRequired = () =>
   new SwitchboardError(
     'identity_token_required',
-    "This server acts for an end user, but the request names none. Send the user's identity token as Authorization: Bearer together with X-API-Key. For a client that cannot do that, such as an IDE, the operator can create a key for the user with switchboard keys create --user USER_ID.",
+    'This server acts for an end user, but the request names none.',
+    {
+      advice: {
+        caller:
+          "Send the user's identity token as Authorization: Bearer together with X-API-Key. For a client that cannot do that, such as an IDE, the operator can create a key for the user with switchboard keys create --user USER_ID.",
+        operator:
+          "The command line cannot name one. Call the server over the REST API or /mcp, with the user's identity token or a key from keys create --user.",
+      },
+    },
   );
 
 /** Prepares the single query of a call: whether user and family are still valid, and the connection. */

@@ -1,6 +1,6 @@
 import { and, eq, lte, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
-import { SwitchboardError } from '../../../errors.ts';
+import { askOperator, SwitchboardError } from '../../../errors.ts';
 import type { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller } from '../../access/caller.ts';
 import { fillIn } from '../../catalogue/credential-schema.ts';
@@ -301,11 +301,13 @@ export class ServerCredentials {
     const { subject } = caller;
     if (!subject) {
       const kind = row ? kindAtServer(row) : (learned ?? kindOfServer(server));
-      return new SwitchboardError(
-        'connection_required',
-        `${REASONS[kind][reason](server)} Ask the operator to run npx switchboard connect ${server.id}${scopeOptions(reason, missing)}. To call for an end user, send the user's identity token; the user then gets a link.`,
-        { members: { kind, server_id: server.id, reason, missing } },
+      const { caller: ask, operator } = askOperator(
+        `run npx switchboard connect ${server.id}${scopeOptions(reason, missing)}.`,
       );
+      return new SwitchboardError('connection_required', REASONS[kind][reason](server), {
+        advice: { caller: `${ask} ${FOR_A_USER}`, operator },
+        members: { kind, server_id: server.id, reason, missing },
+      });
     }
     const held = row?.scopes ?? [];
     const asked = { held, challenge };
@@ -318,6 +320,8 @@ export class ServerCredentials {
     );
   }
 }
+
+const FOR_A_USER = "To call for an end user, send the user's identity token; the user then gets a link.";
 
 const scopeOptions = (reason: Reason, missing: readonly string[]): string =>
   reason === 'missing_scopes' ? missing.map(scope => ` --scope ${scope}`).join('') : '';

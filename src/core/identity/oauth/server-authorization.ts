@@ -1,6 +1,6 @@
 import { getDomain } from 'tldts';
 import type { OAuthConfig } from '../../../config/index.ts';
-import { SwitchboardError } from '../../../errors.ts';
+import { askOperator, SwitchboardError } from '../../../errors.ts';
 import { whyUnreached, type GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
 import { whyFailed } from '../../../platform/database/database.ts';
@@ -212,7 +212,8 @@ export class ServerAuthorization {
       throw new SetupNeeded(
         server,
         issuer,
-        `its client in SWITCHBOARD_OAUTH_CLIENTS may not be used for ${origin}. Ask the operator to add that origin to the client's allowed_origins.`,
+        `its client in SWITCHBOARD_OAUTH_CLIENTS may not be used for ${origin}.`,
+        "add that origin to the client's allowed_origins.",
       );
     }
     const isTrusted = isNamed || server.auth.issuer === issuer || issuers.has(issuer) || issuers.has('*');
@@ -221,7 +222,8 @@ export class ServerAuthorization {
       throw new SetupNeeded(
         server,
         issuer,
-        `that, or its page, is of another domain than the server. Ask the operator to add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.`,
+        'that, or its page, is of another domain than the server.',
+        'add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.',
       );
     }
     return this.#knownClient(metadata, server.auth.token_auth_method);
@@ -251,7 +253,8 @@ export class ServerAuthorization {
       return new SetupNeeded(
         server,
         issuer,
-        `${error.reason === 'none' ? 'it offers no registration that Switchboard can use' : 'it refused to register Switchboard, as those with a list of accepted clients do'}. Ask the operator to create an OAuth client there with the redirect URI ${redirectUri} and add it to SWITCHBOARD_OAUTH_CLIENTS.`,
+        `${error.reason === 'none' ? 'it offers no registration that Switchboard can use' : 'it refused to register Switchboard, as those with a list of accepted clients do'}.`,
+        `create an OAuth client there with the redirect URI ${redirectUri} and add it to SWITCHBOARD_OAUTH_CLIENTS.`,
         { redirect_uri: redirectUri },
       );
     }
@@ -306,8 +309,16 @@ export function isOfAnotherDomain(one: string, other: string): boolean {
 class SetupNeeded extends SwitchboardError {
   readonly issuer: string;
 
-  constructor({ id }: Server, issuer: string, why: string, members: Readonly<Record<string, unknown>> = {}) {
+  /** @param todo advice for the operator, as of `askOperator` */
+  constructor(
+    { id }: Server,
+    issuer: string,
+    why: string,
+    todo: string,
+    members: Readonly<Record<string, unknown>> = {},
+  ) {
     super('operator_setup_needed', `The server ${id} signs users in at ${issuer}, and ${why}`, {
+      advice: askOperator(todo),
       members: { kind: 'oauth', server_id: id, issuer, ...members },
     });
     this.issuer = issuer;

@@ -346,7 +346,9 @@ const progressTokenOf = (params: Params | undefined): unknown =>
 function toUpstreamReply({ answer, bytes, problem }: RpcReply, lostSession: boolean): UpstreamReply {
   if (answer) return lostSession ? { answer, bytes, lostSession } : { answer, bytes };
   const error = problem();
-  throw lostSession ? restated(error, `${asSentence(error.detail)} ${LOST_SESSION}`, false) : error;
+  throw lostSession
+    ? restated(error, `${asSentence(error.detail)} ${LOST_SESSION}`, { retryable: false })
+    : error;
 }
 
 const isRefusal = (error: unknown) =>

@@ -1,6 +1,6 @@
 import { errors } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
-import { SwitchboardError, type ErrorCode } from '../../../errors.ts';
+import { SwitchboardError, type ErrorCode, type ErrorExtras } from '../../../errors.ts';
 import { retryAfterMs } from '../../../platform/outbound/fetch.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import type { Refusal } from '../../identity/connections/server-credentials.ts';
@@ -46,9 +46,12 @@ export class HttpFailure extends SwitchboardError {
     httpStatus: number,
     code: ErrorCode,
     detail: string,
-    { retryAfterSec, challenge }: { retryAfterSec?: number; challenge?: HttpFailure['challenge'] } = {},
+    {
+      challenge,
+      ...extras
+    }: Pick<ErrorExtras, 'retryAfterSec' | 'advice'> & { challenge?: HttpFailure['challenge'] } = {},
   ) {
-    super(code, detail, retryAfterSec === undefined ? {} : { retryAfterSec });
+    super(code, detail, extras);
     this.httpStatus = httpStatus;
     this.challenge = challenge;
   }
@@ -190,16 +193,16 @@ function notConnected(code: string, cause: unknown): SwitchboardError {
 export const restated = (
   error: SwitchboardError,
   detail: string,
-  retryable = error.retryable,
+  { retryable = error.retryable, advice }: Pick<ErrorExtras, 'retryable' | 'advice'> = {},
 ): SwitchboardError => {
   const { code, retryAfterSec, timeLimitMs, upstreamError, members, cause } = error;
   const waiting = retryAfterSec === undefined ? {} : { retryAfterSec };
   // The class is evidence of the server's health.
   if (error instanceof HttpFailure) {
     const { httpStatus, challenge } = error;
-    return new HttpFailure(httpStatus, code, detail, { ...waiting, challenge });
+    return new HttpFailure(httpStatus, code, detail, { ...waiting, challenge, advice });
   }
-  const kept = { ...waiting, timeLimitMs, upstreamError, members, cause, retryable };
+  const kept = { ...waiting, timeLimitMs, upstreamError, members, cause, retryable, advice };
   return new SwitchboardError(code, detail, kept);
 };
 
@@ -226,7 +229,9 @@ export function markMayHaveRun(error: unknown, method: string): unknown {
   const isFault =
     error instanceof HttpFailure && error.httpStatus >= 500 && error.code === 'upstream_http_error';
   if (!isFault && !MAY_HAVE_RUN.has(error.code)) return error;
-  return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, false);
+  return restated(error, `${error.detail.replace(/\.$/, '')}; the call may have run.`, {
+    retryable: false,
+  });
 }
 
 const codeOf = (error: unknown): string =>
