@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm';
 import { describe, expect, it } from 'vitest';
+import { rows } from '../../../src/platform/database/database.ts';
 import { addScene, echo, newUser, type Scene } from '../../support/authorization/scene.ts';
 import { startAuthorizationServer } from '../../support/authorization/server.ts';
 import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
@@ -36,6 +37,25 @@ describe.each(DATABASES)("on $name: the tokens of a server's own sign-in", datab
         expect(scene.issuer.introspect(scene.mcp.tokens().at(-1) ?? '')).toBeDefined();
       },
     );
+
+    it('is leased to one process only when the metadata have been read, which may take long', async () => {
+      await using scene = await addScene(sb);
+      await scene.connect();
+      await sb.elapse(HOUR_MS);
+      const leases = async () =>
+        (await rows(sb.db, sql`SELECT 1 FROM connections WHERE lease_id IS NOT NULL`)).length;
+      const reading = scene.issuer.hold('metadata', 'before');
+      const asking = scene.issuer.hold('token', 'before');
+      const call = scene.call();
+      await reading.arrived;
+      expect(await leases()).toBe(0);
+      reading.release();
+      await asking.arrived;
+      expect(await leases()).toBe(1);
+      asking.release();
+      expect((await call).status).toBe(200);
+      expect(await leases()).toBe(0);
+    });
 
     it('does not happen where there is no refresh token: the user signs in again', async () => {
       await using scene = await addScene(sb, { issuer: { refresh: 'none' } });

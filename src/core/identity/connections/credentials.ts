@@ -188,7 +188,7 @@ export class Credentials {
     const held = connection.scopes;
     const missing = demand.scopes.filter(scope => !held.includes(scope));
     if (missing.length > 0) throw await this.#required(caller, demand, 'missing_scopes', { missing, held });
-    const credential = await this.#tokens.of(connection, () => demand.provider, options);
+    const credential = await this.#tokens.of(connection, () => demand.provider.ready(), options);
     if (!credential) throw await this.#required(caller, demand, 'needs_reauth');
     this.#lastUsed.touch(connection.id);
     return credential;

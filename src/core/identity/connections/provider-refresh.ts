@@ -8,7 +8,10 @@ import type { IdentityContext } from '../context.ts';
 import { ProviderError, type Grant, type TokenIssuer } from './provider.ts';
 import { connections } from '../schema.ts';
 
-/** Longer than a provider's timeout, so that a live holder never loses the lease. */
+/**
+ * Longer than what happens under the lease may take, so that a live holder never loses it: the token request and, for an id_token, a
+ * look at the provider's keys, of 5 s each.
+ */
 const LEASE_SEC = 15;
 /** A failing provider is not called again for this long. */
 const COOLDOWN_SEC = 30;
@@ -16,8 +19,8 @@ const COOLDOWN_SEC = 30;
 const WAIT_MS = 5_500;
 const LOOK_AGAIN_MS = 50;
 
-/** Finds what issued a connection's tokens. */
-export type IssuerOf = (tokens: TokenPair) => TokenIssuer | Promise<TokenIssuer>;
+/** Finds what issued a connection's tokens, and has read its metadata. */
+export type IssuerOf = (tokens: TokenPair) => Promise<TokenIssuer>;
 
 export type VersionedTokens = TokenPair & Pick<ConnectionRow, 'version' | 'signIn'>;
 
@@ -47,6 +50,7 @@ export class ProviderRefresh {
    */
   async run(issuerOf: IssuerOf, id: string, version: number): Promise<VersionedTokens> {
     const deadlineMs = performance.now() + WAIT_MS;
+    let issuer: PromiseSettledResult<TokenIssuer> | undefined;
     for (;;) {
       const row = await this.#read(id);
       const tokens = row && (await this.#connections.tokensOf(row));
@@ -61,22 +65,25 @@ export class ProviderRefresh {
       }
       const mayWait = performance.now() < deadlineMs;
       if (row.cooling || !mayWait) return fallBack(row.valid, old);
+      // Its metadata may take longer to read than the lease lasts.
+      [issuer] = issuer ? [issuer] : await Promise.allSettled([issuerOf(old)]);
       const leaseId = newId('lease');
       if (await this.#lease(id, version, leaseId))
-        return this.#ask(issuerOf, row, leaseId, { ...old, refreshToken });
+        return this.#ask(issuer, row, leaseId, { ...old, refreshToken });
       await delay(LOOK_AGAIN_MS * (1 + Math.random()));
     }
   }
 
   async #ask(
-    issuerOf: IssuerOf,
+    issuer: PromiseSettledResult<TokenIssuer>,
     row: ConnectionRow & { valid: boolean },
     leaseId: string,
     old: VersionedTokens & { refreshToken: string },
   ): Promise<VersionedTokens> {
     let grant: Grant;
     try {
-      grant = await (await issuerOf(old)).refresh(old.refreshToken, row);
+      if (issuer.status === 'rejected') throw issuer.reason;
+      grant = await issuer.value.refresh(old.refreshToken, row);
     } catch (error) {
       const reason = finalReasonOf(error);
       if (reason) {

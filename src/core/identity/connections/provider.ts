@@ -128,6 +128,12 @@ export class Provider implements TokenIssuer {
     return this.settings.issuer !== undefined || this.settings.endpoints?.userinfo !== undefined;
   }
 
+  /** Resolves when its metadata has been read. @throws ProviderError `failed` if it is unavailable */
+  async ready(): Promise<this> {
+    await this.#configuration();
+    return this;
+  }
+
   /** Returns the URL of the provider's page. @throws ProviderError `failed` if its metadata is unavailable, or names no page */
   async authorizationUrl(request: AuthorizationRequest): Promise<string> {
     const configuration = await this.#configuration();

@@ -60,7 +60,7 @@ export class ServerCredentials {
 
   constructor(parts: Parts) {
     this.#parts = parts;
-    this.#issuerOf = ({ issuedTo }) => {
+    this.#issuerOf = async ({ issuedTo }) => {
       if (!issuedTo) throw new Error('the tokens do not say who issued them');
       return parts.authorization.at(issuedTo);
     };
