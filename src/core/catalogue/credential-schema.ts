@@ -6,7 +6,9 @@ import { addressVariables, fillAddress, namesIn, templateProblem, VARIABLE } fro
 
 /** Headers that no connection may set, because they belong to HTTP, to MCP, to proxies or to tracing. */
 const RESERVED_HEADERS =
-  /^(?:accept|accept-.*|b3|baggage|cache-control|cf-(?!access-).*|client-ip|connection|content-.*|date|expect|forwarded|host|if-.*|keep-alive|last-event-id|max-forwards|mcp-.*|origin|proxy-.*|range|remote-.*|set-cookie|te|traceparent|tracestate|trailer|transfer-.*|true-client-ip|uber-trace-id|upgrade|user-agent|via|x-amzn-trace-id|x-b3-.*|x-client-ip|x-forwarded-.*|x-http-method.*|x-original-.*|x-real-ip|x-remote-.*|x-rewrite-.*)$/i;
+  /^(?:accept|accept-.*|b3|baggage|cache-control|cf-(?!access-).*|client-ip|connection|content-.*|date|expect|fly-client-ip|forwarded|host|if-.*|keep-alive|last-event-id|max-forwards|mcp-.*|origin|proxy-.*|range|remote-.*|sentry-trace|set-cookie|te|traceparent|tracestate|trailer|transfer-.*|true-client-ip|uber-trace-id|upgrade|user-agent|via|x-amzn-oidc-.*|x-amzn-trace-id|x-appengine-.*|x-b3-.*|x-client-ip|x-cloud-trace-context|x-cluster-client-ip|x-envoy-.*|x-forwarded-.*|x-goog-authenticated-user-.*|x-goog-iap-.*|x-http-method.*|x-ms-client-principal.*|x-original-.*|x-real-ip|x-remote-.*|x-rewrite-.*|x-ssl-.*)$/i;
+/** Many servers read an underscore in a name as a hyphen. */
+const isReserved = (name: string) => RESERVED_HEADERS.test(name.replaceAll('_', '-'));
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
 /** A header's value: visible ASCII and spaces. */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;
@@ -30,7 +32,7 @@ export const headerSchema = z.object({
   name: z
     .string()
     .regex(HEADER_NAME, 'must be the name of an HTTP header')
-    .refine(name => !RESERVED_HEADERS.test(name), 'is a header that Switchboard sets itself'),
+    .refine(name => !isReserved(name), 'is a header that Switchboard sets itself'),
   /** A template, such as `Bearer {token}`. Absent: the whole value is given. */
   value: z
     .string()
@@ -198,7 +200,7 @@ function checkHeader(server: Asking, header: string): void {
   }
   if (!HEADER_NAME.test(header))
     throw new SwitchboardError('invalid_request', 'header: must be the name of an HTTP header');
-  if (RESERVED_HEADERS.test(header) || /^cookie$/i.test(header))
+  if (isReserved(header) || /^cookie$/i.test(header))
     throw new SwitchboardError(
       'invalid_request',
       `header: ${quoted(header)} cannot carry a key, because HTTP or MCP uses it for something else`,
@@ -255,10 +257,11 @@ export function fillIn(
   const secrets: string[] = [];
   const missing: string[] = [];
   for (const { name, default: preset, isRequired, isSecret } of credentialFields(server)) {
-    const value = Object.hasOwn(values, name) ? values[name] : preset;
+    const given = Object.hasOwn(values, name) ? values[name] : undefined;
+    const value = given ?? preset;
     if (value !== undefined) known.set(name, value);
     else if (isRequired) missing.push(name);
-    if (value !== undefined && isSecret) secrets.push(value);
+    if (given !== undefined && isSecret) secrets.push(given);
   }
   if (missing.length > 0) return { missing };
   const wanted = specsOf(server, header).flatMap(({ name, ...spec }) => {

@@ -359,7 +359,7 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     ],
     [
       'a header of MCP',
-      { server_id: 'plain', values: { token: GOOD }, header: 'mcp-session-id' },
+      { server_id: 'plain', values: { token: GOOD }, header: 'Mcp_Session_Id' },
       'invalid_request',
       /cannot carry a key/,
     ],

@@ -5,6 +5,7 @@ import { addScene, echo, newUser, type Scene } from '../../support/authorization
 import { startAuthorizationServer } from '../../support/authorization/server.ts';
 import { DATABASES, useIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { parallel, statusesOf } from '../../support/processes.ts';
+import { UserAgent } from '../../support/user-agent.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -269,6 +270,38 @@ describe.each(DATABASES)("on $name: the tokens of a server's own sign-in", datab
       expect(codes).toContain('upstream_forbidden');
       expect(codes.indexOf('upstream_forbidden')).toBeLessThanOrEqual(2);
       expect(codes.at(-1)).toBe('upstream_forbidden');
+    });
+
+    it('is asked for five times an hour at most where each call demands another one', async () => {
+      await using scene = await addScene(sb, { issuer: { grantedScopes: ['read'] } });
+      await scene.connect();
+      const codes: string[] = [];
+      for (let round = 0; round < 7; round++) {
+        scene.mcp.switches.scopes = { 'tools/call': [`scope-${round}`] };
+        codes.push((await scene.call()).json.code);
+        if (codes.at(-1) === 'connection_required') await scene.connect();
+      }
+      expect(codes).toEqual([
+        ...Array(5).fill('connection_required'),
+        'upstream_forbidden',
+        'upstream_forbidden',
+      ]);
+    });
+
+    it('is in the advice for an operator only if a shell reads it as a word', async () => {
+      await using scene = await addScene(sb);
+      const shared = await sb.admin.request('POST', '/connections/session', { server_id: scene.serverId });
+      await new UserAgent().connect(shared.json.auth_url);
+      const plain = 'https://api.example/mail.read';
+      const hostile = ['read;id;#', '`id`', '$(id)', '--key', 'a&b', "a'b"];
+      scene.mcp.switches.scopes = { 'tools/call': [plain, ...hostile] };
+      const { json } = await sb.post('/v1/mcp/tools/call', {
+        server_id: scene.serverId,
+        name: 'echo',
+        arguments: { message: 'x' },
+      });
+      expect(json.missing).toEqual([plain, ...hostile]);
+      expect(json.detail).toContain(`npx switchboard connect ${scene.serverId} --scope ${plain}. `);
     });
 
     it('that the user declines leaves what is held', async () => {

@@ -66,6 +66,34 @@ describe('a server that repeats the user`s token where it refuses it', () => {
     expect(text).not.toContain(TOKEN.split('').join(' '));
   });
 
+  it('at the place where its answer is cut', async () => {
+    const long = 'y2k9-'.repeat(1_600);
+    const credentials = {
+      forCall: () => Promise.resolve(bearer(long)),
+      renewAfterRefusal: () => Promise.resolve(undefined),
+    };
+    await using upstream = await startHostile({
+      modes: { m: raw(500, 'text/plain', `${long} `.repeat(9)) },
+    });
+    await using harness = startProxy(upstream.url('m'), { credentials });
+    expect(await told(harness)).not.toContain('y2k9');
+  });
+
+  it('in a huge error is not searched for beyond its beginning, and neither is anything shown', async () => {
+    const data = Array.from({ length: 1_000 }, (_, at) => `é part ${at} `.repeat(100));
+    const error = { code: -32_001, message: 'bad', data: [...data, TOKEN, 7, { [TOKEN]: TOKEN }] };
+    await using upstream = await startHostile({
+      modes: { m: call => call.json({ jsonrpc: '2.0', id: call.message.id, error }) },
+    });
+    await using harness = startProxy(upstream.url('m'), withToken);
+    const input = { serverId: 's', method: 'tools/call', params: { name: 'a' } };
+    const answer = await harness.proxy.call(callerFor('u'), input);
+    expect(JSON.stringify(answer)).not.toContain('ya29');
+    expect(answer).toMatchObject({ error: { code: -32_001, message: 'bad' } });
+    const shown = 'error' in answer ? (answer.error.data as unknown[]) : [];
+    expect([shown[0], shown.slice(-4)]).toEqual([data[0], Array(4).fill('[redacted]')]);
+  });
+
   it.each(['server/discover', 'initialize'])('in its answer to %s', async method => {
     const error = { code: -32_001, message: `bad ${TOKEN}`, data: { supported: [TOKEN] } };
     await using upstream = await startHostile({

@@ -35,13 +35,13 @@ export const serverTarget = (serverId: string): string => `${OF_SERVER}${serverI
 
 /**
  * Returns the target of the values that a server takes. At another address they are no longer sent: hosts with many servers
- * tell them apart by their paths.
+ * tell them apart by their paths or queries.
  */
 export function targetOf(server: Pick<Server, 'id' | 'remoteUrl'>): Target {
   const known = TARGETS.get(server);
   if (known) return known;
-  const { origin, pathname } = new URL(server.remoteUrl);
-  const target = { provider: serverTarget(server.id), resource: `${origin}${pathname}` };
+  const { origin, pathname, search } = new URL(server.remoteUrl);
+  const target = { provider: serverTarget(server.id), resource: `${origin}${pathname}${search}` };
   TARGETS.set(server, target);
   return target;
 }

@@ -26,6 +26,9 @@ import type { IssuerOf } from './provider-refresh.ts';
 const RETRY_REJECTED_SEC = 60;
 /** A user is asked for the same scopes at most this often: a server may demand what nobody can grant. */
 const MAX_STEP_UPS = 2;
+/** And for this many different sets of scopes in an hour: a server may demand another one after each sign-in. */
+const MAX_SCOPE_SETS = 5;
+const STEP_UPS_MS = 3_600_000;
 
 type Kind = ReturnType<typeof kindAtServer>;
 type Reason = 'not_connected' | 'rejected' | 'missing_values' | 'needs_reauth' | 'missing_scopes';
@@ -54,8 +57,8 @@ export class ServerCredentials {
   readonly #opened = new LRUCache<string, Ready>(OPENED);
   /** Credentials of shared connections that can be sent, while `Holdings` keeps the row. */
   readonly #ready = new WeakMap<HeldConnection, Ready>();
-  /** Versions of a connection whose scopes did not suffice, by connection and missing scopes. */
-  readonly #steppedUp = new LRUCache<string, Set<number>>({ max: 5_000 });
+  /** Versions of a connection whose scopes did not suffice, by connection, then by missing scopes. */
+  readonly #steppedUp = new LRUCache<string, Map<string, Set<number>>>({ max: 5_000, ttl: STEP_UPS_MS });
   readonly #issuerOf: IssuerOf;
 
   constructor(parts: Parts) {
@@ -237,10 +240,13 @@ export class ServerCredentials {
   ): Promise<undefined> {
     const missing = (challenge.scopes ?? []).filter(scope => !row.scopes.includes(scope));
     if (row.issuer === null || missing.length === 0) return undefined;
-    const key = JSON.stringify([row.userId, row.provider, row.resource, ...missing.toSorted()]);
-    const versions = this.#steppedUp.get(key) ?? new Set();
-    this.#steppedUp.set(key, versions.add(row.version));
-    if (versions.size > MAX_STEP_UPS) return undefined;
+    const key = JSON.stringify([row.userId, row.provider, row.resource]);
+    const asked = this.#steppedUp.get(key) ?? new Map<string, Set<number>>();
+    if (asked.size === 0) this.#steppedUp.set(key, asked);
+    const names = missing.toSorted().join(' ');
+    const versions = asked.get(names) ?? new Set();
+    asked.set(names, versions.add(row.version));
+    if (versions.size > MAX_STEP_UPS || asked.size > MAX_SCOPE_SETS) return undefined;
     throw await this.#required(caller, server, 'missing_scopes', row, { missing, challenge });
   }
 
@@ -323,8 +329,16 @@ export class ServerCredentials {
 
 const FOR_A_USER = "To call for an end user, send the user's identity token; the user then gets a link.";
 
+/** Scopes that no shell treats specially. Servers choose the names, and people and agents paste the command. */
+const TYPABLE_SCOPE = /^\w[\w.:/-]*$/;
+
 const scopeOptions = (reason: Reason, missing: readonly string[]): string =>
-  reason === 'missing_scopes' ? missing.map(scope => ` --scope ${scope}`).join('') : '';
+  reason === 'missing_scopes'
+    ? missing
+        .filter(scope => TYPABLE_SCOPE.test(scope))
+        .map(scope => ` --scope ${scope}`)
+        .join('')
+    : '';
 
 interface Lacking {
   /** Names of values, or scopes. */

@@ -10,6 +10,8 @@ export interface Challenge {
 
 const MAX_CHARS = 8 * 1024;
 const MAX_SCOPES = 100;
+/** The characters of a URI (RFC 3986 §2). */
+const IS_URI = /^[\w\-.~:/?#[\]@!$&'()*+,;=%]+$/;
 /** RFC 9110 §11.2: the name of a scheme, then either one token68 or parameters. */
 const SCHEME = /[\s,]*([A-Za-z][\w!#$%&'*+.^`|~-]*)(?=[\s,]|$)(?!\s*=)/y;
 const PARAMETER = /[\s,]*([\w!#$%&'*+.^`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=]+)(?![\w=]))/y;
@@ -23,11 +25,11 @@ export function readChallenge(header: string | readonly string[] | undefined): C
   const text = (typeof header === 'string' ? header : (header?.join(', ') ?? '')).slice(0, MAX_CHARS);
   const parameters = bearerParameters(text);
   const scopes = scopeNames((parameters.get('scope') ?? '').split(/\s+/));
-  const resourceMetadata = parameters.get('resource_metadata');
+  const resourceMetadata = parameters.get('resource_metadata') ?? '';
   const error = parameters.get('error');
   return {
     ...(scopes.length === 0 ? {} : { scopes }),
-    ...(resourceMetadata === undefined ? {} : { resourceMetadata }),
+    ...(IS_URI.test(resourceMetadata) ? { resourceMetadata } : {}),
     ...(error === undefined ? {} : { error }),
   };
 }

@@ -206,39 +206,47 @@ const MIN_SECRET_CHARS = 8;
 
 const REDACTED = '[redacted]';
 
-/** The displayed part of a text is much shorter. */
+/** How much of an unexpected response is kept. What is shown of it is much shorter, but secrets are removed first. */
+export const EXCERPT_BYTES = 16 * 1024;
+
+/** How much of a JSON-RPC error is searched for secrets. */
 const MAX_SEARCHED_CHARS = 64 * 1024;
 
 /**
  * Returns the text without the secrets of the credential, which a careless server may repeat when it refuses them. They are
  * plain ASCII (RFC 6750 §2.1), so most look the same inside JSON; `secretsOf` knows the other forms.
+ * @param text if it has the length of an excerpt it was cut, so its end is dropped, which may be part of a secret
  */
 export function redact(text: string, credential: Credential | undefined): string {
   const secrets = secretsOf(credential);
-  return secrets.length === 0 ? text : without(text, secrets);
-}
-
-function without(text: string, secrets: readonly string[]): string {
-  const clean = plainly(text, secrets);
-  return secrets.some(secret => hides(clean, secret)) ? REDACTED : clean;
+  if (secrets.length === 0) return text;
+  const clean = without(text, secrets);
+  // Cutting may have replaced one character of up to four bytes.
+  if (Buffer.byteLength(text) < EXCERPT_BYTES - 3) return clean;
+  return clean.slice(0, -Math.max(...secrets.map(secret => secret.length)));
 }
 
 /** Content types are converted to lower case, so the secrets are also searched in lower case. */
-const plainly = (text: string, secrets: readonly string[]): string =>
-  secrets.reduce(
-    (clean, secret) => clean.replaceAll(secret, REDACTED).replaceAll(secret.toLowerCase(), REDACTED),
+function without(text: string, secrets: readonly string[]): string {
+  const clean = secrets.reduce(
+    (rest, secret) => rest.replaceAll(secret, REDACTED).replaceAll(secret.toLowerCase(), REDACTED),
     text,
   );
+  return hidesAny(clean, secrets) ? REDACTED : clean;
+}
 
 /**
- * Returns whether the secret occurs in the text with other characters inserted. Cleaning the text for display (`cleanText`)
+ * Returns whether a secret occurs in the text with other characters inserted. Cleaning the text for display (`cleanText`)
  * removes some of them and would reassemble the secret. Such a text is no accident and is dropped completely.
  */
-function hides(text: string, secret: string): boolean {
-  if (text.length <= secret.length) return false;
-  const bare = cleanText(text.slice(0, MAX_SEARCHED_CHARS)).replaceAll(/[^\x21-\x7e]+/g, '');
-  const wanted = secret.replaceAll(' ', '');
-  return bare.includes(wanted) || bare.toLowerCase().includes(wanted.toLowerCase());
+function hidesAny(text: string, secrets: readonly string[]): boolean {
+  if (secrets.every(secret => text.length <= secret.length)) return false;
+  const bare = cleanText(text).replaceAll(/[^\x21-\x7e]+/g, '');
+  const lower = bare.toLowerCase();
+  return secrets.some(secret => {
+    const wanted = secret.replaceAll(' ', '');
+    return bare.includes(wanted) || lower.includes(wanted.toLowerCase());
+  });
 }
 
 /** Returns the response, without the secrets if it is an error. Results belong to the caller and are unchanged. */
@@ -250,23 +258,39 @@ export function redactAnswer(
   if (!error) return answer;
   const secrets = secretsOf(credential);
   if (secrets.length === 0) return answer;
-  const clean = redactedValue(error, secrets);
+  const clean = new Redaction(secrets).valueOf(error);
   return { error: isRpcError(clean) ? clean : { code: error.code, message: 'redacted' } };
 }
 
-/** Returns a JSON value whose texts, numbers and names of members hold no secret. */
-function redactedValue(value: unknown, secrets: readonly string[]): unknown {
-  if (typeof value === 'string') return without(value, secrets);
-  if (typeof value === 'number') {
-    const text = without(String(value), secrets);
-    return text === String(value) ? value : text;
+/** Removes secrets from a JSON value, and all that is beyond the first 64 KiB: searching it would block the process. */
+class Redaction {
+  readonly #secrets: readonly string[];
+  #charsLeft = MAX_SEARCHED_CHARS;
+
+  constructor(secrets: readonly string[]) {
+    this.#secrets = secrets;
   }
-  if (Array.isArray(value)) return value.map(one => redactedValue(one, secrets));
-  if (!isObject(value)) return value;
-  const members = Object.entries(value).map(
-    ([name, one]) => [without(name, secrets), redactedValue(one, secrets)] as const,
-  );
-  return Object.fromEntries(members);
+
+  /** Returns the value with no secret in its texts, numbers and names of members. */
+  valueOf(value: unknown): unknown {
+    if (typeof value === 'string') return this.#text(value);
+    if (typeof value === 'number') {
+      const text = this.#text(String(value));
+      return text === String(value) ? value : text;
+    }
+    if (this.#charsLeft <= 0) return REDACTED;
+    if (Array.isArray(value)) return value.map(one => this.valueOf(one));
+    if (!isObject(value)) return value;
+    const members = Object.entries(value).map(
+      ([name, one]) => [this.#text(name), this.valueOf(one)] as const,
+    );
+    return Object.fromEntries(members);
+  }
+
+  #text(text: string): string {
+    this.#charsLeft -= text.length + 1;
+    return this.#charsLeft < 0 ? REDACTED : without(text, this.#secrets);
+  }
 }
 
 /** Returns the error without the secrets, whatever its text quotes. */

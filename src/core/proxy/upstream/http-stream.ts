@@ -2,11 +2,9 @@ import type { Dispatcher } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { toSwitchboardError } from '../../../errors.ts';
 import type { ProxyLimits } from '../limits.ts';
+import { EXCERPT_BYTES } from './envelope.ts';
 import { outOfTime } from './failures.ts';
 import { Exchange, isRedirect, type ExchangeRequest, type Outcome } from './http.ts';
-
-/** More of an error's text is read than displayed, so that a token in it is found completely. */
-const EXCERPT_BYTES = 16 * 1024;
 
 /** The client's side of a streamed response, like Node's ServerResponse. */
 export interface Sink {

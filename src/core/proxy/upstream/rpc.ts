@@ -5,6 +5,7 @@ import type { SwitchboardError } from '../../../errors.ts';
 import { abortReason } from '../../../platform/time.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';
 import {
+  EXCERPT_BYTES,
   errorOf,
   readMessage,
   redact,
@@ -30,9 +31,6 @@ export const credentialHeaders = (credential: Credential | undefined): Readonly<
 /** Returns the address of a call: the credential's if the server's own has variables. */
 export const addressFor = (remoteUrl: string, credential: Credential | undefined): URL =>
   credential?.url ?? urlOf(remoteUrl);
-
-/** The maximum length searched for a token to remove. The quoted part is much shorter. */
-const MAX_QUOTED_BYTES = 64 * 1024;
 
 export interface RpcRequest {
   readonly url: URL;
@@ -156,7 +154,7 @@ const describeType = (mediaType: string): string => {
 /** HTML is for browsers and is never quoted in an error. The token is removed before truncation. */
 const excerptOf = ({ mediaType, body }: HttpAnswer, credential: Credential | undefined): string =>
   mediaType === 'application/json' || mediaType === 'text/plain'
-    ? redact(body.subarray(0, MAX_QUOTED_BYTES).toString(), credential).slice(0, 1_000)
+    ? redact(body.subarray(0, EXCERPT_BYTES).toString(), credential).slice(0, 1_000)
     : '';
 
 const nestedTooDeep = () => brokeProtocol('sent JSON that is nested too deeply');
