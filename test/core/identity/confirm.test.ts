@@ -387,11 +387,21 @@ describe.each(DATABASES)('on $name: expected_account', database => {
     expect(await hint({ expected_account: 'ada', login_hint: 'ada@example.test' })).toBe('ada@example.test');
   });
 
-  it('is no address that the provider has not verified', () => {
-    const claims = { sub: '7', email: 'ada@example.test' };
-    expect(accountOf({ ...claims, email_verified: false }).email).toBeUndefined();
-    for (const verified of [{}, { email_verified: true }])
-      expect(accountOf({ ...claims, ...verified }).email).toBe('ada@example.test');
+  it.each([['\u212aim@example.test'], ['k\u0130m@example.test'], ['ki\u0301m@example.test']])(
+    'is no address that only looks alike: %s',
+    async expected_account => {
+      const login = 'kim';
+      const ended = await end(`expects-${expected_account}`, { expected_account, login_hint: login }, login);
+      expect(ended).toMatchObject({ error: expect.stringMatching(/^account_mismatch/) });
+    },
+  );
+
+  it('is no address that the provider does not call verified', () => {
+    const emailOf = (more: object) => accountOf({ sub: '7', email: 'ada@example.test', ...more }).email;
+    for (const email_verified of [true, 'true']) expect(emailOf({ email_verified })).toBe('ada@example.test');
+    for (const email_verified of [false, 'false', 'True', 0, 1, null, undefined, {}])
+      expect(emailOf({ email_verified })).toBeUndefined();
+    expect(emailOf({})).toBeUndefined();
   });
 
   it.each([

@@ -83,7 +83,7 @@ export interface Account {
   /** '' if a plain OAuth provider has no userinfo endpoint. */
   readonly subject: string;
   readonly label: string | undefined;
-  /** Undefined if there is none, or if the provider has not verified it. */
+  /** Undefined if there is none, or if the provider does not say that it has verified it. */
   readonly email?: string | undefined;
 }
 
@@ -363,6 +363,8 @@ export function accountOf(claims: Readonly<Record<string, unknown>>): Account {
   const subject = text(claims['sub'] === undefined || claims['sub'] === null ? 'id' : 'sub');
   if (subject === undefined) throw new Error('the account has no id: sub or id');
   if (/\p{C}/u.test(subject)) throw new Error('the account id contains control characters');
-  const email = claims['email_verified'] === false ? undefined : text('email');
+  // Some providers send the claim as text.
+  const isVerified = claims['email_verified'] === true || claims['email_verified'] === 'true';
+  const email = isVerified ? text('email') : undefined;
   return { subject, label: label?.replaceAll(/\p{C}/gu, '').slice(0, 320), email };
 }

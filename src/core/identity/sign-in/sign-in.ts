@@ -276,7 +276,12 @@ const CODES = {
 
 /** Returns whether a session may connect this account. An address that the provider has not verified does not count. */
 const isExpected = ({ subject, email }: Account, expected: string | undefined): boolean =>
-  expected === undefined || subject === expected || email?.toLowerCase() === expected.toLowerCase();
+  expected === undefined ||
+  subject === expected ||
+  (email !== undefined && inLowerCase(email) === inLowerCase(expected));
+
+/** Folds ASCII letters only: other characters, such as the Kelvin sign, must not become a letter of another address. */
+const inLowerCase = (address: string): string => address.replaceAll(/[A-Z]/g, letter => letter.toLowerCase());
 
 /** RFC 6749 §3.1: parameters must not be repeated. */
 const hasRepeated = (query: URLSearchParams): boolean =>
