@@ -92,6 +92,11 @@ export const errorKind = (code: ErrorCode): ErrorKind => KINDS[code];
 
 export const errorCodes = Object.keys(KINDS) as ErrorCode[];
 
+/** The errors of a catalogued server, or of the identity provider it needs. */
+export const UPSTREAM_ERRORS: readonly ErrorCode[] = errorCodes.filter(
+  code => code.startsWith('upstream_') || code === 'provider_unavailable',
+);
+
 /** What can be done about an error. */
 export interface Advice {
   readonly caller: string;
@@ -161,7 +166,7 @@ export class SwitchboardError extends Error {
 
   /** True if the catalogued server, or the identity provider it needs, failed, rather than Switchboard or the caller. */
   get isUpstreamFailure(): boolean {
-    return this.code.startsWith('upstream_') || this.code === 'provider_unavailable';
+    return UPSTREAM_ERRORS.includes(this.code);
   }
 }
 

@@ -1,4 +1,5 @@
 import { Client } from 'undici';
+import { checkDocumented } from './documented.ts';
 
 export interface AdminSocket {
   request(
@@ -25,7 +26,9 @@ export function connectAdminSocket(socketPath: string): AdminSocket {
               headers: { 'content-type': text ? 'text/plain' : 'application/json' },
             }),
       });
-      return { status: response.statusCode, json: await response.body.json() };
+      const json = await response.body.json();
+      checkDocumented(method, `/v1/admin${path}`, { status: response.statusCode, json });
+      return { status: response.statusCode, json };
     },
     close: () => client.close(),
   };

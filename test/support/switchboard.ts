@@ -11,6 +11,7 @@ import { openTestDatabase } from './database.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
 import { controlSocketOf } from '../../src/stores.ts';
 import { startSwitchboard, type StartOptions } from '../../src/app.ts';
+import { checkDocumented } from './documented.ts';
 import { connectAdminSocket, type AdminSocket } from './admin-socket.ts';
 
 export interface CatalogueLine {
@@ -29,6 +30,7 @@ export interface RunningSwitchboard extends AsyncDisposable {
   readonly admin: AdminSocket;
   /** Everything logged so far. */
   logged(): string;
+  /** As `put` and `get`: an error that `/openapi.json` does not document fails the test. */
   post(path: string, body: unknown, headers?: Record<string, string>): Promise<Answer>;
   put(path: string, body: unknown, headers?: Record<string, string>): Promise<Answer>;
   get(path: string, headers?: Record<string, string>): Promise<Answer>;
@@ -98,11 +100,15 @@ export async function startTestSwitchboard({
   await running.indexed;
   const url = running.url ?? '';
   const admin = connectAdminSocket(controlSocketOf(dataDir));
+  const ask = async (method: string, at: string, init: RequestInit): Promise<Answer> => {
+    const answer = await exchange(url + at, { ...init, method });
+    checkDocumented(method, at, answer);
+    return answer;
+  };
   const send =
     (method: 'POST' | 'PUT'): RunningSwitchboard['post'] =>
     (at, body, headers) =>
-      exchange(url + at, {
-        method,
+      ask(method, at, {
         body:
           typeof body === 'string' || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
         headers: { 'content-type': 'application/json', 'x-api-key': TEST_KEY, ...headers },
@@ -115,7 +121,7 @@ export async function startTestSwitchboard({
     logged: () => lines.join(''),
     post: send('POST'),
     put: send('PUT'),
-    get: (at, headers) => exchange(url + at, { headers: { 'x-api-key': TEST_KEY, ...headers } }),
+    get: (at, headers) => ask('GET', at, { headers: { 'x-api-key': TEST_KEY, ...headers } }),
     async [Symbol.asyncDispose]() {
       await admin.close();
       await running[Symbol.asyncDispose]();

@@ -10,12 +10,10 @@ import {
 import type { Core } from '../../core/core.ts';
 import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
-import { errorCodes } from '../../errors.ts';
+import { UPSTREAM_ERRORS } from '../../errors.ts';
 import { endpoint, shownAccess, shownHealth, type Endpoint } from '../http/endpoint.ts';
 import { changeEndpoints } from './catalogue-changes.ts';
 import { ADMIN } from './fields.ts';
-
-const UPSTREAM_ERRORS = errorCodes.filter(code => code.startsWith('upstream_'));
 
 const serverInfo = z
   .looseObject({
@@ -142,7 +140,15 @@ const learnTools = endpoint({
   operationId: 'readServerTools',
   summary: 'Refresh the stored tools of a server',
   description: 'Lists the tools without a user. Fails for a server that only acts for end users.',
-  errors: ['server_not_found', 'server_inactive', 'identity_token_required', ...UPSTREAM_ERRORS],
+  errors: [
+    'server_not_found',
+    'server_inactive',
+    'identity_token_required',
+    'connection_required',
+    'operator_setup_needed',
+    'provider_not_configured',
+    ...UPSTREAM_ERRORS,
+  ],
   responseSchema: z.object({ tools: z.int().describe('The number of tools now stored.') }),
   handle: async ({ catalogue, proxy, audit }, caller, { params: { id = '' } }) => {
     const server = catalogue.require(id);

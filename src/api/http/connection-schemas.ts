@@ -2,14 +2,15 @@ import { z } from 'zod';
 import { CONNECTION_STATES } from '../../core/identity/schema.ts';
 import { serverId as serverIdSchema, wrongType } from './endpoint.ts';
 
+/** The kinds of a connection. */
+export const connectionKind = z.enum(['credentials', 'oauth', 'provider']);
+
 /** A connection as the API of users and of operators returns it. */
 export const connectionSchema = z.object({
   id: z.string(),
-  kind: z
-    .enum(['credentials', 'oauth', 'provider'])
-    .describe(
-      "credentials: a key or other values for one server. oauth: an account at a server's own authorization server. provider: an account at an identity provider.",
-    ),
+  kind: connectionKind.describe(
+    "credentials: a key or other values for one server. oauth: an account at a server's own authorization server. provider: an account at an identity provider.",
+  ),
   provider: z.string().nullable().describe('The identity provider, for kind provider.'),
   server_id: z.string().nullable().describe('The server; null for kind provider.'),
   issuer: z.string().nullable().describe('The authorization server, for kind oauth.'),

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { DEFAULT_LIMITS } from '../../core/proxy/limits.ts';
 import { errorCodes, errorKind, type ErrorCode } from '../../errors.ts';
+import { connectionKind } from '../http/connection-schemas.ts';
 import { type Endpoint, toJsonSchema, NDJSON } from '../http/endpoint.ts';
 import { TIMEOUT_HEADER } from '../http/request.ts';
 
@@ -26,6 +27,8 @@ const WITH_BODY: readonly ErrorCode[] = [
 
 const ofConnection = (schema: z.ZodType, meaning: string) =>
   schema.optional().describe(`With connection_required: ${meaning}`);
+const ofConnectionOrSetup = (schema: z.ZodType, meaning: string) =>
+  schema.optional().describe(`With connection_required and operator_setup_needed: ${meaning}`);
 
 const problemSchema = z.looseObject({
   type: z.string(),
@@ -58,15 +61,27 @@ const problemSchema = z.looseObject({
     .union([z.string(), z.looseObject({ code: z.int(), message: z.string() })])
     .optional()
     .describe('The error code of OAuth 2.0; on POST /v1/mcp/call the JSON-RPC error object.'),
+  jsonrpc: z.literal('2.0').optional().describe('On POST /v1/mcp/call.'),
+  id: z
+    .union([z.string(), z.number(), z.null()])
+    .optional()
+    .describe('On POST /v1/mcp/call: the id of the request, or null if it could not be read.'),
   quota: z
     .looseObject({ use: z.string(), limit: z.int(), resets_at: z.iso.datetime() })
     .optional()
     .describe('With quota_exceeded: the monthly limit, and when it resets.'),
-  kind: ofConnection(
-    z.enum(['credentials', 'provider']),
-    'credentials: the server requires a key. provider: it requires an account at an identity provider.',
+  kind: ofConnectionOrSetup(
+    connectionKind,
+    'credentials: the server requires a key. oauth: it requires a sign-in with its own authorization server. provider: it requires an account at an identity provider.',
   ),
-  server_id: ofConnection(z.string(), 'the server.'),
+  server_id: ofConnectionOrSetup(z.string(), 'the server.'),
+  issuer: z.string().optional().describe('With operator_setup_needed: the authorization server.'),
+  redirect_uri: z
+    .string()
+    .optional()
+    .describe(
+      'With operator_setup_needed, if the operator has to create an OAuth client: the redirect URI to register for it.',
+    ),
   provider: ofConnection(z.string(), 'the identity provider, if kind is provider.'),
   reason: ofConnection(
     z.enum(['not_connected', 'needs_reauth', 'missing_scopes', 'rejected', 'missing_values']),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { isObject } from '../../platform/json-limits.ts';
-import { errorCodes, SwitchboardError } from '../../errors.ts';
+import { SwitchboardError, UPSTREAM_ERRORS } from '../../errors.ts';
 import {
   checkReadOrFind,
   endpoint,
@@ -38,6 +38,7 @@ const SERVER_ERRORS = [
   'identity_token_required',
   'identity_token_invalid',
   'connection_required',
+  'operator_setup_needed',
   'server_not_found',
   'server_inactive',
   'rate_limited',
@@ -45,11 +46,6 @@ const SERVER_ERRORS = [
   'provider_not_configured',
   'unavailable',
 ] as const;
-
-/** The two convenience endpoints respond to a failure of the server with 502. */
-const UPSTREAM_ERRORS = errorCodes.filter(
-  code => code.startsWith('upstream_') || code === 'provider_unavailable',
-);
 
 const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown().optional() });
 
@@ -152,8 +148,6 @@ const toolsList = endpoint({
     core.proxy.listTools(caller, { serverId: server_id, queryLogId: query_log_id }),
 });
 
-export const toolEndpoints: readonly Endpoint[] = [mcpCall, toolsCall, toolsList];
-
 const OFFSET = 'must be a whole number, 0 or more';
 const CHARS = `must be a whole number from 1 to ${MAX_READ_CHARS}`;
 
@@ -207,7 +201,7 @@ const lengthAndEnd = ({ totalChars, expiresAtMs }: KeptPart | FoundLines) => ({
   expires_at: new Date(expiresAtMs).toISOString(),
 });
 
-export const readResult = endpoint({
+const readResult = endpoint({
   method: 'get',
   path: '/v1/results/:handle',
   operationId: 'readResult',
@@ -249,3 +243,5 @@ export const readResult = endpoint({
     };
   },
 });
+
+export const toolEndpoints: readonly Endpoint[] = [mcpCall, toolsCall, toolsList, readResult];

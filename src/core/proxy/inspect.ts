@@ -8,6 +8,7 @@ import { listAllTools, ToolDefinitions, type ListedTool } from './tools.ts';
 import { UpstreamClient } from './upstream/client.ts';
 import { Deadline } from './upstream/deadline.ts';
 import type { UpstreamParts } from './upstream/era.ts';
+import { HttpFailure } from './upstream/failures.ts';
 
 const MAX_INSPECTION_MS = 15_000;
 const MAX_ENDPOINT_MS = 5_000;
@@ -23,6 +24,8 @@ export interface Inspection {
   readonly tools?: readonly ListedTool[];
   /** Why the inspection failed. */
   readonly error?: SwitchboardError;
+  /** The HTTP status, if that is why the inspection failed. */
+  readonly httpStatus?: number;
   /** True once the handshake, or `server/discover`, succeeded. */
   readonly hasEntered: boolean;
 }
@@ -66,7 +69,8 @@ export async function inspect(
     signal.throwIfAborted();
     if (!(thrown instanceof SwitchboardError))
       log.error({ err: thrown, serverId: server.id }, 'server inspection failed');
-    return { ...ended(), error: toSwitchboardError(thrown) };
+    const status = thrown instanceof HttpFailure ? { httpStatus: thrown.httpStatus } : {};
+    return { ...ended(), error: toSwitchboardError(thrown), ...status };
   } finally {
     await upstream.close();
   }

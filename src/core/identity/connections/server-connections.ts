@@ -51,11 +51,15 @@ interface Parts {
   /** Throws `server_not_found` or `server_inactive`. */
   readonly catalogue: { require(serverId: string): Server };
   /** Asks a server for its tools with a credential. */
-  readonly inspect: (
-    server: Server,
-    signal: AbortSignal,
-    credential: Credential,
-  ) => Promise<{ readonly tools?: readonly unknown[]; readonly error?: SwitchboardError }>;
+  readonly inspect: (server: Server, signal: AbortSignal, credential: Credential) => Promise<Trial>;
+}
+
+/** The answer of a server that was tried with values. */
+interface Trial {
+  readonly tools?: readonly unknown[];
+  readonly error?: SwitchboardError;
+  /** The HTTP status behind the error, if there is one. */
+  readonly httpStatus?: number;
 }
 
 /** The connections of users and tenants with servers that take a key or other fixed values. */
@@ -211,11 +215,10 @@ export class ServerConnections {
     const filled = fillIn(server, values);
     const parts = 'missing' in filled ? { headers: {}, secrets: [] } : filled;
     const credential: Credential = { connectionKey: 'trial', version: 1, ...parts };
-    const { tools, error } = await this.#tried(tenantId, () =>
-      this.#parts.inspect(server, signal, credential),
-    );
+    const trial = await this.#tried(tenantId, () => this.#parts.inspect(server, signal, credential));
+    const { tools, error } = trial;
     if (error?.code === 'upstream_blocked') throw error;
-    if (error && isRefusal(error, credential)) {
+    if (error && isRefusal(trial, credential)) {
       const isGuess = takesHeader(server) && given.header === undefined;
       throw refusedKey(server, error, isGuess ? OTHER_HEADER : '');
     }
@@ -261,11 +264,14 @@ const revokedMeanwhile = () =>
   );
 
 const REFUSALS: ReadonlySet<string> = new Set(['upstream_unauthorized', 'upstream_forbidden']);
-/** Whoever enters a wrong part of an address comes to a page that is not the server. */
-const ELSEWHERE = /^The MCP server returned HTTP 4\d\d/;
 
-const isRefusal = ({ code, detail }: SwitchboardError, { url }: Credential): boolean =>
-  REFUSALS.has(code) || (url !== undefined && (code === 'upstream_protocol' || ELSEWHERE.test(detail)));
+/** Returns whether a server refused the values. A wrong part of an address leads to a page that is not the server. */
+function isRefusal({ error, httpStatus = 0 }: Trial, { url }: Credential): boolean {
+  if (error === undefined) return false;
+  if (REFUSALS.has(error.code)) return true;
+  const isNotFound = error.code === 'upstream_http_error' && httpStatus >= 400 && httpStatus < 500;
+  return url !== undefined && (error.code === 'upstream_protocol' || isNotFound);
+}
 
 /** @throws SwitchboardError `invalid_request` for a server that takes no values */
 function requireTaking(server: Server): void {

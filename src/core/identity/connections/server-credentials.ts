@@ -318,7 +318,8 @@ export class ServerCredentials {
     const held = row?.scopes ?? [];
     const asked = { held, challenge };
     const { kind, ...session } = await this.#parts.sessions.justInTimeFor(caller, server, asked);
-    const step = kind === 'oauth' ? 'sign in' : 'enter it';
+    const step =
+      kind === 'oauth' ? 'sign in' : reason === 'missing_values' ? 'enter the missing values' : 'enter it';
     return new SwitchboardError(
       'connection_required',
       `${REASONS[kind][reason](server)} Ask the user to open auth_url and ${step}, then repeat the call.`,
