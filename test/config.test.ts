@@ -53,7 +53,7 @@ describe('readConfig', () => {
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL: must be one of trace/],
     [{ SWITCHBOARD_API_KEY: 'short' }, /^SWITCHBOARD_API_KEY: must have at least 32 characters/],
     [{ SWITCHBOARD_ALLOW_PRIVATE_NETWORK: 'yes' }, /must be true or false/],
-    [{ SWITCHBOARD_RATE_LIMIT: 'search=0/60' }, /"search=0\/60" must be off or NAME=CALLS\/SECONDS/],
+    [{ SWITCHBOARD_RATE_LIMIT: 'search=0/60' }, /"search=0\/60" must be off or CLASS=REQUESTS\/SECONDS/],
     [{ SWITCHBOARD_RATE_LIMIT: 'lunch=1/60' }, /"lunch=1\/60" must be/],
     [{ SWITCHBOARD_TRUST_PROXY: 'true' }, /would trust anyone/],
     [{ HOST: '0.0.0.0' }, /set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS/],

@@ -15,6 +15,13 @@ const OTHER_SETTINGS = [
   'SWITCHBOARD_URL',
 ];
 
+/** A command with a subcommand, such as `switchboard keys list`. */
+const GROUPS = new Set(Object.keys(commands).flatMap(name => (/ /.test(name) ? [name.split(' ')[0]] : [])));
+const COMMAND_OF_GROUP = new RegExp(
+  String.raw`\bswitchboard ((?:${[...GROUPS].join('|')}) [a-z][\w-]*)`,
+  'g',
+);
+
 const text = (file: string) => readFileSync(file, 'utf8');
 
 /** The text of a page without its code blocks. */
@@ -77,8 +84,7 @@ describe.each(PAGES.filter(page => page !== 'CHANGELOG.md'))('%s', page => {
     const { scripts } = JSON.parse(text('package.json'));
     const ran = [...text(page).matchAll(/\bnpm run ([\w:-]+)/g)].map(([, name = '']) => name);
     expect(ran.filter(name => scripts[name] === undefined)).toEqual([]);
-    const groups = /\bswitchboard ((?:keys|tenant|webhook|connections|catalogue|database) [\w-]+)/g;
-    const used = [...text(page).matchAll(groups)].map(([, name = '']) => name);
+    const used = [...text(page).matchAll(COMMAND_OF_GROUP)].map(([, name = '']) => name);
     expect(used.filter(name => !Object.keys(commands).some(one => one.startsWith(name)))).toEqual([]);
   });
 

@@ -11,7 +11,7 @@ import {
   withoutStrayPercent,
 } from './setting.ts';
 
-/** Classes of endpoints. Each has its own rate limit per API key. */
+/** Classes of endpoints. Each has its own rate limit per API key. `BUCKETS` in `core/access/rate-limits.ts` has the other limits. */
 const RATE_CLASSES = ['search', 'proxy', 'refresh', 'sessions', 'revoke', 'admin'] as const;
 export type RateClass = (typeof RATE_CLASSES)[number];
 
@@ -62,7 +62,7 @@ export const accessSettings = {
   ),
   SWITCHBOARD_RATE_LIMIT: setting(
     someText.optional(),
-    'Rate limits per key, as comma-separated `CLASS=REQUESTS/SECONDS`. Classes not named keep their default. `off` disables all limits; a single class cannot be disabled.',
+    'Rate limits per key, as comma-separated `CLASS=REQUESTS/SECONDS`. Classes not named keep their default. `off` disables all of them, and the [fixed limits](limits.md#rates-and-connections) per address and session; a single class cannot be disabled.',
     `\`${Object.entries(DEFAULT_RATE_LIMITS)
       .map(([name, { calls, seconds }]) => `${name}=${calls}/${seconds}`)
       .join(',')}\``,
@@ -161,18 +161,20 @@ function trustProxy(value: string | undefined): number | string | false {
   return value;
 }
 
+const RATE_LIMIT = new RegExp(String.raw`^\s*(${RATE_CLASSES.join('|')})=([1-9]\d{0,8})/([1-9]\d{0,6})\s*$`);
+
 function rateLimits(value: string | undefined): AccessConfig['rateLimits'] {
   if (value === 'off') return 'off';
   const limits = { ...DEFAULT_RATE_LIMITS };
   for (const part of value?.split(',') ?? []) {
-    const match = /^\s*([a-z]+)=([1-9]\d{0,8})\/([1-9]\d{0,6})\s*$/.exec(part);
-    const name = RATE_CLASSES.find(known => known === match?.[1]);
-    if (!match || !name) {
+    const match = RATE_LIMIT.exec(part);
+    if (!match) {
       throw new ConfigError(
-        `SWITCHBOARD_RATE_LIMIT: "${part.trim()}" must be off or NAME=CALLS/SECONDS with NAME one of ${RATE_CLASSES.join(', ')}`,
+        `SWITCHBOARD_RATE_LIMIT: "${part.trim()}" must be off or CLASS=REQUESTS/SECONDS with CLASS one of ${RATE_CLASSES.join(', ')}`,
       );
     }
-    limits[name] = { calls: Number(match[2]), seconds: Number(match[3]) };
+    const [, name, requests, seconds] = match;
+    limits[name as RateClass] = { calls: Number(requests), seconds: Number(seconds) };
   }
   return limits;
 }

@@ -89,19 +89,16 @@ export const SETTINGS = [
   { title: 'Tracing', settings: tracingSettings },
 ] as const;
 
-const environmentSchema = z.object({
-  ...httpSettings,
-  ...processSettings,
-  ...logSettings,
-  ...accessSettings,
-  ...catalogueSettings,
-  ...callSettings,
-  ...databaseSettings,
-  ...searchSettings,
-  ...identitySettings,
-  ...oauthSettings,
-  ...tracingSettings,
-});
+type Intersection<Union> = (Union extends unknown ? (one: Union) => void : never) extends (
+  all: infer All,
+) => void
+  ? All
+  : never;
+type AllSettings = Intersection<(typeof SETTINGS)[number]['settings']>;
+
+const environmentSchema = z.object(
+  Object.assign({}, ...SETTINGS.map(({ settings }) => settings)) as AllSettings,
+);
 
 /**
  * Reads all settings. Nothing else in the program reads the environment. An empty variable counts as absent.

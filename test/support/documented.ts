@@ -1,4 +1,4 @@
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { adminEndpoints } from '../../src/api/admin/table.ts';
 import { routerOf, type Endpoint } from '../../src/api/http/endpoint.ts';
 import { openApiDocument } from '../../src/api/rest/openapi.ts';
@@ -16,7 +16,7 @@ function readDocument() {
   const problem = components.schemas.Problem as { readonly properties: Record<string, unknown> };
   return {
     paths: paths as Record<string, Record<string, Pick<Operation, 'responses'>>>,
-    isProblem: ajv.compile(problem) as ValidateFunction,
+    isProblem: ajv.compile(problem),
     members: new Set(Object.keys(problem.properties)),
   };
 }

@@ -66,7 +66,10 @@ const BELIEVED_MS = 2_000;
 /** A token is refreshed before use if less than a tenth of its lifetime is left, within these bounds. */
 const FRESH_SEC = { min: 5, max: 60 };
 
-/** The columns of a connection that a call needs. Its secrets are sealed. */
+/**
+ * The columns of a connection that a call needs. Its secrets are sealed. The caches of decrypted secrets are keyed by the whole row:
+ * a column that changes with each call, such as `last_used_at`, would defeat them.
+ */
 export const heldColumns = {
   id: connections.id,
   tenantId: connections.tenantId,

@@ -9,11 +9,17 @@ import { kindOf } from '../connections/stored-tokens.ts';
 import type { connections } from '../schema.ts';
 import { webhookOutbox, webhooks } from './schema.ts';
 
-export type EndReason = 'revoked_by_app' | 'revoked_by_user' | 'revoked_by_operator' | 'undone' | 'replaced';
+/** The events of a connection, each with its reasons. */
+export const CONNECTION_EVENTS = {
+  created: [],
+  rejected: [],
+  ended: ['revoked_by_app', 'revoked_by_user', 'revoked_by_operator', 'undone', 'replaced'],
+  needs_reauth: ['expired', 'invalid_grant', 'other_account', 'issuer_changed', 'vault_reset'],
+} as const;
 
-export type ReauthReason = 'expired' | 'invalid_grant' | 'other_account' | 'issuer_changed' | 'vault_reset';
+export type EndReason = (typeof CONNECTION_EVENTS)['ended'][number];
+export type ReauthReason = (typeof CONNECTION_EVENTS)['needs_reauth'][number];
 
-/** What can happen to a connection. */
 type ConnectionEvent =
   | { readonly event: 'created' | 'rejected' }
   | { readonly event: 'ended'; readonly reason: EndReason }

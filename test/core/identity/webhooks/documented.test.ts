@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { CONNECTION_EVENTS } from '../../../../src/core/identity/webhooks/events.ts';
 import { temporaryFolder } from '../../../support/program.ts';
 import { startTestSwitchboard } from '../../../support/switchboard.ts';
 import { startReceiver } from '../../../support/webhook-receiver.ts';
@@ -49,6 +50,15 @@ const has = (command: string) =>
   );
 
 describe('docs/webhooks.md', () => {
+  it('lists every event of a connection with its reasons', () => {
+    const rows = readFileSync('docs/webhooks.md', 'utf8').matchAll(/^\| `connection\.(\w+)`.*\|(.*)\|$/gm);
+    const listed = [...rows].map(([, event = '', reasons = '']) => [
+      event,
+      [...reasons.matchAll(/`(\w+)`/g)].map(([, reason]) => reason),
+    ]);
+    expect(Object.fromEntries(listed)).toEqual(CONNECTION_EVENTS);
+  });
+
   it.for(PROGRAMS)('verifies an event in $language, and nothing that was changed', async (program, ctx) => {
     // Python is not needed for anything else.
     ctx.skip(!(await has(program.command)));
