@@ -288,7 +288,7 @@ function buildIndex({ config, opened, log, life }: Stores, parts: SearchParts): 
       }),
   );
   filled.promise.catch((error: unknown) => {
-    if (life.status !== 'stopping') log.error({ err: error }, 'catalogue not indexed');
+    if (life.status !== 'stopping') log.error({ err: error }, 'failed to index the catalogue');
   });
   if (config.database.url !== undefined) {
     const catchUp = () => Promise.all([catalogue.catchUp(), healthStore.catchUp()]);

@@ -53,7 +53,7 @@ const connect: Command = {
   async run(invocation) {
     const { io, options } = invocation;
     const over = new AbortController();
-    // From the start: a key there is none for a sign-in, which should not begin then.
+    // Reading starts at once: if stdin has a key, a sign-in should not begin.
     const stdin = io.ask ? undefined : new Stdin(io, over.signal);
     try {
       const isForKey = options['key'] === true || options['header'] !== undefined;
@@ -64,7 +64,7 @@ const connect: Command = {
   },
 };
 
-/** What is given on stdin, where nobody can be asked. */
+/** The input on stdin, for scripts that cannot answer a prompt. */
 class Stdin {
   readonly text: Promise<string>;
   /** True once something has come. */
@@ -233,7 +233,7 @@ async function readTools(
   server: string,
   options: Invocation['options'],
 ): Promise<number | undefined> {
-  // Those of other tenants' accounts are nobody else's business.
+  // Accounts of other tenants are not shown.
   if (tenantOf(options) !== DEFAULT_TENANT) return undefined;
   const path = `/catalogue/${encodeURIComponent(server)}/tools`;
   const read = (await admin.request('POST', path).catch(() => undefined)) as { tools: number } | undefined;

@@ -43,7 +43,7 @@ export interface Transferred {
   readonly file: string;
   /** The id of the vault key, which is never in the file. Undefined: nothing is encrypted. */
   readonly vaultKey: string | undefined;
-  /** Where this installation keeps the vault key. */
+  /** The place where this installation keeps the vault key. */
   readonly keptIn: string;
 }
 

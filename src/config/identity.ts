@@ -19,7 +19,7 @@ export interface IdentityConfig {
   readonly oauth: OAuthConfig;
   /** How long a second use of a refresh token counts as a race instead of theft; 0 means never. */
   readonly refreshRaceMs: number;
-  /** Which tokens are revoked when a refresh token is used twice: its family, or all of the user's. */
+  /** The tokens to revoke when a refresh token is used twice: its family, or all of the user's. */
   readonly reuseAction: 'family' | 'user';
   /** True: starts with a new key after the old one was lost, and deletes everything encrypted with it. */
   readonly mayLoseStoredTokens: boolean;

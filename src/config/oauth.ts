@@ -31,7 +31,7 @@ export const oauthSettings = {
   ),
   SWITCHBOARD_OAUTH_ISSUERS: setting(
     someText.optional(),
-    'Issuers, separated by commas, that servers of other domains may sign users in at, besides those that the catalogue names. `*` allows any ([connections.md](connections.md#whose-token-goes-where)).',
+    'Issuers, separated by commas, with which servers of other domains may sign users in, in addition to those that the catalogue names. `*` allows any ([connections.md](connections.md#whose-token-goes-where)).',
     'none',
   ),
   SWITCHBOARD_CLIENT_METADATA_URL: setting(

@@ -48,7 +48,9 @@ export const isTooDeepToParse = (text: string): boolean =>
 export const isTooDeep = (value: unknown, text: string): boolean =>
   isParent(value) && (hasMany(text, '{') || hasMany(text, '[')) && nestsDeeper(value, MAX_JSON_DEPTH);
 
-/** By default looks for half of the limit, because two kinds of brackets may alternate. */
+/**
+ * Returns whether a text has this many brackets. The default is half of the limit, because two kinds of brackets may alternate.
+ */
 function hasMany(text: string, bracket: string, many = MAX_JSON_DEPTH / 2): boolean {
   let at = -1;
   for (let count = 0; count < many; count++) {

@@ -349,7 +349,7 @@ describe('without a collector that takes them', () => {
         expect((await sb.post('/v1/mcp/tools/call', call('modern'))).status).toBe(200);
       }
       const warnings = async () =>
-        (await sb.log()).filter(line => String(line['msg']).startsWith('tracing: traces not exported'));
+        (await sb.log()).filter(line => String(line['msg']).startsWith('tracing: failed to export traces'));
       await eventually('it warned', async () => (await warnings()).length > 0);
       for (let round = 0; round < 20; round++) await sb.post('/v1/mcp/tools/call', call('modern'));
       expect(await warnings()).toHaveLength(1);

@@ -5,7 +5,7 @@ import { startV2Server } from '../support/upstreams/v2.ts';
 
 const MCP = { accept: 'application/json, text/event-stream' };
 /** What is found out about a server is of no one request. */
-const OF_A_SERVER = /^(upstream era detected|upstream failed repeatedly|tool definitions not refreshed)/;
+const OF_A_SERVER = /^(upstream era detected|upstream failed repeatedly|failed to refresh tool definitions)/;
 
 it('each log line of a request has the id from its response', async () => {
   await using upstream = await startV2Server();

@@ -173,7 +173,7 @@ const syncCatalogue = endpoint({
   isLong: true,
   bodySchema: z.strictObject({
     url: registry.describe(
-      'The https address of the registry, without a key: keys belong in SWITCHBOARD_REGISTRY_KEYS.',
+      'The https URL of the registry. Do not include a key; set SWITCHBOARD_REGISTRY_KEYS.',
     ),
     full: z
       .boolean()

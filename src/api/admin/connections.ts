@@ -48,7 +48,7 @@ const connectServer = endpoint({
   operationId: 'createSharedSession',
   summary: 'Connect a server for a tenant',
   description:
-    "Starts a sign-in at the server's own authorization server; open auth_url in a browser. All calls of the tenant that act for no user then go through the account. kind is credentials for a server that has no authorization server: store its key with PUT /connections instead.",
+    "Starts a sign-in with the server's own authorization server; open auth_url in a browser. All calls of the tenant that act for no user then go through the account. kind is credentials for a server that has no authorization server: store its key with PUT /connections instead.",
   errors: [
     'server_not_found',
     'server_inactive',

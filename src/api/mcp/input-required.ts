@@ -96,7 +96,7 @@ export class Conversation {
   }
 
   /**
-   * Returns the replies to the server's input requests, and the server's own state. Undefined: this is the first attempt.
+   * Returns the replies to the server's input requests, and the server's own state. Returns undefined on the first attempt.
    * @throws ProtocolError -32602 for a state that is not ours, belongs to another call, or has expired
    */
   resume({

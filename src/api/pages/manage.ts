@@ -202,10 +202,8 @@ const revokeAllPage = (view: ManageView, forms: Forms): Page => ({
 
 /** Responds to the form directly: the list has expired, so a redirect could not show it. */
 const revokedAllPage = (): Page => ({
-  title: 'Everything is disconnected',
-  body: html` <p class="note" role="status">
-      All accounts were disconnected. The providers are being notified.
-    </p>
+  title: 'All connections were removed',
+  body: html` <p class="note" role="status">The providers are being notified.</p>
     <p>You can close this window.</p>`,
 });
 

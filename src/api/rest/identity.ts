@@ -51,7 +51,7 @@ const tokenSet = z.object({
   token_type: z.literal('Bearer'),
 });
 
-/** Fields of a sign-in at a provider. */
+/** Fields of a sign-in with a provider. */
 const OF_PROVIDERS = ['resource', 'login_hint', 'allow_account_change', 'expected_account'] as const;
 
 const createSession = endpoint({
@@ -61,7 +61,7 @@ const createSession = endpoint({
   operationId: 'createSession',
   summary: 'Create an authorization session',
   description:
-    "Starts the connection of an end user: with provider, an OAuth authorization at an identity provider; with server_id, a sign-in at the server's own authorization server or, where it has none, a page where the user enters a key. Send the user to auth_url, then poll the session.",
+    "Starts the connection of an end user: with provider, an OAuth authorization at an identity provider; with server_id, a sign-in with the server's own authorization server or, where it has none, a page where the user enters a key. Send the user to auth_url, then poll the session.",
   rateLimit: 'sessions',
   errors: [
     'rate_limited',

@@ -247,7 +247,7 @@ export class KeyUse {
     } catch (error) {
       const found = this.#current(keyId);
       if (!found) throw error;
-      log.warn({ err: error }, 'key usage not read: will try again');
+      log.warn({ err: error }, 'failed to read key usage; will retry');
       found.readAtMs = monotonicMs(clock);
     }
   }

@@ -257,7 +257,7 @@ export function accessOf({ auth, learned }: Pick<Server, 'auth' | 'learned'>): A
 export const needsNothing = ({ auth, learned }: Pick<Server, 'auth' | 'learned'>): boolean =>
   auth.kind === 'none' && (learned === undefined || learned.kind === 'none');
 
-/** Returns the server with what is learned of the known one of its id, unless that has another address. */
+/** Returns a changed server with what was learned about its access before, unless its URL has changed. */
 export const keepingLearned = (server: Server, known: Server | undefined): Server =>
   known?.learned === undefined || known.remoteUrl !== server.remoteUrl || known.learned === server.learned
     ? server

@@ -34,7 +34,7 @@ export class OpenServers {
     try {
       await this.#catalogue.learnAccess(id, remoteUrl, { kind: 'none' });
     } catch (error) {
-      this.#log.warn({ err: error, serverId: id }, 'learned access not stored');
+      this.#log.warn({ err: error, serverId: id }, 'failed to store learned access');
     }
   }
 }

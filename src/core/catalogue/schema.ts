@@ -88,7 +88,7 @@ export const serverHealth = pgTable(
     lastOkAt: instant('last_ok_at'),
     failures: integer().notNull(),
     deadSince: instant('dead_since'),
-    /** By the database's clock, which all processes share. */
+    /** The time by the database's clock, which all processes share. */
     writtenAt: instant('written_at').notNull().defaultNow(),
   },
   table => [

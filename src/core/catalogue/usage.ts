@@ -110,7 +110,7 @@ export class Usage {
   async refresh(): Promise<void> {
     await this.#counter
       .read(() => this.#readRecent())
-      .catch((error: unknown) => this.#log.warn(whyFailed(error), 'usage not read'));
+      .catch((error: unknown) => this.#log.warn(whyFailed(error), 'failed to read usage'));
   }
 
   /** Deletes rows with negligible weight. Resolves to their number. */
@@ -223,8 +223,10 @@ const PRIOR_CALLS = 10;
  */
 const EVIDENCE_PER_TENANT = 10;
 
-/** One tenant's feedback counts at most three times; five neutral votes are assumed. */
+/** One tenant's feedback counts at most this many times. */
 const VERDICTS_PER_TENANT = 3;
+
+/** The number of neutral votes that every server is assumed to have. */
 const PRIOR_VERDICTS = 5;
 
 /** A tenant whose calls and feedback together weigh less is dropped. */
@@ -273,7 +275,7 @@ interface Share {
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 
 interface ServerTally {
-  /** By tenant, weighted relative to a call of the reference day. */
+  /** Usage by tenant, weighted relative to a call of the reference day. */
   readonly tenants: Map<string, Mutable<UseCounts>>;
   /** The sum of the tenants' shares on `day`. */
   sum: Mutable<Share>;
@@ -330,7 +332,7 @@ export class UseTally {
     return server.signals;
   }
 
-  /** Ages servers after a change of the day, a few milliseconds of work at a time. Call it periodically. */
+  /** Decays usage when the day changes, a few milliseconds of work at a time. Call it periodically. */
   ageSome(today: number): void {
     if (this.#agedDay === today) return;
     let left = TENANTS_AT_A_TIME;

@@ -87,7 +87,7 @@ interface HealthSweepParts {
   readonly clock: Clock;
   readonly metrics: Metrics;
   readonly inspect: McpProxy['inspect'];
-  /** Learns from the 401 of a server of which nobody knows how it can be called. */
+  /** Learns from the 401 of a server whose access is unknown. */
   readonly onRefused?: (server: Server, refusal: Refusal) => Promise<unknown>;
   /** Called in the transaction of the change. */
   readonly onStatusChange: (tx: Database, change: StatusChange) => Promise<void>;
@@ -289,7 +289,7 @@ export class HealthSweep {
     try {
       return await writing;
     } catch (error) {
-      this.#parts.log.warn({ err: error, serverId: id }, 'health check result not stored');
+      this.#parts.log.warn({ err: error, serverId: id }, 'failed to store a health check result');
       return undefined;
     }
   }

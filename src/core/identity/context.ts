@@ -14,7 +14,7 @@ export interface IdentityContext {
   readonly vault: Vault;
   readonly audit: Audit;
   readonly outbox: Outbox;
-  /** What happens to connections, for webhooks. */
+  /** Records events of connections for webhooks. */
   readonly events: Events;
   readonly clock: Clock;
   readonly log: Log;

@@ -12,7 +12,7 @@ import { webhookSecrets } from './webhooks/schema.ts';
 const EVERY_MS = 60_000;
 const BATCH = 500;
 
-/** Which rows are deleted, and when. Dependent rows are deleted too. */
+/** The rows to delete, with their age. Dependent rows are deleted too. */
 const RULES: readonly {
   readonly table: PgTable;
   readonly key: PgColumn;
@@ -94,7 +94,7 @@ export class Retention {
       if (isAway) return;
       await work().catch((error: unknown) => {
         isAway = isDatabaseUnavailable(error);
-        log.warn({ ...whyFailed(error), what }, 'old identity rows not deleted');
+        log.warn({ ...whyFailed(error), what }, 'failed to delete old identity rows');
       });
     };
     await attempt('overdue sessions', async () => {

@@ -154,9 +154,9 @@ export const authSessions = pgTable(
 export const CONNECTION_STATES = ['active', 'needs_reauth', 'rejected'] as const;
 
 /**
- * One account of one user at one provider (and resource, RFC 8707), with its tokens; or what one server takes: values, such as an
- * API key, or tokens of its own authorization server (`issuer`). Then `provider` is `server:` with the server's id and `resource` its
- * address; `subject` is the fingerprint of the values.
+ * A connection with a provider: one account of one user (and resource, RFC 8707), with its tokens. Or a connection with a server:
+ * either values, such as an API key, or tokens of the server's own authorization server (`issuer`). Then `provider` is `server:` with
+ * the server's id, and `resource` is its address. For values, `subject` is their fingerprint.
  */
 export const connections = pgTable(
   'connections',
@@ -174,11 +174,11 @@ export const connections = pgTable(
     issuer: text(),
     /** The registration that those tokens were issued to, if it is a row of `oauth_clients`. */
     clientRow: text('client_row'),
-    /** As granted. */
+    /** The scopes that were granted, which may be fewer than were asked for. */
     scopes: text().array().notNull(),
-    /** `rejected`: the server refused the values; they stay sealed, and are tried again now and then. */
+    /** `rejected`: the server refused the key or the token. It stays stored, and is tried again from time to time. */
     status: text().notNull().default('active').$type<(typeof CONNECTION_STATES)[number]>(),
-    /** A shared connection that calls for users may use, too, where the user has none. */
+    /** True for a shared connection that calls for users may use if the user has no own one. */
     forUsers: boolean('for_users').notNull().default(false),
     sealed: text(),
     hasRefreshToken: boolean('has_refresh_token').notNull(),

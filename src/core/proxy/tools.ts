@@ -408,7 +408,7 @@ export class ToolDefinitions {
       try {
         this.keep(view, await list());
       } catch (error) {
-        log.info({ err: error, serverId: view.server.id }, 'tool definitions not refreshed');
+        log.info({ err: error, serverId: view.server.id }, 'failed to refresh tool definitions');
       }
     });
   }

@@ -106,7 +106,9 @@ export class Results {
     this.#partsAtOnce = parts.shared ? PARTS_AT_ONCE.shared : PARTS_AT_ONCE.embedded;
     this.#log = new ThrottledLog(parts.log, parts.clock);
     this.#purging = new Repeat(PURGE_EVERY_MS, () =>
-      this.purge().catch((error: unknown) => parts.log.warn(whyFailed(error), 'expired results not deleted')),
+      this.purge().catch((error: unknown) =>
+        parts.log.warn(whyFailed(error), 'failed to delete expired results'),
+      ),
     );
   }
 
@@ -267,7 +269,7 @@ export class Results {
     // A failure does not stop storing and deleting.
     await this.#parts.db
       .execute(sql`vacuum ${table}, ${partsTable}`)
-      .catch((error: unknown) => this.#parts.log.warn(whyFailed(error), 'stored results not vacuumed'));
+      .catch((error: unknown) => this.#parts.log.warn(whyFailed(error), 'failed to vacuum stored results'));
   }
 
   /** Writes all parts. Resolves to the length in code points. */
@@ -345,7 +347,7 @@ export class Results {
   }
 
   #notKept(why: object): undefined {
-    this.#log.warn(why, 'tool result not stored');
+    this.#log.warn(why, 'failed to store a tool result');
   }
 }
 

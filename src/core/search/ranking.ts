@@ -305,13 +305,13 @@ export const roundScore = (score: number): number => Math.round(score * 1_000) /
 const areEqual = (one: Scored, other: Scored): boolean =>
   !one.isPinned && !other.isPinned && roundScore(one.finalScore) === roundScore(other.finalScore);
 
-/** Returns the first `limit` servers of a ranking and all equals of the last one, of which a caller's access decides who stays. */
+/** Returns the first `limit` servers of a ranking, and all equals of the last one: the caller's access decides between them. */
 export function firstWithEquals<One extends Scored>(ranking: readonly One[], limit: number): One[] {
   const last = ranking[limit - 1];
   return ranking.filter((server, at) => at < limit || (last !== undefined && areEqual(server, last)));
 }
 
-/** What can be called first. A server of unknown access often turns out to be open; one that needs a setup cannot be called. */
+/** The order of equally relevant servers: those that can be called first. A server of unknown access often turns out to be open; one that needs a setup cannot be called. */
 const TURNS: Readonly<Record<Access['status'], number>> = {
   open: 0,
   connected: 0,

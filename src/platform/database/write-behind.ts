@@ -16,7 +16,7 @@ interface WriteBehindParts<Row> {
   readonly what: string;
   /** Rows with the same key are merged. */
   readonly keyOf: (row: Row) => string;
-  /** By default the later row replaces the earlier. */
+  /** Merges two rows of one key. Default: the later row replaces the earlier. */
   readonly merge?: (earlier: Row, later: Row) => Row;
   /** The maximum number of pending rows; the oldest are dropped. By default there is no limit. */
   readonly maxRows?: number;

@@ -67,7 +67,7 @@ const HTTP_BUCKETS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PATCH', 'DELETE']);
 /** Replaces a label value that would be outside text. */
 const OTHER = 'other';
-/** By the first digit of the HTTP status; 0: the client had disconnected. */
+/** Labels by the first digit of the HTTP status; 0: the client had disconnected. */
 const STATUSES = ['aborted', '1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 
 /** Times HTTP requests by route. A request costs two lookups and one observation. */

@@ -65,7 +65,7 @@ export function openTracing({ settings, version, log, clock }: TracingParts): Tr
   );
   setGlobalErrorHandler(error => {
     isFailing = true;
-    say('traces not exported: they are lost until the collector accepts them', reasonOf(error));
+    say('failed to export traces: they are lost until the collector accepts them', reasonOf(error));
   });
   // Aborts pending exports and prevents retries: only lost connections are retried.
   const cut = new AbortController();
@@ -100,7 +100,7 @@ export function openTracing({ settings, version, log, clock }: TracingParts): Tr
     async close() {
       const flushed = provider
         .shutdown()
-        .catch((error: unknown) => say('last traces not exported', reasonOf(error)));
+        .catch((error: unknown) => say('failed to export the last traces', reasonOf(error)));
       await settledWithin(flushed, isFailing ? FLUSH_FAILING_MS : FLUSH_MS);
       cut.abort();
     },

@@ -36,7 +36,7 @@ export interface Tracing {
 }
 
 export interface TracingSettings {
-  /** Which traces to export: those without a decision of the caller (`parentBased`), or all. */
+  /** The traces to export: those without a decision of the caller (`parentBased`), or all. */
   readonly sampler: { readonly parentBased: boolean; readonly ratio: number };
   /** Absent: the SDK's own limits, as in the specification. */
   readonly batch: {

@@ -287,6 +287,6 @@ describe('ToolRefresh', () => {
     refresh.offer(SERVER, []);
     expect(written).toEqual(['a', 'b', 'a']);
     await new Promise(resolve => setImmediate(resolve));
-    expect(lines('listed tools not stored')).toHaveLength(3);
+    expect(lines('failed to store listed tools')).toHaveLength(3);
   });
 });

@@ -85,6 +85,6 @@ describe('a tool that ran', () => {
     const learnAccess = () => Promise.reject(new Error('the disk is full'));
     const failing = openServers({ hasUnknownAccess: () => true, learnAccess });
     for (let at = 0; at < 3; at++) await failing.learn(maps(), DONE);
-    expect(messages()).toEqual(['learned access not stored']);
+    expect(messages()).toEqual(['failed to store learned access']);
   });
 });

@@ -217,7 +217,7 @@ describe.skipIf(browserMissing !== undefined)(`in a browser without script ${bro
     expect(await page.getByRole('status').innerText()).toContain('Disconnected.');
     await page.getByRole('link', { name: 'Disconnect everything' }).click();
     await page.getByRole('button', { name: 'Disconnect everything' }).click();
-    await expectWellMade(page, 'Everything is disconnected');
+    await expectWellMade(page, 'All connections were removed');
     expectQuiet(visitor);
   });
 

@@ -458,7 +458,7 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         const done = await agent.submit(question);
         expect([done.status, textOf(done)]).toEqual([
           200,
-          expect.stringContaining('Everything is disconnected'),
+          expect.stringContaining('All connections were removed'),
         ]);
         expect(await connections(user)).toEqual([]);
         expect(await holds(tokens.access_token)).toBe(false);

@@ -99,7 +99,7 @@ describe.each(DATABASES)('on $name: hostile', database => {
         await using scene = await addScene(sb, { mcp: { metadata }, auth });
         const refused = await scene.call();
         expect(refused).toMatchObject({ status: 502, json: { code: 'upstream_protocol' } });
-        expect(refused.json.detail).toContain('cannot be trusted');
+        expect(refused.json.detail).toContain('is not trustworthy');
         expect(scene.issuer.all()).toEqual([]);
       }
     });

@@ -25,9 +25,9 @@ describe.each(DATABASES)('on $name: real servers', database => {
       await using scene = await addScene(sb, { issuer: { registration: 'allowlist' } });
       const refused = await scene.call();
       expect(refused).toMatchObject({ status: 403, json: { code: 'operator_setup_needed' } });
-      expect(refused.json.detail).toMatch(/list of accepted clients/);
+      expect(refused.json.detail).toMatch(/only pre-approved clients/);
       expect(refused.json.detail).toContain(`${sb.url}/oauth/return/`);
-      expect(refused.text).not.toContain('approved clients');
+      expect(refused.text).not.toContain('is not on the list');
       expect(sb.logged()).toContain('is not on the list of approved clients');
       // It is not asked again by every call.
       await scene.call(await newUser(sb));

@@ -135,7 +135,7 @@ describe.each(DATABASES)("on $name: trouble with servers' own sign-ins", databas
     const begin = (server_id: string) => sb.admin.request('POST', '/connections/session', { server_id });
     for (const { json } of [await scene.call(), await begin(scene.serverId), await begin(away)]) {
       expect(json).toMatchObject({ code: 'provider_unavailable', retryable: true });
-      expect(json.detail).toMatch(/^A sign-in at the server \S+ cannot begin at the moment\. /);
+      expect(json.detail).toMatch(/^Cannot start a sign-in to the server \S+\. /);
       expect(json.detail).toContain(`"${nobody}/.well-known/`);
       expect(json.detail).toMatch(/" could not be read: the connection was refused\. Try again later\.$/);
     }

@@ -122,7 +122,7 @@ export function startProxy(
     refreshed: count =>
       vi.waitFor(
         () => {
-          const done = logged.filter(({ msg }) => msg === 'tool definitions not refreshed');
+          const done = logged.filter(({ msg }) => msg === 'failed to refresh tool definitions');
           if (done.length < count) throw new Error(`${done.length} of ${count}`);
         },
         { timeout: 20_000, interval: 5 },

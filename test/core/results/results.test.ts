@@ -371,7 +371,7 @@ describe.each(['the embedded database', 'Postgres'])('stored results on %s', kin
       const all = await Promise.all(['a', 'b'].map(keepAs));
       expect(all.filter(Boolean)).toHaveLength(2);
       for (let at = 0; at < 5; at++) expect(await keepAs(`c${at}`)).toBeUndefined();
-      expect(messages()).toEqual(['tool result not stored']);
+      expect(messages()).toEqual(['failed to store a tool result']);
       expect(await count(database.db)).toEqual({ heads: 2, parts: 4 });
       clock.time += 600_000;
       expect(await results.purge()).toBe(2);
@@ -422,7 +422,7 @@ describe.each(['the embedded database', 'Postgres'])('stored results on %s', kin
       const { results, messages, clock } = start({ db: failingAt(at) });
       // On Postgres eight parts are one statement.
       const answer = await results.keep(caller, numbered(17 * PART_CHARS));
-      expect([answer, messages()]).toEqual([undefined, ['tool result not stored']]);
+      expect([answer, messages()]).toEqual([undefined, ['failed to store a tool result']]);
       const heads = await database.db.select().from(keptResults);
       expect(heads.map(one => one.totalChars)).toEqual(heads.map(() => null));
       const healthy = start().results;

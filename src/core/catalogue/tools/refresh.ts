@@ -52,7 +52,9 @@ export class ToolRefresh {
     this.#waiting++;
     catalogue
       .refreshTools(server, definitions, now)
-      .catch((error: unknown) => log.warn({ err: error, serverId: server.id }, 'listed tools not stored'))
+      .catch((error: unknown) =>
+        log.warn({ err: error, serverId: server.id }, 'failed to store listed tools'),
+      )
       .finally(() => this.#waiting--);
   }
 }
@@ -116,7 +118,7 @@ export class ListedTools {
     try {
       await catalogue.refreshTools(server, tools, listedAtMs, options);
     } catch (error) {
-      if (!signal.aborted) log.warn({ err: error, serverId: server.id }, 'listed tools not stored');
+      if (!signal.aborted) log.warn({ err: error, serverId: server.id }, 'failed to store listed tools');
     }
   }
 }

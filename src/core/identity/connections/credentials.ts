@@ -152,8 +152,8 @@ export class Credentials {
       throw new SwitchboardError(
         'provider_not_configured',
         provider
-          ? `The server ${id} requires a sign-in at ${auth.provider}, whose allowed_origins does not include ${origin}.`
-          : `The server ${id} requires a sign-in at ${auth.provider}, which is not configured.`,
+          ? `The server ${id} requires a sign-in with ${auth.provider}, whose allowed_origins does not include ${origin}.`
+          : `The server ${id} requires a sign-in with ${auth.provider}, which is not configured.`,
         { advice: askOperator('add it to SWITCHBOARD_PROVIDERS.') },
       );
     }

@@ -11,10 +11,10 @@ import type { Provider } from './provider.ts';
 
 /** The headers that one call carries to one server, and the address it goes to. Never logged, never shown. */
 export interface Credential {
-  /** From the function of this name. Upstream sessions are separated by it, so that one account never uses another's session. */
+  /** The result of the function `connectionKey`. Upstream sessions are separated by it, so that one account never uses another's session. */
   readonly connectionKey: string;
   readonly version: number;
-  /** By lower-case name. */
+  /** The headers by lower-case name. */
   readonly headers: Readonly<Record<string, string>>;
   /** The server's address with its variables filled in, if it has any. */
   readonly url?: URL;
@@ -34,8 +34,8 @@ export interface Target {
 export const serverTarget = (serverId: string): string => `${OF_SERVER}${serverId}`;
 
 /**
- * Returns the target of the values that a server takes. At another address they are no longer sent: hosts with many servers
- * tell them apart by their paths or queries.
+ * Returns the target of a connection with a server. Its credentials are not sent to another address; the path and the query count,
+ * because a host may have many servers.
  */
 export function targetOf(server: Pick<Server, 'id' | 'remoteUrl'>): Target {
   const known = TARGETS.get(server);

@@ -94,7 +94,7 @@ export class ProviderRefresh {
       this.#context.metrics?.events.providerRefreshed('failed');
       this.#context.log.warn(
         { err: error, provider: row.issuer ?? row.provider },
-        'provider token not refreshed',
+        'failed to refresh a provider token',
       );
       await this.#cool(row.id, leaseId);
       return fallBack(row.valid, old);

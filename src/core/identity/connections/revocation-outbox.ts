@@ -117,7 +117,7 @@ export class Outbox {
       await this.#drain();
       this.#outage.succeeded();
     } catch (error) {
-      this.#outage.failed('revocation outbox', whyFailed(error), 'revocation outbox not processed');
+      this.#outage.failed('revocation outbox', whyFailed(error), 'failed to process the revocation outbox');
     }
   }
 
@@ -131,7 +131,7 @@ export class Outbox {
       if (this.#draining.has(provider)) continue;
       const work = this.#drainOf(provider)
         .catch((error: unknown) =>
-          this.#log.warn({ ...whyFailed(error), provider }, 'revocation outbox not processed'),
+          this.#log.warn({ ...whyFailed(error), provider }, 'failed to process the revocation outbox'),
         )
         .finally(() => this.#draining.delete(provider));
       this.#draining.set(provider, work);

@@ -28,7 +28,7 @@ const MAX_TRIALS = 4;
 /** A page that was opened in time may still be sent this long after its session's end: the server is asked meanwhile. */
 const GRACE_SEC = 60;
 
-/** The values that a server takes, for a form or a prompt. */
+/** The credentials that a server takes, for a form or a prompt. */
 export interface ServerForm {
   readonly server: Server;
   readonly fields: readonly CredentialField[];
@@ -72,7 +72,7 @@ export class ServerConnections {
     this.#parts = parts;
   }
 
-  /** Returns what a server takes. @throws SwitchboardError `server_not_found`, `server_inactive`, `invalid_request` */
+  /** Returns the form of a server's credentials. @throws SwitchboardError `server_not_found`, `server_inactive`, `invalid_request` */
   form(serverId: string): ServerForm {
     const server = this.#parts.catalogue.require(serverId);
     requireTaking(server);
@@ -124,7 +124,7 @@ export class ServerConnections {
 
   /**
    * Stores what a user entered on the page behind a link, and completes its session. In mode `caller` it waits for the app.
-   * @returns where the browser goes on; undefined if the link has expired
+   * @returns the next page of the browser; undefined if the link has expired
    * @throws SwitchboardError `invalid_request`, `credentials_rejected`: the page may be sent again
    */
   async submit(
@@ -238,11 +238,11 @@ export class ServerConnections {
   }
 }
 
-/** Where the browser goes on from the page of a session: to its result, or to the app, which confirms it. */
+/** The next page of the browser after the form of a session: its result, or the app, which confirms it. */
 type SubmitOutcome =
   { readonly kind: 'result'; readonly result: string } | { readonly kind: 'app'; readonly url: string };
 
-/** Advice where nobody said which header the key goes into. */
+/** Advice for a key whose header was guessed. */
 const OTHER_HEADER =
   ' It was sent as Authorization: Bearer. If the server expects it in another header, name it in header (on the command line: --header).';
 
@@ -273,7 +273,7 @@ function isRefusal({ error, httpStatus = 0 }: Trial, { url }: Credential): boole
   return url !== undefined && (error.code === 'upstream_protocol' || isNotFound);
 }
 
-/** @throws SwitchboardError `invalid_request` for a server that takes no values */
+/** @throws SwitchboardError `invalid_request` for a server that takes no credentials */
 function requireTaking(server: Server): void {
   const { id, auth } = server;
   if (needsNothing(server))

@@ -31,7 +31,7 @@ export interface AuthorizationRequest {
   readonly quirks: Quirks;
 }
 
-/** What belongs to a code. */
+/** The request that an authorization code was issued for. */
 interface CodeProof {
   readonly state: string;
   readonly verifier: string;
@@ -260,7 +260,7 @@ const isGone = (error: unknown) =>
   error instanceof oauth.ResponseBodyError && /^(invalid_token|unsupported_token_type)$/.test(error.error);
 
 /**
- * Mends what token endpoints of real servers send: null for absent members, no token type, lists of scopes, lifetimes as text. An
+ * Normalizes non-conforming token responses: null for absent members, no token type, lists of scopes, lifetimes as text. An
  * id_token is not needed, so its checks must not fail the sign-in; it only gives the account's name.
  */
 async function mend(response: Response): Promise<{ mended: Response; label?: string | undefined }> {

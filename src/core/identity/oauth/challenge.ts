@@ -1,4 +1,4 @@
-/** What a server says with HTTP 401 or 403 (RFC 6750 §3, RFC 9728 §5.1). */
+/** The `WWW-Authenticate` challenge of a 401 or 403 response (RFC 6750 §3, RFC 9728 §5.1). */
 export interface Challenge {
   /** The scopes that the request needs; undefined if the server names none. */
   readonly scopes?: readonly string[];

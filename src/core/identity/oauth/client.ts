@@ -1,4 +1,4 @@
-/** How Switchboard authenticates at a token endpoint. */
+/** The methods by which Switchboard can authenticate to a token endpoint. */
 export const AUTH_METHODS = ['client_secret_basic', 'client_secret_post', 'none'] as const;
 export type AuthMethod = (typeof AUTH_METHODS)[number];
 

@@ -17,7 +17,7 @@ import type { IssuerMetadata } from './metadata.ts';
 /** The authorization server accepts no registration by us. */
 export class RegistrationRefused extends Error {
   override readonly name = 'RegistrationRefused';
-  /** `none`: it offers no kind of registration. `refused`: it refused ours, as those with a list of accepted clients do. */
+  /** `none`: it offers no kind of registration. `refused`: it refused ours, often because it accepts only pre-approved clients. */
   readonly reason: 'none' | 'refused';
   readonly issuer: string;
 
@@ -101,13 +101,13 @@ export class Clients {
     return this.returnUri(keyOf(issuer));
   }
 
-  /** Does the same for the key of an issuer, or without one for the authorization servers that share an address. */
+  /** Returns the return URL for the key of an issuer or, without a key, the one that authorization servers share. */
   returnUri(key?: string): string {
     return `${this.#context.publicUrl()}/oauth/return${key === undefined ? '' : `/${key}`}`;
   }
 
   /**
-   * Returns the client for new sign-ins at an authorization server: the operator's, else by a metadata document, else by
+   * Returns the client for new sign-ins with an authorization server: the operator's, else by a metadata document, else by
    * registration, which one process does.
    * @param preferred the method of authentication that the catalogue entry demands
    * @throws RegistrationRefused; Error if the server cannot be reached or answers nonsense
@@ -339,10 +339,10 @@ export class Clients {
 
 const holds = ({ id, leaseId }: Lease) => and(eq(oauthClients.id, id), eq(oauthClients.leaseId, leaseId));
 
-/** Where the document is that describes Switchboard as a client (OAuth Client ID Metadata Document). */
+/** The path of the document that describes Switchboard as a client (OAuth Client ID Metadata Document). */
 const DOCUMENT_PATH = '/oauth/client.json';
 
-/** Returns what stands for an issuer in the addresses of its clients. */
+/** Returns the key of an issuer in the URLs of its clients. */
 const keyOf = (issuer: string): string => Buffer.from(sha256(issuer)).toString('base64url').slice(0, 16);
 
 export const clientBinding = ({ id, issuer }: Pick<Row, 'id' | 'issuer'>): Binding => ({

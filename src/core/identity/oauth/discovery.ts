@@ -14,14 +14,14 @@ export interface Discovered {
   readonly resource: string;
   /** The scopes of the challenge or, without one, those that the server's metadata lists; empty: the server names none. */
   readonly scopes: readonly string[];
-  /** What the server said when it was asked without credentials. */
+  /** The server's challenge to a request without credentials. */
   readonly challenge: Challenge;
 }
 
 const KNOWN_MS = 10 * 60_000;
 const FAILED_MS = 15_000;
 const ISSUER_MS = 60 * 60_000;
-/** The same is read again at most this often. */
+/** A document is read again at most this often. */
 const AGAIN_MS = 10_000;
 /** All requests of one discovery together: a slow server may name many places. */
 const DISCOVERY_MS = 15_000;
@@ -179,7 +179,7 @@ async function withinMs<T>(limitMs: number, work: Promise<T>): Promise<T> {
 
 interface Entry<T> {
   readonly result: Promise<T>;
-  /** Where the result was said to be. */
+  /** The URL at which the result was read, if the server named one. */
   readonly named: string | undefined;
   /** When it was read again; -Infinity if it was not. */
   readonly againAtMs: number;
@@ -212,11 +212,11 @@ class Cached<T extends object> {
 interface Wanted {
   /** True to read again, unless that was done a moment ago. */
   readonly again: boolean;
-  /** Where the result is said to be now. */
+  /** The URL that the server names now. */
   readonly named?: string | undefined;
 }
 
-/** Returns whether a known result answers. */
+/** Returns whether a known result can be used. */
 function holds(known: Entry<unknown>, { again, named }: Wanted, nowMs: number): boolean {
   const isElsewhere = named !== undefined && named !== known.named;
   if (!isElsewhere && !again) return true;

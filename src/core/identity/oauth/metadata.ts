@@ -18,7 +18,7 @@ export class MetadataError extends Error {
 
 /** The protected resource metadata of a server (RFC 9728). */
 export interface ResourceMetadata {
-  /** As published: it goes into requests verbatim. */
+  /** The issuer exactly as published, because requests repeat it verbatim. */
   readonly resource: string;
   /** Identifiers of authorization servers, in the server's order. */
   readonly issuers: readonly string[];
@@ -68,7 +68,7 @@ const ENDPOINTS = [
 ] as const;
 
 const MAX_REDIRECTS = 2;
-/** Of several authorization servers, the first that works is used. */
+/** The maximum number of authorization servers to try. The first that works is used. */
 const MAX_ISSUERS = 3;
 
 /** Reads metadata documents, through the outbound guard. */

@@ -14,7 +14,7 @@ import { Clients, RegistrationRefused } from './clients.ts';
 import { Discovery, type Discovered } from './discovery.ts';
 import { MetadataError, type IssuerMetadata } from './metadata.ts';
 
-/** A sign-in at a server's own authorization server, ready to begin. */
+/** A sign-in with a server's own authorization server, ready to begin. */
 export interface ServerSignIn {
   readonly scopes: readonly string[];
   readonly issuedTo: IssuedTo;
@@ -27,13 +27,13 @@ export interface ServerSignIn {
   }) => Promise<string>;
 }
 
-/** What a sign-in is for. */
+/** The purpose of a sign-in. */
 interface Wanted {
   /** Scopes that the user has granted before, and keeps. */
   readonly held?: readonly string[];
   /** The server's latest challenge. */
   readonly challenge?: Challenge | undefined;
-  /** True if somebody has just asked to connect the server: what was found a while ago may no longer hold. */
+  /** True if somebody has just asked to connect the server: earlier findings may be out of date. */
   readonly isAsked?: boolean;
   /** True if the operator connects the server, and so vouches for its authorization server. */
   readonly byOperator?: boolean;
@@ -222,7 +222,7 @@ export class ServerAuthorization {
       throw new SetupNeeded(
         server,
         issuer,
-        'that, or its page, is of another domain than the server.',
+        'that issuer or its sign-in page is in a different domain than the server.',
         'add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.',
       );
     }
@@ -253,7 +253,7 @@ export class ServerAuthorization {
       return new SetupNeeded(
         server,
         issuer,
-        `${error.reason === 'none' ? 'it offers no registration that Switchboard can use' : 'it refused to register Switchboard, as those with a list of accepted clients do'}.`,
+        `${error.reason === 'none' ? 'it offers no registration that Switchboard can use' : 'it refused to register Switchboard (it may accept only pre-approved clients)'}.`,
         `create an OAuth client there with the redirect URI ${redirectUri} and add it to SWITCHBOARD_OAUTH_CLIENTS.`,
         { redirect_uri: redirectUri },
       );
@@ -262,7 +262,7 @@ export class ServerAuthorization {
     if (error instanceof MetadataError && error.reason === 'invalid')
       return new SwitchboardError(
         'upstream_protocol',
-        `The server ${id} requires a sign-in, but says where in a way that cannot be trusted. ${error.message}`,
+        `The server ${id} requires a sign-in, but its authorization metadata is not trustworthy. ${error.message}`,
         { cause: error },
       );
     this.#context.log.warn({ err: error, serverId: id }, "a server's authorization server cannot be reached");
@@ -272,7 +272,7 @@ export class ServerAuthorization {
         : `Its authorization server could not be asked: ${whyUnreached(error)}.`;
     return new SwitchboardError(
       'provider_unavailable',
-      `A sign-in at the server ${id} cannot begin at the moment. ${why} Try again later.`,
+      `Cannot start a sign-in to the server ${id}. ${why} Try again later.`,
       { retryAfterSec: 15, cause: error },
     );
   }
@@ -286,7 +286,7 @@ export class ServerAuthorization {
     if (kind === learned.kind && issuer === learned.issuer && needsSetup === (learned.needsSetup ?? false))
       return;
     await this.#onLearned(server, learned).catch((error: unknown) =>
-      this.#context.log.warn({ ...whyFailed(error), serverId: server.id }, 'learned access not stored'),
+      this.#context.log.warn({ ...whyFailed(error), serverId: server.id }, 'failed to store learned access'),
     );
   }
 }
@@ -305,7 +305,7 @@ export function isOfAnotherDomain(one: string, other: string): boolean {
   return domainOf(one) !== domainOf(other);
 }
 
-/** The operator must do something before anybody can sign in at a server. */
+/** The operator must do something before anybody can sign in to a server. */
 class SetupNeeded extends SwitchboardError {
   readonly issuer: string;
 
@@ -317,7 +317,7 @@ class SetupNeeded extends SwitchboardError {
     todo: string,
     members: Readonly<Record<string, unknown>> = {},
   ) {
-    super('operator_setup_needed', `The server ${id} signs users in at ${issuer}, and ${why}`, {
+    super('operator_setup_needed', `The server ${id} signs users in with ${issuer}, and ${why}`, {
       advice: askOperator(todo),
       members: { kind: 'oauth', server_id: id, issuer, ...members },
     });

@@ -1,10 +1,10 @@
 import { getDomain } from 'tldts';
 import type { IssuerMetadata } from './metadata.ts';
 
-/** Stands for what the callback names. */
+/** The placeholder for the domain that the callback of a sign-in names. */
 const PLACE = '{domain}';
 
-/** Returns whether a token host still lacks what the callback of the sign-in names. */
+/** Returns whether a token host still has the placeholder. */
 export const isOpen = (tokenHost: string | undefined): tokenHost is string =>
   tokenHost?.includes(PLACE) === true;
 

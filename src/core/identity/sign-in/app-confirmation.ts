@@ -11,14 +11,14 @@ import { waitingBinding, type PendingSecrets, type SessionError, type SessionRow
 export const sessionNotFound = (): SwitchboardError =>
   new SwitchboardError('session_not_found', 'No authorization session has this id. Create a new one.');
 
-/** What the browser of a session of mode `caller` brought, until the app confirms whose browser it is. */
+/** The result of the browser in a session of mode `caller`. It is stored until the app confirms who uses that browser. */
 export type Brought =
-  /** The answer of the provider, with a code that was not exchanged yet. */
+  /** The provider's response, with a code that was not exchanged yet. */
   | { readonly query: string; readonly pending: PendingSecrets }
-  /** What the user entered for a server that takes values. */
+  /** The credentials that the user entered for a server. */
   | { readonly values: CredentialValues };
 
-/** Returns the address of the app at which a session ends. */
+/** Returns the app's URL at which a session ends. */
 function appUrl(session: SessionRow, sessionId: string, result: Readonly<Record<string, string>>): string {
   const url = new URL(session.returnUrl ?? '');
   for (const [name, value] of Object.entries({ session_id: sessionId, ...result }))

@@ -27,7 +27,7 @@ export interface Draft extends Proof, Kept {
   readonly authUrl: string;
 }
 
-/** What is kept with a session until its browser comes back. */
+/** Options that are stored with a session until its browser comes back. */
 interface Kept {
   readonly forUsers?: boolean | undefined;
   readonly expectedAccount?: string | undefined;
@@ -99,7 +99,10 @@ export class Goals {
       return await provider.authorizationUrl({ ...wanted, redirectUri });
     } catch (cause) {
       if (!(cause instanceof ProviderError)) throw cause;
-      this.#context.log.warn({ err: cause, provider: name, issuer }, 'identity provider metadata not read');
+      this.#context.log.warn(
+        { err: cause, provider: name, issuer },
+        'failed to read identity provider metadata',
+      );
       throw new SwitchboardError(
         'unavailable',
         `The identity provider ${name} is unavailable: its metadata could not be read. Try again soon. If the problem persists, the log has the reason.`,

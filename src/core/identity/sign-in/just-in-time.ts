@@ -58,7 +58,7 @@ export async function replaceOpen(
   tx: Database,
   needed: NeededSession,
 ): Promise<AuthSession | undefined> {
-  // The calls to several servers may need several sign-ins at one provider.
+  // The calls to several servers may need several sign-ins with one provider.
   if (serverIdOf(needed.goal.name) === undefined) return undefined;
   const open = await readOpen(context, tx, needed);
   if (open.length === 0) return undefined;
@@ -121,7 +121,7 @@ const isOf = ({ tenantId, userId, goal }: NeededSession) =>
     eq(authSessions.justInTime, true),
   );
 
-/** As they are stored: without what is undefined. */
+/** Compares two clients as they are stored, without undefined members. */
 const isSameClient = (one: IssuedTo | undefined, other: IssuedTo | undefined): boolean =>
   isDeepStrictEqual(plain(one), plain(other));
 

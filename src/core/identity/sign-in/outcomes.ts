@@ -126,7 +126,7 @@ export class Outcomes {
       await work();
     } catch (error) {
       await this.fail(session, 'interrupted', actor, tokens).catch((cause: unknown) =>
-        this.#context.log.warn({ err: cause }, 'tokens of a failed sign-in not revoked'),
+        this.#context.log.warn({ err: cause }, 'failed to revoke the tokens of a failed sign-in'),
       );
       throw error;
     }

@@ -22,7 +22,7 @@ export interface PendingSecrets {
   readonly providerUrl: string;
   /** The e-mail address or the id of the only account that may be connected. */
   readonly expectedAccount?: string | undefined;
-  /** For a sign-in at a server's own authorization server. */
+  /** Set for a sign-in with a server's own authorization server. */
   readonly atServer?: {
     readonly issuedTo: IssuedTo;
     readonly redirectUri: string;

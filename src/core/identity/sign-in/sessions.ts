@@ -35,7 +35,7 @@ export interface SessionStatus {
   readonly error?: string;
 }
 
-/** What a caller may set of a new session besides what its draft says. */
+/** Options of a new session, in addition to its draft. */
 type Extras = Partial<
   Pick<typeof authSessions.$inferInsert, 'returnUrl' | 'allowAccountChange' | 'justInTime'>
 >;
@@ -75,7 +75,7 @@ export class Sessions {
   }
 
   /**
-   * Creates a session in which the user connects a server: with a sign-in at the server's own authorization server or, where it has
+   * Creates a session in which the user connects a server: with a sign-in with the server's own authorization server or, where it has
    * none, with an API key or other values that it takes.
    * @throws SwitchboardError `invalid_request`, `rate_limited`, `operator_setup_needed`, `provider_unavailable`,
    * `upstream_protocol`
@@ -99,7 +99,7 @@ export class Sessions {
   /**
    * Creates a session in which the operator connects a server for a whole tenant.
    * @param options `forUsers` as for `ServerConnections.putShared`; `scopes` to ask for besides those that the server names
-   * @returns undefined if the server has no authorization server, and so takes values
+   * @returns undefined if the server has no authorization server, and so takes credentials
    * @throws SwitchboardError as `createForServer`
    */
   async createShared(

@@ -28,7 +28,7 @@ export interface SignInView {
   readonly user: string | undefined;
   /** The provider's title, or the id of the server. */
   readonly provider: string;
-  /** The server that is connected; undefined for a sign-in at a provider. */
+  /** The server that is connected; undefined for a sign-in with a provider. */
   readonly serverId: string | undefined;
   readonly scopes: readonly string[];
 }

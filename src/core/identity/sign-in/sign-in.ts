@@ -107,7 +107,7 @@ export class SignIns {
   }
 
   /**
-   * Completes a sign-in at a server's own authorization server. Its page has named app, user and server before, so it needs no
+   * Completes a sign-in with a server's own authorization server. Its page has named app, user and server before, so it needs no
    * confirmation.
    * @param key what the address that the browser came back to ends with; most authorization servers have one of their own
    */

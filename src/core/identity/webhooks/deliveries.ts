@@ -42,7 +42,7 @@ interface Parts {
   readonly fetch: GuardedFetch;
 }
 
-/** Where a tenant's events go, and the secrets that sign them now. */
+/** The receiver of a tenant's events, with the secrets that currently sign them. */
 export interface Receiver extends Pick<Message, 'url' | 'secrets'> {
   readonly isDisabled: boolean;
 }
@@ -105,7 +105,7 @@ export class Deliveries {
       for (const tenantId of await this.#due()) this.#begin(tenantId);
       this.#outage.succeeded();
     } catch (error) {
-      this.#outage.failed('webhook outbox', whyFailed(error), 'webhook outbox not processed');
+      this.#outage.failed('webhook outbox', whyFailed(error), 'failed to process the webhook outbox');
     }
   }
 
@@ -128,7 +128,9 @@ export class Deliveries {
       return;
     }
     const turn = this.#send(tenantId)
-      .catch((error: unknown) => this.#parts.log.warn({ ...whyFailed(error), tenantId }, 'webhooks not sent'))
+      .catch((error: unknown) =>
+        this.#parts.log.warn({ ...whyFailed(error), tenantId }, 'failed to send webhooks'),
+      )
       .finally(() => {
         this.#turns.delete(tenantId);
         if (this.#isAnyWaiting) this.kick();
@@ -268,7 +270,7 @@ export class Deliveries {
         .having(sql`count(*) > ${MAX_WAITING}`);
       for (const { tenantId } of crowded) await this.#trimOf(tenantId);
     } catch (error) {
-      log.warn({ ...whyFailed(error) }, 'webhook outbox not trimmed');
+      log.warn({ ...whyFailed(error) }, 'failed to trim the webhook outbox');
     }
   }
 

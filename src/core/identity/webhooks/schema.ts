@@ -46,7 +46,7 @@ export const webhookOutbox = pgTable(
     id: text().primaryKey(),
     tenantId: ofWebhook(),
     type: text().notNull(),
-    /** As sent and signed, byte for byte. Has the caller's own id for the user, and no secret. */
+    /** The body as it is signed and sent, byte for byte. Has the caller's own id for the user, and no secret. */
     body: text().notNull(),
     attempts: integer().notNull().default(0),
     /** Why the last attempt failed. */

@@ -58,14 +58,14 @@ export class HttpFailure extends SwitchboardError {
 }
 
 /**
- * Returns a refusal that a credential could change: 401, and 403 for a lack of scopes (RFC 6750 §3.1); undefined for any other
- * failure.
+ * Returns the refusal of a failure that another credential could avoid: 401, or 403 for a lack of scopes (RFC 6750 §3.1). Returns
+ * undefined for any other failure.
  */
 export function refusalOf(error: unknown): Refusal | undefined {
   return error instanceof HttpFailure ? refusalBy(error.httpStatus, error.challenge) : undefined;
 }
 
-/** Does the same for a status and a `WWW-Authenticate` header. */
+/** Returns the refusal in a status and its `WWW-Authenticate` header; undefined if another credential would not help. */
 export function refusalBy(status: number, header: HttpFailure['challenge']): Refusal | undefined {
   if (status !== 401 && status !== 403) return undefined;
   const challenge = readChallenge(header);

@@ -32,10 +32,7 @@ export interface HttpRequest extends ExchangeRequest {
   readonly body?: string;
   /** Receives the events of an SSE response one by one, and returns true if it needs no more. Without it, the body is collected. */
   readonly onEvent?: (event: SseEvent) => boolean;
-  /**
-   * The response is a stream that stays open between calls: it uses none of their connections, and each event may have the full
-   * size.
-   */
+  /** A long-lived stream. It takes no call's connection, and the size limit applies to each event. */
   readonly apart?: true;
   /** Called when the response is an event stream and starts. */
   readonly onOpen?: () => void;

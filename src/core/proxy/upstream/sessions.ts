@@ -50,7 +50,7 @@ export interface Session extends Peer {
   /** Our own request ids: two callers of one session with equal ids would confuse a stateful server. */
   nextId: number;
   calls: number;
-  /** By the monotonic clock. */
+  /** Milliseconds of the monotonic clock. */
   usedAtMs: number;
   /** True once it is no longer given to new calls: it ends with its last call. */
   retired: boolean;

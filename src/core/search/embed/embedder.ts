@@ -72,7 +72,7 @@ export class QueryVectors {
       return vectors;
     } catch (error) {
       this.#note(true);
-      this.#log.warn({ err: error }, 'query not embedded: searching by keyword only');
+      this.#log.warn({ err: error }, 'failed to embed a query: searching by keyword only');
       return [];
     }
   }

@@ -367,7 +367,7 @@ export class OpenAiEmbedder implements Embedder {
     this.#queryVectors.clear();
     this.#missed++;
     await writeSetting(this.#parts.db, this.#settingKey, String(dimensions)).catch((error: unknown) =>
-      this.#parts.log.warn({ err: error }, 'dimensions of the embedding model not stored'),
+      this.#parts.log.warn({ err: error }, 'failed to store the dimensions of the embedding model'),
     );
   }
 

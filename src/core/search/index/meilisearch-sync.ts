@@ -39,9 +39,9 @@ const SETTLE_MS = 2_000;
 /** The texts of a server in the engine. */
 export interface EngineContent {
   readonly serverId: string;
-  /** Terms of its name and its tools' names. */
+  /** Terms of the server's name and of its tools' names. */
   readonly names: readonly string[];
-  /** All its terms. */
+  /** All terms of the server. */
   readonly words: readonly string[];
   /** The text of each vector. */
   readonly prose: readonly string[];

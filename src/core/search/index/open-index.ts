@@ -175,7 +175,7 @@ class Completion {
       this.#done = missed;
       log.info({ embedder: api.id }, 'completed the search index');
     } catch (error) {
-      if (!this.#isClosing) log.error({ err: error }, 'search index not completed: will try again');
+      if (!this.#isClosing) log.error({ err: error }, 'failed to complete the search index: will try again');
     }
   }
 }

@@ -139,7 +139,7 @@ class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements
     await this.#sync.close();
   }
 
-  /** One list by meaning per sentence and one by keyword: the rarest terms, of which the engine drops the others first. */
+  /** Returns one query by meaning per sentence, and one by keyword. The rarest terms come first, because the engine drops the last ones. */
   #queries(terms: readonly string[], vectors: readonly QuantizedVector[]): EngineQuery[] {
     const { current } = this.servers;
     const known = terms.map(term => ({ term, frequency: current.frequencyOf(term) }));

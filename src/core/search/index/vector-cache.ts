@@ -216,8 +216,8 @@ function unreachable(): never {
 }
 
 /**
- * The number of unused vectors to keep, about 25 MB: a killed import, a server or an embedder may come back. A limit on their
- * number needs no record of when each was last used.
+ * The number of unused vectors to keep (about 25 MB). They are needed again if an import is repeated, or if a server or an embedder
+ * comes back. Limiting their number needs no record of when each was last used.
  */
 const SPARE_ROWS = 50_000;
 const PAGE_ROWS = 500;
@@ -318,7 +318,7 @@ export class VectorPruning {
       const deleted = await pruneVectors(this.#parts);
       if (deleted > 0) log.info({ deleted }, 'deleted unused vectors');
     } catch (error) {
-      log.warn({ err: error }, 'unused vectors not deleted');
+      log.warn({ err: error }, 'failed to delete unused vectors');
     }
   }
 }
