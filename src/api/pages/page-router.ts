@@ -22,7 +22,7 @@ interface PageRequest<Segment extends string> {
 }
 
 interface Answers<Segment extends string> {
-  /** Must change nothing, because of link previews; also handles HEAD. */
+  /** Must change nothing but the browser's cookies, because of link previews; also handles HEAD. */
   readonly get?: (page: PageRequest<Segment>) => Promise<void>;
   /** For the callback, the only GET that changes something: HEAD is refused. */
   readonly onlyGet?: (page: PageRequest<Segment>) => Promise<void>;
@@ -63,10 +63,14 @@ export function route<Path extends string>(
   );
 }
 
-/** Checks the hidden token of a form that acts for the owner of a cookie. @throws SwitchboardError `host_not_allowed` */
-export function requireToken(fields: Fields, cookie: string): void {
-  if (!isFormToken(fields['token'], cookie))
+/**
+ * Checks the hidden token of a form that acts for the owner of a cookie, and returns the cookie.
+ * @throws SwitchboardError `host_not_allowed`, also without the cookie
+ */
+export function requireToken(fields: Fields, cookie: string | undefined): string {
+  if (cookie === undefined || !isFormToken(fields['token'], cookie))
     throw new SwitchboardError('host_not_allowed', 'The form did not come from a page of this service.');
+  return cookie;
 }
 
 export const noSuchPage = (): SwitchboardError =>

@@ -7,16 +7,22 @@ import { appName, factsOf, html, named, visible, type Html, type Page } from './
 const VALUE = 'value.';
 const HEADER = 'header';
 
-interface FormPage {
-  readonly view: LinkView;
-  readonly form: ServerForm;
+/** How the form of a page is sent. */
+export interface Sent {
   readonly action: string;
+  /** Proves that it came from the page. */
+  readonly token: string;
   /** Why what was sent last was not taken. */
   readonly problem?: string;
 }
 
+interface FormPage extends Sent {
+  readonly view: LinkView;
+  readonly form: ServerForm;
+}
+
 /** The page on which a user enters what a server takes. Values are never shown again, not even wrong ones. */
-export function serverFormPage({ view, form, action, problem }: FormPage): Page {
+export function serverFormPage({ view, form, action, token, problem }: FormPage): Page {
   const { server, fields, takesHeader } = form;
   const { key_url: keyUrl } = server.auth;
   return {
@@ -41,6 +47,7 @@ export function serverFormPage({ view, form, action, problem }: FormPage): Page 
         </p>`
       }
       <form method="post" action="${action}" autocomplete="off">
+        <input type="hidden" name="token" value="${token}" />
         ${fields.map(input)}
         ${
           takesHeader &&

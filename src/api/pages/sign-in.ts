@@ -7,7 +7,7 @@ import { SwitchboardError } from '../../errors.ts';
 import { formToken } from './cookies.ts';
 import { route, noSuchPage, requireToken, type Site } from './page-router.ts';
 import { appName, factsOf, html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
-import { readServerForm, serverFormPage } from './server-form.ts';
+import { readServerForm, serverFormPage, type Sent } from './server-form.ts';
 import { refusal } from './refusals.ts';
 
 /** Serves a sign-in: our page if there is one, the provider's callback, the confirmation, the result. */
@@ -21,17 +21,18 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   };
 
   route(router, '/connect/:ticket', {
-    async get({ response, params: { ticket } }) {
+    async get({ request, response, params: { ticket } }) {
       const view = await signIns.view(ticket);
-      sendPage(
-        response,
-        view ? startPage(withName(view), `${base}/connect/${ticket}`) : refusal('link_over'),
-      );
+      if (!view) return sendPage(response, refusal('link_over'));
+      const token = formToken(cookies.ensureBrowser(request, response));
+      sendPage(response, startPage(withName(view), { action: `${base}/connect/${ticket}`, token }));
     },
     async post({ request, response, params: { ticket }, actor }, fields) {
+      // Otherwise a page of somebody else could send this browser through a sign-in of theirs.
+      const browser = requireToken(fields, cookies.browser(request));
       const view = await signIns.view(ticket);
       if (view?.providerOrigin !== undefined || view?.serverId === undefined) {
-        const providerUrl = await signIns.begin(ticket, cookies.ensureBrowser(request, response));
+        const providerUrl = await signIns.begin(ticket, browser);
         if (providerUrl === undefined) sendPage(response, refusal('link_over'));
         else seeOther(response, providerUrl);
         return;
@@ -44,7 +45,8 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       } catch (error) {
         const problem = problemOf(error);
         if (problem === undefined) throw error;
-        sendPage(response, startPage(withName(view), `${base}/connect/${ticket}`, problem));
+        const sent = { action: `${base}/connect/${ticket}`, token: formToken(browser), problem };
+        sendPage(response, startPage(withName(view), sent));
       }
     },
   });
@@ -55,15 +57,10 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       ? view
       : { ...view, provider: core.catalogue.get(view.serverId)?.name ?? view.serverId };
 
-  const startPage = (view: LinkView, action: string, problem?: string): Page =>
+  const startPage = (view: LinkView, sent: Sent): Page =>
     view.serverId === undefined || view.providerOrigin !== undefined
-      ? connectPage(view, action, view.serverId === undefined ? undefined : core.catalogue.get(view.serverId))
-      : serverFormPage({
-          view,
-          form: serverConnections.form(view.serverId),
-          action,
-          ...(problem === undefined ? {} : { problem }),
-        });
+      ? connectPage(view, sent, view.serverId === undefined ? undefined : core.catalogue.get(view.serverId))
+      : serverFormPage({ view, form: serverConnections.form(view.serverId), ...sent });
 
   route(router, '/oauth/callback/:provider', {
     async onlyGet({ request, response, params: { provider }, actor }) {
@@ -143,7 +140,7 @@ function queryOf(url: string): URLSearchParams {
 }
 
 /** The first page of mode `page`, before the provider's: shows who requests what. */
-function connectPage(view: LinkView, action: string, server: Server | undefined): Page {
+function connectPage(view: LinkView, { action, token }: Sent, server: Server | undefined): Page {
   const provider = visible(view.provider);
   // The issuer says whose tokens these are; the user sees the page.
   const page = view.providerOrigin ?? '';
@@ -170,6 +167,7 @@ function connectPage(view: LinkView, action: string, server: Server | undefined)
         password.
       </p>
       <form method="post" action="${action}">
+        <input type="hidden" name="token" value="${token}" />
         <div class="buttons">
           <button>Continue to ${server ? named(host) : named(view.provider)}</button>
         </div>

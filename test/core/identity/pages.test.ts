@@ -1,5 +1,6 @@
 import { eq, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { formToken } from '../../../src/api/pages/cookies.ts';
 import { tenants } from '../../../src/core/access/schema.ts';
 import { rows } from '../../../src/platform/database/database.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
@@ -235,11 +236,13 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
     });
 
     describe('mode page', () => {
-      it('looking at the link changes nothing, sets no cookie and names app, provider, user and scopes', async () => {
+      it('looking at the link binds no browser, and names app, provider, user and scopes', async () => {
         const user = newUser();
         const { authUrl } = await create(user, { mode: 'page', scopes: ['calendar.read'] });
         const preview = await new UserAgent().get(authUrl);
-        expect(preview.headers.getSetCookie()).toEqual([]);
+        expect(preview.headers.getSetCookie()).toEqual([
+          expect.stringMatching(/^sb_browser=web_[\w-]{43}; Path=\/; HttpOnly; SameSite=Lax$/),
+        ]);
         for (const named of ['Planner', 'Local Provider', user, 'calendar.read'])
           expect(textOf(preview)).toContain(named);
         expect((await fetch(authUrl, { method: 'HEAD' })).status).toBe(200);
@@ -247,9 +250,27 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         const agent = new UserAgent();
         const begun = await agent.submit(await agent.get(authUrl));
         expect([begun.status, new URL(locationOf(begun)).origin]).toEqual([303, sb.idp.issuer]);
-        expect(begun.headers.getSetCookie()).toEqual([
-          expect.stringMatching(/^sb_browser=web_[\w-]{43}; Path=\/; HttpOnly; SameSite=Lax$/),
-        ]);
+      });
+
+      it('a sign-in that another page begins in this browser is refused, if the browser says nothing of it too', async () => {
+        const { session, authUrl } = await create(newUser(), { mode: 'page' });
+        const agent = new UserAgent();
+        const page = await agent.get((await create(newUser(), { mode: 'page' })).authUrl);
+        const fields = { token: 'A'.repeat(43) };
+        for (const forged of [
+          await post(authUrl, '', { origin: 'null' }),
+          // What everybody can compute for a browser without a cookie.
+          await post(authUrl, new URLSearchParams({ token: formToken('') })),
+          await agent.submit(
+            { ...page, html: page.html.replace(/action="[^"]+"/, `action="${authUrl}"`) },
+            { fields },
+          ),
+        ]) {
+          expect(forged.status).toBe(403);
+          expect(forged.headers.get('location')).toBeNull();
+        }
+        expect(await statusOf(session)).toEqual({ status: 'pending' });
+        expect((await agent.submit(await agent.get(authUrl))).status).toBe(303);
       });
 
       it('is connected by the click, and not before', async () => {
