@@ -6,7 +6,7 @@ import { SocketInUse } from '../platform/server-lifecycle.ts';
 import { CommandFailed, connectAdmin } from './admin-client.ts';
 import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';
 import { commands } from './commands.ts';
-import { table, type Io } from './terminal.ts';
+import { jsonLine, table, type Io } from './terminal.ts';
 
 const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
 
@@ -88,7 +88,7 @@ async function run(
   if (!takes(command, args.length)) throw new UsageError(`usage: ${usageOf(name, command)}`);
   const config = readConfig(env);
   const print = (answer: { json: unknown; text: string }) =>
-    io.print(options['json'] === true ? JSON.stringify(answer.json) : answer.text);
+    io.print(options['json'] === true ? jsonLine(answer.json) : answer.text);
   if ('on' in command) {
     print(await command.run({ config, io, args, options }));
     return 0;

@@ -1,8 +1,18 @@
 import { createInterface } from 'node:readline/promises';
 import { addAbortSignal, Writable } from 'node:stream';
 import { text as readText } from 'node:stream/consumers';
+import { cleanText } from '../platform/sanitize.ts';
 
-/** The streams of a command. */
+/** Returns JSON in which characters that a terminal would obey, or not show, are escaped: servers choose the texts. */
+export const jsonLine = (value: unknown): string =>
+  JSON.stringify(value).replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, character =>
+    Array.from(
+      { length: character.length },
+      (_, at) => String.raw`\u` + character.charCodeAt(at).toString(16).padStart(4, '0'),
+    ).join(''),
+  );
+
+/** The streams of a command. What is written to a terminal is cleaned first: most of it comes from servers. */
 export interface Io {
   /** Writes one or more lines to stdout: the result. */
   print(text: string): void;
@@ -19,8 +29,8 @@ export interface Io {
 const ERASE_LINE = '\r\u001B[K';
 
 export const processIo: Io = {
-  print: text => void process.stdout.write(`${text}\n`),
-  complain: text => void process.stderr.write(`${text}\n`),
+  print: text => void process.stdout.write(`${process.stdout.isTTY ? cleanText(text) : text}\n`),
+  complain: text => void process.stderr.write(`${process.stderr.isTTY ? cleanText(text) : text}\n`),
   status: process.stderr.isTTY
     ? text => void process.stderr.write(`${ERASE_LINE}${text.slice(0, process.stderr.columns - 1)}`)
     : undefined,

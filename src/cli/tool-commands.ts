@@ -13,6 +13,11 @@ interface ShownTool {
   readonly warnings?: readonly unknown[];
 }
 
+interface Stored {
+  readonly tools: readonly ShownTool[];
+  readonly access: { readonly status: string };
+}
+
 const MAX_NAME = 60;
 const MAX_ARGUMENTS = 60;
 const MAX_DESCRIPTION = 100;
@@ -21,12 +26,9 @@ const tools: Command = {
   args: ['SERVER'],
   help: "Lists a server's tools with their arguments, optional ones in brackets. `--json` has the whole schemas.",
   async run({ admin, args: [server = ''] }) {
-    let found = await storedTools(admin, server);
-    if (found.length === 0) {
-      const path = `/catalogue/${encodeURIComponent(server)}/tools`;
-      await admin.request('POST', path);
-      found = await storedTools(admin, server);
-    }
+    const path = `/catalogue/${encodeURIComponent(server)}`;
+    const { tools: stored, access } = (await admin.request('GET', path)) as Stored;
+    const found = stored.length > 0 ? stored : await toolsAsked(admin, server);
     const json = { server_id: server, tools: found };
     if (found.length === 0) return { json, text: `${server} lists no tools.` };
     const rows = found.map(tool => [
@@ -35,15 +37,26 @@ const tools: Command = {
       sanitise(tool.description, MAX_DESCRIPTION),
     ]);
     const text = table([['TOOL', 'ARGUMENTS', 'DESCRIPTION'], ...rows]);
-    const example = firstCall(server, found);
-    return { json, text: example === undefined ? text : `${text}\n\n${example}` };
+    const next = NOT_CONNECTED[access.status]?.(server) ?? firstCall(server, found);
+    return { json, text: next === undefined ? text : `${text}\n\n${next}` };
   },
 };
+
+/** What keeps the tools from being called, by the status of the server's access. */
+const NOT_CONNECTED: Readonly<Record<string, ((server: string) => string) | undefined>> = {
+  connect: server => `Not connected yet: npx switchboard connect ${server}`,
+  setup_needed: server => `Cannot be called yet: npx switchboard connect ${server} says what to set up first`,
+};
+
+async function toolsAsked(admin: AdminClient, server: string): Promise<readonly ShownTool[]> {
+  await admin.request('POST', `/catalogue/${encodeURIComponent(server)}/tools`);
+  return storedTools(admin, server);
+}
 
 /** Returns the tools of a server that the catalogue has. @throws CommandFailed if there is no such server */
 export async function storedTools(admin: AdminClient, server: string): Promise<readonly ShownTool[]> {
   const entry = await admin.request('GET', `/catalogue/${encodeURIComponent(server)}`);
-  return (entry as { tools: readonly ShownTool[] }).tools;
+  return (entry as Stored).tools;
 }
 
 function argumentsOf(tool: ShownTool): string {
@@ -63,7 +76,8 @@ function parametersOf({ input_schema: { required, properties } }: ShownTool) {
 const TYPABLE = /^\w[\w./-]{0,63}$/;
 
 /**
- * Returns a line with a call that can be typed as it is: of a tool that reads and needs few arguments, if there is one.
+ * Returns a line with a call that can be typed as it is: of the tool that reads and needs the fewest arguments or, if none is known
+ * to only read, of the server's first.
  * @returns undefined if no tool's name can be typed
  */
 export function firstCall(server: string, all: readonly ShownTool[]): string | undefined {
@@ -74,9 +88,10 @@ export function firstCall(server: string, all: readonly ShownTool[]): string | u
   const isReading = (tool: ShownTool) => tool.annotations?.readOnlyHint === true;
   const safe = all.filter(isSafe);
   const readers = safe.filter(isReading);
-  const [tool] = (readers.length === 0 ? safe : readers).toSorted(
+  const [easiest] = readers.toSorted(
     (one, other) => parametersOf(one).required.length - parametersOf(other).required.length,
   );
+  const tool = easiest ?? safe[0];
   if (!tool) return undefined;
   const { required, properties } = parametersOf(tool);
   const input = Object.fromEntries(required.map(name => [name, exampleOf(properties[name])]));

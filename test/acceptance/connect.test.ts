@@ -33,19 +33,27 @@ describe.skipIf(terminalMissing !== undefined)(`on a terminal ${terminalMissing 
       code: 1,
       stderr: expect.stringContaining('npx switchboard connect weather'),
     });
-    const wrong = await runOnTerminal(['connect', 'weather'], 'not-the-right-key\r', env);
-    expect(wrong).toMatchObject({ code: 1, screen: expect.stringContaining('refused') });
-    const right = await runOnTerminal(['connect', 'weather'], `${KEY}\r`, env);
+    const wrong = await runOnTerminal(['connect', 'weather'], ['not-the-right-key\r', '\u0003'], env);
+    expect(wrong).toMatchObject({ code: 130, screen: expect.stringContaining('refused') });
+    const right = await runOnTerminal(['connect', 'weather'], ['still-not-right\r', `${KEY}\r`], env);
     expect(right, right.screen).toMatchObject({
       code: 0,
       screen: expect.stringContaining('Connected weather.'),
     });
     expect(right.screen).not.toContain(KEY);
     expect((await call()).stdout).toContain('hello');
+    const hostile = `\u001B[2J\u001B]52;c;aGk=\u0007\u009B31m\u202E\u{E0041}end`;
+    const input = JSON.stringify({ message: hostile }).replaceAll("'", '');
+    const shown = await runOnTerminal(['call', 'weather', 'echo', `'${input}'`], [], env);
+    expect(shown.screen).toMatch(/]52;c;aGk=.*end/);
+    expect(shown.screen.replaceAll(/\r?\n/g, '')).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    const { stdout: json } = await run(['call', 'weather', 'echo', input, '--json'], env);
+    expect(json.trimEnd()).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    expect(JSON.parse(json).content[0].text).toContain(hostile);
     expect((await run(['connections'], env)).stdout).toMatch(/weather +key [0-9a-f]{8} +active/);
     expect(await run(['disconnect', 'weather'], env)).toMatchObject({ code: 0 });
     expect((await call()).code).toBe(1);
-    const ctrlC = await runOnTerminal(['connect', 'weather'], '\u0003', env);
+    const ctrlC = await runOnTerminal(['connect', 'weather'], ['\u0003'], env);
     expect(ctrlC.code).not.toBe(0);
     expect((await run(['connections'], env)).stdout).toContain('No connections.');
   });

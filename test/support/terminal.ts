@@ -14,11 +14,11 @@ export const terminalMissing: string | undefined =
 
 /**
  * Runs a command of Switchboard's on a terminal.
- * @param act what to type once it asks for something, or what to do with the link that it shows
+ * @param act what to type each time it asks for the token, or what to do with the link that it shows
  */
 export async function runOnTerminal(
   args: readonly string[],
-  act: string | ((link: string) => Promise<unknown>),
+  act: readonly string[] | ((link: string) => Promise<unknown>),
   env: Readonly<Record<string, string>>,
 ) {
   const command = [process.execPath, 'bin/switchboard.js', ...args].join(' ');
@@ -28,11 +28,14 @@ export async function runOnTerminal(
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   let screen = '';
+  let typed = 0;
   let acted: Promise<unknown> | undefined;
   child.stdout.on('data', (chunk: Buffer) => {
     screen += chunk.toString();
-    if (typeof act === 'string') {
-      if (screen.includes('token: ')) acted ??= Promise.resolve(child.stdin.write(act));
+    if (typeof act !== 'function') {
+      const asked = screen.split('token: ').length - 1;
+      for (const answer of act.slice(typed, asked)) child.stdin.write(answer);
+      typed = Math.max(typed, asked);
       return;
     }
     const link = /http\S+\/connect\/\S+(?=\s)/.exec(screen)?.[0];
