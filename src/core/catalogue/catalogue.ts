@@ -126,6 +126,13 @@ export class Catalogue {
     return server?.auth.kind === 'unknown' && server.learned === undefined;
   }
 
+  /** Returns whether a server counts as one that requires something only because it has refused a call. */
+  isClosedByRefusal(id: string): boolean {
+    const server = this.#byId.get(id);
+    const isStated = server?.auth.kind !== 'none' && server?.auth.kind !== 'unknown';
+    return !isStated && server.learned !== undefined && server.learned.kind !== 'none';
+  }
+
   *active(): Generator<Server> {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }

@@ -1,5 +1,6 @@
+import { LRUCache } from 'lru-cache';
 import { isObject } from '../../platform/json-limits.ts';
-import type { Clock } from '../../platform/time.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { ThrottledLog } from '../../platform/telemetry/throttled-log.ts';
 import type { Catalogue } from './catalogue.ts';
@@ -11,13 +12,24 @@ const MAX_TEXT_CHARS = 2_000;
 const ASKS_FOR_KEY =
   /\b(?:un)?auth(?:enticat|ori[sz]|\b)|\b(?:sign|log)[ -]?in\b|\bapi[ _-]?key\b|\btoken\b|\bcredential|\bforbidden\b|\baccess denied\b|\b40[13]\b/i;
 
-/** Learns which servers of unknown access are open: a tool ran in a call that carried no credential. */
+/** A server that refuses some calls and not others is taken as open again after this long. */
+const AGAIN_MS = 3_600_000;
+
+type Known = Pick<Catalogue, 'hasUnknownAccess' | 'isClosedByRefusal' | 'learnAccess'>;
+
+/**
+ * Learns which servers are open: a tool ran in a call that carried no credential. That outweighs an earlier refusal, which may have
+ * been that of one tool: otherwise anybody who finds such a tool could make a server look closed to everybody.
+ */
 export class OpenServers {
-  readonly #catalogue: Pick<Catalogue, 'hasUnknownAccess' | 'learnAccess'>;
+  readonly #catalogue: Known;
+  readonly #reopened: LRUCache<string, true>;
   readonly #log: ThrottledLog;
 
-  constructor(catalogue: Pick<Catalogue, 'hasUnknownAccess' | 'learnAccess'>, log: Log, clock: Clock) {
+  constructor(catalogue: Known, log: Log, clock: Clock) {
     this.#catalogue = catalogue;
+    const perf = { now: () => monotonicMs(clock) };
+    this.#reopened = new LRUCache({ max: 10_000, ttl: AGAIN_MS, ttlResolution: 0, perf });
     this.#log = new ThrottledLog(log, clock);
   }
 
@@ -26,7 +38,10 @@ export class OpenServers {
    * @param server the server as it was called
    */
   learn(server: Server, result: unknown): Promise<void> | undefined {
-    if (!this.#catalogue.hasUnknownAccess(server.id) || asksForKey(result)) return undefined;
+    const { id } = server;
+    const isClosed = this.#catalogue.isClosedByRefusal(id) && !this.#reopened.has(id);
+    if (!(isClosed || this.#catalogue.hasUnknownAccess(id)) || asksForKey(result)) return undefined;
+    if (isClosed) this.#reopened.set(id, true);
     return this.#store(server);
   }
 

@@ -30,8 +30,9 @@ describe('a tool that ran', () => {
   });
 
   const { log, messages } = recordingLog();
-  const openServers = (of: Pick<Catalogue, 'hasUnknownAccess' | 'learnAccess'> = catalogue) =>
-    new OpenServers(of, log, settableClock());
+  const openServers = (
+    of: Pick<Catalogue, 'hasUnknownAccess' | 'isClosedByRefusal' | 'learnAccess'> = catalogue,
+  ) => new OpenServers(of, log, settableClock());
   const maps = () => catalogue.require('maps');
   const learned = () => catalogue.get('maps')?.learned;
 
@@ -52,12 +53,31 @@ describe('a tool that ran', () => {
     expect(isAsked).toEqual([false, false, false, false, true, false]);
   });
 
-  it('does not outdo a refusal that came in the meantime', async () => {
-    const refusal = { kind: 'oauth', scopes: ['read'] } as const;
-    const called = maps();
-    await catalogue.learnAccess('maps', URL, refusal);
-    await openServers().learn(called, DONE);
-    expect(learned()).toEqual(refusal);
+  it.each(['none', 'unknown'] as const)(
+    'opens a server of kind %s that had refused a call, once an hour',
+    async kind => {
+      await catalogue.put([entry({ kind })], { origin: 'operator' });
+      const refusal = { kind: 'oauth', scopes: ['read'] } as const;
+      const clock = settableClock();
+      const servers = new OpenServers(catalogue, log, clock);
+      await catalogue.learnAccess('maps', URL, refusal);
+      await servers.learn(maps(), DONE);
+      expect(learned()).toEqual({ kind: 'none' });
+      // One that refuses some tools is not written at each call.
+      await catalogue.learnAccess('maps', URL, refusal);
+      await servers.learn(maps(), DONE);
+      expect(learned()).toEqual(refusal);
+      clock.time += 3_600_001;
+      await servers.learn(maps(), DONE);
+      expect(learned()).toEqual({ kind: 'none' });
+    },
+  );
+
+  it('does not open a server whose entry says what it requires', async () => {
+    await catalogue.put([entry({ kind: 'static_header' })], { origin: 'operator' });
+    await catalogue.learnAccess('maps', URL, { kind: 'oauth' });
+    await openServers().learn(maps(), DONE);
+    expect(learned()).toEqual({ kind: 'oauth' });
   });
 
   it('does not count for an address to which its server has moved in the meantime', async () => {
@@ -83,7 +103,11 @@ describe('a tool that ran', () => {
 
   it('does not fail because that cannot be stored, which is logged once a minute', async () => {
     const learnAccess = () => Promise.reject(new Error('the disk is full'));
-    const failing = openServers({ hasUnknownAccess: () => true, learnAccess });
+    const failing = openServers({
+      hasUnknownAccess: () => true,
+      isClosedByRefusal: () => false,
+      learnAccess,
+    });
     for (let at = 0; at < 3; at++) await failing.learn(maps(), DONE);
     expect(messages()).toEqual(['failed to store learned access']);
   });
