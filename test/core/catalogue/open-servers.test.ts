@@ -59,16 +59,16 @@ describe('a tool that ran', () => {
       await catalogue.put([entry({ kind })], { origin: 'operator' });
       const refusal = { kind: 'oauth', scopes: ['read'] } as const;
       const clock = settableClock();
-      const servers = new OpenServers(catalogue, log, clock);
+      const openedOnce = new OpenServers(catalogue, log, clock);
       await catalogue.learnAccess('maps', URL, refusal);
-      await servers.learn(maps(), DONE);
+      await openedOnce.learn(maps(), DONE);
       expect(learned()).toEqual({ kind: 'none' });
       // One that refuses some tools is not written at each call.
       await catalogue.learnAccess('maps', URL, refusal);
-      await servers.learn(maps(), DONE);
+      await openedOnce.learn(maps(), DONE);
       expect(learned()).toEqual(refusal);
       clock.time += 3_600_001;
-      await servers.learn(maps(), DONE);
+      await openedOnce.learn(maps(), DONE);
       expect(learned()).toEqual({ kind: 'none' });
     },
   );
