@@ -57,8 +57,16 @@ export const serverIdOf = (provider: string): string | undefined =>
 export const kindAtServer = ({ issuer }: Pick<HeldConnection, 'issuer'>): 'credentials' | 'oauth' =>
   issuer === null ? 'credentials' : 'oauth';
 
-/** Limits a cache of what was decrypted: except for the query, decrypting is the most expensive step of a call. */
-export const OPENED = { max: 5_000, ttl: 60_000 };
+/**
+ * Limits a cache of what was decrypted: except for the query, decrypting is the most expensive step of a call. The keys have the
+ * sealed text, which is longer than what it holds; servers decide how long their tokens are.
+ */
+export const OPENED = {
+  max: 5_000,
+  ttl: 60_000,
+  maxSize: 16 * 1024 * 1024,
+  sizeCalculation: (_opened: unknown, key: string) => key.length,
+};
 
 /** How long connections are cached: another process may have changed them. */
 const BELIEVED_MS = 2_000;
