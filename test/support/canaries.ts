@@ -41,8 +41,8 @@ const HANDS_OUT: readonly (readonly [
   [/^POST \/v1\/identity\/(token|refresh)$/, [200], ['identityToken', 'refresh']],
   [/^POST \/v1\/identity\/manage$/, [200], ['page']],
   // Pages: on to the next one, and a form's address is the page's own.
-  [/^GET \/connect\//, [200], ['link']],
-  [/^POST \/connect\//, [303], ['state', 'nonce', 'cookie']],
+  [/^GET \/connect\//, [200], ['link', 'cookie']],
+  [/^POST \/connect\//, [303], ['state', 'nonce']],
   [/^GET \/oauth\/(callback\/|return(\/|$))/, [303], ['done', 'code', 'session']],
   [/^(GET|POST) \/oauth\/done\//, [200, 303], ['done']],
   [/^GET \/manage\/page_/, [200], ['page']],
