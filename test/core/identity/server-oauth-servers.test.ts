@@ -296,6 +296,29 @@ describe.each(DATABASES)('on $name: real servers', database => {
       }
     });
 
+    it('of one call are asked of nobody else', async () => {
+      await using scene = await addScene(sb, {
+        mcp: {
+          metadata: { scopes_supported: ['read'] },
+          scopes: { 'tools/call': ['admin'] },
+          guards: 'tools/call',
+        },
+        auth: null,
+      });
+      expect((await scene.call()).json.code).toBe('connection_required');
+      const asked = async () => {
+        const { json } = await sb.post(
+          '/v1/identity/sessions',
+          { user_id: 'somebody-else', server_id: scene.serverId },
+          { 'x-api-key': sb.otherKey },
+        );
+        return new URL(await new UserAgent().open(json.auth_url)).searchParams.get('scope');
+      };
+      expect(await asked()).toBe('read');
+      await sb.elapse(20 * 60_000);
+      expect(await asked()).toBe('read');
+    });
+
     it('are never openid of our own accord, which some refuse', async () => {
       await using scene = await addScene(sb, {
         issuer: {

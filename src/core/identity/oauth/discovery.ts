@@ -14,16 +14,19 @@ export interface Discovered {
   readonly resource: string;
   /** The scopes of the challenge or, without one, those that the server's metadata lists; empty: the server names none. */
   readonly scopes: readonly string[];
-  /** The server's challenge to a request without credentials. */
+  /** The server's challenge to this call or, without one, to a request without credentials. */
   readonly challenge: Challenge;
 }
+
+/** The part that is the same for every caller. */
+type Published = Omit<Discovered, 'challenge'>;
 
 const KNOWN_MS = 10 * 60_000;
 const FAILED_MS = 15_000;
 const ISSUER_MS = 60 * 60_000;
 /** A document is read again at most this often. */
 const AGAIN_MS = 10_000;
-/** All requests of one discovery together: a slow server may name many places. */
+/** All requests for the metadata of one discovery together: a slow server may name many places. */
 const DISCOVERY_MS = 15_000;
 /** Each entry is of a few KiB. */
 const MAX_CACHED = 1_000;
@@ -40,7 +43,8 @@ export class Discovery {
   readonly #fetch: GuardedFetch;
   readonly #reader: MetadataReader;
   readonly #log: Log;
-  readonly #servers: Cached<Discovered>;
+  readonly #servers: Cached<Published>;
+  readonly #probes: Cached<Challenge>;
   readonly #issuers: Cached<IssuerMetadata>;
 
   constructor({ fetch, guard, clock, log }: Options) {
@@ -48,25 +52,27 @@ export class Discovery {
     this.#reader = new MetadataReader({ fetch, guard });
     this.#log = log;
     this.#servers = new Cached(clock, KNOWN_MS);
+    this.#probes = new Cached(clock, KNOWN_MS);
     this.#issuers = new Cached(clock, ISSUER_MS);
   }
 
   /**
    * Returns the authorization server of an MCP server, as found within the last ten minutes.
-   * @param challenge what the server has just said, if it was asked
+   * @param challenge the server's challenge to the call, if it was called. Nobody else is asked for its scopes
    * @param again reads everything again, unless that was done within the last ten seconds
    * @throws MetadataError `absent` if the server uses none
    */
   async of(server: Server, challenge?: Challenge, again = false): Promise<Discovered> {
     const { remoteUrl, auth, learned } = server;
-    const said = challenge ?? (learned?.kind === 'oauth' ? learned : undefined);
+    const said = challenge ?? (await this.#probes.get(remoteUrl, () => this.#probe(server), { again }));
     const { issuer, resource, assume_pkce } = auth;
     const key = JSON.stringify([remoteUrl, issuer, resource, assume_pkce]);
-    const named = said?.resourceMetadata;
-    const read = () => withinMs(DISCOVERY_MS, this.#discover(server, said, again));
+    // A server that requires a sign-in only for its tools does not challenge the probe.
+    const named = said.resourceMetadata ?? learned?.resourceMetadata;
+    const read = () => withinMs(DISCOVERY_MS, this.#discover(server, named, again));
     const found = await this.#servers.get(key, read, { again, named });
-    const scopes = said?.scopes ?? found.challenge.scopes ?? auth.scopes ?? found.scopes;
-    return { ...found, scopes };
+    const place = named === undefined ? {} : { resourceMetadata: named };
+    return { ...found, scopes: said.scopes ?? auth.scopes ?? found.scopes, challenge: { ...said, ...place } };
   }
 
   /** Returns the metadata of an authorization server, as read within the last hour. @throws MetadataError */
@@ -74,11 +80,10 @@ export class Discovery {
     return this.#issuers.get(issuer, () => this.#reader.issuer(issuer), { again });
   }
 
-  async #discover(server: Server, said: Challenge | undefined, again: boolean): Promise<Discovered> {
-    const challenge = said ?? (await this.#probe(server));
-    const found = await this.#reader.resource(server.remoteUrl, challenge.resourceMetadata);
+  async #discover(server: Server, named: string | undefined, again: boolean): Promise<Published> {
+    const found = await this.#reader.resource(server.remoteUrl, named);
     const metadata = await this.#issuerOf(server, found, again);
-    return { metadata, resource: resourceFor(server, found), scopes: found?.scopes ?? [], challenge };
+    return { metadata, resource: resourceFor(server, found), scopes: found?.scopes ?? [] };
   }
 
   async #issuerOf(

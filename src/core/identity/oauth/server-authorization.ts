@@ -126,12 +126,10 @@ export class ServerAuthorization {
 
   /** Finds the authorization server, and the scopes to ask for. */
   async #needed(server: Server, { challenge, isAsked = false }: Wanted) {
-    if (challenge?.error !== 'insufficient_scope') {
-      const found = await this.#discovery.of(server, challenge, isAsked);
-      return { found, scopes: found.scopes };
-    }
-    // A lack of scopes at one call says nothing about what a first sign-in needs.
-    return { found: await this.#discovery.of(server), scopes: challenge.scopes ?? [] };
+    const found = await this.#discovery.of(server, challenge, isAsked);
+    // Whoever lacks scopes at one call needs these, and keeps what is granted.
+    const scopes = challenge?.error === 'insufficient_scope' ? (challenge.scopes ?? []) : found.scopes;
+    return { found, scopes };
   }
 
   #signIn(
