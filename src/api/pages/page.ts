@@ -92,7 +92,7 @@ const headersOf = (formTargets: readonly string[] = []) => ({
   'Content-Security-Policy': [
     "default-src 'none'",
     `style-src '${STYLE_HASH}'`,
-    `form-action ${["'self'", ...formTargets].join(' ')}`,
+    `form-action ${["'self'", ...formTargets.filter(isSource)].join(' ')}`,
     "base-uri 'none'",
     "frame-ancestors 'none'",
   ].join('; '),
@@ -102,6 +102,9 @@ const headersOf = (formTargets: readonly string[] = []) => ({
   // An app that opened the sign-in as a pop-up can detect when it closes.
   'Cross-Origin-Opener-Policy': 'unsafe-none',
 });
+
+/** Returns whether a scheme or an origin can be in the policy. Hosts may contain `;` and `,`, which would end it. */
+const isSource = (target: string): boolean => /^[\w:/.[\]-]+$/.test(target);
 
 const documentOf = ({ title, heading, body }: Page): Html =>
   html`<!doctype html>

@@ -420,6 +420,17 @@ describe.each(DATABASES)('on $name: hostile', database => {
     });
   });
 
+  it('the host of a page of theirs adds nothing to the policy of ours', async () => {
+    await using issuer = await startAuthorizationServer({
+      metadata: { authorization_endpoint: 'https://a;script-src,*.example/authorize' },
+    });
+    await using scene = await addScene(sb, { issuer, auth: { issuer: issuer.issuer } });
+    const { headers } = await new UserAgent().get((await scene.call()).json.auth_url);
+    expect(headers.get('content-security-policy')).toMatch(
+      /^default-src 'none'; style-src '[^;,]+'; form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'$/,
+    );
+  });
+
   it('names and scopes are text on the page, not markup', async () => {
     const scope = '<img/src=x/onerror=alert(1)>';
     await using scene = await addScene(sb, { mcp: { metadata: { scopes_supported: [scope] } } });
