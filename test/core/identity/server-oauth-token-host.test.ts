@@ -2,7 +2,8 @@ import dns from 'node:dns';
 import { syncBuiltinESMExports } from 'node:module';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tokenHostOf } from '../../../src/core/identity/oauth/token-host.ts';
-import { addScene, type Scene } from '../../support/authorization/scene.ts';
+import { startProtectedServer } from '../../support/authorization/protected.ts';
+import { addEntry, addScene, echo, newUser, type Scene } from '../../support/authorization/scene.ts';
 import { startAuthorizationServer, type AuthorizationServer } from '../../support/authorization/server.ts';
 import { startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 
@@ -65,6 +66,23 @@ describe('a token endpoint whose host the callback names', () => {
       .poll(() => hosts('revoke', revocations), { timeout: 10_000 })
       .toContainEqual(['revoke', there]);
     expect(sb.logged()).not.toContain('us5');
+  });
+
+  it("is never sent the secret of the operator's client: no sign-in begins", async () => {
+    await using mcp = await startProtectedServer({ authorizationServer: issuer });
+    const client = { client_id: 'by-hand', allowed_origins: [mcp.origin] };
+    const begin = async (secret: object) => {
+      const clients = JSON.stringify({ [issuer.issuer]: { ...client, ...secret } });
+      await using own = await startIdentity({ env: { SWITCHBOARD_OAUTH_CLIENTS: clients } });
+      await addEntry(own, 'dogs', mcp.url, { issuer: issuer.issuer, token_host: 'api.{domain}' });
+      return (await echo(own, 'dogs', await newUser(own))).json;
+    };
+    const refused = await begin({ client_secret: 'operators-secret-0123456789' });
+    expect(refused).toMatchObject({
+      code: 'operator_setup_needed',
+      detail: expect.stringContaining('has a secret'),
+    });
+    expect((await begin({})).code).toBe('connection_required');
   });
 
   it("is the metadata's where the entry says nothing", async () => {

@@ -224,6 +224,14 @@ export class ServerAuthorization {
         'add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.',
       );
     }
+    if (configured?.secret !== undefined && server.auth.token_host !== undefined) {
+      throw new SetupNeeded(
+        server,
+        issuer,
+        "its client in SWITCHBOARD_OAUTH_CLIENTS has a secret, which would go to the host that a user's callback names.",
+        "use a client without a secret there, or remove token_host from the server's catalogue entry.",
+      );
+    }
     return this.#knownClient(metadata, server.auth.token_auth_method);
   }
 

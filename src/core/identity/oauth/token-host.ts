@@ -9,8 +9,8 @@ export const isOpen = (tokenHost: string | undefined): tokenHost is string =>
   tokenHost?.includes(PLACE) === true;
 
 /**
- * Returns the host of the token endpoint, with what a callback names in it. The host gets the code and the client's secret, and a
- * browser brought its name, so that it must be of the issuer's own registrable domain.
+ * Returns the host of the token endpoint, with what a callback names in it. The host gets the code and the secret of a
+ * registered client, and a browser brought its name, so that it must be of the issuer's own registrable domain.
  * @throws Error if it is not, or is no plain host name
  */
 export function tokenHostOf(tokenHost: string, named: string | null, issuer: string): string {
