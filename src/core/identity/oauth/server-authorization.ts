@@ -224,14 +224,7 @@ export class ServerAuthorization {
         'add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.',
       );
     }
-    if (configured?.secret !== undefined && server.auth.token_host !== undefined) {
-      throw new SetupNeeded(
-        server,
-        issuer,
-        "its client in SWITCHBOARD_OAUTH_CLIENTS has a secret, which would go to the host that a user's callback names.",
-        "use a client without a secret there, or remove token_host from the server's catalogue entry.",
-      );
-    }
+    if (configured?.secret !== undefined) requireFixedHost(server, issuer);
     return this.#knownClient(metadata, server.auth.token_auth_method);
   }
 
@@ -309,6 +302,17 @@ export function isOfAnotherDomain(one: string, other: string): boolean {
     return getDomain(hostname, { allowPrivateDomains: true }) ?? hostname;
   };
   return domainOf(one) !== domainOf(other);
+}
+
+/** Refuses to send the secret of an operator's client to a host that a user names. @throws SetupNeeded */
+function requireFixedHost(server: Server, issuer: string): void {
+  if (server.auth.token_host === undefined) return;
+  throw new SetupNeeded(
+    server,
+    issuer,
+    "its client in SWITCHBOARD_OAUTH_CLIENTS has a secret, which would go to the host that a user's callback names.",
+    "use a client without a secret there, or remove token_host from the server's catalogue entry.",
+  );
 }
 
 /** The operator must do something before anybody can sign in to a server. */
