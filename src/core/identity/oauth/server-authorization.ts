@@ -224,7 +224,7 @@ export class ServerAuthorization {
         'add it to SWITCHBOARD_OAUTH_ISSUERS, if it is known to belong to the server.',
       );
     }
-    if (configured?.secret !== undefined) requireFixedHost(server, issuer);
+    requireFixedHost(server, issuer, configured);
     return this.#knownClient(metadata, server.auth.token_auth_method);
   }
 
@@ -305,8 +305,12 @@ export function isOfAnotherDomain(one: string, other: string): boolean {
 }
 
 /** Refuses to send the secret of an operator's client to a host that a user names. @throws SetupNeeded */
-function requireFixedHost(server: Server, issuer: string): void {
-  if (server.auth.token_host === undefined) return;
+function requireFixedHost(
+  server: Server,
+  issuer: string,
+  client: { readonly secret: string | undefined } | undefined,
+): void {
+  if (client?.secret === undefined || server.auth.token_host === undefined) return;
   throw new SetupNeeded(
     server,
     issuer,
