@@ -17,6 +17,9 @@ export default defineConfig({
     testTimeout: 180_000,
     hookTimeout: 180_000,
     pool: 'forks',
+    // Two processes run all files and import the sources once: alone in a process, each file would import them again. No test may
+    // leave anything behind that another could see, such as a changed environment.
+    isolate: false,
     maxWorkers: 2,
     execArgv: [
       `--import=${path.resolve(import.meta.dirname, 'bin/resolve-drizzle.js')}`,
