@@ -3,7 +3,7 @@ import type { Config } from '../config/index.ts';
 import { hasDatabase } from '../platform/database/database.ts';
 import { SocketInUse, isAnswered } from '../platform/server-lifecycle.ts';
 import { controlSocketOf } from '../stores.ts';
-import type { Io, Progress, ProgressDisplay } from './terminal.ts';
+import { jsonLine, type Io, type Progress, type ProgressDisplay } from './terminal.ts';
 import { startSwitchboard } from '../app.ts';
 
 /** A command failed. The message comes from the server if it refused the command. */
@@ -183,7 +183,7 @@ function refusal(answer: unknown, otherwise: string): CommandFailed {
     upstream_error: upstream,
   } = answer as { detail?: string; code?: string; upstream_error?: unknown };
   const message = detail ?? otherwise;
-  return new CommandFailed(upstream === undefined ? message : `${message} ${JSON.stringify(upstream)}`, code);
+  return new CommandFailed(upstream === undefined ? message : `${message} ${jsonLine(upstream)}`, code);
 }
 
 const NEWLINE = 0x0a;

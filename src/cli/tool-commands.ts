@@ -2,7 +2,7 @@ import { isObject } from '../platform/json-limits.ts';
 import { sanitise } from '../platform/sanitize.ts';
 import type { AdminClient } from './admin-client.ts';
 import { UsageError, type Command } from './command.ts';
-import { table } from './terminal.ts';
+import { jsonLine, table } from './terminal.ts';
 
 interface ShownTool {
   readonly name: string;
@@ -124,7 +124,7 @@ const call: Command = {
       content: { type: string; text?: string }[];
       isError: boolean;
     };
-    const text = result.content.map(block => block.text ?? JSON.stringify(block)).join('\n');
+    const text = result.content.map(block => block.text ?? jsonLine(block)).join('\n');
     return { json: result, text, failed: result.isError };
   },
 };
