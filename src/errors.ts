@@ -97,7 +97,7 @@ export const UPSTREAM_ERRORS: readonly ErrorCode[] = errorCodes.filter(
   code => code.startsWith('upstream_') || code === 'provider_unavailable',
 );
 
-/** What can be done about an error. */
+/** Advice that ends an error, for its reader. */
 export interface Advice {
   readonly caller: string;
   /** For the command line, which only the operator uses. */

@@ -42,7 +42,7 @@ const tools: Command = {
   },
 };
 
-/** What keeps the tools from being called, by the status of the server's access. */
+/** The command that makes a server's tools callable, by the status of its access. */
 const NOT_CONNECTED: Readonly<Record<string, ((server: string) => string) | undefined>> = {
   connect: server => `Not connected yet: npx switchboard connect ${server}`,
   setup_needed: server => `Cannot be called yet: npx switchboard connect ${server} says what to set up first`,

@@ -64,7 +64,7 @@ export const quoted = (name: string) => JSON.stringify(sanitise(name, 80));
 interface Explanation {
   readonly why: string;
   /** Advice for the operator. */
-  readonly todo?: string;
+  readonly action?: string;
 }
 
 const NAME_PROVIDER = 'switchboard catalogue add ID URL --provider NAME';
@@ -74,19 +74,19 @@ const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], (id: string) => Explanati
   static_header: () => ({ why: 'The key that was entered may lack a permission.' }),
   own_oauth: id => ({
     why: 'It has a sign-in of its own.',
-    todo: `run npx switchboard connect ${id} to sign in again.`,
+    action: `run npx switchboard connect ${id} to sign in again.`,
   }),
   user_oauth: () => ({
     why: 'Its catalogue entry names no identity provider.',
-    todo: `run ${NAME_PROVIDER}.`,
+    action: `run ${NAME_PROVIDER}.`,
   }),
   none: () => ({
     why: 'According to its catalogue entry, it needs no sign-in.',
-    todo: 'correct the entry: switchboard catalogue add.',
+    action: 'correct the entry: switchboard catalogue add.',
   }),
   unknown: id => ({
     why: 'Its catalogue entry does not say what it requires.',
-    todo: `run npx switchboard connect ${id} if it has a sign-in or accepts a key, or ${NAME_PROVIDER} if it accepts tokens of an identity provider that is configured here.`,
+    action: `run npx switchboard connect ${id} if it has a sign-in or accepts a key, or ${NAME_PROVIDER} if it accepts tokens of an identity provider that is configured here.`,
   }),
 };
 
@@ -102,9 +102,9 @@ export function withAccessAdvice(
   // Such a server is never called without the user's token.
   if (kind === 'user_oauth' && provider !== undefined)
     return restated(error, `${asSentence(detail)} ${isRefusal ? ACCOUNT_LACKS_RIGHT : TOKEN_NOT_TAKEN}`);
-  const { why, todo } = WITHOUT_TOKEN[kind](id);
+  const { why, action } = WITHOUT_TOKEN[kind](id);
   const missing = isRefusal ? `It may require a sign-in. ${why}` : why;
-  const advice = todo === undefined ? undefined : askOperator(todo);
+  const advice = action === undefined ? undefined : askOperator(action);
   return restated(error, `${asSentence(detail)} ${missing}`, { advice });
 }
 

@@ -323,16 +323,16 @@ function requireFixedHost(
 class SetupNeeded extends SwitchboardError {
   readonly issuer: string;
 
-  /** @param todo advice for the operator, as of `askOperator` */
+  /** @param action advice for the operator, as of `askOperator` */
   constructor(
     { id }: Server,
     issuer: string,
     why: string,
-    todo: string,
+    action: string,
     members: Readonly<Record<string, unknown>> = {},
   ) {
     super('operator_setup_needed', `The server ${id} signs users in with ${issuer}, and ${why}`, {
-      advice: askOperator(todo),
+      advice: askOperator(action),
       members: { kind: 'oauth', server_id: id, issuer, ...members },
     });
     this.issuer = issuer;
