@@ -245,8 +245,10 @@ export class ServerCredentials {
     if (asked.size === 0) this.#steppedUp.set(key, asked);
     const names = missing.toSorted().join(' ');
     const versions = asked.get(names) ?? new Set();
+    // Nothing is kept of further ones: a server could name a new one at each call.
+    if (versions.size === 0 && asked.size >= MAX_SCOPE_SETS) return undefined;
     asked.set(names, versions.add(row.version));
-    if (versions.size > MAX_STEP_UPS || asked.size > MAX_SCOPE_SETS) return undefined;
+    if (versions.size > MAX_STEP_UPS) return undefined;
     throw await this.#required(caller, server, 'missing_scopes', row, { missing, challenge });
   }
 
