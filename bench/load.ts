@@ -1,0 +1,165 @@
+import { execFile as execFileWithCallback } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { temporaryFolder } from '../test/support/program.ts';
+import { percentile } from './processes.ts';
+
+const TICKS_PER_SECOND = 100;
+/** A call without an answer for so long is a failed call. */
+const ANSWER_SECONDS = 10;
+const execFile = promisify(execFileWithCallback);
+
+/** A POST request that is sent again and again. */
+export interface Load {
+  readonly name: string;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Its `"id":1` becomes a new number in each request. */
+  readonly body: string;
+  /** The process that answers: its processor time, and that of its descendants, is read. */
+  readonly pid: number;
+  /** An answer with headers is at least this long; a smaller mean fails the load. */
+  readonly answerBytes?: number;
+}
+
+export interface Turn {
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** Microseconds of processor time a request. */
+  readonly cpuUs: number;
+}
+
+/** The last line of `load.lua`. Times are in microseconds. */
+interface Seen {
+  readonly requests: number;
+  readonly us: number;
+  readonly failed: number;
+  readonly p50: number;
+  readonly p99: number;
+}
+
+export const MCP_HEADERS = {
+  'content-type': 'application/json',
+  accept: 'application/json, text/event-stream',
+  'mcp-protocol-version': '2025-06-18',
+};
+
+/** Returns the process and its descendants. One that has ended meanwhile has none. */
+export function processTree(pid: number): number[] {
+  try {
+    const threads = readdirSync(`/proc/${pid}/task`);
+    const children = threads.flatMap(thread =>
+      readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+    );
+    return [pid, ...children.flatMap(processTree)];
+  } catch {
+    return [pid];
+  }
+}
+
+/** Sums a figure over the process and its descendants, without those that end meanwhile. */
+function sumOverTree(pid: number, figureOf: (pid: number) => number): number {
+  let sum = 0;
+  for (const member of processTree(pid)) {
+    try {
+      sum += figureOf(member);
+    } catch {
+      // It has ended.
+    }
+  }
+  return sum;
+}
+
+/** Returns the seconds of processor time that the process and its descendants have used. */
+export function cpuSeconds(pid: number): number {
+  return sumOverTree(pid, member => {
+    const stat = readFileSync(`/proc/${member}/stat`, 'utf8');
+    const fields = stat.slice(stat.lastIndexOf(') ') + 2).split(' ');
+    return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+  });
+}
+
+/** Returns the resident memory of the process and its descendants; pages that they share count for each. */
+export function residentMib(pid: number): number {
+  return sumOverTree(pid, member => {
+    const status = readFileSync(`/proc/${member}/status`, 'utf8');
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) / 1024;
+  });
+}
+
+/** Returns the bytes that wrk says it has read. */
+function bytesRead(output: string): number {
+  const [, number, unit = ''] = / ([\d.]+)([KMGT]?)B read/.exec(output) ?? [];
+  return Number(number) * 1024 ** ['', 'K', 'M', 'G', 'T'].indexOf(unit);
+}
+
+/**
+ * Sends the request over so many connections with wrk, each as soon as its last answer is whole, for so many seconds.
+ * @throws if a request failed or the answers are too short on average
+ */
+export async function load(way: Load, connections: number, seconds: number): Promise<Turn> {
+  await using folder = temporaryFolder();
+  const files = { WRK_HEADERS: path.join(folder.path, 'headers'), WRK_BODY: path.join(folder.path, 'body') };
+  const headers = Object.entries(way.headers).map(([name, value]) => `${name}: ${value}`);
+  await Promise.all([writeFile(files.WRK_HEADERS, headers.join('\n')), writeFile(files.WRK_BODY, way.body)]);
+  const cpuBefore = cpuSeconds(way.pid);
+  const times = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', `${ANSWER_SECONDS}s`];
+  const { stdout } = await execFile('wrk', [...times, '-s', 'bench/proxy/load.lua', way.url], {
+    env: { ...process.env, ...files },
+    timeout: (seconds + 2 * ANSWER_SECONDS) * 1000,
+  });
+  const cpuUs = (cpuSeconds(way.pid) - cpuBefore) * 1e6;
+  const seen = JSON.parse(stdout.slice(stdout.lastIndexOf('{'))) as Seen;
+  if (seen.requests === 0) throw new Error(`${way.name}: no answer within ${seconds} s`);
+  if (seen.failed > 0) throw new Error(`${way.name}: ${seen.failed} of ${seen.requests} requests failed`);
+  const size = bytesRead(stdout) / seen.requests;
+  if (!(size >= (way.answerBytes ?? 0))) throw new Error(`${way.name}: answers of ${size.toFixed(0)} bytes`);
+  return {
+    perSecond: seen.requests / (seen.us / 1e6),
+    p50Ms: seen.p50 / 1000,
+    p99Ms: seen.p99 / 1000,
+    cpuUs: cpuUs / seen.requests,
+  };
+}
+
+/** Posts JSON once. Rejects after ten seconds without the whole answer. */
+export async function post(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: string,
+): Promise<{ readonly headers: Headers; readonly status: number; readonly text: string }> {
+  const signal = AbortSignal.timeout(ANSWER_SECONDS * 1000);
+  const response = await fetch(url, { method: 'POST', headers, body, signal });
+  return { headers: response.headers, status: response.status, text: await response.text() };
+}
+
+/**
+ * Begins a session (2025-06-18) with whoever answers at the URL, as a client does.
+ * Returns the headers of later requests, with the session's id unless the server has no sessions.
+ * @throws if the server does not begin one
+ */
+export async function openSession(
+  url: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Readonly<Record<string, string>>> {
+  const clientInfo = { name: 'bench', version: '1' };
+  const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo };
+  const all = { ...headers, ...MCP_HEADERS };
+  const initialize = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params });
+  const begun = await post(url, all, initialize);
+  if (begun.status !== 200) throw new Error(`${url} began no session: HTTP ${begun.status} ${begun.text}`);
+  const id = begun.headers.get('mcp-session-id');
+  const own = id === null ? all : { ...all, 'mcp-session-id': id };
+  const confirmed = await post(url, own, '{"jsonrpc":"2.0","method":"notifications/initialized"}');
+  if (confirmed.status >= 300) throw new Error(`${url} took no notification: HTTP ${confirmed.status}`);
+  return own;
+}
+
+export const median = (list: readonly number[]): number => percentile(list, 0.5);
+
+/** Returns the median, with the lowest and the highest. */
+export const spread = (list: readonly number[]): string =>
+  `${median(list).toFixed(2)} [${Math.min(...list).toFixed(2)}, ${Math.max(...list).toFixed(2)}]`;
