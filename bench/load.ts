@@ -2,9 +2,9 @@ import { execFile as execFileWithCallback } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { temporaryFolder } from '../test/support/program.ts';
-import { percentile } from './processes.ts';
 
 const TICKS_PER_SECOND = 100;
 /** A call without an answer for so long is a failed call. */
@@ -30,6 +30,10 @@ export interface Turn {
   readonly p99Ms: number;
   /** Microseconds of processor time a request. */
   readonly cpuUs: number;
+  /** Resident memory after the load. */
+  readonly rssMib: number;
+  /** Cores that work outside this run took at the same time. */
+  readonly othersCores: number;
 }
 
 /** The last line of `load.lua`. Times are in microseconds. */
@@ -73,21 +77,53 @@ function sumOverTree(pid: number, figureOf: (pid: number) => number): number {
   return sum;
 }
 
-/** Returns the seconds of processor time that the process and its descendants have used. */
-export function cpuSeconds(pid: number): number {
+const sumOfTicks = (fields: readonly string[]) =>
+  fields.reduce((sum, field) => sum + Number(field), 0) / TICKS_PER_SECOND;
+
+/** Returns the seconds of processor time that the process and its descendants have used, with those that have ended. */
+function cpuSeconds(pid: number): number {
   return sumOverTree(pid, member => {
     const stat = readFileSync(`/proc/${member}/stat`, 'utf8');
-    const fields = stat.slice(stat.lastIndexOf(') ') + 2).split(' ');
-    return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
+    return sumOfTicks(
+      stat
+        .slice(stat.lastIndexOf(') ') + 2)
+        .split(' ')
+        .slice(11, 15),
+    );
   });
 }
 
+/** Returns the seconds of processor time that processes outside this run have used, with what other machines took. */
+function othersSeconds(): number {
+  const [, user = '', nice = '', system = '', , , , , stolen = ''] =
+    readFileSync('/proc/stat', 'utf8').split('\n')[0]?.split(/ +/) ?? [];
+  return sumOfTicks([user, nice, system, stolen]) - cpuSeconds(process.pid);
+}
+
+/** Waits until work outside this run leaves the machine alone, for so many seconds at most. */
+export async function untilQuiet(cores: number, seconds: number): Promise<void> {
+  for (let second = 0; second < seconds; second += 0.5) {
+    const before = othersSeconds();
+    await delay(500);
+    if ((othersSeconds() - before) * 2 <= cores) return;
+  }
+}
+
 /** Returns the resident memory of the process and its descendants; pages that they share count for each. */
-export function residentMib(pid: number): number {
+function residentMib(pid: number): number {
   return sumOverTree(pid, member => {
     const status = readFileSync(`/proc/${member}/status`, 'utf8');
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) / 1024;
   });
+}
+
+/** Waits until the process is idle, for five seconds at most: wrk leaves calls behind, which would burden whoever is next. */
+async function untilIdle(pid: number): Promise<void> {
+  for (let waited = 0; waited < 50; waited++) {
+    const before = cpuSeconds(pid);
+    await delay(100);
+    if (cpuSeconds(pid) - before <= 1 / TICKS_PER_SECOND) return;
+  }
 }
 
 /** Returns the bytes that wrk says it has read. */
@@ -106,12 +142,16 @@ export async function load(way: Load, connections: number, seconds: number): Pro
   const headers = Object.entries(way.headers).map(([name, value]) => `${name}: ${value}`);
   await Promise.all([writeFile(files.WRK_HEADERS, headers.join('\n')), writeFile(files.WRK_BODY, way.body)]);
   const cpuBefore = cpuSeconds(way.pid);
+  const othersBefore = othersSeconds();
   const times = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', `${ANSWER_SECONDS}s`];
   const { stdout } = await execFile('wrk', [...times, '-s', 'bench/proxy/load.lua', way.url], {
     env: { ...process.env, ...files },
     timeout: (seconds + 2 * ANSWER_SECONDS) * 1000,
   });
   const cpuUs = (cpuSeconds(way.pid) - cpuBefore) * 1e6;
+  const others = othersSeconds() - othersBefore;
+  const rssMib = residentMib(way.pid);
+  await untilIdle(way.pid);
   const seen = JSON.parse(stdout.slice(stdout.lastIndexOf('{'))) as Seen;
   if (seen.requests === 0) throw new Error(`${way.name}: no answer within ${seconds} s`);
   if (seen.failed > 0) throw new Error(`${way.name}: ${seen.failed} of ${seen.requests} requests failed`);
@@ -122,6 +162,8 @@ export async function load(way: Load, connections: number, seconds: number): Pro
     p50Ms: seen.p50 / 1000,
     p99Ms: seen.p99 / 1000,
     cpuUs: cpuUs / seen.requests,
+    rssMib,
+    othersCores: others / (seen.us / 1e6),
   };
 }
 
@@ -157,9 +199,3 @@ export async function openSession(
   if (confirmed.status >= 300) throw new Error(`${url} took no notification: HTTP ${confirmed.status}`);
   return own;
 }
-
-export const median = (list: readonly number[]): number => percentile(list, 0.5);
-
-/** Returns the median, with the lowest and the highest. */
-export const spread = (list: readonly number[]): string =>
-  `${median(list).toFixed(2)} [${Math.min(...list).toFixed(2)}, ${Math.max(...list).toFixed(2)}]`;
