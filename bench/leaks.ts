@@ -6,12 +6,10 @@
  * evenly among the calls and close their connection at a random moment. Memory is read at twenty marks, after a collection.
  * "Flat" means that the regression over the last half of the marks grows by less than 10 %.
  */
-import { readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { printFacts, readSizes } from './command-line.ts';
 import { growth } from './measures.ts';
+import { Probe } from './probe.ts';
 import { Poster, startProgram, startUpstream, type Switchboard } from './processes.ts';
 
 const TENANTS = 4;
@@ -27,28 +25,9 @@ interface Mark {
   readonly sockets: number;
 }
 
-/** Loaded into the program: at SIGUSR2 it collects and writes down what it holds. */
-const probe = (file: string) => `
-import { renameSync, writeFileSync } from 'node:fs';
-process.on('SIGUSR2', () => {
-  gc(); gc();
-  const { rss, heapUsed, arrayBuffers } = process.memoryUsage();
-  const sockets = process.getActiveResourcesInfo().filter(name => name === 'TCPSocketWrap').length;
-  const text = JSON.stringify({ rss, heap: heapUsed + arrayBuffers, sockets, at: Date.now() });
-  writeFileSync(${JSON.stringify(file)} + '.new', text);
-  renameSync(${JSON.stringify(file)} + '.new', ${JSON.stringify(file)});
-});`;
-
-async function readMark(switchboard: Switchboard, file: string, calls: number): Promise<Mark> {
-  const askedAt = Date.now();
-  process.kill(switchboard.program.pid, 'SIGUSR2');
-  for (let attempt = 0; attempt < 400; attempt++) {
-    const text = await readFile(file, 'utf8').catch(() => '{"at":0}');
-    const { rss, heap, sockets, at } = JSON.parse(text) as Record<'rss' | 'heap' | 'sockets' | 'at', number>;
-    if (at >= askedAt) return { calls, rssMib: rss / MIB, heapMib: heap / MIB, sockets };
-    await delay(25);
-  }
-  throw new Error('the program did not say what it holds');
+async function readMark(probe: Probe, switchboard: Switchboard, calls: number): Promise<Mark> {
+  const { rss, heap, sockets } = await probe.read(switchboard.program.pid);
+  return { calls, rssMib: rss / MIB, heapMib: heap / MIB, sockets };
 }
 
 /** The doors, in turn. */
@@ -85,12 +64,10 @@ const DEFAULTS = { calls: 20_000, abandoned: 2_000, clients: 32 };
 async function measure({ calls, abandoned, clients }: typeof DEFAULTS) {
   await using upstream = await startUpstream();
   const servers = ['json', 'sse', 'legacy', 'oldest'];
-  const file = path.join(tmpdir(), `leaks-${process.pid}.json`);
+  const probe = new Probe('leaks');
   await using switchboard = await startProgram(
     Object.fromEntries(servers.map(id => [id, `${upstream.origin}/${id}`])),
-    {
-      NODE_OPTIONS: `--expose-gc --max-semi-space-size=16 --import=data:text/javascript,${encodeURIComponent(probe(file))}`,
-    },
+    { NODE_OPTIONS: probe.nodeOptions },
   );
   const keys: string[] = [];
   for (let tenant = 0; tenant < TENANTS; tenant++) {
@@ -132,13 +109,13 @@ async function measure({ calls, abandoned, clients }: typeof DEFAULTS) {
       while (next < until) await one(next++);
     };
     await Promise.all(Array.from({ length: clients }, client));
-    marks.push(await readMark(switchboard, file, until));
+    marks.push(await readMark(probe, switchboard, until));
   }
   const seconds = (performance.now() - startedAt) / 1_000;
   poster.close();
   // Idle connections to servers are closed after 4 s.
   await delay(6_000);
-  const rest = await readMark(switchboard, file, total);
+  const rest = await readMark(probe, switchboard, total);
   const open = await upstream.state();
   const exitCode = await switchboard.program.stop();
   const closed = await upstream.state();

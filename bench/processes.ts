@@ -26,9 +26,19 @@ export interface Upstream extends Process {
 }
 
 /** A script as a process of its own, which ends when its standard input does. */
-export async function startProcess(file: string, ...args: readonly string[]): Promise<Process> {
+export function startProcess(file: string, ...args: readonly string[]): Promise<Process> {
+  return startProcessWith({}, file, ...args);
+}
+
+/** The same, with more in its environment. */
+export async function startProcessWith(
+  env: Readonly<Record<string, string>>,
+  file: string,
+  ...args: readonly string[]
+): Promise<Process> {
   const child = spawn(process.execPath, [path.resolve(file), ...args], {
     stdio: ['pipe', 'pipe', 'inherit'],
+    env: { ...process.env, ...env },
   });
   const exited = new Promise(resolve => child.once('exit', resolve));
   const listening = once(createInterface({ input: child.stdout }), 'line') as Promise<[string]>;

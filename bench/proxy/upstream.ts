@@ -1,6 +1,7 @@
 /**
  * A small MCP server of revision 2025-06-18 with sessions, on bare node:http, so that its own cost does not hide what is
- * measured. `/json` and `/sse` differ in how they answer; the tool `echo` answers `size` characters. Prints its origin.
+ * measured. `/json` and `/sse` differ in how they answer; the tool `echo` answers `size` characters of text, or of an array of
+ * small objects. `GET /streams` opens an event stream; `/event` sends an event to all of them, `?to=one` to a random one. Prints its origin.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -9,7 +10,7 @@ import type { AddressInfo } from 'node:net';
 interface Message {
   readonly id?: number | string;
   readonly method: string;
-  readonly params?: { readonly arguments?: { readonly size?: number } };
+  readonly params?: { readonly arguments?: { readonly size?: number; readonly shape?: 'text' | 'objects' } };
 }
 
 const TOOL = {
@@ -18,26 +19,45 @@ const TOOL = {
   inputSchema: { type: 'object', properties: { size: { type: 'integer' }, text: { type: 'string' } } },
 };
 const sessions = new Set<string>();
-const texts = new Map<number, string>();
+/** The length of an object of the shape `objects`, or a little more. */
+const ROW_CHARS = 76;
+/** Results as JSON, by shape and size. */
+const results = new Map<string, string>();
 
-function textOf(size: number): string {
-  const text = texts.get(size) ?? 'x'.repeat(size);
-  texts.set(size, text);
-  return text;
+function callResult(shape: 'text' | 'objects', size: number): string {
+  const key = `${shape} ${size}`;
+  const known = results.get(key);
+  if (known !== undefined) return known;
+  const rows = (count: number) =>
+    Array.from({ length: count }, (_, id) => ({
+      id,
+      name: `row ${id}`,
+      ok: true,
+      tags: ['a', 'b'],
+      price: 1.5,
+    }));
+  const result = JSON.stringify(
+    shape === 'text'
+      ? { content: [{ type: 'text', text: 'x'.repeat(size) }] }
+      : { content: [], structuredContent: { rows: rows(Math.ceil(size / ROW_CHARS)) } },
+  );
+  results.set(key, result);
+  return result;
 }
 
-function resultOf({ method, params }: Message): object | undefined {
+/** Returns the result as JSON. */
+function resultOf({ method, params }: Message): string | undefined {
   switch (method) {
     case 'initialize':
-      return {
+      return JSON.stringify({
         protocolVersion: '2025-06-18',
         capabilities: { tools: {} },
         serverInfo: { name: 'bench', version: '1' },
-      };
+      });
     case 'tools/list':
-      return { tools: [TOOL] };
+      return JSON.stringify({ tools: [TOOL] });
     case 'tools/call':
-      return { content: [{ type: 'text', text: textOf(params?.arguments?.size ?? 0) }] };
+      return callResult(params?.arguments?.shape ?? 'text', params?.arguments?.size ?? 0);
   }
   return undefined;
 }
@@ -60,8 +80,9 @@ function answer(request: IncomingMessage, response: ServerResponse, body: Buffer
     return;
   }
   const result = resultOf(message);
-  const outcome = result ? { result } : { error: { code: -32601, message: 'Method not found' } };
-  const text = JSON.stringify({ jsonrpc: '2.0', id: message.id, ...outcome });
+  const outcome =
+    result === undefined ? '"error":{"code":-32601,"message":"Method not found"}' : `"result":${result}`;
+  const text = `{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},${outcome}}`;
   if (request.url === '/sse') {
     response.writeHead(200, { ...headers, 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
     response.end(`event: message\nid: 1\ndata: ${text}\n\n`);
@@ -72,7 +93,33 @@ function answer(request: IncomingMessage, response: ServerResponse, body: Buffer
   }
 }
 
+const streams = new Set<ServerResponse>();
+
+function openStream(response: ServerResponse): void {
+  streams.add(response);
+  response.once('close', () => streams.delete(response));
+  response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+}
+
+/** Sends one event to all streams, or to one of them that is chosen at random. Responds with their number. */
+function sendEvent(to: string | null, response: ServerResponse): void {
+  const all = [...streams];
+  const one = all[Math.floor(Math.random() * all.length)];
+  const event = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n`;
+  for (const stream of to === 'one' && one ? [one] : all) stream.write(event);
+  response.end(String(all.length));
+}
+
 const server = createServer((request, response) => {
+  const { pathname, searchParams } = new URL(request.url ?? '/', 'http://upstream');
+  if (pathname === '/event') {
+    sendEvent(searchParams.get('to'), response);
+    return;
+  }
+  if (request.method === 'GET' && pathname === '/streams') {
+    openStream(response);
+    return;
+  }
   if (request.method !== 'POST') {
     response.writeHead(request.method === 'DELETE' ? 200 : 405, { 'content-length': 0 }).end();
     return;
