@@ -231,13 +231,14 @@ async function openSearch(
 }
 
 function openProxy(
-  { opened, db, log, clock, metrics, guard, shared, options }: Stores,
+  { config, opened, db, log, clock, metrics, guard, shared, options }: Stores,
   { identity }: Access,
   { catalogue, usage, search }: SearchParts,
 ) {
   const toolRefresh = new ToolRefresh({ catalogue, clock, log });
   const { credentials, sealing } = identity;
   const openServers = new OpenServers(catalogue, log, clock);
+  const { maxStreams, maxStreamsPerKey } = config.proxy;
   const proxy = createProxy({
     catalogue,
     credentials,
@@ -250,7 +251,7 @@ function openProxy(
     onClaimedCall: call => search.recordCall(call),
     onOpenResult: (server, result) => void openServers.learn(server, result),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
-    limits: options.proxyLimits,
+    limits: { maxStreams, maxStreamsPerKey, ...options.proxyLimits },
   });
   opened.defer(() => proxy.close());
   const { context, connections, revocations, holdings } = identity;

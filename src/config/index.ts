@@ -50,7 +50,12 @@ export interface Config {
     /** Undefined: the local model embeds. */
     readonly embedding: EmbeddingConfig | undefined;
   };
-  readonly proxy: { readonly allowPrivateNetwork: boolean };
+  readonly proxy: {
+    readonly allowPrivateNetwork: boolean;
+    /** The maximum number of open event streams, of all keys and of one. */
+    readonly maxStreams: number;
+    readonly maxStreamsPerKey: number;
+  };
   /** `readTool` adds `read_remote_tool` to `/mcp`. */
   readonly mcp: { readonly readTool: boolean };
   readonly identity: IdentityConfig;
@@ -125,7 +130,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     catalogueFile: settings.SWITCHBOARD_CATALOGUE,
     registry: readRegistry(settings),
     search: { meilisearch: readMeilisearch(settings), embedding: readEmbedding(settings) },
-    proxy: { allowPrivateNetwork },
+    proxy: {
+      allowPrivateNetwork,
+      maxStreams: settings.SWITCHBOARD_MAX_STREAMS,
+      maxStreamsPerKey: settings.SWITCHBOARD_MAX_STREAMS_PER_KEY,
+    },
     mcp: { readTool: settings.SWITCHBOARD_READ_TOOL },
     identity: readIdentity(settings, {
       production: whyProduction(settings),

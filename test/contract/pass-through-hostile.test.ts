@@ -403,6 +403,21 @@ describe('streams', () => {
     for (const each of hanging) each.destroy();
   });
 
+  it('settings limit their number, of a key and of all keys', async () => {
+    await using small = await startTestSwitchboard({
+      catalogue: [{ id: 'stream', remote_url: `${upstream.origin}/stream` }],
+      env: { SWITCHBOARD_MAX_STREAMS: '3', SWITCHBOARD_MAX_STREAMS_PER_KEY: '2' },
+    });
+    const keys = [small.key, (await small.admin.request('POST', '/keys', { name: 'other' })).json.key];
+    const openWith = (key: string) => open(small.url, '/mcp/stream', { headers: { 'x-api-key': key } });
+    const streams = [await openWith(keys[0]), await openWith(keys[0])];
+    expect((await openWith(keys[0])).resume().statusCode).toBe(429);
+    streams.push(await openWith(keys[1]));
+    expect((await openWith(keys[1])).resume().statusCode).toBe(503);
+    expect(streams.map(stream => stream.statusCode)).toEqual([200, 200, 200]);
+    for (const stream of streams) stream.destroy();
+  });
+
   it('end when their key is revoked, and not before', async () => {
     await using quick = await startTestSwitchboard({
       catalogue: [{ id: 'stream', remote_url: `${upstream.origin}/stream` }],

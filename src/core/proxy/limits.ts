@@ -72,6 +72,6 @@ export const DEFAULT_LIMITS: ProxyLimits = {
   passIdleMs: 60_000,
   streamIdleMs: 5 * 60_000,
   streamRecheckMs: 60_000,
-  maxStreams: 1_000,
+  maxStreams: 10_000,
   maxStreamsPerKey: 20,
 };
