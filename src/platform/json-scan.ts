@@ -2,7 +2,7 @@ import { Action, NEXT, State } from './json-grammar.ts';
 import { MAX_JSON_DEPTH } from './json-limits.ts';
 import { Utf8Check } from './utf8-check.ts';
 
-/** The names of members to find, each with the names to find inside it if its value is an object. */
+/** The names of members to find, of at most 64 ASCII characters, each with the names to find inside its value. */
 interface Wanted {
   readonly [name: string]: Wanted;
 }
@@ -42,7 +42,7 @@ export class JsonScanError extends SyntaxError {
 interface Found extends FoundJson {
   start: number;
   end: number;
-  readonly members: Map<string, Found>;
+  members: Map<string, Found>;
   readonly wanted: Wanted;
 }
 
@@ -55,7 +55,11 @@ interface Level {
   member: Found | undefined;
 }
 
+/** The longest name that can be wanted, with each of its characters escaped. */
+const MAX_NAME_BYTES = 6 * 64;
 const NO_BYTES: Buffer = Buffer.alloc(0);
+/** Of values that are no objects. Nothing is added to it. */
+const NO_MEMBERS: Map<string, Found> = new Map();
 const NO_QUADS: Int32Array = new Int32Array();
 /** Shorter chunks are not worth a view of their quads. */
 const MIN_QUADS_BYTES = 256;
@@ -69,8 +73,6 @@ export class JsonScan {
   readonly #utf8 = new Utf8Check();
   readonly #root: Found;
   readonly #maxDepth: number;
-  /** A longer name is not wanted, even if each of its characters is escaped. */
-  readonly #maxNameBytes: number;
   /** By depth, 1 for an open object and 0 for an open array. */
   readonly #isObject: Uint8Array;
   #state: number;
@@ -85,10 +87,9 @@ export class JsonScan {
   #nameHead = NO_BYTES;
 
   constructor({ find = {}, maxDepth = MAX_JSON_DEPTH, allowBom = false }: JsonScanOptions = {}) {
-    this.#root = { start: 0, end: 0, repeated: false, members: new Map(), wanted: find };
+    this.#root = { start: 0, end: 0, repeated: false, members: NO_MEMBERS, wanted: find };
     this.#level = { depth: 0, parent: undefined, object: undefined, member: this.#root };
     this.#maxDepth = maxDepth;
-    this.#maxNameBytes = 6 * longestName(find);
     this.#isObject = new Uint8Array(maxDepth + 1);
     this.#state = allowBom ? State.Start : State.WantedValue;
   }
@@ -182,11 +183,15 @@ export class JsonScan {
     if (++this.#depth > this.#maxDepth) throw this.#failure('depth', at);
     this.#isObject[this.#depth] = isObject;
     if (isObject === 0) return State.ValueOrEnd;
-    if (isWanted) {
-      const parent = this.#level;
-      this.#level = { depth: this.#depth, parent, object: parent.member, member: undefined };
-    }
+    if (isWanted) this.#openWanted();
     return State.NameOrEnd;
+  }
+
+  #openWanted(): void {
+    const parent = this.#level;
+    const object = parent.member;
+    if (object) object.members = new Map();
+    this.#level = { depth: this.#depth, parent, object, member: undefined };
   }
 
   #close(isObject: 0 | 1, at: number): number {
@@ -214,25 +219,36 @@ export class JsonScan {
 
   /** Keeps the bytes of a name in the chunk, and not many more than a wanted one can have. */
   #keepName(end: number): void {
-    const most = this.#maxNameBytes + 1 - this.#nameHead.length;
+    const most = MAX_NAME_BYTES + 1 - this.#nameHead.length;
     const part = this.#chunk.subarray(this.#nameAt, Math.min(end, this.#nameAt + most));
     this.#nameHead = Buffer.concat([this.#nameHead, part]);
   }
 
   #endName(end: number): void {
     if (this.#nameAt === -1) return;
+    const name =
+      this.#nameHead.length === 0 ? this.#text(this.#chunk, this.#nameAt, end) : this.#joinedName(end);
+    this.#nameAt = -1;
+    const { object } = this.#level;
+    if (object === undefined || name === undefined || !Object.hasOwn(object.wanted, name)) return;
+    const repeated = object.members.has(name);
+    const wanted = object.wanted[name] ?? {};
+    this.#level.member = { start: 0, end: 0, repeated, members: NO_MEMBERS, wanted };
+    object.members.set(name, this.#level.member);
+  }
+
+  #joinedName(end: number): string | undefined {
     this.#keepName(end);
     const bytes = this.#nameHead;
     this.#nameHead = NO_BYTES;
-    this.#nameAt = -1;
-    const { object } = this.#level;
-    if (object === undefined || bytes.length > this.#maxNameBytes) return;
-    const name = textOf(bytes);
-    if (!Object.hasOwn(object.wanted, name)) return;
-    const repeated = object.members.has(name);
-    const wanted = object.wanted[name] ?? {};
-    this.#level.member = { start: 0, end: 0, repeated, members: new Map(), wanted };
-    object.members.set(name, this.#level.member);
+    return this.#text(bytes, 0, bytes.length);
+  }
+
+  /** Returns the text between a valid string's quotes, unless it is too long for a wanted name. */
+  #text(bytes: Buffer, start: number, end: number): string | undefined {
+    if (end - start > MAX_NAME_BYTES) return undefined;
+    const text = bytes.toString('utf8', start, end);
+    return text.includes('\\') ? (JSON.parse(`"${text}"`) as string) : text;
   }
 
   #failure(reason: JsonScanError['reason'], at: number): JsonScanError {
@@ -246,13 +262,6 @@ export function scanJson(text: Buffer, options?: JsonScanOptions): FoundJson {
   scan.push(text);
   return scan.end();
 }
-
-/** Returns the text of the bytes between a valid string's quotes. */
-const textOf = (bytes: Buffer): string =>
-  bytes.includes('\\') ? (JSON.parse(`"${bytes.toString()}"`) as string) : bytes.toString();
-
-const longestName = (wanted: Wanted): number =>
-  Math.max(0, ...Object.entries(wanted).flatMap(([name, inside]) => [name.length, longestName(inside)]));
 
 /** Returns the chunk in aligned units of four bytes, the first of which may begin before it. */
 function quadsOf({ buffer, byteOffset, length }: Buffer): Int32Array {

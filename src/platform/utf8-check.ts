@@ -1,9 +1,11 @@
 import { isUtf8 } from 'node:buffer';
 
+const NO_BYTES: Uint8Array = new Uint8Array();
+
 /** Checks that the characters of a text that arrives in chunks are UTF-8, wherever it is split. */
 export class Utf8Check {
   /** The beginning of a character that the next chunk ends. */
-  #head: Uint8Array = new Uint8Array();
+  #head = NO_BYTES;
 
   /** Returns whether the characters that end in this chunk are valid. */
   push(chunk: Uint8Array): boolean {
@@ -15,10 +17,11 @@ export class Utf8Check {
       if (chunk.length < start) return true;
       if (!isUtf8(character)) return false;
     }
-    const end = chunk.length - headLengthOf(chunk.subarray(start));
+    const left = headLengthOf(chunk, start);
+    const end = chunk.length - left;
     // A copy, because the caller may use the chunk again.
-    this.#head = new Uint8Array(chunk.subarray(end));
-    return isUtf8(chunk.subarray(start, end));
+    this.#head = left === 0 ? NO_BYTES : new Uint8Array(chunk.subarray(end));
+    return isUtf8(start === 0 && left === 0 ? chunk : chunk.subarray(start, end));
   }
 }
 
@@ -29,9 +32,9 @@ const lengthOf = (lead = 0): number => {
   return lead >= 0xc0 ? 2 : 1;
 };
 
-/** Returns how many of the last bytes begin a character that is not complete. */
-function headLengthOf(bytes: Uint8Array): number {
-  const most = Math.min(3, bytes.length);
+/** Returns how many of the last bytes from `start` on begin a character that is not complete. */
+function headLengthOf(bytes: Uint8Array, start: number): number {
+  const most = Math.min(3, bytes.length - start);
   for (let length = 1; length <= most; length++) {
     const byte = bytes[bytes.length - length] ?? 0;
     const isContinuation = (byte & 0xc0) === 0x80;
