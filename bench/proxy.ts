@@ -8,10 +8,11 @@
  * machine; figures are compared within a round, and printed as median [lowest, highest] over the rounds. CPU is the
  * process's own user and system time a request, from /proc (Linux).
  */
+import { execFile as execFileWithCallback } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
-import { Pool } from 'undici';
+import { parseArgs, promisify } from 'node:util';
 import { temporaryFolder } from '../test/support/program.ts';
 import { startAuthorizationServer } from '../test/support/authorization/server.ts';
 import { UserAgent } from '../test/support/user-agent.ts';
@@ -19,6 +20,7 @@ import { percentile, startProcess, startProgram } from './processes.ts';
 
 const KEY = 'the-key-of-the-proxy-bench-of-32-characters';
 const TICKS_PER_SECOND = 100;
+const execFile = promisify(execFileWithCallback);
 
 interface Way {
   readonly name: string;
@@ -32,7 +34,17 @@ interface Turn {
   readonly perSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  readonly cpuMs: number;
+  /** Microseconds of processor time a request. */
+  readonly cpuUs: number;
+}
+
+/** The last line of `load.lua`. Times are in microseconds. */
+interface Seen {
+  readonly requests: number;
+  readonly us: number;
+  readonly failed: number;
+  readonly p50: number;
+  readonly p99: number;
 }
 
 /** Seconds of processor time the process has used. */
@@ -41,48 +53,22 @@ function cpuSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
 }
 
-/** Sends the request over so many connections, each as soon as its last answer is whole, for so long. */
+/** Sends the request over so many connections with wrk, each as soon as its last answer is whole, for so many seconds. */
 async function load(way: Way, body: string, connections: number, seconds: number): Promise<Turn> {
-  const { origin, pathname } = new URL(way.url);
-  const pool = new Pool(origin, { connections, pipelining: 1 });
-  const times: number[] = [];
-  const post = () =>
-    new Promise<void>((resolve, reject) => {
-      const startedAt = performance.now();
-      let status = 0;
-      pool.dispatch(
-        { path: pathname, method: 'POST', headers: way.headers, body },
-        {
-          onRequestStart() {},
-          onResponseStart: (_controller, code) => (status = code),
-          onResponseData() {},
-          onResponseEnd() {
-            times.push(performance.now() - startedAt);
-            if (status === 200) resolve();
-            else reject(new Error(`${way.name}: HTTP ${status}`));
-          },
-          onResponseError: (_controller, error) => reject(error),
-        },
-      );
-    });
-  // Each connection is opened, and the other side's buffers have grown, before the clock starts.
-  await Promise.all(Array.from({ length: connections }, post));
-  times.length = 0;
+  const files = { WRK_HEADERS: path.join(folder.path, 'headers'), WRK_BODY: path.join(folder.path, 'body') };
+  const headers = Object.entries(way.headers).map(([name, value]) => `${name}: ${value}`);
+  await Promise.all([writeFile(files.WRK_HEADERS, headers.join('\n')), writeFile(files.WRK_BODY, body)]);
   const cpuBefore = cpuSeconds(way.pid);
-  const startedAt = performance.now();
-  const endsAt = startedAt + seconds * 1000;
-  const keepOn = async () => {
-    while (performance.now() < endsAt) await post();
-  };
-  await Promise.all(Array.from({ length: connections }, keepOn));
-  const elapsedMs = performance.now() - startedAt;
-  const cpuMs = ((cpuSeconds(way.pid) - cpuBefore) * 1000) / times.length;
-  await pool.close();
+  const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', '10s', '-s', 'bench/proxy/load.lua', way.url];
+  const { stdout } = await execFile('wrk', args, { env: { ...process.env, ...files } });
+  const cpuUs = (cpuSeconds(way.pid) - cpuBefore) * 1e6;
+  const seen = JSON.parse(stdout.slice(stdout.lastIndexOf('{'))) as Seen;
+  if (seen.failed > 0) throw new Error(`${way.name}: ${seen.failed} of ${seen.requests} requests failed`);
   return {
-    perSecond: (times.length * 1000) / elapsedMs,
-    p50Ms: percentile(times, 0.5),
-    p99Ms: percentile(times, 0.99),
-    cpuMs,
+    perSecond: seen.requests / (seen.us / 1e6),
+    p50Ms: seen.p50 / 1000,
+    p99Ms: seen.p99 / 1000,
+    cpuUs: cpuUs / seen.requests,
   };
 }
 
@@ -272,12 +258,12 @@ function report(cell: { kind: string; size: number; connections: number }, turns
     `${title.padEnd(24)}${cells.map(text => text.padStart(20)).join('')}`;
   if (!values.json) {
     console.log(`\n${cell.kind}, ${cell.size} characters, ${cell.connections} connections`);
-    console.log(row('', ['requests/s', 'p50 ms', 'p99 ms', 'CPU ms', 'rate', 'p50 ratio', 'CPU ratio']));
+    console.log(row('', ['requests/s', 'p50 ms', 'p99 ms', 'CPU us', 'rate', 'p50 ratio', 'CPU ratio']));
   }
   for (const [{ name }, own] of turns) {
     const ratio = (of: keyof Turn) => own.map((turn, at) => turn[of] / (base[at]?.[of] ?? Number.NaN));
     const of = (field: keyof Turn) => median(own.map(turn => turn[field]));
-    const ratios = { rate: ratio('perSecond'), p50: ratio('p50Ms'), cpu: ratio('cpuMs') };
+    const ratios = { rate: ratio('perSecond'), p50: ratio('p50Ms'), cpu: ratio('cpuUs') };
     if (values.json) {
       console.log(JSON.stringify({ ...cell, name, turns: own, ratios }));
       continue;
@@ -286,7 +272,7 @@ function report(cell: { kind: string; size: number; connections: number }, turns
     console.log(
       row(name, [
         ...absolute,
-        of('cpuMs').toFixed(3),
+        of('cpuUs').toFixed(0),
         spread(ratios.rate),
         spread(ratios.p50),
         spread(ratios.cpu),

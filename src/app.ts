@@ -383,7 +383,7 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
     tracing,
     limits: options.faceLimits,
   });
-  const server = createPublicServer(app);
+  const server = createPublicServer(app, options.faceLimits);
   opened.defer(() => closeServer(server));
   opened.defer(() => proxy.endIdle());
   life.url = await listen(server, config.http).catch(explainAddress);

@@ -38,6 +38,7 @@ const DENSE = 10_000;
 
 /** Returns whether a text with very many brackets is nested more than 200 levels deep. For other texts `isTooDeep` is cheaper. */
 export const isTooDeepToParse = (text: string): boolean =>
+  text.length >= DENSE &&
   (hasMany(text, '{', DENSE) || hasMany(text, '[', DENSE)) &&
   shapeOf(Buffer.from(text)).depth > MAX_JSON_DEPTH;
 

@@ -120,24 +120,26 @@ export class FairSlots {
   }
 
   /**
-   * Resolves with a function that releases the slot (further calls do nothing), or rejects with the signal's
-   * reason. @throws `tooManyWait` if too many are already waiting
+   * Returns a function that releases the slot (further calls do nothing): at once if a slot is free, because most calls find
+   * one. Otherwise resolves to it, or rejects with the signal's reason.
+   * @throws `tooManyWait` if too many are already waiting; the signal's reason
    */
-  async take(key: string, holderId: string, signal: AbortSignal): Promise<() => void> {
+  take(key: string, holderId: string, signal: AbortSignal): (() => void) | Promise<() => void> {
     signal.throwIfAborted();
     const resource = this.#resources.get(key) ?? { busy: 0, waiting: 0, holders: new Map<string, Holder>() };
     const holder = resource.holders.get(holderId) ?? { busy: 0, waiting: new Set() };
     const isFree = this.#isFree(resource, holder);
     if (!isFree && holder.waiting.size >= 2 * this.#maxWaiting - resource.waiting) throw this.#tooManyWait();
-    this.#resources.set(key, resource);
-    resource.holders.set(holderId, holder);
-    if (isFree) occupy(resource, holder);
-    else await this.#wait(resource, holderId, holder, signal);
+    if (resource.holders.size === 0) this.#resources.set(key, resource);
+    if (holder.busy === 0 && holder.waiting.size === 0) resource.holders.set(holderId, holder);
     let held = true;
-    return () => {
+    const release = () => {
       if (held) this.#giveBack(key, resource, holderId, holder);
       held = false;
     };
+    if (!isFree) return this.#wait(resource, holderId, holder, signal).then(() => release);
+    occupy(resource, holder);
+    return release;
   }
 
   #isFree(resource: Resource, holder: Holder): boolean {

@@ -11,7 +11,8 @@ function takers(slots: FairSlots) {
   const releases: (() => void)[] = [];
   const failed: unknown[] = [];
   const take = (tenantId: string, { origin = ORIGIN, signal = new AbortController().signal } = {}) => {
-    slots.take(origin, tenantId, signal).then(
+    const taken = (async () => slots.take(origin, tenantId, signal))();
+    void taken.then(
       release => {
         got.push(tenantId);
         releases.push(release);

@@ -247,8 +247,15 @@ const HTTP_LIMITS = {
   connectionsCheckingInterval: 2_000,
 };
 
-export const createPublicServer = (listener: RequestListener): Server =>
-  createServer({ ...HTTP_LIMITS }, listener);
+/** @param stallMs as for `serializePipelined`: set here, it costs each connection a timer, and not each request */
+export function createPublicServer(
+  listener: RequestListener,
+  { stallMs = CONNECTION_LIMITS.stallMs }: Partial<ConnectionLimits> = {},
+): Server {
+  const server = createServer({ ...HTTP_LIMITS }, listener);
+  server.timeout = stallMs;
+  return server;
+}
 
 /** Listening on the configured address failed. The message names the setting to change. */
 export class CannotListen extends Error {
@@ -292,7 +299,9 @@ export function serializePipelined(
 ): RequestListener {
   const waiting = new WeakMap<Socket, number>();
   const start: RequestListener = (request, response) => {
-    response.setTimeout(stallMs, () => cutIfUnread(request.socket));
+    const { socket } = request;
+    if (socket.timeout !== stallMs) socket.setTimeout(stallMs);
+    response.on('timeout', cutIfUnread);
     serve(request, response);
   };
   return (request, response) => {
@@ -312,7 +321,7 @@ export function serializePipelined(
   };
 }
 
-/** A socket's timer restarts whenever data moves. */
+/** Handles a timeout of a connection while a response is open. The timer restarts whenever data moves. */
 function cutIfUnread(socket: Socket): void {
   if (socket.writableLength > 0) socket.destroy();
 }

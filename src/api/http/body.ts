@@ -78,6 +78,8 @@ export function holdAnswer(
   keyId: string,
   text: string,
 ): void {
+  // A character is at most three bytes.
+  if (text.length < SMALL_ANSWER_BYTES / 3) return;
   const bytes = Buffer.byteLength(text);
   if (bytes < SMALL_ANSWER_BYTES || budget.hold(response, keyId)(bytes)) return;
   throw new SwitchboardError(
@@ -150,19 +152,12 @@ export async function readJsonBody(
  * Reads the decoded bytes of the body.
  * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`
  */
-export async function readBody(
-  request: IncomingMessage,
-  response: ServerResponse,
-  room: Room,
-): Promise<Buffer> {
-  try {
-    if (Number(request.headers['content-length'] ?? 0) > room.maxBytes) throw tooLarge(room.maxBytes);
-    return await collect(request, response, decodedBody(request), room);
-  } catch (error) {
+export function readBody(request: IncomingMessage, response: ServerResponse, room: Room): Promise<Buffer> {
+  return collect(request, response, room).catch(async (error: unknown) => {
     await letGoBy(request);
     addHeaders(response, { Connection: 'close' });
     throw error;
-  }
+  });
 }
 
 /** Limits how much of a refused body is discarded, and for how long. */
@@ -267,10 +262,11 @@ export function decodedBody(request: IncomingMessage): Readable {
 function collect(
   request: IncomingMessage,
   response: ServerResponse,
-  source: Readable,
   { maxBytes, budget, keyId }: Room,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
+    if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
+    const source = decodedBody(request);
     const chunks: Buffer[] = [];
     let length = 0;
     let counted = 0;
@@ -294,14 +290,14 @@ function collect(
       else chunks.push(chunk);
     };
     source.on('data', take);
-    source.once('end', () => {
+    source.on('end', () => {
       const [first] = chunks;
       resolve(first && chunks.length === 1 ? first : Buffer.concat(chunks, length));
     });
     // A truncated request ends with an error, never with `end`.
     const onError = (cause: unknown) => fail(unreadable(cause));
-    source.once('error', onError);
-    if (source !== request) request.once('error', onError);
+    source.on('error', onError);
+    if (source !== request) request.on('error', onError);
   });
 }
 

@@ -81,7 +81,7 @@ export type Authenticator = (
   request: IncomingMessage,
   response: ServerResponse,
   path: string,
-) => Promise<Principal>;
+) => Principal | Promise<Principal>;
 
 /**
  * Returns a handler for requests with a key. It authenticates a request, passes it to `handle` and renders any error.
@@ -96,7 +96,8 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
     if (route !== undefined) locals.route = route;
     let rpcId = (): RpcId => null;
     try {
-      const principal = await principalOf(request, response, path);
+      const found = principalOf(request, response, path);
+      const principal = found instanceof Promise ? await found : found;
       const signal = clientSignal(response);
       await handle({
         request,
@@ -134,18 +135,19 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
  */
 export const byKey =
   (core: Core): Authenticator =>
-  async (request, response, path) => {
+  (request, response, path) => {
     const locals = localsOf(response);
     const { ip } = locals;
     const key = singleHeader(request, 'x-api-key');
     const bearer = bearerOf(request);
-    locals.principal = await authenticate(
+    const found = authenticate(
       core,
       path.startsWith('/v1/')
         ? { key, token: bearer, ip }
         : { key: key ?? bearer, token: key === undefined ? undefined : bearer, keyMayBeBearer: true, ip },
     );
-    return locals.principal;
+    const record = (principal: Principal) => (locals.principal = principal);
+    return found instanceof Promise ? found.then(record) : record(found);
   };
 
 interface EndpointOptions extends PipelineOptions, Pick<PipelineParts, 'principalOf' | 'wire'> {

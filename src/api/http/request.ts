@@ -29,27 +29,42 @@ interface RequestLocals {
   rpc?: string | undefined;
   /** Absent: the request is not traced. */
   span?: Span;
+  /** Aborts once the client has disconnected; only if something was asked to follow that (`clientSignal`). */
+  gone?: AbortController;
 }
 
 export const localsOf = (response: ServerResponse): RequestLocals =>
   (response as ServerResponse & { locals: RequestLocals }).locals;
 
-/** Gives a response its locals. */
-export function attachLocals(response: ServerResponse, clock: Clock, ip?: string): RequestLocals {
-  const locals = { requestId: newId('req'), arrivedMs: monotonicMs(clock), ip, headers: [] };
-  Object.assign(response, { locals });
+/**
+ * Gives a response its locals.
+ * @param onClose called when the response was sent, or (false) when the client disconnected before
+ */
+export function attachLocals(
+  response: ServerResponse,
+  clock: Clock,
+  { ip, onClose }: { ip?: string | undefined; onClose?: (wasSent: boolean) => void } = {},
+): RequestLocals {
+  const locals: RequestLocals = {
+    requestId: newId('req'),
+    arrivedMs: monotonicMs(clock),
+    ip,
+    headers: [],
+  };
+  (response as ServerResponse & { locals: RequestLocals }).locals = locals;
+  response.on('close', () => {
+    if (!response.writableFinished) locals.gone?.abort();
+    onClose?.(response.writableFinished);
+  });
   return locals;
 }
 
 /** Returns a signal that aborts if the client disconnects before the response is complete. */
 export function clientSignal(response: ServerResponse): AbortSignal {
-  const controller = new AbortController();
+  const gone = (localsOf(response).gone ??= new AbortController());
   // The client may have disconnected during authentication.
-  if (response.destroyed) controller.abort();
-  response.once('close', () => {
-    if (!response.writableFinished) controller.abort();
-  });
-  return controller.signal;
+  if (response.destroyed) gone.abort();
+  return gone.signal;
 }
 
 /** Returns a header that was sent once. Node joins repeated ones, and the result never equals a key. */
@@ -119,18 +134,18 @@ export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Opt
   // These lines contain no secrets, and redaction would cost more than writing them.
   const lines = log.child({}, { redact: [] });
   return (request: IncomingMessage, response: ServerResponse): RequestLocals => {
-    const locals = attachLocals(response, clock, addressOf(request));
     const startedAt = performance.now();
     const path = pathOf(request);
-    if (tracing && !PROBES.has(path)) locals.span = spanOf(tracing, request, locals);
-    response.once('close', () => {
+    const onClose = (wasSent: boolean) => {
       const durationMs = performance.now() - startedAt;
-      const status = response.writableFinished ? response.statusCode : undefined;
+      const status = wasSent ? response.statusCode : undefined;
       const route = routeOf(request, locals);
       metrics.answered(route, request.method, status, durationMs / 1000);
       if (locals.span) endSpan(locals.span, { method: methodOf(request), route, status });
       logEnd(lines, request, response, { path, durationMs });
-    });
+    };
+    const locals = attachLocals(response, clock, { ip: addressOf(request), onClose });
+    if (tracing && !PROBES.has(path)) locals.span = spanOf(tracing, request, locals);
     return locals;
   };
 }
@@ -254,11 +269,12 @@ export function writeHead(
 
 /** Ends a response with a complete body and the headers added before. */
 export function sendText(response: ServerResponse, status: number, type: string, text: string): void {
-  writeHead(response, status, {
-    'Content-Type': `${type}; charset=utf-8`,
-    'Content-Length': String(Buffer.byteLength(text)),
-  });
-  response.end(text);
+  const bytes = Buffer.byteLength(text);
+  const { headers } = localsOf(response);
+  headers.push('Content-Type', `${type}; charset=utf-8`, 'Content-Length', String(bytes));
+  response.writeHead(status, headers);
+  // ASCII is written faster as Latin-1, with the same bytes.
+  response.end(text, bytes === text.length ? 'latin1' : 'utf8');
 }
 
 export const sendJson = (response: ServerResponse, status: number, value: unknown): void =>

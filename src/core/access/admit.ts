@@ -56,13 +56,17 @@ type Parts = Pick<Core, 'apiKeys' | 'rateLimits' | 'identity'>;
  * revoked.
  * @throws SwitchboardError `unauthorized`, `identity_token_invalid`, `rate_limited` (failed attempts from one address)
  */
-export function authenticate(core: Parts, credentials: Credentials): Promise<Principal> {
+export function authenticate(core: Parts, credentials: Credentials): Principal | Promise<Principal> {
   const { token } = credentials;
   const principal = principalOf(core, credentials);
   return token === undefined ? principal : forUser(core, principal, token);
 }
 
-async function forUser(core: Parts, holder: Promise<Principal>, token: string): Promise<Principal> {
+async function forUser(
+  core: Parts,
+  holder: Principal | Promise<Principal>,
+  token: string,
+): Promise<Principal> {
   const principal = await holder;
   const subject = await core.identity.tokens.verify(token, principal.tenantId);
   if (principal.subject && principal.subject.userId !== subject.userId)
@@ -74,22 +78,31 @@ async function forUser(core: Parts, holder: Promise<Principal>, token: string): 
 }
 
 /** Only failures are counted, so that others' wrong keys do not lock out a valid key from the same address. */
-async function principalOf(
-  core: Parts,
-  { key, ip, keyMayBeBearer = false }: Credentials,
-): Promise<Principal> {
+function principalOf(core: Parts, credentials: Credentials): Principal | Promise<Principal> {
+  const { key, ip } = credentials;
+  const isGuarded = ip === undefined ? undefined : () => core.rateLimits.isSpent('failedAuth', ip);
+  const refused = (error: unknown) => countRefused(core, credentials, error);
   try {
-    const isGuarded = ip === undefined ? undefined : () => core.rateLimits.isSpent('failedAuth', ip);
-    return await core.apiKeys.authenticate(key, isGuarded);
+    const principal = core.apiKeys.authenticate(key, isGuarded);
+    return principal instanceof Promise ? principal.catch(refused) : principal;
   } catch (error) {
-    if (!(error instanceof SwitchboardError) || error.code !== 'unauthorized') throw error;
-    if (ip !== undefined) await core.rateLimits.take('failedAuth', ip);
-    const ways = keyMayBeBearer
-      ? 'X-API-Key, or as Authorization: Bearer'
-      : "X-API-Key (a Bearer token is read as a user's identity token here)";
-    const detail = `Send a valid API key in the header ${ways}. \`switchboard keys create\` creates one.`;
-    throw new SwitchboardError('unauthorized', detail);
+    return refused(error);
   }
+}
+
+/** @throws SwitchboardError always */
+async function countRefused(
+  { rateLimits }: Parts,
+  { ip, keyMayBeBearer = false }: Credentials,
+  error: unknown,
+): Promise<never> {
+  if (!(error instanceof SwitchboardError) || error.code !== 'unauthorized') throw error;
+  if (ip !== undefined) await rateLimits.take('failedAuth', ip);
+  const ways = keyMayBeBearer
+    ? 'X-API-Key, or as Authorization: Bearer'
+    : "X-API-Key (a Bearer token is read as a user's identity token here)";
+  const detail = `Send a valid API key in the header ${ways}. \`switchboard keys create\` creates one.`;
+  throw new SwitchboardError('unauthorized', detail);
 }
 
 /**
@@ -109,10 +122,11 @@ export async function admit<Input>(
   if (lacking) throw await countUnclassed(core, principal, lacking);
   const { input, calls } = await parseWithinRate(core, principal, policy.rateLimit, visit);
   if (policy.quota !== undefined && calls > 0) {
-    const state = await core.apiKeys.use.spend(principal, policy.quota, calls);
+    const spent = core.apiKeys.use.spend(principal, policy.quota, calls);
+    const state = spent instanceof Promise ? await spent : spent;
     if (state) onLimit?.(state);
   }
-  const caller = { ...principal, requestId, signal, ...(ip === undefined ? {} : { ip }) };
+  const caller: Caller = { ...principal, requestId, signal, ip };
   if (policy.user === 'checked') await core.identity.credentials.requireLive(caller);
   return { caller, input };
 }
@@ -138,7 +152,8 @@ async function parseWithinRate<Input>(
   if (typeof rateLimit === 'object') await rateLimits.take(rateLimit.bucket, rateLimit.key);
   let state = rateClass && (await rateLimits.spend(keyId, rateClass));
   try {
-    const input = await parse();
+    const parsed = parse();
+    const input = parsed instanceof Promise ? await parsed : parsed;
     const calls = callsIn(input);
     if (rateClass !== undefined && calls > 1) {
       rateLimits.requireSpendable(rateClass, calls);

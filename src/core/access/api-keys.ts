@@ -114,20 +114,29 @@ export class ApiKeys {
   }
 
   /**
-   * Returns the holder of a key.
+   * Returns the holder of a key, at once if the key is cached.
    * @param isGuarded true if the address has tried too many wrong keys, so that further ones must not each cost a query
    * @throws SwitchboardError `unauthorized`, with one text for every reason, so that an attacker learns nothing
    */
-  async authenticate(key: string | undefined, isGuarded = () => Promise.resolve(false)): Promise<Principal> {
+  authenticate(
+    key: string | undefined,
+    isGuarded = () => Promise.resolve(false),
+  ): Principal | Promise<Principal> {
     if (key === undefined) throw unauthorized();
     const hash = hashApiKey(key);
     if (this.#environmentHash && sameHash(hash, this.#environmentHash)) return ENVIRONMENT_PRINCIPAL;
     const id = idOfApiKey(key);
     if (id === undefined) throw unauthorized();
-    const row = await this.#rows.find(id, isGuarded);
+    const cached = this.#rows.cached(id);
+    if (cached) return this.#holderOf(cached, hash);
+    return this.#rows.find(id, isGuarded).then(row => this.#holderOf(row, hash));
+  }
+
+  /** @throws SwitchboardError `unauthorized` */
+  #holderOf(row: CachedKey | undefined, hash: Uint8Array): Principal {
     if (!row || !sameHash(hash, row.hash) || !this.#isLive(row)) throw unauthorized();
     this.#lastUsed.touch(row.id);
-    return principalOf(row);
+    return (row.principal ??= principalOf(row));
   }
 
   /**
@@ -319,11 +328,14 @@ function principalOf(row: KeyRow): Principal {
   };
 }
 
+/** A key's row, with its holder once it was asked for. */
+type CachedKey = KeyRow & { principal?: Principal };
+
 /** Caches the rows of API keys briefly, so that not every request queries the database. */
 class KeyRows {
   readonly #db: Database;
   readonly #clock: Clock;
-  readonly #rows: LRUCache<string, KeyRow>;
+  readonly #rows: LRUCache<string, CachedKey>;
   #ids: { readonly atMs: number; readonly ids: ReadonlySet<string> } | undefined;
   readonly #readingIds = new SingleFlight<ReadonlySet<string>>();
   #changes = 0;
@@ -339,13 +351,16 @@ class KeyRows {
     });
   }
 
+  /** Returns the row of a key that was read within the last two seconds. */
+  cached(id: string): CachedKey | undefined {
+    return this.#rows.get(id);
+  }
+
   /**
-   * Returns the row of a key. After too many wrong keys from an address, its further keys share one query every two seconds,
+   * Reads the row of a key. After too many wrong keys from an address, its further keys share one query every two seconds,
    * for the list of existing ids; a valid key is still found. Operators create keys, so there are thousands, not millions.
    */
-  async find(id: string, isGuarded: () => Promise<boolean>): Promise<KeyRow | undefined> {
-    const cached = this.#rows.get(id);
-    if (cached) return cached;
+  async find(id: string, isGuarded: () => Promise<boolean>): Promise<CachedKey | undefined> {
     if ((await isGuarded()) && !(await this.#knownIds()).has(id)) return undefined;
     const changes = this.#changes;
     const [row] = await this.#db.select().from(apiKeys).where(eq(apiKeys.id, id));

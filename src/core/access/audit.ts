@@ -45,7 +45,7 @@ type AuditEvent =
 export interface Actor extends Pick<Caller, 'requestId'> {
   readonly tenantId?: string;
   readonly keyId?: string;
-  readonly ip?: string;
+  readonly ip?: string | undefined;
 }
 
 export interface AuditEntry {

@@ -43,7 +43,7 @@ export interface Caller extends Principal {
   readonly signInMode?: 'page';
   readonly requestId: string;
   /** The client's address, for the audit log. */
-  readonly ip?: string;
+  readonly ip?: string | undefined;
   /** The caller's timeout for a proxied call, in milliseconds; absent: the proxy's default. */
   readonly timeoutMs?: number;
   /** Aborts when the caller has disconnected. */

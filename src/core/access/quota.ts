@@ -102,6 +102,9 @@ export class KeyUse {
   readonly #counter: DailyCounter<Row>;
   readonly #known = new Map<string, Known>();
   readonly #reading = new SingleFlight<void>();
+  /** Uses that are not handed to the counter yet, by key: counting each by itself would be a measurable part of a call. */
+  readonly #fresh = new Map<string, Record<Use, number>>();
+  #freshDay = '';
 
   constructor(parts: KeyUseParts) {
     this.#parts = parts;
@@ -123,6 +126,7 @@ export class KeyUse {
             target: [keyUse.keyId, keyUse.day],
             set: addedUp([keyUse.calls, keyUse.searches]),
           }),
+      onTick: () => this.#settle(),
     });
   }
 
@@ -130,17 +134,26 @@ export class KeyUse {
    * Counts one or more uses. Returns undefined for a key without a quota.
    * @throws QuotaExceeded if fewer are left this month; none is counted then
    */
-  async spend(
+  spend(
     { keyId, countedAs = keyId, quota }: Pick<Principal, 'keyId' | 'countedAs' | 'quota'>,
     use: Use,
     times = 1,
-  ): Promise<QuotaState | undefined> {
+  ): QuotaState | Promise<QuotaState> | undefined {
     const limit = quota?.[use];
     if (limit === undefined) {
       this.#count(countedAs, use, times);
       return undefined;
     }
-    const { month, used } = await this.#freshly(countedAs);
+    const known = this.#freshly(countedAs);
+    const spendOf = (found: Known) => this.#spendOf(found, { countedAs, limit, use, times });
+    return known instanceof Promise ? known.then(spendOf) : spendOf(known);
+  }
+
+  /** @throws QuotaExceeded */
+  #spendOf(
+    { month, used }: Known,
+    { countedAs, limit, use, times }: { countedAs: string; limit: number; use: Use; times: number },
+  ): QuotaState {
     const now = this.#parts.clock.now();
     const state = (total: number): QuotaState => ({
       use,
@@ -199,6 +212,7 @@ export class KeyUse {
 
   /** Writes the pending counts; failed writes are retried with the next ones. */
   flush(): Promise<void> {
+    this.#settle();
     return this.#counter.flush();
   }
 
@@ -208,19 +222,32 @@ export class KeyUse {
   }
 
   close(): Promise<void> {
+    this.#settle();
     return this.#counter.close();
   }
 
   #count(keyId: string, use: Use, times: number): void {
     const now = this.#parts.clock.now();
-    const more = { ...NONE, [use]: times };
+    const day = dayOf(now);
+    if (day !== this.#freshDay) {
+      this.#settle();
+      this.#freshDay = day;
+    }
+    let fresh = this.#fresh.get(keyId);
+    if (!fresh) this.#fresh.set(keyId, (fresh = { calls: 0, searches: 0 }));
+    fresh[use] += times;
     const known = this.#known.get(keyId);
-    if (known && now < known.month.endMs) known.used = sumOf(known.used, more);
-    this.#counter.add({ keyId, day: dayOf(now), ...more });
+    if (known && now < known.month.endMs) known.used = sumOf(known.used, { ...NONE, [use]: times });
+  }
+
+  /** Hands the uses since the last time to the counter, for the day on which they happened. */
+  #settle(): void {
+    for (const [keyId, uses] of this.#fresh) this.#counter.add({ keyId, day: this.#freshDay, ...uses });
+    this.#fresh.clear();
   }
 
   /** Returns the known usage of a key with a quota, refreshed if it is too old. If the database is down, it stays unchanged. */
-  async #freshly(keyId: string): Promise<Known> {
+  #freshly(keyId: string): Known | Promise<Known> {
     const { clock, shared } = this.#parts;
     const found = this.#current(keyId);
     const ageMs = found ? monotonicMs(clock) - found.readAtMs : Infinity;
@@ -231,8 +258,7 @@ export class KeyUse {
       reading.catch(() => {});
       return found;
     }
-    await reading;
-    return this.#current(keyId) ?? this.#freshly(keyId);
+    return reading.then(() => this.#current(keyId) ?? this.#freshly(keyId));
   }
 
   async #readAgain(keyId: string): Promise<void> {
@@ -259,6 +285,7 @@ export class KeyUse {
   }
 
   #unwritten(keyId: string, { startMs }: Month): UseCount {
+    this.#settle();
     let sum = NONE;
     for (let at = startMs; at <= this.#parts.clock.now(); at += DAY_MS)
       sum = sumOf(sum, this.#counter.unwritten(dayOf(at), keyId) ?? NONE);

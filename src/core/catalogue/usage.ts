@@ -17,6 +17,9 @@ interface Row extends UseCounts {
   readonly day: string;
 }
 
+/** The calls of one tenant since the last count. */
+type Calls = Record<'successes' | 'failures', number>;
+
 interface UsageOptions {
   readonly db: Database;
   readonly clock: Clock;
@@ -41,6 +44,9 @@ export class Usage {
   readonly #shared: boolean;
   readonly #tally: UseTally;
   readonly #counter: DailyCounter<Row>;
+  /** Calls that are not counted yet, by server and tenant: counting each by itself would be a measurable part of a call. */
+  readonly #fresh = new Map<string, Map<string, Calls>>();
+  #freshDay: number;
   /** Rows of recent days as last read or written: this much of them is in the tally. Only if the database is shared. */
   #known = new Map<string, UseCounts>();
   #readAtMs: number;
@@ -50,7 +56,8 @@ export class Usage {
     this.#clock = clock;
     this.#log = log;
     this.#shared = shared;
-    this.#tally = new UseTally(this.#today());
+    this.#freshDay = this.#today();
+    this.#tally = new UseTally(this.#freshDay);
     this.#readAtMs = monotonicMs(clock);
     this.#counter = new DailyCounter<Row>({
       db,
@@ -84,7 +91,14 @@ export class Usage {
 
   /** Counts a call; `ok` is false only for a failure caused by the server. Never throws and never waits. */
   record({ serverId, tenantId, ok }: { serverId: string; tenantId: string; ok: boolean }): void {
-    this.#count(serverId, tenantId, ok ? { successes: 1 } : { failures: 1 });
+    const today = this.#today();
+    if (today !== this.#freshDay) this.#settle(today);
+    let byTenant = this.#fresh.get(serverId);
+    if (!byTenant) this.#fresh.set(serverId, (byTenant = new Map<string, Calls>()));
+    let calls = byTenant.get(tenantId);
+    if (!calls) byTenant.set(tenantId, (calls = { successes: 0, failures: 0 }));
+    if (ok) calls.successes++;
+    else calls.failures++;
   }
 
   /** Counts feedback, or takes it back (negative numbers). Never throws and never waits. */
@@ -93,21 +107,25 @@ export class Usage {
     tenantId: string,
     verdicts: Pick<UseCounts, 'helpful' | 'unhelpful'>,
   ): void {
-    this.#count(serverId, tenantId, verdicts);
+    this.#count(serverId, tenantId, verdicts, this.#today());
   }
 
-  /** O(1). */
+  /** O(1), but for calls since the last time. */
   signals(serverId: string): UseSignals {
-    return this.#tally.signals(serverId, this.#today());
+    const today = this.#today();
+    this.#settle(today);
+    return this.#tally.signals(serverId, today);
   }
 
   /** Writes the pending counts; failed writes are retried with the next ones. */
   flush(): Promise<void> {
+    this.#settle(this.#today());
     return this.#counter.flush();
   }
 
   /** Writes local counts and reads those of other processes. Never rejects. */
   async refresh(): Promise<void> {
+    this.#settle(this.#today());
     await this.#counter
       .read(() => this.#readRecent())
       .catch((error: unknown) => this.#log.warn(whyFailed(error), 'failed to read usage'));
@@ -119,20 +137,33 @@ export class Usage {
   }
 
   close(): Promise<void> {
+    this.#settle(this.#today());
     return this.#counter.close();
   }
 
   #tick(): void {
-    this.#tally.ageSome(this.#today());
+    const today = this.#today();
+    this.#settle(today);
+    this.#tally.ageSome(today);
     const nowMs = monotonicMs(this.#clock);
     if (!this.#shared || nowMs - this.#readAtMs < READ_INTERVAL_MS) return;
     this.#readAtMs = nowMs;
     void this.refresh();
   }
 
-  #count(serverId: string, tenantId: string, counts: Partial<UseCounts>): void {
-    this.#tally.add(serverId, tenantId, this.#today(), counts);
-    this.#counter.add({ serverId, tenantId, day: dayOf(this.#clock.now()), ...NO_USE, ...counts });
+  /** Counts the calls since the last time, for the day on which they were made. */
+  #settle(today: number): void {
+    if (this.#fresh.size > 0) {
+      for (const [serverId, byTenant] of this.#fresh)
+        for (const [tenantId, calls] of byTenant) this.#count(serverId, tenantId, calls, this.#freshDay);
+      this.#fresh.clear();
+    }
+    this.#freshDay = today;
+  }
+
+  #count(serverId: string, tenantId: string, counts: Partial<UseCounts>, day: number): void {
+    this.#tally.add(serverId, tenantId, day, counts);
+    this.#counter.add({ serverId, tenantId, day: dayOf(day * DAY_MS), ...NO_USE, ...counts });
   }
 
   async #write(batch: Row[]): Promise<void> {

@@ -29,12 +29,13 @@ const BREAKER: BreakerLimits = {
 /** The evidence in an outcome: the server is down for everyone, it fails for this tenant, it responds, or nothing. */
 type Evidence = 'down' | 'failing' | 'answered' | 'none';
 
-/** Permission for one call. Dispose of it however the call ended, to make room for the next. */
-export interface Pass extends Disposable {
+/** Permission for one call. Give it back however the call ended, to make room for the next. */
+export interface Pass {
   /** Reports that the server responded, even with an error. */
   answered(): void;
   /** Reports any failure of the call. Only the server's own faults count against it. */
   failed(thrown: unknown): void;
+  giveBack(): void;
 }
 
 /** The server was not called. */
@@ -51,21 +52,14 @@ type Asked = Pick<Server, 'id' | 'remoteUrl'>;
  * tenant, so that one tenant's calls to a broken tool do not block the others. An unreachable server is blocked for everyone.
  */
 export class Admission {
-  readonly #breakers = new LRUCache<string, Breaker>({ max: MAX_KEPT });
-  /** The times until which calls are blocked (by the monotonic clock, in milliseconds), each with its HTTP status. */
-  readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
-    max: MAX_KEPT,
-  });
+  readonly #circuits: Circuits;
   readonly #slots: FairSlots;
   readonly #totalTimeoutMs: number;
-  readonly #clock: Clock;
-  readonly #log: Log;
 
   constructor(limits: ProxyLimits, clock: Clock, log: Log) {
+    this.#circuits = new Circuits(clock, log);
     this.#slots = new FairSlots(limits.connectionsPerOrigin, limits.maxQueuedPerOrigin, tooManyWait);
     this.#totalTimeoutMs = limits.totalTimeoutMs;
-    this.#clock = clock;
-    this.#log = log;
   }
 
   /** The running and waiting calls. */
@@ -75,88 +69,153 @@ export class Admission {
 
   /** The breakers of servers, globally and per tenant: `open` while calls are refused. */
   get circuits(): { open: number; closed: number } {
+    return this.#circuits.use;
+  }
+
+  /**
+   * Admits a call: at once if there is a free slot, otherwise as soon as there is one.
+   * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` if too many are
+   * already waiting; the signal's reason if it aborts first
+   */
+  enter(server: Asked, caller: Applicant, signal: AbortSignal): Pass | Promise<Pass> {
+    this.#circuits.refuse(server, caller);
+    const slot = this.#slots.take(urlOf(server.remoteUrl).origin, caller.tenantId, signal);
+    return slot instanceof Promise ? this.#waited(server, caller, slot) : this.#pass(server, caller, slot);
+  }
+
+  async #waited(server: Asked, caller: Applicant, slot: Promise<() => void>): Promise<Pass> {
+    const release = await slot;
+    try {
+      // Other calls may have failed in the meantime.
+      this.#circuits.refuse(server, caller);
+    } catch (error) {
+      release();
+      throw error;
+    }
+    return this.#pass(server, caller, release);
+  }
+
+  #pass(server: Asked, caller: Applicant, release: () => void): Pass {
+    // A caller that waits for half of the limit, as `/mcp` does, waits long enough for a verdict.
+    const isShortened = (caller.timeoutMs ?? Infinity) < this.#totalTimeoutMs / 2;
+    return new Admitted(this.#circuits, { server, caller, isShortened }, release);
+  }
+}
+
+interface Visit {
+  readonly server: Asked;
+  readonly caller: Applicant;
+  readonly isShortened: boolean;
+}
+
+class Admitted implements Pass {
+  readonly #circuits: Circuits;
+  readonly #visit: Visit;
+  readonly #release: () => void;
+  readonly #entries: Entries;
+
+  constructor(circuits: Circuits, visit: Visit, release: () => void) {
+    this.#circuits = circuits;
+    this.#visit = visit;
+    this.#release = release;
+    this.#entries = circuits.enter(visit);
+  }
+
+  answered(): void {
+    this.#circuits.answered(this.#visit, this.#entries);
+  }
+
+  failed(thrown: unknown): void {
+    this.#circuits.failed(this.#visit, this.#entries, thrown);
+  }
+
+  giveBack(): void {
+    this.#circuits.leave(this.#visit, this.#entries);
+    this.#release();
+  }
+}
+
+/** A call's entries in its two breakers. Without breakers, as almost always, only the time is known. */
+interface Entries {
+  readonly server: Entered;
+  readonly tenant: Entered;
+}
+
+/** The breakers of servers, for everyone and for each tenant, and the times until which servers asked to wait. */
+class Circuits {
+  readonly #breakers = new LRUCache<string, Breaker>({ max: MAX_KEPT });
+  /** The times until which calls are blocked (by the monotonic clock, in milliseconds), each with its HTTP status. */
+  readonly #holds = new LRUCache<string, { readonly untilMs: number; readonly status: number }>({
+    max: MAX_KEPT,
+  });
+  readonly #clock: Clock;
+  readonly #log: Log;
+
+  constructor(clock: Clock, log: Log) {
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  get use(): { open: number; closed: number } {
     let open = 0;
     for (const breaker of this.#breakers.values()) if (breaker.isOpen) open++;
     return { open, closed: this.#breakers.size - open };
   }
 
-  /** Runs one call under the conditions of `enter`. */
-  async run<T>(server: Asked, caller: Applicant, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
-    using pass = await this.enter(server, caller, signal);
-    try {
-      const result = await call();
-      pass.answered();
-      return result;
-    } catch (error) {
-      pass.failed(error);
-      throw error;
-    }
-  }
-
-  /**
-   * Waits for a slot.
-   * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` if too many are
-   * already waiting; the signal's reason if it aborts first
-   */
-  async enter(server: Asked, caller: Applicant, signal: AbortSignal): Promise<Pass> {
-    const keys = keysOf(server.remoteUrl, caller);
-    this.#refuse(keys);
-    const release = await this.#slots.take(urlOf(server.remoteUrl).origin, caller.tenantId, signal);
-    try {
-      // Other calls may have failed while this one was waiting.
-      this.#refuse(keys);
-      return this.#pass(server, keys, caller, release);
-    } catch (error) {
-      release();
-      throw error;
-    }
-  }
-
-  /** Usually there is no breaker, which saves each call several lookups. */
-  #breakerOf(key: string): Breaker | undefined {
-    return this.#breakers.size === 0 ? undefined : this.#breakers.get(key);
-  }
-
-  #refuse({ server, tenant, owner }: Keys): void {
+  /** @throws NotAdmitted if calls to the server are refused */
+  refuse(asked: Asked, caller: Applicant): void {
     if (this.#holds.size === 0 && this.#breakers.size === 0) return;
+    const { server, tenant, owner } = keysOf(asked.remoteUrl, caller);
     const nowMs = monotonicMs(this.#clock);
     for (const key of [tenant, owner]) {
       const hold = this.#holds.get(key);
       if (hold && hold.untilMs > nowMs) throw heldBack(hold.status, toSeconds(hold.untilMs - nowMs));
     }
     for (const key of [server, tenant]) {
-      const breaker = this.#breakerOf(key);
+      const breaker = this.#breakers.get(key);
       const waitMs = breaker?.waitMs(nowMs) ?? 0;
       if (breaker && waitMs > 0) throw unavailable(toSeconds(waitMs), breaker.lastFailure);
     }
   }
 
-  #pass(asked: Asked, keys: Keys, caller: Applicant, release: () => void): Pass {
+  enter({ server, caller }: Visit): Entries {
     const nowMs = monotonicMs(this.#clock);
-    const enter = (key: string): Entered =>
-      this.#breakerOf(key)?.enter(nowMs) ?? { atMs: nowMs, probes: false };
-    const server = { key: keys.server, entered: enter(keys.server) };
-    const tenant = { key: keys.tenant, entered: enter(keys.tenant), tenantId: caller.tenantId };
-    // A caller that waits for half of the limit, as `/mcp` does, waits long enough for a verdict.
-    const isShortened = (caller.timeoutMs ?? Infinity) < this.#totalTimeoutMs / 2;
-    const answered = () => {
-      for (const part of [server, tenant]) this.#succeeded(asked, part);
-    };
-    return {
-      answered,
-      failed: thrown => {
-        if (!(thrown instanceof SwitchboardError)) return;
-        if (thrown instanceof HttpFailure) this.#hold(keys, thrown);
-        const evidence = evidenceOf(thrown, isShortened);
-        if (evidence === 'answered') answered();
-        if (evidence === 'down') this.#failed(asked, server, thrown.code);
-        if (evidence === 'failing') this.#failed(asked, tenant, thrown.code);
-      },
-      [Symbol.dispose]: () => {
-        for (const { key, entered } of [server, tenant]) this.#breakerOf(key)?.leave(entered);
-        release();
-      },
-    };
+    const none = { atMs: nowMs, probes: false };
+    // This saves each call the keys.
+    if (this.#breakers.size === 0) return { server: none, tenant: none };
+    const keys = keysOf(server.remoteUrl, caller);
+    const enter = (key: string): Entered => this.#breakers.get(key)?.enter(nowMs) ?? none;
+    return { server: enter(keys.server), tenant: enter(keys.tenant) };
+  }
+
+  leave({ server, caller }: Visit, entries: Entries): void {
+    if (this.#breakers.size === 0) return;
+    const keys = keysOf(server.remoteUrl, caller);
+    this.#breakers.get(keys.server)?.leave(entries.server);
+    this.#breakers.get(keys.tenant)?.leave(entries.tenant);
+  }
+
+  answered({ server, caller }: Visit, entries: Entries): void {
+    if (this.#breakers.size === 0) return;
+    const keys = keysOf(server.remoteUrl, caller);
+    const nowMs = monotonicMs(this.#clock);
+    if (this.#breakers.get(keys.server)?.succeeded(entries.server, nowMs))
+      this.#log.info(fieldsOf(server), 'upstream answers again');
+    if (this.#breakers.get(keys.tenant)?.succeeded(entries.tenant, nowMs))
+      this.#log.info({ ...fieldsOf(server), tenantId: caller.tenantId }, 'upstream answers again');
+  }
+
+  failed(visit: Visit, entries: Entries, thrown: unknown): void {
+    if (!(thrown instanceof SwitchboardError)) return;
+    const { server, caller, isShortened } = visit;
+    const keys = keysOf(server.remoteUrl, caller);
+    if (thrown instanceof HttpFailure) this.#hold(keys, thrown);
+    const evidence = evidenceOf(thrown, isShortened);
+    if (evidence === 'answered') this.answered(visit, entries);
+    if (evidence === 'down' && this.#count(keys.server, entries.server, thrown.code))
+      this.#warn(fieldsOf(server), thrown.code);
+    if (evidence === 'failing' && this.#count(keys.tenant, entries.tenant, thrown.code))
+      this.#warn({ ...fieldsOf(server), tenantId: caller.tenantId }, thrown.code);
   }
 
   #hold({ tenant, owner }: Keys, { httpStatus, retryAfterSec = 0 }: HttpFailure): void {
@@ -169,20 +228,15 @@ export class Admission {
     this.#holds.set(key, { untilMs: monotonicMs(this.#clock) + waitSec * 1_000, status: httpStatus });
   }
 
-  #succeeded(asked: Asked, part: Part): void {
-    const closed = this.#breakerOf(part.key)?.succeeded(part.entered, monotonicMs(this.#clock)) ?? false;
-    if (closed) this.#log.info(fieldsOf(asked, part), 'upstream answers again');
+  /** Counts a failure. Returns true if it opened the breaker. */
+  #count(key: string, entered: Entered, failure: string): boolean {
+    const breaker = this.#breakers.get(key) ?? new Breaker(BREAKER);
+    this.#breakers.set(key, breaker);
+    return breaker.failed(entered, monotonicMs(this.#clock), failure);
   }
 
-  #failed(asked: Asked, part: Part, failure: string): void {
-    const breaker = this.#breakerOf(part.key) ?? new Breaker(BREAKER);
-    this.#breakers.set(part.key, breaker);
-    if (breaker.failed(part.entered, monotonicMs(this.#clock), failure)) {
-      this.#log.warn(
-        { ...fieldsOf(asked, part), code: failure },
-        'upstream failed repeatedly: calls are refused until it recovers',
-      );
-    }
+  #warn(fields: object, code: string): void {
+    this.#log.warn({ ...fields, code }, 'upstream failed repeatedly: calls are refused until it recovers');
   }
 }
 
@@ -190,12 +244,6 @@ interface Keys {
   readonly server: string;
   readonly tenant: string;
   readonly owner: string;
-}
-
-interface Part {
-  readonly key: string;
-  readonly entered: Entered;
-  readonly tenantId?: string;
 }
 
 /** The lengths make the keys unambiguous: URLs and tenants' names are not ours. */
@@ -206,11 +254,7 @@ const keysOf = (url: string, { tenantId, subject }: Applicant): Keys => ({
 });
 
 /** Only the origin is logged, because a URL's path may contain a secret. The id is added because many servers share an origin. */
-const fieldsOf = ({ id, remoteUrl }: Asked, { tenantId }: Part) => ({
-  serverId: id,
-  url: urlOf(remoteUrl).origin,
-  tenantId,
-});
+const fieldsOf = ({ id, remoteUrl }: Asked) => ({ serverId: id, url: urlOf(remoteUrl).origin });
 
 const EVIDENCE: Partial<Record<ErrorCode, Evidence>> = {
   upstream_unreachable: 'failing',

@@ -140,7 +140,7 @@ export class PassThrough {
     using place = this.#enter(caller.keyId, request, method);
     using deadline = this.#deadlineOf(caller, place.kind);
     deadline.signal.throwIfAborted();
-    using pass = place.kind === 'call' ? await admission.enter(server, caller, deadline.signal) : undefined;
+    const pass = place.kind === 'call' ? await admission.enter(server, caller, deadline.signal) : undefined;
     let passing: Passing | undefined;
     try {
       const lookup = credentials.forCall(caller, server);
@@ -157,6 +157,8 @@ export class PassThrough {
     } catch (error) {
       pass?.failed(error);
       throw passing?.sent ? toldOf(request, method, error) : error;
+    } finally {
+      pass?.giveBack();
     }
   }
 

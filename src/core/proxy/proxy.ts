@@ -145,10 +145,9 @@ export function createProxy(options: ProxyOptions): McpProxy {
     const operation = { serverId, queryLogId, kind, tool: call.name, classify: classifyResult };
     return calls.run(caller, operation, (sender, deadline) =>
       checkedCalls.run(sender.view, call, {
-        send: async args => {
-          const params = toolCallParams(call, args ?? call.arguments, token);
-          return read(await sender.send('tools/call', params, onNotification));
-        },
+        send: args =>
+          sender.send('tools/call', toolCallParams(call, args ?? call.arguments, token), onNotification),
+        read,
         refresh: where =>
           definitions.refreshSoon(sender.view, () => calls.listTools(caller, sender.view.server, where)),
         deadline,
@@ -244,7 +243,7 @@ interface Parts {
   readonly catalogue: Pick<Catalogue, 'require'>;
   readonly credentials: Pick<Credentials, 'forCall' | 'renewAfterRefusal'>;
   readonly upstream: Pick<UpstreamClient, 'request'>;
-  readonly admission: Pick<Admission, 'run'>;
+  readonly admission: Pick<Admission, 'enter'>;
   readonly reporter: Reporter;
   readonly limits: ProxyLimits;
 }
@@ -276,11 +275,12 @@ class Calls {
     work: (sender: Sender, deadline: Deadline) => Promise<T>,
   ): Promise<T> {
     return this.track(caller, operation, async server => {
-      const { admission, limits } = this.#parts;
-      using deadline = new Deadline(caller.timeoutMs ?? limits.totalTimeoutMs, caller.signal);
-      const admitted = () => this.#withSender({ caller, server, deadline }, sender => work(sender, deadline));
-      // Awaited here: the deadline must not end before the work.
-      return await admission.run(server, caller, deadline.signal, admitted);
+      const deadline = new Deadline(caller.timeoutMs ?? this.#parts.limits.totalTimeoutMs, caller.signal);
+      try {
+        return await this.#admitted({ caller, server, deadline }, sender => work(sender, deadline));
+      } finally {
+        deadline[Symbol.dispose]();
+      }
     });
   }
 
@@ -311,15 +311,14 @@ class Calls {
    */
   async listTools(caller: Caller, server: Server, where: 'in-slot' | undefined): Promise<Listing> {
     if (this.#isStopped) throw stopping();
-    const { admission, limits } = this.#parts;
-    const { totalTimeoutMs } = limits;
+    const { totalTimeoutMs } = this.#parts.limits;
     const timeoutMs = where === 'in-slot' ? Math.min(LISTING_IN_SLOT_MS, totalTimeoutMs) : totalTimeoutMs;
     using deadline = new Deadline(timeoutMs);
     const lister = { ...caller, signal: deadline.signal, timeoutMs };
-    const list = () =>
-      this.#withSender({ caller: lister, server, deadline }, sender => this.allTools(sender));
+    const context = { caller: lister, server, deadline };
+    const list = (sender: Sender) => this.allTools(sender);
     // Awaited here: the deadline must not end before the work.
-    return where === 'in-slot' ? await list() : await admission.run(server, lister, deadline.signal, list);
+    return where === 'in-slot' ? await this.#withSender(context, list) : await this.#admitted(context, list);
   }
 
   /** Returns all pages of a server's tools. */
@@ -327,12 +326,32 @@ class Calls {
     return listAllTools(params => sender.send('tools/list', params), this.#parts.limits);
   }
 
+  /**
+   * Runs the work in a slot of its server. Nothing is awaited that is there at once, because each promise would be a measurable
+   * part of a call; `using` would cost even more (Node 24).
+   */
+  async #admitted<T>(context: OperationContext, work: (sender: Sender) => Promise<T>): Promise<T> {
+    const { caller, server, deadline } = context;
+    const admission = this.#parts.admission.enter(server, caller, deadline.signal);
+    const pass = admission instanceof Promise ? await admission : admission;
+    try {
+      const result = await this.#withSender(context, work);
+      pass.answered();
+      return result;
+    } catch (error) {
+      pass.failed(error);
+      throw error;
+    } finally {
+      pass.giveBack();
+    }
+  }
+
   /** Looks up the user's token and runs the work with it. @throws SwitchboardError like `Credentials.forCall` */
-  async #withSender<T>(context: OperationContext, work: (sender: Sender) => Promise<T>): Promise<T> {
-    // An immediate lookup, as most are, is not awaited: that would be a measurable part of a call.
+  #withSender<T>(context: OperationContext, work: (sender: Sender) => Promise<T>): Promise<T> {
     const lookup = this.#parts.credentials.forCall(context.caller, context.server);
-    const credential = lookup instanceof Promise ? await context.deadline.wait(lookup) : lookup;
-    return work(new Sender(this.#parts, context, credential));
+    const workWith = (credential: Credential | undefined) =>
+      work(new Sender(this.#parts, context, credential));
+    return lookup instanceof Promise ? context.deadline.wait(lookup).then(workWith) : workWith(lookup);
   }
 }
 

@@ -63,7 +63,7 @@ describe('authenticate', () => {
       revoked.key,
       `${environmentKey}x`,
     ]) {
-      const error = await keys.authenticate(key).then(
+      const error = await (async () => keys.authenticate(key))().then(
         () => undefined,
         (thrown: Error) => thrown,
       );
@@ -77,7 +77,7 @@ describe('authenticate', () => {
     const keys = open();
     const { key, id } = await keys.create({ name: 'soon gone', scopes: ['search'] });
     await Promise.allSettled([keys.authenticate(key), keys.revoke(id), keys.authenticate(key)]);
-    await expect(keys.authenticate(key)).rejects.toMatchObject({ code: 'unauthorized' });
+    await expect(async () => keys.authenticate(key)).rejects.toMatchObject({ code: 'unauthorized' });
     await keys.close();
   });
 
@@ -86,7 +86,7 @@ describe('authenticate', () => {
     const { key } = await keys.create({ name: 'short', scopes: ['search'], expiresAt: new Date(now + 1000) });
     await keys.authenticate(key);
     now += 1000;
-    await expect(keys.authenticate(key)).rejects.toMatchObject({ code: 'unauthorized' });
+    await expect(async () => keys.authenticate(key)).rejects.toMatchObject({ code: 'unauthorized' });
     await keys.close();
   });
 });

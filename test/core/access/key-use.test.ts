@@ -25,20 +25,23 @@ function open(shared = false): KeyUse {
   return use;
 }
 const key = (quota: object, keyId = 'k') => ({ keyId, quota });
-const refusal = (spent: Promise<unknown>) =>
-  spent.then(
-    () => undefined,
-    (error: unknown) => error,
-  );
+const refusal = async (spend: () => unknown) => {
+  try {
+    await spend();
+    return undefined;
+  } catch (error) {
+    return error;
+  }
+};
 
 describe('a monthly quota', () => {
   it('lets exactly its number of calls pass, also of many at once, and names the start of the next month', async () => {
     const use = open();
     const spent = await Promise.allSettled(
-      Array.from({ length: 30 }, () => use.spend(key({ calls: 10 }), 'calls')),
+      Array.from({ length: 30 }, async () => use.spend(key({ calls: 10 }), 'calls')),
     );
     expect(spent.filter(({ status }) => status === 'fulfilled')).toHaveLength(10);
-    const error = (await refusal(use.spend(key({ calls: 10 }), 'calls'))) as QuotaExceeded;
+    const error = (await refusal(() => use.spend(key({ calls: 10 }), 'calls'))) as QuotaExceeded;
     expect(error).toBeInstanceOf(QuotaExceeded);
     const resetSec = (Date.parse('2026-12-01T00:00:00Z') - START) / 1000;
     expect(error).toMatchObject({
@@ -53,7 +56,7 @@ describe('a monthly quota', () => {
   it('counts calls and searches apart, and a use without a limit is never refused', async () => {
     const use = open();
     await use.spend(key({ searches: 1 }), 'searches');
-    expect(await refusal(use.spend(key({ searches: 1 }), 'searches'))).toBeInstanceOf(QuotaExceeded);
+    expect(await refusal(() => use.spend(key({ searches: 1 }), 'searches'))).toBeInstanceOf(QuotaExceeded);
     for (let call = 0; call < 3; call++)
       expect(await use.spend(key({ searches: 1 }), 'calls')).toBeUndefined();
     expect(await use.thisMonth()).toEqual(new Map([['k', { calls: 3, searches: 1 }]]));
@@ -62,7 +65,7 @@ describe('a monthly quota', () => {
   it('resets every month, and includes usage from before it was set', async () => {
     const use = open();
     for (let call = 0; call < 3; call++) await use.spend({ keyId: 'k' }, 'calls');
-    expect(await refusal(use.spend(key({ calls: 3 }), 'calls'))).toBeInstanceOf(QuotaExceeded);
+    expect(await refusal(() => use.spend(key({ calls: 3 }), 'calls'))).toBeInstanceOf(QuotaExceeded);
     expect(await use.spend(key({ calls: 4 }), 'calls')).toMatchObject({ remaining: 0 });
     clock.time = Date.parse('2026-12-01T00:00:00Z');
     expect(await use.spend(key({ calls: 4 }), 'calls')).toMatchObject({
@@ -74,7 +77,7 @@ describe('a monthly quota', () => {
   it('counts all calls of a batch, or none of them', async () => {
     const use = open();
     expect(await use.spend(key({ calls: 5 }), 'calls', 3)).toMatchObject({ remaining: 2 });
-    expect(await refusal(use.spend(key({ calls: 5 }), 'calls', 3))).toBeInstanceOf(QuotaExceeded);
+    expect(await refusal(() => use.spend(key({ calls: 5 }), 'calls', 3))).toBeInstanceOf(QuotaExceeded);
     expect(await use.spend(key({ calls: 5 }), 'calls', 2)).toMatchObject({ remaining: 0 });
   });
 
@@ -82,7 +85,7 @@ describe('a monthly quota', () => {
     const use = open();
     await use.spend({ keyId: 'first', quota: { calls: 2 } }, 'calls');
     await use.spend({ keyId: 'second', countedAs: 'first', quota: { calls: 2 } }, 'calls');
-    expect(await refusal(use.spend({ keyId: 'first', quota: { calls: 2 } }, 'calls'))).toBeInstanceOf(
+    expect(await refusal(() => use.spend({ keyId: 'first', quota: { calls: 2 } }, 'calls'))).toBeInstanceOf(
       QuotaExceeded,
     );
   });
@@ -103,10 +106,10 @@ describe('a monthly quota', () => {
     // Known to the other one only now.
     clock.time += 2_000;
     expect(await b.spend(limited, 'calls')).toMatchObject({ remaining: 0 });
-    expect(await refusal(b.spend(limited, 'calls'))).toBeInstanceOf(QuotaExceeded);
+    expect(await refusal(() => b.spend(limited, 'calls'))).toBeInstanceOf(QuotaExceeded);
     await b.flush();
     clock.time += 2_000;
-    expect(await refusal(a.spend(limited, 'calls'))).toBeInstanceOf(QuotaExceeded);
+    expect(await refusal(() => a.spend(limited, 'calls'))).toBeInstanceOf(QuotaExceeded);
     expect((await a.thisMonth()).get('k')).toEqual({ calls: 10, searches: 0 });
   });
 

@@ -5,7 +5,7 @@ import { DEFAULT_LIMITS } from '../../../src/core/proxy/limits.ts';
 import { paramHeaders } from '../../../src/core/proxy/arguments/param-headers.ts';
 import { Deadline } from '../../../src/core/proxy/upstream/deadline.ts';
 import { CheckedCalls } from '../../../src/core/proxy/arguments/checked-call.ts';
-import { ToolDefinitions } from '../../../src/core/proxy/tools.ts';
+import { ToolDefinitions, toolOutcome } from '../../../src/core/proxy/tools.ts';
 import type { ListedTool } from '../../../src/core/proxy/proxy.ts';
 import { startHostile, type HostileMode } from '../../support/upstreams/hostile.ts';
 import { startV1Server } from '../../support/upstreams/v1.ts';
@@ -315,11 +315,8 @@ describe('a guess at a tool of a server with unknown tools', () => {
     const call = async (totalMs: number) => {
       using deadline = new Deadline(totalMs);
       const refresh = (where?: 'in-slot') => (where && waited++, new Promise<void>(() => {}));
-      await checked.run(
-        view,
-        { name: 'x' },
-        { send: () => Promise.resolve({ content: [], isError: false }), refresh, deadline },
-      );
+      const send = () => Promise.resolve({ answer: { result: { content: [] } }, bytes: 0 });
+      await checked.run(view, { name: 'x' }, { send, read: toolOutcome, refresh, deadline });
     };
     await call(120);
     await call(60_000);

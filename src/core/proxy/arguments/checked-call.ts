@@ -3,7 +3,7 @@ import { settledWithin } from '../../../platform/time.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import { ArgumentChecks, readAsDeclared } from './check-arguments.ts';
 import type { Deadline } from '../upstream/deadline.ts';
-import { HEADER_MISMATCH, INVALID_PARAMS, type Params } from '../upstream/envelope.ts';
+import { HEADER_MISMATCH, INVALID_PARAMS, type Params, type UpstreamReply } from '../upstream/envelope.ts';
 import { restated } from '../upstream/failures.ts';
 import { isObject } from '../../../platform/json-limits.ts';
 import type { ProxyLimits } from '../limits.ts';
@@ -17,7 +17,9 @@ type Outcome = ToolResult | InputRequired;
 type NamedCall = Pick<ToolCall, 'name' | 'arguments' | 'readOnly'>;
 interface Sending<T extends Outcome = Outcome> {
   /** Sends the call with these arguments. */
-  readonly send: (args: ToolCall['arguments']) => Promise<T>;
+  readonly send: (args: ToolCall['arguments']) => Promise<UpstreamReply>;
+  /** Returns the outcome in the server's reply. @throws SwitchboardError */
+  readonly read: (reply: UpstreamReply) => T;
   /** Refreshes the definitions: in the call's own slot if it waits for them, otherwise in the background. Never rejects. */
   readonly refresh: (where?: 'in-slot') => Promise<void>;
   readonly deadline: Deadline;
@@ -45,9 +47,9 @@ export class CheckedCalls {
   async run<T extends Outcome>(view: View, call: NamedCall, sending: Sending<T>): Promise<T> {
     if (this.#mustList(view, call)) await this.#list(view, sending);
     const args = this.#admit(view, call);
-    const { send, refresh } = sending;
+    const { send, read, refresh } = sending;
     try {
-      const outcome = await send(args);
+      const outcome = read(await send(args));
       const refused = speaksOfMistake(outcome) || (isFailure(outcome) && this.#isStranger(view, call));
       // The definitions are read again, because refused headers may have triggered a listing in the meantime.
       if (refused || !this.#definitions.fresh(view)) void refresh();

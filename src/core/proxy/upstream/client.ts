@@ -18,6 +18,7 @@ import {
   type UpstreamParts,
 } from './era.ts';
 import {
+  legacyBody,
   legacyNotification,
   legacyRequest,
   MODERN_VERSION,
@@ -30,8 +31,8 @@ import {
 import { brokeProtocol, isRead, markMayHaveRun, restated, sentTooMuch } from './failures.ts';
 import { NoEventStream } from './http-sse.ts';
 import { isObject } from '../../../platform/json-limits.ts';
-import { addressFor, rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
-import { Sessions, type Session, type SessionOwner } from './sessions.ts';
+import { addressFor, postHeaders, rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
+import { postHeadersIn, Sessions, type Session, type SessionOwner } from './sessions.ts';
 
 export interface UpstreamCall {
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
@@ -69,14 +70,7 @@ export class UpstreamClient {
   }
 
   /** Returns the upstream's response. @throws SwitchboardError if there is none; the deadline's reason */
-  async request(asked: UpstreamCall, deadline: Deadline): Promise<UpstreamReply> {
-    const call: UpstreamCall = {
-      ...asked,
-      onNotification: (method, params) => {
-        if (method === 'notifications/tools/list_changed') this.#definitions.markStale(viewOf(asked));
-        asked.onNotification?.(method, params);
-      },
-    };
+  async request(call: UpstreamCall, deadline: Deadline): Promise<UpstreamReply> {
     const progress: Progress = { written: false };
     try {
       const first = await this.#traced(call, deadline, progress, 1);
@@ -141,10 +135,13 @@ export class UpstreamClient {
     { span, mayRepeat }: { span: Span | undefined; mayRepeat: boolean },
   ): Promise<UpstreamReply | 'again'> {
     const { method } = call;
-    const session = await this.#join(call, deadline);
+    const joined = this.#join(call, deadline);
+    const session = joined instanceof Promise ? await joined : joined;
     // Revision 2026-07-28 has no ping. Detecting the era has already answered the caller's question.
     if (!session && method === 'ping') return { answer: { result: {} }, bytes: 0 };
-    const reply = await this.#send(call, session, deadline, progress);
+    const reply = await (session
+      ? this.#sendInSession(call, session, deadline, progress)
+      : this.#sendModern(call, deadline, progress));
     if (span) noteReply(span, reply, session ?? { version: MODERN_VERSION });
     const meaning = session ? meaningInSession(session, reply) : meaningOfModern(reply);
     this.#learn(call, session, meaning);
@@ -153,18 +150,6 @@ export class UpstreamClient {
     if (repeat === 'now') return 'again';
     if (repeat === 'with-new-definitions' && (await this.#listToolsAnew(call, deadline))) return 'again';
     return toUpstreamReply(reply, meaning.call === 'unknown' && !isRead(method));
-  }
-
-  #send(
-    call: UpstreamCall,
-    session: Session | undefined,
-    deadline: Deadline,
-    progress: Progress,
-  ): Promise<RpcReply> {
-    const onSent = () => (progress.written = true);
-    return session
-      ? this.#sendInSession(call, session, deadline, onSent)
-      : this.#sendModern(call, deadline, onSent);
   }
 
   /** Drops the session or the era that a reply has proved wrong. */
@@ -258,43 +243,67 @@ export class UpstreamClient {
   }
 
   /** Sends a call to a server of revision 2026-07-28. */
-  #sendModern(call: UpstreamCall, deadline: Deadline, onSent: () => void = () => {}): Promise<RpcReply> {
-    const { server, credential, method, params, onNotification } = call;
+  #sendModern(call: UpstreamCall, deadline: Deadline, progress?: Progress): Promise<RpcReply> {
+    const { server, credential, method, params } = call;
     const id = this.#nextId++;
     const schema =
       method === 'tools/call' ? this.#definitions.schemaOf(viewOf(call), params?.['name']) : undefined;
     const outgoing = modernRequest(id, method, params, schema, traceContext());
-    const url = addressFor(server.remoteUrl, credential);
-    const request = { url, id, outgoing, credential, signal: deadline.signal, onNotification, onSent };
+    const request: RpcRequest = {
+      url: addressFor(server.remoteUrl, credential),
+      id,
+      body: outgoing.body,
+      headers: postHeaders(outgoing, credential),
+      credential,
+      signal: deadline.signal,
+      onNotification: (name, content) => this.#notified(call, name, content),
+      onSent: progress && (() => (progress.written = true)),
+    };
     return rpcExchange(this.#parts.http, request, this.#now);
+  }
+
+  #notified(call: UpstreamCall, method: string, params: unknown): void {
+    if (method === 'notifications/tools/list_changed') this.#definitions.markStale(viewOf(call));
+    call.onNotification?.(method, params);
   }
 
   /** Sends a call in the session it has joined, and leaves the session. */
   async #sendInSession(
-    { credential, method, params, onNotification }: UpstreamCall,
+    call: UpstreamCall,
     session: Session,
-    deadline: Deadline,
-    onSent: () => void,
+    { signal }: Deadline,
+    progress: Progress,
   ): Promise<RpcReply> {
+    const { credential, method, params } = call;
     const id = session.nextId++;
-    const { signal } = deadline;
+    const trace = traceContext();
+    const onNotification = (name: string, content: unknown) => this.#notified(call, name, content);
     let sent = false;
-    const request = {
-      id,
-      outgoing: legacyRequest(session, id, method, params, traceContext()),
-      credential,
-      signal,
-      onNotification,
-      onSent: () => {
-        sent = true;
-        onSent();
-      },
+    const onSent = () => {
+      sent = true;
+      progress.written = true;
     };
-    const { stream } = session;
     try {
-      return await (stream
-        ? stream.request({ ...request, progressToken: progressTokenOf(params) })
-        : rpcExchange(this.#parts.http, { ...request, ...this.#ofSession(session) }, this.#now));
+      if (session.stream) {
+        const outgoing = legacyRequest(session, id, method, params, trace);
+        const progressToken = progressTokenOf(params);
+        const request = { id, outgoing, credential, signal, onNotification, onSent, progressToken };
+        return await session.stream.request(request);
+      }
+      const headers = postHeadersIn(session, credential);
+      const request: RpcRequest = {
+        url: session.url,
+        id,
+        body: legacyBody(id, method, params, trace),
+        headers: trace ? { ...headers, ...trace } : headers,
+        credential,
+        signal,
+        onNotification,
+        onSent,
+        resumable: true,
+        onServerRequest: this.#replierIn(session),
+      };
+      return await rpcExchange(this.#parts.http, request, this.#now);
     } catch (error) {
       if (sent && signal.aborted) {
         // 2025-11-25, Cancellation: closing the connection does not cancel a call in these revisions.
@@ -307,18 +316,13 @@ export class UpstreamClient {
     }
   }
 
-  /** Returns the session part of a request over Streamable HTTP. */
-  #ofSession(session: Session): Pick<RpcRequest, 'url' | 'resumable' | 'onServerRequest'> {
+  /** Replies to the server's requests: without a reply, a server that asks its client something would wait forever. */
+  #replierIn(session: Session): RpcRequest['onServerRequest'] {
     let serverRequests = 0;
-    return {
-      url: session.url,
-      resumable: true,
-      // Without a reply, a server that asks its client something would wait forever, and so would its call.
-      onServerRequest: (requestId, requestMethod) => {
-        if (++serverRequests > this.#parts.limits.maxServerRequests)
-          throw sentTooMuch('sent too many requests');
-        this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
-      },
+    return (requestId, requestMethod) => {
+      if (++serverRequests > this.#parts.limits.maxServerRequests)
+        throw sentTooMuch('sent too many requests');
+      this.#sessions.notify(session, replyToServer(session, requestId, requestMethod));
     };
   }
 

@@ -126,9 +126,18 @@ export const legacyRequest = (
   params?: Params,
   trace?: TraceContext,
 ): Outgoing => ({
-  body: JSON.stringify({ jsonrpc: '2.0', id, method, params: trace ? retraced(params, trace) : params }),
+  body: legacyBody(id, method, params, trace),
   headers: { ...trace, ...sessionHeaders(session) },
 });
+
+/** Returns the message of a request in a session. */
+export const legacyBody = (
+  id: RequestId,
+  method: string,
+  params: Params | undefined,
+  trace: TraceContext | undefined,
+): string =>
+  JSON.stringify({ jsonrpc: '2.0', id, method, params: trace ? retraced(params, trace) : params });
 
 /** Replaces the caller's trace context, which would contradict the headers. */
 function retraced(params: Params | undefined, trace: TraceContext): Params | undefined {

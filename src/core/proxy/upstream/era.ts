@@ -12,7 +12,7 @@ import {
 } from './envelope.ts';
 import { brokeProtocol, isRead } from './failures.ts';
 import { isObject } from '../../../platform/json-limits.ts';
-import { addressFor, rpcExchange, type RpcReply } from './rpc.ts';
+import { addressFor, postHeaders, rpcExchange, type RpcReply } from './rpc.ts';
 import { monotonicMs, type Clock } from '../../../platform/time.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
@@ -294,7 +294,9 @@ export class EraDetector {
       using deadline = new Deadline(this.#parts.limits.totalTimeoutMs);
       const id = 'discover';
       const outgoing = modernRequest(id, 'server/discover');
-      const request = { url: addressFor(url, credential), id, outgoing, credential, signal: deadline.signal };
+      const headers = postHeaders(outgoing, credential);
+      const asked = { url: addressFor(url, credential), id, body: outgoing.body, headers, credential };
+      const request = { ...asked, signal: deadline.signal };
       let reply: RpcReply;
       try {
         reply = await rpcExchange(this.#parts.http, request, () => this.#parts.clock.now());

@@ -24,7 +24,7 @@ export interface ExchangeRequest {
   /** Aborts the exchange, which then rejects with the signal's reason. */
   readonly signal: AbortSignal;
   /** Called when the request is about to be written: from then on, the server may have seen it. */
-  readonly onSent?: () => void;
+  readonly onSent?: (() => void) | undefined;
 }
 
 /** A request whose response is read here. */
@@ -128,7 +128,7 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
     this.#stage = 'answering';
     this.status = status;
     this.headers = headers;
-    if (Object.keys(headers).length > this.limits.maxHeaderCount)
+    if (countOf(headers) > this.limits.maxHeaderCount)
       this.fail(brokeProtocol('sent too many response headers'));
     else if (!isIdentity(headers['content-encoding']))
       this.fail(brokeProtocol('sent a compressed response that was not requested'));
@@ -194,9 +194,13 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
   readonly #onAbort = (): void => this.fail(abortReason(this.request.signal));
 }
 
+const NO_BYTES = Buffer.alloc(0);
+
 /** Collects the response, or emits its events one by one. */
 class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
-  readonly #body = new GrowingBuffer();
+  /** Most responses arrive in one chunk, which is not copied. */
+  #only: Buffer | undefined;
+  #body: GrowingBuffer | undefined;
   #mediaType = '';
   #bytes = 0;
   #events: SseParser | undefined;
@@ -223,7 +227,17 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
     const held = this.request.apart && this.#events ? this.#events.pendingBytes + chunk.length : this.#bytes;
     if (held > this.limits.maxResponseBytes) this.#failTooLarge();
     else if (this.#events) this.#readEvents(this.#events, chunk);
-    else this.#body.append(chunk);
+    else this.#keep(chunk);
+  }
+
+  #keep(chunk: Buffer): void {
+    if (this.#body) this.#body.append(chunk);
+    else if (!this.#only) this.#only = chunk;
+    else {
+      this.#body = new GrowingBuffer();
+      this.#body.append(this.#only);
+      this.#body.append(chunk);
+    }
   }
 
   protected override onEnd(): void {
@@ -259,13 +273,20 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
       status: this.status,
       headers: this.headers,
       mediaType: this.#mediaType,
-      body: this.#body.take(),
+      body: this.#body?.take() ?? this.#only ?? NO_BYTES,
       bytes: this.#bytes,
       stream,
       lastEventId: this.#events?.lastEventId,
       retryMs: this.#events?.retryMs,
     });
   }
+}
+
+/** Counts without the list of names that Object.keys makes. */
+function countOf(headers: IncomingHttpHeaders): number {
+  let count = 0;
+  for (const _name in headers) count++;
+  return count;
 }
 
 export const isRedirect = (status: number): boolean => status >= 300 && status <= 399;
@@ -361,17 +382,18 @@ export class HttpClient {
    * first target did not accept the request); no other redirect is.
    * @throws SwitchboardError for a connection failure or an oversized response; the signal's reason
    */
-  async exchange<R extends Dispatched, T extends Head>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
-    let answer: T;
-    try {
-      answer = await this.#exchange(request, request.url, Kind);
-    } catch (error) {
-      answer = await this.#reconnected(request, Kind, error);
-    }
-    if (!isRedirect(answer.status)) return answer;
-    const again = await this.#exchange(request, redirectTarget(request.url, answer), Kind);
-    if (isRedirect(again.status)) throw refusedRedirect('redirected more than once');
-    return again;
+  exchange<R extends Dispatched, T extends Head>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#dispatch(request, request.url, Kind, {
+        // An ordinary answer settles the only promise of the exchange.
+        resolve: answer =>
+          resolve(isRedirect(answer.status) ? this.#redirected(request, Kind, answer) : answer),
+        reject: error => {
+          if (error instanceof NotConnected && error.passing) resolve(this.#reconnected(request, Kind));
+          else reject(error);
+        },
+      });
+    });
   }
 
   /** Aborts the running exchanges. */
@@ -379,37 +401,56 @@ export class HttpClient {
     await Promise.all([this.#agent.destroy(), this.#streams.destroy()]);
   }
 
-  /** Retries a refused connection once: nothing was written. @throws any other failure unchanged */
-  async #reconnected<R extends Dispatched, T>(
-    request: R,
-    Kind: ExchangeOf<R, T>,
-    failure: unknown,
-  ): Promise<T> {
-    if (!(failure instanceof NotConnected) || !failure.passing) throw failure;
+  /** Retries a refused connection once: nothing was written. */
+  async #reconnected<R extends Dispatched, T extends Head>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
     const { url, signal } = request;
     await delay(RECONNECT_MS, undefined, { signal }).catch(() => {
       throw abortReason(signal);
     });
-    return this.#exchange(request, url, Kind);
+    const answer = await this.#again(request, url, Kind);
+    return isRedirect(answer.status) ? this.#redirected(request, Kind, answer) : answer;
   }
 
-  #exchange<R extends Dispatched, T>(request: R, url: URL, Kind: ExchangeOf<R, T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      this.#guard.check(url);
-      const exchange = new Kind(request, this.#limits, { resolve, reject });
-      const agent = request.apart ? this.#streams : this.#agent;
-      withoutSpan(() => agent.dispatch(optionsOf(request, url), exchange));
-    });
+  async #redirected<R extends Dispatched, T extends Head>(
+    request: R,
+    Kind: ExchangeOf<R, T>,
+    answer: T,
+  ): Promise<T> {
+    const again = await this.#again(request, redirectTarget(request.url, answer), Kind);
+    if (isRedirect(again.status)) throw refusedRedirect('redirected more than once');
+    return again;
+  }
+
+  #again<R extends Dispatched, T>(request: R, url: URL, Kind: ExchangeOf<R, T>): Promise<T> {
+    return new Promise((resolve, reject) => this.#dispatch(request, url, Kind, { resolve, reject }));
+  }
+
+  /** @throws SwitchboardError for an address that is not allowed */
+  #dispatch<R extends Dispatched, T>(
+    request: R,
+    url: URL,
+    Kind: ExchangeOf<R, T>,
+    outcome: Outcome<T>,
+  ): void {
+    this.#guard.check(url);
+    const exchange = new Kind(request, this.#limits, outcome);
+    const agent = request.apart ? this.#streams : this.#agent;
+    const { origin, path } = partsOf(url);
+    const { method, headers, body = null } = request;
+    withoutSpan(() => agent.dispatch({ origin, path, method, headers, body }, exchange));
   }
 }
 
-const optionsOf = (request: Dispatched, url: URL): Dispatcher.DispatchOptions => ({
-  origin: url.origin,
-  path: `${url.pathname}${url.search}`,
-  method: request.method,
-  headers: request.headers,
-  body: request.body ?? null,
-});
+const parts = new WeakMap<URL, { readonly origin: string; readonly path: string }>();
+
+/** Returns the origin and the path of a URL, which URL puts together anew each time. */
+export function partsOf(url: URL): { readonly origin: string; readonly path: string } {
+  const known = parts.get(url);
+  if (known) return known;
+  const found = { origin: url.origin, path: `${url.pathname}${url.search}` };
+  parts.set(url, found);
+  return found;
+}
 
 function redirectTarget(from: URL, answer: Head): URL {
   const { location } = answer.headers;

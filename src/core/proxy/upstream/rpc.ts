@@ -28,6 +28,12 @@ export const POST_HEADERS = {
 export const credentialHeaders = (credential: Credential | undefined): Readonly<Record<string, string>> =>
   credential?.headers ?? {};
 
+/** Returns all headers of a POST. */
+export const postHeaders = (
+  { headers }: Pick<Outgoing, 'headers'>,
+  credential: Credential | undefined,
+): Readonly<Record<string, string>> => ({ ...POST_HEADERS, ...headers, ...credential?.headers });
+
 /** Returns the address of a call: the credential's if the server's own has variables. */
 export const addressFor = (remoteUrl: string, credential: Credential | undefined): URL =>
   credential?.url ?? urlOf(remoteUrl);
@@ -35,15 +41,17 @@ export const addressFor = (remoteUrl: string, credential: Credential | undefined
 export interface RpcRequest {
   readonly url: URL;
   readonly id: RequestId;
-  readonly outgoing: Outgoing;
-  /** The user's token in the call. */
+  readonly body: string;
+  /** All of them, with those of the credential (`postHeaders`). */
+  readonly headers: Readonly<Record<string, string>>;
+  /** The user's token in the call, whose secrets no error may repeat. */
   readonly credential: Credential | undefined;
   readonly signal: AbortSignal;
-  readonly onSent?: () => void;
+  readonly onSent?: (() => void) | undefined;
   /** True if the revision allows resuming a response whose stream the server ended early. */
-  readonly resumable?: true;
+  readonly resumable?: boolean;
   /** Handles a server's request in the response stream. Without it, such requests are ignored. */
-  readonly onServerRequest?: (id: RequestId, method: string) => void;
+  readonly onServerRequest?: ((id: RequestId, method: string) => void) | undefined;
   /** Receives a notification in the response stream, before the response. Must not throw. */
   readonly onNotification?: ((method: string, params: unknown) => void) | undefined;
 }
@@ -75,10 +83,10 @@ export async function rpcExchange(
   const post: HttpRequest = {
     url: request.url,
     method: 'POST',
-    headers: { ...POST_HEADERS, ...request.outgoing.headers, ...credentialHeaders(request.credential) },
-    body: request.outgoing.body,
+    headers: request.headers,
+    body: request.body,
     signal: request.signal,
-    ...(request.onSent ? { onSent: request.onSent } : {}),
+    onSent: request.onSent,
     // An event without data only enables resumption (2025-11-25, Resumability).
     onEvent: ({ event, data }) => event === 'message' && data !== '' && reader.take(parseJson(data)),
   };
@@ -110,11 +118,14 @@ export const failureOf = (
   return httpFailure({ status, headers, nowMs, excerpt: excerptOf(http, credential) });
 };
 
+const BYTE_ORDER_MARK = '\u{feff}';
+
 /** Feeds a JSON body to the reader. */
 function readBody({ mediaType, body }: HttpAnswer, reader: AnswerReader): void {
   if (mediaType !== 'application/json' || body.length === 0) return;
   if (!isUtf8(body)) throw brokeProtocol('sent JSON that is not valid UTF-8');
-  reader.take(parseJson(body.toString().replace(/^\u{feff}/u, '')));
+  const text = body.toString();
+  reader.take(parseJson(text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text));
 }
 
 function noAnswer(http: HttpAnswer, reader: AnswerReader): SwitchboardError {

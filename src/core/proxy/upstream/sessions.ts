@@ -15,7 +15,7 @@ import {
 import { sentTooMuch, stopping } from './failures.ts';
 import { HttpSseStream } from './http-sse.ts';
 import { readSessionId, readVersion, type Era, type UpstreamParts } from './era.ts';
-import { addressFor, credentialHeaders, POST_HEADERS, rpcExchange } from './rpc.ts';
+import { addressFor, credentialHeaders, postHeaders, rpcExchange } from './rpc.ts';
 
 /**
  * The owner of a session. A session is never shared between tenants, users or connected accounts, and a different URL is a
@@ -47,11 +47,15 @@ export interface Session extends Peer {
   readonly sessionId: string | undefined;
   /** The negotiated protocol version. */
   readonly version: string;
+  /** The headers of a POST with the last credential, because most calls of a session carry the same. */
+  sent: { readonly credential: Credential | undefined; readonly headers: Readonly<Record<string, string>> };
   /** Our own request ids: two callers of one session with equal ids would confuse a stateful server. */
   nextId: number;
   calls: number;
   /** Milliseconds of the monotonic clock. */
   usedAtMs: number;
+  /** The number of its last use among those of all sessions. */
+  turn: number;
   /** True once it is no longer given to new calls: it ends with its last call. */
   retired: boolean;
 }
@@ -181,10 +185,13 @@ export class Sessions {
   async #open(key: string, owner: SessionOwner): Promise<Session> {
     using deadline = new Deadline(this.#parts.limits.totalTimeoutMs);
     const url = addressFor(owner.url, owner.credential);
-    const request = { url, id: INITIALIZE_ID, outgoing: initializeRequest(INITIALIZE_ID) };
+    const { credential } = owner;
+    const outgoing = initializeRequest(INITIALIZE_ID);
+    const headers = postHeaders(outgoing, credential);
+    const request = { url, id: INITIALIZE_ID, body: outgoing.body, headers, credential };
     const reply = await rpcExchange(
       this.#parts.http,
-      { ...request, credential: owner.credential, signal: deadline.signal },
+      { ...request, signal: deadline.signal },
       this.#now,
     );
     const version = readVersion(reply);
@@ -248,9 +255,11 @@ export class Sessions {
       nextId: INITIALIZE_ID + 1,
       calls: 0,
       usedAtMs: monotonicMs(this.#parts.clock),
+      turn: 0,
       retired: false,
     };
-    return { key, tenantId, serverId, credential, ...negotiated, ...fresh };
+    const sent = { credential, headers: postHeaders({ headers: sessionHeaders(negotiated) }, credential) };
+    return { key, tenantId, serverId, credential, sent, ...negotiated, ...fresh };
   }
 
   #add(session: Session): void {
@@ -308,7 +317,7 @@ export class Sessions {
   }
 
   async #post({ url, credential }: Peer, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
-    const headers = { ...POST_HEADERS, ...outgoing.headers, ...credentialHeaders(credential) };
+    const headers = postHeaders(outgoing, credential);
     // The first event is enough: these messages have no response.
     const onEvent = () => true;
     await this.#parts.http.send({ url, method: 'POST', headers, body: outgoing.body, signal, onEvent });
@@ -317,9 +326,21 @@ export class Sessions {
   readonly #now = (): number => this.#parts.clock.now();
 }
 
-/** Sessions by key, least recently used first, limited in total, per tenant and per server. */
+/** Returns the headers of a POST in a session. */
+export function postHeadersIn(
+  session: Session,
+  credential: Credential | undefined,
+): Readonly<Record<string, string>> {
+  if (session.sent.credential !== credential)
+    session.sent = { credential, headers: postHeaders({ headers: sessionHeaders(session) }, credential) };
+  return session.sent.headers;
+}
+
+/** Sessions by key, limited in total, per tenant and per server. */
 class SessionStore {
   readonly #byKey = new Map<string, Session>();
+  /** Counts uses, so that the order of use is known without moving entries. */
+  #turn = 0;
   readonly #limits: ProxyLimits;
 
   constructor(limits: ProxyLimits) {
@@ -336,20 +357,18 @@ class SessionStore {
 
   get(key: string): Session | undefined {
     const session = this.#byKey.get(key);
-    if (session) {
-      this.#byKey.delete(key);
-      this.#byKey.set(key, session);
-    }
+    if (session) session.turn = ++this.#turn;
     return session;
   }
 
-  /** Adds a session. Returns those removed from full groups: idle ones before busy ones. */
+  /** Adds a session. Returns those removed from full groups: idle ones before busy ones, least recently used first. */
   add(session: Session): Session[] {
     const { maxSessions, maxSessionsPerTenant, maxSessionsPerServer } = this.#limits;
     const evicted: Session[] = [];
     const makeRoom = (max: number, belongs: (other: Session) => boolean) => {
       const group = this.values().filter(belongs);
       if (group.length < max) return;
+      group.sort((a, b) => a.turn - b.turn);
       const victim = group.find(({ calls }) => calls === 0) ?? group[0];
       if (!victim) return;
       this.remove(victim);
@@ -358,6 +377,7 @@ class SessionStore {
     makeRoom(maxSessionsPerTenant, other => other.tenantId === session.tenantId);
     makeRoom(maxSessionsPerServer, other => other.serverId === session.serverId);
     makeRoom(maxSessions, () => true);
+    session.turn = ++this.#turn;
     this.#byKey.set(session.key, session);
     return evicted;
   }
