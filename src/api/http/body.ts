@@ -136,29 +136,28 @@ interface Room {
  * Reads and parses a JSON body, which must be UTF-8 and declared as JSON.
  * @throws SwitchboardError 413, 415, 503 or 400 `invalid_json`
  */
-export async function readJsonBody(
+export function readJsonBody(
   request: IncomingMessage,
   response: ServerResponse,
   room: Room,
 ): Promise<unknown> {
   requireJson(request.headers['content-type']);
-  const bytes = await readBody(request, response, room);
-  const partBytes = PART_BYTES * partsOf(bytes);
-  if (partBytes >= SMALL_BYTES && !room.budget.hold(response, room.keyId)(partBytes)) throw tooMuchHeld();
-  return parse(bytes);
+  return collect(request, response, room, bytes => {
+    const partBytes = PART_BYTES * partsOf(bytes);
+    if (partBytes >= SMALL_BYTES && !room.budget.hold(response, room.keyId)(partBytes)) throw tooMuchHeld();
+    return parse(bytes);
+  });
 }
 
 /**
  * Reads the decoded bytes of the body.
  * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`
  */
-export function readBody(request: IncomingMessage, response: ServerResponse, room: Room): Promise<Buffer> {
-  return collect(request, response, room).catch(async (error: unknown) => {
-    await letGoBy(request);
-    addHeaders(response, { Connection: 'close' });
-    throw error;
-  });
-}
+export const readBody = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  room: Room,
+): Promise<Buffer> => collect(request, response, room, bytes => bytes);
 
 /** Limits how much of a refused body is discarded, and for how long. */
 const LINGER_MS = 2_000;
@@ -258,15 +257,30 @@ export function decodedBody(request: IncomingMessage): Readable {
   );
 }
 
-/** Collects the data of the source, and stops reading at the limit. */
-function collect(
+/**
+ * Collects the decoded bytes of the body, and stops reading at the limit. A connection whose body was not read to its end is
+ * closed after the response.
+ * @param read returns the result from the bytes
+ */
+function collect<T>(
   request: IncomingMessage,
   response: ServerResponse,
   { maxBytes, budget, keyId }: Room,
-): Promise<Buffer> {
+  read: (bytes: Buffer) => T,
+): Promise<T> {
   return new Promise((resolve, reject) => {
-    if (Number(request.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes);
-    const source = decodedBody(request);
+    const refuse = (error: unknown) =>
+      void letGoBy(request).then(() => {
+        addHeaders(response, { Connection: 'close' });
+        reject(error as Error);
+      });
+    if (Number(request.headers['content-length'] ?? 0) > maxBytes) return refuse(tooLarge(maxBytes));
+    let source: Readable;
+    try {
+      source = decodedBody(request);
+    } catch (error) {
+      return refuse(error);
+    }
     const chunks: Buffer[] = [];
     let length = 0;
     let counted = 0;
@@ -281,7 +295,7 @@ function collect(
     const fail = (error: SwitchboardError) => {
       source.off('data', take).pause();
       if (source !== request) source.destroy();
-      reject(error);
+      refuse(error);
     };
     const take = (chunk: Buffer) => {
       length += chunk.length;
@@ -292,7 +306,11 @@ function collect(
     source.on('data', take);
     source.on('end', () => {
       const [first] = chunks;
-      resolve(first && chunks.length === 1 ? first : Buffer.concat(chunks, length));
+      try {
+        resolve(read(first && chunks.length === 1 ? first : Buffer.concat(chunks, length)));
+      } catch (error) {
+        reject(error as Error);
+      }
     });
     // A truncated request ends with an error, never with `end`.
     const onError = (cause: unknown) => fail(unreadable(cause));

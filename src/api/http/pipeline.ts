@@ -2,6 +2,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parse as parseQuery } from 'node:querystring';
 import { admit, authenticate, countUnclassed, type Policy } from '../../core/access/admit.ts';
 import type { Caller, Principal } from '../../core/access/caller.ts';
+import type { QuotaState } from '../../core/access/quota.ts';
+import type { RateLimitState } from '../../core/access/rate-limits.ts';
 import type { Core } from '../../core/core.ts';
 import { Places } from '../../platform/queues.ts';
 import { sanitise } from '../../platform/sanitize.ts';
@@ -41,25 +43,52 @@ export type Handler<Request extends IncomingMessage = IncomingMessage> = (
   path: string,
 ) => Promise<void>;
 
+const nobodyAsked = (): RpcId => null;
+
 /** An authenticated request in the pipeline. */
-export interface Exchange<Request extends IncomingMessage = IncomingMessage> {
+export class Exchange<Request extends IncomingMessage = IncomingMessage> {
   readonly request: Request;
   readonly response: ServerResponse;
   readonly path: string;
   readonly principal: Principal;
   /** Aborts when the client has disconnected. */
   readonly signal: AbortSignal;
+  readonly #core: Core;
+  #rpcId = nobodyAsked;
+
+  constructor(core: Core, of: Pick<Exchange<Request>, 'request' | 'response' | 'path' | 'principal'>) {
+    this.#core = core;
+    this.request = of.request;
+    this.response = of.response;
+    this.path = of.path;
+    this.principal = of.principal;
+    this.signal = clientSignal(of.response);
+  }
+
+  /** The id for a JSON-RPC error response. */
+  get rpcId(): RpcId {
+    return this.#rpcId();
+  }
+
   /**
-   * Sets how the id for a JSON-RPC error response is found. Not a property to assign to: V8 allocates a function literal that is
-   * assigned to a property in the old generation, where it keeps its whole request until the next full collection.
+   * Sets how the id is found. Not a property to assign to: V8 allocates a function literal that is assigned to a property in the
+   * old generation, where it keeps its whole request until the next full collection.
    */
-  findRpcId(find: () => RpcId): void;
+  findRpcId(find: () => RpcId): void {
+    this.#rpcId = find;
+  }
+
   /** Passes the request through the gate (`admit`) and adds the rate limit headers to the response. */
   admit<Parsed>(
     policy: Policy,
     parse: () => Parsed | Promise<Parsed>,
     callsIn?: (input: Parsed) => number,
-  ): Promise<{ caller: Caller; input: Parsed }>;
+  ): Promise<{ caller: Caller; input: Parsed }> {
+    const { requestId, ip } = localsOf(this.response);
+    const { signal } = this;
+    const onLimit = (state: RateLimitState | QuotaState) => addHeaders(this.response, limitHeaders(state));
+    return admit(this.#core, this.principal, policy, { requestId, ip, signal, parse, callsIn, onLimit });
+  }
 }
 
 export interface PipelineOptions {
@@ -92,37 +121,18 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
   handle: (exchange: Exchange<Request>) => Promise<void>,
 ): Handler<Request> {
   return async (request, response, path) => {
-    const locals = localsOf(response);
-    if (route !== undefined) locals.route = route;
-    let rpcId = (): RpcId => null;
+    if (route !== undefined) localsOf(response).route = route;
+    let exchange: Exchange<Request> | undefined;
     try {
       const found = principalOf(request, response, path);
       const principal = found instanceof Promise ? await found : found;
-      const signal = clientSignal(response);
-      await handle({
-        request,
-        response,
-        path,
-        principal,
-        signal,
-        findRpcId: find => {
-          rpcId = find;
-        },
-        admit: (policy, parse, callsIn) =>
-          admit(core, principal, policy, {
-            requestId: locals.requestId,
-            ip: locals.ip,
-            signal,
-            parse,
-            ...(callsIn === undefined ? {} : { callsIn }),
-            onLimit: state => addHeaders(response, limitHeaders(state)),
-          }),
-      });
+      exchange = new Exchange(core, { request, response, path, principal });
+      await handle(exchange);
     } catch (thrown) {
       renderError(response, thrown, {
         wire: wire ?? wireOf(path),
         log,
-        rpcId: rpcId(),
+        rpcId: exchange?.rpcId ?? null,
       });
     }
   };
@@ -251,13 +261,19 @@ export function serveEndpoints({
     );
   }
 
-  return pipeline({ core, log, ...parts }, async exchange => {
-    const { request, response, path, principal } = exchange;
+  async function refuse({ request, response, path, principal }: Exchange, allowed: readonly string[]) {
+    throw await countUnclassed(core, principal, noEndpoint(request, response, path, allowed));
+  }
+
+  return pipeline({ core, log, ...parts }, exchange => {
+    const { request, response, path } = exchange;
     const { endpoint, params, allowed } = find(request.method ?? '', path);
-    if (!endpoint) throw await countUnclassed(core, principal, noEndpoint(request, response, path, allowed));
+    if (!endpoint) return refuse(exchange, allowed);
     localsOf(response).route = endpoint.path;
     if (endpoint.cache !== undefined) addHeaders(response, { 'Cache-Control': endpoint.cache });
-    await (endpoint.stream ? serveStream(endpoint, params, exchange) : serveJson(endpoint, params, exchange));
+    return endpoint.stream
+      ? serveStream(endpoint, params, exchange)
+      : serveJson(endpoint, params, exchange);
   });
 }
 

@@ -44,7 +44,7 @@ export interface Visit<Input> {
   /** Reads and validates the input. @throws SwitchboardError */
   readonly parse: () => Input | Promise<Input>;
   /** Returns how many calls the input makes; 0 does not count towards the quota. Default: one. */
-  readonly callsIn?: (input: Input) => number;
+  readonly callsIn?: ((input: Input) => number) | undefined;
   /** Receives the state of each limit that was charged. A refusal carries its own state. */
   readonly onLimit?: (state: RateLimitState | QuotaState) => void;
 }

@@ -14,7 +14,7 @@ import {
   MAX_UNAVAILABLE_SEC,
   NotConnected,
 } from './upstream/failures.ts';
-import { urlOf } from './upstream/http.ts';
+import { partsOf, urlOf } from './upstream/http.ts';
 
 /** The maximum number of tracked servers, tenants and users. The least recently used entry is dropped first. */
 const MAX_KEPT = 10_000;
@@ -79,7 +79,7 @@ export class Admission {
    */
   enter(server: Asked, caller: Applicant, signal: AbortSignal): Pass | Promise<Pass> {
     this.#circuits.refuse(server, caller);
-    const slot = this.#slots.take(urlOf(server.remoteUrl).origin, caller.tenantId, signal);
+    const slot = this.#slots.take(partsOf(urlOf(server.remoteUrl)).origin, caller.tenantId, signal);
     return slot instanceof Promise ? this.#waited(server, caller, slot) : this.#pass(server, caller, slot);
   }
 

@@ -423,7 +423,14 @@ function annotationsByName(tools: readonly ListedTool[]): Map<string, Annotation
   return byName;
 }
 
-const sharedKey = ({ server }: View) => `${server.id} ${server.remoteUrl}`;
+const sharedKeys = new WeakMap<Server, string>();
+
+/** Returns a key that is the same for every version of a server's entry with one address. */
+function sharedKey({ server }: View): string {
+  let key = sharedKeys.get(server);
+  if (key === undefined) sharedKeys.set(server, (key = `${server.id} ${server.remoteUrl}`));
+  return key;
+}
 
 const keyOf = (view: View) =>
   view.connectionKey === undefined

@@ -45,8 +45,12 @@ export class CheckedCalls {
    * `send`, with a suggestion
    */
   async run<T extends Outcome>(view: View, call: NamedCall, sending: Sending<T>): Promise<T> {
-    if (this.#mustList(view, call)) await this.#list(view, sending);
-    const args = this.#admit(view, call);
+    let known = this.#definitions.fresh(view);
+    if (!known && this.#mustList(view, call)) {
+      await this.#list(view, sending);
+      known = this.#definitions.fresh(view);
+    }
+    const args = this.#admit(view, call, known);
     const { send, read, refresh } = sending;
     try {
       const outcome = read(await send(args));
@@ -63,7 +67,6 @@ export class CheckedCalls {
 
   /** Returns whether the server's tools must be listed before the call: the tool is unknown, or the call must be read-only. */
   #mustList(view: View, call: NamedCall): boolean {
-    if (this.#definitions.fresh(view)) return false;
     return call.readOnly === true || (this.#isStranger(view, call) && this.#definitions.mayWait(view));
   }
 
@@ -75,8 +78,7 @@ export class CheckedCalls {
   }
 
   /** Returns the arguments to send. @throws SwitchboardError `invalid_params` for a call that must not be sent */
-  #admit(view: View, call: NamedCall): NamedCall['arguments'] {
-    const known = this.#definitions.fresh(view);
+  #admit(view: View, call: NamedCall, known: KnownTools | undefined): NamedCall['arguments'] {
     const args = known ? this.#checked(known, call) : this.#repaired(view, call);
     if (call.readOnly && known?.annotations.get(call.name)?.readOnlyHint !== true)
       throw new NotReadOnly(call.name, known !== undefined);

@@ -1,10 +1,64 @@
 import { abortReason, CallerAbortError } from '../../../platform/time.ts';
+import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
+
+/**
+ * Calls functions after one delay, in order. All share a timer, because one for each call would be a measurable part of it. The
+ * timer does not keep the process alive.
+ */
+class Delay {
+  readonly #ms: number;
+  /** The functions with the times at which they are due, the next one first. */
+  readonly #due = new Map<() => void, number>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(ms: number) {
+    this.#ms = ms;
+  }
+
+  get isEmpty(): boolean {
+    return this.#due.size === 0;
+  }
+
+  add(call: () => void): void {
+    this.#due.set(call, performance.now() + this.#ms);
+    this.#timer ??= withoutSpan(() => setTimeout(this.#run, this.#ms).unref());
+  }
+
+  delete(call: () => void): void {
+    this.#due.delete(call);
+  }
+
+  readonly #run = (): void => {
+    this.#timer = undefined;
+    const now = performance.now();
+    for (const [call, atMs] of this.#due) {
+      if (atMs > now) {
+        this.#timer = setTimeout(this.#run, Math.ceil(atMs - now)).unref();
+        return;
+      }
+      this.#due.delete(call);
+      call();
+    }
+  };
+}
+
+/** How many delays are kept: callers choose their own timeouts. */
+const MAX_DELAYS = 100;
+const delays = new Map<number, Delay>();
+
+function delayOf(ms: number): Delay {
+  let found = delays.get(ms);
+  if (found) return found;
+  if (delays.size >= MAX_DELAYS) for (const [one, delay] of delays) if (delay.isEmpty) delays.delete(one);
+  delays.set(ms, (found = new Delay(ms)));
+  return found;
+}
 
 /** Limits the time of one piece of work. Its signal aborts with the error that the work must reject with. */
 export class Deadline {
   readonly #controller = new AbortController();
-  readonly #timer: NodeJS.Timeout;
+  readonly #delay: Delay;
   readonly #caller: AbortSignal | undefined;
   readonly totalMs: number;
 
@@ -12,13 +66,14 @@ export class Deadline {
   constructor(totalMs: number, caller?: AbortSignal) {
     this.#caller = caller;
     this.totalMs = totalMs;
-    this.#timer = setTimeout(
-      () => this.#controller.abort(caller ? outOfTime(totalMs) : new SharedWorkTimedOut(totalMs)),
-      totalMs,
-    );
+    this.#delay = delayOf(totalMs);
+    this.#delay.add(this.#onTimeout);
     if (caller?.aborted) this.#onCallerAbort();
     else caller?.addEventListener('abort', this.#onCallerAbort, { once: true });
   }
+
+  readonly #onTimeout = (): void =>
+    this.#controller.abort(this.#caller ? outOfTime(this.totalMs) : new SharedWorkTimedOut(this.totalMs));
 
   readonly #onCallerAbort = (): void => this.#controller.abort(new CallerAbortError(this.#caller?.reason));
 
@@ -53,7 +108,7 @@ export class Deadline {
   }
 
   [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
+    this.#delay.delete(this.#onTimeout);
     this.#caller?.removeEventListener('abort', this.#onCallerAbort);
   }
 }

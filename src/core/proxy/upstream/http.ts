@@ -1,7 +1,6 @@
 import { Agent, type Dispatcher } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { abortReason } from '../../../platform/time.ts';
 import type { ProxyLimits } from '../limits.ts';
@@ -307,13 +306,16 @@ const SIDE_CONNECTIONS = 8;
 /** The wait before a refused connection is retried once. */
 const RECONNECT_MS = 100;
 
-const parsedUrls = new LRUCache<string, URL>({ max: 1_000 });
+/** How many URLs are kept: more than a catalogue has in use at a time. */
+const MAX_PARSED_URLS = 10_000;
+const parsedUrls = new Map<string, URL>();
 
 /** Returns a catalogued URL, parsed once instead of per call. It is shared and must not be modified. */
 export function urlOf(text: string): URL {
   const known = parsedUrls.get(text);
   if (known) return known;
   const url = new URL(text);
+  if (parsedUrls.size >= MAX_PARSED_URLS) parsedUrls.clear();
   parsedUrls.set(text, url);
   return url;
 }
