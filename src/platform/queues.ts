@@ -1,4 +1,4 @@
-import { abortReason } from './time.ts';
+import { abortReason, type Cancellation } from './time.ts';
 
 /**
  * Joins concurrent calls for one key: while the first is running, later ones get its promise. Nothing is cached once it
@@ -124,7 +124,7 @@ export class FairSlots {
    * one. Otherwise resolves to it, or rejects with the signal's reason.
    * @throws `tooManyWait` if too many are already waiting; the signal's reason
    */
-  take(key: string, holderId: string, signal: AbortSignal): (() => void) | Promise<() => void> {
+  take(key: string, holderId: string, signal: Cancellation): (() => void) | Promise<() => void> {
     signal.throwIfAborted();
     const resource = this.#resources.get(key) ?? { busy: 0, waiting: 0, holders: new Map<string, Holder>() };
     const holder = resource.holders.get(holderId) ?? { busy: 0, waiting: new Set() };
@@ -146,7 +146,7 @@ export class FairSlots {
     return holder.busy < 2 * this.#perHolder - resource.busy;
   }
 
-  #wait(resource: Resource, holderId: string, holder: Holder, signal: AbortSignal): Promise<void> {
+  #wait(resource: Resource, holderId: string, holder: Holder, signal: Cancellation): Promise<void> {
     return new Promise((resolve, reject) => {
       const leave = () => {
         signal.removeEventListener('abort', onAbort);

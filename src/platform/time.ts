@@ -25,8 +25,54 @@ export class CallerAbortError extends Error {
   }
 }
 
+/** The part of AbortSignal that calls use. An AbortSignal is one. */
+export interface Cancellation {
+  readonly aborted: boolean;
+  readonly reason: unknown;
+  throwIfAborted(): void;
+  addEventListener(type: 'abort', listener: () => void, options?: { readonly once: true }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+/** A cancellation that costs a fraction of an AbortController: a proxied call has two and hardly ever uses them. */
+export class Canceller implements Cancellation {
+  readonly #listeners: (() => void)[] = [];
+  aborted = false;
+  reason: unknown;
+
+  abort(reason: unknown): void {
+    if (this.aborted) return;
+    this.aborted = true;
+    this.reason = reason;
+    for (const listener of this.#listeners.splice(0)) listener();
+  }
+
+  throwIfAborted(): void {
+    if (this.aborted) throw this.reason;
+  }
+
+  /** A listener is called at most once. */
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    const at = this.#listeners.indexOf(listener);
+    if (at >= 0) this.#listeners.splice(at, 1);
+  }
+}
+
+/** Returns an AbortSignal that aborts with the cancellation, for functions of Node. */
+export function toAbortSignal(cancellation: Cancellation): AbortSignal {
+  if (cancellation instanceof AbortSignal) return cancellation;
+  const controller = new AbortController();
+  if (cancellation.aborted) controller.abort(cancellation.reason);
+  else cancellation.addEventListener('abort', () => controller.abort(cancellation.reason));
+  return controller.signal;
+}
+
 /** Returns a signal's abort reason as an error. */
-export function abortReason(signal: AbortSignal): Error {
+export function abortReason(signal: Cancellation): Error {
   const reason: unknown = signal.reason;
   return reason instanceof Error ? reason : new CallerAbortError(reason);
 }
@@ -35,7 +81,7 @@ export function abortReason(signal: AbortSignal): Error {
  * Settles like the work unless the signal aborts first. The work itself continues, and its outcome is ignored.
  * @throws the signal's reason
  */
-export async function raceAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+export async function raceAbort<T>(work: Promise<T>, signal: Cancellation): Promise<T> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const onAbort = () => reject(abortReason(signal));
   if (signal.aborted) onAbort();
@@ -90,7 +136,7 @@ export type Pause = () => Promise<void> | undefined;
  * Returns a function to await between steps of long work. It yields to the event loop if 5 ms have passed since the last yield.
  * @param signal ends the work, with its reason
  */
-export function slices(signal?: AbortSignal): Pause {
+export function slices(signal?: Cancellation): Pause {
   let startedAt = performance.now();
   return () => {
     signal?.throwIfAborted();

@@ -1,3 +1,4 @@
+import { toAbortSignal } from '../../platform/time.ts';
 import { z } from 'zod';
 import { registryUrl } from '../../config/catalogue.ts';
 import type { AuditEntry } from '../../core/access/audit.ts';
@@ -111,7 +112,7 @@ async function importEntries(
             const meta = { ...counts, bad_lines: problems.length, replace };
             return core.audit.record(caller, { event: 'catalogue_imported', outcome: 'ok', meta }, tx);
           },
-          signal: caller.signal,
+          signal: toAbortSignal(caller.signal),
         });
   return {
     imported: change?.upserted.length ?? 0,
@@ -221,7 +222,7 @@ const syncCatalogue = endpoint({
       onProgress,
       onWait: () => onNotice(OTHER_SYNC),
       inSameTransaction: (tx, done) => core.audit.record(caller, entryOf('ok', done), tx),
-      signal: caller.signal,
+      signal: toAbortSignal(caller.signal),
     });
     if (report.refused !== undefined) await core.audit.record(caller, entryOf('refused', report));
     return report;
@@ -247,7 +248,7 @@ const reindexCatalogue = endpoint({
     const waits = waitsFor(core);
     if (waits !== undefined) onNotice(waits);
     await core.indexed;
-    const done = await core.reindex(onProgress, caller.signal);
+    const done = await core.reindex(onProgress, toAbortSignal(caller.signal));
     await core.audit.record(caller, { event: 'catalogue_reindexed', outcome: 'ok', meta: { ...done } });
     return done;
   },
@@ -304,7 +305,7 @@ const probeCatalogue = endpoint({
       onProgress,
       onFound: counts => (found = { ...counts }),
       onWait: () => onNotice(OTHER_ROUND),
-      signal: caller.signal,
+      signal: toAbortSignal(caller.signal),
     });
     const report = await sweeping.catch(async (error: unknown) => {
       // Some servers may have been checked before the error.

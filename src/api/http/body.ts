@@ -153,11 +153,8 @@ export function readJsonBody(
  * Reads the decoded bytes of the body.
  * @throws SwitchboardError 413, 415, 503 or 400 `invalid_request`
  */
-export const readBody = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  room: Room,
-): Promise<Buffer> => collect(request, response, room, bytes => bytes);
+export const readBody = (request: IncomingMessage, response: ServerResponse, room: Room): Promise<Buffer> =>
+  collect(request, response, room, bytes => bytes);
 
 /** Limits how much of a refused body is discarded, and for how long. */
 const LINGER_MS = 2_000;
@@ -269,11 +266,14 @@ function collect<T>(
   read: (bytes: Buffer) => T,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    const refuse = (error: unknown) =>
+    let isRefused = false;
+    const refuse = (error: unknown) => {
+      isRefused = true;
       void letGoBy(request).then(() => {
         addHeaders(response, { Connection: 'close' });
         reject(error as Error);
       });
+    };
     if (Number(request.headers['content-length'] ?? 0) > maxBytes) return refuse(tooLarge(maxBytes));
     let source: Readable;
     try {
@@ -293,6 +293,7 @@ function collect<T>(
       return true;
     };
     const fail = (error: SwitchboardError) => {
+      if (isRefused) return;
       source.off('data', take).pause();
       if (source !== request) source.destroy();
       refuse(error);
@@ -305,6 +306,8 @@ function collect<T>(
     };
     source.on('data', take);
     source.on('end', () => {
+      // The rest of a refused body ends, too.
+      if (isRefused) return;
       const [first] = chunks;
       try {
         resolve(read(first && chunks.length === 1 ? first : Buffer.concat(chunks, length)));

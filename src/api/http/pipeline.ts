@@ -7,6 +7,7 @@ import type { RateLimitState } from '../../core/access/rate-limits.ts';
 import type { Core } from '../../core/core.ts';
 import { Places } from '../../platform/queues.ts';
 import { sanitise } from '../../platform/sanitize.ts';
+import type { Cancellation } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { decodedBody, letGoBy, readJsonBody, holdAnswer, type MemoryBudget } from './body.ts';
@@ -52,7 +53,7 @@ export class Exchange<Request extends IncomingMessage = IncomingMessage> {
   readonly path: string;
   readonly principal: Principal;
   /** Aborts when the client has disconnected. */
-  readonly signal: AbortSignal;
+  readonly signal: Cancellation;
   readonly #core: Core;
   #rpcId = nobodyAsked;
 
@@ -271,9 +272,7 @@ export function serveEndpoints({
     if (!endpoint) return refuse(exchange, allowed);
     localsOf(response).route = endpoint.path;
     if (endpoint.cache !== undefined) addHeaders(response, { 'Cache-Control': endpoint.cache });
-    return endpoint.stream
-      ? serveStream(endpoint, params, exchange)
-      : serveJson(endpoint, params, exchange);
+    return endpoint.stream ? serveStream(endpoint, params, exchange) : serveJson(endpoint, params, exchange);
   });
 }
 

@@ -4,7 +4,7 @@ import type { Config } from '../../config/index.ts';
 import type { Principal } from '../../core/access/caller.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { newId } from '../../platform/ids.ts';
-import { monotonicMs, type Clock } from '../../platform/time.ts';
+import { Canceller, monotonicMs, type Cancellation, type Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
 import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
@@ -30,7 +30,7 @@ interface RequestLocals {
   /** Absent: the request is not traced. */
   span?: Span;
   /** Aborts once the client has disconnected; only if something was asked to follow that (`clientSignal`). */
-  gone?: AbortController;
+  gone?: Canceller;
 }
 
 export const localsOf = (response: ServerResponse): RequestLocals =>
@@ -53,19 +53,22 @@ export function attachLocals(
   };
   (response as ServerResponse & { locals: RequestLocals }).locals = locals;
   response.on('close', () => {
-    if (!response.writableFinished) locals.gone?.abort();
+    if (!response.writableFinished) locals.gone?.abort(disconnected());
     onClose?.(response.writableFinished);
   });
   return locals;
 }
 
 /** Returns a signal that aborts if the client disconnects before the response is complete. */
-export function clientSignal(response: ServerResponse): AbortSignal {
-  const gone = (localsOf(response).gone ??= new AbortController());
+export function clientSignal(response: ServerResponse): Cancellation {
+  const gone = (localsOf(response).gone ??= new Canceller());
   // The client may have disconnected during authentication.
-  if (response.destroyed) gone.abort();
-  return gone.signal;
+  if (response.destroyed) gone.abort(disconnected());
+  return gone;
 }
+
+/** Returns the reason that an AbortController gives by itself. */
+const disconnected = () => new DOMException('This operation was aborted', 'AbortError');
 
 /** Returns a header that was sent once. Node joins repeated ones, and the result never equals a key. */
 export function singleHeader(request: IncomingMessage, name: string): string | undefined {

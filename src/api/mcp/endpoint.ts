@@ -1,3 +1,4 @@
+import { toAbortSignal } from '../../platform/time.ts';
 import { createMcpHandler } from '@modelcontextprotocol/server';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import type { Request } from 'express';
@@ -70,7 +71,14 @@ export function mcpHandler({ core, log, budget, version, readTool = false }: Mcp
     if (!isToolCall(message)) await onOther();
     const { requestId } = localsOf(response);
     const isBehind = () => response.writableNeedDrain;
-    const face: FaceRequest = { principal, admit, requestId, timeoutMs, signal, isBehind };
+    const face: FaceRequest = {
+      principal,
+      admit,
+      requestId,
+      timeoutMs,
+      signal: toAbortSignal(signal),
+      isBehind,
+    };
     const counted = countedAnswer(budget, response, principal.keyId);
     const answer = () => node(withAuth(request, face), counted, message);
     const span = spanOf(message);

@@ -1,3 +1,4 @@
+import type { Cancellation } from '../../platform/time.ts';
 import type { RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Core } from '../core.ts';
@@ -40,7 +41,7 @@ export interface Credentials {
 export interface Visit<Input> {
   readonly requestId: string;
   readonly ip?: string | undefined;
-  readonly signal: AbortSignal;
+  readonly signal: Cancellation;
   /** Reads and validates the input. @throws SwitchboardError */
   readonly parse: () => Input | Promise<Input>;
   /** Returns how many calls the input makes; 0 does not count towards the quota. Default: one. */

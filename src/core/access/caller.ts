@@ -1,3 +1,4 @@
+import type { Cancellation } from '../../platform/time.ts';
 export const SCOPES = ['search', 'proxy', 'identity', 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 
@@ -47,5 +48,5 @@ export interface Caller extends Principal {
   /** The caller's timeout for a proxied call, in milliseconds; absent: the proxy's default. */
   readonly timeoutMs?: number;
   /** Aborts when the caller has disconnected. */
-  readonly signal: AbortSignal;
+  readonly signal: Cancellation;
 }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { Breaker, type BreakerLimits, type Entered } from '../../platform/breaker.ts';
-import { monotonicMs, type Clock } from '../../platform/time.ts';
+import { monotonicMs, type Clock, type Cancellation } from '../../platform/time.ts';
 import { FairSlots } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
@@ -77,7 +77,7 @@ export class Admission {
    * @throws NotAdmitted `upstream_unavailable` or `upstream_rate_limited`; SwitchboardError `unavailable` if too many are
    * already waiting; the signal's reason if it aborts first
    */
-  enter(server: Asked, caller: Applicant, signal: AbortSignal): Pass | Promise<Pass> {
+  enter(server: Asked, caller: Applicant, signal: Cancellation): Pass | Promise<Pass> {
     this.#circuits.refuse(server, caller);
     const slot = this.#slots.take(partsOf(urlOf(server.remoteUrl)).origin, caller.tenantId, signal);
     return slot instanceof Promise ? this.#waited(server, caller, slot) : this.#pass(server, caller, slot);

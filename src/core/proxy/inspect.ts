@@ -1,5 +1,5 @@
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
-import { monotonicMs } from '../../platform/time.ts';
+import { monotonicMs, type Cancellation } from '../../platform/time.ts';
 import { isTemplate } from '../catalogue/address-template.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Credential } from '../identity/connections/holdings.ts';
@@ -38,7 +38,7 @@ export interface Inspection {
 export async function inspect(
   { http, clock, log: parentLog, limits: callLimits }: UpstreamParts,
   server: Server,
-  signal: AbortSignal,
+  signal: Cancellation,
   credential?: Credential,
 ): Promise<Inspection> {
   if (!credential?.url && isTemplate(server.remoteUrl))

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../platform/time.ts';
+import { toAbortSignal, type Clock } from '../../platform/time.ts';
 import { Places } from '../../platform/queues.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
@@ -166,7 +166,7 @@ export class PassThrough {
     const { passTotalMs } = this.#options.limits;
     if (kind !== 'open')
       return new Deadline(Math.min(caller.timeoutMs ?? passTotalMs, passTotalMs), caller.signal);
-    return new Deadline(NO_TOTAL_MS, AbortSignal.any([caller.signal, this.#ending.signal]));
+    return new Deadline(NO_TOTAL_MS, AbortSignal.any([toAbortSignal(caller.signal), this.#ending.signal]));
   }
 
   #idleMsOf({ timeoutMs = 0 }: Caller, kind: Kind): number {

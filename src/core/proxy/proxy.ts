@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
-import { CallerAbortError, systemClock, type Clock } from '../../platform/time.ts';
+import { CallerAbortError, systemClock, type Clock, type Cancellation } from '../../platform/time.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -105,7 +105,7 @@ export interface McpProxy {
    * @param credential one to try; without it, the server is asked without credentials
    * @throws the signal's reason once it aborts, and nothing else
    */
-  inspect(server: Server, signal: AbortSignal, credential?: Credential): Promise<Inspection>;
+  inspect(server: Server, signal: Cancellation, credential?: Credential): Promise<Inspection>;
   /** Ends open pass-through streams and idle sessions: shutdown must not wait for them. */
   endIdle(): void;
   /** Ends the upstream sessions, in bounded time, and every connection. Calls then throw `unavailable`. */

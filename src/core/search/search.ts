@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
-import { raceAbort, raceDeadline, type Clock } from '../../platform/time.ts';
+import { raceAbort, raceDeadline, type Clock, type Cancellation } from '../../platform/time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { newId } from '../../platform/ids.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -276,7 +276,7 @@ class Rankings {
     }
   }
 
-  #join(key: string, compute: (signal: AbortSignal) => Promise<Ranking>): Flight {
+  #join(key: string, compute: (signal: Cancellation) => Promise<Ranking>): Flight {
     const running = this.#flights.get(key);
     if (running && !running.abandoned.signal.aborted) return running;
     const abandoned = new AbortController();
@@ -289,7 +289,7 @@ class Rankings {
     return flight;
   }
 
-  async #share(flight: Flight, signal: AbortSignal): Promise<Ranking> {
+  async #share(flight: Flight, signal: Cancellation): Promise<Ranking> {
     flight.askers++;
     try {
       return await raceAbort(flight.ranking, signal);

@@ -1,3 +1,4 @@
+import { type Cancellation } from '../../../platform/time.ts';
 import { and, eq, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
@@ -51,7 +52,7 @@ interface Parts {
   /** Throws `server_not_found` or `server_inactive`. */
   readonly catalogue: { require(serverId: string): Server };
   /** Asks a server for its tools with a credential. */
-  readonly inspect: (server: Server, signal: AbortSignal, credential: Credential) => Promise<Trial>;
+  readonly inspect: (server: Server, signal: Cancellation, credential: Credential) => Promise<Trial>;
 }
 
 /** The answer of a server that was tried with values. */
@@ -87,7 +88,7 @@ export class ServerConnections {
     actor: Actor & { readonly tenantId: string },
     externalId: string,
     given: CredentialValues & { readonly serverId: string },
-    signal: AbortSignal,
+    signal: Cancellation,
   ): Promise<MadeConnection> {
     return this.#put(actor, requireUserId(externalId), given, { forUsers: false, signal });
   }
@@ -100,7 +101,7 @@ export class ServerConnections {
   async putShared(
     actor: Actor & { readonly tenantId: string },
     given: CredentialValues & { readonly serverId: string; readonly forUsers: boolean | undefined },
-    signal: AbortSignal,
+    signal: Cancellation,
   ): Promise<MadeConnection> {
     return this.#put(actor, TENANT_HOLDER, given, { forUsers: given.forUsers, signal });
   }
@@ -131,7 +132,7 @@ export class ServerConnections {
     ticket: string,
     given: CredentialValues,
     actor: Actor,
-    signal: AbortSignal,
+    signal: Cancellation,
   ): Promise<SubmitOutcome | undefined> {
     const { context, connections, holdings } = this.#parts;
     const session = await sessionOfTicket(context, ticket);
@@ -189,7 +190,7 @@ export class ServerConnections {
     actor: Actor & { readonly tenantId: string },
     externalId: string,
     { serverId, ...given }: CredentialValues & { readonly serverId: string },
-    { forUsers, signal }: { readonly forUsers: boolean | undefined; readonly signal: AbortSignal },
+    { forUsers, signal }: { readonly forUsers: boolean | undefined; readonly signal: Cancellation },
   ): Promise<MadeConnection> {
     const { context, connections, holdings } = this.#parts;
     const { tenantId } = actor;
@@ -210,7 +211,7 @@ export class ServerConnections {
   }
 
   /** Checks values by the server's schema, then by the server itself. */
-  async #check(tenantId: string, server: Server, given: CredentialValues, signal: AbortSignal) {
+  async #check(tenantId: string, server: Server, given: CredentialValues, signal: Cancellation) {
     const values = checkValues(server, given);
     const filled = fillIn(server, values);
     const parts = 'missing' in filled ? { headers: {}, secrets: [] } : filled;

@@ -1,4 +1,4 @@
-import { abortReason, CallerAbortError } from '../../../platform/time.ts';
+import { abortReason, CallerAbortError, Canceller, type Cancellation } from '../../../platform/time.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
 
@@ -57,13 +57,13 @@ function delayOf(ms: number): Delay {
 
 /** Limits the time of one piece of work. Its signal aborts with the error that the work must reject with. */
 export class Deadline {
-  readonly #controller = new AbortController();
+  readonly #canceller = new Canceller();
   readonly #delay: Delay;
-  readonly #caller: AbortSignal | undefined;
+  readonly #caller: Cancellation | undefined;
   readonly totalMs: number;
 
   /** @param caller absent for work that is shared or that nobody waits for */
-  constructor(totalMs: number, caller?: AbortSignal) {
+  constructor(totalMs: number, caller?: Cancellation) {
     this.#caller = caller;
     this.totalMs = totalMs;
     this.#delay = delayOf(totalMs);
@@ -73,12 +73,12 @@ export class Deadline {
   }
 
   readonly #onTimeout = (): void =>
-    this.#controller.abort(this.#caller ? outOfTime(this.totalMs) : new SharedWorkTimedOut(this.totalMs));
+    this.#canceller.abort(this.#caller ? outOfTime(this.totalMs) : new SharedWorkTimedOut(this.totalMs));
 
-  readonly #onCallerAbort = (): void => this.#controller.abort(new CallerAbortError(this.#caller?.reason));
+  readonly #onCallerAbort = (): void => this.#canceller.abort(new CallerAbortError(this.#caller?.reason));
 
-  get signal(): AbortSignal {
-    return this.#controller.signal;
+  get signal(): Cancellation {
+    return this.#canceller;
   }
 
   /** Rejects if the deadline is reached before the work has ended. The work itself continues, for others who wait for it. */

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { isObject } from '../../../platform/json-limits.ts';
-import { abortReason } from '../../../platform/time.ts';
+import { abortReason, type Cancellation } from '../../../platform/time.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { readMessage, redactAnswer, type Incoming, type Outgoing, type RequestId } from './envelope.ts';
@@ -60,7 +60,7 @@ export class HttpSseStream {
    * Opens the stream, and resolves with the endpoint for our messages.
    * @throws NoEventStream if the server offers no stream; SwitchboardError for other failures; the signal's reason
    */
-  async open(url: URL, credential: Credential | undefined, signal: AbortSignal): Promise<URL> {
+  async open(url: URL, credential: Credential | undefined, signal: Cancellation): Promise<URL> {
     signal.throwIfAborted();
     const opened = Promise.withResolvers<URL>();
     const giveUp = () => this.close(abortReason(signal));
@@ -116,7 +116,7 @@ export class HttpSseStream {
   }
 
   /** Sends the call. The response to an accepted call arrives in the stream; a refusal is the reply. */
-  async #post(call: WaitingCall, signal: AbortSignal): Promise<void> {
+  async #post(call: WaitingCall, signal: Cancellation): Promise<void> {
     const { client } = this.#options;
     const { outgoing, credential } = call;
     if (!this.#endpoint) throw new SwitchboardError('internal', 'A stream was used before it was open.');
@@ -291,7 +291,7 @@ interface SseRequest {
   readonly credential: Credential | undefined;
   /** The token in the server's progress notifications for this call. */
   readonly progressToken: unknown;
-  readonly signal: AbortSignal;
+  readonly signal: Cancellation;
   /** Absent for a request without effects (`initialize`), for which the server's progress is irrelevant. */
   readonly onSent?: () => void;
   readonly onNotification?: ((method: string, params: unknown) => void) | undefined;

@@ -2,7 +2,7 @@ import { Agent, type Dispatcher } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
-import { abortReason } from '../../../platform/time.ts';
+import { abortReason, type Cancellation, toAbortSignal } from '../../../platform/time.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { brokeProtocol, connectionFailure, NotConnected, sentTooMuch, type Stage } from './failures.ts';
 import { GrowingBuffer, SseParser, type SseEvent } from './sse.ts';
@@ -21,7 +21,7 @@ export interface ExchangeRequest {
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly headers: Readonly<Record<string, string>>;
   /** Aborts the exchange, which then rejects with the signal's reason. */
-  readonly signal: AbortSignal;
+  readonly signal: Cancellation;
   /** Called when the request is about to be written: from then on, the server may have seen it. */
   readonly onSent?: (() => void) | undefined;
 }
@@ -406,7 +406,7 @@ export class HttpClient {
   /** Retries a refused connection once: nothing was written. */
   async #reconnected<R extends Dispatched, T extends Head>(request: R, Kind: ExchangeOf<R, T>): Promise<T> {
     const { url, signal } = request;
-    await delay(RECONNECT_MS, undefined, { signal }).catch(() => {
+    await delay(RECONNECT_MS, undefined, { signal: toAbortSignal(signal) }).catch(() => {
       throw abortReason(signal);
     });
     const answer = await this.#again(request, url, Kind);

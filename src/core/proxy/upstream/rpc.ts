@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import type { SwitchboardError } from '../../../errors.ts';
-import { abortReason } from '../../../platform/time.ts';
+import { abortReason, type Cancellation, toAbortSignal } from '../../../platform/time.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';
 import {
   EXCERPT_BYTES,
@@ -46,7 +46,7 @@ export interface RpcRequest {
   readonly headers: Readonly<Record<string, string>>;
   /** The user's token in the call, whose secrets no error may repeat. */
   readonly credential: Credential | undefined;
-  readonly signal: AbortSignal;
+  readonly signal: Cancellation;
   readonly onSent?: (() => void) | undefined;
   /** True if the revision allows resuming a response whose stream the server ended early. */
   readonly resumable?: boolean;
@@ -228,7 +228,9 @@ async function resume(client: HttpClient, request: HttpRequest, first: HttpAnswe
   for (let resumes = 0; resumes < MAX_RESUMES; resumes++) {
     const { lastEventId, retryMs, stream } = answer;
     if (stream !== 'ended' || lastEventId === undefined) break;
-    await delay(Math.min(retryMs ?? DEFAULT_RETRY_MS, MAX_RETRY_MS), undefined, { signal }).catch(() => {
+    await delay(Math.min(retryMs ?? DEFAULT_RETRY_MS, MAX_RETRY_MS), undefined, {
+      signal: toAbortSignal(signal),
+    }).catch(() => {
       throw abortReason(signal);
     });
     const next = await client.send({

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { monotonicMs } from '../../../platform/time.ts';
+import { monotonicMs, type Cancellation } from '../../../platform/time.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';
@@ -189,11 +189,7 @@ export class Sessions {
     const outgoing = initializeRequest(INITIALIZE_ID);
     const headers = postHeaders(outgoing, credential);
     const request = { url, id: INITIALIZE_ID, body: outgoing.body, headers, credential };
-    const reply = await rpcExchange(
-      this.#parts.http,
-      { ...request, signal: deadline.signal },
-      this.#now,
-    );
+    const reply = await rpcExchange(this.#parts.http, { ...request, signal: deadline.signal }, this.#now);
     const version = readVersion(reply);
     const sessionId = readSessionId(reply.headers['mcp-session-id']);
     const session = this.#make(key, owner, { url, version, sessionId, stream: undefined });
@@ -316,7 +312,7 @@ export class Sessions {
     }
   }
 
-  async #post({ url, credential }: Peer, outgoing: Outgoing, signal: AbortSignal): Promise<void> {
+  async #post({ url, credential }: Peer, outgoing: Outgoing, signal: Cancellation): Promise<void> {
     const headers = postHeaders(outgoing, credential);
     // The first event is enough: these messages have no response.
     const onEvent = () => true;
