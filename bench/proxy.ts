@@ -1,104 +1,31 @@
 /**
- * Measures what a proxied call costs: npm run bench:proxy -- [--connections 1,16,64] [--sizes 1000,100000]
- * [--upstreams json,sse] [--rounds 5] [--seconds 1] [--json]
+ * Measures the cost of a proxied call: npm run bench:proxy -- [--connections 1,16,64] [--sizes 1000,100000]
+ * [--upstreams json,sse] [--ways NAME,…] [--rounds 5] [--seconds 2] [--quiet CORES] [--json]
  *
- * The same tool call six ways: direct, through a bare byte passthrough (the baseline), and through Switchboard by
- * `/v1/mcp/call`, `/v1/mcp/tools/call` (without, with a key, and with a token of the server's own sign-in) and `/mcp/{server_id}`, with keys, limits, log and usage on. Upstream, passthrough,
- * Switchboard and this load generator are a process each. In every round each way has its turn, so that all see the same
- * machine; figures are compared within a round, and printed as median [lowest, highest] over the rounds. CPU is the
- * process's own user and system time a request, from /proc (Linux).
+ * The same tool call is sent directly, through a bare byte passthrough (the baseline), and through Switchboard in several ways,
+ * with keys, limits, log and usage on. The load comes from wrk, which must be installed. Upstream, passthrough and Switchboard
+ * are a process each. In every round each way has its turn, so that all see the same machine; figures are compared within a
+ * round, and printed as median [lowest, highest] over the rounds. CPU is the process's own user and system time per request,
+ * from /proc (Linux).
  */
-import { execFile as execFileWithCallback } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { parseArgs, promisify } from 'node:util';
-import { temporaryFolder } from '../test/support/program.ts';
+import { parseArgs } from 'node:util';
 import { startAuthorizationServer } from '../test/support/authorization/server.ts';
+import { temporaryFolder } from '../test/support/program.ts';
 import { UserAgent } from '../test/support/user-agent.ts';
-import { percentile, startProcess, startProgram } from './processes.ts';
+import { MCP_HEADERS, openSession, type Load } from './load.ts';
+import { startProcess, startProgram } from './processes.ts';
+import { printResults, takeTurns, warmUp, type Rounds } from './rounds.ts';
 
+const BASELINE = 'passthrough';
+/** Turns that other work disturbed are taken again for so long. */
+const PATIENCE_MINUTES = 20;
 const KEY = 'the-key-of-the-proxy-bench-of-32-characters';
-const TICKS_PER_SECOND = 100;
-const execFile = promisify(execFileWithCallback);
 
-interface Way {
-  readonly name: string;
-  readonly pid: number;
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: (size: number) => string;
+interface Way extends Omit<Load, 'body'> {
+  readonly bodyFor: (size: number) => string;
 }
 
-interface Turn {
-  readonly perSecond: number;
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-  /** Microseconds of processor time a request. */
-  readonly cpuUs: number;
-}
-
-/** The last line of `load.lua`. Times are in microseconds. */
-interface Seen {
-  readonly requests: number;
-  readonly us: number;
-  readonly failed: number;
-  readonly p50: number;
-  readonly p99: number;
-}
-
-/** Seconds of processor time the process has used. */
-function cpuSeconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
-}
-
-/** Sends the request over so many connections with wrk, each as soon as its last answer is whole, for so many seconds. */
-async function load(way: Way, body: string, connections: number, seconds: number): Promise<Turn> {
-  const files = { WRK_HEADERS: path.join(folder.path, 'headers'), WRK_BODY: path.join(folder.path, 'body') };
-  const headers = Object.entries(way.headers).map(([name, value]) => `${name}: ${value}`);
-  await Promise.all([writeFile(files.WRK_HEADERS, headers.join('\n')), writeFile(files.WRK_BODY, body)]);
-  const cpuBefore = cpuSeconds(way.pid);
-  const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', '10s', '-s', 'bench/proxy/load.lua', way.url];
-  const { stdout } = await execFile('wrk', args, { env: { ...process.env, ...files } });
-  const cpuUs = (cpuSeconds(way.pid) - cpuBefore) * 1e6;
-  const seen = JSON.parse(stdout.slice(stdout.lastIndexOf('{'))) as Seen;
-  if (seen.failed > 0) throw new Error(`${way.name}: ${seen.failed} of ${seen.requests} requests failed`);
-  return {
-    perSecond: seen.requests / (seen.us / 1e6),
-    p50Ms: seen.p50 / 1000,
-    p99Ms: seen.p99 / 1000,
-    cpuUs: cpuUs / seen.requests,
-  };
-}
-
-/** The id of a new session (2025-06-18), from whoever answers at this URL. */
-async function openSession(url: string, headers: Readonly<Record<string, string>>): Promise<string> {
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: { ...headers, ...MCP_HEADERS },
-    body: JSON.stringify({
-      jsonrpc: '2.0',
-      id: 1,
-      method: 'initialize',
-      params: {
-        protocolVersion: '2025-06-18',
-        capabilities: {},
-        clientInfo: { name: 'bench', version: '1' },
-      },
-    }),
-  });
-  await response.arrayBuffer();
-  const id = response.headers.get('mcp-session-id');
-  if (id === null) throw new Error(`${url} opened no session: HTTP ${response.status}`);
-  return id;
-}
-
-const MCP_HEADERS = {
-  'content-type': 'application/json',
-  accept: 'application/json, text/event-stream',
-  'mcp-protocol-version': '2025-06-18',
-};
 /** The same upstream as a server of its own, which is called with a key. */
 function keyed(kind: string): string {
   return `${kind}-keyed`;
@@ -112,8 +39,10 @@ const { values } = parseArgs({
     connections: { type: 'string', default: '1,16,64' },
     sizes: { type: 'string', default: '1000,100000' },
     upstreams: { type: 'string', default: 'json,sse' },
+    ways: { type: 'string' },
     rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '1' },
+    seconds: { type: 'string', default: '2' },
+    quiet: { type: 'string', default: 'Infinity' },
     json: { type: 'boolean' },
   },
 });
@@ -173,110 +102,101 @@ async function withToken(kind: string, headers: Readonly<Record<string, string>>
   return headers;
 }
 
-/** The seven ways to one upstream. */
+/** Creates a key with a monthly quota. Returns its headers. */
+async function withQuota(headers: Readonly<Record<string, string>>) {
+  const response = await fetch(`${switchboard.url}/v1/admin/keys`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify({ name: 'bench', monthly_quota: { calls: 1_000_000_000 } }),
+  });
+  if (!response.ok) throw new Error(`no key: ${await response.text()}`);
+  const { key } = (await response.json()) as { readonly key: string };
+  return { ...headers, 'x-api-key': key };
+}
+
+/** Returns the ways to one upstream. */
 async function waysTo(kind: string): Promise<Way[]> {
   const direct = `${upstream.origin}/${kind}`;
   const through = `${switchboard.url}/mcp/${kind}`;
   const key = { 'x-api-key': KEY };
-  const session = async (url: string, headers = {}) => ({
-    ...MCP_HEADERS,
-    ...headers,
-    'mcp-session-id': await openSession(url, headers),
-  });
   const rest = { ...key, 'content-type': 'application/json' };
   const { pid } = switchboard;
+  const toolsCall = (name: string, server: string, headers: Readonly<Record<string, string>>) => ({
+    name,
+    pid,
+    url: `${switchboard.url}/v1/mcp/tools/call`,
+    headers,
+    bodyFor: (size: number) => JSON.stringify({ server_id: server, ...call(size) }),
+  });
   return [
-    { name: 'direct', pid: upstream.pid, url: direct, headers: await session(direct), body: mcpBody },
+    { name: 'direct', pid: upstream.pid, url: direct, headers: await openSession(direct), bodyFor: mcpBody },
     {
-      name: 'passthrough',
+      name: BASELINE,
       pid: baseline.pid,
       url: `${baseline.origin}/${kind}`,
-      headers: await session(direct),
-      body: mcpBody,
+      headers: await openSession(direct),
+      bodyFor: mcpBody,
     },
     {
       name: '/v1/mcp/call',
       pid,
       url: `${switchboard.url}/v1/mcp/call`,
       headers: rest,
-      body: size => JSON.stringify({ server_id: kind, method: 'tools/call', params: call(size) }),
+      bodyFor: size => JSON.stringify({ server_id: kind, method: 'tools/call', params: call(size) }),
     },
+    toolsCall('/v1/mcp/tools/call', kind, rest),
+    toolsCall('tools/call with a quota', kind, await withQuota(rest)),
+    toolsCall('tools/call with a key', keyed(kind), await connected(keyed(kind), rest)),
+    toolsCall('tools/call with a token', signedIn(kind), await withToken(kind, rest)),
+    { name: '/mcp/{id}', pid, url: through, headers: await openSession(through, key), bodyFor: mcpBody },
     {
-      name: '/v1/mcp/tools/call',
+      name: '/mcp',
       pid,
-      url: `${switchboard.url}/v1/mcp/tools/call`,
-      headers: rest,
-      body: size => JSON.stringify({ server_id: kind, ...call(size) }),
-    },
-    {
-      name: 'tools/call with a key',
-      pid,
-      url: `${switchboard.url}/v1/mcp/tools/call`,
-      headers: await connected(keyed(kind), rest),
-      body: size => JSON.stringify({ server_id: keyed(kind), ...call(size) }),
-    },
-    {
-      name: 'tools/call with a token',
-      pid,
-      url: `${switchboard.url}/v1/mcp/tools/call`,
-      headers: await withToken(kind, rest),
-      body: size => JSON.stringify({ server_id: signedIn(kind), ...call(size) }),
-    },
-    {
-      name: '/mcp/{id}',
-      pid,
-      url: through,
-      headers: await session(through, key),
-      body: mcpBody,
+      url: `${switchboard.url}/mcp`,
+      headers: { ...MCP_HEADERS, ...key },
+      bodyFor: size =>
+        JSON.stringify({
+          jsonrpc: '2.0',
+          id: 1,
+          method: 'tools/call',
+          params: {
+            name: 'call_remote_tool',
+            arguments: { server_id: kind, tool_name: 'echo', arguments: { size } },
+          },
+        }),
     },
   ];
 }
 
-const median = (list: readonly number[]) => percentile(list, 0.5);
-const spread = (list: readonly number[]) =>
-  `${median(list).toFixed(2)} [${Math.min(...list).toFixed(2)}, ${Math.max(...list).toFixed(2)}]`;
-
-const seconds = Number(values.seconds);
+const rounds: Rounds = {
+  rounds: Number(values.rounds),
+  seconds: Number(values.seconds),
+  pauseSeconds: 0,
+  othersCores: Number(values.quiet),
+  patientUntil: PATIENCE_MINUTES * 60_000,
+};
+const chosen = values.ways?.split(',');
 for (const kind of values.upstreams.split(',')) {
-  const ways = await waysTo(kind);
-  for (const way of ways) await load(way, way.body(1000), 16, 2);
+  const ways = (await waysTo(kind)).filter(
+    ({ name }) => name === BASELINE || (chosen?.includes(name) ?? true),
+  );
   for (const size of numbers(values.sizes)) {
+    const loads = ways.map(({ bodyFor, ...way }): Load => ({
+      ...way,
+      body: bodyFor(size),
+      answerBytes: size,
+    }));
+    const baseline = loads.find(({ name }) => name === BASELINE);
+    if (!baseline) throw new Error('There is no baseline.');
+    await warmUp(loads, rounds);
     for (const connections of numbers(values.connections)) {
-      const turns = new Map<Way, Turn[]>(ways.map(way => [way, []]));
-      for (let round = 0; round < Number(values.rounds); round++) {
-        for (const way of round % 2 === 0 ? ways : ways.toReversed())
-          turns.get(way)?.push(await load(way, way.body(size), connections, seconds));
-      }
-      report({ kind, size, connections }, turns);
+      const results = await takeTurns(loads, connections, rounds);
+      printResults(
+        { upstream: kind, characters: size, connections },
+        results,
+        baseline,
+        values.json ?? false,
+      );
     }
-  }
-}
-
-function report(cell: { kind: string; size: number; connections: number }, turns: Map<Way, Turn[]>): void {
-  const base = [...turns].find(([way]) => way.name === 'passthrough')?.[1] ?? [];
-  const row = (title: string, cells: readonly string[]) =>
-    `${title.padEnd(24)}${cells.map(text => text.padStart(20)).join('')}`;
-  if (!values.json) {
-    console.log(`\n${cell.kind}, ${cell.size} characters, ${cell.connections} connections`);
-    console.log(row('', ['requests/s', 'p50 ms', 'p99 ms', 'CPU us', 'rate', 'p50 ratio', 'CPU ratio']));
-  }
-  for (const [{ name }, own] of turns) {
-    const ratio = (of: keyof Turn) => own.map((turn, at) => turn[of] / (base[at]?.[of] ?? Number.NaN));
-    const of = (field: keyof Turn) => median(own.map(turn => turn[field]));
-    const ratios = { rate: ratio('perSecond'), p50: ratio('p50Ms'), cpu: ratio('cpuUs') };
-    if (values.json) {
-      console.log(JSON.stringify({ ...cell, name, turns: own, ratios }));
-      continue;
-    }
-    const absolute = [of('perSecond').toFixed(0), of('p50Ms').toFixed(2), of('p99Ms').toFixed(2)];
-    console.log(
-      row(name, [
-        ...absolute,
-        of('cpuUs').toFixed(0),
-        spread(ratios.rate),
-        spread(ratios.p50),
-        spread(ratios.cpu),
-      ]),
-    );
   }
 }
