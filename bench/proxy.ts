@@ -168,6 +168,12 @@ async function waysTo(kind: string): Promise<Way[]> {
   ];
 }
 
+const loadOf = ({ bodyFor, ...way }: Way, size: number): Load => ({
+  ...way,
+  body: bodyFor(size),
+  answerBytes: size,
+});
+
 const rounds: Rounds = {
   rounds: Number(values.rounds),
   seconds: Number(values.seconds),
@@ -181,22 +187,13 @@ for (const kind of values.upstreams.split(',')) {
     ({ name }) => name === BASELINE || (chosen?.includes(name) ?? true),
   );
   for (const size of numbers(values.sizes)) {
-    const loads = ways.map(({ bodyFor, ...way }): Load => ({
-      ...way,
-      body: bodyFor(size),
-      answerBytes: size,
-    }));
-    const baseline = loads.find(({ name }) => name === BASELINE);
-    if (!baseline) throw new Error('There is no baseline.');
+    const loads = ways.map(way => loadOf(way, size));
+    const base = loads.find(({ name }) => name === BASELINE);
+    if (!base) throw new Error('There is no baseline.');
     await warmUp(loads, rounds);
     for (const connections of numbers(values.connections)) {
       const results = await takeTurns(loads, connections, rounds);
-      printResults(
-        { upstream: kind, characters: size, connections },
-        results,
-        baseline,
-        values.json ?? false,
-      );
+      printResults({ upstream: kind, characters: size, connections }, results, base, values.json ?? false);
     }
   }
 }

@@ -271,7 +271,7 @@ function collect<T>(
       isRefused = true;
       void letGoBy(request).then(() => {
         addHeaders(response, { Connection: 'close' });
-        reject(error as Error);
+        reject(error);
       });
     };
     if (Number(request.headers['content-length'] ?? 0) > maxBytes) return refuse(tooLarge(maxBytes));
@@ -312,7 +312,7 @@ function collect<T>(
       try {
         resolve(read(first && chunks.length === 1 ? first : Buffer.concat(chunks, length)));
       } catch (error) {
-        reject(error as Error);
+        reject(error);
       }
     });
     // A truncated request ends with an error, never with `end`.

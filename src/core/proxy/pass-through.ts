@@ -8,7 +8,7 @@ import type { Caller } from '../access/caller.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Credentials } from '../identity/connections/credentials.ts';
 import type { Credential } from '../identity/connections/holdings.ts';
-import type { Admission } from './admission.ts';
+import type { Admission, Pass } from './admission.ts';
 import { traceContext } from './reporting.ts';
 import type { ProxyLimits } from './limits.ts';
 import {
@@ -84,6 +84,14 @@ interface PassThroughOptions {
  */
 type Kind = 'call' | 'open' | 'side';
 
+/** A request with its server. */
+interface Passed {
+  readonly server: Server;
+  readonly request: PassedRequest;
+  /** The message's method, if it has one. */
+  readonly method: string | undefined;
+}
+
 /** One running request. */
 interface Passing {
   readonly server: Server;
@@ -127,27 +135,37 @@ export class PassThrough {
 
   /**
    * Resolves with the HTTP status once the whole response went to the sink.
-   * @param method the message's, if it has one
    * @throws SwitchboardError before the sink is used; later only once the sink has been destroyed
    */
-  async run(
-    caller: Caller,
-    { server, request, method }: { server: Server; request: PassedRequest; method: string | undefined },
-    sink: Sink,
-  ): Promise<number> {
-    const { credentials, admission, upstream } = this.#options;
+  async run(caller: Caller, passed: Passed, sink: Sink): Promise<number> {
+    const { server, request, method } = passed;
+    const { admission, upstream } = this.#options;
     if (server.transport === 'sse' || upstream.speaksHttpSse(server.remoteUrl)) throw oldTransport(server.id);
-    using place = this.#enter(caller.keyId, request, method);
-    using deadline = this.#deadlineOf(caller, place.kind);
-    deadline.signal.throwIfAborted();
-    const pass = place.kind === 'call' ? await admission.enter(server, caller, deadline.signal) : undefined;
+    const place = this.#enter(caller.keyId, request, method);
+    const deadline = this.#deadlineOf(caller, place.kind);
+    try {
+      deadline.signal.throwIfAborted();
+      const entering = place.kind === 'call' ? admission.enter(server, caller, deadline.signal) : undefined;
+      const pass = entering instanceof Promise ? await entering : entering;
+      return await this.#runWith(pass, caller, passed, { sink, deadline, kind: place.kind });
+    } finally {
+      deadline[Symbol.dispose]();
+      place[Symbol.dispose]();
+    }
+  }
+
+  async #runWith(
+    pass: Pass | undefined,
+    caller: Caller,
+    { server, request, method }: Passed,
+    { sink, deadline, kind }: Pick<Passing, 'sink' | 'deadline' | 'kind'>,
+  ): Promise<number> {
     let passing: Passing | undefined;
     try {
-      const lookup = credentials.forCall(caller, server);
+      const lookup = this.#options.credentials.forCall(caller, server);
       const credential = lookup instanceof Promise ? await deadline.wait(lookup) : lookup;
       const binding = bindingOf(caller, server, credential);
       const wantsBody = waitsForBody(request, method);
-      const { kind } = place;
       const idleMs = this.#idleMsOf(caller, kind);
       passing = { server, request, kind, wantsBody, sink, binding, deadline, idleMs, sent: false };
       const answer = await this.#sendWith(caller, passing, credential);

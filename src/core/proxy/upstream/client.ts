@@ -128,15 +128,25 @@ export class UpstreamClient {
   }
 
   /** Sends the call once. `again` in the result means that it may be repeated. */
-  async #attempt(
+  #attempt(
+    call: UpstreamCall,
+    deadline: Deadline,
+    progress: Progress,
+    how: { span: Span | undefined; mayRepeat: boolean },
+  ): Promise<UpstreamReply | 'again'> {
+    const joined = this.#join(call, deadline);
+    const attempt = (session: Session | undefined) => this.#attemptIn(session, call, deadline, progress, how);
+    return joined instanceof Promise ? joined.then(attempt) : attempt(joined);
+  }
+
+  async #attemptIn(
+    session: Session | undefined,
     call: UpstreamCall,
     deadline: Deadline,
     progress: Progress,
     { span, mayRepeat }: { span: Span | undefined; mayRepeat: boolean },
   ): Promise<UpstreamReply | 'again'> {
     const { method } = call;
-    const joined = this.#join(call, deadline);
-    const session = joined instanceof Promise ? await joined : joined;
     // Revision 2026-07-28 has no ping. Detecting the era has already answered the caller's question.
     if (!session && method === 'ping') return { answer: { result: {} }, bytes: 0 };
     const reply = await (session
@@ -146,10 +156,19 @@ export class UpstreamClient {
     const meaning = session ? meaningInSession(session, reply) : meaningOfModern(reply);
     this.#learn(call, session, meaning);
     if (meaning.call === 'not-run') progress.written = false;
-    const repeat = mayRepeat ? repeatOf(meaning, reply, { method, isModern: !session }) : 'never';
-    if (repeat === 'now') return 'again';
-    if (repeat === 'with-new-definitions' && (await this.#listToolsAnew(call, deadline))) return 'again';
+    if (mayRepeat) {
+      const repeat = repeatOf(meaning, reply, { method, isModern: !session });
+      if (repeat !== 'never' && (await this.#isRepeatable(repeat, call, deadline))) return 'again';
+    }
     return toUpstreamReply(reply, meaning.call === 'unknown' && !isRead(method));
+  }
+
+  async #isRepeatable(
+    repeat: 'now' | 'with-new-definitions',
+    call: UpstreamCall,
+    deadline: Deadline,
+  ): Promise<boolean> {
+    return repeat === 'now' || this.#listToolsAnew(call, deadline);
   }
 
   /** Drops the session or the era that a reply has proved wrong. */

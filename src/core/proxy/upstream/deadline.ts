@@ -10,7 +10,7 @@ class Delay {
   readonly #ms: number;
   /** The functions with the times at which they are due, the next one first. */
   readonly #due = new Map<() => void, number>();
-  #timer: NodeJS.Timeout | undefined;
+  #isRunning = false;
 
   constructor(ms: number) {
     this.#ms = ms;
@@ -22,21 +22,23 @@ class Delay {
 
   add(call: () => void): void {
     this.#due.set(call, performance.now() + this.#ms);
-    this.#timer ??= withoutSpan(() => setTimeout(this.#run, this.#ms).unref());
+    if (!this.#isRunning) this.#start(this.#ms);
   }
 
   delete(call: () => void): void {
     this.#due.delete(call);
   }
 
+  #start(ms: number): void {
+    this.#isRunning = true;
+    withoutSpan(() => setTimeout(this.#run, ms).unref());
+  }
+
   readonly #run = (): void => {
-    this.#timer = undefined;
+    this.#isRunning = false;
     const now = performance.now();
     for (const [call, atMs] of this.#due) {
-      if (atMs > now) {
-        this.#timer = setTimeout(this.#run, Math.ceil(atMs - now)).unref();
-        return;
-      }
+      if (atMs > now) return this.#start(Math.ceil(atMs - now));
       this.#due.delete(call);
       call();
     }
