@@ -136,8 +136,7 @@ export const legacyBody = (
   method: string,
   params: Params | undefined,
   trace: TraceContext | undefined,
-): string =>
-  JSON.stringify({ jsonrpc: '2.0', id, method, params: trace ? retraced(params, trace) : params });
+): string => JSON.stringify({ jsonrpc: '2.0', id, method, params: trace ? retraced(params, trace) : params });
 
 /** Replaces the caller's trace context, which would contradict the headers. */
 function retraced(params: Params | undefined, trace: TraceContext): Params | undefined {
