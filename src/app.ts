@@ -30,6 +30,7 @@ import { systemClock, type Clock } from './platform/time.ts';
 import type { OpenDatabase } from './platform/database/database.ts';
 import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog, type Log } from './platform/telemetry/log.ts';
+import type { WorkerSeat } from './platform/workers/seat.ts';
 import { Metrics } from './core/metrics.ts';
 import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
 
@@ -40,6 +41,8 @@ export interface StartOptions {
   readonly listen?: boolean;
   /** Stops the start before its next step, and before the first key is created. */
   readonly signal?: AbortSignal;
+  /** This process is one of several workers that serve on one port. */
+  readonly worker?: WorkerSeat;
   readonly log?: Log;
   readonly clock?: Clock;
   /** For tests that need no model or no files. */
@@ -54,8 +57,10 @@ export interface StartOptions {
 export interface Switchboard extends AsyncDisposable {
   /** The address of the public API. Undefined if it was not opened. */
   readonly url: string | undefined;
-  /** The key created at the first start. It cannot be read again later. */
+  /** The key created at the first start. It cannot be read again later. A worker creates none. */
   readonly firstKey: string | undefined;
+  /** Creates the first key if there is none and the settings name none. */
+  createFirstKey(): Promise<string | undefined>;
   /** The number of servers in the catalogue. */
   readonly servers: number;
   /** Resolves when every entry is searchable; rejects if indexing failed. */
@@ -87,6 +92,7 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   return {
     url: stores.life.url,
     firstKey,
+    createFirstKey: () => createFirstKey(config, access),
     servers: search.catalogue.activeCount,
     indexed,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
@@ -106,18 +112,19 @@ type SearchParts = Awaited<ReturnType<typeof openSearch>>;
 type ProxyParts = ReturnType<typeof openProxy>;
 type Upkeep = Awaited<ReturnType<typeof openUpkeep>>;
 
-/** Locks the data folder and opens the database and what all other parts need: log, clock, metrics, guard. */
+/** Locks the data folder, unless another worker has, and opens the database and what all other parts need: log, clock, metrics, guard. */
 async function openStores(config: Config, options: StartOptions, opened: AsyncDisposableStack) {
-  const { clock = systemClock, log = openLog(config.log) } = options;
+  const { clock = systemClock, worker, log = openLog(config.log, worker?.number) } = options;
+  const holdsFolder = worker?.isFirst !== false;
   const version = await packageVersion();
   await makeDataDir(config.dataDir);
   const control = deferredServer();
   opened.defer(() => closeServer(control.server));
-  await listenExclusively(control.server, controlSocketOf(config.dataDir));
+  if (holdsFolder) await listenExclusively(control.server, controlSocketOf(config.dataDir));
   const isServing = options.listen !== false;
   if (isServing) {
     log.info({ version, dataDir: config.dataDir, ...featuresOf(config) }, 'starting');
-    for (const variable of config.unknownVariables)
+    for (const variable of holdsFolder ? config.unknownVariables : [])
       log.warn(variable, 'ignored an unknown environment variable');
   }
 
@@ -135,6 +142,8 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
   const database = await (options.database ?? (() => openConfigured(config, log)))();
   opened.defer(() => database.close());
   const metrics = new Metrics();
+  worker?.offerMetrics(() => metrics.json());
+  if (worker) metrics.showAllWorkers(() => worker.allMetrics());
   if (database.pool) metrics.watch('switchboard_database_pool', database.pool);
   const databaseTrouble = () => database.trouble?.();
   metrics.watchDegraded('database', () => databaseTrouble() !== undefined);
@@ -306,11 +315,9 @@ async function openUpkeep(
   { proxy }: ProxyParts,
 ) {
   const { db, hold, log, clock, metrics, audit, guard } = stores;
-  const { registry } = config;
-  const rateLimits = await RateLimits.open(config.access.rateLimits, config.access.redisUrl, {
-    log,
-    metrics,
-  });
+  const { registry, access } = config;
+  const parts = { log, metrics, lease: stores.options.worker?.lease };
+  const rateLimits = await RateLimits.open(access.rateLimits, access.redisUrl, parts);
   opened.defer(() => rateLimits.close());
   const sync = new RegistrySync({ catalogue, db, hold, log, clock, guard, allowHttp, ...registry });
   opened.defer(() => sync.close());
@@ -370,7 +377,7 @@ function coreOf(parts: {
 /** Listens and starts all background work. Returns the key created at the first start. */
 async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep): Promise<string | undefined> {
   const { config, options, opened, log, clock, version, tracing, metrics, life } = stores;
-  const { apiKeys, identity, proxy, results, indexed } = core;
+  const { identity, proxy, results, indexed } = core;
   metrics.watchProcess();
   const app = createApp({
     core,
@@ -382,6 +389,7 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
     version,
     tracing,
     limits: options.faceLimits,
+    worker: options.worker,
   });
   const server = createPublicServer(app, options.faceLimits);
   opened.defer(() => closeServer(server));
@@ -392,16 +400,19 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
   void indexed.then(startSchedules, () => {});
   options.signal?.throwIfAborted();
   // Last, because a failing start must not use up the only time the key is shown.
-  const firstKey = config.access.apiKey === undefined ? await apiKeys.createFirst() : undefined;
+  const firstKey = options.worker ? undefined : await createFirstKey(config, core);
   // First on shutdown: `/readyz` reports it while requests are still served.
   opened.defer(async () => {
     life.status = 'stopping';
     if (config.http.drainMs === 0) return;
     log.info({ drainMs: config.http.drainMs }, 'draining');
-    await delay(config.http.drainMs);
+    await delay(config.http.drainMs, undefined, { signal: options.worker?.orphaned }).catch(() => {});
   });
   return firstKey;
 }
+
+const createFirstKey = async ({ access }: Config, { apiKeys }: Pick<Core, 'apiKeys'>) =>
+  access.apiKey === undefined ? apiKeys.createFirst() : undefined;
 
 /** Returns the audit entry for a server that health checks deactivated or reactivated. */
 const entryOf = ({ id, deadSince }: StatusChange): AuditEntry =>

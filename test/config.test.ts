@@ -1,5 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { describe, expect, it } from 'vitest';
@@ -22,6 +23,14 @@ describe('readConfig', () => {
     });
     expect(config.proxy.allowPrivateNetwork).toBe(false);
     expect(config.access.rateLimits).toMatchObject({ search: { calls: 300, seconds: 60 } });
+  });
+
+  it('runs one worker, or one per core on Postgres where that is left to it', () => {
+    const workers = (env: object) => readConfig({ ...env }).http.workers;
+    expect([workers({}), workers(postgres), workers({ SWITCHBOARD_WORKERS: 'auto' })]).toEqual([1, 1, 1]);
+    expect(workers({ SWITCHBOARD_WORKERS: '1' })).toBe(1);
+    expect(workers({ ...postgres, SWITCHBOARD_WORKERS: '3' })).toBe(3);
+    expect(workers({ ...postgres, SWITCHBOARD_WORKERS: 'auto' })).toBe(Math.min(64, availableParallelism()));
   });
 
   it('treats an empty variable as absent', () => {
@@ -57,6 +66,12 @@ describe('readConfig', () => {
     [{ SWITCHBOARD_RATE_LIMIT: 'lunch=1/60' }, /"lunch=1\/60" must be/],
     [{ SWITCHBOARD_TRUST_PROXY: 'true' }, /would trust anyone/],
     [{ HOST: '0.0.0.0' }, /set PUBLIC_URL or SWITCHBOARD_ALLOWED_HOSTS/],
+    [{ SWITCHBOARD_WORKERS: '0' }, /^SWITCHBOARD_WORKERS: must be auto or a whole number from 1 to 64$/],
+    [{ SWITCHBOARD_WORKERS: 'all' }, /^SWITCHBOARD_WORKERS: must be auto or a whole number from 1 to 64$/],
+    [
+      { SWITCHBOARD_WORKERS: '2' },
+      /^SWITCHBOARD_WORKERS: the embedded database supports one process; set DATABASE_URL/,
+    ],
     [{ DATABASE_POOL_SIZE: '5' }, /^DATABASE_POOL_SIZE: applies to Postgres only and requires DATABASE_URL/],
     [{ ...postgres, DATABASE_POOL_SIZE: '0' }, /^DATABASE_POOL_SIZE: must be a whole number from 1 to 1000$/],
     [

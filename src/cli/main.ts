@@ -1,12 +1,13 @@
-import { once } from 'node:events';
 import { parseArgs } from 'node:util';
-import { packageVersion, startSwitchboard, type Switchboard } from '../app.ts';
-import { ConfigError, readConfig, type Config } from '../config/index.ts';
-import { SocketInUse } from '../platform/server-lifecycle.ts';
-import { CommandFailed, connectAdmin } from './admin-client.ts';
+import { packageVersion } from '../app.ts';
+import { readConfig } from '../config/index.ts';
+import { connectAdmin } from './admin-client.ts';
 import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';
 import { commands } from './commands.ts';
+import { failureOf } from './failure.ts';
+import { serve } from './serve/serve.ts';
 import { jsonLine, table, type Io } from './terminal.ts';
+import { work, WORKER } from './serve/worker.ts';
 
 const SHARED_OPTIONS = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
 
@@ -21,20 +22,13 @@ export async function main(argv: readonly string[], io: Io, env?: NodeJS.Process
   try {
     return await dispatch(argv, io, env);
   } catch (error) {
-    const detail = error instanceof Error ? error.message : String(error);
-    const code = codeOf(error);
+    const { code, detail } = failureOf(error);
     io.complain(
       argv.includes('--json') ? JSON.stringify({ error: { code, detail } }) : `switchboard: ${detail}`,
     );
     if (code === 'interrupted') return INTERRUPTED;
     return code === 'invalid_request' || code === 'invalid_settings' ? 2 : 1;
   }
-}
-
-function codeOf(error: unknown): string {
-  if (error instanceof UsageError) return 'invalid_request';
-  if (error instanceof ConfigError) return 'invalid_settings';
-  return (error instanceof CommandFailed ? error.code : undefined) ?? 'failed';
 }
 
 async function dispatch(
@@ -57,6 +51,7 @@ async function dispatch(
     io.print(usage());
     return 0;
   }
+  if (first === WORKER) return work(readConfig(env), Number(second));
   if (first !== 'serve') throw unknownCommand(first, second);
   if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
   return serve(readConfig(env), io);
@@ -160,84 +155,4 @@ function usage(): string {
     'While a server is running, migrate needs Postgres. The database commands need the server stopped.',
     'Settings are environment variables: see docs/configuration.md.',
   ].join('\n');
-}
-
-/**
- * Serves until SIGTERM or SIGINT, then lets running calls finish. Either signal also stops a start at its
- * next step. A second signal ends the process immediately.
- */
-async function serve(config: Config, io: Io): Promise<number> {
-  const stop = firstSignal();
-  const stopped = once(stop, 'abort');
-  try {
-    await using switchboard = await startSwitchboard(config, { signal: stop });
-    io.print(introduction(config, switchboard));
-    await Promise.race([stopped, switchboard.indexed.then(() => stopped)]);
-    return 0;
-  } catch (error) {
-    if (error instanceof StoppedAtStart && error.signal === 'SIGTERM') return 0;
-    if (!(error instanceof SocketInUse)) throw error;
-    throw new CommandFailed(
-      `Another Switchboard is running on ${config.dataDir}. Stop it, or set SWITCHBOARD_DATA_DIR.`,
-    );
-  }
-}
-
-/** SIGTERM or SIGINT arrived before the server was ready. */
-class StoppedAtStart extends CommandFailed {
-  readonly signal: NodeJS.Signals;
-
-  constructor(signal: NodeJS.Signals) {
-    super('Stopped before the server was ready. No API key was created.', 'interrupted');
-    this.signal = signal;
-  }
-}
-
-/** Returns a signal that aborts at the first SIGTERM or SIGINT. */
-function firstSignal(): AbortSignal {
-  const stopping = new AbortController();
-  const stop = (signal: NodeJS.Signals) => {
-    // From now on, signals have their default effect: they end the process.
-    process.off('SIGTERM', stop).off('SIGINT', stop);
-    stopping.abort(new StoppedAtStart(signal));
-  };
-  process.on('SIGTERM', stop).on('SIGINT', stop);
-  return stopping.signal;
-}
-
-function introduction(config: Config, { url = '', firstKey, servers }: Switchboard): string {
-  const base = config.http.publicUrl ?? url;
-  const key = firstKey ?? 'YOUR_KEY';
-  const client = {
-    mcpServers: { switchboard: { type: 'http', url: `${base}/mcp`, headers: { 'X-API-Key': key } } },
-  };
-  return [
-    `Listening on ${url}`,
-    `Catalogue: ${servers} servers.`,
-    `Database: ${databaseLine(config)}.`,
-    `Search: ${searchLine(config)}.`,
-    keyLine(config, firstKey),
-    '',
-    'Search:',
-    `  curl -s ${base}/v1/search -H 'X-API-Key: ${key}' -H 'Content-Type: application/json' -d '{"query":"create an issue in our bug tracker","limit":3}'`,
-    '',
-    'MCP client:',
-    `  ${JSON.stringify(client)}`,
-    '',
-  ].join('\n');
-}
-
-const databaseLine = ({ database, dataDir }: Config) =>
-  database.url === undefined ? `embedded, in ${dataDir}` : 'Postgres';
-
-const searchLine = ({ search: { meilisearch, embedding } }: Config) =>
-  [
-    meilisearch === undefined ? 'embedded index' : 'Meilisearch',
-    embedding === undefined ? 'local embedding model' : `embedding API (${embedding.model})`,
-  ].join(', ');
-
-function keyLine(config: Config, firstKey: string | undefined): string {
-  if (firstKey !== undefined) return `API key (shown once): ${firstKey}`;
-  if (config.access.apiKey !== undefined) return 'API key: the one in SWITCHBOARD_API_KEY.';
-  return 'API key: unchanged. `npx switchboard keys create` creates another.';
 }

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import {
   ConfigError,
@@ -29,6 +30,8 @@ const DEFAULT_RATE_LIMITS: Record<RateClass, RateLimit> = {
   admin: { calls: 120, seconds: 60 },
 };
 
+const MAX_WORKERS = 64;
+
 export const httpSettings = {
   PORT: setting(
     wholeNumber(0, 65_535, 'a port number').default(8080),
@@ -52,6 +55,16 @@ export const httpSettings = {
   SWITCHBOARD_DRAIN_MS: setting(
     wholeNumber(0, 300_000, 'a whole number of milliseconds').default(0),
     'Milliseconds (0 to 300000) to keep serving after SIGTERM. `/readyz` returns 503 meanwhile, so that load balancers notice.',
+  ),
+  SWITCHBOARD_WORKERS: setting(
+    z
+      .string()
+      .refine(
+        text => text === 'auto' || (/^[1-9]\d?$/.test(text) && Number(text) <= MAX_WORKERS),
+        `must be auto or a whole number from 1 to ${MAX_WORKERS}`,
+      )
+      .default('1'),
+    `Number of processes (1 to ${MAX_WORKERS}) that serve on the port together; more than one needs \`DATABASE_URL\`. \`auto\`: one per core with it, one without it. See [operations/deploy.md](operations/deploy.md#more-than-one-core).`,
   ),
 };
 
@@ -90,6 +103,8 @@ export interface HttpConfig {
   readonly trustProxy: number | string | false;
   /** How long a stopping process keeps serving while `/readyz` returns 503, so that load balancers notice. */
   readonly drainMs: number;
+  /** How many processes serve on the port together. */
+  readonly workers: number;
 }
 
 export interface AccessConfig {
@@ -101,8 +116,14 @@ export interface AccessConfig {
   readonly redisUrl: string | undefined;
 }
 
-/** @throws ConfigError */
-export function readHttp(settings: z.output<z.ZodObject<typeof httpSettings>>): HttpConfig {
+/**
+ * @param hasPostgres false: the embedded database, which one process can use
+ * @throws ConfigError
+ */
+export function readHttp(
+  settings: z.output<z.ZodObject<typeof httpSettings>>,
+  { hasPostgres }: { readonly hasPostgres: boolean },
+): HttpConfig {
   const { HOST: host, SWITCHBOARD_ALLOWED_HOSTS: listed } = settings;
   const publicUrl = settings.PUBLIC_URL?.replace(/\/+$/, '');
   return {
@@ -112,7 +133,19 @@ export function readHttp(settings: z.output<z.ZodObject<typeof httpSettings>>): 
     allowedHosts: allowedHosts(listed, host, publicUrl),
     trustProxy: trustProxy(settings.SWITCHBOARD_TRUST_PROXY),
     drainMs: settings.SWITCHBOARD_DRAIN_MS,
+    workers: workers(settings.SWITCHBOARD_WORKERS, hasPostgres),
   };
+}
+
+function workers(value: string, hasPostgres: boolean): number {
+  if (value === 'auto') return hasPostgres ? Math.min(availableParallelism(), MAX_WORKERS) : 1;
+  const count = Number(value);
+  if (count > 1 && !hasPostgres) {
+    throw new ConfigError(
+      'SWITCHBOARD_WORKERS: the embedded database supports one process; set DATABASE_URL to a Postgres database, or unset SWITCHBOARD_WORKERS',
+    );
+  }
+  return count;
 }
 
 /** @throws ConfigError */

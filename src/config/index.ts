@@ -119,7 +119,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const parsed = environmentSchema.safeParse(present);
   if (!parsed.success) throw new ConfigError(inWords(parsed.error.issues.slice(0, 1)));
   const settings = parsed.data;
-  const http = readHttp(settings);
+  const http = readHttp(settings, { hasPostgres: settings.DATABASE_URL !== undefined });
   const allowPrivateNetwork = settings.SWITCHBOARD_ALLOW_PRIVATE_NETWORK;
   return {
     http,

@@ -1,8 +1,10 @@
 import {
   HttpMetrics,
   MetricsRegistry,
+  type Across,
   type Counter,
   type Histogram,
+  type MetricsJson,
   type Observer,
 } from '../platform/telemetry/metrics.ts';
 
@@ -21,6 +23,13 @@ export type CallKind = 'call' | 'list' | 'pass';
 /** Components that may fail without stopping the program. */
 export type DegradablePart = 'database' | 'embedder' | 'index' | 'rate_limits' | 'probing';
 
+interface GaugeKind {
+  readonly help: string;
+  readonly states: readonly string[];
+  /** How the values of several workers become one. Default: their sum. */
+  readonly across?: Across;
+}
+
 /** Gauges read at each scrape, and their states. */
 const GAUGES = {
   switchboard_upstream_sessions: {
@@ -38,6 +47,7 @@ const GAUGES = {
   switchboard_servers: {
     help: 'Servers of the catalogue by the result of their last check; unvisited: not checked yet; inactive: deactivated as unreachable.',
     states: ['ok', 'needs_sign_in', 'not_mcp', 'unreachable', 'unvisited', 'inactive'],
+    across: 'first',
   },
   switchboard_search_slots: {
     help: 'Searches that are running (busy) or waiting for a slot.',
@@ -47,7 +57,7 @@ const GAUGES = {
     help: 'Postgres connections that are busy or idle, and queries waiting for one.',
     states: ['busy', 'idle', 'waiting'],
   },
-} as const;
+} as const satisfies Readonly<Record<string, GaugeKind>>;
 
 type GaugeName = keyof typeof GAUGES;
 type Standing<Name extends GaugeName> = Readonly<Record<(typeof GAUGES)[Name]['states'][number], number>>;
@@ -56,6 +66,7 @@ type Standing<Name extends GaugeName> = Readonly<Record<(typeof GAUGES)[Name]['s
 export class Metrics {
   readonly #registry = new MetricsRegistry();
   readonly #degraded = new Map<DegradablePart, () => boolean>();
+  #ofAllWorkers: (() => Promise<string>) | undefined;
   readonly http = new HttpMetrics(this.#registry, 'switchboard_http_request_duration_seconds');
   readonly calls = new CallMetrics(this.#registry);
   readonly events = new EventMetrics(this.#registry);
@@ -96,9 +107,9 @@ export class Metrics {
 
   constructor() {
     const help = '1 while a component is degraded (see /readyz), otherwise 0.';
-    this.#registry.gauge('switchboard_degraded', help, 'part', () =>
-      Object.fromEntries([...this.#degraded].map(([part, isDegraded]) => [part, isDegraded() ? 1 : 0])),
-    );
+    const read = () =>
+      Object.fromEntries([...this.#degraded].map(([part, isDegraded]) => [part, isDegraded() ? 1 : 0]));
+    this.#registry.gauge('switchboard_degraded', help, 'part', read, 'max');
   }
 
   searched({ cacheHit, latencyMs, empty }: { cacheHit: boolean; latencyMs: number; empty: boolean }): void {
@@ -128,7 +139,8 @@ export class Metrics {
 
   /** Registers a gauge that is read at each scrape. Call it once per name. */
   watch<Name extends GaugeName>(name: Name, read: () => Standing<Name>): void {
-    this.#registry.gauge(name, GAUGES[name].help, 'state', read);
+    const { help, across }: GaugeKind = GAUGES[name];
+    this.#registry.gauge(name, help, 'state', read, across);
   }
 
   /** Adds the metrics of the process: for a server, not for a command. */
@@ -140,9 +152,19 @@ export class Metrics {
     return this.#registry.contentType;
   }
 
+  /** From now on `text` returns this: the metrics of all workers, of which this process is one. */
+  showAllWorkers(text: () => Promise<string>): void {
+    this.#ofAllWorkers = text;
+  }
+
   /** Returns all metrics in the Prometheus text format. */
   text(): Promise<string> {
-    return this.#registry.text();
+    return this.#ofAllWorkers?.() ?? this.#registry.text();
+  }
+
+  /** Returns the metrics of this process only. */
+  json(): Promise<MetricsJson> {
+    return this.#registry.json();
   }
 }
 

@@ -40,7 +40,8 @@ async function tryListen(server: NetServer, path: string): Promise<boolean> {
       else reject(error);
     };
     server.once('error', onError);
-    server.listen(path, () => {
+    // Exclusive: a process of a cluster would otherwise get its listener from the primary, which would keep it open.
+    server.listen({ path, exclusive: true }, () => {
       server.off('error', onError);
       resolve(true);
     });

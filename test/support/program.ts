@@ -64,6 +64,7 @@ export async function run(args: readonly string[], env: Environment, program = P
 }
 
 export interface Running extends AsyncDisposable {
+  readonly pid: number;
   /** The first match in what it has written to stderr, as soon as there is one. Rejects when it ends without one. */
   complaint(pattern: RegExp): Promise<RegExpExecArray>;
   kill(signal?: 'SIGKILL' | 'SIGINT' | 'SIGTERM'): void;
@@ -93,6 +94,7 @@ export function begin(args: readonly string[], env: Environment, { ownGroup = fa
     }
   };
   return {
+    pid: child.pid ?? 0,
     complaint,
     kill: (signal = 'SIGKILL') => void child.kill(signal),
     interruptGroup: () => void process.kill(-(child.pid ?? Number.NaN), 'SIGINT'),

@@ -18,6 +18,7 @@ import { sanitise } from '../../platform/sanitize.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { within, type Tracing } from '../../platform/telemetry/tracing.ts';
+import type { WorkerSeat } from '../../platform/workers/seat.ts';
 import { adminEndpoints } from '../admin/table.ts';
 import { mcpHandler } from '../mcp/endpoint.ts';
 import { passThroughHandler } from '../mcp/pass-through.ts';
@@ -42,6 +43,8 @@ interface AppOptions {
   /** true: `/mcp` offers `read_remote_tool`. */
   readonly readTool?: boolean;
   readonly tracing?: Tracing | undefined;
+  /** This process is one of several workers on one port. */
+  readonly worker?: WorkerSeat | undefined;
   /** true: the registry API is served without a key. */
   readonly isRegistryPublic?: boolean;
   /** Limits for tests. */

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { knownMethod } from '../../core/proxy/reporting.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { activeSpan, inSpan, type Span } from '../../platform/telemetry/tracing.ts';
+import type { WorkerSeat } from '../../platform/workers/seat.ts';
 import { readJsonBody, countedAnswer } from '../http/body.ts';
 import { MIB } from '../http/endpoint.ts';
 import {
@@ -29,11 +30,20 @@ interface McpOptions extends PipelineOptions {
   readonly version: string;
   /** true: offers `read_remote_tool`. */
   readonly readTool?: boolean;
+  /** The other workers on the same port: a client's next request may arrive there. */
+  readonly worker?: WorkerSeat | undefined;
 }
 
 /** Serves `/mcp`: both protocol eras on one URL, stateless. Every response except an event stream is JSON. */
-export function mcpHandler({ core, log, budget, version, readTool = false }: McpOptions): Handler<Request> {
-  const calls = new InflightCalls();
+export function mcpHandler({
+  core,
+  log,
+  budget,
+  version,
+  readTool = false,
+  worker,
+}: McpOptions): Handler<Request> {
+  const calls = new InflightCalls(worker);
   const searches = new LastSearches();
   const handler = createMcpHandler(
     ({ authInfo, era, requestInfo }) => {

@@ -3,6 +3,7 @@ import type { McpHttpHandler } from '@modelcontextprotocol/server';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Principal } from '../../core/access/caller.ts';
+import type { WorkerSeat } from '../../platform/workers/seat.ts';
 
 type Fetch = McpHttpHandler['fetch'];
 
@@ -51,12 +52,21 @@ export interface Client {
   readonly headers: Headers | undefined;
 }
 
+/** The subject of news to other workers: a call that a client has cancelled. */
+const CANCELLED = 'cancelled call';
+
 /**
- * Tracks running calls in this process that a client of 2025-xx can cancel with a notification, which arrives as a separate
- * request. A call in another process is not found and runs to its end.
+ * Tracks running calls that a client of 2025-xx can cancel with a notification, which arrives as a separate request, perhaps at
+ * another worker of this program. A call in another program is not found and runs to its end.
  */
 export class InflightCalls {
   readonly #ending = new Map<string, () => void>();
+  readonly #worker: WorkerSeat | undefined;
+
+  constructor(worker?: WorkerSeat) {
+    this.#worker = worker;
+    worker?.onNews(CANCELLED, key => this.#ending.get(String(key))?.());
+  }
 
   /**
    * Runs a cancellable call. Without a session id of ours it is not cancellable, because another client may use the same
@@ -75,7 +85,10 @@ export class InflightCalls {
 
   cancel(client: Client, requestId: unknown): void {
     const key = callKeyOf(client, requestId);
-    if (key !== undefined) this.#ending.get(key)?.();
+    if (key === undefined) return;
+    const end = this.#ending.get(key);
+    if (end) end();
+    else this.#worker?.tellOthers(CANCELLED, key);
   }
 }
 

@@ -5,6 +5,12 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Redis } from '../../platform/outbound/redis.ts';
+import {
+  LeasedLimit,
+  type Lease,
+  type LeasedState,
+  type LeaseRequest,
+} from '../../platform/workers/leases.ts';
 
 /** The state of a limit after a request, for the headers of draft-ietf-httpapi-ratelimit-headers. */
 export interface RateLimitState {
@@ -55,14 +61,22 @@ const BUCKETS = {
 } as const;
 export type Bucket = keyof typeof BUCKETS;
 
-type Limiter = RateLimiterMemory | RateLimiterRedis;
+type Limiter = RateLimiterMemory | RateLimiterRedis | LeasedLimiter;
+
+/** Where limits are counted. Neither: in the memory of this process. */
+export interface LimitStore {
+  readonly redis?: Redis | undefined;
+  /** Leases points of windows that the workers of this program share. */
+  readonly lease?: ((request: LeaseRequest) => Promise<Lease | undefined>) | undefined;
+}
 
 /** Prefixes every name in Redis, which other programs may use too. */
 const REDIS_PREFIX = 'switchboard:limit:';
 
 /**
- * Limits requests to a fixed window per key and endpoint class. All faces share one budget, as do all processes with the same
- * Redis. While Redis is unavailable, each process counts from zero in its own memory, and no call fails.
+ * Limits requests to a fixed window per key and endpoint class. All faces share one budget, as do all workers of a program and
+ * all processes with the same Redis. While Redis is unavailable, each process counts from zero in its own memory, and no call
+ * fails.
  */
 export class RateLimits {
   readonly #redis: Redis | undefined;
@@ -70,31 +84,34 @@ export class RateLimits {
   readonly #buckets: ReadonlyMap<Bucket, Limiter> | undefined;
   readonly #metrics: Metrics | undefined;
 
-  constructor(limits: Config['access']['rateLimits'], redis?: Redis, metrics?: Metrics) {
-    this.#redis = redis;
+  constructor(limits: Config['access']['rateLimits'], store: LimitStore = {}, metrics?: Metrics) {
+    this.#redis = store.redis;
     this.#metrics = metrics;
     const entries =
       limits === 'off' ? [] : (Object.entries(limits) as [RateClass, { calls: number; seconds: number }][]);
     this.#limiters = new Map(
-      entries.map(([name, { calls, seconds }]) => [name, createLimiter(name, calls, seconds, redis)]),
+      entries.map(([name, { calls, seconds }]) => [name, createLimiter(name, calls, seconds, store)]),
     );
     if (limits === 'off') return;
     const buckets = Object.entries(BUCKETS) as [Bucket, (typeof BUCKETS)[Bucket]][];
     this.#buckets = new Map(
-      buckets.map(([name, { points, duration }]) => [name, createLimiter(name, points, duration, redis)]),
+      buckets.map(([name, { points, duration }]) => [name, createLimiter(name, points, duration, store)]),
     );
   }
 
-  /** Opens rate limits, with a separate Redis connection if an address is given. Redis need not be available yet. */
+  /**
+   * Opens rate limits, with a separate Redis connection if an address is given. Redis need not be available yet.
+   * @param options.lease for a worker: used without Redis
+   */
   static async open(
     limits: Config['access']['rateLimits'],
     redisUrl: string | undefined,
-    { log, metrics }: { log: Log; metrics: Metrics },
+    { log, metrics, lease }: { log: Log; metrics: Metrics; lease: LimitStore['lease'] },
   ): Promise<RateLimits> {
-    if (redisUrl === undefined || limits === 'off') return new RateLimits(limits, undefined, metrics);
+    if (redisUrl === undefined || limits === 'off') return new RateLimits(limits, { lease }, metrics);
     // Loaded only if Redis is configured, because its package has hundreds of files.
     const { Redis } = await import('../../platform/outbound/redis.ts');
-    const rateLimits = new RateLimits(limits, await Redis.open({ url: redisUrl, log }), metrics);
+    const rateLimits = new RateLimits(limits, { redis: await Redis.open({ url: redisUrl, log }) }, metrics);
     metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
     return rateLimits;
   }
@@ -187,7 +204,14 @@ const stateOf = (limiter: Limiter, rateClass: RateClass, answer: RateLimiterRes)
   resetSec: Math.max(1, Math.ceil(answer.msBeforeNext / 1000)),
 });
 
-function createLimiter(name: string, points: number, duration: number, redis: Redis | undefined): Limiter {
+function createLimiter(
+  name: string,
+  points: number,
+  duration: number,
+  { redis, lease }: LimitStore,
+): Limiter {
+  if (lease)
+    return new LeasedLimiter(new LeasedLimit({ name, points, durationMs: duration * 1000 }, lease), duration);
   const inMemory = new RateLimiterMemory({ points, duration, keyPrefix: name });
   if (!redis) return inMemory;
   return new RateLimiterRedis({
@@ -212,3 +236,30 @@ const commandsOf = (redis: Redis) => ({
     }),
   }),
 });
+
+/** A leased limit with the interface of the other limiters. */
+class LeasedLimiter {
+  readonly points: number;
+  readonly duration: number;
+  readonly #limit: LeasedLimit;
+
+  constructor(limit: LeasedLimit, duration: number) {
+    this.points = limit.points;
+    this.duration = duration;
+    this.#limit = limit;
+  }
+
+  /** Rejects with the state once the window is spent, as the other limiters do. */
+  async consume(key: string, points = 1): Promise<RateLimiterRes> {
+    const state = await this.#limit.spend(key, points);
+    if (!state.isWithin) throw resultOf(state);
+    return resultOf(state);
+  }
+
+  get(key: string): Promise<RateLimiterRes | null> {
+    const state = this.#limit.peek(key);
+    return Promise.resolve(state ? resultOf(state) : null);
+  }
+}
+
+const resultOf = ({ remaining, resetMs }: LeasedState) => new RateLimiterRes(remaining, resetMs);

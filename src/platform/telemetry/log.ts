@@ -46,6 +46,8 @@ const WARN = 40;
 const KEPT_MS = 100;
 /** The maximum number of buffered characters. */
 const MAX_CHARS = 16 * 1024;
+/** A pipe that several processes write to keeps so many bytes together (POSIX PIPE_BUF). */
+const MAX_SHARED_CHARS = 4096;
 
 /**
  * Buffers lines for stderr, because a system call for each request was one of the largest costs of a proxied
@@ -58,6 +60,7 @@ class Batches implements DestinationStream {
   lastLevel = 0;
   #lines = '';
   readonly #render: (line: string) => string;
+  readonly #maxChars: number;
   readonly #out = pino.destination({ dest: 2, sync: true });
   readonly #flush = (): void => {
     if (this.#lines === '') return;
@@ -66,15 +69,18 @@ class Batches implements DestinationStream {
     this.#out.write(lines);
   };
 
-  constructor(render: (line: string) => string = line => line) {
+  constructor(render: (line: string) => string = line => line, maxChars = MAX_CHARS) {
     this.#render = render;
+    this.#maxChars = maxChars;
     process.on('exit', this.#flush);
   }
 
   write(line: string): void {
+    const text = this.#render(line);
+    if (this.#lines.length + text.length > this.#maxChars) this.#flush();
     if (this.#lines === '') setTimeout(this.#flush, KEPT_MS).unref();
-    this.#lines += this.#render(line);
-    if (this.lastLevel >= WARN || this.#lines.length >= MAX_CHARS) this.#flush();
+    this.#lines += text;
+    if (this.lastLevel >= WARN) this.#flush();
   }
 }
 
@@ -113,11 +119,16 @@ export function createLog(level: LogLevel, destination?: DestinationStream): Log
   );
 }
 
-/** Opens the log of the process on stderr: one JSON object per line, or one line for people. */
-export function openLog({ level, format, hasColours }: LogSettings): Log {
+/**
+ * Opens the log of the process on stderr: one JSON object per line, or one line for people.
+ * @param worker the number of this process if several write to the same stderr; every line has it
+ */
+export function openLog({ level, format, hasColours }: LogSettings, worker?: number): Log {
   const isTerminal = process.stderr.isTTY;
-  if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return createLog(level);
-  return createLog(level, new Batches(line => lineOf(line, hasColours && isTerminal)));
+  const isJson = (format ?? (isTerminal ? 'text' : 'json')) === 'json';
+  const render = isJson ? undefined : (line: string) => lineOf(line, hasColours && isTerminal);
+  if (worker !== undefined) return createLog(level, new Batches(render, MAX_SHARED_CHARS)).child({ worker });
+  return createLog(level, render && new Batches(render));
 }
 
 /** Fields omitted from lines for people, because they are shown in another form or only help programs. */
@@ -151,7 +162,7 @@ export function lineOf(json: string, hasColours: boolean): string {
 const timeOf = (time: unknown): string => new Date(String(time)).toTimeString().slice(0, 8);
 
 function requestText(record: Readonly<Record<string, unknown>>, paint: Paint): string {
-  const { method, path, rpc, status, durationMs, code, aborted } = record;
+  const { method, path, rpc, status, durationMs, code, aborted, worker } = record;
   const colour = Number(status) >= 500 ? RED : Number(status) >= 400 ? YELLOW : GREEN;
   const parts = [
     shown(method),
@@ -160,6 +171,7 @@ function requestText(record: Readonly<Record<string, unknown>>, paint: Paint): s
     aborted === true ? paint(YELLOW, 'aborted') : paint(colour, shown(status)),
     `${Math.round(Number(durationMs))} ms`,
     ...(code === undefined ? [] : [shown(code)]),
+    ...(worker === undefined ? [] : [`worker ${shown(worker)}`]),
   ];
   return parts.join(' ');
 }

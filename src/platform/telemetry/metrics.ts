@@ -5,6 +5,12 @@ export type { Counter, Histogram } from 'prom-client';
 /** One series of a histogram, kept by frequent callers so that no label object is created for each observation. */
 export type Observer = Histogram.Internal<string>;
 
+/** All metrics with their values, as they are sent between processes. */
+export type MetricsJson = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+
+/** How the values of several processes become one. */
+export type Across = 'sum' | 'first' | 'max';
+
 /** CPU, memory, event loop and garbage collection: shared, because its observers cannot be removed. */
 let ofProcess: Registry | undefined;
 
@@ -35,11 +41,18 @@ export class MetricsRegistry {
   }
 
   /** @param read called at each scrape, must not throw; its keys are the label's values */
-  gauge(name: string, help: string, label: string, read: () => Readonly<Record<string, number>>): void {
+  gauge(
+    name: string,
+    help: string,
+    label: string,
+    read: () => Readonly<Record<string, number>>,
+    across: Across = 'sum',
+  ): void {
     void new Gauge({
       name,
       help,
       labelNames: [label],
+      aggregator: across,
       registers: [this.#registry],
       collect() {
         for (const [value, number] of Object.entries(read())) this.set({ [label]: value }, number);
@@ -59,6 +72,14 @@ export class MetricsRegistry {
   async text(): Promise<string> {
     const [own, process = ''] = await Promise.all([this.#registry.metrics(), this.#process?.metrics()]);
     return own + process;
+  }
+
+  async json(): Promise<MetricsJson> {
+    const [own, process = []] = await Promise.all([
+      this.#registry.getMetricsAsJSON(),
+      this.#process?.getMetricsAsJSON(),
+    ]);
+    return [...own, ...process];
   }
 }
 

@@ -24,7 +24,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
     const lines: string[] = [];
     const log = createLog('trace', { write: (line: string) => void lines.push(line) });
     const redis = await Redis.open({ url, log, times: { retryMs: 20, ...times } });
-    const limits = new RateLimits(LIMITS, redis);
+    const limits = new RateLimits(LIMITS, { redis });
     return { limits, lines, [Symbol.asyncDispose]: () => redis.close() };
   }
 

@@ -1,0 +1,90 @@
+import { once } from 'node:events';
+import type { Config } from '../../config/index.ts';
+import { CommandFailed } from '../admin-client.ts';
+import { startOn } from '../failure.ts';
+import type { Io } from '../terminal.ts';
+import { serveWithWorkers, type Introduced } from './workers.ts';
+
+/**
+ * Serves until SIGTERM or SIGINT, then lets running calls finish. Either signal also stops a start at its
+ * next step. A second signal ends the process immediately.
+ */
+export async function serve(config: Config, io: Io): Promise<number> {
+  const stop = firstSignal();
+  try {
+    if (config.http.workers > 1)
+      await serveWithWorkers(config, stop, started => io.print(introduction(config, started)));
+    else await serveAlone(config, stop, io);
+    return 0;
+  } catch (error) {
+    if (error instanceof StoppedAtStart && error.signal === 'SIGTERM') return 0;
+    throw error;
+  }
+}
+
+async function serveAlone(config: Config, stop: AbortSignal, io: Io): Promise<void> {
+  const stopped = once(stop, 'abort');
+  await using switchboard = await startOn(config, { signal: stop });
+  io.print(introduction(config, switchboard));
+  await Promise.race([stopped, switchboard.indexed.then(() => stopped)]);
+}
+
+/** SIGTERM or SIGINT arrived before the server was ready. */
+class StoppedAtStart extends CommandFailed {
+  readonly signal: NodeJS.Signals;
+
+  constructor(signal: NodeJS.Signals) {
+    super('Stopped before the server was ready. No API key was created.', 'interrupted');
+    this.signal = signal;
+  }
+}
+
+/** Returns a signal that aborts at the first SIGTERM or SIGINT. */
+function firstSignal(): AbortSignal {
+  const stopping = new AbortController();
+  const stop = (signal: NodeJS.Signals) => {
+    // From now on, signals have their default effect: they end the process.
+    process.off('SIGTERM', stop).off('SIGINT', stop);
+    stopping.abort(new StoppedAtStart(signal));
+  };
+  process.on('SIGTERM', stop).on('SIGINT', stop);
+  return stopping.signal;
+}
+
+function introduction(config: Config, { url = '', firstKey, servers }: Introduced): string {
+  const base = config.http.publicUrl ?? url;
+  const key = firstKey ?? 'YOUR_KEY';
+  const client = {
+    mcpServers: { switchboard: { type: 'http', url: `${base}/mcp`, headers: { 'X-API-Key': key } } },
+  };
+  return [
+    `Listening on ${url}`,
+    `Catalogue: ${servers} servers.`,
+    `Database: ${databaseLine(config)}.`,
+    ...(config.http.workers > 1 ? [`Workers: ${config.http.workers}.`] : []),
+    `Search: ${searchLine(config)}.`,
+    keyLine(config, firstKey),
+    '',
+    'Search:',
+    `  curl -s ${base}/v1/search -H 'X-API-Key: ${key}' -H 'Content-Type: application/json' -d '{"query":"create an issue in our bug tracker","limit":3}'`,
+    '',
+    'MCP client:',
+    `  ${JSON.stringify(client)}`,
+    '',
+  ].join('\n');
+}
+
+const databaseLine = ({ database, dataDir }: Config) =>
+  database.url === undefined ? `embedded, in ${dataDir}` : 'Postgres';
+
+const searchLine = ({ search: { meilisearch, embedding } }: Config) =>
+  [
+    meilisearch === undefined ? 'embedded index' : 'Meilisearch',
+    embedding === undefined ? 'local embedding model' : `embedding API (${embedding.model})`,
+  ].join(', ');
+
+function keyLine(config: Config, firstKey: string | undefined): string {
+  if (firstKey !== undefined) return `API key (shown once): ${firstKey}`;
+  if (config.access.apiKey !== undefined) return 'API key: the one in SWITCHBOARD_API_KEY.';
+  return 'API key: unchanged. `npx switchboard keys create` creates another.';
+}

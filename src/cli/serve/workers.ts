@@ -1,0 +1,231 @@
+import cluster, { type Worker } from 'node:cluster';
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Config } from '../../config/index.ts';
+import { Breaker, type Entered } from '../../platform/breaker.ts';
+import { openLog, type Log } from '../../platform/telemetry/log.ts';
+import type { MetricsJson } from '../../platform/telemetry/metrics.ts';
+import { WorkerMetrics } from '../../platform/telemetry/metrics-workers.ts';
+import { Channel } from '../../platform/workers/channel.ts';
+import { closeStranded } from '../../platform/workers/handover.ts';
+import { LeaseBook, type LeaseRequest } from '../../platform/workers/leases.ts';
+import { MESSAGES, type Failure, type Listening, type News } from '../../platform/workers/seat.ts';
+import { CommandFailed } from '../admin-client.ts';
+import { WORKER } from './worker.ts';
+
+export interface Introduced {
+  readonly url: string | undefined;
+  readonly servers: number;
+  readonly firstKey: string | undefined;
+}
+
+/** A worker that has served for so long has nothing to do with why the one before it ended. */
+const STEADY_MS = 60_000;
+const RESTARTS = { failuresInARow: 1, firstOpenMs: 100, maxOpenMs: 30_000, maxProbeMs: Infinity };
+/** How long a scrape waits for a worker. */
+const METRICS_MS = 2_000;
+
+/**
+ * Serves with several worker processes on one port until the signal aborts, then lets their running calls finish. A worker that
+ * ends is started again. The first worker starts alone, because it may have the data folder and the database to prepare.
+ * @param introduce called once all workers listen
+ * @throws CommandFailed with the reason of the first worker that cannot start, and the reason of the signal if it aborts before
+ */
+export async function serveWithWorkers(
+  config: Config,
+  stop: AbortSignal,
+  introduce: (program: Introduced) => void,
+): Promise<void> {
+  const log = openLog(config.log);
+  await using workers = new Workers(config.http.workers, log);
+  stop.addEventListener('abort', () => killAtNextSignal(workers));
+  const { firstKey, ...listening } = await workers.start(stop);
+  introduce({ ...listening, firstKey });
+  if (!stop.aborted) await once(stop, 'abort');
+  log.info('stopping all workers');
+}
+
+function killAtNextSignal(workers: Workers): void {
+  const kill = (signal: NodeJS.Signals) => {
+    process.off('SIGTERM', kill).off('SIGINT', kill);
+    workers.kill();
+    process.kill(process.pid, signal);
+  };
+  process.on('SIGTERM', kill).on('SIGINT', kill);
+}
+
+class Workers implements AsyncDisposable {
+  readonly #seats: readonly Seat[];
+  readonly #leases: LeaseBook;
+  readonly #metrics = new WorkerMetrics();
+
+  constructor(count: number, log: Log) {
+    this.#leases = new LeaseBook(count);
+    this.#seats = Array.from(
+      { length: count },
+      (_, at) =>
+        new Seat(at + 1, {
+          log,
+          connect: (channel, seat) => this.#connect(channel, seat),
+          metrics: this.#metrics,
+        }),
+    );
+  }
+
+  /** Starts all workers. No key is created before all of them listen, because it is shown only once. */
+  async start(stop: AbortSignal): Promise<Introduced> {
+    const [first, ...others] = this.#seats;
+    if (!first) throw new Error('no workers');
+    const aborted = new Promise<never>((_, reject) =>
+      stop.addEventListener('abort', () => reject(stop.reason as Error), { once: true }),
+    );
+    aborted.catch(() => {});
+    const listening = await Promise.race([first.start(), aborted]);
+    await Promise.race([Promise.all(others.map(seat => seat.start())), aborted]);
+    stop.throwIfAborted();
+    const firstKey = await first.channel?.ask<string>(MESSAGES.firstKey);
+    for (const seat of this.#seats) seat.keepRunning();
+    return { ...listening, firstKey };
+  }
+
+  kill(): void {
+    for (const seat of this.#seats) seat.kill();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#seats.map(seat => seat.stop()));
+    await this.#leases.close();
+  }
+
+  #connect(channel: Channel, from: Seat): void {
+    channel
+      .on<LeaseRequest>(MESSAGES.lease, request => this.#leases.lease(request))
+      .on(MESSAGES.metrics, () => this.#text())
+      .on<News>(MESSAGES.news, news => {
+        for (const seat of this.#seats) if (seat !== from) seat.channel?.tell(MESSAGES.news, news);
+      });
+  }
+
+  async #text(): Promise<string> {
+    const running = this.#seats.filter(seat => seat.channel !== undefined);
+    const answers = await Promise.all(
+      running.map(async seat => {
+        const answer = await seat.channel?.ask<MetricsJson>(MESSAGES.metrics, undefined, METRICS_MS);
+        return [seat, answer] as const;
+      }),
+    );
+    // One that has ended meanwhile is among those whose counts are kept.
+    const current = answers.filter(([seat]) => seat.channel !== undefined);
+    return this.#metrics.text(
+      new Map(current.map(([seat, answer]) => [seat.number, answer])),
+      this.#seats.length,
+    );
+  }
+}
+
+interface SeatOptions {
+  readonly log: Log;
+  readonly metrics: WorkerMetrics;
+  /** Called with the channel of each process that takes the seat. */
+  readonly connect: (channel: Channel, seat: Seat) => void;
+}
+
+/** The place of one worker, which one process after another may take. */
+class Seat {
+  readonly number: number;
+  /** The channel of the process that listens; undefined while there is none. */
+  channel: Channel | undefined;
+  readonly #options: SeatOptions;
+  readonly #restarts = new Breaker(RESTARTS);
+  readonly #stopping = new AbortController();
+  #entered: Entered = { atMs: 0, probes: false };
+  #process: Worker | undefined;
+  #toProcess: Channel | undefined;
+  #ended: Promise<unknown> = Promise.resolve();
+  #isKept = false;
+
+  constructor(number: number, options: SeatOptions) {
+    this.number = number;
+    this.#options = options;
+  }
+
+  /** Starts a process and waits until it listens. @throws CommandFailed if it ends before */
+  async start(): Promise<Listening> {
+    this.#entered = this.#restarts.enter(performance.now());
+    // What follows the program's path is all that differs between workers.
+    cluster.setupPrimary({ args: [WORKER, String(this.number)] });
+    const worker = cluster.fork();
+    closeStranded(worker.process);
+    const listening = Promise.withResolvers<Listening>();
+    let failure: Failure | undefined;
+    const channel = new Channel(message => void worker.send(message, undefined, () => {}))
+      .on<Failure>(MESSAGES.failed, why => (failure = why))
+      .on<Listening>(MESSAGES.listening, started => {
+        this.channel = channel;
+        listening.resolve(started);
+      });
+    this.#options.connect(channel, this);
+    this.#process = worker;
+    this.#toProcess = channel;
+    worker.on('message', (message: unknown) => channel.receive(message));
+    this.#ended = endOf(worker).then(how => {
+      channel.close();
+      this.channel = undefined;
+      this.#options.metrics.ended(this.number);
+      const why = failure?.detail ?? `Worker ${this.number} ended with ${how}`;
+      listening.reject(new CommandFailed(failure ? why : `${why} before it was ready.`, failure?.code));
+      if (this.#isKept) this.#onEnd(why);
+    });
+    return listening.promise;
+  }
+
+  /** From now on a process that ends is replaced. */
+  keepRunning(): void {
+    this.#isKept = true;
+    if (this.#process?.isDead()) this.#onEnd(`Worker ${this.number} ended`);
+  }
+
+  /** Lets the process finish what it is doing, and waits until it has ended. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#toProcess?.tell(MESSAGES.stop);
+    await this.#ended;
+  }
+
+  kill(): void {
+    this.#stopping.abort();
+    this.#process?.process.kill('SIGKILL');
+  }
+
+  #onEnd(reason: string): void {
+    const { log } = this.#options;
+    const worker = this.number;
+    if (this.#stopping.signal.aborted) {
+      if (this.#process?.process.exitCode !== 0) log.error({ worker, reason }, 'worker failed to stop');
+      return;
+    }
+    const nowMs = performance.now();
+    if (nowMs - this.#entered.atMs > STEADY_MS) this.#restarts.succeeded(this.#entered, nowMs);
+    this.#restarts.failed(this.#entered, nowMs, reason);
+    const restartInMs = Math.round(this.#restarts.waitMs(nowMs));
+    log.error({ worker, reason, restartInMs }, 'worker ended unexpectedly');
+    void this.#restartIn(restartInMs);
+  }
+
+  async #restartIn(ms: number): Promise<void> {
+    await delay(ms, undefined, { signal: this.#stopping.signal }).catch(() => {});
+    if (this.#stopping.signal.aborted) return;
+    this.#options.metrics.restarted();
+    // If it ends before it listens, the next restart is already due.
+    const listening = await this.start().catch(() => undefined);
+    if (listening) this.#options.log.info({ worker: this.number }, 'worker restarted');
+  }
+}
+
+/** Resolves with how a process ended, or why it could not be started. Never rejects. */
+const endOf = (worker: Worker): Promise<string> =>
+  once(worker, 'exit').then(
+    ([code, signal]: unknown[]) =>
+      typeof signal === 'string' && signal !== '' ? signal : `code ${String(code)}`,
+    (error: unknown) => String(error),
+  );
