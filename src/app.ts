@@ -141,12 +141,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
   opened.defer(() => tracing?.close());
   const database = await (options.database ?? (() => openConfigured(config, log)))();
   opened.defer(() => database.close());
-  const metrics = new Metrics();
-  worker?.offerMetrics(() => metrics.json());
-  if (worker) metrics.showAllWorkers(() => worker.allMetrics());
-  if (database.pool) metrics.watch('switchboard_database_pool', database.pool);
-  const databaseTrouble = () => database.trouble?.();
-  metrics.watchDegraded('database', () => databaseTrouble() !== undefined);
+  const metrics = openMetrics(database, worker);
 
   const life: Life = { status: 'starting', url: undefined };
   const { allowPrivateNetwork } = config.proxy;
@@ -164,7 +159,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     db: database.db,
     hold: database.hold,
     audit: new Audit(database.db, log, metrics),
-    databaseTrouble,
+    databaseTrouble: () => database.trouble?.(),
     /** True if other processes may use the same database. */
     shared: config.database.url !== undefined,
     guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),
@@ -172,6 +167,17 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     life,
     publicUrl: () => config.http.publicUrl ?? life.url ?? `http://127.0.0.1:${config.http.port}`,
   };
+}
+
+function openMetrics(database: OpenDatabase, worker: WorkerSeat | undefined): Metrics {
+  const metrics = new Metrics();
+  if (worker) {
+    worker.offerMetrics(() => metrics.json());
+    metrics.showAllWorkers(() => worker.allMetrics());
+  }
+  if (database.pool) metrics.watch('switchboard_database_pool', database.pool);
+  metrics.watchDegraded('database', () => database.trouble?.() !== undefined);
+  return metrics;
 }
 
 async function openIdentity({ config, opened, shared, guard, publicUrl, ...stores }: Stores) {

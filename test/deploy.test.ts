@@ -9,6 +9,7 @@ import { parse as parseYaml } from 'yaml';
 import { commands } from '../src/cli/commands.ts';
 import { readConfig } from '../src/config/index.ts';
 import { Metrics } from '../src/core/metrics.ts';
+import { WorkerMetrics } from '../src/platform/telemetry/metrics-workers.ts';
 import { settings } from './support/settings.ts';
 
 const text = (file: string) => readFileSync(file, 'utf8');
@@ -242,7 +243,7 @@ describe('docs/operations/monitoring.md', () => {
   it('has each metric of ours in its table, names no other, and alerts on what there is', async () => {
     const metrics = new Metrics();
     showAll(metrics);
-    const printed = await metrics.text();
+    const printed = await new WorkerMetrics().text(new Map([[1, await metrics.json()]]), 1);
     const own = [...printed.matchAll(/^# TYPE (switchboard_\w+)/gm)].map(([, name]) => name);
     const page = text('docs/operations/monitoring.md');
     const [, section = ''] = /^## Metrics\n([\s\S]*?)^## Traces/m.exec(page) ?? [];

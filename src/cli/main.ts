@@ -53,7 +53,11 @@ async function dispatch(
   }
   if (first === WORKER) return work(readConfig(env), Number(second));
   if (first !== 'serve') throw unknownCommand(first, second);
-  if (argv.length > 1) throw new UsageError(`serve takes no arguments, not ${argv.slice(1).join(' ')}`);
+  return serveWithout(argv.slice(1), io, env);
+}
+
+function serveWithout(args: readonly string[], io: Io, env: NodeJS.ProcessEnv | undefined): Promise<number> {
+  if (args.length > 0) throw new UsageError(`serve takes no arguments, not ${args.join(' ')}`);
   return serve(readConfig(env), io);
 }
 

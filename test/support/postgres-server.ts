@@ -11,6 +11,8 @@ import { promisify } from 'node:util';
 import { createDatabaseOn, type TestDatabase } from './temporary-database.ts';
 
 export interface PostgresServer extends AsyncDisposable {
+  /** The process whose descendants are the server's; of the last start. */
+  readonly pid: number;
   url(database: string): string;
   createDatabase(): Promise<TestDatabase>;
   /** SIGINT ends every session and shuts down cleanly, SIGQUIT at once, SIGKILL is a crash. Waits for the end. */
@@ -74,6 +76,9 @@ export async function startPostgres({ fsync = true } = {}): Promise<PostgresServ
   const server = `postgres://postgres:${POSTGRES_PASSWORD}@127.0.0.1:${port}`;
   await start();
   return {
+    get pid() {
+      return running?.pid ?? 0;
+    },
     url: database => `${server}/${database}`,
     createDatabase: () => createDatabaseOn(server),
     start,

@@ -99,27 +99,23 @@ class Workers implements AsyncDisposable {
 
   #connect(channel: Channel, from: Seat): void {
     channel
-      .on<LeaseRequest>(MESSAGES.lease, request => this.#leases.lease(request))
+      .on(MESSAGES.lease, (request: LeaseRequest) => this.#leases.lease(request))
       .on(MESSAGES.metrics, () => this.#text())
-      .on<News>(MESSAGES.news, news => {
+      .on(MESSAGES.news, (news: News) => {
         for (const seat of this.#seats) if (seat !== from) seat.channel?.tell(MESSAGES.news, news);
       });
   }
 
   async #text(): Promise<string> {
-    const running = this.#seats.filter(seat => seat.channel !== undefined);
-    const answers = await Promise.all(
-      running.map(async seat => {
-        const answer = await seat.channel?.ask<MetricsJson>(MESSAGES.metrics, undefined, METRICS_MS);
-        return [seat, answer] as const;
+    const answers = new Map<number, MetricsJson | undefined>();
+    await Promise.all(
+      this.#seats.map(async ({ number, channel }) => {
+        const answer = await channel?.ask<MetricsJson>(MESSAGES.metrics, undefined, METRICS_MS);
+        // The counts of one that has ended meanwhile are kept.
+        if (channel && !channel.isClosed) answers.set(number, answer);
       }),
     );
-    // One that has ended meanwhile is among those whose counts are kept.
-    const current = answers.filter(([seat]) => seat.channel !== undefined);
-    return this.#metrics.text(
-      new Map(current.map(([seat, answer]) => [seat.number, answer])),
-      this.#seats.length,
-    );
+    return this.#metrics.text(answers, this.#seats.length);
   }
 }
 
@@ -159,8 +155,8 @@ class Seat {
     const listening = Promise.withResolvers<Listening>();
     let failure: Failure | undefined;
     const channel = new Channel(message => void worker.send(message, undefined, () => {}))
-      .on<Failure>(MESSAGES.failed, why => (failure = why))
-      .on<Listening>(MESSAGES.listening, started => {
+      .on(MESSAGES.failed, (why: Failure) => (failure = why))
+      .on(MESSAGES.listening, (started: Listening) => {
         this.channel = channel;
         listening.resolve(started);
       });

@@ -19,9 +19,14 @@ export class Channel {
   }
 
   /** Sets what is done with messages of this name. The result of `handle` is the answer to one that asks. */
-  on<Body>(name: string, handle: (body: Body) => unknown): this {
-    this.#handlers.set(name, body => handle(body as Body));
+  on(name: string, handle: (body: never) => unknown): this {
+    this.#handlers.set(name, body => handle(body as never));
     return this;
+  }
+
+  /** True once the other end is gone. */
+  get isClosed(): boolean {
+    return this.#isClosed;
   }
 
   /** Sends a message that has no answer. */

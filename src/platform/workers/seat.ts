@@ -53,7 +53,7 @@ export class WorkerSeat {
   constructor(number: number, primary: Channel, orphaned: AbortSignal) {
     this.number = number;
     this.orphaned = orphaned;
-    this.#primary = primary.on<News>(MESSAGES.news, ({ subject, body }) =>
+    this.#primary = primary.on(MESSAGES.news, ({ subject, body }: News) =>
       this.#listeners.get(subject)?.(body),
     );
   }

@@ -15,8 +15,8 @@ function connected() {
 describe('a channel', () => {
   it('answers what is asked, each to its own question', async () => {
     const { one, other } = connected();
-    other.on<number>('double', number => Promise.resolve(2 * number));
-    one.on<number>('double', number => -number);
+    other.on('double', (number: number) => Promise.resolve(2 * number));
+    one.on('double', (number: number) => -number);
     expect(await Promise.all([one.ask('double', 1), one.ask('double', 2), other.ask('double', 3)])).toEqual([
       2, 4, -3,
     ]);

@@ -1,0 +1,201 @@
+/**
+ * Whether more workers serve more: npm run bench:workers -- [--connections 16,64] [--rounds 5] [--seconds 2] [--others 0.1] [--json]
+ *
+ * `POST /v1/mcp/tools/call` with 1 KB of JSON, through one worker and through two, on Postgres, with keys, limits, log and usage on.
+ * wrk, the upstream and Postgres share the cores with the workers, so the processor time of each is stated: with two cores the
+ * rest takes part of the second one. Two figures show how the workers themselves scale: requests per second of their processor
+ * time, and, in place of a machine of one core, everything pinned to one (`taskset`). In every round each setup has its turn.
+ * A turn waits until the rest of the machine uses less than `--others` cores, and is repeated if it used more meanwhile.
+ */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { startPostgres } from '../test/support/postgres-server.ts';
+import { temporaryFolder } from '../test/support/program.ts';
+import { cpuSeconds, load, median, processTree, spread, type Load, type Turn } from './load.ts';
+import { startProcess, startProgram } from './processes.ts';
+
+const KEY = 'the-key-of-the-workers-bench-of-32-characters';
+
+const { values } = parseArgs({
+  options: {
+    connections: { type: 'string', default: '16,64' },
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '2' },
+    others: { type: 'string', default: '0.1' },
+    json: { type: 'boolean' },
+  },
+});
+
+await using stack = new AsyncDisposableStack();
+const folder = stack.use(temporaryFolder());
+const postgres = stack.use(await startPostgres());
+const upstream = stack.use(await startProcess('bench/proxy/upstream.ts'));
+
+/** Who uses processor time; `others` is the rest of the machine, which should use none. */
+const USERS = ['workers', 'load', 'upstream', 'postgres', 'others'] as const;
+
+interface Setup {
+  readonly name: string;
+  readonly cores: string;
+  readonly way: Load;
+}
+
+/** Seconds of processor time by who used them, and what was answered meanwhile. */
+interface Measured {
+  readonly turn: Turn;
+  readonly seconds: Readonly<Record<(typeof USERS)[number], number>>;
+}
+
+/** A program with so many workers, on a database of its own. */
+async function startWith(workers: number): Promise<Load> {
+  const database = stack.use(await postgres.createDatabase());
+  const settings = {
+    DATABASE_URL: database.url,
+    PUBLIC_URL: 'http://localhost:8080',
+    SWITCHBOARD_API_KEY: KEY,
+    SWITCHBOARD_KEKS: `k1:${Buffer.alloc(32, 1).toString('base64')}`,
+    SWITCHBOARD_RATE_LIMIT: 'proxy=100000000/60',
+    SWITCHBOARD_WORKERS: String(workers),
+    LOG_LEVEL: 'info',
+  };
+  const log = path.join(folder.path, `log-${workers}`);
+  const { program } = stack.use(await startProgram({ json: `${upstream.origin}/json` }, settings, log));
+  return {
+    name: `${workers} ${workers === 1 ? 'worker' : 'workers'}`,
+    pid: program.pid,
+    url: `${program.url}/v1/mcp/tools/call`,
+    headers: { 'x-api-key': KEY, 'content-type': 'application/json' },
+    body: JSON.stringify({ server_id: 'json', name: 'echo', arguments: { size: 1000 } }),
+    answerBytes: 1000,
+  };
+}
+
+/** Lets this process, its load and all others run on these cores only. */
+function pinAll(cores: string): void {
+  for (const pid of processTree(process.pid))
+    execFileSync('taskset', ['-a', '-p', '-c', cores, String(pid)], { stdio: 'ignore' });
+}
+
+/** Returns the processor time of children that have ended, of which wrk is the only one under way. */
+function secondsOfEnded(): number {
+  const fields = readFileSync('/proc/self/stat', 'utf8').split(') ').at(-1)?.split(' ') ?? [];
+  return (Number(fields[13]) + Number(fields[14])) / 100;
+}
+
+/** Returns the processor time that the whole machine has spent on anything. */
+function secondsOfAll(): number {
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = (
+    /^cpu +(.*)$/m.exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? ''
+  )
+    .split(' ')
+    .map(Number);
+  return (user + nice + system + irq + softirq) / 100;
+}
+
+function used(way: Load): Readonly<Record<(typeof USERS)[number], number>> {
+  const ours = {
+    workers: cpuSeconds(way.pid),
+    load: secondsOfEnded(),
+    upstream: cpuSeconds(upstream.pid),
+    postgres: cpuSeconds(postgres.pid),
+  };
+  return { ...ours, others: secondsOfAll() - Object.values(ours).reduce((sum, one) => sum + one, 0) };
+}
+
+const maxOthers = Number(values.others);
+const MAX_TRIES = 50;
+
+/** Waits until nothing else uses the machine much, for at most ten minutes. */
+async function untilQuiet(): Promise<void> {
+  for (let waited = 0; waited < 600; waited++) {
+    const before = secondsOfAll();
+    await delay(1_000);
+    if (secondsOfAll() - before < maxOthers + OWN_IDLE) return;
+  }
+  throw new Error('others kept the machine busy for ten minutes');
+}
+
+/** What the programs under measurement use while nothing is sent. */
+const OWN_IDLE = 0.05;
+
+async function measureQuietly(setup: Setup, connections: number, seconds: number): Promise<Measured> {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    await untilQuiet();
+    const measured = await measure(setup, connections, seconds);
+    if (measured.seconds.others <= maxOthers + OWN_IDLE) return measured;
+  }
+  throw new Error(`others used more than ${maxOthers} cores in each of ${MAX_TRIES} turns`);
+}
+
+async function measure({ way, cores }: Setup, connections: number, seconds: number): Promise<Measured> {
+  pinAll(cores);
+  const before = used(way);
+  const turn = await load(way, connections, seconds);
+  const after = used(way);
+  const shares = USERS.map(who => [who, (after[who] - before[who]) / seconds]);
+  return { turn, seconds: Object.fromEntries(shares) as Measured['seconds'] };
+}
+
+const one = await startWith(1);
+const two = await startWith(2);
+const setups: readonly Setup[] = [
+  { name: '1 worker, all on 1 core', cores: '0', way: one },
+  { name: '1 worker, all on 2 cores', cores: '0,1', way: one },
+  { name: '2 workers, all on 2 cores', cores: '0,1', way: two },
+];
+// Each worker's code has to become as fast as that of the one that works alone.
+for (const [setup, seconds] of [
+  [setups[1], 4],
+  [setups[2], 8],
+] as const)
+  if (setup) await measure(setup, 64, seconds);
+for (const connections of values.connections.split(',').map(Number)) {
+  const measured = new Map<Setup, Measured[]>(setups.map(setup => [setup, []]));
+  for (let round = 0; round < Number(values.rounds); round++)
+    for (const setup of round % 2 === 0 ? setups : setups.toReversed())
+      measured.get(setup)?.push(await measureQuietly(setup, connections, Number(values.seconds)));
+  report(connections, measured);
+}
+
+function report(connections: number, measured: ReadonlyMap<Setup, readonly Measured[]>): void {
+  const rate = ({ turn }: Measured) => turn.perSecond;
+  const perWorkerSecond = ({ turn }: Measured) => 1e6 / turn.cpuUs;
+  const ratios = (own: readonly Measured[], base: Setup | undefined, of: (one: Measured) => number) =>
+    own.map((turn, at) => {
+      const other = base && measured.get(base)?.[at];
+      return of(turn) / (other ? of(other) : Number.NaN);
+    });
+  if (!values.json)
+    console.log(`\n${connections} connections, median [lowest, highest] of ${values.rounds} rounds`);
+  for (const [setup, own] of measured) {
+    const [onOneCore, oneWorker] = setups;
+    const result = {
+      connections,
+      setup: setup.name,
+      perSecond: own.map(rate),
+      p50Ms: own.map(({ turn }) => turn.p50Ms),
+      p99Ms: own.map(({ turn }) => turn.p99Ms),
+      cores: Object.fromEntries(USERS.map(who => [who, median(own.map(({ seconds }) => seconds[who]))])),
+      toOneCore: ratios(own, onOneCore, rate),
+      toOneWorker: ratios(own, oneWorker, rate),
+      perWorkerSecond: own.map(perWorkerSecond),
+      efficiency: ratios(own, oneWorker, perWorkerSecond),
+    };
+    if (values.json) {
+      console.log(JSON.stringify(result));
+      continue;
+    }
+    const cores = Object.entries(result.cores).map(([who, share]) => `${who} ${share.toFixed(2)}`);
+    console.log(
+      [
+        `\n${setup.name}: ${median(result.perSecond).toFixed(0)} requests/s, p50 ${median(result.p50Ms).toFixed(2)} ms, p99 ${median(result.p99Ms).toFixed(2)} ms`,
+        `  cores used: ${cores.join(', ')}`,
+        `  rate to all on 1 core ${spread(result.toOneCore)}, to 1 worker on 2 cores ${spread(result.toOneWorker)}`,
+        `  requests per second of the workers' processor time: ${median(result.perWorkerSecond).toFixed(0)}, to 1 worker on 2 cores ${spread(result.efficiency)}`,
+      ].join('\n'),
+    );
+  }
+}
