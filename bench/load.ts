@@ -81,7 +81,7 @@ const sumOfTicks = (fields: readonly string[]) =>
   fields.reduce((sum, field) => sum + Number(field), 0) / TICKS_PER_SECOND;
 
 /** Returns the seconds of processor time that the process and its descendants have used, with those that have ended. */
-function cpuSeconds(pid: number): number {
+export function cpuSeconds(pid: number): number {
   return sumOverTree(pid, member => {
     const stat = readFileSync(`/proc/${member}/stat`, 'utf8');
     return sumOfTicks(

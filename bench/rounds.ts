@@ -78,9 +78,11 @@ export async function takeTurns(
   return results;
 }
 
-const median = (list: readonly number[]) => percentile(list, 0.5);
+/** Returns the middle value. */
+export const median = (list: readonly number[]) => percentile(list, 0.5);
 
-const spread = (list: readonly number[]) => {
+/** Returns the median, with the lowest and the highest. */
+export const spread = (list: readonly number[]) => {
   const digits = median(list) < 0.1 ? 3 : 2;
   const [middle, lowest, highest] = [median(list), Math.min(...list), Math.max(...list)].map(value =>
     value.toFixed(digits),

@@ -10,12 +10,12 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '../test/support/postgres-server.ts';
 import { temporaryFolder } from '../test/support/program.ts';
-import { cpuSeconds, load, median, processTree, spread, type Load, type Turn } from './load.ts';
+import { cpuSeconds, load, processTree, untilQuiet, type Load, type Turn } from './load.ts';
 import { startProcess, startProgram } from './processes.ts';
+import { median, spread } from './rounds.ts';
 
 const KEY = 'the-key-of-the-workers-bench-of-32-characters';
 
@@ -43,10 +43,10 @@ interface Setup {
   readonly way: Load;
 }
 
-/** Seconds of processor time by who used them, and what was answered meanwhile. */
+/** What was answered, and the cores that were used meanwhile. */
 interface Measured {
   readonly turn: Turn;
-  readonly seconds: Readonly<Record<(typeof USERS)[number], number>>;
+  readonly cores: Readonly<Record<(typeof USERS)[number], number>>;
 }
 
 /** A program with so many workers, on a database of its own. */
@@ -85,47 +85,22 @@ function secondsOfEnded(): number {
   return (Number(fields[13]) + Number(fields[14])) / 100;
 }
 
-/** Returns the processor time that the whole machine has spent on anything. */
-function secondsOfAll(): number {
-  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] = (
-    /^cpu +(.*)$/m.exec(readFileSync('/proc/stat', 'utf8'))?.[1] ?? ''
-  )
-    .split(' ')
-    .map(Number);
-  return (user + nice + system + irq + softirq) / 100;
-}
-
-function used(way: Load): Readonly<Record<(typeof USERS)[number], number>> {
-  const ours = {
-    workers: cpuSeconds(way.pid),
-    load: secondsOfEnded(),
-    upstream: cpuSeconds(upstream.pid),
-    postgres: cpuSeconds(postgres.pid),
-  };
-  return { ...ours, others: secondsOfAll() - Object.values(ours).reduce((sum, one) => sum + one, 0) };
-}
+const used = (way: Load) => ({
+  workers: cpuSeconds(way.pid),
+  load: secondsOfEnded(),
+  upstream: cpuSeconds(upstream.pid),
+  postgres: cpuSeconds(postgres.pid),
+});
 
 const maxOthers = Number(values.others);
-const MAX_TRIES = 50;
-
-/** Waits until nothing else uses the machine much, for at most ten minutes. */
-async function untilQuiet(): Promise<void> {
-  for (let waited = 0; waited < 600; waited++) {
-    const before = secondsOfAll();
-    await delay(1_000);
-    if (secondsOfAll() - before < maxOthers + OWN_IDLE) return;
-  }
-  throw new Error('others kept the machine busy for ten minutes');
-}
-
-/** What the programs under measurement use while nothing is sent. */
-const OWN_IDLE = 0.05;
+const MAX_TRIES = 60;
+const QUIET_WITHIN_SECONDS = 10;
 
 async function measureQuietly(setup: Setup, connections: number, seconds: number): Promise<Measured> {
   for (let tries = 0; tries < MAX_TRIES; tries++) {
-    await untilQuiet();
+    await untilQuiet(maxOthers, QUIET_WITHIN_SECONDS);
     const measured = await measure(setup, connections, seconds);
-    if (measured.seconds.others <= maxOthers + OWN_IDLE) return measured;
+    if (measured.cores.others <= maxOthers) return measured;
   }
   throw new Error(`others used more than ${maxOthers} cores in each of ${MAX_TRIES} turns`);
 }
@@ -135,8 +110,14 @@ async function measure({ way, cores }: Setup, connections: number, seconds: numb
   const before = used(way);
   const turn = await load(way, connections, seconds);
   const after = used(way);
-  const shares = USERS.map(who => [who, (after[who] - before[who]) / seconds]);
-  return { turn, seconds: Object.fromEntries(shares) as Measured['seconds'] };
+  const of = (who: keyof typeof before) => (after[who] - before[who]) / seconds;
+  const own = {
+    workers: of('workers'),
+    load: of('load'),
+    upstream: of('upstream'),
+    postgres: of('postgres'),
+  };
+  return { turn, cores: { ...own, others: turn.othersCores } };
 }
 
 const one = await startWith(1);
@@ -178,7 +159,7 @@ function report(connections: number, measured: ReadonlyMap<Setup, readonly Measu
       perSecond: own.map(rate),
       p50Ms: own.map(({ turn }) => turn.p50Ms),
       p99Ms: own.map(({ turn }) => turn.p99Ms),
-      cores: Object.fromEntries(USERS.map(who => [who, median(own.map(({ seconds }) => seconds[who]))])),
+      cores: Object.fromEntries(USERS.map(who => [who, median(own.map(({ cores }) => cores[who]))])),
       toOneCore: ratios(own, onOneCore, rate),
       toOneWorker: ratios(own, oneWorker, rate),
       perWorkerSecond: own.map(perWorkerSecond),

@@ -50,11 +50,11 @@ export const catalogueSettings = {
 export const callSettings = {
   SWITCHBOARD_MAX_STREAMS: setting(
     wholeNumber(1, 100_000, 'a number of streams').default(10_000),
-    'Maximum number of event streams through `/mcp/{server_id}` that are open at a time (1 to 100000): [pass-through.md](pass-through.md#limits).',
+    'Maximum number of event streams through `/mcp/{server_id}` that are open at a time in a process (1 to 100000): [pass-through.md](pass-through.md#limits).',
   ),
   SWITCHBOARD_MAX_STREAMS_PER_KEY: setting(
     wholeNumber(1, 100_000, 'a number of streams').default(20),
-    'Maximum number of such streams per API key (1 to 100000).',
+    'Maximum number of such streams per API key in a process (1 to 100000).',
   ),
   SWITCHBOARD_ALLOW_PRIVATE_NETWORK: setting(
     flag.default(false),
