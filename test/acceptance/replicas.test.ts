@@ -181,7 +181,7 @@ describe.skipIf(inject('postgresUrl') === undefined || !inject('hasRedis'))(
       await redis.kill();
       await more('a', 'b');
       expect(await degraded(targets.a.process)).toEqual([
-        'Redis unavailable: each process counts rate limits separately',
+        'Redis unavailable: each program counts rate limits separately',
       ]);
       await restart('c');
       await more('c');

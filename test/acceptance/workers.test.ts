@@ -305,8 +305,22 @@ describe.skipIf(inject('postgresUrl') === undefined)('two workers on one port', 
     expect(logged().filter(line => line.msg === 'worker failed to stop')).toEqual([]);
   });
 
+  it('serve on while they drain, and end at once at a second signal', async () => {
+    program = await installation.start('draining', { SWITCHBOARD_DRAIN_MS: '300000' });
+    await program.ready();
+    const pids = [...workersBelow(program.pid).values()];
+    process.kill(program.pid, 'SIGTERM');
+    await eventually('both say so', async () => {
+      const replies = await parallel(6, () => program.get('/readyz', APART));
+      return replies.every(({ status, json }) => status === 503 && json.status === 'stopping');
+    });
+    expect((await program.post('/v1/search', { query: 'mail' }, APART)).status).toBe(200);
+    expect(await program.stop('SIGTERM')).toBeNull();
+    await eventually('all have ended', () => !pids.some(isAlive));
+  });
+
   it('leave no process behind when the primary is killed', async () => {
-    program = await installation.start();
+    program = await installation.start('killed');
     const pids = [...workersBelow(program.pid).values()];
     expect(pids).toHaveLength(2);
     await program.stop('SIGKILL');

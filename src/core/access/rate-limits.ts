@@ -1,5 +1,10 @@
 import { isIPv6 } from 'node:net';
-import { RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
+import {
+  RateLimiterCompatibleAbstract,
+  RateLimiterMemory,
+  RateLimiterRedis,
+  RateLimiterRes,
+} from 'rate-limiter-flexible';
 import type { Config, RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -66,7 +71,7 @@ type Limiter = RateLimiterMemory | RateLimiterRedis | LeasedLimiter;
 /** Where limits are counted. Neither: in the memory of this process. */
 export interface LimitStore {
   readonly redis?: Redis | undefined;
-  /** Leases points of windows that the workers of this program share. */
+  /** Leases points of windows that the workers of this program share. With Redis: while it is unavailable. */
   readonly lease?: ((request: LeaseRequest) => Promise<Lease | undefined>) | undefined;
 }
 
@@ -75,7 +80,7 @@ const REDIS_PREFIX = 'switchboard:limit:';
 
 /**
  * Limits requests to a fixed window per key and endpoint class. All faces share one budget, as do all workers of a program and
- * all processes with the same Redis. While Redis is unavailable, each process counts from zero in its own memory, and no call
+ * all processes with the same Redis. While Redis is unavailable, each program counts from zero in its own memory, and no call
  * fails.
  */
 export class RateLimits {
@@ -99,10 +104,7 @@ export class RateLimits {
     );
   }
 
-  /**
-   * Opens rate limits, with a separate Redis connection if an address is given. Redis need not be available yet.
-   * @param options.lease for a worker: used without Redis
-   */
+  /** Opens rate limits, with a separate Redis connection if an address is given. Redis need not be available yet. */
   static async open(
     limits: Config['access']['rateLimits'],
     redisUrl: string | undefined,
@@ -111,7 +113,8 @@ export class RateLimits {
     if (redisUrl === undefined || limits === 'off') return new RateLimits(limits, { lease }, metrics);
     // Loaded only if Redis is configured, because its package has hundreds of files.
     const { Redis } = await import('../../platform/outbound/redis.ts');
-    const rateLimits = new RateLimits(limits, { redis: await Redis.open({ url: redisUrl, log }) }, metrics);
+    const redis = await Redis.open({ url: redisUrl, log });
+    const rateLimits = new RateLimits(limits, { redis, lease }, metrics);
     metrics.watchDegraded('rate_limits', () => rateLimits.degraded !== undefined);
     return rateLimits;
   }
@@ -123,7 +126,7 @@ export class RateLimits {
   /** Returns why limits are not shared although Redis is configured; undefined if they are. */
   get degraded(): string | undefined {
     const trouble = this.#redis?.trouble;
-    return trouble === undefined ? undefined : `${trouble}: each process counts rate limits separately`;
+    return trouble === undefined ? undefined : `${trouble}: each program counts rate limits separately`;
   }
 
   /**
@@ -210,9 +213,8 @@ function createLimiter(
   duration: number,
   { redis, lease }: LimitStore,
 ): Limiter {
-  if (lease)
-    return new LeasedLimiter(new LeasedLimit({ name, points, durationMs: duration * 1000 }, lease), duration);
-  const inMemory = new RateLimiterMemory({ points, duration, keyPrefix: name });
+  const own = { points, duration, keyPrefix: name };
+  const inMemory = lease ? new LeasedLimiter(own, lease) : new RateLimiterMemory(own);
   if (!redis) return inMemory;
   return new RateLimiterRedis({
     points,
@@ -238,26 +240,35 @@ const commandsOf = (redis: Redis) => ({
 });
 
 /** A leased limit with the interface of the other limiters. */
-class LeasedLimiter {
+class LeasedLimiter extends RateLimiterCompatibleAbstract {
   readonly points: number;
   readonly duration: number;
+  override readonly keyPrefix: string;
+  override blockDuration = 0;
+  override execEvenly = false;
   readonly #limit: LeasedLimit;
 
-  constructor(limit: LeasedLimit, duration: number) {
-    this.points = limit.points;
+  constructor(
+    options: { readonly points: number; readonly duration: number; readonly keyPrefix: string },
+    lease: NonNullable<LimitStore['lease']>,
+  ) {
+    super();
+    const { keyPrefix, points, duration } = options;
+    this.keyPrefix = keyPrefix;
+    this.points = points;
     this.duration = duration;
-    this.#limit = limit;
+    this.#limit = new LeasedLimit({ name: keyPrefix, points, durationMs: duration * 1000 }, lease);
   }
 
   /** Rejects with the state once the window is spent, as the other limiters do. */
-  async consume(key: string, points = 1): Promise<RateLimiterRes> {
-    const state = await this.#limit.spend(key, points);
+  override async consume(key: string | number, points = 1): Promise<RateLimiterRes> {
+    const state = await this.#limit.spend(String(key), points);
     if (!state.isWithin) throw resultOf(state);
     return resultOf(state);
   }
 
-  get(key: string): Promise<RateLimiterRes | null> {
-    const state = this.#limit.peek(key);
+  override get(key: string | number): Promise<RateLimiterRes | null> {
+    const state = this.#limit.peek(String(key));
     return Promise.resolve(state ? resultOf(state) : null);
   }
 }

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
-import { RateLimited, RateLimits } from '../../../src/core/access/rate-limits.ts';
+import { RateLimited, RateLimits, type LimitStore } from '../../../src/core/access/rate-limits.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { Redis, type RedisTimes } from '../../../src/platform/outbound/redis.ts';
+import { LeaseBook } from '../../../src/platform/workers/leases.ts';
 import { eventually } from '../../support/processes.ts';
 import { REDIS_PASSWORD, startRedis, type RedisServer } from '../../support/redis.ts';
 
@@ -20,11 +21,11 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
   afterAll(() => server[Symbol.asyncDispose]());
 
   /** The limits of one process, and the lines of its log. */
-  async function process(url = server.url, times: Partial<RedisTimes> = {}) {
+  async function process(url = server.url, times: Partial<RedisTimes> = {}, lease?: LimitStore['lease']) {
     const lines: string[] = [];
     const log = createLog('trace', { write: (line: string) => void lines.push(line) });
     const redis = await Redis.open({ url, log, times: { retryMs: 20, ...times } });
-    const limits = new RateLimits(LIMITS, { redis });
+    const limits = new RateLimits(LIMITS, { redis, lease });
     return { limits, lines, [Symbol.asyncDispose]: () => redis.close() };
   }
 
@@ -66,7 +67,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
     // Of the calls that meet the lost connection none fails either.
     expect(await Promise.all([remaining(a.limits), remaining(a.limits)])).toEqual([4, 3]);
     await eventually('the idle one has noticed too', () => b.limits.degraded !== undefined);
-    expect(a.limits.degraded).toBe('Redis unavailable: each process counts rate limits separately');
+    expect(a.limits.degraded).toBe('Redis unavailable: each program counts rate limits separately');
     await expect(a.limits.isSpent('failedAuth', key)).resolves.toBe(false);
 
     await server.start();
@@ -77,6 +78,23 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
     key += '-after';
     expect([await remaining(a.limits), await remaining(b.limits)]).toEqual([4, 3]);
     expect(a.lines.map(line => JSON.parse(line).msg)).toEqual(['Redis unavailable', 'Redis recovered']);
+  });
+
+  it('of two workers, spend one budget also while Redis is gone', async () => {
+    const book = new LeaseBook(2);
+    const lease: LimitStore['lease'] = request => Promise.resolve(book.lease(request));
+    await using a = await process(server.url, {}, lease);
+    await using b = await process(server.url, {}, lease);
+    expect([await remaining(a.limits), await remaining(b.limits)]).toEqual([4, 3]);
+    await server.kill();
+    for (const left of [4, 3, 2, 1, 0]) expect(await remaining((left % 2 ? a : b).limits)).toBe(left);
+    await expect(remaining(a.limits)).rejects.toBeInstanceOf(RateLimited);
+    await server.start();
+    await eventually(
+      'Redis is used',
+      () => a.limits.degraded === undefined && b.limits.degraded === undefined,
+    );
+    await book.close();
   });
 
   it('waits for a Redis that hangs once, and not again until it answers', async () => {
