@@ -26,8 +26,8 @@ import { printResults, takeTurns, warmUp } from './rounds.ts';
 const PEERS: readonly Peer[] = [mcpHub, oneMcp, contextForge, toolHive];
 const KEY = 'the-key-of-the-peers-bench-of-32-characters';
 const SIZE = 1000;
-/** Turns that other work disturbed are taken again for so long. */
-const PATIENCE_MINUTES = 20;
+/** Turns that other work disturbed are taken again for so long, for each number of connections. */
+const PATIENCE_MINUTES = 4;
 
 const { values } = parseArgs({
   options: {
@@ -42,14 +42,11 @@ const { values } = parseArgs({
   },
 });
 
-/** Returns the folder of a peer. */
-function folderOf({ id }: Peer): string {
-  if (values.folder === undefined) throw new Error('Name the folder of the peers with --folder.');
-  const folder = path.resolve(values.folder);
-  if (!path.relative(process.cwd(), folder).startsWith('..'))
-    throw new Error(`${folder} is inside the repository. Name a folder outside it with --folder.`);
-  return path.join(folder, id);
-}
+if (values.folder === undefined) throw new Error('Name the folder of the peers with --folder.');
+const root = path.resolve(values.folder);
+if (!path.relative(process.cwd(), root).startsWith('..'))
+  throw new Error(`${root} is inside the repository. Name a folder outside it with --folder.`);
+const folderOf = ({ id }: Peer) => path.join(root, id);
 
 const reason = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
@@ -148,7 +145,7 @@ async function measure(): Promise<void> {
     seconds: Number(values.seconds),
     pauseSeconds: Number(values.pause),
     othersCores: Number(values.quiet),
-    patientUntil: performance.now() + PATIENCE_MINUTES * 60_000,
+    patienceSeconds: PATIENCE_MINUTES * 60,
   };
   await warmUp(ways, rounds);
   for (const connections of values.connections.split(',').map(Number)) {

@@ -6,6 +6,7 @@ import { installedPackage, installPackage, mcpCall, type Peer } from './peer.ts'
 const NAME = '@1mcp/agent';
 const VERSION = '0.35.0';
 
+/** Where a registry does not have it, its package made from the tag of its repository can be installed into the folder. */
 export const oneMcp: Peer = {
   id: '1mcp',
   name: '1mcp',

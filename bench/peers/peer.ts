@@ -74,14 +74,15 @@ export async function step(
     await execFile(file, args, options);
   } catch (error) {
     const { stderr = '' } = error as { readonly stderr?: string };
-    throw new Error(`${file} failed: ${stderr.trim().split('\n').slice(-3).join('; ')}`, { cause: error });
+    throw new Error(`${file} failed: ${stderr.trim().split('\n').slice(-8).join('; ')}`, { cause: error });
   }
 }
 
 /** Installs one version of an npm package. */
 export async function installPackage(folder: string, name: string, version: string): Promise<void> {
   await mkdir(folder, { recursive: true });
-  await step('npm', ['install', '--no-audit', '--no-fund', '--prefix', folder, `${name}@${version}`]);
+  const options = ['--no-audit', '--no-fund', '--loglevel', 'error', '--prefix', folder];
+  await step('npm', ['install', ...options, `${name}@${version}`]);
 }
 
 /** Returns the version of an npm package in the folder. Rejects when it is not there. */
