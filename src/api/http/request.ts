@@ -137,10 +137,9 @@ export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Opt
   // These lines contain no secrets, and redaction would cost more than writing them.
   const lines = log.child({}, { redact: [] });
   return (request: IncomingMessage, response: ServerResponse): RequestLocals => {
-    const startedAt = performance.now();
     const path = pathOf(request);
     const onClose = (wasSent: boolean) => {
-      const durationMs = performance.now() - startedAt;
+      const durationMs = monotonicMs(clock) - locals.arrivedMs;
       const status = wasSent ? response.statusCode : undefined;
       const route = routeOf(request, locals);
       metrics.answered(route, request.method, status, durationMs / 1000);
@@ -216,26 +215,25 @@ function logEnd(
   response: ServerResponse,
   { path, durationMs }: { path: string; durationMs: number },
 ): void {
-  const { requestId, principal, code, rpc, span } = localsOf(response);
+  const { requestId, principal, code, rpc, span, route } = localsOf(response);
   // Probes come every few seconds, and MCP clients routinely try GET for an event stream.
   const isRoutine = PROBES.has(path) || (path === '/mcp' && code === 'method_not_allowed');
   const level = isRoutine ? 'debug' : 'info';
   if (!lines.isLevelEnabled(level)) return;
-  lines[level](
-    {
-      requestId,
-      method,
-      path: withoutSecrets(path).slice(0, 200),
-      ...(rpc === undefined ? {} : { rpc: withoutSecrets(rpc) }),
-      status: response.statusCode,
-      ...(code === undefined ? {} : { code }),
-      durationMs: Math.round(durationMs * 10) / 10,
-      ...(principal === undefined ? {} : { tenantId: principal.tenantId, keyId: principal.keyId }),
-      ...(response.writableFinished ? {} : { aborted: true }),
-      ...span?.logFields,
-    },
-    'request',
-  );
+  // Undefined members are left out.
+  const fields = {
+    requestId,
+    method,
+    path: path === route ? path : withoutSecrets(path).slice(0, 200),
+    rpc: rpc === undefined ? undefined : withoutSecrets(rpc),
+    status: response.statusCode,
+    code,
+    durationMs: Math.round(durationMs * 10) / 10,
+    tenantId: principal?.tenantId,
+    keyId: principal?.keyId,
+    aborted: response.writableFinished ? undefined : true,
+  };
+  lines[level](span ? { ...fields, ...span.logFields } : fields, 'request');
 }
 
 /** Hides session ids and page links, which are secrets in paths. */

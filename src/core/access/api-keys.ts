@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import { and, desc, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
-import type { Clock } from '../../platform/time.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { LastUsed } from '../../platform/database/write-behind.ts';
 import { base62OfUint32, randomBase62 } from '../../platform/ids.ts';
@@ -54,6 +54,32 @@ export function idOfApiKey(key: string): string | undefined {
  */
 const hashApiKey = (key: string): Uint8Array => Buffer.from(digest('sha256', key, 'hex'), 'hex');
 
+/** How long a process remembers the digest of a key that was sent, and of how many keys. */
+const DIGEST_MS = 2_000;
+const MAX_DIGESTS = 1_000;
+
+/** Remembers digests for a moment: the clients of a busy server send the same keys again and again. */
+class Digests {
+  readonly #clock: Clock;
+  readonly #known = new Map<string, Uint8Array>();
+  #sinceMs = -Infinity;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  of(key: string): Uint8Array {
+    const nowMs = monotonicMs(this.#clock);
+    if (nowMs - this.#sinceMs >= DIGEST_MS || this.#known.size >= MAX_DIGESTS) {
+      this.#known.clear();
+      this.#sinceMs = nowMs;
+    }
+    let found = this.#known.get(key);
+    if (!found) this.#known.set(key, (found = hashApiKey(key)));
+    return found;
+  }
+}
+
 /** Compares in constant time. */
 const sameHash = (a: Uint8Array, b: Uint8Array): boolean => a.length === b.length && timingSafeEqual(a, b);
 
@@ -91,6 +117,7 @@ export class ApiKeys {
   readonly #environmentHash: Uint8Array | undefined;
   readonly #rows: KeyRows;
   readonly #lastUsed: LastUsed;
+  readonly #digests: Digests;
 
   constructor({ db, clock, log, metrics, audit, environmentKey, shared = false }: ApiKeysOptions) {
     this.#audit = audit;
@@ -100,6 +127,7 @@ export class ApiKeys {
     this.#clock = clock;
     this.#environmentHash = environmentKey === undefined ? undefined : hashApiKey(environmentKey);
     this.#rows = new KeyRows(db, clock);
+    this.#digests = new Digests(clock);
     this.#lastUsed = new LastUsed({
       clock,
       log,
@@ -123,7 +151,7 @@ export class ApiKeys {
     isGuarded = () => Promise.resolve(false),
   ): Principal | Promise<Principal> {
     if (key === undefined) throw unauthorized();
-    const hash = hashApiKey(key);
+    const hash = this.#digests.of(key);
     if (this.#environmentHash && sameHash(hash, this.#environmentHash)) return ENVIRONMENT_PRINCIPAL;
     const id = idOfApiKey(key);
     if (id === undefined) throw unauthorized();
