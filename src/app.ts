@@ -264,7 +264,7 @@ function openProxy(
     metrics,
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
-    onOpenResult: (server, result) => void openServers.learn(server, result),
+    onOpenResult: (server, answer) => void openServers.learn(server, answer),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     limits: { maxStreams, maxStreamsPerKey, ...options.proxyLimits },
   });

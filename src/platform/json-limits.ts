@@ -112,3 +112,16 @@ export function jsonSizeOf(root: unknown, charsPerUnit: number, max: number): nu
 
 /** Returns whether a text can be stored: Postgres takes neither NUL nor unpaired surrogates, which JSON may contain. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes('\0');
+
+/** JSON text in parts, to be sent as it is: joining them would copy a large one. */
+export class JsonParts {
+  readonly parts: readonly Buffer[];
+
+  constructor(...parts: readonly (Buffer | string)[]) {
+    this.parts = parts.map(part => (typeof part === 'string' ? Buffer.from(part) : part));
+  }
+
+  get byteLength(): number {
+    return this.parts.reduce((sum, part) => sum + part.length, 0);
+  }
+}

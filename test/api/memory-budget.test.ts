@@ -133,6 +133,14 @@ describe.each(faces.filter(([face]) => face !== '/mcp/{server_id}'))('%s: JSON',
   });
 });
 
+describe.each(faces.filter(([face]) => face.startsWith('/v1/')))('%s: an answer', (_face, request) => {
+  it('over the budget of its key is dropped', async () => {
+    const { status, text } = await sb.post(...request('long', {}));
+    expect(status).toBe(503);
+    expect(text).toContain('too much data of earlier responses is still unread');
+  });
+});
+
 describe('/mcp: an answer over the budget of its key', () => {
   it('ends the connection', async () => {
     const [path, body] = FACES['/mcp']?.('long', {}) ?? ['', {}];

@@ -3,7 +3,7 @@ import { getHeapStatistics } from 'node:v8';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import { SwitchboardError } from '../../errors.ts';
-import { MAX_JSON_DEPTH, shapeOf } from '../../platform/json-limits.ts';
+import { MAX_JSON_DEPTH, shapeOf, type JsonParts } from '../../platform/json-limits.ts';
 import { addHeaders } from './request.ts';
 
 const MIB = 1024 * 1024;
@@ -76,11 +76,11 @@ export function holdAnswer(
   budget: MemoryBudget,
   response: ServerResponse,
   keyId: string,
-  text: string,
+  json: string | JsonParts,
 ): void {
   // A character is at most three bytes.
-  if (text.length < SMALL_ANSWER_BYTES / 3) return;
-  const bytes = Buffer.byteLength(text);
+  if (typeof json === 'string' && json.length < SMALL_ANSWER_BYTES / 3) return;
+  const bytes = typeof json === 'string' ? Buffer.byteLength(json) : json.byteLength;
   if (bytes < SMALL_ANSWER_BYTES || budget.hold(response, keyId)(bytes)) return;
   throw new SwitchboardError(
     'unavailable',

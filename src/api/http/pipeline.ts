@@ -5,6 +5,7 @@ import type { Caller, Principal } from '../../core/access/caller.ts';
 import type { QuotaState } from '../../core/access/quota.ts';
 import type { RateLimitState } from '../../core/access/rate-limits.ts';
 import type { Core } from '../../core/core.ts';
+import { JsonParts } from '../../platform/json-limits.ts';
 import { Places } from '../../platform/queues.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import type { Cancellation } from '../../platform/time.ts';
@@ -31,6 +32,7 @@ import {
   singleHeader,
   addHeaders,
   limitHeaders,
+  sendParts,
   sendText,
   writeHead,
   wireOf,
@@ -232,9 +234,10 @@ export function serveEndpoints({
   }
 
   function sendAnswer({ response, principal }: Exchange, answer: unknown): void {
-    const text = JSON.stringify(answer);
-    holdAnswer(budget, response, principal.keyId, text);
-    sendText(response, 200, 'application/json', text);
+    const json = answer instanceof JsonParts ? answer : JSON.stringify(answer);
+    holdAnswer(budget, response, principal.keyId, json);
+    if (typeof json === 'string') sendText(response, 200, 'application/json', json);
+    else sendParts(response, json);
   }
 
   /** Responds with progress lines if the caller accepts them. */

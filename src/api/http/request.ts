@@ -4,6 +4,7 @@ import type { Config } from '../../config/index.ts';
 import type { Principal } from '../../core/access/caller.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { newId } from '../../platform/ids.ts';
+import type { JsonParts } from '../../platform/json-limits.ts';
 import { Canceller, monotonicMs, type Cancellation, type Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
@@ -276,6 +277,16 @@ export function sendText(response: ServerResponse, status: number, type: string,
   response.writeHead(status, headers);
   // ASCII is written faster as Latin-1, with the same bytes.
   response.end(text, bytes === text.length ? 'latin1' : 'utf8');
+}
+
+/** Ends a response with JSON that exists already, and the headers added before. */
+export function sendParts(response: ServerResponse, json: JsonParts): void {
+  const { headers } = localsOf(response);
+  headers.push('Content-Type', 'application/json; charset=utf-8', 'Content-Length', String(json.byteLength));
+  response.writeHead(200, headers);
+  response.cork();
+  for (const part of json.parts) response.write(part);
+  response.end();
 }
 
 export const sendJson = (response: ServerResponse, status: number, value: unknown): void =>

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject, JsonParts } from '../../platform/json-limits.ts';
 import { SwitchboardError, UPSTREAM_ERRORS } from '../../errors.ts';
 import {
   checkReadOrFind,
@@ -94,7 +94,9 @@ const mcpCall = endpoint({
       method,
       ...(params === undefined ? {} : { params }),
     };
-    return { jsonrpc: '2.0', id, ...(await core.proxy.call(caller, input)) };
+    const answer = await core.proxy.call(caller, input);
+    if (!('result' in answer && answer.large)) return { jsonrpc: '2.0', id, ...answer };
+    return new JsonParts(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`, answer.large.json, '}');
   },
 });
 

@@ -36,11 +36,12 @@ export class OpenServers {
   /**
    * Examines the result of a tool that ran without an error. Resolves when what it shows is stored, and never rejects.
    * @param server the server as it was called
+   * @param answer its result is only read if the server's access is not known, because reading a large one is costly
    */
-  learn(server: Server, result: unknown): Promise<void> | undefined {
+  learn(server: Server, answer: { readonly result: unknown }): Promise<void> | undefined {
     const { id } = server;
     const isClosed = this.#catalogue.isClosedByRefusal(id) && !this.#reopened.has(id);
-    if (!(isClosed || this.#catalogue.hasUnknownAccess(id)) || asksForKey(result)) return undefined;
+    if (!(isClosed || this.#catalogue.hasUnknownAccess(id)) || asksForKey(answer.result)) return undefined;
     if (isClosed) this.#reopened.set(id, true);
     return this.#store(server);
   }

@@ -1,5 +1,6 @@
 import { SwitchboardError } from '../../errors.ts';
 import { CallerAbortError, systemClock, type Clock, type Cancellation } from '../../platform/time.ts';
+import type { JsonParts } from '../../platform/json-limits.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -82,12 +83,12 @@ export interface McpProxy {
   /** Sends any JSON-RPC request. Returns the upstream's own result or error, unchanged. */
   call(caller: Caller, input: { method: string; params?: Params } & Target): Promise<RpcAnswer>;
   /**
-   * Calls a tool. If it asks for input, throws `upstream_input_required`.
+   * Calls a tool. If it asks for input, throws `upstream_input_required`. A large result is returned as JSON.
    * @throws SwitchboardError `upstream_error` for a JSON-RPC error; a result with `isError` does not throw
    * @example
-   * const { content } = await proxy.callTool(caller, { serverId: 'weather', name: 'forecast', arguments: { city: 'Bonn' } });
+   * const result = await proxy.callTool(caller, { serverId: 'weather', name: 'forecast', arguments: { city: 'Bonn' } });
    */
-  callTool(caller: Caller, input: Target & ToolCall): Promise<ToolResult>;
+  callTool(caller: Caller, input: Target & ToolCall): Promise<ToolResult | JsonParts>;
   /** Calls a tool for a caller that may be asked for input. @throws SwitchboardError `upstream_error` for a JSON-RPC error */
   callToolInteractively(
     caller: Caller,
@@ -134,7 +135,7 @@ export function createProxy(options: ProxyOptions): McpProxy {
   let progressTokens = 0;
 
   /** @param read returns the outcome in the server's reply */
-  const callTool = <Outcome extends ToolResult | InputRequired>(
+  const callTool = <Outcome extends ToolResult | InputRequired | JsonParts>(
     caller: Caller,
     { serverId, queryLogId, ...call }: Target & (ToolCall | InteractiveToolCall),
     read: (reply: UpstreamReply) => Outcome,

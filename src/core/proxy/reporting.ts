@@ -4,7 +4,7 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
 import type { CallOutcome, ClaimedCall } from '../feedback-types.ts';
 import { NotAdmitted } from './admission.ts';
-import { errorOf, type Params, type RpcAnswer, type UpstreamReply } from './upstream/envelope.ts';
+import { errorOf, glimpseOf, type Params, type RpcAnswer, type UpstreamReply } from './upstream/envelope.ts';
 import { HttpFailure } from './upstream/failures.ts';
 import { isObject } from '../../platform/json-limits.ts';
 import { activeSpan, traced, type Span, type TraceContext } from '../../platform/telemetry/tracing.ts';
@@ -36,10 +36,10 @@ export interface Reports {
    */
   readonly onOutcome?: (outcome: { serverId: string; tenantId: string; ok: boolean }) => void;
   /**
-   * Called with the result of a tool that ran without an error although the call carried no credential; not for pass-through
+   * Called with the response of a tool that ran without an error although the call carried no credential; not for pass-through
    * clients. Must not throw.
    */
-  readonly onOpenResult?: (server: Server, result: unknown) => void;
+  readonly onOpenResult?: (server: Server, answer: { readonly result: unknown }) => void;
   /** Called when a call that names a search has ended, unless its caller disconnected. Must not throw. */
   readonly onClaimedCall?: (call: ClaimedCall) => void;
 }
@@ -69,7 +69,7 @@ export class Reporter {
   answeredOpenly(server: Server, method: string, reply: UpstreamReply): void {
     const { answer } = reply;
     if (method !== 'tools/call' || !('result' in answer) || classifyReply(reply) !== true) return;
-    this.#parts.onOpenResult?.(server, answer.result);
+    this.#parts.onOpenResult?.(server, answer);
   }
 
   aborted(operation: Operation<never>, startedAtMs: number): void {
@@ -196,7 +196,7 @@ export function classifyStatus(status: number): Evidence {
 }
 
 export const classifyReply = ({ answer }: Pick<UpstreamReply, 'answer'>): Evidence =>
-  'error' in answer ? classifyError(answer.error) : classifyResult(answer.result);
+  'error' in answer ? classifyError(answer.error) : classifyResult(glimpseOf(answer));
 
 /** Classifies a result of any method. `isError` is the tool's own failure. */
 export function classifyResult(result: unknown): Evidence {
@@ -316,8 +316,8 @@ export function noteReply(span: Span, { status, answer }: Replied, session?: Spo
     });
   const error = errorOf(answer);
   span.set({ 'http.response.status_code': status, 'rpc.response.status_code': error && String(error.code) });
+  const result = glimpseOf(answer);
   if (error) span.failed(String(error.code));
-  else if (answer && 'result' in answer && isObject(answer.result) && answer.result['isError'] === true)
-    span.failed('tool_error');
+  else if (isObject(result) && result['isError'] === true) span.failed('tool_error');
   else if (status >= 400) span.failed(String(status));
 }

@@ -10,8 +10,9 @@ import {
   type RpcError,
   type UpstreamReply,
 } from './upstream/envelope.ts';
+import type { LargeResult } from './upstream/large-answer.ts';
 import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './upstream/failures.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject, type JsonParts } from '../../platform/json-limits.ts';
 import type { Clock } from '../../platform/time.ts';
 import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -142,12 +143,14 @@ function detailOf(error: RpcError, advice: string): string {
 }
 
 /**
- * Returns the result in a reply to `tools/call`, for a caller that cannot be asked for input.
+ * Returns the result in a reply to `tools/call`, for a caller that cannot be asked for input. A large one is returned as JSON.
  * @throws SwitchboardError as `toolOutcome`; `upstream_input_required` with the upstream's result as the member `input_required`, or
  * with its error if it did not ask
  */
-export function toolResult(reply: UpstreamReply): ToolResult {
-  const error = errorOf(reply.answer);
+export function toolResult(reply: UpstreamReply): ToolResult | JsonParts {
+  const { answer } = reply;
+  if ('result' in answer && answer.large) return largeToolResult(answer.large);
+  const error = errorOf(answer);
   // A caller that can declare capabilities learns how from its own API.
   if (error?.code === MISSING_CAPABILITY) throw capabilityMissing(error);
   const outcome = toolOutcome(reply);
@@ -158,6 +161,13 @@ export function toolResult(reply: UpstreamReply): ToolResult {
     { members: { input_required: outcome } },
   );
 }
+
+function largeToolResult(large: LargeResult): JsonParts {
+  if (!large.hasContent) throw withoutContent();
+  return large.toToolResult();
+}
+
+const withoutContent = () => new AnsweredWrongly('returned a tools/call result without a content array');
 
 /**
  * Returns the result in a reply to `tools/call`, or what it asks for.
@@ -171,7 +181,7 @@ export function toolOutcome({ answer, lostSession }: UpstreamReply): ToolResult 
   const { content, resultType } = result;
   if (Array.isArray(content)) return { ...result, content, isError: result['isError'] === true };
   if (resultType === 'input_required') return { ...result, resultType };
-  throw new AnsweredWrongly('returned a tools/call result without a content array');
+  throw withoutContent();
 }
 
 /** A result with content is not a request for input, whatever other fields a server sends. */

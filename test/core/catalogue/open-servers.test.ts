@@ -37,7 +37,7 @@ describe('a tool that ran', () => {
   const learned = () => catalogue.get('maps')?.learned;
 
   it('in a call that carried no credential shows that its server is open', async () => {
-    await openServers().learn(maps(), DONE);
+    await openServers().learn(maps(), { result: DONE });
     expect(learned()).toEqual({ kind: 'none' });
     expect((await Catalogue.load(database.db)).get('maps')?.learned).toEqual({ kind: 'none' });
   });
@@ -61,14 +61,14 @@ describe('a tool that ran', () => {
       const clock = settableClock();
       const openedOnce = new OpenServers(catalogue, log, clock);
       await catalogue.learnAccess('maps', URL, refusal);
-      await openedOnce.learn(maps(), DONE);
+      await openedOnce.learn(maps(), { result: DONE });
       expect(learned()).toEqual({ kind: 'none' });
       // One that refuses some tools is not written at each call.
       await catalogue.learnAccess('maps', URL, refusal);
-      await openedOnce.learn(maps(), DONE);
+      await openedOnce.learn(maps(), { result: DONE });
       expect(learned()).toEqual(refusal);
       clock.time += 3_600_001;
-      await openedOnce.learn(maps(), DONE);
+      await openedOnce.learn(maps(), { result: DONE });
       expect(learned()).toEqual({ kind: 'none' });
     },
   );
@@ -76,7 +76,7 @@ describe('a tool that ran', () => {
   it('does not open a server whose entry says what it requires', async () => {
     await catalogue.put([entry({ kind: 'static_header' })], { origin: 'operator' });
     await catalogue.learnAccess('maps', URL, { kind: 'oauth' });
-    await openServers().learn(maps(), DONE);
+    await openServers().learn(maps(), { result: DONE });
     expect(learned()).toEqual({ kind: 'oauth' });
   });
 
@@ -84,7 +84,7 @@ describe('a tool that ran', () => {
     const moved = { ...entry(), remote_url: 'https://new.example/mcp' };
     const called = maps();
     await catalogue.put([moved], { origin: 'operator' });
-    await openServers().learn(called, DONE);
+    await openServers().learn(called, { result: DONE });
     expect([catalogue.get('maps')?.remoteUrl, learned()]).toEqual([moved.remote_url, undefined]);
   });
 
@@ -95,9 +95,9 @@ describe('a tool that ran', () => {
     'Unauthorized',
     'Authentication required',
   ])('and says %j shows nothing, although it was no error', async text => {
-    await openServers().learn(maps(), says(text));
+    await openServers().learn(maps(), { result: says(text) });
     expect(learned()).toBeUndefined();
-    await openServers().learn(maps(), says('The author of the map is Alice, route 4012.'));
+    await openServers().learn(maps(), { result: says('The author of the map is Alice, route 4012.') });
     expect(learned()).toEqual({ kind: 'none' });
   });
 
@@ -108,7 +108,7 @@ describe('a tool that ran', () => {
       isClosedByRefusal: () => false,
       learnAccess,
     });
-    for (let at = 0; at < 3; at++) await failing.learn(maps(), DONE);
+    for (let at = 0; at < 3; at++) await failing.learn(maps(), { result: DONE });
     expect(messages()).toEqual(['failed to store learned access']);
   });
 });

@@ -5,7 +5,13 @@ import type { Server } from '../../../src/core/catalogue/entry.ts';
 import type { Credential } from '../../../src/core/identity/connections/holdings.ts';
 import { Sealing } from '../../../src/platform/sealing.ts';
 import { Guard, type GuardOptions } from '../../../src/platform/outbound/guard.ts';
-import { createProxy, type McpProxy, type ProxyOptions } from '../../../src/core/proxy/proxy.ts';
+import {
+  createProxy,
+  type McpProxy,
+  type ProxyOptions,
+  type ToolResult,
+} from '../../../src/core/proxy/proxy.ts';
+import { JsonParts } from '../../../src/platform/json-limits.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 /** The catalogue has these, so that their calls go out at once: a tool that nobody knows is looked up first. */
@@ -80,8 +86,8 @@ export interface Harness extends AsyncDisposable {
   catalogue(id: string, url: string, more?: Partial<Server>): void;
   /** Resolves once so many listings made in the background, after calls, have failed: few of these upstreams list tools. */
   refreshed(count: number): Promise<void>;
-  /** Calls a tool of the server `s`. */
-  tool(name?: string, args?: Record<string, unknown>): ReturnType<McpProxy['callTool']>;
+  /** Calls a tool of the server `s`, and parses its result if it is large. */
+  tool(name?: string, args?: Record<string, unknown>): Promise<ToolResult>;
 }
 
 /** A proxy on a catalogue of one server, `s`, at the given URL. */
@@ -128,7 +134,8 @@ export function startProxy(
         { timeout: 20_000, interval: 5 },
       ),
     catalogue: (id, newUrl, more) => void servers.set(id, server(id, newUrl, more)),
-    tool: (name = 'tool', args = {}) => proxy.callTool(caller(), { serverId: 's', name, arguments: args }),
+    tool: (name = 'tool', args = {}) =>
+      proxy.callTool(caller(), { serverId: 's', name, arguments: args }).then(parsed),
     [Symbol.asyncDispose]: () => proxy.close(),
   };
 }
@@ -145,7 +152,9 @@ export async function expectOwnEchoes({ proxy }: Harness): Promise<void> {
   const texts = Array.from({ length: 60 }, (_, i) => `call ${i}`);
   const results = await Promise.all(
     texts.map((message, i) =>
-      proxy.callTool(callerFor(`user-${i % 3}`), { serverId: 's', name: 'echo', arguments: { message } }),
+      proxy
+        .callTool(callerFor(`user-${i % 3}`), { serverId: 's', name: 'echo', arguments: { message } })
+        .then(parsed),
     ),
   );
   expect(results.map(({ content }) => content)).toEqual(
@@ -153,6 +162,10 @@ export async function expectOwnEchoes({ proxy }: Harness): Promise<void> {
   );
   expect(proxy.sessionCount).toBe(3);
 }
+
+/** The result of a tool, parsed if it is large. */
+const parsed = (result: ToolResult | JsonParts): ToolResult =>
+  result instanceof JsonParts ? (JSON.parse(Buffer.concat(result.parts).toString()) as ToolResult) : result;
 
 /** What the promise rejects with, as a SwitchboardError; anything else fails the test. */
 export async function failure(promise: Promise<unknown>): Promise<SwitchboardError> {

@@ -5,7 +5,7 @@ import { ArgumentChecks, readAsDeclared } from './check-arguments.ts';
 import type { Deadline } from '../upstream/deadline.ts';
 import { HEADER_MISMATCH, INVALID_PARAMS, type Params, type UpstreamReply } from '../upstream/envelope.ts';
 import { restated } from '../upstream/failures.ts';
-import { isObject } from '../../../platform/json-limits.ts';
+import { isObject, type JsonParts } from '../../../platform/json-limits.ts';
 import type { ProxyLimits } from '../limits.ts';
 import type { InputRequired, KnownTools, ToolCall, ToolDefinitions, ToolResult, View } from '../tools.ts';
 import { overviewOf, quoted, type KnownTool } from '../hints.ts';
@@ -13,7 +13,8 @@ import { overviewOf, quoted, type KnownTool } from '../hints.ts';
 /** The maximum number of characters examined in a tool's error text. */
 const MAX_TEXT_CHARS = 2_000;
 
-type Outcome = ToolResult | InputRequired;
+/** JSON is that of a large result, which is no error. */
+type Outcome = ToolResult | InputRequired | JsonParts;
 type NamedCall = Pick<ToolCall, 'name' | 'arguments' | 'readOnly'>;
 interface Sending<T extends Outcome = Outcome> {
   /** Sends the call with these arguments. */
@@ -172,7 +173,9 @@ function withHint(error: SwitchboardError, hint: string | undefined): Switchboar
 function explained<T extends Outcome>(outcome: T, hint: string | undefined): T {
   if (hint === undefined || !('content' in outcome) || !Array.isArray(outcome.content)) return outcome;
   const content: unknown[] = outcome.content;
-  return { ...outcome, content: [...content, { type: 'text', text: `[Switchboard] ${hint}` }] };
+  return Object.assign({}, outcome, {
+    content: [...content, { type: 'text', text: `[Switchboard] ${hint}` }],
+  });
 }
 
 const listedIn = ({ schemas, descriptions, annotations }: KnownTools): KnownTool[] =>
@@ -204,11 +207,11 @@ function isRefusal({ upstreamError, detail }: SwitchboardError): boolean {
 const MISTAKE =
   /-32602|\b(?:invalid|unexpected|missing|unknown|unrecognized)\s(?:required )?(?:arguments?|params?|parameters?|inputs?|tool)\b|\bvalidation error|\btool\s\S{1,300}\s(?:was )?not found/i;
 
-const isFailure = (outcome: Outcome) => outcome['isError'] === true;
+const isFailure = (outcome: Outcome) => 'isError' in outcome && outcome.isError === true;
 
 function speaksOfMistake(outcome: Outcome): boolean {
-  if (!isFailure(outcome) || !Array.isArray(outcome['content'])) return false;
-  const content: unknown[] = outcome['content'];
+  if (!isFailure(outcome) || !('content' in outcome) || !Array.isArray(outcome.content)) return false;
+  const content: unknown[] = outcome.content;
   const [first] = content;
   if (!isObject(first) || typeof first['text'] !== 'string') return false;
   return MISTAKE.test(first['text'].slice(0, MAX_TEXT_CHARS));

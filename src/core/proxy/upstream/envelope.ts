@@ -6,6 +6,7 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';
 import { cleanText } from '../../../platform/sanitize.ts';
 import { restated } from './failures.ts';
+import type { LargeResult } from './large-answer.ts';
 
 /** The stateless revision: no session, an envelope in each request. */
 export const MODERN_VERSION = '2026-07-28';
@@ -37,7 +38,12 @@ export interface RpcError {
 }
 
 /** An upstream's response, including unknown fields. */
-export type RpcAnswer = { readonly result: unknown } | { readonly error: RpcError };
+export type RpcAnswer =
+  { readonly result: unknown; readonly large?: LargeResult } | { readonly error: RpcError };
+
+/** Returns what an answer's result says of itself (`isError`, `resultType`), without parsing a large one. */
+export const glimpseOf = (answer: RpcAnswer | undefined): unknown =>
+  answer && 'result' in answer ? (answer.large ?? answer.result) : undefined;
 
 /** An upstream's response to a call. */
 export interface UpstreamReply {

@@ -2,6 +2,7 @@ import { SwitchboardError } from '../../../errors.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import {
   errorOf,
+  glimpseOf,
   HEADER_MISMATCH,
   isModernCode,
   MODERN_VERSION,
@@ -146,11 +147,10 @@ const looksLegacy = (status: number, code: number | undefined) =>
   (code === undefined || isGrandfathered(code) || code === -32_600);
 
 /** Every result of revision 2026-07-28 has a type. */
-const hasResultType = (answer: RpcAnswer | undefined): boolean =>
-  answer !== undefined &&
-  'result' in answer &&
-  isObject(answer.result) &&
-  typeof answer.result['resultType'] === 'string';
+const hasResultType = (answer: RpcAnswer | undefined): boolean => {
+  const result = glimpseOf(answer);
+  return isObject(result) && typeof result['resultType'] === 'string';
+};
 
 /**
  * Returns the era indicated by the reply to `server/discover`. `legacy` only means "not modern".

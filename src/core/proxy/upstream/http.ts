@@ -5,6 +5,7 @@ import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { abortReason, type Cancellation, toAbortSignal } from '../../../platform/time.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { brokeProtocol, connectionFailure, NotConnected, sentTooMuch, type Stage } from './failures.ts';
+import { LARGE_ANSWER_BYTES, LargeAnswerScan } from './large-answer.ts';
 import { GrowingBuffer, SseParser, type SseEvent } from './sse.ts';
 import { blockedRedirect, type Guard } from '../../../platform/outbound/guard.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
@@ -31,6 +32,8 @@ export interface HttpRequest extends ExchangeRequest {
   readonly body?: string;
   /** Receives the events of an SSE response one by one, and returns true if it needs no more. Without it, the body is collected. */
   readonly onEvent?: (event: SseEvent) => boolean;
+  /** Scans a large JSON response as it arrives (`HttpAnswer.scan`). */
+  readonly scansLarge?: true;
   /** A long-lived stream. It takes no call's connection, and the size limit applies to each event. */
   readonly apart?: true;
   /** Called when the response is an event stream and starts. */
@@ -46,6 +49,8 @@ export interface HttpAnswer {
   readonly mediaType: string;
   /** Empty for an SSE response whose events were consumed one by one. */
   readonly body: Buffer;
+  /** The scan of a large JSON response, if the request wants one. */
+  readonly scan: LargeAnswerScan | undefined;
   /** The number of received body bytes. */
   readonly bytes: number;
   /** How an SSE response ended: `onEvent` had enough, or it ended after or in the middle of an event. */
@@ -195,6 +200,9 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
 
 const NO_BYTES = Buffer.alloc(0);
 
+/** Scanning so many bytes takes up to 3 ms. Node may receive 2 MiB at once. */
+const BYTES_PER_TURN = 512 * 1024;
+
 /** Collects the response, or emits its events one by one. */
 class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   /** Most responses arrive in one chunk, which is not copied. */
@@ -203,6 +211,9 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   #mediaType = '';
   #bytes = 0;
   #events: SseParser | undefined;
+  #scan: LargeAnswerScan | undefined;
+  /** The number of bytes when others last had a turn. */
+  #pausedAt = 0;
 
   protected override onHead(): void {
     this.#mediaType = mediaTypeOf(this.headers['content-type']);
@@ -221,15 +232,15 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
     );
   }
 
-  protected override onBody(chunk: Buffer): void {
+  protected override onBody(chunk: Buffer, controller: Dispatcher.DispatchController): void {
     this.#bytes += chunk.length;
     const held = this.request.apart && this.#events ? this.#events.pendingBytes + chunk.length : this.#bytes;
     if (held > this.limits.maxResponseBytes) this.#failTooLarge();
     else if (this.#events) this.#readEvents(this.#events, chunk);
-    else this.#keep(chunk);
+    else this.#keep(chunk, controller);
   }
 
-  #keep(chunk: Buffer): void {
+  #keep(chunk: Buffer, controller: Dispatcher.DispatchController): void {
     if (this.#body) this.#body.append(chunk);
     else if (!this.#only) this.#only = chunk;
     else {
@@ -237,6 +248,20 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
       this.#body.append(this.#only);
       this.#body.append(chunk);
     }
+    if (this.#bytes >= LARGE_ANSWER_BYTES) this.#scanOn(chunk, controller);
+  }
+
+  /** Scans a chunk of a large response, or all that has arrived until then. */
+  #scanOn(chunk: Buffer, controller: Dispatcher.DispatchController): void {
+    if (this.#scan) this.#scan.push(chunk);
+    else if (this.request.scansLarge && this.#mediaType === 'application/json') {
+      this.#scan = new LargeAnswerScan();
+      this.#scan.push(this.#body?.bytes ?? chunk);
+    } else return;
+    if (this.#bytes - this.#pausedAt < BYTES_PER_TURN) return;
+    this.#pausedAt = this.#bytes;
+    controller.pause();
+    setImmediate(() => controller.resume());
   }
 
   protected override onEnd(): void {
@@ -273,6 +298,7 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
       headers: this.headers,
       mediaType: this.#mediaType,
       body: this.#body?.take() ?? this.#only ?? NO_BYTES,
+      scan: this.#scan,
       bytes: this.#bytes,
       stream,
       lastEventId: this.#events?.lastEventId,

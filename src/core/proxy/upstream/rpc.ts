@@ -15,6 +15,7 @@ import {
   type RpcAnswer,
 } from './envelope.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
+import type { LargeAnswerScan } from './large-answer.ts';
 import { urlOf, type HttpAnswer, type HttpClient, type HttpRequest } from './http.ts';
 import { isTooDeep, isTooDeepToParse } from '../../../platform/json-limits.ts';
 
@@ -87,6 +88,7 @@ export async function rpcExchange(
     body: request.body,
     signal: request.signal,
     onSent: request.onSent,
+    scansLarge: true,
     // An event without data only enables resumption (2025-11-25, Resumability).
     onEvent: ({ event, data }) => event === 'message' && data !== '' && reader.take(parseJson(data)),
   };
@@ -121,8 +123,9 @@ export const failureOf = (
 const BYTE_ORDER_MARK = '\u{feff}';
 
 /** Feeds a JSON body to the reader. */
-function readBody({ mediaType, body }: HttpAnswer, reader: AnswerReader): void {
+function readBody({ mediaType, body, scan }: HttpAnswer, reader: AnswerReader): void {
   if (mediaType !== 'application/json' || body.length === 0) return;
+  if (scan && reader.takeLarge(scan, body)) return;
   if (!isUtf8(body)) throw brokeProtocol('sent JSON that is not valid UTF-8');
   const text = body.toString();
   reader.take(parseJson(text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text));
@@ -208,6 +211,13 @@ class AnswerReader {
     this.answer = incoming.answer;
     this.ownId = incoming.ownId;
     return true;
+  }
+
+  /** Returns whether the scanned message is the response. */
+  takeLarge(scan: LargeAnswerScan, bytes: Buffer): boolean {
+    this.answer = scan.end(bytes, this.#request.id);
+    this.ownId = this.answer !== undefined;
+    return this.ownId;
   }
 }
 

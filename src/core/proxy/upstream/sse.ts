@@ -190,6 +190,11 @@ export class GrowingBuffer {
     return this.#length;
   }
 
+  /** The bytes so far, valid until the next `append`. */
+  get bytes(): Buffer {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
   append(chunk: Uint8Array): void {
     const needed = this.#length + chunk.length;
     if (needed > this.#bytes.length) {
@@ -203,7 +208,7 @@ export class GrowingBuffer {
 
   /** Returns the bytes and empties the buffer. They are valid until the next `append`. */
   take(): Buffer {
-    const taken = this.#bytes.subarray(0, this.#length);
+    const taken = this.bytes;
     this.#length = 0;
     return taken;
   }

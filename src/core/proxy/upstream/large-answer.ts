@@ -1,0 +1,120 @@
+import { JsonParts } from '../../../platform/json-limits.ts';
+import { JsonScan, type FoundJson } from '../../../platform/json-scan.ts';
+
+/** Responses from this size on are scanned as they arrive. Smaller ones are parsed, which is faster. */
+export const LARGE_ANSWER_BYTES = 32 * 1024;
+
+/** Longer ids and types are left to the parser. */
+const MAX_SHORT_BYTES = 1_024;
+const [OBJECT, ARRAY] = [0x7b, 0x5b];
+const FIND = { id: {}, method: {}, error: {}, result: { content: {}, isError: {}, resultType: {} } };
+
+/**
+ * A large result that was validated, but not parsed: parsing and stringifying it would hold up all other requests. It is an
+ * object that neither is an error of a tool nor asks for input.
+ */
+export class LargeResult {
+  readonly isError = false;
+  readonly resultType: string | undefined;
+  readonly hasContent: boolean;
+  /** Its JSON, as the server sent it. */
+  readonly json: Buffer;
+  readonly #namesError: boolean;
+  #value: unknown;
+
+  constructor(json: Buffer, has: Pick<LargeResult, 'resultType' | 'hasContent'> & { namesError: boolean }) {
+    this.json = json;
+    this.resultType = has.resultType;
+    this.hasContent = has.hasContent;
+    this.#namesError = has.namesError;
+  }
+
+  /** Returns the parsed value. */
+  value(): unknown {
+    return (this.#value ??= JSON.parse(this.json.toString()));
+  }
+
+  /** Returns the JSON of a tool's result, which always has `isError`. */
+  toToolResult(): JsonParts {
+    return this.#namesError
+      ? new JsonParts(this.json)
+      : new JsonParts(this.json.subarray(0, -1), `,"isError":false}`);
+  }
+}
+
+/** A response with a large result, which is parsed if it is read. */
+export class LargeAnswer {
+  readonly large: LargeResult;
+
+  constructor(large: LargeResult) {
+    this.large = large;
+  }
+
+  get result(): unknown {
+    return this.large.value();
+  }
+}
+
+/** Scans a large message as it arrives. Messages that are anything but an ordinary result are left to the parser. */
+export class LargeAnswerScan {
+  readonly #scan = new JsonScan({ find: FIND, allowBom: true });
+  #hasFailed = false;
+
+  /** Reads the next bytes of the message. */
+  push(chunk: Buffer): void {
+    if (this.#hasFailed) return;
+    try {
+      this.#scan.push(chunk);
+    } catch {
+      // The parser says what is wrong.
+      this.#hasFailed = true;
+    }
+  }
+
+  /**
+   * Ends the message.
+   * @param bytes all of it
+   * @returns the response, if it is one to this request with an ordinary result
+   */
+  end(bytes: Buffer, ourId: string | number): LargeAnswer | undefined {
+    const message = this.#hasFailed ? undefined : this.#ended();
+    if (!message || message.members.has('method') || message.members.has('error')) return undefined;
+    const id = shortValue(bytes, message.members.get('id'));
+    const isOurs = (typeof id === 'string' || typeof id === 'number') && String(id) === String(ourId);
+    const result = isOurs ? resultIn(bytes, message.members.get('result')) : undefined;
+    return result && new LargeAnswer(result);
+  }
+
+  #ended(): FoundJson | undefined {
+    try {
+      return this.#scan.end();
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function resultIn(bytes: Buffer, found: FoundJson | undefined): LargeResult | undefined {
+  if (!found || found.repeated || bytes[found.start] !== OBJECT) return undefined;
+  const content = found.members.get('content');
+  const isError = shortValue(bytes, found.members.get('isError'));
+  const resultType = shortValue(bytes, found.members.get('resultType'));
+  if (content?.repeated || !isAbsentOrFalse(isError) || !isOrdinaryType(resultType)) return undefined;
+  return new LargeResult(bytes.subarray(found.start, found.end), {
+    resultType,
+    hasContent: content !== undefined && bytes[content.start] === ARRAY,
+    namesError: isError === false,
+  });
+}
+
+const isAbsentOrFalse = (isError: unknown) => isError === undefined || isError === false;
+
+const isOrdinaryType = (type: unknown): type is string | undefined =>
+  type === undefined || (typeof type === 'string' && type !== 'input_required');
+
+/** Returns the parsed value of a member; undefined if it is missing, null if it is long or repeated. */
+function shortValue(bytes: Buffer, found: FoundJson | undefined): unknown {
+  if (!found) return undefined;
+  if (found.repeated || found.end - found.start > MAX_SHORT_BYTES) return null;
+  return JSON.parse(bytes.toString('utf8', found.start, found.end));
+}
