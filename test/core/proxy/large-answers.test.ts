@@ -10,26 +10,33 @@ const MODERN = `{"resultType":"complete","content":${CONTENT}}`;
 
 type Message = (id: string) => string | Buffer;
 const message =
-  (result: string): Message =>
-  id =>
+  (result: string) =>
+  (id: string): string =>
     `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
 
-/** Sends a body of JSON, in pieces if the sizes are given. */
-function send({ message: { id }, response }: HostileCall, body: Message, sizes?: number[]): void {
-  const bytes = Buffer.from(body(JSON.stringify(id)));
-  const type = { 'content-type': 'application/json' };
-  if (!sizes) {
-    response.writeHead(200, { ...type, 'content-length': bytes.length }).end(bytes);
-    return;
-  }
-  response.writeHead(200, type);
+const nested = (levels: number) => `{"a":${'['.repeat(levels)}${']'.repeat(levels)},"content":${CONTENT}}`;
+
+/** Sends bytes in pieces of these sizes, and the rest. */
+function sendPieces({ response }: HostileCall, type: string, bytes: Buffer, sizes: number[]): void {
+  response.writeHead(200, { 'content-type': type });
   let at = 0;
   for (const size of sizes) response.write(bytes.subarray(at, (at += size)));
   response.end(bytes.subarray(at));
 }
 
-const start = async (body: Message, options: HostileOptions = {}, sizes?: number[]) => {
-  const upstream = await startHostile({ ...options, modes: { m: call => send(call, body, sizes) } });
+/** A proxy in front of a server that answers each call with this text. Without sizes, JSON has a length. */
+async function start(
+  body: Message,
+  options: HostileOptions = {},
+  sizes?: number[],
+  type = 'application/json',
+) {
+  const answer = (call: HostileCall) => {
+    const bytes = Buffer.from(body(JSON.stringify(call.message.id)));
+    if (sizes) return sendPieces(call, type, bytes, sizes);
+    call.response.writeHead(200, { 'content-type': type, 'content-length': bytes.length }).end(bytes);
+  };
+  const upstream = await startHostile({ ...options, modes: { m: answer } });
   const harness = startProxy(upstream.url('m'));
   return {
     ...harness,
@@ -38,7 +45,8 @@ const start = async (body: Message, options: HostileOptions = {}, sizes?: number
       await upstream[Symbol.asyncDispose]();
     },
   };
-};
+}
+const startEvents = (event: Message, sizes: number[] = []) => start(event, {}, sizes, 'text/event-stream');
 const read = ({ proxy }: Pick<Harness, 'proxy'>) => proxy.call(caller(), { serverId: 's', method: 'x/y' });
 const callTool = ({ proxy }: Pick<Harness, 'proxy'>) =>
   proxy.callTool(caller(), { serverId: 's', name: 'a' });
@@ -52,7 +60,7 @@ describe('a large result', () => {
     ['of a modern server', message(MODERN), { era: 'modern' }],
     ['with the id at the end', id => `{"result":${RESULT},"jsonrpc":"2.0","id":${id}}`],
     ['with the id as a text', id => `{"id":"${id}","result":${RESULT}}`],
-    ['after a byte order mark', id => `\u{feff}${message(RESULT)(id).toString()}`],
+    ['after a byte order mark', id => `\u{feff}${message(RESULT)(id)}`],
     ['with escaped names', id => `{"i\\u0064":${id},"\\u0072esult":${RESULT}}`],
     ['with spaces', id => ` \r\n{ "id" : ${id} , "result" : ${RESULT} }\n`],
     ['between others of that depth', id => `{"a":{"result":1},"id":${id},"result":${RESULT},"z":[{"id":7}]}`],
@@ -105,7 +113,51 @@ describe('a large result', () => {
   });
 });
 
-const nested = (levels: number) => `{"a":${'['.repeat(levels)}${']'.repeat(levels)},"content":${CONTENT}}`;
+describe('a large result in an event', () => {
+  const json = message(RESULT);
+  it.each<[string, Message, number[]?]>([
+    ['as usual', id => `event: message\nid: 1\ndata: ${json(id)}\n\n`],
+    ['in the first line', id => `data: ${json(id)}\n\n`],
+    ['after a byte order mark', id => `\u{feff}data:${json(id)}\r\n\r\n`],
+    ['in pieces', id => `data: ${json(id)}\r\rdata: {}\n\n`, [1, 2, 5, 40_000, 1, 40_000]],
+    ['with its type at the end', id => `data: ${json(id)}\nevent: message\n\n`, [90_000]],
+    ['after others', id => `: hello\n\ndata: {"method":"a"}\n\ndata: ${json(id)}\n\n`],
+    ['after a large notification', id => `data: {"method":"a","params":${CONTENT}}\n\ndata: ${json(id)}\n\n`],
+  ])('%s: its bytes are passed on', async (_name, event, sizes) => {
+    await using harness = await startEvents(event, sizes);
+    const answer = await read(harness);
+    expect('large' in answer && answer.large?.json.toString()).toBe(RESULT);
+    expect(textOf(await callTool(harness))).toBe(`${RESULT.slice(0, -1)},"isError":false}`);
+  });
+
+  it.each<[string, Message]>([
+    ['in several lines', id => `data: ${json(id).slice(0, -1)}\ndata: }\n\n`],
+    ['in several lines, the last of which is long', id => `data: {\ndata:${json(id).slice(1)}\n\n`],
+    ['in a batch', id => `data: [${json(id)}]\n\n`],
+  ])('%s is parsed', async (_name, event) => {
+    await using harness = await startEvents(event);
+    expect(await read(harness)).toEqual({ result: JSON.parse(RESULT) });
+  });
+
+  it.each<[string, Message, RegExp]>([
+    ['that ends in the middle', id => `data: ${json(id).slice(0, 90_000)}`, /in the middle of an event/],
+    ['that is invalid', id => `data: ${json(id).slice(0, -1)}\n\n`, /invalid JSON/],
+    ['with a byte order mark', id => `data: \u{feff}${json(id)}\n\n`, /invalid JSON/],
+    [
+      'that is not UTF-8',
+      id => Buffer.concat([Buffer.from(`data: ${json(id)}`), Buffer.from([0xff]), Buffer.from('\n\n')]),
+      /not valid UTF-8/,
+    ],
+    ['nested too deeply', id => `data: ${message(nested(199))(id)}\n\n`, /nested too deeply/],
+    ['to another request', () => `data: ${json('"other"')}\n\n`, /without a response/],
+  ])('%s breaks the protocol', async (_name, event, text) => {
+    await using harness = await startEvents(event);
+    expect(await failure(callTool(harness))).toMatchObject({
+      code: 'upstream_protocol',
+      detail: expect.stringMatching(text),
+    });
+  });
+});
 
 describe('a large response that is not an ordinary result', () => {
   it.each<[string, Message, unknown]>([
@@ -154,8 +206,8 @@ describe('a large response that is not an ordinary result', () => {
   it.each<[string, Message, RegExp, number[]?]>([
     ['cut off', id => message(RESULT)(id).slice(0, -2), /invalid JSON/],
     ['cut in the middle', id => message(RESULT)(id).slice(0, 60_000), /invalid JSON/, [30_000]],
-    ['with a second value', id => `${message(RESULT)(id).toString()}{}`, /invalid JSON/],
-    ['with a control character', id => message(RESULT)(id).toString().replace('\\n', '\n'), /invalid JSON/],
+    ['with a second value', id => `${message(RESULT)(id)}{}`, /invalid JSON/],
+    ['with a control character', id => message(RESULT)(id).replace('\\n', '\n'), /invalid JSON/],
     [
       'that is not UTF-8 in the middle',
       id => Buffer.concat([Buffer.from(message(RESULT)(id)).subarray(0, 70_000), Buffer.from([0xff, 0x22])]),

@@ -5,8 +5,8 @@ import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { abortReason, type Cancellation, toAbortSignal } from '../../../platform/time.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { brokeProtocol, connectionFailure, NotConnected, sentTooMuch, type Stage } from './failures.ts';
-import { LARGE_ANSWER_BYTES, LargeAnswerScan } from './large-answer.ts';
-import { GrowingBuffer, SseParser, type SseEvent } from './sse.ts';
+import { LargeAnswerScan } from './large-answer.ts';
+import { GrowingBuffer, LARGE_BYTES, SseParser, type SseEvent } from './sse.ts';
 import { blockedRedirect, type Guard } from '../../../platform/outbound/guard.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 
@@ -32,7 +32,7 @@ export interface HttpRequest extends ExchangeRequest {
   readonly body?: string;
   /** Receives the events of an SSE response one by one, and returns true if it needs no more. Without it, the body is collected. */
   readonly onEvent?: (event: SseEvent) => boolean;
-  /** Scans a large JSON response as it arrives (`HttpAnswer.scan`). */
+  /** Scans a large JSON response or event as it arrives (`HttpAnswer.scan`, `SseEvent.large`). */
   readonly scansLarge?: true;
   /** A long-lived stream. It takes no call's connection, and the size limit applies to each event. */
   readonly apart?: true;
@@ -219,7 +219,7 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
     this.#mediaType = mediaTypeOf(this.headers['content-type']);
     if (Number(this.headers['content-length']) > this.limits.maxResponseBytes) this.#failTooLarge();
     else if (this.#isEventStream) {
-      this.#events = new SseParser();
+      this.#events = new SseParser(this.request);
       this.request.onOpen?.();
     }
   }
@@ -236,7 +236,7 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
     this.#bytes += chunk.length;
     const held = this.request.apart && this.#events ? this.#events.pendingBytes + chunk.length : this.#bytes;
     if (held > this.limits.maxResponseBytes) this.#failTooLarge();
-    else if (this.#events) this.#readEvents(this.#events, chunk);
+    else if (this.#events) this.#readEvents(this.#events, chunk, controller);
     else this.#keep(chunk, controller);
   }
 
@@ -248,16 +248,21 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
       this.#body.append(this.#only);
       this.#body.append(chunk);
     }
-    if (this.#bytes >= LARGE_ANSWER_BYTES) this.#scanOn(chunk, controller);
+    if (this.request.scansLarge && this.#bytes >= LARGE_BYTES) this.#scanOn(chunk, controller);
   }
 
   /** Scans a chunk of a large response, or all that has arrived until then. */
   #scanOn(chunk: Buffer, controller: Dispatcher.DispatchController): void {
     if (this.#scan) this.#scan.push(chunk);
-    else if (this.request.scansLarge && this.#mediaType === 'application/json') {
-      this.#scan = new LargeAnswerScan();
+    else if (this.#mediaType === 'application/json') {
+      this.#scan = new LargeAnswerScan({ allowBom: true });
       this.#scan.push(this.#body?.bytes ?? chunk);
-    } else return;
+    }
+    this.#giveTurn(controller);
+  }
+
+  /** Lets others have a turn if much was scanned. */
+  #giveTurn(controller: Dispatcher.DispatchController): void {
     if (this.#bytes - this.#pausedAt < BYTES_PER_TURN) return;
     this.#pausedAt = this.#bytes;
     controller.pause();
@@ -270,7 +275,7 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
     else this.#answer('none');
   }
 
-  #readEvents(events: SseParser, chunk: Buffer): void {
+  #readEvents(events: SseParser, chunk: Buffer, controller: Dispatcher.DispatchController): void {
     try {
       this.request.onBytes?.(chunk.length);
       for (const event of events.push(chunk)) {
@@ -279,6 +284,7 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
         this.#answer('taken');
         return;
       }
+      if (this.request.scansLarge) this.#giveTurn(controller);
     } catch (error) {
       this.fail(
         error instanceof SyntaxError

@@ -1,9 +1,6 @@
 import { JsonParts } from '../../../platform/json-limits.ts';
 import { JsonScan, type FoundJson } from '../../../platform/json-scan.ts';
 
-/** Responses from this size on are scanned as they arrive. Smaller ones are parsed, which is faster. */
-export const LARGE_ANSWER_BYTES = 32 * 1024;
-
 /** Longer ids and types are left to the parser. */
 const MAX_SHORT_BYTES = 1_024;
 const [OBJECT, ARRAY] = [0x7b, 0x5b];
@@ -57,8 +54,13 @@ export class LargeAnswer {
 
 /** Scans a large message as it arrives. Messages that are anything but an ordinary result are left to the parser. */
 export class LargeAnswerScan {
-  readonly #scan = new JsonScan({ find: FIND, allowBom: true });
+  readonly #scan: JsonScan;
   #hasFailed = false;
+
+  /** @param allowBom whether the message may begin with a byte order mark */
+  constructor({ allowBom }: { readonly allowBom: boolean }) {
+    this.#scan = new JsonScan({ find: FIND, allowBom });
+  }
 
   /** Reads the next bytes of the message. */
   push(chunk: Buffer): void {

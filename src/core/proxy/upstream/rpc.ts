@@ -16,6 +16,7 @@ import {
 } from './envelope.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
 import type { LargeAnswerScan } from './large-answer.ts';
+import type { SseEvent } from './sse.ts';
 import { urlOf, type HttpAnswer, type HttpClient, type HttpRequest } from './http.ts';
 import { isTooDeep, isTooDeepToParse } from '../../../platform/json-limits.ts';
 
@@ -90,7 +91,7 @@ export async function rpcExchange(
     onSent: request.onSent,
     scansLarge: true,
     // An event without data only enables resumption (2025-11-25, Resumability).
-    onEvent: ({ event, data }) => event === 'message' && data !== '' && reader.take(parseJson(data)),
+    onEvent: event => event.event === 'message' && reader.takeEvent(event),
   };
   const first = await client.send(post);
   const http =
@@ -211,6 +212,13 @@ class AnswerReader {
     this.answer = incoming.answer;
     this.ownId = incoming.ownId;
     return true;
+  }
+
+  /** Returns whether the event's message is the response. @throws SwitchboardError `upstream_protocol` for invalid JSON */
+  takeEvent(event: SseEvent): boolean {
+    if (event.large && this.takeLarge(event.large.scan, event.large.bytes)) return true;
+    const { data } = event;
+    return data !== '' && this.take(parseJson(data));
   }
 
   /** Returns whether the scanned message is the response. */

@@ -1,9 +1,36 @@
 import { isUtf8 } from 'node:buffer';
+import { LargeAnswerScan } from './large-answer.ts';
+
+/** JSON of this size and more is scanned as it arrives. Less is parsed, which is about as fast and simpler. */
+export const LARGE_BYTES = 32 * 1024;
 
 export interface SseEvent {
   /** The `event:` field; `message` if there was none. */
   readonly event: string;
   readonly data: string;
+  /** The data of a large event in one line, as it was scanned. */
+  readonly large?: LargeData | undefined;
+}
+
+/** Valid UTF-8. */
+interface LargeData {
+  readonly bytes: Buffer;
+  readonly scan: LargeAnswerScan;
+}
+
+/** An event whose data becomes a string only if it is read. */
+class LargeEvent implements SseEvent {
+  readonly event: string;
+  readonly large: LargeData;
+
+  constructor(event: string, large: LargeData) {
+    this.event = event;
+    this.large = large;
+  }
+
+  get data(): string {
+    return this.large.bytes.toString();
+  }
 }
 
 const LF = 10;
@@ -26,14 +53,23 @@ const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
  */
 export class SseParser {
   readonly #line = new GrowingBuffer();
+  readonly #scansLarge: boolean;
+  /** The scan of a long data line, and how much of the line it has read. */
+  #scan: LargeAnswerScan | undefined;
+  #scanned = 0;
   #afterCr = false;
   #atStart = true;
   #event = '';
-  #data: string[] = [];
+  #data: (string | LargeData)[] = [];
   #dataBytes = 0;
   #nextId: string | undefined;
   #lastId: string | undefined;
   #retryMs: number | undefined;
+
+  /** @param scansLarge whether the data of large events is scanned as it arrives (`SseEvent.large`) */
+  constructor({ scansLarge = false } = {}) {
+    this.#scansLarge = scansLarge;
+  }
 
   /** Returns the events that this chunk completes. @throws SyntaxError for invalid UTF-8. */
   push(chunk: Buffer): SseEvent[] {
@@ -48,7 +84,7 @@ export class SseParser {
       if (event) events.push(event);
       start = chunk[end] === CR && chunk[end + 1] === LF ? end + 2 : end + 1;
     }
-    if (start < chunk.length) this.#line.append(chunk.subarray(start));
+    if (start < chunk.length) this.#appendLine(chunk.subarray(start));
     if (chunk.length > 0) this.#afterCr = chunk.at(-1) === CR;
     return events;
   }
@@ -86,11 +122,33 @@ export class SseParser {
 
   #endLine(chunk: Buffer, start: number, end: number): SseEvent | undefined {
     if (this.#line.length === 0 && !this.#atStart) return this.#readLine(chunk, start, end);
-    this.#line.append(chunk.subarray(start, end));
-    const line = this.#line.take();
-    const bom = this.#atStart && line.subarray(0, BOM.length).equals(BOM) ? BOM.length : 0;
+    this.#appendLine(chunk.subarray(start, end));
+    const line = this.#scan ? this.#line.give() : this.#line.take();
+    const from = this.#startOf(line);
     this.#atStart = false;
-    return this.#readLine(line, bom, line.length);
+    return this.#readLine(line, from, line.length);
+  }
+
+  /** Returns where a line starts: after the byte order mark, if it is the first one. */
+  #startOf(line: Buffer): number {
+    return this.#atStart && line.subarray(0, BOM.length).equals(BOM) ? BOM.length : 0;
+  }
+
+  #appendLine(part: Buffer): void {
+    this.#line.append(part);
+    if (this.#scansLarge && this.#line.length >= LARGE_BYTES) this.#scanLine(this.#line.bytes);
+  }
+
+  /** Scans what has arrived since the last time of a long line with the first data of its event. */
+  #scanLine(line: Buffer): void {
+    if (!this.#scan) {
+      const start = this.#startOf(line);
+      if (this.#data.length > 0 || fieldOf(line, start, line.length) !== 'data') return;
+      this.#scan = new LargeAnswerScan({ allowBom: false });
+      this.#scanned = valueStart('data', line, start, line.length);
+    }
+    this.#scan.push(line.subarray(this.#scanned));
+    this.#scanned = line.length;
   }
 
   #readLine(bytes: Buffer, start: number, end: number): SseEvent | undefined {
@@ -98,8 +156,7 @@ export class SseParser {
   }
 
   #endEvent(): SseEvent | undefined {
-    const event =
-      this.#data.length === 0 ? undefined : { event: this.#event || 'message', data: this.#data.join('\n') };
+    const event = this.#data.length === 0 ? undefined : eventOf(this.#event || 'message', this.#data);
     this.#event = '';
     this.#data = [];
     this.#dataBytes = 0;
@@ -111,23 +168,27 @@ export class SseParser {
   #field(bytes: Buffer, start: number, end: number): undefined {
     const name = fieldOf(bytes, start, end);
     if (name === undefined) return;
-    // The value starts after the colon and one space.
-    let from = Math.min(start + name.length + 1, end);
-    if (from < end && bytes[from] === SPACE) from++;
+    const scan = this.#scan;
+    this.#scan = undefined;
+    const from = valueStart(name, bytes, start, end);
     if (from === end) {
       this.#set(name, '', 0);
       return;
     }
     const value = bytes.subarray(from, end);
     if (!isUtf8(value)) throw new SyntaxError('invalid UTF-8');
-    this.#set(name, value.toString(), value.length);
+    if (scan) this.#addData({ bytes: value, scan }, value.length);
+    else this.#set(name, value.toString(), value.length);
+  }
+
+  #addData(data: string | LargeData, bytes: number): void {
+    this.#data.push(data);
+    this.#dataBytes += bytes + LINE_BYTES;
   }
 
   #set(name: string, value: string, bytes: number): void {
-    if (name === 'data') {
-      this.#data.push(value);
-      this.#dataBytes += bytes + LINE_BYTES;
-    } else if (name === 'event') this.#event = value;
+    if (name === 'data') this.#addData(value, bytes);
+    else if (name === 'event') this.#event = value;
     else if (name === 'id') {
       // The standard ignores an id with a NUL.
       if (!value.includes('\0')) this.#nextId = value;
@@ -143,6 +204,21 @@ function fieldOf(bytes: Buffer, start: number, end: number): string | undefined 
   if (nameEnd > end || (nameEnd < end && bytes[nameEnd] !== COLON)) return undefined;
   for (let i = 1; i < name.length; i++) if (bytes[start + i] !== name.charCodeAt(i)) return undefined;
   return name;
+}
+
+/** Returns where a field's value starts: after the colon and one space. */
+function valueStart(name: string, bytes: Buffer, start: number, end: number): number {
+  const from = Math.min(start + name.length + 1, end);
+  return from < end && bytes[from] === SPACE ? from + 1 : from;
+}
+
+function eventOf(event: string, lines: readonly (string | LargeData)[]): SseEvent {
+  const [first] = lines;
+  if (lines.length === 1 && typeof first === 'object') return new LargeEvent(event, first);
+  return {
+    event,
+    data: lines.map(line => (typeof line === 'string' ? line : line.bytes.toString())).join('\n'),
+  };
 }
 
 const isBreak = (byte: number | undefined) => byte === LF || byte === CR;
@@ -204,6 +280,13 @@ export class GrowingBuffer {
     }
     this.#bytes.set(chunk, this.#length);
     this.#length = needed;
+  }
+
+  /** Gives the bytes away and empties the buffer. */
+  give(): Buffer {
+    const given = this.take();
+    this.#bytes = Buffer.alloc(0);
+    return given;
   }
 
   /** Returns the bytes and empties the buffer. They are valid until the next `append`. */
