@@ -54,9 +54,10 @@ export function idOfApiKey(key: string): string | undefined {
  */
 const hashApiKey = (key: string): Uint8Array => Buffer.from(digest('sha256', key, 'hex'), 'hex');
 
-/** How long a process remembers the digest of a key that was sent, and of how many keys. */
+/** How long a process remembers the digest of a key that was sent, and of how many keys. Longer texts are hashed each time. */
 const DIGEST_MS = 2_000;
 const MAX_DIGESTS = 1_000;
+const MAX_DIGESTED_CHARS = 256;
 
 /** Remembers digests for a moment: the clients of a busy server send the same keys again and again. */
 class Digests {
@@ -69,6 +70,7 @@ class Digests {
   }
 
   of(key: string): Uint8Array {
+    if (key.length > MAX_DIGESTED_CHARS) return hashApiKey(key);
     const nowMs = monotonicMs(this.#clock);
     if (nowMs - this.#sinceMs >= DIGEST_MS || this.#known.size >= MAX_DIGESTS) {
       this.#known.clear();
