@@ -25,10 +25,10 @@ export interface Result {
   readonly failure?: string;
 }
 
-const pause = ({ pauseSeconds }: Rounds) => delay(pauseSeconds * 1000);
+const pause = ({ pauseSeconds }: Pick<Rounds, 'pauseSeconds'>) => delay(pauseSeconds * 1000);
 
 /** Loads each way before it is measured, until it has answered ten thousand requests, or for eight seconds. */
-export async function warmUp(ways: readonly Load[], rounds: Rounds): Promise<void> {
+export async function warmUp(ways: readonly Load[], rounds: Pick<Rounds, 'pauseSeconds'>): Promise<void> {
   for (const way of ways) {
     let requests = 0;
     for (let second = 0; second < WARM_SECONDS && requests < WARM_REQUESTS; second++)
