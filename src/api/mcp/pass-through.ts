@@ -8,7 +8,7 @@ import { readBody } from '../http/body.ts';
 import { MIB } from '../http/endpoint.ts';
 import { byKey, methodNotAllowed, pipeline, type Handler, type PipelineOptions } from '../http/pipeline.ts';
 import { rpcIdOf, type RpcId } from '../http/render-error.ts';
-import { requestedTimeoutMs, writeHead } from '../http/request.ts';
+import { requestedTimeoutMs, writeHead, writeInBatch } from '../http/request.ts';
 
 const PREFIX = '/mcp/';
 const METHODS = ['GET', 'POST', 'DELETE'] as const;
@@ -73,7 +73,11 @@ function requireUtf8(contentType = ''): void {
 
 /** Adapts the response as a sink for the server's response. */
 const sinkOf = (response: ServerResponse): Sink => ({
-  writeHead: (status, headers) => writeHead(response, status, headers),
+  writeHead: (status, headers) => {
+    writeHead(response, status, headers);
+    response.cork();
+    writeInBatch(() => response.uncork());
+  },
   flushHeaders: () => response.flushHeaders(),
   write: chunk => response.write(chunk),
   end: () => response.end(),
