@@ -34,6 +34,7 @@ const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
 const HOMES: Readonly<Record<string, RegExp>> = {
   express: /^api\//,
   helmet: /^api\/http\/app\.ts$/,
+  accepts: /^api\/mcp\/endpoint\.ts$/,
   '@modelcontextprotocol/server': /^api\/mcp\//,
   '@modelcontextprotocol/node': /^api\/mcp\/endpoint\.ts$/,
   undici: /^(core\/proxy\/|platform\/outbound\/|cli\/)/,

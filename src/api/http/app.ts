@@ -29,7 +29,16 @@ import { openApiDocument } from '../rest/openapi.ts';
 import { defaultMemoryLimits, MemoryBudget, type MemoryLimits } from './body.ts';
 import { byKey, serveEndpoints, type Authenticator, type PipelineOptions } from './pipeline.ts';
 import { renderError } from './render-error.ts';
-import { localsOf, pathOf, requestStarter, singleHeader, addHeaders, isPagePath, wireOf } from './request.ts';
+import {
+  addHeaders,
+  isPagePath,
+  localsOf,
+  pathOf,
+  requestStarter,
+  singleHeader,
+  wireOf,
+  type Wire,
+} from './request.ts';
 import { routerOf } from './endpoint.ts';
 
 export type FaceLimits = MemoryLimits & ConnectionLimits;
@@ -52,8 +61,8 @@ interface AppOptions {
 }
 
 /**
- * Serves all public requests. `/v1`, `/v0.1` and `/mcp/{server_id}` are dispatched on node:http directly, because Express and its
- * middleware were among the largest costs of a proxied call. Everything else goes through Express. Both share one pipeline.
+ * Serves all public requests. `/v1`, `/v0.1`, `/mcp` and `/mcp/{server_id}` are dispatched on node:http directly, because Express
+ * and its middleware were among the largest costs of a proxied call. Everything else goes through Express. Both share one pipeline.
  */
 export function createApp(options: AppOptions): RequestListener {
   const { core, config, log, clock } = options;
@@ -73,13 +82,13 @@ export function createApp(options: AppOptions): RequestListener {
     find: routerOf(endpoints),
     principalOf: options.isRegistryPublic === true ? orAnyone(core) : byKey(core),
   });
-  const lanes = { rest, passThrough: passThroughHandler(shared) };
+  const lanes = { rest, mcp: mcpHandler({ ...options, ...shared }), passThrough: passThroughHandler(shared) };
   const web = createWebApp({ ...options, ...shared, refusalOf, endpoints });
   const serve = (request: IncomingMessage, response: ServerResponse, requestId: string) => {
     const path = pathOf(request);
     const wire = wireOf(path);
-    const lane = wire === 'pass-through' ? lanes.passThrough : isRest(path) ? lanes.rest : undefined;
-    if (!lane) {
+    const lane = laneOf(wire, path);
+    if (lane === 'web') {
       response.setHeader('X-Request-Id', requestId);
       web(request, response);
       return;
@@ -87,7 +96,7 @@ export function createApp(options: AppOptions): RequestListener {
     addHeaders(response, { 'X-Request-Id': requestId, ...PROTECTION });
     const refusal = refusalOf(request, path);
     if (refusal) renderError(response, refusal, { wire, log });
-    else void lane(request, response, path);
+    else void lanes[lane](request, response, path);
   };
   return serializePipelined((request, response) => {
     request.url = originForm(request.url ?? '/');
@@ -96,7 +105,11 @@ export function createApp(options: AppOptions): RequestListener {
   }, limits);
 }
 
-const isRest = (path: string) => path.startsWith('/v1/') || path.startsWith('/v0.1/');
+function laneOf(wire: Wire, path: string): 'rest' | 'mcp' | 'passThrough' | 'web' {
+  if (wire === 'mcp') return 'mcp';
+  if (wire === 'pass-through') return 'passThrough';
+  return path.startsWith('/v1/') || path.startsWith('/v0.1/') ? 'rest' : 'web';
+}
 
 /** Lets callers without a key read a public registry; they are limited by address. */
 function orAnyone(core: Core): Authenticator {
@@ -130,7 +143,7 @@ interface WebAppOptions extends AppOptions, PipelineOptions {
 }
 
 /**
- * Serves everything off the hot path: `/mcp`, the pages, the documents, the probes. Only the pages, their errors and `/docs`
+ * Serves everything off the hot path: the pages, the documents, the probes. Only the pages, their errors and `/docs`
  * are HTML. No response contains a stack trace.
  */
 function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Express {
@@ -172,8 +185,6 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
     response.send(JSON.stringify(keys));
   });
   app.use(pagesRouter(core, config.publicUrl));
-  const mcp = mcpHandler(options);
-  app.all('/mcp', (request, response) => mcp(request, response, request.path));
   app.use(request => {
     throw new SwitchboardError(
       'route_not_found',

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import { SwitchboardError } from '../../errors.ts';
 import { MAX_JSON_DEPTH, shapeOf, type JsonParts } from '../../platform/json-limits.ts';
-import { addHeaders } from './request.ts';
+import { addHeaders, localsOf } from './request.ts';
 
 const MIB = 1024 * 1024;
 /** The sockets' own buffers usually hold smaller responses completely. */
@@ -89,8 +89,12 @@ export function holdAnswer(
   );
 }
 
-/** Wraps the response of an MCP handler so that it is counted as it is written; over the limit, the connection is closed. */
+/**
+ * Wraps the response of an MCP handler so that it is counted as it is written; over the limit, the connection is closed. It has the
+ * headers that were added before: an event stream may start before or after a call's limits are known.
+ */
 export function countedAnswer(budget: MemoryBudget, response: ServerResponse, keyId: string) {
+  const added = [...localsOf(response).headers];
   let hold: Hold | undefined;
   const hasRoom = (bytes: number) => {
     hold ??= budget.hold(response, keyId);
@@ -101,8 +105,8 @@ export function countedAnswer(budget: MemoryBudget, response: ServerResponse, ke
       return response.destroyed;
     },
     on: response.on.bind(response),
-    writeHead: (status: number, headers?: Record<string, string>) =>
-      response.writeHead(status, headers && withoutConnection(headers)),
+    writeHead: (status: number, headers: Record<string, string> = {}) =>
+      response.writeHead(status, [...added, ...withoutConnection(headers)]),
     write(chunk: string | Uint8Array) {
       if (chunk.length >= SMALL_ANSWER_BYTES && !hasRoom(chunk.length)) response.destroy();
       return response.write(chunk);
@@ -115,8 +119,8 @@ export function countedAnswer(budget: MemoryBudget, response: ServerResponse, ke
  * Drops the Connection header: the handler's event streams would keep connections alive that the client, the server or Node wants
  * to close.
  */
-const withoutConnection = (headers: Readonly<Record<string, string>>) =>
-  Object.fromEntries(Object.entries(headers).filter(([name]) => name.toLowerCase() !== 'connection'));
+const withoutConnection = (headers: Readonly<Record<string, string>>): string[] =>
+  Object.entries(headers).flatMap(header => (header[0].toLowerCase() === 'connection' ? [] : header));
 
 /** Far more than legitimate data has: 4 MiB of brackets take 90 MB once parsed. */
 const MAX_CONTAINERS = 100_000;

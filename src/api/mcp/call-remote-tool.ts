@@ -1,4 +1,4 @@
-import type { CallToolResult, InputRequiredResult, ServerContext } from '@modelcontextprotocol/server';
+import type { CallToolResult, InputRequiredResult } from '@modelcontextprotocol/server';
 import type { Caller } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { asksForInput } from '../../core/proxy/tools.ts';
@@ -7,7 +7,7 @@ import { metaOf, toAgentResult } from './content.ts';
 import { Conversation } from './input-required.ts';
 import { callTimeoutMs, ProgressRelay } from './progress.ts';
 import { callOwnTool, isOwnServer, type Reader } from './own-server.ts';
-import type { CallRemoteToolInput } from './tools.ts';
+import type { CallContext, CallRemoteToolInput } from './tools.ts';
 
 interface Surroundings {
   readonly core: Core;
@@ -35,7 +35,7 @@ export async function callRemoteTool(
   { core, era, timeoutMs, isBehind, queryLogId, readOnly, reader }: Surroundings,
   caller: Caller,
   call: CallRemoteToolInput,
-  context: ServerContext,
+  context: CallContext,
 ): Promise<CallToolResult | InputRequiredResult> {
   const { server_id: serverId, tool_name: toolName } = call;
   if (isOwnServer(serverId)) return callOwnTool(core, caller, call, reader);
@@ -67,7 +67,7 @@ export async function callRemoteTool(
 }
 
 /** Returns undefined if the client has not requested progress. @throws SwitchboardError `invalid_request` for an overlong token */
-function relayTo({ mcpReq }: ServerContext, isBehind: () => boolean): ProgressRelay | undefined {
+function relayTo({ mcpReq }: CallContext, isBehind: () => boolean): ProgressRelay | undefined {
   const progressToken = mcpReq._meta?.progressToken;
   if (progressToken === undefined) return undefined;
   if (String(progressToken).length > MAX_TOKEN_CHARS)

@@ -218,6 +218,7 @@ const text = (words: string) => ({ type: 'text' as const, text: words });
 
 /** Converts invalid content blocks to text: the SDK would reject the whole result otherwise. */
 function toBlock(sent: unknown, patience: { values: number }): ContentBlock {
+  if (isObject(sent) && isBareText(sent)) return text(sent.text);
   const value = isObject(sent) ? withoutLongRemarks(sent) : sent;
   const values = jsonSizeOf(value, Infinity, MAX_BLOCK_VALUES);
   patience.values -= values;
@@ -225,6 +226,14 @@ function toBlock(sent: unknown, patience: { values: number }): ContentBlock {
   if (isObject(value) && value['type'] === 'text' && typeof value['text'] === 'string')
     return text(value['text']);
   return text(typeof value === 'string' ? value : JSON.stringify(value));
+}
+
+/** Returns whether a block is a text without annotations, as most are: it needs no validation. */
+function isBareText(block: Readonly<Record<string, unknown>>): block is { type: 'text'; text: string } {
+  if (block['type'] !== 'text' || typeof block['text'] !== 'string') return false;
+  let members = 0;
+  for (const _name in block) if (++members > 2) return false;
+  return true;
 }
 
 /** Drops a block's `annotations` and `_meta` if they are too long. */

@@ -1,10 +1,10 @@
-import { toAbortSignal } from '../../platform/time.ts';
 import { createMcpHandler } from '@modelcontextprotocol/server';
 import { toNodeHandler } from '@modelcontextprotocol/node';
-import type { Request } from 'express';
-import { z } from 'zod';
+import accepts from 'accepts';
+import type { IncomingMessage } from 'node:http';
 import { knownMethod } from '../../core/proxy/reporting.ts';
 import { SwitchboardError } from '../../errors.ts';
+import { isObject } from '../../platform/json-limits.ts';
 import { activeSpan, inSpan, type Span } from '../../platform/telemetry/tracing.ts';
 import type { WorkerSeat } from '../../platform/workers/seat.ts';
 import { readJsonBody, countedAnswer } from '../http/body.ts';
@@ -17,14 +17,16 @@ import {
   type PipelineOptions,
 } from '../http/pipeline.ts';
 import { isRpcId, rpcIdOf } from '../http/render-error.ts';
-import { localsOf, requestedTimeoutMs } from '../http/request.ts';
+import { localsOf, requestedTimeoutMs, singleHeader } from '../http/request.ts';
 import { shortErrors } from './sdk-server.ts';
-import { createFaceServer, isToolCall, type FaceRequest } from './server.ts';
-import { givingSessionIds, InflightCalls, LastSearches } from './sessions.ts';
-import { TOOL_NAMES } from './tools.ts';
+import { answerDirectly, directCallOf } from './direct-call.ts';
+import { createFaceServer, isToolCall, type FaceParts, type FaceRequest } from './server.ts';
+import { givingSessionIds, InflightCalls, LastSearches, SESSION_HEADER } from './sessions.ts';
+import { TOOL_NAMES, toolsOf, type Input } from './tools.ts';
 
 /** The media types that clients must accept. */
 const ANSWERS = ['application/json', 'text/event-stream'];
+const ALL_ANSWERS = ANSWERS.join(', ');
 
 interface McpOptions extends PipelineOptions {
   readonly version: string;
@@ -34,37 +36,24 @@ interface McpOptions extends PipelineOptions {
   readonly worker?: WorkerSeat | undefined;
 }
 
-/** Serves `/mcp`: both protocol eras on one URL, stateless. Every response except an event stream is JSON. */
-export function mcpHandler({
-  core,
-  log,
-  budget,
-  version,
-  readTool = false,
-  worker,
-}: McpOptions): Handler<Request> {
+/**
+ * Serves `/mcp`: both protocol eras on one URL, stateless. Every response except an event stream is JSON. The SDK serves all
+ * requests but ordinary tool calls (`directCallOf`), which it would make several times as expensive.
+ */
+export function mcpHandler({ core, log, budget, version, readTool = false, worker }: McpOptions): Handler {
   const calls = new InflightCalls(worker);
-  const searches = new LastSearches();
+  const parts: FaceParts = { core, calls, searches: new LastSearches(), readTool, log, version };
+  const tools = toolsOf(parts);
   const handler = createMcpHandler(
-    ({ authInfo, era, requestInfo }) => {
+    ({ authInfo, era }) => {
       if (!authInfo?.extra) throw new Error('the MCP handler was reached without authentication');
-      return createFaceServer({
-        core,
-        calls,
-        searches,
-        readTool,
-        log,
-        version,
-        era,
-        headers: requestInfo?.headers,
-        ...(authInfo.extra['face'] as FaceRequest),
-      });
+      return createFaceServer({ ...parts, era, ...(authInfo.extra['face'] as FaceRequest) });
     },
     { onerror: error => log.debug({ err: error }, 'refused an MCP request') },
   );
   const node = toNodeHandler({ fetch: shortErrors(givingSessionIds(handler.fetch)) });
 
-  async function serve(exchange: Exchange<Request>, admit: Exchange['admit'], onOther: () => Promise<void>) {
+  async function serve(exchange: Exchange, admit: Exchange['admit'], onOther: () => Promise<void>) {
     const { request, response, principal, signal } = exchange;
     const timeoutMs = requestedTimeoutMs(request);
     if (request.method !== 'POST') throw methodNotAllowed(response, request.method, 'POST');
@@ -81,21 +70,18 @@ export function mcpHandler({
     if (!isToolCall(message)) await onOther();
     const { requestId } = localsOf(response);
     const isBehind = () => response.writableNeedDrain;
-    const face: FaceRequest = {
-      principal,
-      admit,
-      requestId,
-      timeoutMs,
-      signal: toAbortSignal(signal),
-      isBehind,
-    };
-    const counted = countedAnswer(budget, response, principal.keyId);
-    const answer = () => node(withAuth(request, face), counted, message);
+    const session = singleHeader(request, SESSION_HEADER);
+    const face: FaceRequest = { principal, admit, requestId, timeoutMs, signal, isBehind, session };
+    const direct = directCallOf(message, request.headers, tools);
+    const answer = () =>
+      direct
+        ? answerDirectly({ ...parts, ...face, era: 'legacy' }, direct, { response, budget })
+        : node(withAuth(request, face), countedAnswer(budget, response, principal.keyId), message);
     const span = spanOf(message);
     await (span ? inSpan(span, answer) : answer());
   }
 
-  return pipeline<Request>({ core, log, route: '/mcp' }, async exchange => {
+  return pipeline({ core, log, route: '/mcp' }, async exchange => {
     const { keyId } = exchange.principal;
     await core.rateLimits.requireUnspent('unclassed', keyId);
     // A request counts once: in the class of the called tool, or as unclassified. Only the SDK knows which, because it
@@ -119,8 +105,8 @@ export function mcpHandler({
 }
 
 /** The token field stays empty, because later code needs neither the key nor the identity token. */
-const withAuth = (request: Request, face: FaceRequest) =>
-  Object.assign(request, {
+const withAuth = (request: IncomingMessage, face: FaceRequest) =>
+  Object.assign(request as IncomingMessage & { method: string; url: string }, {
     auth: {
       token: '',
       clientId: face.principal.keyId,
@@ -130,19 +116,20 @@ const withAuth = (request: Request, face: FaceRequest) =>
   });
 
 /** Accepts a missing Accept header and wildcards, although the SDK requires both exact names. */
-function negotiate(request: Request): void {
-  const refused = ANSWERS.find(type => request.accepts(type) === false);
+function negotiate(request: IncomingMessage): void {
+  if (request.headers.accept === ALL_ANSWERS) return;
+  const refused = ANSWERS.find(type => accepts(request).type(type) === false);
   if (refused !== undefined) {
     throw new SwitchboardError(
       'not_acceptable',
-      `The Accept header does not allow ${refused}. Send Accept: ${ANSWERS.join(', ')}.`,
+      `The Accept header does not allow ${refused}. Send Accept: ${ALL_ANSWERS}.`,
     );
   }
-  request.headers.accept = ANSWERS.join(', ');
+  request.headers.accept = ALL_ANSWERS;
 }
 
 /** @throws SwitchboardError `invalid_request` for messages that the SDK would accept, or respond to with an invalid id */
-function requireSingle(message: unknown): void {
+function requireSingle(message: unknown): asserts message is Input {
   if (Array.isArray(message))
     throw new SwitchboardError('invalid_request', 'Batches are not supported. Send one message per request.');
   if (typeof message !== 'object' || message === null)
@@ -156,31 +143,19 @@ function requireSingle(message: unknown): void {
 
 const isFraction = (id: string | number) => typeof id === 'number' && !Number.isInteger(id);
 
-const traced = z.object({
-  method: z.string().transform(knownMethod),
-  params: z.object({ name: z.unknown().optional(), _meta: z.unknown().optional() }).optional(),
-});
-
-const logged = z.object({
-  method: z.string().transform(knownMethod),
-  params: z
-    .object({
-      name: z.enum(TOOL_NAMES).optional().catch(undefined),
-      arguments: z.record(z.string(), z.unknown()).optional().catch(undefined),
-    })
-    .optional()
-    .catch(undefined),
-});
-
 /** Returns a message's method, tool and target for the log, such as `tools/call call_remote_tool notes/create_note`. */
-function summaryOf(message: unknown): string | undefined {
-  const parsed = logged.safeParse(message).data;
-  if (!parsed) return undefined;
-  const { name, arguments: args } = parsed.params ?? {};
-  if (name === undefined) return parsed.method;
-  const target = [args?.['server_id'], args?.['tool_name']].filter(isPlainName).join('/');
-  return [parsed.method, name, target].filter(part => part !== '').join(' ');
+function summaryOf({ method, params }: Input): string | undefined {
+  if (typeof method !== 'string') return undefined;
+  const known = knownMethod(method);
+  const name = toolNameIn(params);
+  if (name === undefined) return known;
+  const { arguments: args } = params as Input;
+  const target = isObject(args) ? [args['server_id'], args['tool_name']].filter(isPlainName).join('/') : '';
+  return target === '' ? `${known} ${name}` : `${known} ${name} ${target}`;
 }
+
+const toolNameIn = (params: unknown) =>
+  isObject(params) ? TOOL_NAMES.find(name => name === params['name']) : undefined;
 
 const isPlainName = (value: unknown): value is string =>
   typeof value === 'string' && /^[\w.-]{1,128}$/.test(value);
@@ -189,15 +164,14 @@ const isPlainName = (value: unknown): value is string =>
  * Creates the span of a message (OpenTelemetry, "Semantic conventions for MCP"). A trace context in the message's `_meta`
  * takes precedence over that of the HTTP request.
  */
-function spanOf(message: unknown): Span | undefined {
+function spanOf({ method: sent, params }: Input): Span | undefined {
   const parent = activeSpan();
-  const parsed = parent && traced.safeParse(message).data;
-  if (!parsed) return undefined;
-  const { method, params } = parsed;
-  const tool = method === 'tools/call' ? TOOL_NAMES.find(name => name === params?.name) : undefined;
+  if (!parent || typeof sent !== 'string' || (params !== undefined && !isObject(params))) return undefined;
+  const method = knownMethod(sent);
+  const tool = method === 'tools/call' ? toolNameIn(params) : undefined;
   return parent.child(tool === undefined ? method : `${method} ${tool}`, {
     kind: 'server',
-    from: params?._meta,
+    from: params?.['_meta'],
     attributes: {
       'mcp.method.name': method,
       'gen_ai.tool.name': tool,

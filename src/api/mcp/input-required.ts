@@ -5,7 +5,6 @@ import {
   ProtocolErrorCode,
   type CallToolResult,
   type InputRequiredResult,
-  type ServerContext,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { Caller } from '../../core/access/caller.ts';
@@ -14,6 +13,7 @@ import type { InputRequired } from '../../core/proxy/proxy.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { metaOf } from './content.ts';
+import type { CallContext } from './tools.ts';
 
 /** How long a user has to reply to a tool's request for input, in milliseconds. */
 const TTL_MS = 10 * 60_000;
@@ -78,7 +78,7 @@ export class Conversation {
   constructor(
     { sealing, era, caller }: { sealing: Sealing; era: 'legacy' | 'modern'; caller: Caller },
     call: RemoteCall,
-    context: ServerContext,
+    context: CallContext,
   ) {
     this.#call = call;
     this.#sealing = sealing;
@@ -101,7 +101,7 @@ export class Conversation {
    */
   resume({
     mcpReq,
-  }: ServerContext): { inputResponses?: Record<string, unknown>; requestState?: string } | undefined {
+  }: CallContext): { inputResponses?: Record<string, unknown>; requestState?: string } | undefined {
     const state = mcpReq.requestState();
     if (state === undefined) return undefined;
     const opened = typeof state === 'string' ? this.#open(state) : undefined;

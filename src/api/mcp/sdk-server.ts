@@ -3,6 +3,7 @@ import {
   ProtocolErrorCode,
   Server,
   specTypeSchemas,
+  type CallToolResult,
   type McpHttpHandler,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
@@ -21,6 +22,8 @@ const MAX_CHARS = 300;
 
 type Handler = ReturnType<Server['_wrapHandler']>;
 type Request = Parameters<Handler>[0];
+type Context = Parameters<Handler>[1];
+type Result = Awaited<ReturnType<Handler>>;
 
 /**
  * Describes invalid params in one line, before the SDK responds with its validator's dump, usually as an internal error. The
@@ -34,7 +37,17 @@ export class FaceServer extends Server {
       return wrapped(request, context);
     };
   }
+
+  /** Returns a tool's result as it is sent. @throws ProtocolError for an invalid result */
+  async sent(result: Result): Promise<CallToolResult> {
+    const project = () => Promise.resolve(this.projectCallToolResult(result as CallToolResult, undefined));
+    return (await super._wrapHandler('tools/call', project)(CALL, NO_CONTEXT)) as CallToolResult;
+  }
 }
+
+const CALL = { jsonrpc: '2.0', id: 0, method: 'tools/call', params: { name: '' } } as const;
+/** The part of the context that is read for a finished result. */
+const NO_CONTEXT = { mcpReq: { requestState: () => undefined } } as unknown as Context;
 
 /** @throws ProtocolError -32602. */
 function requireParams({ method, params }: Request): void {
@@ -55,6 +68,12 @@ const callOf = ({ name, arguments: args }: Readonly<Record<string, unknown>> = {
 });
 
 const isServed = (method: string): method is keyof typeof REQUESTS => Object.hasOwn(REQUESTS, method);
+
+/** Never connected, so its revision is 2025-xx. */
+const unconnected = new FaceServer({ name: 'switchboard', version: '' }, { capabilities: { tools: {} } });
+
+/** Returns a result as the SDK sends it to a client of revisions 2025-xx. @throws ProtocolError for an invalid result */
+export const resultAsSent = (result: Result): Promise<CallToolResult> => unconnected.sent(result);
 
 type Fetch = McpHttpHandler['fetch'];
 

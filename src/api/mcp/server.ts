@@ -4,7 +4,6 @@ import {
   type CallToolResult,
   type InputRequiredResult,
   type Server,
-  type ServerContext,
   type Tool,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
@@ -13,7 +12,9 @@ import type { Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { NotReadOnly } from '../../core/proxy/proxy.ts';
 import { readAsDeclared } from '../../core/proxy/arguments/check-arguments.ts';
+import { isObject } from '../../platform/json-limits.ts';
 import { quoted } from '../../platform/sanitize.ts';
+import { toAbortSignal, type Cancellation } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { activeSpan } from '../../platform/telemetry/tracing.ts';
@@ -34,6 +35,8 @@ import {
   searchServersInput,
   TOOL_NAMES,
   toolsOf,
+  type CallContext,
+  type Input,
   type SearchServersOutput,
   type ToolName,
 } from './tools.ts';
@@ -58,12 +61,15 @@ export interface FaceRequest {
   /** The caller's timeout, in milliseconds. */
   readonly timeoutMs: number | undefined;
   /** Aborts when the client has disconnected: the SDK's own signal may be garbage collected. */
-  readonly signal: AbortSignal;
+  readonly signal: Cancellation;
+  /** The session id that the client sent. */
+  readonly session: string | undefined;
   /** Returns whether the client has unread messages. */
   readonly isBehind: () => boolean;
 }
 
-interface FaceOptions extends FaceRequest {
+/** The parts that all requests share. */
+export interface FaceParts {
   readonly core: Core;
   readonly calls: InflightCalls;
   readonly searches: LastSearches;
@@ -71,17 +77,15 @@ interface FaceOptions extends FaceRequest {
   readonly readTool: boolean;
   readonly log: Log;
   readonly version: string;
-  readonly era: 'legacy' | 'modern';
-  /** The headers of the HTTP request. */
-  readonly headers: Headers | undefined;
 }
 
-const toolCall = z.object({
-  method: z.literal('tools/call'),
-  params: z.object({ name: z.literal(TOOL_NAMES) }),
-});
-/** Returns whether a message is a well-formed tool call. */
-export const isToolCall = (message: unknown): boolean => toolCall.safeParse(message).success;
+export interface FaceOptions extends FaceParts, FaceRequest {
+  readonly era: 'legacy' | 'modern';
+}
+
+/** Returns whether a message is a well-formed call of a tool of ours. */
+export const isToolCall = ({ method, params }: Input): boolean =>
+  method === 'tools/call' && isObject(params) && TOOL_NAMES.some(name => name === params['name']);
 
 /** Creates the MCP server of one request. Its tools use the same core, keys and limits as REST. */
 export function createFaceServer(options: FaceOptions): Server {
@@ -107,7 +111,8 @@ export function createFaceServer(options: FaceOptions): Server {
     const tool = tools.find(one => one.name === name);
     if (!tool) throw unknownTool(name, tools);
     const work = async () => {
-      const result = await answer(options, tool.name as ToolName, inputOf(given, tool), context);
+      const signal = AbortSignal.any([toAbortSignal(options.signal), context.mcpReq.signal]);
+      const result = await callTool({ ...options, signal }, tool, given, context);
       // Revisions 2025-xx encode non-object structured content differently.
       return 'content' in result ? server.projectCallToolResult(result as CallToolResult, undefined) : result;
     };
@@ -115,6 +120,14 @@ export function createFaceServer(options: FaceOptions): Server {
   });
   return server;
 }
+
+/** Calls a tool of ours. @throws ProtocolError for protocol-level errors */
+export const callTool = (
+  options: FaceOptions,
+  tool: Tool,
+  given: Input,
+  context: CallContext,
+): Promise<ToolAnswer> => answer(options, tool.name as ToolName, inputOf(given, tool), context);
 
 /** Reads arguments leniently: see `readAsDeclared`. */
 function inputOf(given: Input, { inputSchema }: Tool): Input {
@@ -139,9 +152,9 @@ async function answer(
   options: FaceOptions,
   name: ToolName,
   input: Input,
-  context: ServerContext,
+  context: CallContext,
 ): Promise<ToolAnswer> {
-  const signal = AbortSignal.any([options.signal, context.mcpReq.signal]);
+  const { signal } = options;
   /**
    * Requires sign-ins to be completed on our own page, whatever the tenant's mode. The link is relayed by an agent, and
    * whoever opens it must see which application and user it is for (MCP, Elicitation, "Phishing").
@@ -164,7 +177,7 @@ async function answer(
   }
 }
 
-async function search(options: FaceOptions, input: Input, context: ServerContext): Promise<ToolAnswer> {
+async function search(options: FaceOptions, input: Input, context: CallContext): Promise<ToolAnswer> {
   const { core, searches } = options;
   // One server's own tools are listed live, which counts as a call.
   const isCall = input['server_id'] !== undefined;
@@ -204,7 +217,7 @@ const resultOf = (found: SearchServersOutput): CallToolResult => ({
 
 async function call(
   options: FaceOptions,
-  { input, context, readOnly }: { input: unknown; context: ServerContext; readOnly: boolean },
+  { input, context, readOnly }: { input: unknown; context: CallContext; readOnly: boolean },
 ): Promise<ToolAnswer> {
   const { caller, input: parsed } = await options.admit(
     CALL,
@@ -222,8 +235,8 @@ const readerOf = ({ readTool }: FaceOptions): Reader => (readTool ? 'read_remote
 
 /** Runs the work, and asks for a sign-in if the server requires one. */
 async function orSignIn(
-  { core, era, headers }: Pick<FaceOptions, 'core' | 'era' | 'headers'>,
-  context: ServerContext,
+  { core, era, session }: Pick<FaceOptions, 'core' | 'era' | 'session'>,
+  context: CallContext,
   asked: { readonly serverId: string; readonly toolName?: string },
   work: () => Promise<ToolAnswer>,
 ): Promise<ToolAnswer> {
@@ -234,14 +247,12 @@ async function orSignIn(
     return askToSignIn(error, {
       ...asked,
       titleOf: provider => core.identity.providers.titleOf(provider),
-      elicitation: urlElicitationOf(era, headers, context),
+      elicitation: urlElicitationOf(era, session, context),
       // With a state of ours, these are replies to the server's input requests.
       inputResponses: context.mcpReq.requestState() === undefined ? context.mcpReq.inputResponses : undefined,
     });
   }
 }
-
-type Input = Readonly<Record<string, unknown>>;
 
 /** -32021: a careful server does not ask for undeclared capabilities. */
 const missingCapability = z.object({ code: z.literal(-32_021) });

@@ -7,15 +7,14 @@ import type { WorkerSeat } from '../../platform/workers/seat.ts';
 
 type Fetch = McpHttpHandler['fetch'];
 
-const SESSION_HEADER = 'mcp-session-id';
+export const SESSION_HEADER = 'mcp-session-id';
 /** The prefix of a session id says whether the client can open URLs. */
 const CAN_OPEN_URLS = 'elicitation-url.';
 const CANNOT_OPEN_URLS = 'session.';
 const SESSION_ID = /^(?:elicitation-url|session)\.[\da-f-]{36}$/;
 
 /** Returns whether an id looks like one of our session ids, which is unique to one client unless forged. */
-const isOwnSession = (id: string | null | undefined): id is string =>
-  typeof id === 'string' && SESSION_ID.test(id);
+const isOwnSession = (id: string | undefined): id is string => typeof id === 'string' && SESSION_ID.test(id);
 
 export const opensUrlsCapability = z.object({ elicitation: z.object({ url: z.looseObject({}) }) });
 const initialize = z.object({ method: z.literal('initialize') });
@@ -42,14 +41,14 @@ export const givingSessionIds =
   };
 
 /** Returns whether a client of revisions 2025-xx declared in initialize that it can open URLs. */
-export const opensUrls = (headers: Headers | undefined): boolean =>
-  headers?.get(SESSION_HEADER)?.startsWith(CAN_OPEN_URLS) ?? false;
+export const opensUrls = (session: string | undefined): boolean =>
+  session?.startsWith(CAN_OPEN_URLS) ?? false;
 
 /** The sender of a request: key and user, and a session id if one was issued. */
 export interface Client {
   readonly principal: Principal;
-  /** The headers of the HTTP request. */
-  readonly headers: Headers | undefined;
+  /** The session id that the client sent, which proves nothing. */
+  readonly session: string | undefined;
 }
 
 /** The subject of news to other workers: a call that a client has cancelled. */
@@ -96,9 +95,7 @@ export class InflightCalls {
  * Returns the key of a call. A session id comes from the client and proves nothing, so the key includes the caller's key and user.
  */
 function callKeyOf(client: Client, requestId: unknown): string | undefined {
-  return isOwnSession(client.headers?.get(SESSION_HEADER))
-    ? JSON.stringify([keyOf(client), requestId])
-    : undefined;
+  return isOwnSession(client.session) ? JSON.stringify([keyOf(client), requestId]) : undefined;
 }
 
 /** Later calls are not attributed to the search. */
@@ -128,8 +125,7 @@ export class LastSearches {
   }
 }
 
-function keyOf({ principal, headers }: Client): string {
+function keyOf({ principal, session }: Client): string {
   const { tenantId, keyId, subject } = principal;
-  const session = headers?.get(SESSION_HEADER);
   return JSON.stringify([tenantId, keyId, subject?.userId, isOwnSession(session) ? session : undefined]);
 }

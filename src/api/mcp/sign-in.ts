@@ -5,12 +5,12 @@ import {
   UrlElicitationRequiredError,
   type CallToolResult,
   type InputRequiredResult,
-  type ServerContext,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { SwitchboardError } from '../../errors.ts';
 import { metaOf, type SignIn } from './content.ts';
 import { opensUrls, opensUrlsCapability } from './sessions.ts';
+import type { CallContext } from './tools.ts';
 
 /** How to ask a client to open a URL (2025-11-25: an error; 2026-07-28: a result that asks for input). */
 type UrlElicitation = 'error' | 'input-required';
@@ -20,10 +20,10 @@ const envelope = z.object({ [CLIENT_CAPABILITIES_META_KEY]: opensUrlsCapability 
 /** Returns how the client of this request can be asked to open a URL, if at all. */
 export function urlElicitationOf(
   era: 'legacy' | 'modern',
-  headers: Headers | undefined,
-  context: ServerContext,
+  session: string | undefined,
+  context: CallContext,
 ): UrlElicitation | undefined {
-  if (era === 'legacy') return opensUrls(headers) ? 'error' : undefined;
+  if (era === 'legacy') return opensUrls(session) ? 'error' : undefined;
   return envelope.safeParse(context.mcpReq.envelope).success ? 'input-required' : undefined;
 }
 

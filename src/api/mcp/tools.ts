@@ -1,4 +1,4 @@
-import type { Tool } from '@modelcontextprotocol/server';
+import type { ProgressNotification, Tool } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import { parseJsonBody } from '../http/body.ts';
 import { jsonObject, queryLogId, queryText, toJsonSchema, wrongType } from '../http/endpoint.ts';
@@ -153,6 +153,22 @@ const READ_REMOTE_TOOL: Tool = {
  */
 export const toolsOf = ({ readTool }: { readonly readTool: boolean }): Tool[] =>
   readTool ? [SEARCH_SERVERS, CALL_REMOTE_TOOL, READ_REMOTE_TOOL] : [SEARCH_SERVERS, CALL_REMOTE_TOOL];
+
+export type Input = Readonly<Record<string, unknown>>;
+
+/** The parts of a request's context that our tools use. The SDK's context is one. */
+export interface CallContext {
+  readonly mcpReq: {
+    readonly id: string | number;
+    readonly _meta?: { readonly progressToken?: string | number | undefined } | undefined;
+    /** The request's own declarations (2026-07-28). */
+    readonly envelope?: unknown;
+    /** The client's replies to an earlier request for input, and the state that it sent back (2026-07-28). */
+    readonly inputResponses?: Readonly<Record<string, unknown>> | undefined;
+    readonly requestState: () => unknown;
+    readonly notify: (notification: ProgressNotification) => Promise<void>;
+  };
+}
 
 export const TOOL_NAMES = ['search_servers', 'call_remote_tool', 'read_remote_tool'] as const;
 export type ToolName = (typeof TOOL_NAMES)[number];
