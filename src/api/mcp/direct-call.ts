@@ -156,7 +156,7 @@ class OneMessageStream {
     this.#response = response;
     // Without those of the call's limits, which the SDK's streams do not have either.
     this.#headers = [...localsOf(response).headers, ...HEADERS];
-    this.#timer = setTimeout(() => this.#start(), HEAD_AFTER_MS).unref();
+    this.#timer = setTimeout(() => this.#start(), HEAD_AFTER_MS);
   }
 
   keepAliveNoMore(): void {
@@ -178,6 +178,6 @@ class OneMessageStream {
     if (this.#response.destroyed) return;
     this.#response.writeHead(200, this.#headers);
     this.#response.flushHeaders();
-    this.#timer = setInterval(() => this.#response.write(': keepalive\n\n'), KEEP_ALIVE_MS).unref();
+    this.#timer = setInterval(() => this.#response.write(': keepalive\n\n'), KEEP_ALIVE_MS);
   }
 }

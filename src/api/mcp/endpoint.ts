@@ -150,8 +150,13 @@ function summaryOf({ method, params }: Input): string | undefined {
   const name = toolNameIn(params);
   if (name === undefined) return known;
   const { arguments: args } = params as Input;
-  const target = isObject(args) ? [args['server_id'], args['tool_name']].filter(isPlainName).join('/') : '';
+  const target = isObject(args) ? targetOf(args['server_id'], args['tool_name']) : '';
   return target === '' ? `${known} ${name}` : `${known} ${name} ${target}`;
+}
+
+function targetOf(server: unknown, tool: unknown): string {
+  if (!isPlainName(server)) return isPlainName(tool) ? tool : '';
+  return isPlainName(tool) ? `${server}/${tool}` : server;
 }
 
 const toolNameIn = (params: unknown) =>

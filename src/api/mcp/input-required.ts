@@ -72,7 +72,7 @@ export class Conversation {
   readonly #sealing: Sealing;
   readonly #boundTo: readonly string[];
   /** The capabilities declared in this request. Undefined: clients of this era cannot be asked. */
-  readonly #declared: Capabilities | undefined;
+  readonly #declared: Capabilities | undefined = undefined;
   readonly #era: 'legacy' | 'modern';
 
   constructor(
@@ -85,9 +85,9 @@ export class Conversation {
     this.#era = era;
     const { tenantId, keyId, subject } = caller;
     this.#boundTo = [tenantId, keyId, subject?.userId ?? '', call.server_id, call.tool_name];
+    if (era === 'legacy') return;
     const declared = envelope.safeParse(context.mcpReq.envelope);
-    this.#declared =
-      era === 'modern' && declared.success ? declared.data[CLIENT_CAPABILITIES_META_KEY] : undefined;
+    if (declared.success) this.#declared = declared.data[CLIENT_CAPABILITIES_META_KEY];
   }
 
   /** The capabilities to declare to the server: never more than the client's own. */
