@@ -142,10 +142,12 @@ describe.each(faces.filter(([face]) => face.startsWith('/v1/')))('%s: an answer'
 });
 
 describe('/mcp: an answer over the budget of its key', () => {
-  it('ends the connection', async () => {
+  it('is refused, as over REST', async () => {
     const [path, body] = FACES['/mcp']?.('long', {}) ?? ['', {}];
     const { socket, text } = open(path, Buffer.from(JSON.stringify(body)));
     await once(socket, 'close');
+    expect(text()).toMatch(/^HTTP\/1.1 503 /);
+    expect(text()).toContain('too much data of earlier responses');
     expect(text()).not.toContain('result');
   });
 });

@@ -10,6 +10,7 @@ import {
 import { isObject } from '../../platform/json-limits.ts';
 import { CallerAbortError, Canceller } from '../../platform/time.ts';
 import { holdAnswer, type MemoryBudget } from '../http/body.ts';
+import { isRpcId } from '../http/render-error.ts';
 import { localsOf } from '../http/request.ts';
 import { resultAsSent } from './sdk-server.ts';
 import { callTool, type FaceOptions } from './server.ts';
@@ -35,21 +36,19 @@ const RESERVED = 'io.modelcontextprotocol/';
  */
 export function directCallOf(
   message: object,
-  { 'mcp-protocol-version': version, 'content-type': contentType = '' }: IncomingHttpHeaders,
+  headers: IncomingHttpHeaders,
   tools: readonly Tool[],
 ): DirectCall | undefined {
-  if (version !== undefined && !(typeof version === 'string' && VERSIONS.has(version))) return undefined;
-  if (!isJsonContentType(contentType) || !hasOnly(message, MEMBERS)) return undefined;
-  const { jsonrpc, id, method, params } = message as Readonly<Record<string, unknown>>;
-  if (jsonrpc !== '2.0' || method !== 'tools/call' || !isObject(params) || !hasOnly(params, PARAMS))
-    return undefined;
-  if (typeof id !== 'string' && typeof id !== 'number') return undefined;
-  const { name, arguments: args = {}, _meta: meta = {} } = params;
-  // The SDK drops a member of this name.
-  if (!isObject(args) || Object.hasOwn(args, '__proto__') || !isObject(meta) || isForSdk(meta))
-    return undefined;
-  const tool = tools.find(one => one.name === name);
-  return tool && { id, tool, arguments: args };
+  if (!areOrdinary(headers) || !hasOnly(message, MEMBERS)) return undefined;
+  const { jsonrpc, id, method, params } = message as Input;
+  if (jsonrpc !== '2.0' || method !== 'tools/call' || !isRpcId(id)) return undefined;
+  if (!isObject(params) || !areOrdinaryParams(params)) return undefined;
+  const tool = tools.find(one => one.name === params.name);
+  return tool && { id, tool, arguments: params.arguments ?? {} };
+}
+
+function areOrdinary({ 'mcp-protocol-version': version, 'content-type': type = '' }: IncomingHttpHeaders) {
+  return (version === undefined || VERSIONS.has(String(version))) && isJsonContentType(type);
 }
 
 function hasOnly(value: object, names: ReadonlySet<string>): boolean {
@@ -57,9 +56,12 @@ function hasOnly(value: object, names: ReadonlySet<string>): boolean {
   return !Object.hasOwn(value, '__proto__');
 }
 
-function isForSdk(meta: object): boolean {
-  for (const key in meta) if (key === 'progressToken' || key.startsWith(RESERVED)) return true;
-  return false;
+function areOrdinaryParams(params: Input): params is { readonly name: unknown; readonly arguments?: Input } {
+  const { arguments: args = {}, _meta: meta = {} } = params;
+  if (!hasOnly(params, PARAMS) || !isObject(args) || !isObject(meta)) return false;
+  for (const key in meta) if (key === 'progressToken' || key.startsWith(RESERVED)) return false;
+  // The SDK drops a member of this name.
+  return !Object.hasOwn(args, '__proto__');
 }
 
 /** The context of a call without progress or input from the client. */
