@@ -15,12 +15,12 @@ export const monotonicMs = (clock: Clock): number => clock.monotonic?.() ?? cloc
 
 /**
  * Ends the wait of a caller that has disconnected (its signal aborted). It is not in the closed list of errors, because
- * nobody will read it. `cause` is the signal's reason.
+ * nobody will read it. `cause` is the signal's reason, if that says more.
  */
 export class CallerAbortError extends Error {
   override readonly name = 'AbortError';
 
-  constructor(reason: unknown) {
+  constructor(reason?: unknown) {
     super('The caller disconnected before the response was ready.', { cause: reason });
   }
 }
@@ -145,6 +145,41 @@ export function slices(signal?: Cancellation): Pause {
       signal?.throwIfAborted();
       startedAt = performance.now();
     });
+  };
+}
+
+/**
+ * Runs short works, in order: at once, until they have taken 5 ms of a turn of the event loop, and the others in later turns.
+ */
+export class ShortWorks {
+  readonly #waiting: (() => void)[] = [];
+  #endsAt = 0;
+  #isTurnPlanned = false;
+
+  /** @param work must not throw */
+  run(work: () => void): void {
+    if (this.#isTurnPlanned && (this.#waiting.length > 0 || performance.now() > this.#endsAt)) {
+      this.#waiting.push(work);
+      return;
+    }
+    if (!this.#isTurnPlanned) this.#planTurn();
+    work();
+  }
+
+  #planTurn(): void {
+    this.#isTurnPlanned = true;
+    this.#endsAt = performance.now() + SLICE_MS;
+    withoutSpan(() => setImmediate(this.#turn));
+  }
+
+  readonly #turn = (): void => {
+    this.#isTurnPlanned = false;
+    if (this.#waiting.length === 0) return;
+    this.#planTurn();
+    let done = 0;
+    do this.#waiting[done++]?.();
+    while (done < this.#waiting.length && performance.now() <= this.#endsAt);
+    this.#waiting.splice(0, done);
   };
 }
 

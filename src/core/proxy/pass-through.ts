@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
-import { toAbortSignal, type Clock } from '../../platform/time.ts';
+import type { Clock } from '../../platform/time.ts';
 import { Places } from '../../platform/queues.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
@@ -118,8 +118,9 @@ export class PassThrough {
   readonly #side: Places;
   /** Recently opened session ids, by handle and owner: opening one costs as much as forwarding a request. */
   readonly #sessionIds: LRUCache<string, string>;
-  /** Ends open streams. */
-  readonly #ending = new AbortController();
+  /** Of open streams. */
+  readonly #deadlines = new Set<Deadline>();
+  #isEnding = false;
 
   constructor(options: PassThroughOptions) {
     const { limits } = options;
@@ -150,6 +151,7 @@ export class PassThrough {
       return await this.#runWith(pass, caller, passed, { sink, deadline, kind: place.kind });
     } finally {
       deadline[Symbol.dispose]();
+      this.#deadlines.delete(deadline);
       place[Symbol.dispose]();
     }
   }
@@ -184,7 +186,10 @@ export class PassThrough {
     const { passTotalMs } = this.#options.limits;
     if (kind !== 'open')
       return new Deadline(Math.min(caller.timeoutMs ?? passTotalMs, passTotalMs), caller.signal);
-    return new Deadline(NO_TOTAL_MS, AbortSignal.any([toAbortSignal(caller.signal), this.#ending.signal]));
+    const deadline = new Deadline(NO_TOTAL_MS, caller.signal);
+    this.#deadlines.add(deadline);
+    if (this.#isEnding) deadline.abort();
+    return deadline;
   }
 
   #idleMsOf({ timeoutMs = 0 }: Caller, kind: Kind): number {
@@ -218,7 +223,8 @@ export class PassThrough {
 
   /** Ends open streams, now and from now on. Clients open them again, elsewhere or later. */
   endStreams(): void {
-    this.#ending.abort();
+    this.#isEnding = true;
+    for (const deadline of this.#deadlines) deadline.abort();
   }
 
   #enter(keyId: string, request: PassedRequest, method: string | undefined): Disposable & { kind: Kind } {

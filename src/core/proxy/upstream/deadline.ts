@@ -70,14 +70,18 @@ export class Deadline {
     this.totalMs = totalMs;
     this.#delay = delayOf(totalMs);
     this.#delay.add(this.#onTimeout);
-    if (caller?.aborted) this.#onCallerAbort();
-    else caller?.addEventListener('abort', this.#onCallerAbort, { once: true });
+    if (caller?.aborted) this.abort();
+    else caller?.addEventListener('abort', this.abort, { once: true });
   }
 
   readonly #onTimeout = (): void =>
     this.#canceller.abort(this.#caller ? outOfTime(this.totalMs) : new SharedWorkTimedOut(this.totalMs));
 
-  readonly #onCallerAbort = (): void => this.#canceller.abort(new CallerAbortError(this.#caller?.reason));
+  /** Ends the work as if its caller had disconnected. */
+  readonly abort = (): void => {
+    const reason = this.#caller?.reason;
+    this.#canceller.abort(reason instanceof CallerAbortError ? reason : new CallerAbortError(reason));
+  };
 
   get signal(): Cancellation {
     return this.#canceller;
@@ -111,6 +115,6 @@ export class Deadline {
 
   [Symbol.dispose](): void {
     this.#delay.delete(this.#onTimeout);
-    this.#caller?.removeEventListener('abort', this.#onCallerAbort);
+    this.#caller?.removeEventListener('abort', this.abort);
   }
 }

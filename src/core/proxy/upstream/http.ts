@@ -150,7 +150,7 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#reject(connectionFailure(error, this.#stage));
+    if (!this.isSettled) this.#reject(connectionFailure(error, this.#stage));
     this.#endRest();
   }
 
