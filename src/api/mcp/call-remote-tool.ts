@@ -41,8 +41,8 @@ export async function callRemoteTool(
   if (isOwnServer(serverId)) return callOwnTool(core, caller, call, reader);
   const conversation = new Conversation({ sealing: core.identity.sealing, era, caller }, call, context);
   const resume = conversation.resume(context);
-  await using progress = relayTo(context, isBehind);
-  const result = await core.proxy.callToolInteractively(
+  const progress = relayTo(context, isBehind);
+  const calling = core.proxy.callToolInteractively(
     { ...caller, timeoutMs: callTimeoutMs(timeoutMs, progress !== undefined) },
     {
       serverId,
@@ -55,6 +55,7 @@ export async function callRemoteTool(
       ...(progress === undefined ? {} : { onProgress: progress.report.bind(progress) }),
     },
   );
+  const result = await (progress === undefined ? calling : withProgress(calling, progress));
   if (asksForInput(result)) return conversation.ask(result);
   const keep = async (whole: string) => (await core.results.keep(caller, whole))?.handle;
   const { content, structuredContent, cut } = await toAgentResult(result, { keep, reader });
@@ -64,6 +65,12 @@ export async function callRemoteTool(
     ...(result.isError ? { isError: true } : {}),
     _meta: metaOf({ serverId, toolName, cut, upstream: result['_meta'] }),
   };
+}
+
+/** Settles like the call, once the last progress has been sent. */
+async function withProgress<T>(calling: Promise<T>, relay: ProgressRelay): Promise<T> {
+  await using _relay = relay;
+  return await calling;
 }
 
 /** Returns undefined if the client has not requested progress. @throws SwitchboardError `invalid_request` for an overlong token */

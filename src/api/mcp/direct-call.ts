@@ -11,7 +11,7 @@ import { isObject } from '../../platform/json-limits.ts';
 import { CallerAbortError, Canceller } from '../../platform/time.ts';
 import { holdAnswer, type MemoryBudget } from '../http/body.ts';
 import { isRpcId } from '../http/render-error.ts';
-import { localsOf } from '../http/request.ts';
+import { localsOf, writeInBatch } from '../http/request.ts';
 import { resultAsSent } from './sdk-server.ts';
 import { callTool, type FaceOptions } from './server.ts';
 import type { CallContext, Input } from './tools.ts';
@@ -90,11 +90,12 @@ export async function answerDirectly(
     canceller.abort(new CallerAbortError(undefined));
     stream.end();
   };
-  const work = () =>
-    callTool({ ...options, signal: canceller }, call.tool, call.arguments, contextOf(id)).then(sentOf);
+  const cancellable = { ...options, signal: canceller };
+  const work = () => callTool(cancellable, call.tool, call.arguments, contextOf(id));
   let message: object;
   try {
-    message = { result: await calls.run(options, id, cancel, work), jsonrpc: '2.0', id };
+    const result = await calls.run(options, id, cancel, work);
+    message = { result: plainResult(result) ?? (await resultAsSent(result)), jsonrpc: '2.0', id };
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
     const { code, message: words, data } = error;
@@ -110,10 +111,6 @@ export async function answerDirectly(
 
 /** In revisions 2025-xx no tool of ours asks for input. */
 type Answer = Awaited<ReturnType<typeof callTool>>;
-
-/** Returns a result as the SDK sends it, which does not have to check the ordinary ones. @throws ProtocolError */
-const sentOf = (result: Answer): CallToolResult | Promise<CallToolResult> =>
-  plainResult(result) ?? resultAsSent(result);
 
 const CHECKED_META = ['progressToken', `${RESERVED}related-task`, '__proto__'];
 
@@ -153,6 +150,7 @@ class OneMessageStream {
   readonly #response: ServerResponse;
   readonly #headers: string[];
   #timer: NodeJS.Timeout;
+  #hasEnded = false;
 
   constructor(response: ServerResponse) {
     this.#response = response;
@@ -169,11 +167,13 @@ class OneMessageStream {
   end(text = ''): void {
     clearTimeout(this.#timer);
     const response = this.#response;
-    if (response.destroyed || response.writableEnded) return;
+    if (response.destroyed || this.#hasEnded) return;
+    this.#hasEnded = true;
     const bytes = Buffer.byteLength(text);
     if (!response.headersSent) response.writeHead(200, [...this.#headers, 'content-length', String(bytes)]);
     // ASCII is written faster as Latin-1, with the same bytes.
-    response.end(text, bytes === text.length ? 'latin1' : 'utf8');
+    const encoding = bytes === text.length ? 'latin1' : 'utf8';
+    writeInBatch(() => response.end(text, encoding));
   }
 
   #start(): void {

@@ -88,7 +88,6 @@ export function mcpHandler({ core, log, budget, version, readTool = false, worke
     // refuses some calls before the tool is reached.
     let isCounted = false;
     const countAsOther = async () => {
-      if (isCounted) return;
       isCounted = true;
       await core.rateLimits.take('unclassed', keyId);
     };
@@ -99,7 +98,7 @@ export function mcpHandler({ core, log, budget, version, readTool = false, worke
     try {
       await serve(exchange, admit, countAsOther);
     } finally {
-      await countAsOther();
+      if (!isCounted) await countAsOther();
     }
   });
 }

@@ -8,7 +8,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { Policy } from '../../core/access/admit.ts';
-import type { Principal } from '../../core/access/caller.ts';
+import type { Caller, Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { NotReadOnly } from '../../core/proxy/proxy.ts';
 import { readAsDeclared } from '../../core/proxy/arguments/check-arguments.ts';
@@ -155,18 +155,10 @@ async function answer(
   context: CallContext,
 ): Promise<ToolAnswer> {
   const { signal } = options;
-  /**
-   * Requires sign-ins to be completed on our own page, whatever the tenant's mode. The link is relayed by an agent, and
-   * whoever opens it must see which application and user it is for (MCP, Elicitation, "Phishing").
-   */
-  const admit: Exchange['admit'] = async (policy, parse, callsIn) => {
-    const admitted = await options.admit(policy, parse, callsIn);
-    return { ...admitted, caller: { ...admitted.caller, signal, signInMode: 'page' } };
-  };
   try {
     return name === 'search_servers'
-      ? await search({ ...options, admit }, input, context)
-      : await call({ ...options, admit }, { input, context, readOnly: name === 'read_remote_tool' });
+      ? await search(options, input, context)
+      : await call(options, { input, context, readOnly: name === 'read_remote_tool' });
   } catch (thrown) {
     // The protocol requires an error for a sign-in and for a foreign state.
     if (thrown instanceof ProtocolError) throw thrown;
@@ -177,6 +169,16 @@ async function answer(
   }
 }
 
+/**
+ * Returns the caller of a tool. Sign-ins must be completed on our own page, whatever the tenant's mode: the link is relayed by an
+ * agent, and whoever opens it must see which application and user it is for (MCP, Elicitation, "Phishing").
+ */
+const callerOf = (admitted: Caller, { signal }: FaceOptions): Caller => ({
+  ...admitted,
+  signal,
+  signInMode: 'page',
+});
+
 async function search(options: FaceOptions, input: Input, context: CallContext): Promise<ToolAnswer> {
   const { core, searches } = options;
   // One server's own tools are listed live, which counts as a call.
@@ -185,17 +187,21 @@ async function search(options: FaceOptions, input: Input, context: CallContext):
   // Some models send '' for omitted values.
   const asked = isCall && input['query'] === '' ? unasked : input;
   const {
-    caller,
+    caller: admitted,
     input: { query, server_id: serverId, limit },
   } = await options.admit(
     isCall ? CALL : SEARCH,
     () => parseInput(searchServersInput, asked, 'The arguments'),
     ({ server_id }) => callsOf(server_id),
   );
-  if (serverId !== undefined)
-    return orSignIn(options, context, { serverId }, async () =>
-      resultOf(await toolsOfServer(core, caller, { serverId, query, timeoutMs: options.timeoutMs })),
-    );
+  const caller = callerOf(admitted, options);
+  if (serverId !== undefined) {
+    try {
+      return resultOf(await toolsOfServer(core, caller, { serverId, query, timeoutMs: options.timeoutMs }));
+    } catch (error) {
+      return askForConnection(error, options, context, { serverId });
+    }
+  }
   const { answer: found, queryLogId } = await searchServers(core, caller, { query: query ?? '', limit });
   searches.note(
     options,
@@ -219,39 +225,39 @@ async function call(
   options: FaceOptions,
   { input, context, readOnly }: { input: unknown; context: CallContext; readOnly: boolean },
 ): Promise<ToolAnswer> {
-  const { caller, input: parsed } = await options.admit(
+  const { caller: admitted, input: parsed } = await options.admit(
     CALL,
     () => parseInput(callRemoteToolInput, input, 'The arguments'),
     ({ server_id }) => callsOf(server_id),
   );
   const { server_id: serverId, tool_name: toolName } = parsed;
   const queryLogId = parsed.query_log_id ?? options.searches.leadingTo(options, serverId);
-  return orSignIn(options, context, { serverId, toolName }, () =>
-    callRemoteTool({ ...options, queryLogId, readOnly, reader: readerOf(options) }, caller, parsed, context),
-  );
+  const { core, era, timeoutMs, isBehind } = options;
+  const surroundings = { core, era, timeoutMs, isBehind, queryLogId, readOnly, reader: readerOf(options) };
+  try {
+    return await callRemoteTool(surroundings, callerOf(admitted, options), parsed, context);
+  } catch (error) {
+    return askForConnection(error, options, context, { serverId, toolName });
+  }
 }
 
 const readerOf = ({ readTool }: FaceOptions): Reader => (readTool ? 'read_remote_tool' : 'call_remote_tool');
 
-/** Runs the work, and asks for a sign-in if the server requires one. */
-async function orSignIn(
+/** Asks for a sign-in if that is what a call failed for. @throws the error otherwise */
+function askForConnection(
+  error: unknown,
   { core, era, session }: Pick<FaceOptions, 'core' | 'era' | 'session'>,
   context: CallContext,
   asked: { readonly serverId: string; readonly toolName?: string },
-  work: () => Promise<ToolAnswer>,
-): Promise<ToolAnswer> {
-  try {
-    return await work();
-  } catch (error) {
-    if (!(error instanceof SwitchboardError) || error.code !== 'connection_required') throw error;
-    return askToSignIn(error, {
-      ...asked,
-      titleOf: provider => core.identity.providers.titleOf(provider),
-      elicitation: urlElicitationOf(era, session, context),
-      // With a state of ours, these are replies to the server's input requests.
-      inputResponses: context.mcpReq.requestState() === undefined ? context.mcpReq.inputResponses : undefined,
-    });
-  }
+): ToolAnswer {
+  if (!(error instanceof SwitchboardError) || error.code !== 'connection_required') throw error;
+  return askToSignIn(error, {
+    ...asked,
+    titleOf: provider => core.identity.providers.titleOf(provider),
+    elicitation: urlElicitationOf(era, session, context),
+    // With a state of ours, these are replies to the server's input requests.
+    inputResponses: context.mcpReq.requestState() === undefined ? context.mcpReq.inputResponses : undefined,
+  });
 }
 
 /** -32021: a careful server does not ask for undeclared capabilities. */

@@ -71,9 +71,12 @@ export class InflightCalls {
    * Runs a cancellable call. Without a session id of ours it is not cancellable, because another client may use the same
    * request id.
    */
-  async run<T>(client: Client, requestId: unknown, end: () => void, work: () => Promise<T>): Promise<T> {
+  run<T>(client: Client, requestId: unknown, end: () => void, work: () => Promise<T>): Promise<T> {
     const key = callKeyOf(client, requestId);
-    if (key === undefined || this.#ending.has(key)) return work();
+    return key === undefined || this.#ending.has(key) ? work() : this.#track(key, end, work);
+  }
+
+  async #track<T>(key: string, end: () => void, work: () => Promise<T>): Promise<T> {
     this.#ending.set(key, end);
     try {
       return await work();
