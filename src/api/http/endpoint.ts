@@ -283,8 +283,10 @@ export const queryLogId = z
   );
 
 /** Drops null members: some models send null for omitted values. */
-export const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+export const withoutNulls = (given: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> =>
+  Object.values(given).includes(null)
+    ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
+    : given;
 
 /** Returns the JSON Schema of a schema's input or output. */
 export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
