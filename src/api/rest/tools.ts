@@ -96,7 +96,8 @@ const mcpCall = endpoint({
     };
     const answer = await core.proxy.call(caller, input);
     if (!('result' in answer && answer.large)) return { jsonrpc: '2.0', id, ...answer };
-    return new JsonParts(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`, answer.large.json, '}');
+    const { parts } = answer.large.json;
+    return new JsonParts(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`, ...parts, '}');
   },
 });
 

@@ -69,7 +69,7 @@ describe('a large result', () => {
     await using harness = await start(body, options, sizes);
     const result = options?.era ? MODERN : RESULT;
     const answer = await read(harness);
-    expect('large' in answer && answer.large?.json.toString()).toBe(result);
+    expect('large' in answer && textOf(answer.large?.json)).toBe(result);
     expect('result' in answer && answer.result).toEqual(JSON.parse(result));
     expect(textOf(await callTool(harness))).toBe(`${result.slice(0, -1)},"isError":false}`);
     expect(harness.outcomes.map(({ ok }) => ok)).toEqual([true, true]);
@@ -126,7 +126,7 @@ describe('a large result in an event', () => {
   ])('%s: its bytes are passed on', async (_name, event, sizes) => {
     await using harness = await startEvents(event, sizes);
     const answer = await read(harness);
-    expect('large' in answer && answer.large?.json.toString()).toBe(RESULT);
+    expect('large' in answer && textOf(answer.large?.json)).toBe(RESULT);
     expect(textOf(await callTool(harness))).toBe(`${RESULT.slice(0, -1)},"isError":false}`);
   });
 

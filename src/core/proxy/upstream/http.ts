@@ -5,6 +5,7 @@ import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
 import { abortReason, type Cancellation, toAbortSignal } from '../../../platform/time.ts';
 import type { ProxyLimits } from '../limits.ts';
 import { brokeProtocol, connectionFailure, NotConnected, sentTooMuch, type Stage } from './failures.ts';
+import { Chunks } from './chunks.ts';
 import { LargeAnswerScan } from './large-answer.ts';
 import { GrowingBuffer, LARGE_BYTES, SseParser, type SseEvent } from './sse.ts';
 import { blockedRedirect, type Guard } from '../../../platform/outbound/guard.ts';
@@ -32,7 +33,7 @@ export interface HttpRequest extends ExchangeRequest {
   readonly body?: string;
   /** Receives the events of an SSE response one by one, and returns true if it needs no more. Without it, the body is collected. */
   readonly onEvent?: (event: SseEvent) => boolean;
-  /** Scans a large JSON response or event as it arrives (`HttpAnswer.scan`, `SseEvent.large`). */
+  /** Scans a large JSON response or event as it arrives (`HttpAnswer.large`, `SseEvent.large`). */
   readonly scansLarge?: true;
   /** A long-lived stream. It takes no call's connection, and the size limit applies to each event. */
   readonly apart?: true;
@@ -42,6 +43,11 @@ export interface HttpRequest extends ExchangeRequest {
   readonly onBytes?: (bytes: number) => void;
 }
 
+interface LargeBody {
+  readonly scan: LargeAnswerScan;
+  readonly bytes: Chunks;
+}
+
 export interface HttpAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -49,8 +55,8 @@ export interface HttpAnswer {
   readonly mediaType: string;
   /** Empty for an SSE response whose events were consumed one by one. */
   readonly body: Buffer;
-  /** The scan of a large JSON response, if the request wants one. */
-  readonly scan: LargeAnswerScan | undefined;
+  /** A large JSON response as it was scanned, if the request wants that. Its `body` is joined whenever it is read. */
+  readonly large?: LargeBody;
   /** The number of received body bytes. */
   readonly bytes: number;
   /** How an SSE response ended: `onEvent` had enough, or it ended after or in the middle of an event. */
@@ -211,7 +217,7 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   #mediaType = '';
   #bytes = 0;
   #events: SseParser | undefined;
-  #scan: LargeAnswerScan | undefined;
+  #large: LargeBody | undefined;
   /** The number of bytes when others last had a turn. */
   #pausedAt = 0;
 
@@ -241,24 +247,31 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   }
 
   #keep(chunk: Buffer, controller: Dispatcher.DispatchController): void {
-    if (this.#body) this.#body.append(chunk);
+    if (this.request.scansLarge && this.#bytes >= LARGE_BYTES && this.#mediaType === 'application/json')
+      this.#keepLarge(chunk, controller);
+    else if (this.#body) this.#body.append(chunk);
     else if (!this.#only) this.#only = chunk;
     else {
       this.#body = new GrowingBuffer();
       this.#body.append(this.#only);
       this.#body.append(chunk);
     }
-    if (this.request.scansLarge && this.#bytes >= LARGE_BYTES) this.#scanOn(chunk, controller);
   }
 
-  /** Scans a chunk of a large response, or all that has arrived until then. */
-  #scanOn(chunk: Buffer, controller: Dispatcher.DispatchController): void {
-    if (this.#scan) this.#scan.push(chunk);
-    else if (this.#mediaType === 'application/json') {
-      this.#scan = new LargeAnswerScan({ allowBom: true });
-      this.#scan.push(this.#body?.bytes ?? chunk);
+  /** Scans a chunk of a large response, and before the first all that has arrived until then. */
+  #keepLarge(chunk: Buffer, controller: Dispatcher.DispatchController): void {
+    if (!this.#large) {
+      this.#large = { scan: new LargeAnswerScan({ allowBom: true }), bytes: new Chunks() };
+      const before = this.#body?.take() ?? this.#only;
+      if (before) this.#readLarge(this.#large, before);
     }
+    this.#readLarge(this.#large, chunk);
     this.#giveTurn(controller);
+  }
+
+  #readLarge({ scan, bytes }: LargeBody, chunk: Buffer): void {
+    scan.push(chunk);
+    bytes.append(chunk);
   }
 
   /** Lets others have a turn if much was scanned. */
@@ -299,19 +312,31 @@ class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
   }
 
   #answer(stream: HttpAnswer['stream']): void {
-    this.outcome.resolve({
+    const answer = this.#answerOf(stream);
+    this.outcome.resolve(this.#large ? withLarge(answer, this.#large) : answer);
+  }
+
+  #answerOf(stream: HttpAnswer['stream']): HttpAnswer {
+    return {
       status: this.status,
       headers: this.headers,
       mediaType: this.#mediaType,
       body: this.#body?.take() ?? this.#only ?? NO_BYTES,
-      scan: this.#scan,
       bytes: this.#bytes,
       stream,
       lastEventId: this.#events?.lastEventId,
       retryMs: this.#events?.retryMs,
-    });
+    };
   }
 }
+
+const withLarge = (answer: HttpAnswer, large: LargeBody): HttpAnswer => ({
+  ...answer,
+  large,
+  get body() {
+    return Buffer.concat(large.bytes.slice(0, large.bytes.length));
+  },
+});
 
 /** Counts without the list of names that Object.keys makes. */
 function countOf(headers: IncomingHttpHeaders): number {

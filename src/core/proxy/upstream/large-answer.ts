@@ -1,5 +1,6 @@
 import { JsonParts } from '../../../platform/json-limits.ts';
 import { JsonScan, type FoundJson } from '../../../platform/json-scan.ts';
+import type { Chunks } from './chunks.ts';
 
 /** Longer ids and types are left to the parser. */
 const MAX_SHORT_BYTES = 1_024;
@@ -15,11 +16,14 @@ export class LargeResult {
   readonly resultType: string | undefined;
   readonly hasContent: boolean;
   /** Its JSON, as the server sent it. */
-  readonly json: Buffer;
+  readonly json: JsonParts;
   readonly #namesError: boolean;
   #value: unknown;
 
-  constructor(json: Buffer, has: Pick<LargeResult, 'resultType' | 'hasContent'> & { namesError: boolean }) {
+  constructor(
+    json: JsonParts,
+    has: Pick<LargeResult, 'resultType' | 'hasContent'> & { namesError: boolean },
+  ) {
     this.json = json;
     this.resultType = has.resultType;
     this.hasContent = has.hasContent;
@@ -28,16 +32,19 @@ export class LargeResult {
 
   /** Returns the parsed value. */
   value(): unknown {
-    return (this.#value ??= JSON.parse(this.json.toString()));
+    return (this.#value ??= JSON.parse(Buffer.concat(this.json.parts).toString()));
   }
 
   /** Returns the JSON of a tool's result, which always has `isError`. */
   toToolResult(): JsonParts {
+    const { parts } = this.json;
     return this.#namesError
-      ? new JsonParts(this.json)
-      : new JsonParts(this.json.subarray(0, -1), `,"isError":false}`);
+      ? this.json
+      : new JsonParts(...parts.slice(0, -1), ...parts.slice(-1).map(withoutEnd), `,"isError":false}`);
   }
 }
+
+const withoutEnd = (object: Buffer) => object.subarray(0, -1);
 
 /** A response with a large result, which is parsed if it is read. */
 export class LargeAnswer {
@@ -78,7 +85,7 @@ export class LargeAnswerScan {
    * @param bytes all of it
    * @returns the response, if it is one to this request with an ordinary result
    */
-  end(bytes: Buffer, ourId: string | number): LargeAnswer | undefined {
+  end(bytes: Chunks, ourId: string | number): LargeAnswer | undefined {
     const message = this.#hasFailed ? undefined : this.#ended();
     if (!message || message.members.has('method') || message.members.has('error')) return undefined;
     const id = shortValue(bytes, message.members.get('id'));
@@ -96,18 +103,20 @@ export class LargeAnswerScan {
   }
 }
 
-function resultIn(bytes: Buffer, found: FoundJson | undefined): LargeResult | undefined {
-  if (!found || found.repeated || bytes[found.start] !== OBJECT) return undefined;
+function resultIn(bytes: Chunks, found: FoundJson | undefined): LargeResult | undefined {
+  if (!found || found.repeated || firstByte(bytes, found) !== OBJECT) return undefined;
   const content = found.members.get('content');
   const isError = shortValue(bytes, found.members.get('isError'));
   const resultType = shortValue(bytes, found.members.get('resultType'));
   if (content?.repeated || !isAbsentOrFalse(isError) || !isOrdinaryType(resultType)) return undefined;
-  return new LargeResult(bytes.subarray(found.start, found.end), {
+  return new LargeResult(new JsonParts(...bytes.slice(found.start, found.end)), {
     resultType,
-    hasContent: content !== undefined && bytes[content.start] === ARRAY,
+    hasContent: content !== undefined && firstByte(bytes, content) === ARRAY,
     namesError: isError === false,
   });
 }
+
+const firstByte = (bytes: Chunks, { start }: FoundJson) => bytes.slice(start, start + 1)[0]?.[0];
 
 const isAbsentOrFalse = (isError: unknown) => isError === undefined || isError === false;
 
@@ -115,8 +124,8 @@ const isOrdinaryType = (type: unknown): type is string | undefined =>
   type === undefined || (typeof type === 'string' && type !== 'input_required');
 
 /** Returns the parsed value of a member; undefined if it is missing, null if it is long or repeated. */
-function shortValue(bytes: Buffer, found: FoundJson | undefined): unknown {
+function shortValue(bytes: Chunks, found: FoundJson | undefined): unknown {
   if (!found) return undefined;
   if (found.repeated || found.end - found.start > MAX_SHORT_BYTES) return null;
-  return JSON.parse(bytes.toString('utf8', found.start, found.end));
+  return JSON.parse(Buffer.concat(bytes.slice(found.start, found.end)).toString());
 }

@@ -15,6 +15,7 @@ import {
   type RpcAnswer,
 } from './envelope.ts';
 import { brokeProtocol, httpFailure } from './failures.ts';
+import { Chunks } from './chunks.ts';
 import type { LargeAnswerScan } from './large-answer.ts';
 import type { SseEvent } from './sse.ts';
 import { urlOf, type HttpAnswer, type HttpClient, type HttpRequest } from './http.ts';
@@ -124,9 +125,10 @@ export const failureOf = (
 const BYTE_ORDER_MARK = '\u{feff}';
 
 /** Feeds a JSON body to the reader. */
-function readBody({ mediaType, body, scan }: HttpAnswer, reader: AnswerReader): void {
-  if (mediaType !== 'application/json' || body.length === 0) return;
-  if (scan && reader.takeLarge(scan, body)) return;
+function readBody(http: HttpAnswer, reader: AnswerReader): void {
+  if (http.mediaType !== 'application/json' || http.bytes === 0) return;
+  if (http.large && reader.takeLarge(http.large.scan, http.large.bytes)) return;
+  const { body } = http;
   if (!isUtf8(body)) throw brokeProtocol('sent JSON that is not valid UTF-8');
   const text = body.toString();
   reader.take(parseJson(text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text));
@@ -216,13 +218,17 @@ class AnswerReader {
 
   /** Returns whether the event's message is the response. @throws SwitchboardError `upstream_protocol` for invalid JSON */
   takeEvent(event: SseEvent): boolean {
-    if (event.large && this.takeLarge(event.large.scan, event.large.bytes)) return true;
+    if (event.large) {
+      const bytes = new Chunks();
+      bytes.append(event.large.bytes);
+      if (this.takeLarge(event.large.scan, bytes)) return true;
+    }
     const { data } = event;
     return data !== '' && this.take(parseJson(data));
   }
 
   /** Returns whether the scanned message is the response. */
-  takeLarge(scan: LargeAnswerScan, bytes: Buffer): boolean {
+  takeLarge(scan: LargeAnswerScan, bytes: Chunks): boolean {
     this.answer = scan.end(bytes, this.#request.id);
     this.ownId = this.answer !== undefined;
     return this.ownId;
