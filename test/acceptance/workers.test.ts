@@ -90,6 +90,15 @@ describe.skipIf(inject('postgresUrl') === undefined)('two workers on one port', 
     return find();
   }
   const workersOf = async (replies: readonly Reply[]) => new Set(await Promise.all(replies.map(workerOf)));
+  /** Sends until both workers have answered: a connection goes to whichever is free. Returns all replies. */
+  async function fromBoth(send: () => Promise<Reply>): Promise<Reply[]> {
+    const replies: Reply[] = [];
+    await eventually('both workers answer', async () => {
+      replies.push(...(await parallel(6, send)));
+      return (await workersOf(replies)).size === 2;
+    });
+    return replies;
+  }
   const ready = (worker: number) =>
     logged().filter(line => line.worker === worker && line.msg === 'ready').length;
   const bothReady = () => eventually('both are ready', () => ready(1) > 0 && ready(2) > 0);
@@ -104,9 +113,8 @@ describe.skipIf(inject('postgresUrl') === undefined)('two workers on one port', 
     expect(program.printed.filter(line => line.startsWith('Listening on'))).toHaveLength(1);
     expect(program.printed).toContain('Workers: 2.');
     expect(logged().filter(line => line.level > 30)).toEqual([]);
-    const replies = await parallel(8, () => program.post('/v1/search', { query: 'send mail' }, APART));
-    expect(statusesOf(replies)).toEqual({ 200: 8 });
-    expect(await workersOf(replies)).toEqual(new Set([1, 2]));
+    const replies = await fromBoth(() => program.post('/v1/search', { query: 'send mail' }, APART));
+    expect(statusesOf(replies)).toEqual({ 200: replies.length });
   });
 
   it('need no sticky sessions: what was begun at one goes on at the other', async () => {
@@ -140,9 +148,8 @@ describe.skipIf(inject('postgresUrl') === undefined)('two workers on one port', 
       expect(session['mcp-session-id']).not.toBe('');
       const notified = { jsonrpc: '2.0', method: 'notifications/initialized' };
       expect((await program.post(at, notified, session)).status).toBe(202);
-      const replies = await parallel(6, () => program.post(at, message, session));
+      const replies = await fromBoth(() => program.post(at, message, { ...session, ...APART }));
       for (const { text } of replies) expect(text).toContain('hi');
-      expect(await workersOf(replies)).toEqual(new Set([1, 2]));
     }
   });
 
@@ -189,9 +196,8 @@ describe.skipIf(inject('postgresUrl') === undefined)('two workers on one port', 
     const made = await program.post('/v1/admin/keys', { name: 'a key', scopes: ['search'] });
     const search = () =>
       program.post('/v1/search', { query: 'mail' }, { ...APART, 'x-api-key': made.json.key });
-    const known = await parallel(6, search);
-    expect(statusesOf(known)).toEqual({ 200: 6 });
-    expect(await workersOf(known)).toEqual(new Set([1, 2]));
+    const known = await fromBoth(search);
+    expect(statusesOf(known)).toEqual({ 200: known.length });
     expect((await program.command('keys', 'revoke', made.json.id)).code).toBe(0);
     const revokedAt = performance.now();
     const late: number[] = [];
@@ -255,8 +261,8 @@ describe.skipIf(inject('postgresUrl') === undefined)('two workers on one port', 
     expect(load.sent).toBeGreaterThan(10);
     const listed = await program.command('keys', 'list', '--json');
     expect([listed.code, listed.stderr]).toEqual([0, '']);
-    const replies = await parallel(8, () => program.post('/v1/search', { query: 'mail' }, APART));
-    expect(await workersOf(replies)).toEqual(new Set([1, 2]));
+    const replies = await fromBoth(() => program.post('/v1/search', { query: 'mail' }, APART));
+    expect(statusesOf(replies)[200]).toBeGreaterThan(0);
   });
 
   it('end the connection that was on its way to one that is killed', async () => {
