@@ -44,7 +44,8 @@ export class Canceller implements Cancellation {
     if (this.aborted) return;
     this.aborted = true;
     this.reason = reason;
-    for (const listener of this.#listeners.splice(0)) listener();
+    // A listener may remove others.
+    for (let next = this.#listeners.shift(); next; next = this.#listeners.shift()) next();
   }
 
   throwIfAborted(): void {

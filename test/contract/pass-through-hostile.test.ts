@@ -19,6 +19,14 @@ const closed: Record<string, Promise<unknown>> = {};
 const requests: Record<string, number> = {};
 let elsewhere = '';
 
+const LONG_EVENT = `data: ${'x'.repeat(100_000)}\n\n`;
+
+function events(response: ServerResponse): ServerResponse {
+  response.writeHead(200, sse);
+  for (let event = 0; event < 3; event++) response.write(`data: ${event}\n\n`);
+  return response;
+}
+
 /** Writes without end, as fast as the other side reads. */
 function pour(path: string, response: ServerResponse): void {
   const more = () => {
@@ -33,6 +41,9 @@ function pour(path: string, response: ServerResponse): void {
 
 const modes: Record<string, (response: ServerResponse, request: IncomingMessage, path: string) => void> = {
   ok: response => void response.writeHead(200, json).end('{"ok":true}'),
+  /** Chunks that arrive together. */
+  events: response => void events(response).end(),
+  'events-long': response => void events(response).end(LONG_EVENT),
   hang: () => {},
   'hang-once': () => {},
   'hang-in-body': response => void response.writeHead(200, sse).write('data: 1\n\n'),
@@ -335,6 +346,18 @@ describe('streams', () => {
     const answer = await openGet('stream');
     expect(answer.headers['x-accel-buffering']).toBe('no');
     answer.destroy();
+    await closed['stream'];
+  });
+
+  it.each([
+    ['events', ''],
+    ['events-long', LONG_EVENT],
+  ])('%s that arrive together arrive whole, also while other responses are written', async (mode, last) => {
+    const stream = await openGet('stream');
+    const answers = await Promise.all(Array.from({ length: 5 }, () => post(mode)));
+    const whole = `data: 0\n\ndata: 1\n\ndata: 2\n\n${last}`;
+    expect(answers.map(({ text: got }) => got === whole)).toEqual([true, true, true, true, true]);
+    stream.destroy();
     await closed['stream'];
   });
 

@@ -60,7 +60,7 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
     };
     const recheck = () => void requireLive().catch(endUnlessOurs(response));
     const passed = { serverId, method, headers: request.headers, body, recheck };
-    await core.proxy.passThrough(caller, passed, sinkOf(response));
+    await core.proxy.passThrough(caller, passed, new ResponseSink(response));
   });
 }
 
@@ -71,19 +71,61 @@ function requireUtf8(contentType = ''): void {
   throw new SwitchboardError('unsupported_media_type', 'Send the body in UTF-8.');
 }
 
-/** Adapts the response as a sink for the server's response. */
-const sinkOf = (response: ServerResponse): Sink => ({
-  writeHead: (status, headers) => {
-    writeHead(response, status, headers);
-    response.cork();
-    writeInBatch(() => response.uncork());
-  },
-  flushHeaders: () => response.flushHeaders(),
-  write: chunk => response.write(chunk),
-  end: () => response.end(),
-  destroy: () => response.destroy(),
-  once: (event, listener) => response.once(event, listener),
-});
+/** A larger chunk is written at once, with all before it. */
+const SMALL_BYTES = 16 * 1024;
+
+/** The response as a sink for the server's response. The first bytes are written with other responses (`writeInBatch`). */
+class ResponseSink implements Sink {
+  readonly #response: ServerResponse;
+  /** The steps to take in the batch; undefined once it was written. */
+  #held: (() => void)[] | undefined;
+
+  constructor(response: ServerResponse) {
+    this.#response = response;
+  }
+
+  writeHead(status: number, headers: Readonly<Record<string, string>>): void {
+    // Node sends them with the first bytes.
+    writeHead(this.#response, status, headers);
+    this.#held = [];
+    writeInBatch(() => this.#release());
+  }
+
+  flushHeaders(): void {
+    this.#take(() => this.#response.flushHeaders());
+  }
+
+  write(chunk: Buffer): boolean {
+    if (chunk.length > SMALL_BYTES) this.#release();
+    if (!this.#held) return this.#response.write(chunk);
+    this.#held.push(() => this.#response.write(chunk));
+    return true;
+  }
+
+  end(): void {
+    this.#take(() => this.#response.end());
+  }
+
+  destroy(): void {
+    this.#held = undefined;
+    this.#response.destroy();
+  }
+
+  once(event: 'drain', listener: () => void): void {
+    this.#response.once(event, listener);
+  }
+
+  #take(step: () => void): void {
+    if (this.#held) this.#held.push(step);
+    else step();
+  }
+
+  #release(): void {
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const step of held) step();
+  }
+}
 
 /**
  * Returns the id in a path. Ids need no encoding in a URL, so nothing is decoded. One trailing slash is allowed, as after `/mcp`.

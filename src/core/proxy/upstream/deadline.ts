@@ -16,10 +16,6 @@ class Delay {
     this.#ms = ms;
   }
 
-  get isEmpty(): boolean {
-    return this.#due.size === 0;
-  }
-
   add(call: () => void): void {
     this.#due.set(call, performance.now() + this.#ms);
     if (!this.#isRunning) this.#start(this.#ms);
@@ -27,6 +23,7 @@ class Delay {
 
   delete(call: () => void): void {
     this.#due.delete(call);
+    if (this.#due.size === 0 && delays.size > MAX_DELAYS) delays.delete(this.#ms);
   }
 
   #start(ms: number): void {
@@ -39,21 +36,19 @@ class Delay {
     const now = performance.now();
     for (const [call, atMs] of this.#due) {
       if (atMs > now) return this.#start(Math.ceil(atMs - now));
-      this.#due.delete(call);
+      this.delete(call);
       call();
     }
   };
 }
 
-/** How many delays are kept: callers choose their own timeouts. */
+/** How many delays are kept while nothing uses them: callers choose their own timeouts. */
 const MAX_DELAYS = 100;
 const delays = new Map<number, Delay>();
 
 function delayOf(ms: number): Delay {
   let found = delays.get(ms);
-  if (found) return found;
-  if (delays.size >= MAX_DELAYS) for (const [one, delay] of delays) if (delay.isEmpty) delays.delete(one);
-  delays.set(ms, (found = new Delay(ms)));
+  if (!found) delays.set(ms, (found = new Delay(ms)));
   return found;
 }
 

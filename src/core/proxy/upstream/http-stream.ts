@@ -11,7 +11,7 @@ export interface Sink {
   writeHead(status: number, headers: Readonly<Record<string, string>>): unknown;
   flushHeaders(): void;
   /** Returns false if the writer must wait for `drain`. */
-  write(chunk: Uint8Array): boolean;
+  write(chunk: Buffer): boolean;
   end(): unknown;
   /** Breaks the response off, so that its reader does not mistake this for the end. */
   destroy(): unknown;
