@@ -46,7 +46,7 @@ export class Probe {
     this.#file = path.join(tmpdir(), `${name}-${process.pid}.json`);
   }
 
-  /** What Node is told to load it, as a program is started. */
+  /** The options of Node that load the probe as a program starts. */
   get nodeOptions(): string {
     const url = `data:text/javascript,${encodeURIComponent(code(this.#file))}`;
     return `--expose-gc --max-semi-space-size=16 --import=${url}`;

@@ -43,7 +43,7 @@ interface Setup {
   readonly way: Load;
 }
 
-/** What was answered, and the cores that were used meanwhile. */
+/** The answers of a turn, and the cores that were used meanwhile. */
 interface Measured {
   readonly turn: Turn;
   readonly cores: Readonly<Record<(typeof USERS)[number], number>>;

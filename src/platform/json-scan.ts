@@ -58,7 +58,7 @@ interface Level {
 /** The longest name that can be wanted, with each of its characters escaped. */
 const MAX_NAME_BYTES = 6 * 64;
 const NO_BYTES: Buffer = Buffer.alloc(0);
-/** Of values that are no objects. Nothing is added to it. */
+/** The members of a value that is no object. Nothing is added to it. */
 const NO_MEMBERS: Map<string, Found> = new Map();
 const NO_QUADS: Int32Array = new Int32Array();
 /** Shorter chunks are not worth a view of their quads. */

@@ -148,7 +148,7 @@ class Seat {
   /** Starts a process and waits until it listens. @throws CommandFailed if it ends before */
   async start(): Promise<Listening> {
     this.#entered = this.#restarts.enter(performance.now());
-    // What follows the program's path is all that differs between workers.
+    // Workers differ only in the arguments after the program's path.
     cluster.setupPrimary({ args: [WORKER, String(this.number)] });
     const worker = cluster.fork();
     closeStranded(worker.process);

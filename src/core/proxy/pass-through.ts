@@ -118,7 +118,7 @@ export class PassThrough {
   readonly #side: Places;
   /** Recently opened session ids, by handle and owner: opening one costs as much as forwarding a request. */
   readonly #sessionIds: LRUCache<string, string>;
-  /** Of open streams. */
+  /** The deadlines of open streams. */
   readonly #deadlines = new Set<Deadline>();
   #isEnding = false;
 

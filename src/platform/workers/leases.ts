@@ -4,7 +4,7 @@ import { Repeat, systemClock, type Clock } from '../time.ts';
 
 /** One process asks for points of a window that several processes spend. */
 export interface LeaseRequest {
-  /** What is limited, and for whom. */
+  /** Names the limit and its holder. */
   readonly window: string;
   /** The points of a whole window, and how long it lasts. */
   readonly points: number;
@@ -16,7 +16,7 @@ export interface LeaseRequest {
 export interface Lease {
   /** 0: the window has too few left. Otherwise at least as many as needed. */
   readonly granted: number;
-  /** What the window still has for all processes. */
+  /** The points that the window still has for all processes. */
   readonly left: number;
   readonly resetMs: number;
 }
@@ -51,7 +51,7 @@ export class LeaseBook {
     }
     const lot = Math.max(needed, Math.floor(window.left / (PART * this.#processes)));
     const granted = needed > window.left ? 0 : Math.min(lot, window.left);
-    // What is refused is charged too.
+    // A refused request is charged too.
     window.left = granted === 0 ? 0 : window.left - granted;
     return { granted, left: window.left, resetMs: window.endsAtMs - nowMs };
   }
