@@ -1,4 +1,3 @@
-import { toAbortSignal } from '../../platform/time.ts';
 import { z } from 'zod';
 import { registryUrl } from '../../config/catalogue.ts';
 import type { AuditEntry } from '../../core/access/audit.ts';
@@ -8,6 +7,7 @@ import { readEntryStream, type ReadEntries } from '../../core/catalogue/import-f
 import type { Core } from '../../core/core.ts';
 import type { SyncDone } from '../../core/registry/sync.ts';
 import { boundedChunks } from '../../platform/outbound/fetch.ts';
+import { toAbortSignal } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { endpoint, healthStatus, type Endpoint, type ProgressListener } from '../http/endpoint.ts';
 import { ADMIN } from './fields.ts';

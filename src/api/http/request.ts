@@ -80,7 +80,7 @@ export function clientSignal(response: ServerResponse): Cancellation {
 
 /** Thousands of clients may disconnect at once, with a proxy between. What their requests hold is let go bit by bit. */
 const endings = new ShortWorks();
-/** The same for all, because most of an error's cost is its stack. */
+/** All requests share it, because most of an error's cost is its stack. */
 const DISCONNECTED = new CallerAbortError();
 
 /** Returns a header that was sent once. Node joins repeated ones, and the result never equals a key. */
@@ -287,6 +287,14 @@ export function sendText(response: ServerResponse, status: number, type: string,
   const { headers } = localsOf(response);
   headers.push('Content-Type', `${type}; charset=utf-8`, 'Content-Length', String(bytes));
   response.writeHead(status, headers);
+  endInBatch(response, text, bytes);
+}
+
+/**
+ * Ends a response, whose head was written, together with others (`writeInBatch`).
+ * @param bytes the length of the text in UTF-8
+ */
+export function endInBatch(response: ServerResponse, text: string, bytes: number): void {
   // ASCII is written faster as Latin-1, with the same bytes.
   const encoding = bytes === text.length ? 'latin1' : 'utf8';
   writeInBatch(() => response.end(text, encoding));

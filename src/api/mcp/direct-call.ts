@@ -11,7 +11,7 @@ import { isObject } from '../../platform/json-limits.ts';
 import { CallerAbortError, Canceller } from '../../platform/time.ts';
 import { holdAnswer, type MemoryBudget } from '../http/body.ts';
 import { isRpcId } from '../http/render-error.ts';
-import { localsOf, writeInBatch } from '../http/request.ts';
+import { endInBatch, localsOf } from '../http/request.ts';
 import { resultAsSent } from './sdk-server.ts';
 import { callTool, type FaceOptions } from './server.ts';
 import type { CallContext, Input } from './tools.ts';
@@ -171,9 +171,7 @@ class OneMessageStream {
     this.#hasEnded = true;
     const bytes = Buffer.byteLength(text);
     if (!response.headersSent) response.writeHead(200, [...this.#headers, 'content-length', String(bytes)]);
-    // ASCII is written faster as Latin-1, with the same bytes.
-    const encoding = bytes === text.length ? 'latin1' : 'utf8';
-    writeInBatch(() => response.end(text, encoding));
+    endInBatch(response, text, bytes);
   }
 
   #start(): void {

@@ -1,6 +1,6 @@
-import type { Cancellation } from '../../platform/time.ts';
 import type { RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
+import type { Cancellation } from '../../platform/time.ts';
 import type { Core } from '../core.ts';
 import type { Caller, Principal, Scope } from './caller.ts';
 import type { QuotaState, Use } from './quota.ts';

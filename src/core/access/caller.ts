@@ -1,4 +1,5 @@
 import type { Cancellation } from '../../platform/time.ts';
+
 export const SCOPES = ['search', 'proxy', 'identity', 'admin'] as const;
 export type Scope = (typeof SCOPES)[number];
 

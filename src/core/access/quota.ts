@@ -1,7 +1,7 @@
 import { and, asc, desc, eq, gt, gte, lt, lte, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
-import { addedUp, DailyCounter, DAY_MS, dayOf } from '../../platform/database/daily-counter.ts';
+import { addedUp, DailyCounter, DAY_MS, dayOf, FreshCounts } from '../../platform/database/daily-counter.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
@@ -102,9 +102,7 @@ export class KeyUse {
   readonly #counter: DailyCounter<Row>;
   readonly #known = new Map<string, Known>();
   readonly #reading = new SingleFlight<void>();
-  /** Uses that are not handed to the counter yet, by key: counting each by itself would be a measurable part of a call. */
-  readonly #fresh = new Map<string, Record<Use, number>>();
-  #freshDay = '';
+  readonly #fresh: FreshCounts<{ readonly keyId: string } & Record<Use, number>>;
 
   constructor(parts: KeyUseParts) {
     this.#parts = parts;
@@ -126,8 +124,9 @@ export class KeyUse {
             target: [keyUse.keyId, keyUse.day],
             set: addedUp([keyUse.calls, keyUse.searches]),
           }),
-      onTick: () => this.#settle(),
+      onTick: () => this.#fresh.handOn(),
     });
+    this.#fresh = new FreshCounts((uses, day) => this.#counter.add({ ...uses, day: dayOf(day * DAY_MS) }));
   }
 
   /**
@@ -212,7 +211,7 @@ export class KeyUse {
 
   /** Writes the pending counts; failed writes are retried with the next ones. */
   flush(): Promise<void> {
-    this.#settle();
+    this.#fresh.handOn();
     return this.#counter.flush();
   }
 
@@ -222,28 +221,16 @@ export class KeyUse {
   }
 
   close(): Promise<void> {
-    this.#settle();
+    this.#fresh.handOn();
     return this.#counter.close();
   }
 
   #count(keyId: string, use: Use, times: number): void {
     const now = this.#parts.clock.now();
-    const day = dayOf(now);
-    if (day !== this.#freshDay) {
-      this.#settle();
-      this.#freshDay = day;
-    }
-    let fresh = this.#fresh.get(keyId);
-    if (!fresh) this.#fresh.set(keyId, (fresh = { calls: 0, searches: 0 }));
+    const fresh = this.#fresh.of(keyId, Math.floor(now / DAY_MS), () => ({ keyId, calls: 0, searches: 0 }));
     fresh[use] += times;
     const known = this.#known.get(keyId);
     if (known && now < known.month.endMs) known.used = sumOf(known.used, { ...NONE, [use]: times });
-  }
-
-  /** Hands the uses since the last time to the counter, for the day on which they happened. */
-  #settle(): void {
-    for (const [keyId, uses] of this.#fresh) this.#counter.add({ keyId, day: this.#freshDay, ...uses });
-    this.#fresh.clear();
   }
 
   /** Returns the known usage of a key with a quota, refreshed if it is too old. If the database is down, it stays unchanged. */
@@ -285,7 +272,7 @@ export class KeyUse {
   }
 
   #unwritten(keyId: string, { startMs }: Month): UseCount {
-    this.#settle();
+    this.#fresh.handOn();
     let sum = NONE;
     for (let at = startMs; at <= this.#parts.clock.now(); at += DAY_MS)
       sum = sumOf(sum, this.#counter.unwritten(dayOf(at), keyId) ?? NONE);

@@ -1,6 +1,6 @@
 import { gte, lt, sql } from 'drizzle-orm';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
-import { addedUp, DailyCounter, DAY_MS, dayOf } from '../../platform/database/daily-counter.ts';
+import { addedUp, DailyCounter, DAY_MS, dayOf, FreshCounts } from '../../platform/database/daily-counter.ts';
 import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { serverUsage } from './schema.ts';
@@ -17,8 +17,8 @@ interface Row extends UseCounts {
   readonly day: string;
 }
 
-/** The calls of one tenant since the last count. */
-type Calls = Record<'successes' | 'failures', number>;
+/** Calls that are not counted yet. */
+type Calls = Pick<Row, 'serverId' | 'tenantId'> & Record<'successes' | 'failures', number>;
 
 interface UsageOptions {
   readonly db: Database;
@@ -44,9 +44,7 @@ export class Usage {
   readonly #shared: boolean;
   readonly #tally: UseTally;
   readonly #counter: DailyCounter<Row>;
-  /** Calls that are not counted yet, by server and tenant: counting each by itself would be a measurable part of a call. */
-  readonly #fresh = new Map<string, Map<string, Calls>>();
-  #freshDay: number;
+  readonly #fresh: FreshCounts<Calls>;
   /** Rows of recent days as last read or written: this much of them is in the tally. Only if the database is shared. */
   #known = new Map<string, UseCounts>();
   #readAtMs: number;
@@ -56,8 +54,10 @@ export class Usage {
     this.#clock = clock;
     this.#log = log;
     this.#shared = shared;
-    this.#freshDay = this.#today();
-    this.#tally = new UseTally(this.#freshDay);
+    this.#tally = new UseTally(this.#today());
+    this.#fresh = new FreshCounts(({ serverId, tenantId, successes, failures }, day) =>
+      this.#count(serverId, tenantId, { successes, failures }, day),
+    );
     this.#readAtMs = monotonicMs(clock);
     this.#counter = new DailyCounter<Row>({
       db,
@@ -91,12 +91,8 @@ export class Usage {
 
   /** Counts a call; `ok` is false only for a failure caused by the server. Never throws and never waits. */
   record({ serverId, tenantId, ok }: { serverId: string; tenantId: string; ok: boolean }): void {
-    const today = this.#today();
-    if (today !== this.#freshDay) this.#settle(today);
-    let byTenant = this.#fresh.get(serverId);
-    if (!byTenant) this.#fresh.set(serverId, (byTenant = new Map<string, Calls>()));
-    let calls = byTenant.get(tenantId);
-    if (!calls) byTenant.set(tenantId, (calls = { successes: 0, failures: 0 }));
+    const create = () => ({ serverId, tenantId, successes: 0, failures: 0 });
+    const calls = this.#fresh.of(keyOf({ serverId, tenantId }), this.#today(), create);
     if (ok) calls.successes++;
     else calls.failures++;
   }
@@ -112,20 +108,19 @@ export class Usage {
 
   /** O(1), but for calls since the last time. */
   signals(serverId: string): UseSignals {
-    const today = this.#today();
-    this.#settle(today);
-    return this.#tally.signals(serverId, today);
+    this.#fresh.handOn();
+    return this.#tally.signals(serverId, this.#today());
   }
 
   /** Writes the pending counts; failed writes are retried with the next ones. */
   flush(): Promise<void> {
-    this.#settle(this.#today());
+    this.#fresh.handOn();
     return this.#counter.flush();
   }
 
   /** Writes local counts and reads those of other processes. Never rejects. */
   async refresh(): Promise<void> {
-    this.#settle(this.#today());
+    this.#fresh.handOn();
     await this.#counter
       .read(() => this.#readRecent())
       .catch((error: unknown) => this.#log.warn(whyFailed(error), 'failed to read usage'));
@@ -137,28 +132,17 @@ export class Usage {
   }
 
   close(): Promise<void> {
-    this.#settle(this.#today());
+    this.#fresh.handOn();
     return this.#counter.close();
   }
 
   #tick(): void {
-    const today = this.#today();
-    this.#settle(today);
-    this.#tally.ageSome(today);
+    this.#fresh.handOn();
+    this.#tally.ageSome(this.#today());
     const nowMs = monotonicMs(this.#clock);
     if (!this.#shared || nowMs - this.#readAtMs < READ_INTERVAL_MS) return;
     this.#readAtMs = nowMs;
     void this.refresh();
-  }
-
-  /** Counts the calls since the last time, for the day on which they were made. */
-  #settle(today: number): void {
-    if (this.#fresh.size > 0) {
-      for (const [serverId, byTenant] of this.#fresh)
-        for (const [tenantId, calls] of byTenant) this.#count(serverId, tenantId, calls, this.#freshDay);
-      this.#fresh.clear();
-    }
-    this.#freshDay = today;
   }
 
   #count(serverId: string, tenantId: string, counts: Partial<UseCounts>, day: number): void {

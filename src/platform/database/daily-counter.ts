@@ -109,6 +109,42 @@ export class DailyCounter<Row extends { readonly day: string }> {
   }
 }
 
+/**
+ * Counts of one day that are added up before they are handed on, such as to a counter: handing on each by itself would be a
+ * measurable part of a proxied call.
+ */
+export class FreshCounts<Counts> {
+  readonly #handOn: (counts: Counts, day: number) => void;
+  readonly #counts = new Map<string, Counts>();
+  #day = Number.NaN;
+
+  /** @param handOn receives the counts of each key and their day; must not throw */
+  constructor(handOn: (counts: Counts, day: number) => void) {
+    this.#handOn = handOn;
+  }
+
+  /**
+   * Returns the counts of a key on a day, to be added to at once. Hands those of another day on.
+   * @param day in days since the epoch
+   */
+  of(key: string, day: number, create: () => Counts): Counts {
+    if (day !== this.#day) {
+      this.handOn();
+      this.#day = day;
+    }
+    let counts = this.#counts.get(key);
+    if (counts === undefined) this.#counts.set(key, (counts = create()));
+    return counts;
+  }
+
+  /** Hands on what was counted since the last time. */
+  handOn(): void {
+    if (this.#counts.size === 0) return;
+    for (const counts of this.#counts.values()) this.#handOn(counts, this.#day);
+    this.#counts.clear();
+  }
+}
+
 /** For an upsert of counts: adds the row's own count to each column. */
 export const addedUp = (columns: readonly PgColumn[]): Record<string, SQL> =>
   Object.fromEntries(columns.map(column => [column.name, sql`${column} + ${excluded(column.name)}`]));

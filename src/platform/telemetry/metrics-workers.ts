@@ -39,6 +39,7 @@ export class WorkerMetrics {
   ended(worker: number): void {
     const last = this.#lastSeen.get(worker);
     this.#lastSeen.delete(worker);
+    // The library types both forms of the same objects differently.
     if (last) this.#ended = sum([this.#ended, countsOf(last)]).getMetricsAsArray() as unknown as MetricsJson;
   }
 

@@ -1,6 +1,6 @@
-import { type Cancellation } from '../../../platform/time.ts';
 import { and, eq, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
+import type { Cancellation } from '../../../platform/time.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { Places } from '../../../platform/queues.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
