@@ -86,11 +86,14 @@ describe('embed', () => {
   });
 
   it('embeds a search before a long import that started earlier', async () => {
+    // One thread, because of two the operating system may hold up the one with the search until the other has done the import.
+    const single = await createMiniLmEmbedder({ threads: 1 });
     const finished: string[] = [];
     const note = (name: string) => () => finished.push(name);
-    const imported = embedder.embed([...TOOLS, ...TOOLS, ...TOOLS], 'index').then(note('import'));
-    await Promise.all([imported, embedder.embed(['send an email'], 'index').then(note('search'))]);
+    const imported = single.embed(TOOLS, 'index').then(note('import'));
+    await Promise.all([imported, single.embed(['send an email'], 'query').then(note('search'))]);
     expect(finished).toEqual(['search', 'import']);
+    await single.close();
   });
 
   it('gives each of many requests at once its own vectors', async () => {
