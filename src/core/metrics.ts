@@ -5,7 +5,7 @@ import {
   type Counter,
   type Histogram,
   type MetricsJson,
-  type Observer,
+  type Series,
 } from '../platform/telemetry/metrics.ts';
 
 /** Seconds: a cached result takes a few milliseconds, and one that waits for an embedding API up to a second. */
@@ -77,8 +77,8 @@ export class Metrics {
     SEARCH_BUCKETS,
     ['cache'],
   );
-  readonly #hits = this.#searches.labels({ cache: 'hit' });
-  readonly #misses = this.#searches.labels({ cache: 'miss' });
+  readonly #hits = this.#searches.series('hit');
+  readonly #misses = this.#searches.series('miss');
   readonly #empty = this.#registry.counter(
     'switchboard_search_empty_total',
     'Searches that returned no server.',
@@ -120,7 +120,7 @@ export class Metrics {
   /** @param request.outcome `ok`, or a kind of failure from a closed list */
   embeddingRequested(request: { lane: EmbeddingLane; outcome: string; tookMs: number }): void {
     const { lane, outcome, tookMs } = request;
-    this.#embeddingRequests.observe({ lane, outcome }, tookMs / 1000);
+    this.#embeddingRequests.series(lane, outcome).observe(tookMs / 1000);
   }
 
   embedded({ lane, texts, tokens }: { lane: EmbeddingLane; texts: number; tokens: number }): void {
@@ -171,7 +171,7 @@ export class Metrics {
 /** Times proxied calls by outcome. */
 class CallMetrics {
   readonly #seconds: Histogram;
-  readonly #observers: Record<CallKind, Map<string, Observer>> = {
+  readonly #series: Record<CallKind, Map<string, Series>> = {
     call: new Map(),
     list: new Map(),
     pass: new Map(),
@@ -188,10 +188,10 @@ class CallMetrics {
 
   /** @param outcome `ok`, `aborted` or an error code */
   ended(kind: CallKind, outcome: string, tookMs: number): void {
-    const observers = this.#observers[kind];
-    let observer = observers.get(outcome);
-    if (!observer) observers.set(outcome, (observer = this.#seconds.labels(kind, outcome)));
-    observer.observe(tookMs / 1000);
+    const byOutcome = this.#series[kind];
+    let series = byOutcome.get(outcome);
+    if (!series) byOutcome.set(outcome, (series = this.#seconds.series(kind, outcome)));
+    series.observe(tookMs / 1000);
   }
 }
 

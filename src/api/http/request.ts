@@ -13,7 +13,7 @@ import {
   type Cancellation,
   type Clock,
 } from '../../platform/time.ts';
-import type { Log } from '../../platform/telemetry/log.ts';
+import { plainLog, type Log } from '../../platform/telemetry/log.ts';
 import type { HttpMetrics } from '../../platform/telemetry/metrics.ts';
 import type { Span, Tracing } from '../../platform/telemetry/tracing.ts';
 import type { QuotaState } from '../../core/access/quota.ts';
@@ -147,8 +147,7 @@ interface Options {
  */
 export function requestStarter({ trustProxy, log, clock, metrics, tracing }: Options) {
   const addressOf = addressReader(trustProxy);
-  // These lines contain no secrets, and redaction would cost more than writing them.
-  const lines = log.child({}, { redact: [] });
+  const lines = plainLog(log);
   return (request: IncomingMessage, response: ServerResponse): RequestLocals => {
     const path = pathOf(request);
     const onClose = (wasSent: boolean) => {

@@ -120,6 +120,19 @@ export function createLog(level: LogLevel, destination?: DestinationStream): Log
 }
 
 /**
+ * Returns a child of a log for frequent lines, at a third of the cost: nothing is redacted, so the fields must contain no secrets,
+ * and no serializer is applied, so they must be plain JSON.
+ */
+export function plainLog(log: Log): Log {
+  const lines = log.child({});
+  const bindings = JSON.stringify(lines.bindings()).slice(1, -1);
+  const start = bindings === '' ? '' : `,${bindings}`;
+  const lineOfFields = (fields: object, message: string | undefined, level: number, time: string) =>
+    `{"level":${level}${time}${start},${JSON.stringify({ ...fields, msg: message }).slice(1)}\n`;
+  return Object.assign(lines, { [pino.symbols.asJsonSym]: lineOfFields });
+}
+
+/**
  * Opens the log of the process on stderr: one JSON object per line, or one line for people.
  * @param worker the number of this process if several write to the same stderr; every line has it
  */
