@@ -8,7 +8,7 @@ import {
   type Tool,
 } from '@modelcontextprotocol/server';
 import { isObject } from '../../platform/json-limits.ts';
-import { CallerAbortError, Canceller } from '../../platform/time.ts';
+import { CallerAbortError, Canceller, delayOf } from '../../platform/time.ts';
 import { holdAnswer, type MemoryBudget } from '../http/body.ts';
 import { isRpcId } from '../http/render-error.ts';
 import { endInBatch, localsOf } from '../http/request.ts';
@@ -149,23 +149,25 @@ const KEEP_ALIVE_MS = 15_000;
 class OneMessageStream {
   readonly #response: ServerResponse;
   readonly #headers: string[];
-  #timer: NodeJS.Timeout;
+  readonly #headLate = () => this.#start();
+  #keepAlive: NodeJS.Timeout | undefined;
   #hasEnded = false;
 
   constructor(response: ServerResponse) {
     this.#response = response;
     // Without those of the call's limits, which the SDK's streams do not have either.
     this.#headers = [...localsOf(response).headers, ...HEADERS];
-    this.#timer = setTimeout(() => this.#start(), HEAD_AFTER_MS);
+    delayOf(HEAD_AFTER_MS).add(this.#headLate);
   }
 
   keepAliveNoMore(): void {
-    clearTimeout(this.#timer);
+    delayOf(HEAD_AFTER_MS).delete(this.#headLate);
+    clearInterval(this.#keepAlive);
   }
 
   /** Sends the message, or none, and ends the stream. */
   end(text = ''): void {
-    clearTimeout(this.#timer);
+    this.keepAliveNoMore();
     const response = this.#response;
     if (response.destroyed || this.#hasEnded) return;
     this.#hasEnded = true;
@@ -178,6 +180,6 @@ class OneMessageStream {
     if (this.#response.destroyed) return;
     this.#response.writeHead(200, this.#headers);
     this.#response.flushHeaders();
-    this.#timer = setInterval(() => this.#response.write(': keepalive\n\n'), KEEP_ALIVE_MS);
+    this.#keepAlive = setInterval(() => this.#response.write(': keepalive\n\n'), KEEP_ALIVE_MS);
   }
 }

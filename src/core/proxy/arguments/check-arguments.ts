@@ -272,6 +272,7 @@ export function readAsDeclared(
 ): Record<string, unknown> | undefined {
   const { properties, required } = schema;
   if (!isObject(properties)) return undefined;
+  if (Object.keys(args).every(name => isAsDeclared(args[name], properties[name]))) return undefined;
   const needed: ReadonlySet<unknown> = new Set(Array.isArray(required) ? required : []);
   const read = Object.entries(args).flatMap(([name, value]): [string, unknown][] => {
     const types = Object.hasOwn(properties, name) ? typesOf(properties[name]) : undefined;
@@ -283,6 +284,10 @@ export function readAsDeclared(
     read.length === Object.keys(args).length && read.every(([name, value]) => value === args[name]);
   return isSame ? undefined : Object.fromEntries(read);
 }
+
+/** Returns whether a value certainly needs no conversion: most do not, and this is quickly seen. */
+const isAsDeclared = (value: unknown, declared: unknown): boolean =>
+  typeof value === 'string' ? isObject(declared) && declared['type'] === 'string' : value !== null;
 
 function readText(text: string, types: ReadonlySet<unknown>): unknown {
   if (types.has('string')) return text;

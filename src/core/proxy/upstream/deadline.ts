@@ -1,56 +1,12 @@
-import { abortReason, CallerAbortError, Canceller, type Cancellation } from '../../../platform/time.ts';
-import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
+import {
+  abortReason,
+  CallerAbortError,
+  Canceller,
+  delayOf,
+  type Cancellation,
+  type Delay,
+} from '../../../platform/time.ts';
 import { outOfTime, SharedWorkTimedOut } from './failures.ts';
-
-/**
- * Calls functions after one delay, in order. All share a timer, because one for each call would be a measurable part of it. The
- * timer does not keep the process alive.
- */
-class Delay {
-  readonly #ms: number;
-  /** The functions with the times at which they are due, the next one first. */
-  readonly #due = new Map<() => void, number>();
-  #isRunning = false;
-
-  constructor(ms: number) {
-    this.#ms = ms;
-  }
-
-  add(call: () => void): void {
-    this.#due.set(call, performance.now() + this.#ms);
-    if (!this.#isRunning) this.#start(this.#ms);
-  }
-
-  delete(call: () => void): void {
-    this.#due.delete(call);
-    if (this.#due.size === 0 && delays.size > MAX_DELAYS) delays.delete(this.#ms);
-  }
-
-  #start(ms: number): void {
-    this.#isRunning = true;
-    withoutSpan(() => setTimeout(this.#run, ms).unref());
-  }
-
-  readonly #run = (): void => {
-    this.#isRunning = false;
-    const now = performance.now();
-    for (const [call, atMs] of this.#due) {
-      if (atMs > now) return this.#start(Math.ceil(atMs - now));
-      this.delete(call);
-      call();
-    }
-  };
-}
-
-/** How many delays are kept while nothing uses them: callers choose their own timeouts. */
-const MAX_DELAYS = 100;
-const delays = new Map<number, Delay>();
-
-function delayOf(ms: number): Delay {
-  let found = delays.get(ms);
-  if (!found) delays.set(ms, (found = new Delay(ms)));
-  return found;
-}
 
 /** Limits the time of one piece of work. Its signal aborts with the error that the work must reject with. */
 export class Deadline {
