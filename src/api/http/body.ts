@@ -263,67 +263,106 @@ export function decodedBody(request: IncomingMessage): Readable {
  * closed after the response.
  * @param read returns the result from the bytes
  */
-function collect<T>(
+const collect = <T>(
   request: IncomingMessage,
   response: ServerResponse,
-  { maxBytes, budget, keyId }: Room,
+  room: Room,
   read: (bytes: Buffer) => T,
-): Promise<T> {
-  return new Promise((resolve, reject) => {
-    let isRefused = false;
-    const refuse = (error: unknown) => {
-      isRefused = true;
-      void letGoBy(request).then(() => {
-        addHeaders(response, { Connection: 'close' });
-        reject(error);
-      });
-    };
-    if (Number(request.headers['content-length'] ?? 0) > maxBytes) return refuse(tooLarge(maxBytes));
+): Promise<T> =>
+  new Promise((resolve, reject) =>
+    new BodyReader(request, response, room, bytes => resolve(read(bytes)), reject).start(),
+  );
+
+/** Reads one body. */
+class BodyReader {
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #room: Room;
+  readonly #onBytes: (bytes: Buffer) => void;
+  readonly #onError: (error: unknown) => void;
+  readonly #chunks: Buffer[] = [];
+  #length = 0;
+  /** The bytes that the budget knows of. */
+  #counted = 0;
+  #hold: Hold | undefined;
+  #source: Readable | undefined;
+  #isRefused = false;
+
+  /** @param onBytes may throw */
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    room: Room,
+    onBytes: (bytes: Buffer) => void,
+    onError: (error: unknown) => void,
+  ) {
+    this.#request = request;
+    this.#response = response;
+    this.#room = room;
+    this.#onBytes = onBytes;
+    this.#onError = onError;
+  }
+
+  start(): void {
+    const request = this.#request;
+    const { maxBytes } = this.#room;
+    if (Number(request.headers['content-length'] ?? 0) > maxBytes) return this.#refuse(tooLarge(maxBytes));
     let source: Readable;
     try {
       source = decodedBody(request);
     } catch (error) {
-      return refuse(error);
+      return this.#refuse(error);
     }
-    const chunks: Buffer[] = [];
-    let length = 0;
-    let counted = 0;
-    let hold: ReturnType<MemoryBudget['hold']> | undefined;
-    const hasRoom = () => {
-      if (length - counted < SMALL_BYTES) return true;
-      hold ??= budget.hold(response, keyId);
-      if (!hold(length - counted)) return false;
-      counted = length;
-      return true;
-    };
-    const fail = (error: SwitchboardError) => {
-      if (isRefused) return;
-      source.off('data', take).pause();
-      if (source !== request) source.destroy();
-      refuse(error);
-    };
-    const take = (chunk: Buffer) => {
-      length += chunk.length;
-      if (length > maxBytes) fail(tooLarge(maxBytes));
-      else if (!hasRoom()) fail(tooMuchHeld());
-      else chunks.push(chunk);
-    };
-    source.on('data', take);
-    source.on('end', () => {
-      // The rest of a refused body ends, too.
-      if (isRefused) return;
-      const [first] = chunks;
-      try {
-        resolve(read(first && chunks.length === 1 ? first : Buffer.concat(chunks, length)));
-      } catch (error) {
-        reject(error);
-      }
-    });
+    this.#source = source;
     // A truncated request ends with an error, never with `end`.
-    const onError = (cause: unknown) => fail(unreadable(cause));
-    source.on('error', onError);
-    if (source !== request) request.on('error', onError);
-  });
+    source.on('data', this.#take).on('end', this.#end).on('error', this.#fail);
+    if (source !== request) request.on('error', this.#fail);
+  }
+
+  readonly #take = (chunk: Buffer): void => {
+    this.#length += chunk.length;
+    const { maxBytes } = this.#room;
+    if (this.#length > maxBytes) this.#stop(tooLarge(maxBytes));
+    else if (!this.#hasRoom()) this.#stop(tooMuchHeld());
+    else this.#chunks.push(chunk);
+  };
+
+  readonly #end = (): void => {
+    // The rest of a refused body ends, too.
+    if (this.#isRefused) return;
+    const [first] = this.#chunks;
+    try {
+      this.#onBytes(first && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks, this.#length));
+    } catch (error) {
+      this.#onError(error);
+    }
+  };
+
+  readonly #fail = (cause: unknown): void => this.#stop(unreadable(cause));
+
+  #hasRoom(): boolean {
+    const more = this.#length - this.#counted;
+    if (more < SMALL_BYTES) return true;
+    this.#hold ??= this.#room.budget.hold(this.#response, this.#room.keyId);
+    if (!this.#hold(more)) return false;
+    this.#counted = this.#length;
+    return true;
+  }
+
+  #stop(error: SwitchboardError): void {
+    if (this.#isRefused) return;
+    this.#source?.off('data', this.#take).pause();
+    if (this.#source !== this.#request) this.#source?.destroy();
+    this.#refuse(error);
+  }
+
+  #refuse(error: unknown): void {
+    this.#isRefused = true;
+    void letGoBy(this.#request).then(() => {
+      addHeaders(this.#response, { Connection: 'close' });
+      this.#onError(error);
+    });
+  }
 }
 
 const tooLarge = (maxBytes: number) =>
