@@ -8,8 +8,8 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { temporaryFolder } from '../test/support/program.ts';
+import { readOptions, requireProgram } from './command-line.ts';
 import { load, MCP_HEADERS, openSession, type Load } from './load.ts';
 import { startProcess, startProgram } from './processes.ts';
 import { warmUp } from './rounds.ts';
@@ -18,14 +18,13 @@ const KEY = 'the-key-of-the-account-bench-of-32-characters';
 const SIZE = 1000;
 const INTERVAL_US = 200;
 
-const { values } = parseArgs({
-  options: {
-    path: { type: 'string', default: '/v1/mcp/tools/call' },
-    connections: { type: 'string', default: '16' },
-    seconds: { type: 'string', default: '5' },
-    functions: { type: 'string', default: '20' },
-  },
+const values = readOptions('bench:account', {
+  path: { type: 'string', default: '/v1/mcp/tools/call' },
+  connections: { type: 'string', default: '16' },
+  seconds: { type: 'string', default: '5' },
+  functions: { type: 'string', default: '20' },
 });
+requireProgram('wrk', 'Debian and Ubuntu have it as the package wrk.');
 
 interface Frame {
   readonly functionName: string;

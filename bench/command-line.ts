@@ -1,18 +1,53 @@
-import { parseArgs } from 'node:util';
+import { spawnSync } from 'node:child_process';
+import { parseArgs, type ParseArgsOptionsConfig } from 'node:util';
+
+/** Says why a bench cannot run, and ends it. */
+export function refuse(reason: string): never {
+  console.error(reason);
+  process.exit(2);
+}
+
+/**
+ * Returns the options of a bench. With `--help`, or options that it does not have, it says which ones there are, and ends.
+ * @param script the npm script
+ */
+export function readOptions<const Options extends ParseArgsOptionsConfig>(script: string, options: Options) {
+  const listed = Object.entries(options).map(([name, { type, default: usual }]) =>
+    type === 'boolean'
+      ? `[--${name}]`
+      : `[--${name} ${usual === undefined ? name.toUpperCase() : String(usual)}]`,
+  );
+  const usage = `Usage: npm run ${script} -- ${listed.join(' ')}`;
+  if (process.argv.includes('--help')) {
+    console.log(usage);
+    process.exit(0);
+  }
+  try {
+    return parseArgs({ options }).values;
+  } catch (error) {
+    return refuse(`${(error as Error).message}\n${usage}`);
+  }
+}
+
+/** Ends the bench if a program is not installed. @param hint how to install it */
+export function requireProgram(program: string, hint: string): void {
+  if (spawnSync(program, ['--version']).error) refuse(`${program} is not installed. ${hint}`);
+}
 
 /** What a bench is told as `--name 5`, each number with its default, and `--json`. */
 export function readSizes<Name extends string>(
+  script: string,
   defaults: Readonly<Record<Name, number>>,
 ): { readonly sizes: Readonly<Record<Name, number>>; readonly json: boolean } {
   const names = Object.keys(defaults) as Name[];
-  const { values } = parseArgs({
-    options: {
-      ...Object.fromEntries(names.map(name => [name, { type: 'string' as const }])),
-      json: { type: 'boolean' as const },
-    },
+  const values = readOptions(script, {
+    ...Object.fromEntries(
+      names.map(name => [name, { type: 'string' as const, default: String(defaults[name]) }]),
+    ),
+    json: { type: 'boolean' as const },
   });
   const given = values as Readonly<Partial<Record<Name, string>>>;
-  const sizes = Object.fromEntries(names.map(name => [name, Number(given[name] ?? defaults[name])]));
+  const sizes = Object.fromEntries(names.map(name => [name, Number(given[name])]));
   return { sizes: sizes as Record<Name, number>, json: values.json === true };
 }
 

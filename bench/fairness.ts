@@ -94,7 +94,7 @@ async function measure({ rounds, calls, rate }: typeof DEFAULTS) {
   return { results, replies };
 }
 
-const { sizes, json } = readSizes(DEFAULTS);
+const { sizes, json } = readSizes('bench:fairness', DEFAULTS);
 const { results, replies } = await measure(sizes);
 const spread = (list: readonly number[]) =>
   `${percentile(list, 0.5).toFixed(2)} (${Math.min(...list).toFixed(2)}–${Math.max(...list).toFixed(2)})`;

@@ -190,7 +190,7 @@ const startSwitchboard = (idp: IdentityProvider, origin: string, database: OpenD
     },
   });
 
-const { sizes, json } = readSizes(DEFAULTS);
+const { sizes, json } = readSizes('bench:identity', DEFAULTS);
 const databases: [name: string, open: () => Promise<OpenDatabase>][] = [['PGlite', () => openDatabase()]];
 const url = process.env['DATABASE_URL'];
 if (url !== undefined) databases.push(['Postgres', () => openOnServer(url)]);

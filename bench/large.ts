@@ -9,9 +9,9 @@
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { Pool } from 'undici';
+import { readOptions } from './command-line.ts';
 import { openSession } from './load.ts';
 import { percentile, startProcess, startProcessWith, startProgram } from './processes.ts';
 import { Probe } from './probe.ts';
@@ -81,14 +81,12 @@ async function measured(way: Way, action: () => Promise<number>): Promise<Turn> 
   return { ms, bytes, heldMs, pingMs };
 }
 
-const { values } = parseArgs({
-  options: {
-    sizes: { type: 'string', default: '100000,1000000,8000000' },
-    upstreams: { type: 'string', default: 'json,sse' },
-    shapes: { type: 'string', default: 'text,objects' },
-    calls: { type: 'string', default: '5' },
-    json: { type: 'boolean' },
-  },
+const values = readOptions('bench:large', {
+  sizes: { type: 'string', default: '100000,1000000,8000000' },
+  upstreams: { type: 'string', default: 'json,sse' },
+  shapes: { type: 'string', default: 'text,objects' },
+  calls: { type: 'string', default: '5' },
+  json: { type: 'boolean' },
 });
 const calls = Number(values.calls);
 

@@ -144,7 +144,7 @@ async function measure({ calls, abandoned, clients }: typeof DEFAULTS) {
   return { marks: [...marks, rest], wrong: [...done.wrong], facts };
 }
 
-const { sizes, json } = readSizes(DEFAULTS);
+const { sizes, json } = readSizes('bench:leaks', DEFAULTS);
 const result = await measure(sizes);
 const { marks, wrong, facts } = result;
 const isFlat =

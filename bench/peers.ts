@@ -12,8 +12,8 @@
  */
 import { availableParallelism, cpus } from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { temporaryFolder } from '../test/support/program.ts';
+import { readOptions, requireProgram, refuse } from './command-line.ts';
 import { openSession, type Load } from './load.ts';
 import { contextForge } from './peers/context-forge.ts';
 import { mcpHub } from './peers/mcp-hub.ts';
@@ -29,23 +29,22 @@ const SIZE = 1000;
 /** Turns that other work disturbed are taken again for so long, for each number of connections. */
 const PATIENCE_MINUTES = 4;
 
-const { values } = parseArgs({
-  options: {
-    folder: { type: 'string' },
-    install: { type: 'boolean', default: false },
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '2' },
-    connections: { type: 'string', default: '1,16,64' },
-    pause: { type: 'string', default: '0' },
-    quiet: { type: 'string', default: 'Infinity' },
-    json: { type: 'boolean', default: false },
-  },
+const values = readOptions('bench:peers', {
+  folder: { type: 'string' },
+  install: { type: 'boolean', default: false },
+  rounds: { type: 'string', default: '5' },
+  seconds: { type: 'string', default: '2' },
+  connections: { type: 'string', default: '1,16,64' },
+  pause: { type: 'string', default: '0' },
+  quiet: { type: 'string', default: 'Infinity' },
+  json: { type: 'boolean', default: false },
 });
+requireProgram('wrk', 'Debian and Ubuntu have it as the package wrk.');
 
-if (values.folder === undefined) throw new Error('Name the folder of the peers with --folder.');
+if (values.folder === undefined) refuse('Name the folder of the peers with --folder.');
 const root = path.resolve(values.folder);
 if (!path.relative(process.cwd(), root).startsWith('..'))
-  throw new Error(`${root} is inside the repository. Name a folder outside it with --folder.`);
+  refuse(`${root} is inside the repository. Name a folder outside it with --folder.`);
 const folderOf = ({ id }: Peer) => path.join(root, id);
 
 const reason = (error: unknown) => (error instanceof Error ? error.message : String(error));

@@ -9,10 +9,10 @@
  * from /proc (Linux).
  */
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { startAuthorizationServer } from '../test/support/authorization/server.ts';
 import { temporaryFolder } from '../test/support/program.ts';
 import { UserAgent } from '../test/support/user-agent.ts';
+import { readOptions, requireProgram, refuse } from './command-line.ts';
 import { MCP_HEADERS, openSession, type Load } from './load.ts';
 import { startProcess, startProgram } from './processes.ts';
 import { printResults, takeTurns, warmUp, type Rounds } from './rounds.ts';
@@ -34,18 +34,17 @@ const call = (size: number) => ({ name: 'echo', arguments: { size } });
 const mcpBody = (size: number) =>
   JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: call(size) });
 
-const { values } = parseArgs({
-  options: {
-    connections: { type: 'string', default: '1,16,64' },
-    sizes: { type: 'string', default: '1000,100000' },
-    upstreams: { type: 'string', default: 'json,sse' },
-    ways: { type: 'string' },
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '2' },
-    quiet: { type: 'string', default: 'Infinity' },
-    json: { type: 'boolean' },
-  },
+const values = readOptions('bench:proxy', {
+  connections: { type: 'string', default: '1,16,64' },
+  sizes: { type: 'string', default: '1000,100000' },
+  upstreams: { type: 'string', default: 'json,sse' },
+  ways: { type: 'string' },
+  rounds: { type: 'string', default: '5' },
+  seconds: { type: 'string', default: '2' },
+  quiet: { type: 'string', default: 'Infinity' },
+  json: { type: 'boolean' },
 });
+requireProgram('wrk', 'Debian and Ubuntu have it as the package wrk.');
 const numbers = (list: string) => list.split(',').map(Number);
 
 await using stack = new AsyncDisposableStack();
@@ -148,7 +147,13 @@ async function waysTo(kind: string): Promise<Way[]> {
     toolsCall('tools/call with a quota', kind, await withQuota(rest)),
     toolsCall('tools/call with a key', keyed(kind), await connected(keyed(kind), rest)),
     toolsCall('tools/call with a token', signedIn(kind), await withToken(kind, rest)),
-    { name: '/mcp/{id}', pid, url: through, headers: await openSession(through, key), bodyFor: mcpBody },
+    {
+      name: '/mcp/{server_id}',
+      pid,
+      url: through,
+      headers: await openSession(through, key),
+      bodyFor: mcpBody,
+    },
     {
       name: '/mcp',
       pid,
@@ -183,9 +188,11 @@ const rounds: Rounds = {
 };
 const chosen = values.ways?.split(',');
 for (const kind of values.upstreams.split(',')) {
-  const ways = (await waysTo(kind)).filter(
-    ({ name }) => name === BASELINE || (chosen?.includes(name) ?? true),
-  );
+  const all = await waysTo(kind);
+  const names = all.map(({ name }) => name);
+  const unknown = chosen?.find(name => !names.includes(name));
+  if (unknown !== undefined) refuse(`There is no way ${unknown}. The ways are ${names.join(', ')}.`);
+  const ways = all.filter(({ name }) => name === BASELINE || (chosen?.includes(name) ?? true));
   for (const size of numbers(values.sizes)) {
     const loads = ways.map(way => loadOf(way, size));
     const base = loads.find(({ name }) => name === BASELINE);

@@ -9,14 +9,17 @@
  *
  * A stream takes two of the program's file descriptors, so 10,000 need `ulimit -n 20500` or more.
  */
+import { readFileSync } from 'node:fs';
 import { Agent, get, type ClientRequest } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import { printFacts, readSizes } from './command-line.ts';
+import { printFacts, readSizes, refuse } from './command-line.ts';
 import { Probe, type Figures } from './probe.ts';
 import { percentile, Poster, startProcess, startProgram } from './processes.ts';
 
 const KEY = 'the-key-of-the-streams-bench-of-32-characters';
 const KIB = 1024;
+/** What the program has open besides streams, and connections that are closing. */
+const SPARE_DESCRIPTORS = 500;
 const DEFAULTS = { streams: 10_000, sessions: 1_000, 'streams-per-key': 500, events: 200 };
 /** The program goes on for a while after the clients are gone. */
 const SETTLE_MS = 3_000;
@@ -52,7 +55,13 @@ async function forEach(count: number, atATime: number, action: (number: number) 
   await Promise.all(Array.from({ length: atATime }, worker));
 }
 
-const { sizes, json } = readSizes(DEFAULTS);
+const { sizes, json } = readSizes('bench:streams', DEFAULTS);
+const allowed = Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]);
+const needed = 2 * sizes.streams + SPARE_DESCRIPTORS;
+if (allowed < needed)
+  refuse(
+    `${sizes.streams} streams need ${needed} open files, but ulimit -n allows ${allowed}. Use fewer --streams.`,
+  );
 const probe = new Probe('streams');
 await using stack = new AsyncDisposableStack();
 const upstream = stack.use(await startProcess('bench/proxy/upstream.ts'));

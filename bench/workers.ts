@@ -10,24 +10,24 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { startPostgres } from '../test/support/postgres-server.ts';
 import { temporaryFolder } from '../test/support/program.ts';
+import { readOptions, requireProgram } from './command-line.ts';
 import { cpuSeconds, load, processTree, untilQuiet, type Load, type Turn } from './load.ts';
 import { startProcess, startProgram } from './processes.ts';
 import { median, spread } from './rounds.ts';
 
 const KEY = 'the-key-of-the-workers-bench-of-32-characters';
 
-const { values } = parseArgs({
-  options: {
-    connections: { type: 'string', default: '16,64' },
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '2' },
-    others: { type: 'string', default: '0.1' },
-    json: { type: 'boolean' },
-  },
+const values = readOptions('bench:workers', {
+  connections: { type: 'string', default: '16,64' },
+  rounds: { type: 'string', default: '5' },
+  seconds: { type: 'string', default: '2' },
+  others: { type: 'string', default: '0.1' },
+  json: { type: 'boolean' },
 });
+requireProgram('wrk', 'Debian and Ubuntu have it as the package wrk.');
+requireProgram('taskset', 'It is part of util-linux.');
 
 await using stack = new AsyncDisposableStack();
 const folder = stack.use(temporaryFolder());
