@@ -136,7 +136,7 @@ export class Delay {
   readonly #ms: number;
   /** The functions with the times at which they are due, the next one first. */
   readonly #due = new Map<() => void, number>();
-  #isRunning = false;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(ms: number) {
     this.#ms = ms;
@@ -144,24 +144,30 @@ export class Delay {
 
   add(call: () => void): void {
     this.#due.set(call, performance.now() + this.#ms);
-    if (!this.#isRunning) this.#start(this.#ms);
+    if (!this.#timer) this.#start(this.#ms);
   }
 
   delete(call: () => void): void {
     this.#due.delete(call);
-    if (this.#due.size === 0 && delays.size > MAX_DELAYS) delays.delete(this.#ms);
+    if (this.#due.size > 0 || delays.size <= MAX_DELAYS) return;
+    delays.delete(this.#ms);
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   #start(ms: number): void {
-    this.#isRunning = true;
-    withoutSpan(() => setTimeout(this.#run, ms).unref());
+    this.#timer = withoutSpan(() => setTimeout(this.#run, ms).unref());
   }
 
   readonly #run = (): void => {
-    this.#isRunning = false;
+    this.#timer = undefined;
     const now = performance.now();
     for (const [call, atMs] of this.#due) {
-      if (atMs > now) return this.#start(Math.ceil(atMs - now));
+      if (atMs > now) {
+        // A call before may have added another.
+        if (!this.#timer) this.#start(Math.ceil(atMs - now));
+        return;
+      }
       this.delete(call);
       call();
     }

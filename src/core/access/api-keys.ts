@@ -376,7 +376,8 @@ class KeyRows {
     this.#rows = new LRUCache({
       max: 10_000,
       ttl: CACHE_MS,
-      perf: { now: () => clock.now() },
+      // A clock that is set back must not keep a revoked key valid.
+      perf: { now: () => monotonicMs(clock) },
       ttlResolution: 0,
     });
   }
@@ -407,11 +408,11 @@ class KeyRows {
   }
 
   async #knownIds(): Promise<ReadonlySet<string>> {
-    if (this.#ids && Math.abs(this.#clock.now() - this.#ids.atMs) < CACHE_MS) return this.#ids.ids;
+    if (this.#ids && monotonicMs(this.#clock) - this.#ids.atMs < CACHE_MS) return this.#ids.ids;
     const changes = this.#changes;
     // A caller after a change must not join an earlier read, which would miss the new key.
     return this.#readingIds.run(String(changes), async () => {
-      const atMs = this.#clock.now();
+      const atMs = monotonicMs(this.#clock);
       const rows = await this.#db.select({ id: apiKeys.id }).from(apiKeys);
       const ids = new Set(rows.map(row => row.id));
       if (changes === this.#changes) this.#ids = { atMs, ids };

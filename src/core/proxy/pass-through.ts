@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '../../platform/time.ts';
+import { monotonicMs, type Clock } from '../../platform/time.ts';
 import { Places } from '../../platform/queues.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
@@ -129,7 +129,7 @@ export class PassThrough {
     this.#sessionIds = new LRUCache({
       max: limits.maxSessions,
       ttl: SESSION_ID_CACHE_MS,
-      perf: { now: () => options.clock.now() },
+      perf: { now: () => monotonicMs(options.clock) },
     });
     this.#side = new Places(MAX_SIDE_PER_KEY, limits.maxStreams);
   }

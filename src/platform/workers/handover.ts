@@ -20,7 +20,8 @@ export function closeStranded(worker: ChildProcess): void {
     if (isNewConnection(message)) handed = handle as Closable;
     return send(message, handle, ...rest);
   };
-  worker.on('internalMessage', (reply: object) => {
+  // Before node:cluster's own listener, which hands over the next connection in reply.
+  worker.prependListener('internalMessage', (reply: object) => {
     if ('accepted' in reply) handed = undefined;
   });
   worker.once('exit', () => handed?.close());

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { SingleFlight } from '../queues.ts';
-import { Repeat, systemClock, type Clock } from '../time.ts';
+import { monotonicMs, Repeat, systemClock, type Clock } from '../time.ts';
 
 /** One process asks for points of a window that several processes spend. */
 export interface LeaseRequest {
@@ -43,7 +43,7 @@ export class LeaseBook {
   }
 
   lease({ window: name, points, durationMs, needed }: LeaseRequest): Lease {
-    const nowMs = this.#clock.now();
+    const nowMs = monotonicMs(this.#clock);
     let window = this.#windows.get(name);
     if (!window || window.endsAtMs <= nowMs) {
       window = { left: points, endsAtMs: nowMs + durationMs };
@@ -61,7 +61,7 @@ export class LeaseBook {
   }
 
   #forgetEnded(): void {
-    const nowMs = this.#clock.now();
+    const nowMs = monotonicMs(this.#clock);
     for (const [name, { endsAtMs }] of this.#windows) if (endsAtMs <= nowMs) this.#windows.delete(name);
   }
 }
@@ -80,6 +80,8 @@ interface Held {
 }
 
 const MAX_KEYS = 100_000;
+/** How long nobody asks again after a question without an answer. */
+const UNANSWERED_MS = 1_000;
 
 /** Limits events to so many per window in all processes together, by points leased from a `LeaseBook` in another process. */
 export class LeasedLimit {
@@ -130,21 +132,26 @@ export class LeasedLimit {
 
   async #leaseMore(key: string, needed: number): Promise<void> {
     // Before the book's answer, so that this process never takes a window for longer than the book does.
-    const askedAtMs = this.#clock.now();
+    const askedAtMs = monotonicMs(this.#clock);
     const window = `${this.#name}:${key}`;
     const lease = await this.#ask({ window, points: this.points, durationMs: this.#durationMs, needed });
     const held = this.#current(key);
-    const { granted, left, resetMs } = lease ?? { granted: needed, left: 1, resetMs: this.#durationMs };
+    const { granted, left, resetMs } = lease ?? this.#unanswered(needed);
     const points = granted === 0 ? 0 : (held?.points ?? 0) + granted;
     this.#held.set(key, { points, left, endsAtMs: askedAtMs + resetMs });
   }
 
+  /** A whole window's points for a moment, so that calls of one key do not wait one after another for a book that hangs. */
+  #unanswered(needed: number): Lease {
+    return { granted: Math.max(needed, this.points), left: 1, resetMs: UNANSWERED_MS };
+  }
+
   #current(key: string): Held | undefined {
     const held = this.#held.get(key);
-    return held && held.endsAtMs > this.#clock.now() ? held : undefined;
+    return held && held.endsAtMs > monotonicMs(this.#clock) ? held : undefined;
   }
 
   #stateOf({ points, left, endsAtMs }: Held, isWithin: boolean): LeasedState {
-    return { isWithin, remaining: points + left, resetMs: endsAtMs - this.#clock.now() };
+    return { isWithin, remaining: points + left, resetMs: endsAtMs - monotonicMs(this.#clock) };
   }
 }

@@ -5,6 +5,7 @@ import { apiKeys } from '../../../src/core/access/schema.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
+import type { Clock } from '../../../src/platform/time.ts';
 
 let database: OpenDatabase;
 let now = Date.parse('2026-11-21T12:00:00Z');
@@ -13,9 +14,13 @@ const environmentKey = 'an-environment-key-of-32-characters!';
 beforeAll(async () => void (database = await openTestDatabase()));
 afterAll(() => database.close());
 
-const open = ({ db } = database, key: string | undefined = environmentKey) => {
+const open = (
+  { db } = database,
+  key: string | undefined = environmentKey,
+  clock: Clock = { now: () => now },
+) => {
   const log = createLog('silent');
-  return new ApiKeys({ db, clock: { now: () => now }, log, audit: new Audit(db, log), environmentKey: key });
+  return new ApiKeys({ db, clock, log, audit: new Audit(db, log), environmentKey: key });
 };
 
 describe('the form of a key', () => {
@@ -79,6 +84,19 @@ describe('authenticate', () => {
     await Promise.allSettled([keys.authenticate(key), keys.revoke(id), keys.authenticate(key)]);
     await expect(async () => keys.authenticate(key)).rejects.toMatchObject({ code: 'unauthorized' });
     await keys.close();
+  });
+
+  it('refuses a key that another process revoked two seconds ago, although the clock was set back', async () => {
+    const time = { wall: now, monotonic: 1 };
+    const clock = { now: () => time.wall, monotonic: () => time.monotonic };
+    const [one, other] = [open(database, undefined, clock), open(database, undefined, clock)];
+    const { id, key } = await one.create({ name: 'test', scopes: ['search'] });
+    await other.authenticate(key);
+    time.wall -= 3_600_000;
+    await one.revoke(id);
+    time.monotonic += 2_001;
+    await expect(async () => other.authenticate(key)).rejects.toMatchObject({ code: 'unauthorized' });
+    await Promise.all([one.close(), other.close()]);
   });
 
   it('refuses a key once its time has come, cached or not', async () => {

@@ -93,6 +93,35 @@ describe('leased limits', () => {
   });
 });
 
+describe('leased limits with a hanging book or a clock that jumps', () => {
+  it('let all calls of a key wait together, once a second', async () => {
+    clock.ms = 0;
+    let asked = 0;
+    const hanging = () => {
+      asked++;
+      return new Promise<undefined>(resolve => void setImmediate(() => resolve(undefined)));
+    };
+    const limit = new LeasedLimit({ name: 'calls', points: 100, durationMs: WINDOW_MS }, hanging, clock);
+    await Promise.all(Array.from({ length: 60 }, () => limit.spend('key')));
+    expect(asked).toBe(1);
+    clock.ms += 1_000;
+    await limit.spend('key');
+    expect(asked).toBe(2);
+  });
+
+  it('end a window in time although the clock was set back', () => {
+    const now = { wall: 10_000_000, monotonic: 0 };
+    const book = new LeaseBook(2, { now: () => now.wall, monotonic: () => now.monotonic });
+    books.push(book);
+    const lease = () => book.lease({ window: 'calls:key', points: 1, durationMs: WINDOW_MS, needed: 1 });
+    expect([lease().granted, lease().granted]).toEqual([1, 0]);
+    now.wall -= 3_600_000;
+    expect(lease().resetMs).toBe(WINDOW_MS);
+    now.monotonic += WINDOW_MS;
+    expect(lease().granted).toBe(1);
+  });
+});
+
 describe('rate limits of workers', () => {
   it('have headers, refusals and spent buckets as those of one process', async () => {
     const book = new LeaseBook(2);
