@@ -206,8 +206,8 @@ export abstract class Exchange<R extends ExchangeRequest, T> implements Dispatch
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** Scanning so many bytes takes up to 3 ms. Node may receive 2 MiB at once. */
-const BYTES_PER_TURN = 512 * 1024;
+/** Scanning so many bytes takes .1 ms for texts and up to 6 ms for JSON of nothing but brackets. Node may receive 2 MiB at once. */
+const BYTES_PER_TURN = 128 * 1024;
 
 /** Collects the response, or emits its events one by one. */
 class BufferedExchange extends Exchange<HttpRequest, HttpAnswer> {
