@@ -1,4 +1,4 @@
-import { Client } from 'undici';
+import { Client, errors } from 'undici';
 import type { Config } from '../config/index.ts';
 import { hasDatabase } from '../platform/database/database.ts';
 import { SocketInUse, isAnswered } from '../platform/server-lifecycle.ts';
@@ -42,15 +42,24 @@ export interface AdminClient extends AsyncDisposable {
   work(path: string, body: Body, io: Io, display?: ProgressDisplay): Promise<unknown>;
 }
 
+/** How long a running server may take to answer at all, before a command is sent. The command itself may take longer. */
+const ANSWER_MS = 30_000;
+
+interface ConnectOptions {
+  /** Creates a database if there is none. */
+  readonly mayCreate: boolean;
+  /** For tests that would otherwise wait for long. */
+  readonly answerMs?: number;
+}
+
 /**
  * Connects to the running server over its control socket. Without one, starts a server in this process without the public API,
  * which holds the data folder's lock.
- * @param mayCreate creates a database if there is none
- * @throws CommandFailed if there is no database and `mayCreate` is false
+ * @throws CommandFailed if there is no database and `mayCreate` is false, or if the server does not answer
  */
 export async function connectAdmin(
   config: Config,
-  { mayCreate }: { readonly mayCreate: boolean },
+  { mayCreate, answerMs = ANSWER_MS }: ConnectOptions,
 ): Promise<AdminClient> {
   const socketPath = controlSocketOf(config.dataDir);
   await using opened = new AsyncDisposableStack();
@@ -74,6 +83,7 @@ export async function connectAdmin(
     bodyTimeout: 0,
   });
   opened.defer(() => client.close());
+  if (alone === undefined) await requireAnswer(client, config.dataDir, answerMs);
   const running = opened.move();
   return {
     alone,
@@ -81,6 +91,19 @@ export async function connectAdmin(
     work: (path, body, io, display) => work(client, { path, body, io, display }),
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+async function requireAnswer(client: Client, dataDir: string, withinMs: number): Promise<void> {
+  try {
+    const { body } = await client.request({ method: 'GET', path: '/alive', headersTimeout: withinMs });
+    await body.dump();
+  } catch (error) {
+    if (!(error instanceof errors.HeadersTimeoutError)) throw error;
+    throw new CommandFailed(
+      `The server on ${dataDir} has not answered for ${withinMs / 1000} s: it hangs, or is still starting. No changes were made. Try again later, or restart the server.`,
+      'unavailable',
+    );
+  }
 }
 
 function databaseOf({ database, dataDir }: Config): NonNullable<AdminClient['alone']> {

@@ -12,6 +12,7 @@ import {
   onPostgres,
   parallel,
   statusesOf,
+  workersBelow,
   type Installation,
   type Process,
   type Reply,
@@ -24,16 +25,6 @@ import { startV1Server, type V1Server } from '../support/upstreams/v1.ts';
 const APART = { connection: 'close' };
 const MCP = { ...APART, accept: 'application/json, text/event-stream' };
 const KEKS = `k1:${Buffer.alloc(32, 1).toString('base64')}`;
-
-/** The process ids of the workers that a process has started and that still run, by number. */
-const workersBelow = (primary: number): Map<number, number> =>
-  new Map(
-    execFileSync('ps', ['-A', '-o', 'pid=,ppid=,args='], { encoding: 'utf8' })
-      .split('\n')
-      .map(line => /^ *(\d+) +(\d+) .* worker (\d+)$/.exec(line) ?? [])
-      .filter(([, , parent]) => Number(parent) === primary)
-      .map(([, pid, , worker]) => [Number(worker), Number(pid)]),
-  );
 
 function isAlive(pid: number): boolean {
   try {

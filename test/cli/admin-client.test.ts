@@ -1,5 +1,10 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { expect, it } from 'vitest';
-import { linesOf } from '../../src/cli/admin-client.ts';
+import { connectAdmin, linesOf } from '../../src/cli/admin-client.ts';
+import { readConfig } from '../../src/config/index.ts';
+import { controlSocketOf } from '../../src/stores.ts';
+import { temporaryFolder } from '../support/program.ts';
 
 async function read(...chunks: (string | Buffer)[]) {
   const lines: string[] = [];
@@ -22,4 +27,14 @@ it('splits at newlines only, wherever the chunks end', async () => {
   });
   expect(await read()).toEqual({ lines: [], rest: '' });
   expect(await read('a\n')).toEqual({ lines: ['a'], rest: '' });
+});
+
+it('says that a server hangs that accepts connections and answers nothing', async () => {
+  await using folder = temporaryFolder();
+  const config = readConfig({ SWITCHBOARD_DATA_DIR: folder.path });
+  await using silent = createServer(socket => socket.resume()).listen(controlSocketOf(folder.path));
+  await once(silent, 'listening');
+  await expect(connectAdmin(config, { mayCreate: false, answerMs: 100 })).rejects.toThrow(
+    /^The server on \S+ has not answered for 0\.1 s: it hangs, or is still starting\./,
+  );
 });

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -234,6 +235,16 @@ export async function onEmbedded(dataDir: string, statements: string): Promise<R
     await client.close();
   }
 }
+
+/** The process ids of the workers that a process has started and that still run, by number. */
+export const workersBelow = (primary: number): Map<number, number> =>
+  new Map(
+    execFileSync('ps', ['-A', '-o', 'pid=,ppid=,args='], { encoding: 'utf8' })
+      .split('\n')
+      .map(line => /^ *(\d+) +(\d+) .* worker (\d+)$/.exec(line) ?? [])
+      .filter(([, , parent]) => Number(parent) === primary)
+      .map(([, pid, , worker]) => [Number(worker), Number(pid)]),
+  );
 
 /** Looks until it is so. The bound only ends what hangs. */
 export async function eventually(

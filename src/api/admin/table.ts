@@ -98,6 +98,9 @@ const undocumented = (method: 'get' | 'post', path: string) => ({
   responseSchema: z.unknown(),
 });
 
+/** Shows that the process does not hang. */
+const alive = endpoint({ ...undocumented('get', '/alive'), handle: () => Promise.resolve({}) });
+
 const search = endpoint({
   ...undocumented('post', '/search'),
   bodySchema: z.strictObject({ query: queryText, limit: searchLimit }),
@@ -163,6 +166,7 @@ const rotateSigningKey = endpoint({
 
 /** The endpoints that are available only to the command line, on the control socket. */
 const operatorEndpoints: readonly Endpoint[] = [
+  alive,
   search,
   callTool,
   showForm,

@@ -3,17 +3,18 @@ import type { Config } from '../../config/index.ts';
 import { CommandFailed } from '../admin-client.ts';
 import { startOn } from '../failure.ts';
 import type { Io } from '../terminal.ts';
-import { serveWithWorkers, type Introduced } from './workers.ts';
+import { serveWithWorkers, type Introduced, type WorkerTimes } from './workers.ts';
 
 /**
  * Serves until SIGTERM or SIGINT, then lets running calls finish. Either signal also stops a start at its
  * next step. A second signal ends the process immediately.
+ * @param times for tests of workers
  */
-export async function serve(config: Config, io: Io): Promise<number> {
+export async function serve(config: Config, io: Io, times?: WorkerTimes): Promise<number> {
   const stop = firstSignal();
   try {
     if (config.http.workers > 1)
-      await serveWithWorkers(config, stop, started => io.print(introduction(config, started)));
+      await serveWithWorkers(config, stop, started => io.print(introduction(config, started)), times);
     else await serveAlone(config, stop, io);
     return 0;
   } catch (error) {

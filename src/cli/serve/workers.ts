@@ -6,6 +6,8 @@ import { Breaker, type Entered } from '../../platform/breaker.ts';
 import { openLog, type Log } from '../../platform/telemetry/log.ts';
 import type { MetricsJson } from '../../platform/telemetry/metrics.ts';
 import { WorkerMetrics } from '../../platform/telemetry/metrics-workers.ts';
+import { OutageLog } from '../../platform/telemetry/throttled-log.ts';
+import { Repeat, settledWithin } from '../../platform/time.ts';
 import { Channel } from '../../platform/workers/channel.ts';
 import { closeStranded } from '../../platform/workers/handover.ts';
 import { LeaseBook, type LeaseRequest } from '../../platform/workers/leases.ts';
@@ -24,20 +26,36 @@ const STEADY_MS = 60_000;
 const RESTARTS = { failuresInARow: 1, firstOpenMs: 100, maxOpenMs: 30_000, maxProbeMs: Infinity };
 /** How long a scrape waits for a worker. */
 const METRICS_MS = 2_000;
+/** After so many unanswered questions a worker is reported, and after so many it is killed. */
+const REPORTED_AFTER = 2;
+const KILLED_AFTER = 12;
+
+export interface WorkerTimes {
+  /** How often each worker is asked whether it is alive. */
+  readonly askEveryMs: number;
+  /** How long a worker may take to stop, besides `SWITCHBOARD_DRAIN_MS`. */
+  readonly stopMs: number;
+}
+
+/** A worker cuts off its calls after 10 s and then writes its counts. Service managers are told to allow 30 s. */
+const TIMES: WorkerTimes = { askEveryMs: 5_000, stopMs: 25_000 };
 
 /**
  * Serves with several worker processes on one port until the signal aborts, then lets their running calls finish. A worker that
- * ends is started again. The first worker starts alone, because it may have the data folder and the database to prepare.
+ * ends is started again, and one that hangs is killed. The first worker starts alone, because it may have the data folder and the
+ * database to prepare.
  * @param introduce called once all workers listen
+ * @param times for tests that would otherwise wait for long
  * @throws CommandFailed with the reason of the first worker that cannot start, and the reason of the signal if it aborts before
  */
 export async function serveWithWorkers(
-  config: Config,
+  { http, log: settings }: Pick<Config, 'http' | 'log'>,
   stop: AbortSignal,
   introduce: (program: Introduced) => void,
+  { askEveryMs, stopMs } = TIMES,
 ): Promise<void> {
-  const log = openLog(config.log);
-  await using workers = new Workers(config.http.workers, log);
+  const log = openLog(settings);
+  await using workers = new Workers(http.workers, log, { askEveryMs, stopMs: http.drainMs + stopMs });
   stop.addEventListener('abort', () => killAtNextSignal(workers));
   const { firstKey, ...listening } = await workers.start(stop);
   introduce({ ...listening, firstKey });
@@ -58,8 +76,9 @@ class Workers implements AsyncDisposable {
   readonly #seats: readonly Seat[];
   readonly #leases: LeaseBook;
   readonly #metrics = new WorkerMetrics();
+  readonly #checks: Repeat;
 
-  constructor(count: number, log: Log) {
+  constructor(count: number, log: Log, times: WorkerTimes) {
     this.#leases = new LeaseBook(count);
     this.#seats = Array.from(
       { length: count },
@@ -68,8 +87,12 @@ class Workers implements AsyncDisposable {
           log,
           connect: (channel, seat) => this.#connect(channel, seat),
           metrics: this.#metrics,
+          times,
         }),
     );
+    this.#checks = new Repeat(times.askEveryMs, () => {
+      for (const seat of this.#seats) seat.check();
+    });
   }
 
   /** Starts all workers. No key is created before all of them listen, because it is shown only once. */
@@ -85,6 +108,7 @@ class Workers implements AsyncDisposable {
     stop.throwIfAborted();
     const firstKey = await first.channel?.ask<string>(MESSAGES.firstKey);
     for (const seat of this.#seats) seat.keepRunning();
+    this.#checks.start();
     return { ...listening, firstKey };
   }
 
@@ -93,6 +117,7 @@ class Workers implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#checks.stop();
     await Promise.all(this.#seats.map(seat => seat.stop()));
     await this.#leases.close();
   }
@@ -124,6 +149,7 @@ interface SeatOptions {
   readonly metrics: WorkerMetrics;
   /** Called with the channel of each process that takes the seat. */
   readonly connect: (channel: Channel, seat: Seat) => void;
+  readonly times: WorkerTimes;
 }
 
 /** The place of one worker, which one process after another may take. */
@@ -139,10 +165,14 @@ class Seat {
   #toProcess: Channel | undefined;
   #ended: Promise<unknown> = Promise.resolve();
   #isKept = false;
+  readonly #silence: OutageLog;
+  /** How often the process was asked whether it is alive since it last answered. */
+  #unanswered = 0;
 
   constructor(number: number, options: SeatOptions) {
     this.number = number;
     this.#options = options;
+    this.#silence = new OutageLog(options.log.child({ worker: number }), 'worker answers again');
   }
 
   /** Starts a process and waits until it listens. @throws CommandFailed if it ends before */
@@ -163,6 +193,7 @@ class Seat {
     this.#options.connect(channel, this);
     this.#process = worker;
     this.#toProcess = channel;
+    this.#unanswered = 0;
     worker.on('message', (message: unknown) => channel.receive(message));
     this.#ended = endOf(worker).then(how => {
       channel.close();
@@ -183,14 +214,39 @@ class Seat {
 
   /** Lets the process finish what it is doing, and waits until it has ended. */
   async stop(): Promise<void> {
+    const { log, times } = this.#options;
     this.#stopping.abort();
     this.#toProcess?.tell(MESSAGES.stop);
+    if (await settledWithin(this.#ended, times.stopMs)) return;
+    log.warn({ worker: this.number, waitedMs: times.stopMs }, 'killed a worker that did not stop');
+    this.kill();
     await this.#ended;
   }
 
   kill(): void {
     this.#stopping.abort();
     this.#process?.process.kill('SIGKILL');
+  }
+
+  /**
+   * Asks the process whether it is alive. One that leaves many questions in a row unanswered is killed, and so replaced.
+   * Questions are counted, not time, because a machine that was suspended must not lose its healthy workers.
+   */
+  check(): void {
+    const { channel } = this;
+    if (!channel) return;
+    const waitedMs = this.#unanswered * this.#options.times.askEveryMs;
+    if (this.#unanswered === KILLED_AFTER) {
+      this.#options.log.error({ worker: this.number, waitedMs }, 'killed a worker that does not answer');
+      this.#process?.process.kill('SIGKILL');
+    } else if (this.#unanswered >= REPORTED_AFTER)
+      this.#silence.failed('worker does not answer', { waitedMs });
+    this.#unanswered++;
+    void channel.ask<boolean>(MESSAGES.alive).then(isAlive => {
+      if (isAlive !== true) return;
+      this.#unanswered = 0;
+      this.#silence.succeeded();
+    });
   }
 
   #onEnd(reason: string): void {

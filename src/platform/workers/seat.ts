@@ -10,6 +10,8 @@ export const MESSAGES = {
   failed: 'failed',
   /** From the primary: stop. */
   stop: 'stop',
+  /** From the primary: are you alive? */
+  alive: 'alive',
   /** From the primary: create the first key, if there is none yet. */
   firstKey: 'first key',
   /** From the primary: your metrics. From the worker: those of all, as text. */
@@ -53,9 +55,9 @@ export class WorkerSeat {
   constructor(number: number, primary: Channel, orphaned: AbortSignal) {
     this.number = number;
     this.orphaned = orphaned;
-    this.#primary = primary.on(MESSAGES.news, ({ subject, body }: News) =>
-      this.#listeners.get(subject)?.(body),
-    );
+    this.#primary = primary
+      .on(MESSAGES.alive, () => true)
+      .on(MESSAGES.news, ({ subject, body }: News) => this.#listeners.get(subject)?.(body));
   }
 
   get isFirst(): boolean {
