@@ -14,6 +14,7 @@ import type { Core } from './core/core.ts';
 import { Audit, type AuditEntry } from './core/access/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { ServerConnections } from './core/identity/connections/server-connections.ts';
+import { openFilesLimit } from './platform/open-files.ts';
 import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { HealthStore } from './core/health/store.ts';
@@ -124,8 +125,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
   const isServing = options.listen !== false;
   if (isServing) {
     log.info({ version, dataDir: config.dataDir, ...featuresOf(config) }, 'starting');
-    for (const variable of holdsFolder ? config.unknownVariables : [])
-      log.warn(variable, 'ignored an unknown environment variable');
+    if (holdsFolder) warnOfSettings(config, log);
   }
 
   // Imported on demand, so that no OpenTelemetry package is loaded while tracing is off.
@@ -162,11 +162,21 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     databaseTrouble: () => database.trouble?.(),
     /** True if other processes may use the same database. */
     shared: config.database.url !== undefined,
-    guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),
+    guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000, log }),
     allowHttp: allowPrivateNetwork,
     life,
     publicUrl: () => config.http.publicUrl ?? life.url ?? `http://127.0.0.1:${config.http.port}`,
   };
+}
+
+function warnOfSettings({ unknownVariables, proxy: { maxStreams } }: Config, log: Log): void {
+  for (const variable of unknownVariables) log.warn(variable, 'ignored an unknown environment variable');
+  const openFiles = openFilesLimit();
+  if (openFiles !== undefined && openFiles < 2 * maxStreams)
+    log.warn(
+      { openFiles, SWITCHBOARD_MAX_STREAMS: maxStreams },
+      'the limit of open files (ulimit -n) is too low: an open stream takes two',
+    );
 }
 
 function openMetrics(database: OpenDatabase, worker: WorkerSeat | undefined): Metrics {

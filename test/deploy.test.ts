@@ -185,6 +185,7 @@ function showAll(metrics: Metrics): void {
   metrics.watch('switchboard_upstream_sessions', () => ({ busy: 0, idle: 0 }));
   metrics.watch('switchboard_upstream_circuits', () => ({ open: 0, closed: 0 }));
   metrics.watch('switchboard_upstream_slots', () => ({ busy: 0, waiting: 0 }));
+  metrics.watch('switchboard_streams', () => ({ open: 0, free: 0 }));
   metrics.watch('switchboard_servers', () => ({
     ok: 0,
     needs_sign_in: 0,
@@ -212,7 +213,7 @@ describe('the Grafana dashboard', () => {
     metrics.embeddingRequested({ lane: 'query', outcome: 'ok', tookMs: 1 });
     metrics.embedded({ lane: 'bulk', texts: 1, tokens: 1 });
     showAll(metrics);
-    const printed = await metrics.text();
+    const printed = await new WorkerMetrics().text(new Map([[1, await metrics.json()]]), 1);
     // What Prometheus adds by itself.
     const names = new Set(['up', ...[...printed.matchAll(/^(\w+)\{?/gm)].map(([, name]) => name)]);
     const labels = new Set(['job', 'instance', ...[...printed.matchAll(/(\w+)="/g)].map(([, name]) => name)]);

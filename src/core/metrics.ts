@@ -44,6 +44,10 @@ const GAUGES = {
     help: 'Calls to MCP servers that are running (busy) or waiting for a slot of their origin.',
     states: ['busy', 'waiting'],
   },
+  switchboard_streams: {
+    help: 'Event streams through /mcp/{server_id} that are open, and how many more may be opened (free).',
+    states: ['open', 'free'],
+  },
   switchboard_servers: {
     help: 'Servers of the catalogue by the result of their last check; unvisited: not checked yet; inactive: deactivated as unreachable.',
     states: ['ok', 'needs_sign_in', 'not_mcp', 'unreachable', 'unvisited', 'inactive'],

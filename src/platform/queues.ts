@@ -60,6 +60,11 @@ export class Places {
     this.#max = max;
   }
 
+  /** The number of places that are taken, and of those that are free for all keys together. */
+  get use(): { taken: number; free: number } {
+    return { taken: this.#total, free: this.#max - this.#total };
+  }
+
   /** Takes a place until the result is disposed of. Returns which limit is reached if none is free. */
   enter(key: string): Disposable | 'key' | 'all' {
     const taken = this.#taken.get(key) ?? 0;

@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { once } from 'node:events';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { fetchRaw, open } from '../support/raw-http.ts';
+import { scrape, sumOf } from '../support/scrape.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { listen, refusedPort, type Listening } from '../support/upstreams/http.ts';
 
@@ -438,7 +439,10 @@ describe('streams', () => {
     streams.push(await openWith(keys[1]));
     expect((await openWith(keys[1])).resume().statusCode).toBe(503);
     expect(streams.map(stream => stream.statusCode)).toEqual([200, 200, 200]);
+    const shown = async (state: string) => sumOf(await scrape(small.url), 'switchboard_streams', { state });
+    expect([await shown('open'), await shown('free')]).toEqual([3, 0]);
     for (const stream of streams) stream.destroy();
+    await vi.waitFor(async () => expect([await shown('open'), await shown('free')]).toEqual([0, 3]), 10_000);
   });
 
   it('end when their key is revoked, and not before', async () => {

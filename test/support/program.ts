@@ -109,9 +109,17 @@ export function begin(args: readonly string[], env: Environment, { ownGroup = fa
 /**
  * Starts the server and waits for its `Listening on` line. Without a file for it, its log is kept in memory.
  * @param program that of another version
+ * @param maxFiles its limit of open files
  */
-export async function serve(env: Environment, logFile?: string, program = PROGRAM): Promise<Program> {
-  const child = spawn(process.execPath, [...NODE_OPTIONS, program], {
+export async function serve(
+  env: Environment,
+  logFile?: string,
+  program = PROGRAM,
+  maxFiles: number | 'unchanged' = 'unchanged',
+): Promise<Program> {
+  const limited = maxFiles === 'unchanged' ? [] : ['sh', '-c', `ulimit -n ${maxFiles}; exec "$0" "$@"`];
+  const [command, ...args] = [...limited, process.execPath, ...NODE_OPTIONS, program];
+  const child = spawn(command, args, {
     env: environment({ PORT: '0', ...env }),
     stdio: ['ignore', 'pipe', logFile === undefined ? 'pipe' : openSync(logFile, 'w')],
   }) as ChildProcessByStdio<null, Readable, Readable | null>;

@@ -134,6 +134,11 @@ export class PassThrough {
     this.#side = new Places(MAX_SIDE_PER_KEY, limits.maxStreams);
   }
 
+  get streams(): { open: number; free: number } {
+    const { taken, free } = this.#open.use;
+    return { open: taken, free };
+  }
+
   /**
    * Resolves with the HTTP status once the whole response went to the sink.
    * @throws SwitchboardError before the sink is used; later only once the sink has been destroyed

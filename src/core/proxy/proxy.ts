@@ -131,6 +131,7 @@ export function createProxy(options: ProxyOptions): McpProxy {
   metrics?.watch('switchboard_upstream_slots', () => admission.slots);
   metrics?.watch('switchboard_upstream_circuits', () => admission.circuits);
   metrics?.watch('switchboard_upstream_sessions', () => upstream.sessionUse);
+  metrics?.watch('switchboard_streams', () => passThrough.streams);
   let closing: Promise<void> | undefined;
   let progressTokens = 0;
 

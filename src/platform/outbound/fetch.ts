@@ -66,6 +66,7 @@ const UNREACHED: readonly (readonly [code: RegExp, words: string])[] = [
     'the TLS handshake failed',
   ],
   [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, 'the connection broke'],
+  [/^(EMFILE|ENFILE)$/, 'Switchboard has run out of file descriptors'],
 ];
 
 /**

@@ -3,6 +3,10 @@ import { isIP, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { buildConnector } from 'undici';
 import { SwitchboardError } from '../../errors.ts';
+import { isOutOfFiles } from '../open-files.ts';
+import type { Log } from '../telemetry/log.ts';
+import { reasonOf, ThrottledLog } from '../telemetry/throttled-log.ts';
+import { systemClock } from '../time.ts';
 
 /** Every address of a host name, as the system resolves it. */
 export type Resolve = (
@@ -14,6 +18,8 @@ export interface GuardOptions {
   /** Also allows `http:`, loopback, private and unique-local addresses, for development and tests. */
   readonly allowPrivateNetwork: boolean;
   readonly connectTimeoutMs: number;
+  /** Gets a warning when there is no file descriptor left for a connection. */
+  readonly log?: Log;
   /** For tests; by default the system's resolver. */
   readonly resolve?: Resolve;
 }
@@ -23,6 +29,9 @@ const PRIVATE_RANGES: ReadonlySet<string> = new Set(['loopback', 'private', 'uni
 
 /** Metadata services outside the link-local range: AWS and Google over IPv6 (unique-local), Azure's wire server (global). */
 const METADATA: ReadonlySet<string> = new Set(['fd00:ec2::254', 'fd20:ce::254', '168.63.129.16']);
+
+const OUT_OF_FILES =
+  'ran out of file descriptors, so connections fail: raise the limit of open files (ulimit -n)';
 
 const GLOBAL_UNICAST_V6 = ipaddr.IPv6.parseCIDR('2000::/3');
 const NAT64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96');
@@ -48,11 +57,16 @@ export class Guard {
       autoSelectFamily: true,
       lookup: this.lookup,
     });
+    const warnings = options.log && new ThrottledLog(options.log, systemClock);
     this.connect = (target, callback) => {
       // Literal addresses are connected to without a lookup.
       const refusal = isIP(target.hostname) === 0 ? undefined : this.#refusal(target.hostname);
-      if (refusal) callback(refusal, null);
-      else connector(target, callback);
+      if (refusal) return callback(refusal, null);
+      connector(target, (...result) => {
+        const [error] = result;
+        if (isOutOfFiles(error)) warnings?.warn({ reason: reasonOf(error) }, OUT_OF_FILES);
+        callback(...result);
+      });
     };
   }
 

@@ -4,6 +4,9 @@ import { MetricsRegistry, type MetricsJson } from './metrics.ts';
 /** Metrics of the process whose sum or average would hide a single process in trouble. */
 const AGGREGATORS: Readonly<Record<string, string>> = {
   process_start_time_seconds: 'min',
+  // Limits are per process: together these show the process that is nearest to its own.
+  process_open_fds: 'max',
+  process_max_fds: 'min',
   nodejs_eventloop_lag_seconds: 'max',
   nodejs_eventloop_lag_stddev_seconds: 'max',
   nodejs_eventloop_lag_p50_seconds: 'max',

@@ -49,6 +49,28 @@ const limited =
 const linesOf = (harness: Harness, text: RegExp) =>
   harness.logged.filter(line => typeof line['msg'] === 'string' && text.test(line['msg']));
 
+describe('a process without file descriptors', () => {
+  it('says so, warns once, and holds it against no server', async () => {
+    await using server = await startChangeable('ok');
+    const noFiles = Object.assign(new Error('getaddrinfo EMFILE'), { code: 'EMFILE' });
+    let isOut = true;
+    await using harness = startProxy(server.url.replace('127.0.0.1', 'name.test'), {
+      resolve: (_name, done) =>
+        isOut ? done(noFiles, []) : done(null, [{ address: '127.0.0.1', family: 4 }]),
+    });
+    for (let call = 0; call < 10; call++)
+      expect(await failure(callAs(harness))).toMatchObject({
+        code: 'unavailable',
+        status: 503,
+        detail: expect.stringMatching(/^Switchboard has run out of file descriptors.* Nothing was sent\./),
+      });
+    expect(linesOf(harness, /ulimit -n/)).toMatchObject([{ level: 40, reason: 'getaddrinfo EMFILE' }]);
+    expect(harness.outcomes).toEqual([]);
+    isOut = false;
+    expect(await callAs(harness)).toMatchObject(OK);
+  });
+});
+
 describe('a server that fails again and again', () => {
   it('is not asked for 5 s after five failures, then by one call at a time, and again by all once that succeeds', async () => {
     await using server = await startChangeable('500');

@@ -104,6 +104,7 @@ export function startProxy(
   const outcomes: Harness['outcomes'] = [];
   const logged: Harness['logged'] = [];
   const clock = new TestClock();
+  const log = createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) });
   const proxy = createProxy({
     catalogue: {
       require: id => {
@@ -114,8 +115,8 @@ export function startProxy(
     },
     credentials: NO_CREDENTIALS,
     sealing: new Sealing([{ id: 'k1', key: new Uint8Array(32) }], clock),
-    guard: new Guard({ allowPrivateNetwork, connectTimeoutMs, ...(resolve ? { resolve } : {}) }),
-    log: createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) }),
+    guard: new Guard({ allowPrivateNetwork, connectTimeoutMs, log, ...(resolve ? { resolve } : {}) }),
+    log,
     clock,
     onOutcome: outcome => void outcomes.push(outcome),
     ...options,

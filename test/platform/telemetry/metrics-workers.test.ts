@@ -53,24 +53,22 @@ describe('the metrics of several workers', () => {
     expect(new Set(types).size).toBe(types.length);
   });
 
-  it('show the worst event loop', async () => {
-    const lag = (value: number) => [
-      {
-        name: 'nodejs_eventloop_lag_p99_seconds',
-        help: 'h',
-        type: 'gauge',
-        aggregator: 'average',
-        values: [{ value, labels: {} }],
-      },
+  it.each([
+    ['event loop', 'nodejs_eventloop_lag_p99_seconds', 200],
+    ['number of open files', 'process_open_fds', 200],
+    ['limit of open files', 'process_max_fds', 100],
+  ])('show the worst %s', async (_what, name, worst) => {
+    const gauge = (value: number) => [
+      { name, help: 'h', type: 'gauge', aggregator: 'sum', values: [{ value, labels: {} }] },
     ];
     const text = await new WorkerMetrics().text(
       new Map([
-        [1, lag(100) as never],
-        [2, lag(200) as never],
+        [1, gauge(100) as never],
+        [2, gauge(200) as never],
       ]),
       2,
     );
-    expect(valueOf(text, 'nodejs_eventloop_lag_p99_seconds')).toBe(200);
+    expect(valueOf(text, name)).toBe(worst);
   });
 
   it('never fall: counts of one that is silent, down or replaced stay, its gauges do not', async () => {

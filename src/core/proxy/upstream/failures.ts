@@ -1,6 +1,7 @@
 import { errors } from 'undici';
 import type { IncomingHttpHeaders } from 'undici/types/header.js';
 import { SwitchboardError, type ErrorCode, type ErrorExtras } from '../../../errors.ts';
+import { isOutOfFiles } from '../../../platform/open-files.ts';
 import { retryAfterMs } from '../../../platform/outbound/fetch.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import type { Refusal } from '../../identity/connections/server-credentials.ts';
@@ -169,13 +170,21 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
     return brokeProtocol('sent a response whose length does not match its Content-Length', error);
   if (stage === 'answering')
     return brokeProtocol('closed the connection in the middle of the response', error);
-  if (stage === 'unsent') return notConnected(code, error);
+  if (stage === 'unsent') return isOutOfFiles(error) ? outOfFiles(error) : notConnected(code, error);
   const detail = 'The MCP server closed the connection without a response.';
   return new SwitchboardError('upstream_unreachable', detail, { cause: error });
 }
 
 export const stopping = (cause?: unknown): SwitchboardError =>
   new SwitchboardError('unavailable', 'This service is shutting down.', { cause });
+
+/** No evidence about the server: nothing was sent. */
+const outOfFiles = (cause: unknown): SwitchboardError =>
+  new SwitchboardError(
+    'unavailable',
+    'Switchboard has run out of file descriptors, so it could not connect to the MCP server. Nothing was sent. Try again later. If this persists, the operator has to raise the limit of open files (ulimit -n).',
+    { cause },
+  );
 
 const PASSING: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
