@@ -14,7 +14,6 @@ import type { Core } from './core/core.ts';
 import { Audit, type AuditEntry } from './core/access/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { ServerConnections } from './core/identity/connections/server-connections.ts';
-import { openFilesLimit } from './platform/open-files.ts';
 import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { HealthStore } from './core/health/store.ts';
@@ -33,7 +32,14 @@ import { closeServer, deferredServer, listenExclusively } from './platform/serve
 import { openLog, type Log } from './platform/telemetry/log.ts';
 import type { WorkerSeat } from './platform/workers/seat.ts';
 import { Metrics } from './core/metrics.ts';
-import { controlSocketOf, explainKeys, makeDataDir, openConfigured } from './stores.ts';
+import {
+  controlSocketOf,
+  explainKeys,
+  makeDataDir,
+  openConfigured,
+  warnOfConnections,
+  warnOfSettings,
+} from './stores.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 
@@ -154,6 +160,7 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     clock,
     metrics,
     control,
+    holdsFolder,
     isServing,
     tracing,
     db: database.db,
@@ -167,16 +174,6 @@ async function openStores(config: Config, options: StartOptions, opened: AsyncDi
     life,
     publicUrl: () => config.http.publicUrl ?? life.url ?? `http://127.0.0.1:${config.http.port}`,
   };
-}
-
-function warnOfSettings({ unknownVariables, proxy: { maxStreams } }: Config, log: Log): void {
-  for (const variable of unknownVariables) log.warn(variable, 'ignored an unknown environment variable');
-  const openFiles = openFilesLimit();
-  if (openFiles !== undefined && openFiles < 2 * maxStreams)
-    log.warn(
-      { openFiles, SWITCHBOARD_MAX_STREAMS: maxStreams },
-      'the limit of open files (ulimit -n) is too low: an open stream takes two',
-    );
 }
 
 function openMetrics(database: OpenDatabase, worker: WorkerSeat | undefined): Metrics {
@@ -393,6 +390,7 @@ function coreOf(parts: {
 /** Listens and starts all background work. Returns the key created at the first start. */
 async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep): Promise<string | undefined> {
   const { config, options, opened, log, clock, version, tracing, metrics, life } = stores;
+  if (stores.holdsFolder) await warnOfConnections(config, stores.db, log);
   const { identity, proxy, results, indexed } = core;
   metrics.watchProcess();
   const app = createApp({

@@ -2,9 +2,10 @@ import { mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { ConfigError, type Config } from './config/index.ts';
 import { KeyFileError, WrongKeys } from './core/identity/vault/open.ts';
-import { openDatabase, type OpenDatabase } from './platform/database/database.ts';
+import { openDatabase, type Database, type OpenDatabase } from './platform/database/database.ts';
+import { openFilesLimit } from './platform/open-files.ts';
 import type { Log } from './platform/telemetry/log.ts';
-import { DatabaseUnreachable, openPostgres } from './platform/database/postgres.ts';
+import { connectionsAllowed, DatabaseUnreachable, openPostgres } from './platform/database/postgres.ts';
 
 /** Returns the path of the control socket, which is also the lock of the data folder. */
 export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
@@ -59,4 +60,32 @@ export async function makeDataDir(folder: string): Promise<void> {
     const reason = WHY_NO_FOLDER[String(code)] ?? String(code);
     throw new ConfigError(`SWITCHBOARD_DATA_DIR: ${folder} cannot be created: ${reason}`);
   }
+}
+
+/** Warns of settings that nothing reads, and of a limit of open files that the open streams may exceed. */
+export function warnOfSettings({ unknownVariables, proxy: { maxStreams } }: Config, log: Log): void {
+  for (const variable of unknownVariables) log.warn(variable, 'ignored an unknown environment variable');
+  const openFiles = openFilesLimit();
+  if (openFiles !== undefined && openFiles < 2 * maxStreams)
+    log.warn(
+      { openFiles, SWITCHBOARD_MAX_STREAMS: maxStreams },
+      'the limit of open files (ulimit -n) is too low: an open stream takes two',
+    );
+}
+
+/** Warns if all workers together may need more connections than Postgres allows. */
+export async function warnOfConnections(
+  { http: { workers }, database: { url, limits } }: Config,
+  db: Database,
+  log: Log,
+): Promise<void> {
+  if (url === undefined) return;
+  const allowed = await connectionsAllowed(db);
+  // Each has its pool and a connection that listens for changes.
+  const needed = workers * (limits.poolSize + 1);
+  if (needed > allowed)
+    log.warn(
+      { needed, allowed },
+      'Postgres allows too few connections: lower DATABASE_POOL_SIZE or SWITCHBOARD_WORKERS, or raise max_connections',
+    );
 }

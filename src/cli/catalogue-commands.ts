@@ -3,7 +3,7 @@ import { fetch } from 'undici';
 import { sanitise } from '../platform/sanitize.ts';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { UsageError, type Command, type Invocation } from './command.ts';
-import { workProgress } from './terminal.ts';
+import { plural, workProgress } from './terminal.ts';
 
 interface ImportReport {
   imported: number;
@@ -34,10 +34,11 @@ const catalogueImport: Command = {
     for (const warning of report.warnings) io.complain(`warning: ${warning}`);
     const counts = [
       [report.deactivated, 'made inactive'],
-      [report.problems.length, 'bad lines skipped'],
+      [report.problems.length, `bad ${plural(report.problems.length, 'line')} skipped`],
     ] as const;
     const failed = report.problems.length > 0 || report.imported === 0;
-    const text = [`${report.imported} servers imported`, ...counted(counts)].join(', ');
+    const { imported } = report;
+    const text = [`${imported} ${plural(imported, 'server')} imported`, ...counted(counts)].join(', ');
     return { json: report, text: `${text}.`, failed };
   },
 };
@@ -83,7 +84,10 @@ const catalogueAdd: Command = {
     try {
       const listed = await admin.request('POST', `/catalogue/${encodeURIComponent(id)}/tools`);
       const { tools } = listed as { tools: number };
-      return { json: { id, added: true, tools }, text: `Added ${id} with ${tools} tools.` };
+      return {
+        json: { id, added: true, tools },
+        text: `Added ${id} with ${tools} ${plural(tools, 'tool')}.`,
+      };
     } catch (error) {
       if (!(error instanceof CommandFailed)) throw error;
       const text = `Added ${id} without its tools, which could not be listed: ${error.message}`;
@@ -243,9 +247,10 @@ function textOfSync(report: SyncReport): string {
     [skipped.no_remote, 'without a remote address'],
     [skipped.needs_configuration, 'with variables that cannot be filled'],
     [skipped.deleted, 'deleted there'],
-    [bad, 'bad entries skipped'],
+    [bad, bad === 1 ? 'bad entry skipped' : 'bad entries skipped'],
   ]);
-  return `${[`${synced} servers synced (${mode}, ${received} entries listed)`, ...more].join(', ')}.`;
+  const listed = received === 1 ? '1 entry' : `${received} entries`;
+  return `${[`${synced} ${plural(synced, 'server')} synced (${mode}, ${listed} listed)`, ...more].join(', ')}.`;
 }
 
 const catalogueReindex: Command = {
@@ -256,7 +261,8 @@ const catalogueReindex: Command = {
     io.complain('Embedding all texts of the catalogue. This takes a while for thousands of tools.');
     const work = await admin.work('/catalogue/reindex', { json: {} }, io, workProgress(io));
     const { servers } = work as { servers: number };
-    return { json: { servers }, text: `Reindexed ${servers} servers.` };
+    const text = `Reindexed ${servers} ${plural(servers, 'server')}. If other workers or processes use this database, restart them.`;
+    return { json: { servers }, text };
   },
 };
 
@@ -301,7 +307,7 @@ function textOfProbe(report: ProbeReport): string {
   ]);
   const more = failing.length - MAX_FAILING;
   return [
-    `${visited} ${visited === 1 ? 'server' : 'servers'} checked: ${counts.join(', ') || 'none'}.`,
+    `${visited} ${plural(visited, 'server')} checked: ${counts.join(', ') || 'none'}.`,
     ...failing.slice(0, MAX_FAILING).map(({ id, status, reason }) => `  ${id}: ${status}. ${reason}`),
     ...(more > 0 ? [`  and ${more} more. Use --json to list them.`] : []),
     ...(doubted === undefined ? [] : [`Doubted: ${doubted}.`]),

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { sanitise } from '../platform/sanitize.ts';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
 import { DEFAULT_TENANT, tenant, tenantOf, UsageError, type Command, type Invocation } from './command.ts';
-import { table, type Io } from './terminal.ts';
+import { plural, table, type Io } from './terminal.ts';
 import { firstCall, storedTools } from './tool-commands.ts';
 
 interface Field {
@@ -246,8 +246,7 @@ async function connected(
   tools: number | null | undefined,
   options: Invocation['options'],
 ): Promise<string> {
-  const count = tools === 1 ? '1 tool' : `${tools} tools`;
-  const done = `Connected ${server}.${tools == null ? '' : ` It lists ${count}.`}`;
+  const done = `Connected ${server}.${tools == null ? '' : ` It lists ${tools} ${plural(tools, 'tool')}.`}`;
   const tenantId = tenantOf(options);
   // Commands call for the tenant `local` only.
   if (tenantId !== DEFAULT_TENANT) return `${done}\nThe API keys of the tenant ${tenantId} can call it now.`;

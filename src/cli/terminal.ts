@@ -12,6 +12,9 @@ export const jsonLine = (value: unknown): string =>
     ).join(''),
   );
 
+/** Returns the noun as it follows the number: `1 server`, `2 servers`. */
+export const plural = (count: number, noun: string): string => (count === 1 ? noun : `${noun}s`);
+
 /** The streams of a command. What is written to a terminal is cleaned first: most of it comes from servers. */
 export interface Io {
   /** Writes one or more lines to stdout: the result. */

@@ -105,6 +105,8 @@ export interface HttpConfig {
   readonly drainMs: number;
   /** How many processes serve on the port together. */
   readonly workers: number;
+  /** True if that number was left to Switchboard (`auto`). */
+  readonly areWorkersAuto: boolean;
 }
 
 export interface AccessConfig {
@@ -134,6 +136,7 @@ export function readHttp(
     trustProxy: trustProxy(settings.SWITCHBOARD_TRUST_PROXY),
     drainMs: settings.SWITCHBOARD_DRAIN_MS,
     workers: workers(settings.SWITCHBOARD_WORKERS, hasPostgres),
+    areWorkersAuto: settings.SWITCHBOARD_WORKERS === 'auto',
   };
 }
 

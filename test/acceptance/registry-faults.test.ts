@@ -82,7 +82,7 @@ function holdThirdPage(registry: RegistryServer): Promise<void> {
 async function prepare({ registry, own, env }: Awaited<ReturnType<typeof workspace>>) {
   expect((await run(['catalogue', 'import', own], env())).code).toBe(0);
   const first = await run(sync(registry), env());
-  expect(first.stdout).toMatch(/^1 servers synced \(full, 2 entries listed\), 1 skipped/);
+  expect(first.stdout).toMatch(/^1 server synced \(full, 2 entries listed\), 1 skipped/);
 }
 
 const SERVERS = 240;

@@ -31,13 +31,15 @@ it('told to stop, it says so at /readyz and serves on, new connections too; a se
   expect(await program.stop()).toBeNull();
 });
 
-it('ends by itself when the time is over', async () => {
+it('ends by itself when the time is over; one process is all that `auto` means on the embedded database', async () => {
   await using folder = temporaryFolder();
   await using program = await serve({
     SWITCHBOARD_DATA_DIR: await makeDataDir(folder.path),
     SWITCHBOARD_CATALOGUE: SMALL,
     SWITCHBOARD_DRAIN_MS: '50',
+    SWITCHBOARD_WORKERS: 'auto',
   });
+  expect(program.printed).toContain('Workers: 1, because the embedded database supports one process.');
   expect(await program.stop('SIGTERM')).toBe(0);
 });
 

@@ -339,10 +339,18 @@ describe.skipIf(inject('postgresUrl') === undefined)('the start of two workers',
     PORT: '0',
   });
 
-  it('makes one first key, which both accept', async () => {
+  it('makes one first key, which both accept, and warns once if Postgres has too few connections', async () => {
     await using folder = temporaryFolder();
     await using database = await createDatabase();
-    await using program = await serve(settings(folder.path, database.url));
+    const [server] = await onPostgres(database.url, `select current_setting('max_connections')::int as max`);
+    const poolSize = Number(server?.['max']);
+    const env = { ...settings(folder.path, database.url), DATABASE_POOL_SIZE: String(poolSize) };
+    const logFile = path.join(folder.path, 'log');
+    await using program = await serve(env, logFile);
+    const warnings = readFileSync(logFile, 'utf8').split('\n').slice(0, -1);
+    expect(warnings.map(line => JSON.parse(line))).toMatchObject([
+      { worker: 1, needed: 2 * (poolSize + 1), msg: expect.stringContaining('too few connections') },
+    ]);
     const [, key = ''] = /^API key \(shown once\): (\S+)$/m.exec(program.printed.join('\n')) ?? [];
     await program.ready();
     const keys = await parallel(4, async () => {

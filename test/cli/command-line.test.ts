@@ -97,7 +97,7 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
 
     const only = await space.file('only.jsonl', line('rivers'));
     expect((await run(['catalogue', 'import', only, '--replace'], env)).stdout).toBe(
-      '1 servers imported, 3 made inactive.\n',
+      '1 server imported, 3 made inactive.\n',
     );
     const left = JSON.parse((await run(['search', 'turtles volcanoes deserts', '--json'], env)).stdout);
     expect(left.metadata.total_candidates).toBe(1);
@@ -217,7 +217,7 @@ describe('operators’ own entries', () => {
     const replaced = await run(['catalogue', 'import', only, '--replace'], env);
     expect(replaced).toMatchObject({
       code: 1,
-      stdout: '1 servers imported, 1 made inactive, 1 bad lines skipped.\n',
+      stdout: '1 server imported, 1 made inactive, 1 bad line skipped.\n',
     });
     await writeFile(env.SWITCHBOARD_CATALOGUE, [line('volcanoes'), line('turtles')].join('\n'));
     await using server = await serve(env);

@@ -62,7 +62,7 @@ function introduction(config: Config, { url = '', firstKey, servers }: Introduce
     `Listening on ${url}`,
     `Catalogue: ${servers} servers.`,
     `Database: ${databaseLine(config)}.`,
-    ...(config.http.workers > 1 ? [`Workers: ${config.http.workers}.`] : []),
+    ...workersLine(config),
     `Search: ${searchLine(config)}.`,
     keyLine(config, firstKey),
     '',
@@ -77,6 +77,12 @@ function introduction(config: Config, { url = '', firstKey, servers }: Introduce
 
 const databaseLine = ({ database, dataDir }: Config) =>
   database.url === undefined ? `embedded, in ${dataDir}` : 'Postgres';
+
+function workersLine({ http: { workers, areWorkersAuto }, database }: Config): string[] {
+  if (workers === 1 && !areWorkersAuto) return [];
+  const why = database.url === undefined ? ', because the embedded database supports one process' : '';
+  return [`Workers: ${workers}${why}.`];
+}
 
 const searchLine = ({ search: { meilisearch, embedding } }: Config) =>
   [

@@ -54,7 +54,7 @@ import { fromThrown } from '../failure.ts';
 import { withAccessAdvice } from './hints.ts';
 import { Deadline } from './upstream/deadline.ts';
 import { credentialAfterRefusal, type OperationContext } from './refused-credentials.ts';
-import { refusalOf, stopping } from './upstream/failures.ts';
+import { refusalOf, Stopping } from './upstream/failures.ts';
 
 export type { ProxyLimits } from './limits.ts';
 export type { InputRequired, ListedTool, Progress, ToolResult } from './tools.ts';
@@ -288,7 +288,7 @@ class Calls {
 
   /** Runs the work on a catalogued server and reports its outcome. */
   async track<T>(caller: Caller, operation: Operation<T>, work: (server: Server) => Promise<T>): Promise<T> {
-    if (this.#isStopped) throw stopping();
+    if (this.#isStopped) throw new Stopping();
     const { catalogue, reporter } = this.#parts;
     const server = catalogue.require(operation.serverId);
     const startedAtMs = performance.now();
@@ -312,7 +312,7 @@ class Calls {
    * @param where `in-slot` for a call that has its slot and waits for the listing
    */
   async listTools(caller: Caller, server: Server, where: 'in-slot' | undefined): Promise<Listing> {
-    if (this.#isStopped) throw stopping();
+    if (this.#isStopped) throw new Stopping();
     const { totalTimeoutMs } = this.#parts.limits;
     const timeoutMs = where === 'in-slot' ? Math.min(LISTING_IN_SLOT_MS, totalTimeoutMs) : totalTimeoutMs;
     using deadline = new Deadline(timeoutMs);

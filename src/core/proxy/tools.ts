@@ -11,7 +11,7 @@ import {
   type UpstreamReply,
 } from './upstream/envelope.ts';
 import type { LargeResult } from './upstream/large-answer.ts';
-import { AnsweredWrongly, brokeProtocol, sentTooMuch } from './upstream/failures.ts';
+import { AnsweredWrongly, brokeProtocol, sentTooMuch, Stopping } from './upstream/failures.ts';
 import { isObject, type JsonParts } from '../../platform/json-limits.ts';
 import type { Clock } from '../../platform/time.ts';
 import { SingleFlight } from '../../platform/queues.ts';
@@ -418,7 +418,8 @@ export class ToolDefinitions {
       try {
         this.keep(view, await list());
       } catch (error) {
-        log.info({ err: error, serverId: view.server.id }, 'failed to refresh tool definitions');
+        if (!(error instanceof Stopping))
+          log.info({ err: error, serverId: view.server.id }, 'failed to refresh tool definitions');
       }
     });
   }

@@ -156,6 +156,16 @@ function releasedIfFirstFails(client: PoolClient): PoolClient {
   return client;
 }
 
+/** Returns how many connections the server allows to roles other than superusers. */
+export async function connectionsAllowed(db: Database): Promise<number> {
+  const [server] = await rows<{ allowed: number }>(
+    db,
+    sql`select current_setting('max_connections')::int - sum(setting::int)::int as allowed from pg_settings
+      where name in ('superuser_reserved_connections', 'reserved_connections')`,
+  );
+  return server?.allowed ?? Infinity;
+}
+
 /**
  * Applies pending migrations on one connection, because the lock lives as long as its session. Servers of
  * this or an older version may run meanwhile.

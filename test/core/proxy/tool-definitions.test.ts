@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import type { Server } from '../../../src/core/catalogue/entry.ts';
@@ -39,6 +40,16 @@ async function startTools(list: () => object, modes: Record<string, HostileMode>
 }
 
 const list = (harness: Harness, who = caller()) => harness.proxy.listTools(who, { serverId: 's' });
+
+it('a listing in the background that a stop cuts off is not logged as a failure', async () => {
+  await using upstream = await startTools(() => ({}), { 'tools/list': () => {} });
+  await using harness = startProxy(upstream.url('ok'));
+  expect(await harness.tool('echo')).toMatchObject(OK);
+  await vi.waitFor(() => expect(upstream.inbox.count('tools/list')).toBe(1));
+  await harness.proxy.close();
+  await turn();
+  expect(harness.logged.filter(({ err }) => err !== undefined)).toEqual([]);
+});
 
 describe('a call of a tool whose definition is fresh', () => {
   it('with wrong arguments is refused before anything is sent, and does not count as a failure of the server', async () => {

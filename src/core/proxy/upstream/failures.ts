@@ -160,7 +160,7 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
   if (error instanceof SwitchboardError) return error;
   const code = codeOf(error);
   if (code === 'UND_ERR_DESTROYED' || code === 'UND_ERR_CLOSED') {
-    return stopping(error);
+    return new Stopping(error);
   }
   if (code === 'UND_ERR_HEADERS_OVERFLOW')
     return brokeProtocol('sent response headers that are too large', error);
@@ -175,8 +175,12 @@ export function connectionFailure(error: unknown, stage: Stage): SwitchboardErro
   return new SwitchboardError('upstream_unreachable', detail, { cause: error });
 }
 
-export const stopping = (cause?: unknown): SwitchboardError =>
-  new SwitchboardError('unavailable', 'This service is shutting down.', { cause });
+/** The call was cut off because Switchboard stops. */
+export class Stopping extends SwitchboardError {
+  constructor(cause?: unknown) {
+    super('unavailable', 'This service is shutting down.', { cause });
+  }
+}
 
 /** No evidence about the server: nothing was sent. */
 const outOfFiles = (cause: unknown): SwitchboardError =>

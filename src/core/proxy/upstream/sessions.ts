@@ -12,7 +12,7 @@ import {
   sessionHeaders,
   type Outgoing,
 } from './envelope.ts';
-import { sentTooMuch, stopping } from './failures.ts';
+import { sentTooMuch, Stopping } from './failures.ts';
 import { HttpSseStream } from './http-sse.ts';
 import { readSessionId, readVersion, type Era, type UpstreamParts } from './era.ts';
 import { addressFor, credentialHeaders, postHeaders, rpcExchange } from './rpc.ts';
@@ -117,7 +117,7 @@ export class Sessions {
   /** Joins the owner's session if one is open. @throws SwitchboardError `unavailable` once the sessions are closed */
   rejoin(owner: SessionOwner, era: SessionEra, deadline: Deadline): Session | undefined {
     // A session opened now would never be ended.
-    if (this.#isClosed) throw stopping();
+    if (this.#isClosed) throw new Stopping();
     const session = this.#store.get(keyOf(owner, era));
     return session && this.#use(session, owner, deadline);
   }
@@ -237,7 +237,7 @@ export class Sessions {
       });
       return session;
     } catch (error) {
-      stream.close(stopping());
+      stream.close(new Stopping());
       throw error;
     }
   }
@@ -261,7 +261,7 @@ export class Sessions {
   #add(session: Session): void {
     if (this.#isClosed) {
       this.#end(session);
-      throw stopping();
+      throw new Stopping();
     }
     for (const evicted of this.#store.add(session)) this.#retire(evicted);
   }
@@ -284,7 +284,7 @@ export class Sessions {
 
   #end(session: Session): void {
     session.retired = false;
-    session.stream?.close(stopping());
+    session.stream?.close(new Stopping());
     if (session.sessionId !== undefined) {
       void this.#background(session, 'DELETE', { body: '', headers: sessionHeaders(session) });
     }
