@@ -213,7 +213,7 @@ describe('the Grafana dashboard', () => {
     metrics.embeddingRequested({ lane: 'query', outcome: 'ok', tookMs: 1 });
     metrics.embedded({ lane: 'bulk', texts: 1, tokens: 1 });
     showAll(metrics);
-    const printed = await new WorkerMetrics().text(new Map([[1, await metrics.json()]]), 1);
+    const printed = await new WorkerMetrics().text(new Map([[1, metrics.json()]]), 1);
     // What Prometheus adds by itself.
     const names = new Set(['up', ...[...printed.matchAll(/^(\w+)\{?/gm)].map(([, name]) => name)]);
     const labels = new Set(['job', 'instance', ...[...printed.matchAll(/(\w+)="/g)].map(([, name]) => name)]);
@@ -244,7 +244,7 @@ describe('docs/operations/monitoring.md', () => {
   it('has each metric of ours in its table, names no other, and alerts on what there is', async () => {
     const metrics = new Metrics();
     showAll(metrics);
-    const printed = await new WorkerMetrics().text(new Map([[1, await metrics.json()]]), 1);
+    const printed = await new WorkerMetrics().text(new Map([[1, metrics.json()]]), 1);
     const own = [...printed.matchAll(/^# TYPE (switchboard_\w+)/gm)].map(([, name]) => name);
     const page = text('docs/operations/monitoring.md');
     const [, section = ''] = /^## Metrics\n([\s\S]*?)^## Traces/m.exec(page) ?? [];

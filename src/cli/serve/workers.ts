@@ -131,16 +131,12 @@ class Workers implements AsyncDisposable {
       });
   }
 
-  async #text(): Promise<string> {
-    const answers = new Map<number, MetricsJson | undefined>();
-    await Promise.all(
-      this.#seats.map(async ({ number, channel }) => {
-        const answer = await channel?.ask<MetricsJson>(MESSAGES.metrics, undefined, METRICS_MS);
-        // The counts of one that has ended meanwhile are kept.
-        if (channel && !channel.isClosed) answers.set(number, answer);
-      }),
-    );
-    return this.#metrics.text(answers, this.#seats.length);
+  #text(): Promise<string> {
+    const asked = this.#seats.flatMap(({ number, channel }) => {
+      const answer = channel?.ask<MetricsJson>(MESSAGES.metrics, undefined, METRICS_MS);
+      return answer ? [[number, answer] as const] : [];
+    });
+    return this.#metrics.text(new Map(asked), this.#seats.length);
   }
 }
 

@@ -14,8 +14,8 @@ const AGGREGATORS: Readonly<Record<string, string>> = {
   nodejs_eventloop_lag_p99_seconds: 'max',
 };
 
-/** The metrics that a worker answered; undefined: it runs but did not answer in time. */
-export type WorkerAnswers = ReadonlyMap<number, MetricsJson | undefined>;
+/** The metrics of each running worker; undefined: it did not answer in time. */
+export type WorkerAnswers = ReadonlyMap<number, Promise<MetricsJson | undefined>>;
 
 /**
  * The metrics of a program of several processes: its workers, and the process that uses this. Counts never fall: those of a
@@ -24,6 +24,8 @@ export type WorkerAnswers = ReadonlyMap<number, MetricsJson | undefined>;
 export class WorkerMetrics {
   readonly #own = new MetricsRegistry();
   readonly #lastSeen = new Map<number, MetricsJson>();
+  /** How many processes have ended, by worker. */
+  readonly #ends = new Map<number, number>();
   #ended: MetricsJson = [];
   #states: Readonly<Record<'answered' | 'silent' | 'down', number>> = { answered: 0, silent: 0, down: 0 };
   readonly #restarts = this.#own.counter(
@@ -40,6 +42,7 @@ export class WorkerMetrics {
 
   /** Keeps what a worker had counted until it was last asked. */
   ended(worker: number): void {
+    this.#ends.set(worker, this.#endsOf(worker) + 1);
     const last = this.#lastSeen.get(worker);
     this.#lastSeen.delete(worker);
     // The library types both forms of the same objects differently.
@@ -54,16 +57,27 @@ export class WorkerMetrics {
    * Returns the metrics of all processes in the Prometheus text format.
    * @param count how many workers there should be
    */
-  async text(answers: WorkerAnswers, count: number): Promise<string> {
-    const answered = [...answers.values()].filter(one => one !== undefined).length;
-    this.#states = { answered, silent: answers.size - answered, down: count - answers.size };
-    const parts: MetricsJson[] = [];
-    for (const [worker, answer] of [...answers].sort(([a], [b]) => a - b)) {
-      if (answer) this.#lastSeen.set(worker, answer);
-      parts.push(answer ?? countsOf(this.#lastSeen.get(worker) ?? []));
-    }
+  async text(asked: WorkerAnswers, count: number): Promise<string> {
+    const seen = await Promise.all([...asked].map(([worker, answer]) => this.#seen(worker, answer)));
+    // One that has ended after its answer is among the ended.
+    const running = seen.filter(({ worker, ends }) => ends === this.#endsOf(worker));
+    const answered = running.filter(({ answer }) => answer !== undefined).length;
+    this.#states = { answered, silent: running.length - answered, down: count - running.length };
+    const parts = running
+      .toSorted((one, other) => one.worker - other.worker)
+      .map(({ worker, answer }) => answer ?? countsOf(this.#lastSeen.get(worker) ?? []));
     return sum([...parts, this.#ended, await this.#own.json()]).metrics();
   }
+
+  /** Waits for an answer, and keeps it at once: its process may end before the others answer. */
+  async #seen(worker: number, asked: Promise<MetricsJson | undefined>) {
+    const ends = this.#endsOf(worker);
+    const answer = await asked;
+    if (answer && ends === this.#endsOf(worker)) this.#lastSeen.set(worker, answer);
+    return { worker, ends, answer };
+  }
+
+  readonly #endsOf = (worker: number): number => this.#ends.get(worker) ?? 0;
 }
 
 /** Returns only what never falls. */

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../src/core/metrics.ts';
+import type { MetricsJson } from '../../../src/platform/telemetry/metrics.ts';
 import { WorkerMetrics } from '../../../src/platform/telemetry/metrics-workers.ts';
 
 /** A worker with so many busy slots, searches and servers. */
@@ -35,8 +36,8 @@ describe('the metrics of several workers', () => {
     const two = await worker({ busy: 2, searches: 3, servers: 7, degraded: true }).json();
     const text = await all.text(
       new Map([
-        [2, two],
-        [1, one],
+        [2, Promise.resolve(two)],
+        [1, Promise.resolve(one)],
       ]),
       2,
     );
@@ -63,8 +64,8 @@ describe('the metrics of several workers', () => {
     ];
     const text = await new WorkerMetrics().text(
       new Map([
-        [1, gauge(100) as never],
-        [2, gauge(200) as never],
+        [1, Promise.resolve(gauge(100) as never)],
+        [2, Promise.resolve(gauge(200) as never)],
       ]),
       2,
     );
@@ -76,30 +77,30 @@ describe('the metrics of several workers', () => {
     const [one, two] = [worker({ busy: 1, searches: 2 }), worker({ busy: 5, searches: 3 })];
     await all.text(
       new Map([
-        [1, await one.json()],
-        [2, await two.json()],
+        [1, one.json()],
+        [2, two.json()],
       ]),
       2,
     );
     const silent = await all.text(
-      new Map([
-        [1, await one.json()],
-        [2, undefined],
+      new Map<number, Promise<MetricsJson | undefined>>([
+        [1, one.json()],
+        [2, Promise.resolve(undefined)],
       ]),
       2,
     );
     expect([BUSY, SEARCHES].map(series => valueOf(silent, series))).toEqual([1, 5]);
     expect(workers(silent)).toEqual([1, 1, 0]);
     all.ended(2);
-    const down = await all.text(new Map([[1, await one.json()]]), 2);
+    const down = await all.text(new Map([[1, one.json()]]), 2);
     expect([BUSY, SEARCHES].map(series => valueOf(down, series))).toEqual([1, 5]);
     expect(workers(down)).toEqual([1, 0, 1]);
     all.restarted();
     const next = worker({ busy: 4, searches: 1 });
     const replaced = await all.text(
       new Map([
-        [1, await one.json()],
-        [2, await next.json()],
+        [1, one.json()],
+        [2, next.json()],
       ]),
       2,
     );
@@ -108,5 +109,27 @@ describe('the metrics of several workers', () => {
     all.ended(2);
     all.ended(1);
     expect(valueOf(await all.text(new Map(), 2), SEARCHES)).toBe(6);
+  });
+
+  it('count a worker once that ends while a scrape waits for another', async () => {
+    const all = new WorkerMetrics();
+    const [one, two] = [worker({ searches: 2 }), worker({ searches: 3 })];
+    await all.text(new Map([[1, one.json()]]), 2);
+    one.searched({ cacheHit: false, latencyMs: 3, empty: true });
+    const slow = Promise.withResolvers<MetricsJson>();
+    const answer = one.json();
+    const scrape = all.text(
+      new Map([
+        [1, answer],
+        [2, slow.promise],
+      ]),
+      2,
+    );
+    await answer;
+    await new Promise(resolve => setImmediate(resolve));
+    all.ended(1);
+    slow.resolve(await two.json());
+    expect(valueOf(await scrape, SEARCHES)).toBe(6);
+    expect(valueOf(await all.text(new Map([[2, two.json()]]), 2), SEARCHES)).toBe(6);
   });
 });
