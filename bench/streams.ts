@@ -166,11 +166,12 @@ async function closeAll(streams: Stream[]): Promise<void> {
   for (const { request } of streams) request.destroy();
   await Promise.all(streams.map(stream => stream.ended));
   streams.length = 0;
-  for (let attempt = 0; attempt < 100; attempt++) {
+  let open = '';
+  for (let attempt = 0; attempt < 100 && open !== '0'; attempt++) {
     await delay(100);
-    if ((await (await fetch(`${upstream.origin}/event`)).text()) === '0') return;
+    open = await (await fetch(`${upstream.origin}/event?to=none`)).text();
   }
-  throw new Error('the program keeps streams of clients that are gone');
+  if (open !== '0') throw new Error(`the program keeps ${open} streams of clients that are gone`);
 }
 
 /** Opens a session for each of so many tenants, by one call of each. */

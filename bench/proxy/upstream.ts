@@ -1,7 +1,7 @@
 /**
  * A small MCP server of revision 2025-06-18 with sessions, on bare node:http, so that its own cost does not hide what is
  * measured. `/json` and `/sse` differ in how they answer; the tool `echo` answers `size` characters of text, or of an array of
- * small objects. `GET /streams` opens an event stream; `/event` sends an event to all of them, `?to=one` to a random one. Prints its origin.
+ * small objects. `GET /streams` opens an event stream; `/event` sends an event to all of them, `?to=one` to a random one, `?to=none` to none. Prints its origin.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -101,12 +101,13 @@ function openStream(response: ServerResponse): void {
   response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
 }
 
-/** Sends one event to all streams, or to one of them that is chosen at random. Responds with their number. */
+/** Sends one event to all streams, to one of them that is chosen at random, or to none. Responds with their number. */
 function sendEvent(to: string | null, response: ServerResponse): void {
   const all = [...streams];
   const one = all[Math.floor(Math.random() * all.length)];
   const event = `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n`;
-  for (const stream of to === 'one' && one ? [one] : all) stream.write(event);
+  const receivers = to === 'one' && one ? [one] : all;
+  if (to !== 'none') for (const stream of receivers) stream.write(event);
   response.end(String(all.length));
 }
 
