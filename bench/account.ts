@@ -1,8 +1,8 @@
 /**
  * Accounts for the microseconds of a proxied call: npm run bench:account -- [--path /v1/mcp/tools/call] [--connections 16]
- * [--seconds 5] [--functions 20]
+ * [--seconds 5] [--functions 20] [--size 1000] [--upstream json|sse]
  *
- * Runs Switchboard with V8's sampling profiler under the load of `bench:proxy` (wrk, an answer of 1,000 characters) and prints how
+ * Runs Switchboard with V8's sampling profiler under the load of `bench:proxy` (wrk, an answer of so many characters) and prints how
  * much of a call's processor time each part takes, and the functions that take most. The profiler sees the main thread only and
  * costs time itself, so the shares are exact and the sum is the processor time of the same load without it, measured first.
  */
@@ -15,7 +15,6 @@ import { startProcess, startProgram } from './processes.ts';
 import { warmUp } from './rounds.ts';
 
 const KEY = 'the-key-of-the-account-bench-of-32-characters';
-const SIZE = 1000;
 const INTERVAL_US = 200;
 
 const values = readOptions('bench:account', {
@@ -23,6 +22,8 @@ const values = readOptions('bench:account', {
   connections: { type: 'string', default: '16' },
   seconds: { type: 'string', default: '5' },
   functions: { type: 'string', default: '20' },
+  size: { type: 'string', default: '1000' },
+  upstream: { type: 'string', default: 'json' },
 });
 requireProgram('wrk', 'Debian and Ubuntu have it as the package wrk.');
 
@@ -103,6 +104,8 @@ function sumBy(
   return sums;
 }
 
+const size = Number(values.size);
+
 /** Starts the program and returns its load. @param env more settings */
 async function startLoad(stack: AsyncDisposableStack, origin: string, env: Readonly<Record<string, string>>) {
   const folder = stack.use(temporaryFolder());
@@ -112,7 +115,11 @@ async function startLoad(stack: AsyncDisposableStack, origin: string, env: Reado
     LOG_LEVEL: 'info',
   };
   const { program } = stack.use(
-    await startProgram({ json: `${origin}/json` }, { ...settings, ...env }, path.join(folder.path, 'log')),
+    await startProgram(
+      { up: `${origin}/${values.upstream}` },
+      { ...settings, ...env },
+      path.join(folder.path, 'log'),
+    ),
   );
   const url = `${program.url}${values.path}`;
   const key = { 'x-api-key': KEY };
@@ -122,23 +129,23 @@ async function startLoad(stack: AsyncDisposableStack, origin: string, env: Reado
   const restHeaders = { ...key, 'content-type': 'application/json' };
   const bodies: Readonly<Record<string, string>> = {
     '/v1/mcp/call': JSON.stringify({
-      server_id: 'json',
+      server_id: 'up',
       method: 'tools/call',
-      params: { name: 'echo', arguments: { size: SIZE } },
+      params: { name: 'echo', arguments: { size } },
     }),
-    '/v1/mcp/tools/call': JSON.stringify({ server_id: 'json', name: 'echo', arguments: { size: SIZE } }),
-    '/mcp': rpc('call_remote_tool', { server_id: 'json', tool_name: 'echo', arguments: { size: SIZE } }),
-    '/mcp/json': rpc('echo', { size: SIZE }),
+    '/v1/mcp/tools/call': JSON.stringify({ server_id: 'up', name: 'echo', arguments: { size } }),
+    '/mcp': rpc('call_remote_tool', { server_id: 'up', tool_name: 'echo', arguments: { size } }),
+    '/mcp/up': rpc('echo', { size }),
   };
   const body = bodies[values.path];
   if (body === undefined) throw new Error(`--path must be one of ${Object.keys(bodies).join(', ')}`);
   const headers =
-    values.path === '/mcp/json'
+    values.path === '/mcp/up'
       ? await openSession(url, key)
       : isRest
         ? restHeaders
         : { ...MCP_HEADERS, ...key };
-  const way: Load = { name: values.path, pid: program.pid, url, headers, body, answerBytes: SIZE };
+  const way: Load = { name: values.path, pid: program.pid, url, headers, body, answerBytes: size };
   return { way, program };
 }
 
