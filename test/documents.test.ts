@@ -50,13 +50,13 @@ describe('README.md, docs/limits.md and the picture', () => {
     const entries = lines.map(line => JSON.parse(line) as { auth?: { kind: string }; tools?: unknown[] });
     const kinds = entries.map(({ auth }) => auth?.kind ?? 'unknown');
     const count = (wanted: string) => kinds.filter(kind => kind === wanted).length;
-    const closed = count('own_oauth');
+    const closed = count('oauth');
     const withTools = entries.filter(({ tools = [] }) => tools.length > 0).length;
     const readme = text('README.md');
     expect(readme).toContain(`${closed} of the ${entries.length} servers`);
-    const others = `${count('none')} are open, ${count('static_header')} want a key, and another ${count('unknown')} servers`;
+    const others = `${count('none')} are open, ${count('credentials')} want a key, and another ${count('unknown')} servers`;
     expect(readme).toContain(others);
-    expect(readme).toContain(`Only ${withTools} servers`);
+    expect(readme).toContain(`${entries.length - withTools} servers come without their tools`);
     expect(text('docs/limits.md').replaceAll(/\s+/g, ' ')).toContain(
       `${closed} of the ${entries.length} shipped servers)`,
     );

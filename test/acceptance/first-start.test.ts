@@ -39,7 +39,7 @@ describe('the first start in an empty folder', () => {
       ['what is the weather in Paris tomorrow', /weather|google-maps|meteo|dappier/],
       ['query my postgres database', /postgres|supabase|neon|prisma/],
       ['send an invoice to a customer', /paypal|stripe|invoice|frihet|quickbooks|square/],
-      ['summarise this web page', /fetch|scrape|crawl|web|page|summar|firecrawl|url|jina|markdown/],
+      ['summarise this web page', /fetch|scrape|crawl|web|page|summar|firecrawl|url|jina|markdown|sofya/],
     ];
     for (const [query, pattern] of fitting) {
       expect(await topThree(query), query).toEqual(expect.arrayContaining([expect.stringMatching(pattern)]));

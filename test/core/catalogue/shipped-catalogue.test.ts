@@ -6,18 +6,36 @@ import { readEntries } from '../../../src/core/catalogue/import-file.ts';
 const file = readFileSync(new URL('../../../catalogue/servers.jsonl', import.meta.url), 'utf8');
 const { entries, problems, unknownFields } = readEntries(file, { allowHttp: false });
 
+const sources = readFileSync(new URL('../../../catalogue/sources.jsonl', import.meta.url), 'utf8')
+  .trimEnd()
+  .split('\n')
+  .map(line => JSON.parse(line) as { readonly id: string; readonly from: string; readonly on: string });
+
 const duplicatesOf = (values: readonly string[]) => [
   ...new Set(values.filter((value, at) => values.indexOf(value) !== at)),
 ];
 const entriesWhere = (wrong: (entry: Entry) => boolean) => entries.filter(wrong).map(entry => entry.id);
 
 describe('the shipped catalogue', () => {
-  it('has at least 500 servers, at least 60 of them with tools, and every line is a valid entry', () => {
+  it('has at least 900 servers, at least 450 of them with tools, and every line is a valid entry', () => {
     expect(problems).toEqual([]);
     expect(unknownFields).toEqual([]);
     expect(entries.length).toBe(file.trimEnd().split('\n').length);
-    expect(entries.length).toBeGreaterThanOrEqual(500);
-    expect(entries.filter(entry => entry.tools).length).toBeGreaterThanOrEqual(60);
+    expect(entries.length).toBeGreaterThanOrEqual(900);
+    expect(entries.filter(entry => entry.tools).length).toBeGreaterThanOrEqual(450);
+  });
+
+  it('has at least 6,000 tools, two thirds of them with their arguments', () => {
+    const tools = entries.flatMap(entry => entry.tools ?? []);
+    expect(tools.length).toBeGreaterThanOrEqual(6_000);
+    const withArguments = tools.filter(tool => tool.input_schema['properties'] !== undefined);
+    expect(withArguments.length / tools.length).toBeGreaterThan(2 / 3);
+  });
+
+  it('has for every entry where its facts are from and when they were read', () => {
+    expect(sources.map(({ id }) => id)).toEqual(entries.map(({ id }) => id));
+    const vague = sources.filter(({ from, on }) => from.length < 10 || !/^20\d\d-\d\d-\d\d$/.test(on));
+    expect(vague).toEqual([]);
   });
 
   it('names no id, address or tool of a server twice', () => {
@@ -25,6 +43,30 @@ describe('the shipped catalogue', () => {
     expect(duplicatesOf(entries.map(entry => entry.remote_url.replace(/\/$/, '').toLowerCase()))).toEqual([]);
     expect(
       entriesWhere(entry => duplicatesOf((entry.tools ?? []).map(tool => tool.name)).length > 0),
+    ).toEqual([]);
+  });
+
+  it('has no two copies of one server on a host of many', () => {
+    const hostOf = ({ remote_url: url }: Entry) => new URL(url).hostname;
+    const namesOf = ({ tools = [] }: Entry) => new Set(tools.map(tool => tool.name));
+    const copies = entries.flatMap((one, at) =>
+      entries.slice(at + 1).flatMap(other => {
+        const [names, others] = [namesOf(one), namesOf(other)];
+        if (hostOf(one) !== hostOf(other) || Math.min(names.size, others.size) < 3) return [];
+        const shared = [...names].filter(name => others.has(name)).length;
+        return shared / (names.size + others.size - shared) > 0.9 ? [[one.id, other.id]] : [];
+      }),
+    );
+    expect(copies).toEqual([]);
+  });
+
+  it('says what a server does without advertising it', () => {
+    const advertising =
+      /\b(?:seamless|powerful|effortless|comprehensive|leverag|robust|cutting-edge|supercharg|unlock|empower|streamlin(?:e|es|ed|ing)\b|blazing|simply|easily|utiliz)/i;
+    const praises = ({ name, description }: Entry) => advertising.test(description.replaceAll(name, ''));
+    expect(entriesWhere(praises)).toEqual([]);
+    expect(
+      entriesWhere(({ tools = [] }) => tools.some(({ description }) => advertising.test(description))),
     ).toEqual([]);
   });
 
