@@ -148,6 +148,7 @@ interface Found {
     name: string;
     description: string;
     final_score: number;
+    scores: { meaning?: number; words?: number; use?: number; reduction?: number };
     deprecated?: true;
     health?: { status: string };
     access: { kind: string; status: string };
@@ -161,13 +162,17 @@ Or search for a server by its name.`;
 
 const search: Command = {
   args: ['QUERY'],
-  options: { limit: { type: 'string', help: 'How many servers to show, 1 to 50. Default: 10.' } },
+  options: {
+    limit: { type: 'string', help: 'How many servers to show, 1 to 50. Default: 10.' },
+    explain: { type: 'boolean', help: 'Shows what each score is made of: meaning, words and use.' },
+  },
   help: 'Searches the catalogue.',
   async run({ admin, args: [query = ''], options }) {
     const limit = options['limit'];
     if (limit !== undefined && !/^\d+$/.test(String(limit)))
       throw new UsageError('--limit must be a whole number from 1 to 50');
-    const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }) };
+    const explain = options['explain'] === true;
+    const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }), explain };
     const found = (await admin.request('POST', '/search', { json })) as Found;
     const blocks = found.servers.map(server => {
       const { id, name, description, final_score, deprecated, health, access } = server;
@@ -175,6 +180,7 @@ const search: Command = {
       const best = server.tools.slice(0, 3).map(tool => tool.name);
       return [
         `${final_score.toFixed(3)}  ${id} (${name}) [${access.status}]${deprecated ? ', deprecated' : ''}${state}`,
+        ...(explain ? [`       ${scoreOf(server)}`] : []),
         `       ${description}`,
         ...needsOf(server).map(need => `       ${need}`),
         ...(best.length === 0 ? [] : [`       tools: ${best.join(', ')}`]),
@@ -183,6 +189,12 @@ const search: Command = {
     return { json: found, text: blocks.length > 0 ? blocks.join('\n') : NOTHING_FITS };
   },
 };
+
+/** Says what a score is made of. */
+function scoreOf({ scores: { meaning = 0, words = 0, use = 0, reduction = 0 } }: Found['servers'][number]) {
+  const shown = (part: number) => part.toFixed(3);
+  return `(meaning ${shown(meaning)} + words ${shown(words)}) x use ${shown(use)}${reduction === 1 ? '' : ` x reduction ${shown(reduction)}`}`;
+}
 
 /** Says what has to be done before a server can be called. */
 function needsOf({ id, access: { kind, status } }: Found['servers'][number]): string[] {

@@ -83,12 +83,14 @@ describe('a full sync', () => {
       active: true,
       registry: { status: 'deprecated', statusMessage: statusMessage.trim() },
     });
-    const { servers } = (await sb.post('/v1/search', { query: 'tide tables of harbours' })).json;
+    const { servers } = (await sb.post('/v1/search', { query: 'tide tables of harbours', explain: true }))
+      .json;
     const [first, second] = servers;
     expect([first.id, second.id]).toEqual(['x.y_new', 'x.y_a-old']);
     expect(first).not.toHaveProperty('deprecated');
     expect(second).toMatchObject({ deprecated: true, status_message: statusMessage.trim() });
     expect(second.final_score).toBeCloseTo(first.final_score * 0.8);
+    expect([first.scores.reduction, second.scores.reduction]).toEqual([1, 0.8]);
     const params = { name: 'search_servers', arguments: { query: 'tide tables of harbours' } };
     const accept = { accept: 'application/json, text/event-stream' };
     const answer = await sb.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, accept);

@@ -97,6 +97,18 @@ describe('200', () => {
     }
   });
 
+  it('explain shows the factors of each score', async () => {
+    const { json } = await search({ query: 'create an issue in our bug tracker', limit: 5, explain: true });
+    for (const { scores, final_score: final } of json.servers) {
+      const { meaning, words, use, reduction } = scores;
+      expect((meaning + words) * use * reduction).toBeCloseTo(final, 2);
+    }
+    const [first] = json.servers;
+    expect(first.scores).toMatchObject({ meaning: 0.5, reduction: 1 });
+    expect(first.scores.words).toBeGreaterThan(0.1);
+    expect((await search({ query: 'an issue', explain: 'yes' })).json.detail).toContain('explain');
+  });
+
   it('metadata counts candidates and names the query [search.metadata] [search.query-log-id] [search.cache-hit]', async () => {
     const first = (await search({ query: 'weather in Paris' })).json.metadata;
     const second = (await search({ query: '  weather in Paris ' })).json.metadata;
@@ -158,11 +170,11 @@ describe('400', () => {
     [{ query: 'x', limit: 1.5 }, 'limit: must be a whole number from 1 to 50'],
     [
       { query: 'x', colour: 1, shape: 2 },
-      'Unknown fields "colour", "shape" (the fields are query, limit, max_tools)',
+      'Unknown fields "colour", "shape" (the fields are query, limit, max_tools, explain)',
     ],
     [
       { query: 'x', limit: 0, colour: 1 },
-      'limit: must be at least 1; Unknown field "colour" (the fields are query, limit, max_tools)',
+      'limit: must be at least 1; Unknown field "colour" (the fields are query, limit, max_tools, explain)',
     ],
     [[], 'The body must be a JSON object, not an array'],
     ['"text"', 'The body must be a JSON object, not a string'],

@@ -103,7 +103,7 @@ const alive = endpoint({ ...undocumented('get', '/alive'), handle: () => Promise
 
 const search = endpoint({
   ...undocumented('post', '/search'),
-  bodySchema: z.strictObject({ query: queryText, limit: searchLimit }),
+  bodySchema: z.strictObject({ query: queryText, limit: searchLimit, explain: z.boolean().optional() }),
   handle: async (core, caller, { body }) => {
     await core.indexed;
     return core.search.search(caller, body);

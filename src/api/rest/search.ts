@@ -33,7 +33,14 @@ const searchBody = z.strictObject({
     .max(1000)
     .optional()
     .describe('The maximum number of tools to return per server, most relevant first. Absent: all.'),
+  explain: z
+    .boolean(wrongType('must be true or false'))
+    .optional()
+    .describe('true: `scores` also has meaning, words, use and reduction, of which final_score is made.'),
 });
+
+const part = (meaning: string) =>
+  z.number().min(0).max(1).optional().describe(`Only with \`explain\`. ${meaning}`);
 
 const foundTool = z.object({
   name: z.string().describe('The name to call it by: `name` in POST /v1/mcp/tools/call.'),
@@ -71,6 +78,14 @@ const scores = z.object({
       'How many tenants (owners of API keys) use the server successfully, from 0 (none) to 1 (many). Usage decays by half in 30 days, and each tenant ' +
         'counts up to a cap. Together with the success rate, novelty and feedback it changes final_score by at most 5 %.',
     ),
+  meaning: part(
+    'What the meaning of the query adds to final_score: .5 for the server of all candidates whose own text or best tool is closest to it.',
+  ),
+  words: part(
+    'What the keywords of the query add: .5 for the server of all candidates that they describe best, less for all if they describe none well.',
+  ),
+  use: part('The factor for usage: 1 for a server that everybody uses successfully, .952 for the opposite.'),
+  reduction: part('The factor for deprecated (.8) and unhealthy (.5) servers, otherwise 1.'),
 });
 
 const foundServer = z.object({
@@ -89,7 +104,7 @@ const foundServer = z.object({
       'The known tools, most relevant first. Unless max_tools is 0, an empty list means that no tools are known yet; POST /v1/mcp/tools/list asks the server.',
     ),
   scores: scores.describe(
-    'Components of final_score. Keywords (BM25) count as much as meaning, but their score is not shown.',
+    'Components of final_score. With `explain`, final_score is (meaning + words) × use × reduction, but a server that the query names has the best score.',
   ),
   final_score: z
     .number()
@@ -155,9 +170,9 @@ const search = endpoint({
   errors: ['rate_limited', 'quota_exceeded', 'internal', 'unavailable'],
   bodySchema: searchBody,
   responseSchema: searchAnswer,
-  handle: async (core, caller, { body: { query, limit, max_tools } }) => {
-    const maxTools = max_tools === undefined ? {} : { maxTools: max_tools };
-    const { servers, metadata } = await core.search.search(caller, { query, limit, ...maxTools });
+  handle: async (core, caller, { body: { query, limit, max_tools, explain } }) => {
+    const input = { query, limit, maxTools: max_tools, explain };
+    const { servers, metadata } = await core.search.search(caller, input);
     return { servers, metadata: servers.length > 0 ? metadata : { ...metadata, hint: NOTHING_MATCHES } };
   },
 });

@@ -224,14 +224,27 @@ function standingOf({ success, popularity, novelty, approval }: UseSignals): num
   );
 }
 
+/** The factors of a score, each 0 to 1: `(meaning + words) * use * reduction`. */
+export interface ScoreParts {
+  /** Relevance by meaning, at most the weight of meaning. */
+  readonly meaning: number;
+  /** Relevance by keywords, at most their weight. */
+  readonly words: number;
+  /** The factor for usage. */
+  readonly use: number;
+  /** The factor for deprecated and unhealthy servers; 1 for others. */
+  readonly reduction: number;
+}
+
 export interface RankedServer {
   readonly serverId: string;
   /** 0 to 1. */
   readonly semantic: number;
   /** 0 (never used) to 1. */
   readonly popularity: number;
-  /** 0 to 1, never increasing within a ranking. */
+  /** 0 to 1, never increasing within a ranking. The product of the parts, or the best score if the query names the server. */
   readonly finalScore: number;
+  readonly parts: ScoreParts;
   /** True if it leads because the query names it. */
   readonly isPinned?: true;
   /** Positions in the server's `tools`, most relevant first. */
@@ -259,11 +272,13 @@ export function fuse(
     .map(candidate => {
       const use = useOf(candidate.serverId);
       const tools = rankTools(candidate.tools, toolRelevance);
+      const { meaning, words } = relevance(candidate);
       return {
         serverId: candidate.serverId,
         semantic: clamp(candidate.semantic),
         popularity: clamp(use.popularity),
-        finalScore: boostByUse(relevance(candidate), use),
+        finalScore: boostByUse(meaning + words, use),
+        parts: { meaning, words, use: boostByUse(1, use), reduction: 1 },
         toolOrder: tools.map(({ index }) => index),
         toolRelevance: tools.map(tool => tool.relevance),
       };
@@ -287,11 +302,15 @@ export function demote(
 ): readonly RankedServer[] {
   if (!ranking.some(({ serverId }) => isDemoted(serverId))) return ranking;
   return ranking
-    .map(server =>
-      isDemoted(server.serverId) ? { ...server, finalScore: server.finalScore * share } : server,
-    )
+    .map(server => (isDemoted(server.serverId) ? reducedBy(share, server) : server))
     .sort(byScore);
 }
+
+const reducedBy = (share: number, { parts, ...server }: RankedServer): RankedServer => ({
+  ...server,
+  finalScore: server.finalScore * share,
+  parts: { ...parts, reduction: parts.reduction * share },
+});
 
 type Scored = Pick<RankedServer, 'finalScore' | 'isPinned'>;
 
@@ -333,8 +352,11 @@ export function orderByAccess<One extends Scored & { readonly access: Access }>(
 
 type Evidence = Pick<Candidate, 'semantic' | 'keyword'>;
 
-/** Returns a function from evidence to its relevance (0 to 1), relative to the best of its kind. */
-function relevanceAmong(all: readonly Evidence[], weights: RankingWeights): (evidence: Evidence) => number {
+/** Returns a function from evidence to the two parts of its relevance, relative to the best of its kind. */
+function relevanceAmong(
+  all: readonly Evidence[],
+  weights: RankingWeights,
+): (evidence: Evidence) => Pick<ScoreParts, 'meaning' | 'words'> {
   let bestSemantic = 0;
   let bestKeyword = weights.fullKeyword;
   for (const { semantic, keyword } of all) {
@@ -342,14 +364,19 @@ function relevanceAmong(all: readonly Evidence[], weights: RankingWeights): (evi
     if (keyword > bestKeyword) bestKeyword = keyword;
   }
   const share = (value: number, best: number) => (best > 0 ? Math.max(0, value) / best : 0);
-  return ({ semantic, keyword }) =>
-    weights.semantic * share(semantic, bestSemantic) + weights.keyword * share(keyword, bestKeyword);
+  return ({ semantic, keyword }) => ({
+    meaning: weights.semantic * share(semantic, bestSemantic),
+    words: weights.keyword * share(keyword, bestKeyword),
+  });
 }
 
 /** Orders the tools of one server by relevance, best first. */
-function rankTools(tools: readonly ToolEvidence[], relevance: (evidence: Evidence) => number) {
+function rankTools(tools: readonly ToolEvidence[], relevance: ReturnType<typeof relevanceAmong>) {
   return tools
-    .map(tool => ({ index: tool.index, relevance: relevance(tool) }))
+    .map(tool => {
+      const { meaning, words } = relevance(tool);
+      return { index: tool.index, relevance: meaning + words };
+    })
     .sort((a, b) => b.relevance - a.relevance || a.index - b.index);
 }
 

@@ -16,9 +16,11 @@ import {
   orderByAccess,
   orderTools,
   Ranker,
+  roundScore,
   type Question,
   type RankedServer,
   type RankerParts,
+  type ScoreParts,
 } from './ranking.ts';
 import { FairSlots } from '../../platform/queues.ts';
 import {
@@ -41,6 +43,8 @@ interface SearchInput {
   readonly limit?: number | undefined;
   /** The maximum number of tools per server, best first; absent: all. */
   readonly maxTools?: number | undefined;
+  /** true: shows what each score is made of. */
+  readonly explain?: boolean | undefined;
   /** Omits tools that are less relevant than this share (0 to 1) of their server's best one; absent: none. */
   readonly nearBest?: number | undefined;
 }
@@ -104,7 +108,7 @@ export function createSearch(parts: SearchParts): Search {
     input: SearchInput,
     known: { readonly nowMs: number; readonly accessOf: (server: Server) => Access },
   ): FoundServer[] {
-    const { limit = DEFAULT_LIMIT, maxTools, nearBest } = input;
+    const { limit = DEFAULT_LIMIT, maxTools, nearBest, explain } = input;
     const found = ranking.flatMap(ranked => {
       const server = catalogue.get(ranked.serverId);
       return server?.active ? [{ ...ranked, server, access: known.accessOf(server) }] : [];
@@ -112,7 +116,14 @@ export function createSearch(parts: SearchParts): Search {
     return orderByAccess(found)
       .slice(0, limit)
       .map(({ server, access, ...ranked }) => {
-        const options = { maxTools, nearBest, access, nowMs: known.nowMs, health: health.of(server) };
+        const options = {
+          maxTools,
+          nearBest,
+          explain,
+          access,
+          nowMs: known.nowMs,
+          health: health.of(server),
+        };
         return presentServer(server, ranked, options);
       });
   }
@@ -321,7 +332,7 @@ export interface FoundServer {
   readonly access: Access;
   /** Ordered by relevance to the query. */
   readonly tools: readonly FoundTool[];
-  readonly scores: { readonly semantic: number; readonly popularity: number };
+  readonly scores: { readonly semantic: number; readonly popularity: number } & Partial<ScoreParts>;
   readonly final_score: number;
   /** True if its registry says that it should no longer be used. */
   readonly deprecated?: true;
@@ -336,6 +347,7 @@ interface PresentOptions {
   readonly maxTools: number | undefined;
   /** See `SearchInput`. */
   readonly nearBest: number | undefined;
+  readonly explain: boolean | undefined;
   readonly nowMs: number;
   readonly health: Health | undefined;
   readonly access: Access;
@@ -351,12 +363,23 @@ function presentServer(server: Server, ranked: RankedServer, options: PresentOpt
     remote_url: server.remoteUrl,
     access,
     tools: toolsOf(server, ranked, options).map(tool => presentTool(tool, options.nowMs)),
-    scores: { semantic: ranked.semantic, popularity: ranked.popularity },
+    scores: {
+      semantic: ranked.semantic,
+      popularity: ranked.popularity,
+      ...(options.explain ? roundedParts(ranked.parts) : {}),
+    },
     final_score: ranked.finalScore,
     ...deprecationOf(server.registry),
     ...healthOf(options.health, access),
   };
 }
+
+const roundedParts = ({ meaning, words, use, reduction }: ScoreParts): ScoreParts => ({
+  meaning: roundScore(meaning),
+  words: roundScore(words),
+  use: roundScore(use),
+  reduction: roundScore(reduction),
+});
 
 /** Health checks carry no key: what they say of a server that wants one does not hold for a caller who has it. */
 const healthOf = (health: Health | undefined, { status }: Access): Pick<FoundServer, 'health'> =>
