@@ -17,14 +17,18 @@ import { warmUp } from './rounds.ts';
 const KEY = 'the-key-of-the-account-bench-of-32-characters';
 const INTERVAL_US = 200;
 
-const values = readOptions('bench:account', {
-  path: { type: 'string', default: '/v1/mcp/tools/call' },
-  connections: { type: 'string', default: '16' },
-  seconds: { type: 'string', default: '5' },
-  functions: { type: 'string', default: '20' },
-  size: { type: 'string', default: '1000' },
-  upstream: { type: 'string', default: 'json' },
-});
+const values = readOptions(
+  'bench:account',
+  {
+    path: { type: 'string', default: '/v1/mcp/tools/call' },
+    connections: { type: 'string', default: '16' },
+    seconds: { type: 'string', default: '5' },
+    functions: { type: 'string', default: '20' },
+    size: { type: 'string', default: '1000' },
+    upstream: { type: 'string', default: 'json' },
+  },
+  { upstream: ['json', 'sse'], path: ['/v1/mcp/call', '/v1/mcp/tools/call', '/mcp', '/mcp/up'] },
+);
 requireProgram('wrk', 'Debian and Ubuntu have it as the package wrk.');
 
 interface Frame {
@@ -138,7 +142,7 @@ async function startLoad(stack: AsyncDisposableStack, origin: string, env: Reado
     '/mcp/up': rpc('echo', { size }),
   };
   const body = bodies[values.path];
-  if (body === undefined) throw new Error(`--path must be one of ${Object.keys(bodies).join(', ')}`);
+  if (body === undefined) throw new Error(`There is no request for ${values.path}.`);
   const headers =
     values.path === '/mcp/up'
       ? await openSession(url, key)

@@ -8,10 +8,16 @@ export function refuse(reason: string): never {
 }
 
 /**
- * Returns the options of a bench. With `--help`, or options that it does not have, it says which ones there are, and ends.
+ * Returns the options of a bench. With `--help`, or options that it does not have, it says which ones there are, and ends; also
+ * with a value that is no number where the default is one, or a list of them, and with one that is not among the choices.
  * @param script the npm script
+ * @param choices the values that options may have, in lists separated by commas
  */
-export function readOptions<const Options extends ParseArgsOptionsConfig>(script: string, options: Options) {
+export function readOptions<const Options extends ParseArgsOptionsConfig>(
+  script: string,
+  options: Options,
+  choices: Readonly<Record<string, readonly string[]>> = {},
+) {
   const listed = Object.entries(options).map(([name, { type, default: usual }]) =>
     type === 'boolean'
       ? `[--${name}]`
@@ -23,10 +29,26 @@ export function readOptions<const Options extends ParseArgsOptionsConfig>(script
     process.exit(0);
   }
   try {
-    return parseArgs({ options }).values;
+    const { values } = parseArgs({ options });
+    for (const [name, given] of Object.entries(values)) {
+      const problem = problemOf(given, options[name]?.default, choices[name]);
+      if (problem !== undefined) throw new Error(`--${name} ${String(given)}: ${problem}`);
+    }
+    return values;
   } catch (error) {
     return refuse(`${(error as Error).message}\n${usage}`);
   }
+}
+
+function problemOf(given: unknown, usual: unknown, choices?: readonly string[]): string | undefined {
+  if (typeof given !== 'string') return undefined;
+  const parts = given.split(',');
+  if (choices && !parts.every(part => choices.includes(part))) return `must be of ${choices.join(', ')}`;
+  if (typeof usual !== 'string' || usual.split(',').some(part => Number.isNaN(Number(part))))
+    return undefined;
+  const least = usual === '0' ? 0 : Number.MIN_VALUE;
+  const areNumbers = parts.every(part => Number(part) >= least && (Number(part) < 1e9 || part === usual));
+  return areNumbers ? undefined : `must be ${usual.includes(',') ? 'numbers' : 'a number'} above 0`;
 }
 
 /** Ends the bench if a program is not installed. @param hint how to install it */

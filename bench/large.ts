@@ -81,13 +81,17 @@ async function measured(way: Way, action: () => Promise<number>): Promise<Turn> 
   return { ms, bytes, heldMs, pingMs };
 }
 
-const values = readOptions('bench:large', {
-  sizes: { type: 'string', default: '100000,1000000,8000000' },
-  upstreams: { type: 'string', default: 'json,sse' },
-  shapes: { type: 'string', default: 'text,objects' },
-  calls: { type: 'string', default: '5' },
-  json: { type: 'boolean' },
-});
+const values = readOptions(
+  'bench:large',
+  {
+    sizes: { type: 'string', default: '100000,1000000,8000000' },
+    upstreams: { type: 'string', default: 'json,sse' },
+    shapes: { type: 'string', default: 'text,objects' },
+    calls: { type: 'string', default: '5' },
+    json: { type: 'boolean' },
+  },
+  { upstreams: ['json', 'sse'], shapes: ['text', 'objects'] },
+);
 const calls = Number(values.calls);
 
 await using stack = new AsyncDisposableStack();

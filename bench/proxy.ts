@@ -34,16 +34,20 @@ const call = (size: number) => ({ name: 'echo', arguments: { size } });
 const mcpBody = (size: number) =>
   JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: call(size) });
 
-const values = readOptions('bench:proxy', {
-  connections: { type: 'string', default: '1,16,64' },
-  sizes: { type: 'string', default: '1000,100000' },
-  upstreams: { type: 'string', default: 'json,sse' },
-  ways: { type: 'string' },
-  rounds: { type: 'string', default: '5' },
-  seconds: { type: 'string', default: '2' },
-  quiet: { type: 'string', default: 'Infinity' },
-  json: { type: 'boolean' },
-});
+const values = readOptions(
+  'bench:proxy',
+  {
+    connections: { type: 'string', default: '1,16,64' },
+    sizes: { type: 'string', default: '1000,100000' },
+    upstreams: { type: 'string', default: 'json,sse' },
+    ways: { type: 'string' },
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '2' },
+    quiet: { type: 'string', default: 'Infinity' },
+    json: { type: 'boolean' },
+  },
+  { upstreams: ['json', 'sse'] },
+);
 requireProgram('wrk', 'Debian and Ubuntu have it as the package wrk.');
 const numbers = (list: string) => list.split(',').map(Number);
 
