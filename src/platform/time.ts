@@ -137,6 +137,7 @@ export class Delay {
   /** The functions with the times at which they are due, the next one first. */
   readonly #due = new Map<() => void, number>();
   #timer: NodeJS.Timeout | undefined;
+  #isCalling = false;
 
   constructor(ms: number) {
     this.#ms = ms;
@@ -144,12 +145,12 @@ export class Delay {
 
   add(call: () => void): void {
     this.#due.set(call, performance.now() + this.#ms);
-    if (!this.#timer) this.#start(this.#ms);
+    if (!this.#timer && !this.#isCalling) this.#start(this.#ms);
   }
 
   delete(call: () => void): void {
     this.#due.delete(call);
-    if (this.#due.size > 0 || delays.size <= MAX_DELAYS) return;
+    if (this.#due.size > 0 || delays.size <= MAX_DELAYS || delays.get(this.#ms) !== this) return;
     delays.delete(this.#ms);
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -161,15 +162,18 @@ export class Delay {
 
   readonly #run = (): void => {
     this.#timer = undefined;
+    this.#isCalling = true;
     const now = performance.now();
-    for (const [call, atMs] of this.#due) {
-      if (atMs > now) {
-        // A call before may have added another.
-        if (!this.#timer) this.#start(Math.ceil(atMs - now));
-        return;
+    try {
+      for (const [call, atMs] of this.#due) {
+        if (atMs > now) break;
+        this.#due.delete(call);
+        call();
       }
-      this.delete(call);
-      call();
+    } finally {
+      this.#isCalling = false;
+      const [next] = this.#due.values();
+      if (next !== undefined) this.#start(Math.ceil(next - performance.now()));
     }
   };
 }

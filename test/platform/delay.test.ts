@@ -27,6 +27,26 @@ it('has one timer also if a call adds another, and calls nothing that was delete
   expect(calls).toEqual(['added']);
 });
 
+it('calls the next one in time although a call adds another', () => {
+  const calls: string[] = [];
+  delayOf(500).add(() => delayOf(500).add(() => void calls.push('added')));
+  vi.advanceTimersByTime(100);
+  delayOf(500).add(() => void calls.push('next'));
+  vi.advanceTimersByTime(500);
+  expect(calls).toEqual(['next']);
+});
+
+it('goes on after a call that throws', () => {
+  const called = vi.fn();
+  delayOf(50).add(() => {
+    throw new Error('it failed');
+  });
+  delayOf(50).add(called);
+  expect(() => vi.advanceTimersByTime(50)).toThrow('it failed');
+  vi.advanceTimersByTime(1);
+  expect(called).toHaveBeenCalledOnce();
+});
+
 it('keeps no timers of many delays that nobody waits for', () => {
   for (let ms = 1_000; ms < 2_000; ms++) {
     const call = () => {};

@@ -149,6 +149,7 @@ const KEEP_ALIVE_MS = 15_000;
 class OneMessageStream {
   readonly #response: ServerResponse;
   readonly #headers: string[];
+  readonly #delay = delayOf(HEAD_AFTER_MS);
   readonly #headLate = () => this.#start();
   #keepAlive: NodeJS.Timeout | undefined;
   #hasEnded = false;
@@ -157,11 +158,11 @@ class OneMessageStream {
     this.#response = response;
     // Without those of the call's limits, which the SDK's streams do not have either.
     this.#headers = [...localsOf(response).headers, ...HEADERS];
-    delayOf(HEAD_AFTER_MS).add(this.#headLate);
+    this.#delay.add(this.#headLate);
   }
 
   keepAliveNoMore(): void {
-    delayOf(HEAD_AFTER_MS).delete(this.#headLate);
+    this.#delay.delete(this.#headLate);
     clearInterval(this.#keepAlive);
   }
 

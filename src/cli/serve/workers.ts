@@ -6,8 +6,8 @@ import { Breaker, type Entered } from '../../platform/breaker.ts';
 import { openLog, type Log } from '../../platform/telemetry/log.ts';
 import type { MetricsJson } from '../../platform/telemetry/metrics.ts';
 import { WorkerMetrics } from '../../platform/telemetry/metrics-workers.ts';
-import { OutageLog } from '../../platform/telemetry/throttled-log.ts';
-import { Repeat, settledWithin } from '../../platform/time.ts';
+import { OutageLog, ThrottledLog } from '../../platform/telemetry/throttled-log.ts';
+import { Repeat, settledWithin, systemClock } from '../../platform/time.ts';
 import { Channel } from '../../platform/workers/channel.ts';
 import { closeStranded } from '../../platform/workers/handover.ts';
 import { LeaseBook, type LeaseRequest } from '../../platform/workers/leases.ts';
@@ -77,8 +77,10 @@ class Workers implements AsyncDisposable {
   readonly #leases: LeaseBook;
   readonly #metrics = new WorkerMetrics();
   readonly #checks: Repeat;
+  readonly #lost: ThrottledLog;
 
   constructor(count: number, log: Log, times: WorkerTimes) {
+    this.#lost = new ThrottledLog(log, systemClock);
     this.#leases = new LeaseBook(count);
     this.#seats = Array.from(
       { length: count },
@@ -88,6 +90,7 @@ class Workers implements AsyncDisposable {
           connect: (channel, seat) => this.#connect(channel, seat),
           metrics: this.#metrics,
           times,
+          lost: this.#lost,
         }),
     );
     this.#checks = new Repeat(times.askEveryMs, () => {
@@ -146,7 +149,12 @@ interface SeatOptions {
   /** Called with the channel of each process that takes the seat. */
   readonly connect: (channel: Channel, seat: Seat) => void;
   readonly times: WorkerTimes;
+  /** Warns of connections that a worker could not receive. */
+  readonly lost: ThrottledLog;
 }
+
+const LOST =
+  'closed a connection, because the worker has run out of file descriptors: raise the limit of open files (ulimit -n)';
 
 /** The place of one worker, which one process after another may take. */
 class Seat {
@@ -161,7 +169,7 @@ class Seat {
   #toProcess: Channel | undefined;
   #ended: Promise<unknown> = Promise.resolve();
   #isKept = false;
-  readonly #silence: OutageLog;
+  #silence: OutageLog;
   /** How often the process was asked whether it is alive since it last answered. */
   #unanswered = 0;
 
@@ -177,7 +185,11 @@ class Seat {
     // Workers differ only in the arguments after the program's path.
     cluster.setupPrimary({ args: [WORKER, String(this.number)] });
     const worker = cluster.fork();
-    closeStranded(worker.process);
+    // A process that cannot be started emits more than the error that ends it here.
+    worker.on('error', () => {});
+    const { log, lost } = this.#options;
+    closeStranded(worker.process, () => lost.warn({ worker: this.number }, LOST));
+    this.#silence = new OutageLog(log.child({ worker: this.number }), 'worker answers again');
     const listening = Promise.withResolvers<Listening>();
     let failure: Failure | undefined;
     const channel = new Channel(message => void worker.send(message, undefined, () => {}))
@@ -229,8 +241,8 @@ class Seat {
    * Questions are counted, not time, because a machine that was suspended must not lose its healthy workers.
    */
   check(): void {
-    const { channel } = this;
-    if (!channel) return;
+    const channel = this.#toProcess;
+    if (!channel || channel.isClosed) return;
     const waitedMs = this.#unanswered * this.#options.times.askEveryMs;
     if (this.#unanswered === KILLED_AFTER) {
       this.#options.log.error({ worker: this.number, waitedMs }, 'killed a worker that does not answer');

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { monotonicMs, type Clock } from '../time.ts';
 import { SerialQueue } from '../queues.ts';
 import type { Log } from '../telemetry/log.ts';
-import { ThrottledLog } from '../telemetry/throttled-log.ts';
+import { reasonOf, ThrottledLog } from '../telemetry/throttled-log.ts';
 import { whyFailed } from './database.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
@@ -115,7 +115,10 @@ export class WriteBehind<Row> {
     const nowMs = monotonicMs(clock);
     if (nowMs - this.#purgedAtMs < PURGE_INTERVAL_MS) return;
     this.#purgedAtMs = nowMs;
-    this.#purging = purge().catch((error: unknown) => log.warn({ err: error }, `${what} not purged`));
+    this.#purging = purge().catch((error: Error) => {
+      // The error itself has the query, and its cause the database's words.
+      log.warn({ reason: reasonOf(error.cause ?? error) }, `${what} not purged`);
+    });
   }
 
   #add(row: Row): void {

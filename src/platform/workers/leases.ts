@@ -136,14 +136,16 @@ export class LeasedLimit {
     const window = `${this.#name}:${key}`;
     const lease = await this.#ask({ window, points: this.points, durationMs: this.#durationMs, needed });
     const held = this.#current(key);
-    const { granted, left, resetMs } = lease ?? this.#unanswered(needed);
+    if (!lease) return void this.#held.set(key, this.#unanswered(needed));
+    const { granted, left, resetMs } = lease;
     const points = granted === 0 ? 0 : (held?.points ?? 0) + granted;
     this.#held.set(key, { points, left, endsAtMs: askedAtMs + resetMs });
   }
 
   /** A whole window's points for a moment, so that calls of one key do not wait one after another for a book that hangs. */
-  #unanswered(needed: number): Lease {
-    return { granted: Math.max(needed, this.points), left: 1, resetMs: UNANSWERED_MS };
+  #unanswered(needed: number): Held {
+    const endsAtMs = monotonicMs(this.#clock) + UNANSWERED_MS;
+    return { points: Math.max(needed, this.points), left: 1, endsAtMs };
   }
 
   #current(key: string): Held | undefined {

@@ -99,7 +99,12 @@ describe('leased limits with a hanging book or a clock that jumps', () => {
     let asked = 0;
     const hanging = () => {
       asked++;
-      return new Promise<undefined>(resolve => void setImmediate(() => resolve(undefined)));
+      return new Promise<undefined>(resolve => {
+        setImmediate(() => {
+          clock.ms += 1_000;
+          resolve(undefined);
+        });
+      });
     };
     const limit = new LeasedLimit({ name: 'calls', points: 100, durationMs: WINDOW_MS }, hanging, clock);
     await Promise.all(Array.from({ length: 60 }, () => limit.spend('key')));
