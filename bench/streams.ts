@@ -18,7 +18,7 @@ import { percentile, Poster, startProcess, startProgram } from './processes.ts';
 
 const KEY = 'the-key-of-the-streams-bench-of-32-characters';
 const KIB = 1024;
-/** What the program has open besides streams, and connections that are closing. */
+/** Descriptors of the program besides those of its streams. */
 const SPARE_DESCRIPTORS = 500;
 const DEFAULTS = { streams: 10_000, sessions: 1_000, 'streams-per-key': 500, events: 200 };
 /** The program goes on for a while after the clients are gone. */
