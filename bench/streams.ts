@@ -9,9 +9,9 @@
  *
  * A stream takes two of the program's file descriptors, so 10,000 need `ulimit -n 20500` or more.
  */
-import { readFileSync } from 'node:fs';
 import { Agent, get, type ClientRequest } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
+import { openFilesLimit } from '../src/platform/open-files.ts';
 import { printFacts, readSizes, refuse } from './command-line.ts';
 import { Probe, type Figures } from './probe.ts';
 import { percentile, Poster, startProcess, startProgram } from './processes.ts';
@@ -56,7 +56,7 @@ async function forEach(count: number, atATime: number, action: (number: number) 
 }
 
 const { sizes, json } = readSizes('bench:streams', DEFAULTS);
-const allowed = Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]);
+const allowed = openFilesLimit() ?? Infinity;
 const needed = 2 * sizes.streams + SPARE_DESCRIPTORS;
 if (allowed < needed)
   refuse(
