@@ -18,7 +18,7 @@ ENV NODE_ENV=production \
 WORKDIR /app
 # All of it belongs to root: the process cannot change its own program.
 COPY --from=dependencies /app/node_modules ./node_modules
-COPY package.json LICENSE ./
+COPY package.json LICENSE NOTICE ./
 COPY bin ./bin
 COPY catalogue ./catalogue
 COPY drizzle ./drizzle

@@ -2,11 +2,18 @@ import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { z } from 'zod';
 
-const querySchema = z.object({
-  query: z.string(),
-  relevant_servers: z.array(z.string()).default([]),
-  relevant_tools: z.array(z.object({ server: z.string(), tool: z.string() })).default([]),
-});
+const querySchema = z
+  .object({
+    query: z.string(),
+    /** The only server that is known to answer it. */
+    server: z.string().optional(),
+    relevant_servers: z.array(z.string()).default([]),
+    relevant_tools: z.array(z.object({ server: z.string(), tool: z.string() })).default([]),
+  })
+  .transform(({ server, relevant_servers, ...query }) => ({
+    ...query,
+    relevant_servers: server === undefined ? relevant_servers : [server],
+  }));
 
 /** A request and what answers it. */
 export type Query = z.infer<typeof querySchema>;

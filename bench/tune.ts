@@ -30,9 +30,12 @@ import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts'
 
 const OUT = path.join(import.meta.dirname, '../src/core/search/embed/minilm');
 const UNANSWERABLE = path.join(import.meta.dirname, 'unanswerable.jsonl');
-const ANSWERABLE = path.join(import.meta.dirname, 'answerable.jsonl');
+/** Requests for servers of the shipped catalogue that nothing is tuned on: of strangers to it, and of model training's held-out servers. */
+const UNTUNED = ['answerable.jsonl', 'requests.jsonl'];
 /** Requests that tune what is turned away, and nothing else. */
 const TRAINING = path.join(import.meta.dirname, 'training');
+/** Most of the model's training requests would only repeat what the others teach. */
+const EVERY_TRAINING_REQUEST = 12;
 const PARTS = 5;
 const SPREADS = [0, 0.04, 0.06, 0.08, 0.1, 0.12];
 const SHIPPED = path.join(import.meta.dirname, '../catalogue/servers.jsonl');
@@ -64,7 +67,9 @@ async function tune(from: string): Promise<void> {
     sets.push(await read(name, path.join(from, corpus), path.join(from, queries)));
     if (name === 'metatool') metatool = path.join(from, corpus);
   }
-  const untuned = await read('answerable, over the shipped catalogue', SHIPPED, ANSWERABLE);
+  const untuned: TuneSet[] = [];
+  for (const name of UNTUNED)
+    untuned.push(await read(`shipped, ${name}`, SHIPPED, path.join(import.meta.dirname, name)));
   const catalogues = [{ name: 'shipped catalogue', corpus: SHIPPED }];
   if (metatool !== undefined) catalogues.push({ name: 'metatool', corpus: metatool });
   const unanswerable: TuneSet[] = [];
@@ -73,13 +78,23 @@ async function tune(from: string): Promise<void> {
     unanswerable.push(await read(`unanswerable, over ${name}`, corpus, UNANSWERABLE));
     nothings.push(await read(`training, ${name}`, corpus, path.join(TRAINING, 'unanswerable.jsonl')));
   }
-  const loose = await read('training', SHIPPED, path.join(TRAINING, 'answerable.jsonl'));
+  const loose = [
+    await read('training, answerable.jsonl', SHIPPED, path.join(TRAINING, 'answerable.jsonl')),
+    await readTuneSet({
+      name: 'training, requests.jsonl',
+      corpus: SHIPPED,
+      queries: path.join(TRAINING, 'requests.jsonl'),
+      every: EVERY_TRAINING_REQUEST,
+      embedder,
+      cache,
+    }),
+  ];
   await embedder.close();
   await database.close();
 
   const { dimensions } = embedder;
-  showSpread([...sets, untuned]);
-  showAdapter(sets, dimensions);
+  showSpread([...sets, ...untuned]);
+  showAdapter(sets, untuned, dimensions);
   const adapter = trainAdapter(
     sets.map(set => ({ set, queries: answered(set) })),
     dimensions,
@@ -124,7 +139,7 @@ function showSpread(sets: readonly TuneSet[]): void {
   );
 }
 
-function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
+function showAdapter(sets: readonly TuneSet[], untuned: readonly TuneSet[], dimensions: number): void {
   console.log('\nThe query adapter, server nDCG@10 and its gain in points');
   const split = sets.map(set => ({ set, halves: halves(set) }));
   const half = trainAdapter(
@@ -159,7 +174,22 @@ function showAdapter(sets: readonly TuneSet[], dimensions: number): void {
       'unseen catalogue': points(qualityOf(set, all, elsewhere) - without),
     };
   });
-  console.table(table);
+  const whole = trainAdapter(
+    sets.map(set => ({ set, queries: answered(set) })),
+    dimensions,
+  );
+  const others = untuned.map(set => {
+    const all = answered(set);
+    const without = qualityOf(set, all, undefined);
+    return {
+      set: set.name,
+      reference: referenceQuality(set, all).toFixed(3),
+      'without adapter': without.toFixed(3),
+      'unseen queries of seen catalogues': '',
+      'unseen catalogue': points(qualityOf(set, all, whole) - without),
+    };
+  });
+  console.table([...table, ...others]);
   console.log('\nTools, three of a server: nDCG@10 and recall@1');
   console.table(tools);
 }
@@ -176,9 +206,9 @@ function parted<Item>(items: readonly Item[]): [readonly Item[], readonly Item[]
 interface AnswerabilitySets {
   readonly sets: readonly TuneSet[];
   /** Answerable requests as people type them, which tune. */
-  readonly loose: TuneSet;
+  readonly loose: readonly TuneSet[];
   /** … and which do not: they are only measured. */
-  readonly untuned: TuneSet;
+  readonly untuned: readonly TuneSet[];
   /** Requests that nothing can serve: the first half tunes. */
   readonly unanswerable: readonly TuneSet[];
   /** … of which all tune. */
@@ -204,7 +234,7 @@ function showAnswerability(
       };
     });
   const { answerability, answerable } = fitAnswerability(
-    [...sets, loose].flatMap(set => requestsOf(set, answered(set))),
+    [...sets, ...loose].flatMap(set => requestsOf(set, answered(set))),
     [
       ...nothings.flatMap(set => requestsOf(set, set.queries)),
       ...unanswerable.flatMap(set => requestsOf(set, parted(set.queries)[0])),
@@ -214,15 +244,17 @@ function showAnswerability(
     !isAnswerable({ candidates: [{ semantic, keyword }], vectors: [vector] }, answerability);
   const share = (requests: readonly Request[]) =>
     `${((100 * requests.filter(refused).length) / requests.length).toFixed(1)} %`;
-  const ofStranger = share(requestsOf(untuned, answered(untuned)));
   console.log('\nAnswered with an empty list');
   console.table([
-    ...[...sets, loose].map(set => ({
+    ...[...sets, ...loose].map(set => ({
       requests: set.name,
       'as built': share(requestsOf(set, answered(set))),
       'as an unseen set': `${(100 * (answerable[set.name] ?? 0)).toFixed(1)} %`,
     })),
-    { requests: untuned.name, 'as built': ofStranger, 'as an unseen set': ofStranger },
+    ...untuned.map(set => {
+      const refusedOf = share(requestsOf(set, answered(set)));
+      return { requests: set.name, 'as built': refusedOf, 'as an unseen set': refusedOf };
+    }),
     ...unanswerable.map(set => ({
       requests: set.name,
       'as built': share(requestsOf(set, set.queries)),

@@ -47,13 +47,13 @@ async function filesOf(send: () => Promise<Answer>): Promise<string[]> {
   return common ?? [];
 }
 
-/** The aim is 40, 40 and 25: these are what there is, so that it does not grow. */
+/** The aim is 40, 40 and 25: these are what there is, so that it does not grow. A search has two more, the glossary and the fusion. */
 describe('the files that a request enters', () => {
   it('are few for a search', async () => {
     let asked = 0;
     const files = await filesOf(() => sb.post('/v1/search', { query: `read mail number ${asked++}` }));
     expect(files).toContain('core/search/search.ts');
-    expect(files.length, files.join('\n')).toBeLessThanOrEqual(40);
+    expect(files.length, files.join('\n')).toBeLessThanOrEqual(42);
   });
 
   it('are few for a call of a tool for a user', async () => {

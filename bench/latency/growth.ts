@@ -8,7 +8,7 @@ import { toServer } from '../../src/core/catalogue/to-server.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
 import { quantize, writeVectorFile } from '../../src/core/search/index/vectors.ts';
-import { fuse } from '../../src/core/search/ranking.ts';
+import { fuse } from '../../src/core/search/fusion.ts';
 import { createEmbeddedIndex } from '../../src/core/search/index/search-index-embedded.ts';
 import { textHash } from '../../src/core/search/index/vector-cache.ts';
 import { systemClock } from '../../src/platform/time.ts';

@@ -1,5 +1,6 @@
 import { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
-import { correctForToolCount, WEIGHTS } from '../../src/core/search/ranking.ts';
+import { correctForToolCount } from '../../src/core/search/ranking.ts';
+import { WEIGHTS } from '../../src/core/search/fusion.ts';
 import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 

@@ -1,6 +1,6 @@
 import { mean, ndcg, recall } from '../measures.ts';
 import { UNUSED } from '../../src/core/catalogue/usage.ts';
-import { fuse, type RankedServer, type RankingWeights, WEIGHTS } from '../../src/core/search/ranking.ts';
+import { fuse, type RankedServer, type RankingWeights, WEIGHTS } from '../../src/core/search/fusion.ts';
 import type { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
 import type { ToolEvidence } from '../../src/core/search/index/search-index.ts';
 import { bestParts } from './adapter-training.ts';

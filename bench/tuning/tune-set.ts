@@ -1,6 +1,6 @@
 import { readEntries } from '../../src/core/catalogue/import-file.ts';
 import { Bm25 } from '../../src/core/search/index/indexed-servers.ts';
-import { documentsOf, sentencesOf, tokenize } from '../../src/core/search/documents.ts';
+import { documentsOf, tokenize, textsOf } from '../../src/core/search/documents.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
 import { VectorStore, type QuantizedVector } from '../../src/core/search/index/vectors.ts';
 import type { VectorCache } from '../../src/core/search/index/vector-cache.ts';
@@ -36,6 +36,8 @@ interface TuneSetParts {
   readonly name: string;
   readonly corpus: string;
   readonly queries: string;
+  /** Reads only every nth query. */
+  readonly every?: number;
   readonly embedder: Embedder;
   readonly cache: VectorCache;
 }
@@ -44,6 +46,7 @@ export async function readTuneSet({
   name,
   corpus,
   queries,
+  every = 1,
   embedder,
   cache,
 }: TuneSetParts): Promise<TuneSet> {
@@ -72,9 +75,7 @@ export async function readTuneSet({
     const at = entries[server]?.tools?.findIndex(({ name: its }) => its === tool) ?? -1;
     return at < 0 ? [] : [(start[server] ?? 0) + 1 + at];
   };
-  const termsOf = (query: string) => [...new Set(tokenize(query))];
-  const keywordOf = (query: string, ofServer: Bm25, skipped: 0 | 1) => {
-    const terms = termsOf(query);
+  const keywordOf = (terms: readonly string[], ofServer: Bm25, skipped: 0 | 1) => {
     const keyword = ofServer.scores(terms);
     const byPart = parts.scores(terms);
     for (let server = 0; server < documents.length; server++) {
@@ -83,9 +84,12 @@ export async function readTuneSet({
     }
     return keyword;
   };
-  const texts = await readQueries(queries);
-  const sentences = texts.map(({ query }) => sentencesOf(query));
-  const embedded = await embedder.embed(sentences.flat(), 'index');
+  const texts = (await readQueries(queries)).filter((_query, at) => at % every === 0);
+  const asked = texts.map(({ query }) => textsOf(query));
+  const embedded = await embedder.embed(
+    asked.flatMap(({ sentences }) => sentences),
+    'index',
+  );
   const asOne = await embedder.embed(
     texts.map(({ query }) => query),
     'index',
@@ -98,20 +102,19 @@ export async function readTuneSet({
     store,
     vectors,
     queries: texts.map(({ query, relevant_servers, relevant_tools }, at) => {
-      const count = sentences[at]?.length ?? 0;
-      const mine = embedded.slice(next, next + count);
-      next += count;
+      const { terms, sentences } = asked[at] ?? missing();
+      const mine = embedded.slice(next, (next += sentences.length));
       const relevant = relevant_servers.flatMap(id => known.get(id) ?? []);
       const tools = relevant_tools.flatMap(rowOf);
       return {
         sentences: mine,
-        keyword: keywordOf(query, whole, 0),
-        reference: { sentence: asOne[at] ?? missing(), keyword: keywordOf(query, own, 1) },
+        keyword: keywordOf(terms, whole, 0),
+        reference: {
+          sentence: asOne[at] ?? missing(),
+          keyword: keywordOf([...new Set(tokenize(query))], own, 1),
+        },
         relevant: new Set(relevant),
-        tools:
-          tools.length === 0
-            ? undefined
-            : { relevant: new Set(tools), keyword: parts.scores(termsOf(query)) },
+        tools: tools.length === 0 ? undefined : { relevant: new Set(tools), keyword: parts.scores(terms) },
       };
     }),
   };

@@ -1,5 +1,6 @@
 import { stemmer } from 'stemmer';
 import type { Server } from '../catalogue/entry.ts';
+import { Glossary } from './glossary.ts';
 
 /** The fields of a server that search reads. */
 export type Described = Pick<Server, 'name' | 'description' | 'tools'>;
@@ -35,7 +36,8 @@ export function documentsOf(server: Described): ServerDocuments {
       0,
       MAX_KEYWORDS_LENGTH,
     ),
-    prose: `${splitIdentifier(tool.name)}. ${tool.description}`.slice(0, MAX_PROSE_LENGTH),
+    // The server's name says what a tool like "list items" is about.
+    prose: `${server.name}: ${splitIdentifier(tool.name)}. ${tool.description}`.slice(0, MAX_PROSE_LENGTH),
   }));
   return {
     whole: [ownText, ...tools.map(({ keywords }) => keywords)].join(' ').slice(0, MAX_WHOLE_LENGTH),
@@ -184,4 +186,27 @@ function pushBigrams(run: string, terms: string[]): void {
   const characters = Array.from(run);
   if (characters.length === 1) terms.push(run);
   for (let at = 1; at < characters.length; at++) terms.push(`${characters[at - 1]}${characters[at]}`);
+}
+
+/** A query in the forms that search compares with documents. */
+interface QueryTexts {
+  /** Different terms for keyword search. */
+  readonly terms: readonly string[];
+  /** Sentences to be embedded one by one. */
+  readonly sentences: readonly string[];
+}
+
+const glossary = Glossary.read(known => {
+  const terms = new Set(known.flatMap(tokenize));
+  // A stop word has no term.
+  return word => tokenize(word).every(term => terms.has(term));
+});
+
+/** Returns the texts that search compares with `documentsOf` servers. A query in another language counts with its English words, too. */
+export function textsOf(query: string): QueryTexts {
+  const english = glossary.toEnglish(query);
+  return {
+    terms: [...new Set(tokenize(english === undefined ? query : `${english} ${query}`))],
+    sentences: english === undefined ? sentencesOf(query) : [english],
+  };
 }

@@ -12,16 +12,8 @@ import type { ClaimedCall } from '../feedback-types.ts';
 import type { Described } from './documents.ts';
 import { SearchOutcomes, type Feedback } from './feedback.ts';
 import { QueryLog } from './query-log.ts';
-import {
-  orderByAccess,
-  orderTools,
-  Ranker,
-  roundScore,
-  type Question,
-  type RankedServer,
-  type RankerParts,
-  type ScoreParts,
-} from './ranking.ts';
+import { orderByAccess, orderTools, roundScore, type RankedServer, type ScoreParts } from './fusion.ts';
+import { Ranker, type Question, type RankerParts } from './ranking.ts';
 import { FairSlots } from '../../platform/queues.ts';
 import {
   accessOf,

@@ -7,7 +7,7 @@ import {
   type UseCounts,
   type UseSignals,
 } from '../../../src/core/catalogue/usage.ts';
-import { boostByUse } from '../../../src/core/search/ranking.ts';
+import { boostByUse } from '../../../src/core/search/fusion.ts';
 
 const TODAY = 20_000;
 

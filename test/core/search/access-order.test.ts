@@ -5,7 +5,7 @@ import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Access, Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
-import { firstWithEquals, orderByAccess, roundScore } from '../../../src/core/search/ranking.ts';
+import { firstWithEquals, orderByAccess, roundScore } from '../../../src/core/search/fusion.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { createSearch } from '../../../src/core/search/search.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';

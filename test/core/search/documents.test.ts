@@ -14,7 +14,7 @@ describe('documentsOf', () => {
     );
     expect(parts).toEqual([
       { keywords: 'sheets. Spreadsheets for teams.', prose: 'sheets. Spreadsheets for teams.' },
-      { keywords: 'append_row Adds a row. sheetId which sheet', prose: 'append row. Adds a row.' },
+      { keywords: 'append_row Adds a row. sheetId which sheet', prose: 'sheets: append row. Adds a row.' },
     ]);
     expect(whole).toBe('sheets. Spreadsheets for teams. append_row Adds a row. sheetId which sheet');
   });

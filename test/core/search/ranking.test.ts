@@ -1,15 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
-import {
-  boostByUse,
-  calibrate,
-  correctForToolCount,
-  demote,
-  fuse,
-  MAX_USE_EFFECT,
-  type CalibrationPoint,
-} from '../../../src/core/search/ranking.ts';
+import { calibrate, correctForToolCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
+import { boostByUse, demote, fuse, MAX_USE_EFFECT } from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
 import type { Candidate } from '../../../src/core/search/index/search-index.ts';
 

@@ -8,7 +8,7 @@ import {
   type IndexedDocuments,
   type ScoredServers,
 } from './indexed-servers.ts';
-import { documentsOf, sentencesOf, tokenize, type Described } from '../documents.ts';
+import { documentsOf, tokenize, type Described, textsOf } from '../documents.ts';
 import { QueryVectors, type Embedder } from '../embed/embedder.ts';
 import type { Candidate, ToolEvidence } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
@@ -279,15 +279,16 @@ export abstract class IndexInMemory<Context extends IndexContext> {
   async compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
     const { whole, parts } = documentsOf(server);
     const prose = parts.map(part => part.prose);
+    const { terms: asked, sentences } = textsOf(query);
     const [queries, vectors] = await Promise.all([
-      this.queryVectors.of(sentencesOf(query)),
+      this.queryVectors.of(sentences),
       this.cache.keptVectorsOf(prose),
     ]);
     const index = new IndexedServers(this.context.embedder.dimensions);
     const terms = parts.map(({ keywords }) => tokenize(keywords));
     index.put({ id: 'compared', whole: tokenize(whole), parts: terms, vectors });
     const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
-    const [candidate] = bestOfEach(index.score([...new Set(tokenize(query))], cosines));
+    const [candidate] = bestOfEach(index.score(asked, cosines));
     return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));
   }
 }

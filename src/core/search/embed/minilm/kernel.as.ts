@@ -13,36 +13,18 @@ export { attention } from './attention.as';
 
 const LAYER_NORM_EPSILON: f32 = 1e-12;
 
-/** Loads four unsigned bytes at `address` as floats. */
+/** Loads four signed bytes at `address` as floats. */
 function loadBytes(address: usize): v128 {
-  return f32x4.convert_i32x4_u(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(v128.load32_zero(address))));
+  return f32x4.convert_i32x4_s(i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(v128.load32_zero(address))));
 }
-
-/** Converts `count` (a multiple of 4) unsigned bytes to floats: out = byte * scale + min. */
-export function dequantize(bytes: usize, count: i32, scale: f32, min: f32, out: usize): void {
-  const scales = f32x4.splat(scale);
-  const mins = f32x4.splat(min);
-  const end = bytes + <usize>count;
-  while (bytes < end) {
-    v128.store(out, f32x4.add(f32x4.mul(loadBytes(bytes), scales), mins));
-    bytes += 4;
-    out += 16;
-  }
-}
-
-/** Bytes before the weights of a panel: their scale and their minimum. */
-const PANEL_HEADER: usize = 16;
 
 /**
- * Packs an 8-bit [inner, columns] weight into panels of eight columns, [columns / 8] of header and [inner][8] bytes, the
- * order in which `gemm` reads them. Consecutive panels of several matrices act as one wider matrix. They stay 8-bit: as
- * floats they would not fit into a processor's cache, and a short text costs little more than reading them.
+ * Packs an int8 [inner, columns] weight into panels of eight columns, [columns / 8][inner][8], the order in which `gemm` reads
+ * them. They stay 8-bit: as floats they would not fit into a processor's cache, and a short text costs little more than
+ * reading them.
  */
-export function pack(bytes: usize, inner: i32, columns: i32, scale: f32, min: f32, out: usize): void {
+export function pack(bytes: usize, inner: i32, columns: i32, out: usize): void {
   for (let column = 0; column < columns; column += 8) {
-    store<f32>(out, scale);
-    store<f32>(out, min, 4);
-    out += PANEL_HEADER;
     let row = bytes + <usize>column;
     for (let k = 0; k < inner; k++) {
       store<u64>(out, load<u64>(row));
@@ -52,18 +34,34 @@ export function pack(bytes: usize, inner: i32, columns: i32, scale: f32, min: f3
   }
 }
 
-/** Writes the word vectors of `count` token ids (i32) from the 8-bit table to `out` [count, HIDDEN]. */
-export function embed(ids: usize, count: i32, table: usize, scale: f32, min: f32, out: usize): void {
+/** Writes the word vectors of `count` token ids (i32) from the int8 table, with one scale per word, to `out` [count, HIDDEN]. */
+export function embed(ids: usize, count: i32, table: usize, scales: usize, out: usize): void {
   for (let i = 0; i < count; i++) {
     const id = <usize>load<u32>(ids + ((<usize>i) << 2));
-    dequantize(table + id * HIDDEN, <i32>HIDDEN, scale, min, out);
-    out += HIDDEN_BYTES;
+    const scale = v128.load32_splat(scales + (id << 2));
+    let word = table + id * HIDDEN;
+    const end = word + HIDDEN;
+    while (word < end) {
+      v128.store(out, f32x4.mul(loadBytes(word), scale));
+      word += 4;
+      out += 16;
+    }
+  }
+}
+
+/** Converts a panel, `count` (a multiple of 4) signed bytes, to floats. */
+function widen(bytes: usize, count: i32, out: usize): void {
+  const end = bytes + <usize>count;
+  while (bytes < end) {
+    v128.store(out, loadBytes(bytes));
+    bytes += 4;
+    out += 16;
   }
 }
 
 /**
- * Computes out [rows, columns] = a [rows, inner] * panels + bias. `rows` is a multiple of 4, `columns` of 8; `floats` is
- * scratch for one panel, [inner, 8]. Each output row is computed in the same order whatever the other rows are, so a text's
+ * Computes out [rows, columns] = a [rows, inner] * panels * scales + bias, with one scale per column. `rows` is a multiple of
+ * 4, `columns` of 8; `floats` is scratch for one panel, [inner, 8]. Each output row is computed in the same order whatever the other rows are, so a text's
  * vector does not depend on its batch.
  */
 export function gemm(
@@ -72,16 +70,20 @@ export function gemm(
   inner: i32,
   panels: usize,
   columns: i32,
+  scales: usize,
   bias: usize,
   floats: usize,
   out: usize,
 ): void {
   const rowBytes: usize = (<usize>inner) << 2;
   const outBytes: usize = (<usize>columns) << 2;
-  const panelBytes = PANEL_HEADER + ((<usize>inner) << 3);
+  const panelBytes = (<usize>inner) << 3;
+  const zero = f32x4.splat(0);
   for (let column = 0; column < columns; column += 8) {
-    dequantize(panels + PANEL_HEADER, inner << 3, load<f32>(panels), load<f32>(panels, 4), floats);
+    widen(panels, inner << 3, floats);
     panels += panelBytes;
+    const leftScale = v128.load(scales + ((<usize>column) << 2));
+    const rightScale = v128.load(scales + ((<usize>column) << 2), 16);
     const left = v128.load(bias + ((<usize>column) << 2));
     const right = v128.load(bias + ((<usize>column) << 2), 16);
     for (let row = 0; row < rows; row += 4) {
@@ -91,14 +93,14 @@ export function gemm(
       let a3 = a2 + rowBytes;
       const end = a1;
       let p = floats;
-      let c00 = left;
-      let c01 = right;
-      let c10 = left;
-      let c11 = right;
-      let c20 = left;
-      let c21 = right;
-      let c30 = left;
-      let c31 = right;
+      let c00 = zero;
+      let c01 = zero;
+      let c10 = zero;
+      let c11 = zero;
+      let c20 = zero;
+      let c21 = zero;
+      let c30 = zero;
+      let c31 = zero;
       while (a0 < end) {
         const x = v128.load(p);
         const y = v128.load(p, 16);
@@ -121,17 +123,17 @@ export function gemm(
         a3 += 4;
       }
       let o = out + <usize>row * outBytes + ((<usize>column) << 2);
-      v128.store(o, c00);
-      v128.store(o, c01, 16);
+      v128.store(o, f32x4.add(f32x4.mul(c00, leftScale), left));
+      v128.store(o, f32x4.add(f32x4.mul(c01, rightScale), right), 16);
       o += outBytes;
-      v128.store(o, c10);
-      v128.store(o, c11, 16);
+      v128.store(o, f32x4.add(f32x4.mul(c10, leftScale), left));
+      v128.store(o, f32x4.add(f32x4.mul(c11, rightScale), right), 16);
       o += outBytes;
-      v128.store(o, c20);
-      v128.store(o, c21, 16);
+      v128.store(o, f32x4.add(f32x4.mul(c20, leftScale), left));
+      v128.store(o, f32x4.add(f32x4.mul(c21, rightScale), right), 16);
       o += outBytes;
-      v128.store(o, c30);
-      v128.store(o, c31, 16);
+      v128.store(o, f32x4.add(f32x4.mul(c30, leftScale), left));
+      v128.store(o, f32x4.add(f32x4.mul(c31, rightScale), right), 16);
     }
   }
 }

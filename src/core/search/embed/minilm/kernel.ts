@@ -5,15 +5,15 @@ import { readFileSync } from 'node:fs';
  * the memory.
  */
 export interface Kernel {
-  dequantize(bytes: number, count: number, scale: number, min: number, out: number): void;
-  pack(bytes: number, inner: number, columns: number, scale: number, min: number, out: number): void;
-  embed(ids: number, count: number, table: number, scale: number, min: number, out: number): void;
+  pack(bytes: number, inner: number, columns: number, out: number): void;
+  embed(ids: number, count: number, table: number, scales: number, out: number): void;
   gemm(
     a: number,
     rows: number,
     inner: number,
     panels: number,
     columns: number,
+    scales: number,
     bias: number,
     floats: number,
     out: number,

@@ -1,6 +1,6 @@
 import { Bump, instantiateKernel, type Kernel } from './kernel.ts';
 import { MAX_TOKENS } from './tokenizer.ts';
-import type { ModelFiles } from './weights.ts';
+import type { Tensors } from './weights.ts';
 
 /** Width of a hidden state and of the vectors. */
 export const DIMENSIONS = 384;
@@ -10,16 +10,16 @@ const VOCABULARY = 30_522;
 const POSITIONS = 512;
 const QKV = 3 * DIMENSIONS;
 const FLOAT_BYTES = 4;
-const PANEL_HEADER_BYTES = 16;
 
 /** The maximum number of tokens per forward pass, over all its texts: a multiple of 4, and any single text fits. */
 const MAX_ROWS = MAX_TOKENS;
 /** The maximum number of texts per forward pass. */
 export const MAX_TEXTS = 8;
 
-/** Byte offsets of an affine map: panels in the layout of `pack`, and the bias. */
+/** Byte offsets of an affine map: panels in the layout of `pack`, one scale per column, and the bias. */
 interface Dense {
   readonly panels: number;
+  readonly scales: number;
   readonly bias: number;
 }
 
@@ -39,8 +39,8 @@ interface Layer {
 
 /** The layout of the weights in memory: plain data, so that it can be posted to a worker. */
 export interface ModelLayout {
-  /** The word table stays 8-bit: 12 MB instead of 47. */
-  readonly words: { readonly table: number; readonly scale: number; readonly min: number };
+  /** The word table stays 8-bit, with one scale per word: 12 MB instead of 47. */
+  readonly words: { readonly table: number; readonly scales: number };
   /** Position plus token type 0, f32 [MAX_TOKENS, DIMENSIONS]. */
   readonly positions: number;
   readonly embeddingNorm: Norm;
@@ -53,97 +53,76 @@ export const SCRATCH_BYTES = planScratch(0).bytes;
 /** Bytes that `packModel` fills, including the staging area. */
 export const MODEL_BYTES = planModel().bytes;
 
-/** Returns the bytes of a matrix in the layout of `pack`: panels of eight columns, each with a header. */
-function panelBytes(inner: number, columns: number): number {
-  return (columns / 8) * (PANEL_HEADER_BYTES + inner * 8);
-}
-
 function planModel() {
   const bump = new Bump();
   const floats = (count: number) => bump.take(count * FLOAT_BYTES);
   const dense = (inner: number, columns: number): Dense => ({
-    panels: bump.take(panelBytes(inner, columns)),
+    panels: bump.take(inner * columns),
+    scales: floats(columns),
     bias: floats(columns),
   });
   const norm = (): Norm => ({ gamma: floats(DIMENSIONS), beta: floats(DIMENSIONS) });
-  const table = bump.take(VOCABULARY * DIMENSIONS);
-  const positions = floats(MAX_TOKENS * DIMENSIONS);
-  const embeddingNorm = norm();
-  const layers = Array.from({ length: LAYERS }, () => ({
-    qkv: dense(DIMENSIONS, QKV),
-    context: dense(DIMENSIONS, DIMENSIONS),
-    contextNorm: norm(),
-    rise: dense(DIMENSIONS, FEED_FORWARD),
-    fall: dense(FEED_FORWARD, DIMENSIONS),
-    outputNorm: norm(),
-  }));
+  const layout: ModelLayout = {
+    words: { table: bump.take(VOCABULARY * DIMENSIONS), scales: floats(VOCABULARY) },
+    positions: floats(MAX_TOKENS * DIMENSIONS),
+    embeddingNorm: norm(),
+    layers: Array.from({ length: LAYERS }, () => ({
+      qkv: dense(DIMENSIONS, QKV),
+      context: dense(DIMENSIONS, DIMENSIONS),
+      contextNorm: norm(),
+      rise: dense(DIMENSIONS, FEED_FORWARD),
+      fall: dense(FEED_FORWARD, DIMENSIONS),
+      outputNorm: norm(),
+    })),
+  };
   // The largest matrix, before it is packed into panels.
   const staging = bump.take(DIMENSIONS * FEED_FORWARD);
-  return { table, positions, embeddingNorm, layers, staging, bytes: bump.size };
+  return { layout, staging, bytes: bump.size };
 }
 
 /**
  * Writes the model into `memory`, from offset 0 to MODEL_BYTES: matrices in 8 bits, the rest as floats.
- * @throws WeightsUnavailable if the files belong to a different model
+ * @throws WeightsUnavailable if the tensors belong to a different model
  */
-export function packModel(files: ModelFiles, memory: WebAssembly.Memory, kernel: Kernel): ModelLayout {
-  const plan = planModel();
+export function packModel(tensors: Tensors, memory: WebAssembly.Memory, kernel: Kernel): ModelLayout {
+  const { layout, staging } = planModel();
   const bytes = new Uint8Array(memory.buffer);
-
-  const matrix = (name: string, inner: number, columns: number, out: number) => {
-    const tensor = files.tensor(`${name}/W`, [inner, columns]);
-    bytes.set(tensor.bytes, plan.staging);
-    kernel.pack(plan.staging, inner, columns, tensor.scale, tensor.min, out);
-  };
-  const vector = (name: string, length: number, out: number) => {
-    const tensor = files.tensor(name, [length]);
-    bytes.set(tensor.bytes, plan.staging);
-    kernel.dequantize(plan.staging, length, tensor.scale, tensor.min, out);
-  };
+  const floats = (name: string, length: number, out: number) =>
+    bytes.set(tensors.bytes(name, 'F32', [length]), out);
   const dense = (name: string, inner: number, columns: number, out: Dense) => {
-    matrix(name, inner, columns, out.panels);
-    vector(`${name}/b`, columns, out.bias);
+    bytes.set(tensors.bytes(`${name}.weight`, 'I8', [inner, columns]), staging);
+    kernel.pack(staging, inner, columns, out.panels);
+    floats(`${name}.scale`, columns, out.scales);
+    floats(`${name}.bias`, columns, out.bias);
   };
   const norm = (name: string, out: Norm) => {
-    vector(`${name}/LayerNorm/gamma`, DIMENSIONS, out.gamma);
-    vector(`${name}/LayerNorm/beta`, DIMENSIONS, out.beta);
+    floats(`${name}.weight`, DIMENSIONS, out.gamma);
+    floats(`${name}.bias`, DIMENSIONS, out.beta);
   };
 
-  const words = files.tensor('embeddings/word', [VOCABULARY, DIMENSIONS]);
-  bytes.set(words.bytes, plan.table);
-  packPositions(files, new Float32Array(memory.buffer, plan.positions, MAX_TOKENS * DIMENSIONS));
-  norm('embeddings', plan.embeddingNorm);
-
-  for (const [index, layer] of plan.layers.entries()) {
-    const name = `layer.${index}`;
-    // Query, key and value are packed side by side, so that one product computes all three.
-    for (const [third, part] of ['query', 'key', 'value'].entries()) {
-      dense(`${name}/attention/self/${part}`, DIMENSIONS, DIMENSIONS, {
-        panels: layer.qkv.panels + third * panelBytes(DIMENSIONS, DIMENSIONS),
-        bias: layer.qkv.bias + third * DIMENSIONS * FLOAT_BYTES,
-      });
-    }
-    dense(`${name}/attention/output/dense`, DIMENSIONS, DIMENSIONS, layer.context);
-    norm(`${name}/attention/output`, layer.contextNorm);
-    dense(`${name}/intermediate/dense`, DIMENSIONS, FEED_FORWARD, layer.rise);
-    dense(`${name}/output/dense`, FEED_FORWARD, DIMENSIONS, layer.fall);
-    norm(`${name}/output`, layer.outputNorm);
+  bytes.set(tensors.bytes('words.weight', 'I8', [VOCABULARY, DIMENSIONS]), layout.words.table);
+  floats('words.scale', VOCABULARY, layout.words.scales);
+  packPositions(tensors, new Float32Array(memory.buffer, layout.positions, MAX_TOKENS * DIMENSIONS));
+  norm('norm', layout.embeddingNorm);
+  for (const [index, layer] of layout.layers.entries()) {
+    const name = `layers.${index}`;
+    dense(`${name}.qkv`, DIMENSIONS, QKV, layer.qkv);
+    dense(`${name}.context`, DIMENSIONS, DIMENSIONS, layer.context);
+    norm(`${name}.context_norm`, layer.contextNorm);
+    dense(`${name}.rise`, DIMENSIONS, FEED_FORWARD, layer.rise);
+    dense(`${name}.fall`, FEED_FORWARD, DIMENSIONS, layer.fall);
+    norm(`${name}.output_norm`, layer.outputNorm);
   }
-  return {
-    words: { table: plan.table, scale: words.scale, min: words.min },
-    positions: plan.positions,
-    embeddingNorm: plan.embeddingNorm,
-    layers: plan.layers,
-  };
+  return layout;
 }
 
-function packPositions(files: ModelFiles, out: Float32Array): void {
-  const position = files.tensor('embeddings/position', [POSITIONS, DIMENSIONS]);
-  const type = files.tensor('embeddings/token_type', [2, DIMENSIONS]);
-  for (let i = 0; i < out.length; i++) {
-    const typeValue = (type.bytes[i % DIMENSIONS] ?? 0) * type.scale + type.min;
-    out[i] = (position.bytes[i] ?? 0) * position.scale + position.min + typeValue;
-  }
+function packPositions(tensors: Tensors, out: Float32Array): void {
+  const floatsOf = (name: string, rows: number) =>
+    // A copy, because the file need not be aligned.
+    new Float32Array(Uint8Array.from(tensors.bytes(name, 'F32', [rows, DIMENSIONS])).buffer);
+  const positions = floatsOf('positions.weight', POSITIONS);
+  const types = floatsOf('types.weight', 2);
+  for (let i = 0; i < out.length; i++) out[i] = (positions[i] ?? 0) + (types[i % DIMENSIONS] ?? 0);
 }
 
 function planScratch(base: number) {
@@ -187,27 +166,29 @@ export function createForwardPass(
   const kernel = instantiateKernel(module, memory);
   const at = planScratch(scratch);
 
+  function affine(input: number, rows: number, inner: number, map: Dense, columns: number, out: number) {
+    kernel.gemm(input, rows, inner, map.panels, columns, map.scales, map.bias, at.panel, out);
+  }
+
   function encodeLayer(layer: Layer, lengths: readonly number[], rows: number): void {
     // gemm processes four rows at a time; the last ones may be stale, which is harmless because rows are independent.
     const padded = Math.ceil(rows / 4) * 4;
-    kernel.gemm(at.hidden, padded, DIMENSIONS, layer.qkv.panels, QKV, layer.qkv.bias, at.panel, at.qkv);
+    affine(at.hidden, padded, DIMENSIONS, layer.qkv, QKV, at.qkv);
     eachText(lengths, (row, length) => {
       const context = at.context + row * DIMENSIONS * FLOAT_BYTES;
       kernel.attention(at.qkv + row * QKV * FLOAT_BYTES, length, at.scores, context);
     });
-    const { context, contextNorm, rise, fall, outputNorm } = layer;
-    kernel.gemm(at.context, padded, DIMENSIONS, context.panels, DIMENSIONS, context.bias, at.panel, at.delta);
-    kernel.addAndNormalize(at.hidden, at.delta, rows, contextNorm.gamma, contextNorm.beta);
-    kernel.gemm(at.hidden, padded, DIMENSIONS, rise.panels, FEED_FORWARD, rise.bias, at.panel, at.wide);
+    affine(at.context, padded, DIMENSIONS, layer.context, DIMENSIONS, at.delta);
+    kernel.addAndNormalize(at.hidden, at.delta, rows, layer.contextNorm.gamma, layer.contextNorm.beta);
+    affine(at.hidden, padded, DIMENSIONS, layer.rise, FEED_FORWARD, at.wide);
     kernel.gelu(at.wide, rows * FEED_FORWARD);
-    kernel.gemm(at.wide, padded, FEED_FORWARD, fall.panels, DIMENSIONS, fall.bias, at.panel, at.delta);
-    kernel.addAndNormalize(at.hidden, at.delta, rows, outputNorm.gamma, outputNorm.beta);
+    affine(at.wide, padded, FEED_FORWARD, layer.fall, DIMENSIONS, at.delta);
+    kernel.addAndNormalize(at.hidden, at.delta, rows, layer.outputNorm.gamma, layer.outputNorm.beta);
   }
 
   return ({ ids, lengths }) => {
     new Int32Array(memory.buffer, at.ids, MAX_ROWS).set(ids);
-    const { table, scale, min } = layout.words;
-    kernel.embed(at.ids, ids.length, table, scale, min, at.hidden);
+    kernel.embed(at.ids, ids.length, layout.words.table, layout.words.scales, at.hidden);
     const { gamma, beta } = layout.embeddingNorm;
     eachText(lengths, (row, length) => {
       kernel.addAndNormalize(

@@ -1,0 +1,147 @@
+import { describe, expect, it } from 'vitest';
+import { Glossary } from '../../../src/core/search/glossary.ts';
+import { textsOf } from '../../../src/core/search/documents.ts';
+
+/** Builds a glossary of the given lines: English word, then the forms in each language of the head. */
+const glossaryOf = (head: string, ...lines: string[]) =>
+  new Glossary(
+    ['en', head, ...lines].join('\n').replace('en\n', 'en\t'),
+    known => word => known.includes(word),
+  );
+
+describe('Glossary.toEnglish', () => {
+  it('translates word by word, leaves words out, and keeps names as they are', () => {
+    const glossary = glossaryOf('de', '\tdas in wie ist', 'weather\twetter', 'tomorrow\tmorgen');
+    expect(glossary.toEnglish('Wie ist das Wetter morgen in Köln?')).toBe('weather tomorrow koln');
+  });
+
+  it('leaves English alone, and texts that are as much English as something else', () => {
+    const glossary = glossaryOf('de', '\tdie in', 'mail\tmail e-mail', 'die\twürfel');
+    expect(glossary.toEnglish('Mail')).toBeUndefined();
+    expect(glossary.toEnglish('send my mail')).toBeUndefined();
+    expect(glossary.toEnglish('')).toBeUndefined();
+    expect(glossary.toEnglish('Zürich')).toBeUndefined();
+  });
+
+  it('takes the language with the most words it knows', () => {
+    const glossary = glossaryOf(
+      'es\tit',
+      '\tel la\til la di',
+      'invoice\tfactura\tfattura',
+      'law\tley\tlegge',
+    );
+    expect(glossary.toEnglish('la fattura di Rossi')).toBe('invoice rossi');
+    expect(glossary.toEnglish('la factura')).toBe('invoice');
+  });
+
+  it('finds inflected words by their start, within limits', () => {
+    const glossary = glossaryOf('pl', '\tmoje', 'invoice\tfaktura');
+    expect(glossary.toEnglish('moje fakturami')).toBe('invoice');
+    expect(glossary.toEnglish('moje fakturowanie')).toBe('fakturowanie');
+    expect(glossary.toEnglish('moje faks')).toBe('faks');
+  });
+
+  it('does not take a name for an inflected word', () => {
+    const glossary = glossaryOf('es', '\tun a', 'flight\tvuelo', 'mother\tmadre', 'wood\tmadera');
+    expect(glossary.toEnglish('un vuelo a Madrid')).toBe('flight madrid');
+    expect(glossary.toEnglish('un vuelo a madres')).toBe('flight mother');
+  });
+
+  it('splits compounds with and without a joint', () => {
+    const glossary = glossaryOf(
+      'de',
+      '\tder den',
+      'weather\twetter',
+      'report\tbericht',
+      'work\tarbeit',
+      'place\tplatz',
+    );
+    expect(glossary.toEnglish('der Wetterbericht')).toBe('weather report');
+    expect(glossary.toEnglish('den Arbeitsplatz')).toBe('work place');
+  });
+
+  it('takes the longest known form at each place of a script without spaces', () => {
+    const glossary = glossaryOf(
+      'ja\tzh',
+      'mail\tメール\t邮件',
+      'send\t送る 送って\t发',
+      'new\t新\t新',
+      'news\t新聞\t新闻',
+    );
+    expect(glossary.toEnglish('新聞をメールで送って')).toBe('news mail send');
+    expect(glossary.toEnglish('用Gmail发邮件')).toBe('gmail send mail');
+  });
+
+  it('knows forms of several words, and elided articles', () => {
+    const glossary = glossaryOf('fr', '\tl d le', 'spreadsheet\tfeuille_de_calcul', 'hotel\thôtel');
+    expect(glossary.toEnglish("l'hôtel")).toBe('hotel');
+    expect(glossary.toEnglish('le feuille de calcul')).toBe('spreadsheet');
+  });
+
+  it('reads Arabic with its prefixes and its ways to write a letter', () => {
+    const glossary = glossaryOf('ar', '\tإلى', 'email\tبريد', 'team\tفريق', 'invoice\tفاتورة');
+    expect(glossary.toEnglish('والبريد')).toBe('email');
+    expect(glossary.toEnglish('الى للفريق')).toBe('team');
+    expect(glossary.toEnglish('فاتوره')).toBe('invoice');
+  });
+
+  it('gives at most three English words for a form', () => {
+    const glossary = glossaryOf(
+      'de',
+      ...['delete', 'remove', 'erase', 'drop'].map(word => `${word}\tlöschen`),
+    );
+    expect(glossary.toEnglish('löschen')).toBe('delete remove erase');
+  });
+
+  it.each([
+    'a'.repeat(1000),
+    '新'.repeat(1000),
+    'ab '.repeat(333),
+    "'".repeat(1000),
+    '\uD800',
+    '١٢٣',
+    'ي'.repeat(1000),
+  ])('takes any text: %.12s', text => {
+    expect(() => textsOf(text)).not.toThrow();
+  });
+});
+
+describe('textsOf', () => {
+  it.each([
+    ['de', 'Schick Anna eine E-Mail mit der Rechnung', ['send', 'mail', 'invoic']],
+    ['es', '¿Qué tiempo hará mañana en Sevilla?', ['weather', 'tomorrow']],
+    ['fr', 'trouve un vol pas cher pour Lisbonne en mai', ['flight', 'lisbonn']],
+    ['pt', 'cria uma tarefa para revisar o contrato', ['creat', 'task', 'contract']],
+    ['it', 'cerca un ristorante vicino alla stazione', ['restaur', 'station']],
+    ['nl', 'zet een afspraak in mijn agenda voor vrijdag', ['fridai', 'calendar']],
+    ['sv', 'skicka fakturan till kunden', ['send', 'invoic']],
+    ['pl', 'pokaż ostatnie faktury klienta', ['show', 'invoic']],
+    ['ru', 'отправь письмо клиенту', ['send', 'custom']],
+    ['uk', 'створи завдання на завтра', ['task', 'tomorrow']],
+    ['tr', 'yarın hava nasıl olacak', ['weather', 'tomorrow']],
+    ['ar', 'أرسل بريدًا إلى الفريق', ['send', 'team']],
+    ['hi', 'कल का मौसम कैसा रहेगा', ['weather']],
+    ['id', 'kirim email ke pelanggan', ['send', 'custom']],
+    ['vi', 'thời tiết ngày mai', ['weather']],
+    ['ja', '明日の天気を教えて', ['weather', 'tomorrow']],
+    ['zh', '明天天气怎么样', ['weather', 'tomorrow']],
+    ['ko', '내일 날씨 알려줘', ['weather', 'tomorrow']],
+  ])('adds the English terms of a request (%s)', (_language, query, expected) => {
+    const { terms, sentences } = textsOf(query);
+    expect(terms).toEqual(expect.arrayContaining(expected));
+    expect(sentences).toHaveLength(1);
+  });
+
+  it('keeps the terms of the request itself, for catalogues in its language', () => {
+    expect(textsOf('Rechnung schicken').terms).toEqual(
+      expect.arrayContaining(['rechnung', 'invoic', 'send']),
+    );
+  });
+
+  it('gives an English request as it is', () => {
+    expect(textsOf('Send an email to Anna. Then book a flight to Rome.')).toEqual({
+      terms: ['send', 'email', 'anna', 'book', 'flight', 'rome'],
+      sentences: ['Send an email to Anna', 'Then book a flight to Rome'],
+    });
+  });
+});
