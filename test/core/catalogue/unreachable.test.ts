@@ -13,6 +13,8 @@ const entry = (id: string, remote_url = `https://${id}.example/mcp`): Entry => (
   remote_url,
 });
 const nothing = () => Promise.resolve();
+/** PGlite's clock counts milliseconds: two writes in one would have the same time. */
+const LATER = sql`now() + interval '1 second'`;
 
 let database: OpenDatabase;
 let catalogue: Catalogue;
@@ -78,10 +80,10 @@ describe('a server that is inactive for not answering', () => {
   });
 
   it.each([
-    ['made it active', sql`update servers set active = true, updated_at = now()`, true],
+    ['made it active', sql`update servers set active = true, updated_at = ${LATER}`, true],
     [
       'deactivated it for good',
-      sql`update servers set active = false, origin = 'operator', updated_at = now()`,
+      sql`update servers set active = false, origin = 'operator', updated_at = ${LATER}`,
       false,
     ],
   ])('is a common one where a program from before the mark has %s', async (_what, update, isActive) => {
@@ -96,7 +98,7 @@ describe('a server that is inactive for not answering', () => {
     await catalogue.put([entry('maps')], { origin: 'operator' });
     await catalogue.setUnreachable(catalogue.get('maps')!, true, nothing);
     await database.db.execute(
-      sql`update servers set active = false, origin = 'operator', updated_at = now() where id = 'maps'`,
+      sql`update servers set active = false, origin = 'operator', updated_at = ${LATER} where id = 'maps'`,
     );
     expect((await Catalogue.load(database.db)).get('maps')).not.toHaveProperty('unreachable');
   });

@@ -19,8 +19,8 @@ async function fill() {
   const { db } = database;
   const needed = [
     'weather. Weather and maps.',
-    'get forecast. The weather of the next days.',
-    'get map. A map.',
+    'weather: get forecast. The weather of the next days.',
+    'weather: get map. A map.',
   ];
   const texts = [...needed, ...Array.from({ length: 700 }, (_, at) => `old text ${at}`)];
   const cache = await VectorCache.open({ embedder: control.embedder, db, log: silent });
