@@ -129,8 +129,10 @@ const show = endpoint({
   description: 'Shows inactive servers as well.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
-  handle: async (core, caller, { params: { id = '' } }) =>
-    shownTo(caller, core, core.catalogue.get(id) ?? core.catalogue.require(id)),
+  handle: async (core, caller, { params: { id = '' } }) => {
+    const server = (await core.catalogue.read([id])).get(id);
+    return shownTo(caller, core, server ?? (await core.catalogue.readActive(id)));
+  },
 });
 
 const learnTools = endpoint({
@@ -159,7 +161,7 @@ const learnTools = endpoint({
         return audit.record(caller, { event: 'server_tools_read', outcome: 'ok', meta }, tx);
       },
     });
-    return { tools: catalogue.require(id).tools.length };
+    return { tools: catalogue.require(id).toolCount };
   },
 });
 

@@ -69,7 +69,7 @@ export async function searchServers(
         : { status_message: shorten(status_message, MAX_STATUS_MESSAGE) }),
       ...(health === undefined || health.status === 'ok' ? {} : { health: health.status }),
       tools: [],
-      more_tools: core.catalogue.get(id)?.tools.length ?? 0,
+      more_tools: core.catalogue.get(id)?.toolCount ?? 0,
     };
   });
   const hint = hintOn(servers);
@@ -193,7 +193,7 @@ interface Listed {
 }
 
 async function listed(core: Core, caller: Caller, serverId: string): Promise<Listed> {
-  const server = core.catalogue.require(serverId);
+  const server = await core.catalogue.readActive(serverId);
   const access = (await core.identity.accessFor(caller))(server).status;
   try {
     const { tools } = await core.proxy.listTools(caller, { serverId });

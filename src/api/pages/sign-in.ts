@@ -1,7 +1,7 @@
 import type { Response, Router } from 'express';
 import type { CallbackOutcome } from '../../core/identity/sign-in/sign-in.ts';
 import type { LinkView, ResultView, SignInView } from '../../core/identity/sign-in/sign-in-view.ts';
-import type { Server } from '../../core/catalogue/entry.ts';
+import type { ServerHead } from '../../core/catalogue/entry.ts';
 import { isOfAnotherDomain } from '../../core/identity/oauth/server-authorization.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { formToken } from './cookies.ts';
@@ -140,7 +140,7 @@ function queryOf(url: string): URLSearchParams {
 }
 
 /** The first page of mode `page`, before the provider's: shows who requests what. */
-function connectPage(view: LinkView, { action, token }: Sent, server: Server | undefined): Page {
+function connectPage(view: LinkView, { action, token }: Sent, server: ServerHead | undefined): Page {
   const provider = visible(view.provider);
   // The issuer says whose tokens these are; the user sees the page.
   const page = view.providerOrigin ?? '';
@@ -190,7 +190,7 @@ const usersOf = (view: SignInView): Html =>
   view.user === undefined ? html`Everybody who uses ${keysOf(view)}` : appName(view, 'start');
 
 /** Says at which address the server is, and where the user signs in for it. */
-const signInFacts = (server: Server, host: string): Html =>
+const signInFacts = (server: ServerHead, host: string): Html =>
   html`<dt>Its address</dt>
     <dd>${named(new URL(server.remoteUrl).host)}</dd>
     <dt>You sign in at</dt>

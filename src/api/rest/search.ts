@@ -214,7 +214,7 @@ const searchFeedback = endpoint({
       queryLogId: query_log_id,
       serverId: server_id,
       tool,
-      knownTools: knownTools(core.catalogue.get(server_id)),
+      knownTools: knownTools((await core.catalogue.read([server_id])).get(server_id)),
       outcome,
     });
     return { success: true };

@@ -5,7 +5,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { quoted, sanitise } from '../../platform/sanitize.ts';
 import { SerialQueue } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import { ChangeCursor } from './change-feed.ts';
+import { ChangeCursor, transactionOf } from './change-feed.ts';
 import {
   endedBy,
   withdrawn,
@@ -15,11 +15,23 @@ import {
   type OnProgress,
   type PrepareChange,
   type PutOptions,
+  type WholeCatalogue,
   type WriteOptions,
 } from './changes.ts';
-import { keepingLearned, type Entry, type LearnedAccess, type Server } from './entry.ts';
+import {
+  headOf,
+  keepingLearned,
+  type CalledServer,
+  type Entry,
+  type HeldServer,
+  type LearnedAccess,
+  type Server,
+  type ServerHead,
+} from './entry.ts';
+import { RecentServers } from './recent-servers.ts';
 import {
   ConcurrentEdit,
+  readHeads,
   readServers,
   retireServers,
   writeChange,
@@ -31,9 +43,9 @@ import { sharing, toServers } from './to-server.ts';
 import type { Definition } from './tools/definitions.ts';
 import { compareListing } from './tools/store.ts';
 
-export type { CatalogueChange, OnProgress, PrepareChange } from './changes.ts';
+export type { CatalogueChange, OnProgress, PrepareChange, WholeCatalogue } from './changes.ts';
 
-type Located = Pick<Server, 'id' | 'remoteUrl'>;
+type Located = Pick<ServerHead, 'id' | 'remoteUrl'>;
 
 /** Replaces one server with another of the same id. */
 interface Edit {
@@ -51,14 +63,15 @@ interface RefreshOptions extends WriteOptions {
 }
 
 /**
- * Every catalogued server, in memory and backed by the database. A write is prepared in the search index first, then
+ * The catalogue, in the database. The heads of all servers are in memory, and whole servers while they are in use. A write is prepared in the search index first, then
  * committed in one transaction, then visible to calls and searches at once. A failure before the commit changes nothing;
  * after a crash, the next start reads all or none of the change from the database. Writes run one after another.
  */
 export class Catalogue {
   readonly #db: Database;
   readonly #log: Log | undefined;
-  readonly #byId = new Map<string, Server>();
+  readonly #byId = new Map<string, HeldServer>();
+  readonly #recent: RecentServers;
   readonly #writes = new SerialQueue();
   /** Finds changes of other processes; undefined if there are none. */
   readonly #cursor: ChangeCursor | undefined;
@@ -71,12 +84,13 @@ export class Catalogue {
     this.#db = db;
     this.#log = log;
     this.#cursor = cursor;
+    this.#recent = new RecentServers(db);
   }
 
   /** @param options.shared true if other processes write to the same database; see `catchUp` */
   static async load(db: Database, log?: Log, { shared = false } = {}): Promise<Catalogue> {
     const catalogue = new Catalogue(db, log, shared ? await ChangeCursor.fromNow(db) : undefined);
-    for (const server of await readServers(db)) catalogue.#byId.set(server.id, server);
+    for (const head of await readHeads(db)) catalogue.#byId.set(head.id, head);
     return catalogue;
   }
 
@@ -89,7 +103,8 @@ export class Catalogue {
   /** Prepares every active server again, between two writes. Resolves once that is in effect. */
   reindex(prepare: PrepareChange): Promise<void> {
     return this.#exclusively(async () => {
-      const takeEffect = await prepare({ upserted: [...this.active()], removed: [] });
+      const whole = { ...this.#whole(new Map(), new Set()), isAnew: true };
+      const takeEffect = await prepare({ upserted: [], removed: [], whole });
       await takeEffect();
       this.#isIndexed = true;
     });
@@ -100,12 +115,12 @@ export class Catalogue {
     this.#onReinstated = listener;
   }
 
-  get(id: string): Server | undefined {
+  get(id: string): HeldServer | undefined {
     return this.#byId.get(id);
   }
 
   /** @throws SwitchboardError `server_not_found` (404) or `server_inactive` (410) */
-  require(id: string): Server {
+  require(id: string): HeldServer {
     const server = this.#byId.get(id);
     if (server?.active) return server;
     if (!server) throw new SwitchboardError('server_not_found', notFound(id, this.active()));
@@ -115,9 +130,38 @@ export class Catalogue {
     throw new SwitchboardError('server_inactive', `The server ${id} is no longer active${why}.`);
   }
 
-  /** Returns an equal entry that shares memory with the catalogued server of its id. */
+  /** Returns the whole servers with these ids, active or not; unknown ids are missing. */
+  async read(ids: readonly string[]): Promise<ReadonlyMap<string, Server>> {
+    const found = await this.#recent.read(ids.filter(id => this.#byId.has(id)));
+    // Access is shown before it is written.
+    for (const [id, server] of found) found.set(id, keepingLearned(server, this.#byId.get(id)));
+    return found;
+  }
+
+  /** Returns a whole active server. @throws SwitchboardError as `require` */
+  async readActive(id: string): Promise<Server> {
+    this.require(id);
+    return this.#recent.get(id) ?? (await this.read([id])).get(id) ?? unknownIn(this.require(id));
+  }
+
+  /** Returns an active server for a call, without its tools if they cannot be read. @throws SwitchboardError as `require` */
+  async readCalled(id: string): Promise<CalledServer> {
+    const head = this.require(id);
+    const read = () => this.read([id]).then(found => found.get(id));
+    return this.#recent.get(id) ?? (await read().catch(() => undefined)) ?? head;
+  }
+
+  /** Yields all active servers as a whole, read page by page. */
+  async *servers(): AsyncGenerator<Server> {
+    for await (const server of this.#recent.active()) {
+      const head = this.#byId.get(server.id);
+      if (head?.active) yield keepingLearned(server, head);
+    }
+  }
+
+  /** Returns an equal entry that shares memory with a whole server in memory. */
   sharing(entry: Entry): Entry {
-    return sharing(entry, this.#byId.get(entry.id));
+    return sharing(entry, this.#recent.peek(entry.id));
   }
 
   /** Returns true if neither the server's entry nor the server itself says how it can be called. */
@@ -133,13 +177,20 @@ export class Catalogue {
     return !isStated && server.learned !== undefined && server.learned.kind !== 'none';
   }
 
-  *active(): Generator<Server> {
+  *active(): Generator<HeldServer> {
     for (const server of this.#byId.values()) if (server.active) yield server;
   }
 
   /** Yields the active servers and those that were deactivated because they were unreachable. */
-  *listed(): Generator<Server> {
+  *listed(): Generator<HeldServer> {
     for (const server of this.#byId.values()) if (server.active || server.unreachable) yield server;
+  }
+
+  /** The number of active servers and of their tools together. */
+  get parts(): number {
+    let count = 0;
+    for (const { toolCount } of this.active()) count += 1 + toolCount;
+    return count;
   }
 
   get activeCount(): number {
@@ -159,7 +210,8 @@ export class Catalogue {
   }
 
   async #put(entries: readonly Entry[], options: PutOptions): Promise<CatalogueChange> {
-    const wanted = await toServers(entries, options, this.#byId, this.#log);
+    const known = await this.read(entries.map(({ id }) => id));
+    const wanted = await toServers(entries, options, known, this.#log);
     const left = withoutOthers(wanted, options, this.#byId);
     const gone = endedBy(wanted, options, new Set(left), this.listed());
     const moved = [...wanted.values()].flatMap(({ id, remoteUrl }) => {
@@ -171,22 +223,36 @@ export class Catalogue {
     const prepared = {
       ...change,
       // Servers that are already indexed in this state are skipped.
-      upserted: change.upserted.filter(one => !this.#isIndexed || this.#byId.get(one.id) !== one),
-      ...(options.replace ? { whole: this.#activeAfter(wanted, gone) } : {}),
+      upserted: change.upserted.filter(one => !this.#isIndexed || known.get(one.id) !== one),
+      ...(options.replace ? { whole: this.#whole(wanted, new Set(change.removed)) } : {}),
     };
     const write = (tx: Database) => writeChange(tx, { change, moved, reinstated }, options);
     return this.#commit(prepared, options, write, ({ upserted, removed }) => {
       for (const server of upserted) this.#show(server);
       const written = new Set([...removed, ...upserted.map(({ id }) => id)]);
       this.#onReinstated(reinstated.filter(id => written.has(id)));
-      for (const server of gone) if (written.has(server.id)) this.#show(withdrawn(server, options.origin));
+      for (const head of gone) {
+        if (!written.has(head.id)) continue;
+        this.#byId.set(head.id, withdrawn(head, options.origin));
+        this.#recent.delete(head.id);
+      }
     });
   }
 
-  #activeAfter(wanted: ReadonlyMap<string, Server>, gone: readonly Server[]): Server[] {
-    const ended = new Set(gone);
-    const staying = [...this.active()].filter(server => !wanted.has(server.id) && !ended.has(server));
-    return [...staying, ...wanted.values()];
+  /** Returns the active servers after a change. */
+  #whole(wanted: ReadonlyMap<string, Server>, gone: ReadonlySet<string>): WholeCatalogue {
+    const stays = ({ id }: ServerHead) => !wanted.has(id) && !gone.has(id);
+    let parts = 0;
+    for (const head of this.active()) if (stays(head)) parts += 1 + head.toolCount;
+    for (const { active, tools } of wanted.values()) if (active) parts += 1 + tools.length;
+    const stored = () => this.servers();
+    return {
+      parts,
+      async *servers() {
+        for await (const server of stored()) if (stays(server)) yield server;
+        for (const server of wanted.values()) if (server.active) yield server;
+      },
+    };
   }
 
   /**
@@ -223,7 +289,7 @@ export class Catalogue {
       const write = (tx: Database) => retireServers(tx, [id], 'operator');
       return known && { server: withdrawn(known, 'operator'), isVisible: true, write };
     });
-    return this.get(id) ?? this.require(id);
+    return (await this.read([id])).get(id) ?? unknownIn(this.require(id));
   }
 
   /**
@@ -262,7 +328,10 @@ export class Catalogue {
     // Shown first, so that many refusals at a time are written once.
     this.#byId.set(id, shown);
     try {
-      await writeLearned(this.#db, shown, learned);
+      const transaction = await writeLearned(this.#db, shown, learned);
+      if (transaction !== undefined) this.#cursor?.skip(transaction);
+      const whole = this.#recent.peek(id);
+      if (whole) this.#recent.set(keepingLearned(whole, this.#byId.get(id)));
     } catch (error) {
       if (this.#byId.get(id) === shown) this.#byId.set(id, known);
       throw error;
@@ -270,8 +339,10 @@ export class Catalogue {
   }
 
   /** Shows a server as it was written, with what may have been learned during the write. */
-  #show(server: Server): void {
-    this.#byId.set(server.id, keepingLearned(server, this.#byId.get(server.id)));
+  #show(written: Server): void {
+    const server = keepingLearned(written, this.#byId.get(written.id));
+    this.#byId.set(server.id, headOf(server));
+    this.#recent.set(server);
   }
 
   /** @param edit returns undefined if there is nothing to do; the result is false then */
@@ -282,7 +353,7 @@ export class Catalogue {
   ): Promise<boolean> {
     return this.#exclusively(async () => {
       options.signal?.throwIfAborted();
-      const edited = await edit(this.#byId.get(id));
+      const edited = await edit((await this.read([id])).get(id));
       if (!edited) return false;
       const { server, isVisible, write } = edited;
       const change = server.active ? { upserted: [server], removed: [] } : { upserted: [], removed: [id] };
@@ -315,6 +386,7 @@ export class Catalogue {
     let stored: CatalogueChange;
     try {
       stored = await this.#db.transaction(async tx => {
+        if (this.#cursor) this.#cursor.skip(await transactionOf(tx));
         const written = await store(tx);
         await inSameTransaction?.(tx, written);
         signal?.throwIfAborted();
@@ -340,20 +412,70 @@ export class Catalogue {
   }
 
   /**
-   * Loads what other processes have written since the last time into memory and into the index. It runs between two writes,
-   * so that it also reads what was written here, and the last write to a server wins in every process.
+   * Loads what other processes have written since the last time. It runs between two writes, so that the last write to a
+   * server wins in every process.
    */
   catchUp(): Promise<void> {
-    return this.#writes.run(async () => this.#cursor?.catchUp(this.#byId, this.#prepare));
+    return this.#writes.run(() => this.#catchUp());
   }
 
   #exclusively<T>(write: () => Promise<T>): Promise<T> {
     return this.#writes.run(async () => {
       // A failure to load others' changes must not block a local change.
-      await this.#cursor?.catchUp(this.#byId, this.#prepare).catch(() => {});
+      await this.#catchUp().catch(() => {});
       return write();
     });
   }
+
+  /** @throws the error of preparing the change, which is then read again the next time */
+  async #catchUp(): Promise<void> {
+    const news = await this.#cursor?.read();
+    if (!news) return;
+    for (let at = 0; at < news.ids.length; at += SERVERS_AT_ONCE)
+      await this.#take(await readServers(this.#db, news.ids.slice(at, at + SERVERS_AT_ONCE)));
+    news.done();
+  }
+
+  /** Shows servers as another process has written them. */
+  async #take(stored: readonly Server[]): Promise<void> {
+    const servers = stored.filter(server => !isDeepStrictEqual(server, this.#recent.peek(server.id)));
+    const searched = servers.filter(server => isVisible(server, this.#recent.peek(server.id)));
+    const takeEffect = searched.length === 0 ? undefined : await this.#prepare(this.#changeOf(searched));
+    for (const server of servers) {
+      this.#byId.set(server.id, headOf(server));
+      this.#recent.set(server);
+    }
+    await takeEffect?.();
+  }
+
+  /**
+   * Returns the change to these servers. An import becomes visible at once, as in the process that made it; for a few
+   * servers that would cost too much.
+   */
+  #changeOf(servers: readonly Server[]): CatalogueChange {
+    const upserted = servers.filter(server => server.active);
+    const removed = servers.flatMap(({ id, active }) => (!active && this.#byId.get(id)?.active ? id : []));
+    const isReplacement = upserted.length > 0 && removed.length > 0;
+    if (!isReplacement && servers.length < MANY_SERVERS) return { upserted, removed };
+    const wanted = new Map(upserted.map(server => [server.id, server]));
+    return { upserted, removed, whole: this.#whole(wanted, new Set(removed)) };
+  }
+}
+
+/** The maximum number of another process's changes that become visible at once: all of them are in memory. */
+const SERVERS_AT_ONCE = 2_000;
+/** Changes of this many servers are treated as an import. */
+const MANY_SERVERS = 20;
+
+/** Returns true if the two differ in more than what was learned of access, which is not in the index. */
+const isVisible = (
+  { learned: _now, ...server }: Server,
+  { learned: _before, ...known }: Partial<Server> = {},
+) => !isDeepStrictEqual(server, known);
+
+/** A head without a row: another process has deleted it by hand. */
+function unknownIn({ id }: ServerHead): never {
+  throw new SwitchboardError('server_not_found', `The server ${id} is no longer in the catalogue.`);
 }
 
 const MAX_MEANT = 3;
@@ -361,12 +483,12 @@ const MAX_MEANT = 3;
 const MAX_SIMILAR = 300;
 
 /** Returns the message for an unknown id. Callers often send a server's name or misspell the id. */
-function notFound(id: string, servers: Iterable<Server>): string {
+function notFound(id: string, servers: Iterable<ServerHead>): string {
   const called = id.trim().toLowerCase();
   const words = called.split(/[^\p{L}\p{N}]+/u).filter(word => word.length > 2);
-  const named: Server[] = [];
-  const worded: Server[] = [];
-  const similar = new Map<string, Server>();
+  const named: ServerHead[] = [];
+  const worded: ServerHead[] = [];
+  const similar = new Map<string, ServerHead>();
   for (const server of servers) {
     if (server.name.toLowerCase() === called || server.id === called) named.push(server);
     else if (words.length > 1 && words.every(word => saysWord(server, word))) worded.push(server);
@@ -383,7 +505,7 @@ function notFound(id: string, servers: Iterable<Server>): string {
   return `No server has the id ${quoted(id)}.${hint} Search for the server to find its id.`;
 }
 
-const saysWord = ({ id, name }: Server, word: string) =>
+const saysWord = ({ id, name }: ServerHead, word: string) =>
   id.includes(word) || name.toLowerCase().includes(word);
 
 /** A cheap comparison for every server of a large catalogue: a shared word, or the same first letter and a similar length. */

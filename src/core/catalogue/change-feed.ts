@@ -1,12 +1,15 @@
-import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'drizzle-orm';
 import { rows, whyFailed, type Database } from '../../platform/database/database.ts';
 import { Listening } from '../../platform/database/listen.ts';
 import { Repeat } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import type { CatalogueChange, PrepareChange } from './changes.ts';
-import type { Server } from './entry.ts';
-import { readServers } from './store.ts';
+import { readWritten } from './store.ts';
+
+/** The ids of servers that others have written, until `done` is called. */
+interface News {
+  readonly ids: readonly string[];
+  readonly done: () => void;
+}
 
 /**
  * Finds what other processes have written since the last read. Each row has the number of the transaction that wrote it.
@@ -17,6 +20,8 @@ export class ChangeCursor {
   readonly #db: Database;
   /** Everything below was read. */
   #horizon: number;
+  /** Transactions of this process. */
+  readonly #own = new Set<number>();
 
   private constructor(db: Database, horizon: number) {
     this.#db = db;
@@ -28,22 +33,29 @@ export class ChangeCursor {
     return new ChangeCursor(db, (await snapshotOf(db)).lowest);
   }
 
-  /**
-   * Loads others' changes into `known` and applies them.
-   * @throws the error of preparing the change, which is then read again the next time
-   */
-  async catchUp(known: Map<string, Server>, prepare: PrepareChange): Promise<void> {
+  /** Leaves out the rows that the transaction writes. */
+  skip(transaction: number): void {
+    this.#own.add(transaction);
+  }
+
+  async read(): Promise<News> {
     const { lowest, next } = await snapshotOf(this.#db);
     // After a restore from another server, transaction numbers may be lower than those in the rows.
     const from = Math.min(this.#horizon, lowest);
-    const written = await readServers(this.#db, { from, before: next });
-    const servers = written.filter(server => !isDeepStrictEqual(server, known.get(server.id)));
-    const searched = servers.filter(server => isVisible(server, known.get(server.id)));
-    const takeEffect = searched.length === 0 ? undefined : await prepare(changeOf(searched, known));
-    for (const server of servers) known.set(server.id, server);
-    await takeEffect?.();
-    this.#horizon = lowest;
+    const written = await readWritten(this.#db, { from, before: next });
+    const done = () => {
+      this.#horizon = lowest;
+      for (const transaction of this.#own) if (transaction < lowest) this.#own.delete(transaction);
+    };
+    return { ids: written.flatMap(({ id, revision }) => (this.#own.has(revision) ? [] : id)), done };
   }
+}
+
+/** Returns the number of the current transaction. */
+export async function transactionOf(tx: Database): Promise<number> {
+  const [row] = await rows<{ number: number }>(tx, sql`select pg_current_xact_id()::text::bigint as number`);
+  if (!row) throw new Error('the database reported no transaction number');
+  return row.number;
 }
 
 /** Reads the lowest open transaction number and the next one to be assigned. */
@@ -55,29 +67,6 @@ async function snapshotOf(db: Database): Promise<{ lowest: number; next: number 
   );
   if (!snapshot) throw new Error('the database reported no transaction snapshot');
   return snapshot;
-}
-
-/** Returns true if the two differ in more than what was learned of access, which is not in the index. */
-const isVisible = (
-  { learned: _now, ...server }: Server,
-  { learned: _before, ...known }: Partial<Server> = {},
-) => !isDeepStrictEqual(server, known);
-
-/** Changes of this many servers are treated as an import. */
-const MANY_SERVERS = 20;
-
-/**
- * Returns the change for these servers. An import becomes visible at once, as in the process that made it; for a few servers
- * that would cost too much.
- */
-function changeOf(servers: readonly Server[], known: ReadonlyMap<string, Server>): CatalogueChange {
-  const upserted = servers.filter(server => server.active);
-  const removed = servers.flatMap(({ id, active }) => (!active && known.get(id)?.active ? id : []));
-  const isReplacement = upserted.length > 0 && removed.length > 0;
-  if (!isReplacement && servers.length < MANY_SERVERS) return { upserted, removed };
-  const after = new Map(known);
-  for (const server of servers) after.set(server.id, server);
-  return { upserted, removed, whole: [...after.values()].filter(({ active }) => active) };
 }
 
 /** Notifications may be lost with their connection; a change is then noticed this much later. */

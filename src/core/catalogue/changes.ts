@@ -1,14 +1,24 @@
 import type { Database } from '../../platform/database/database.ts';
-import type { Origin, RegistryMark, Server } from './entry.ts';
+import type { HeldServer, Origin, RegistryMark, Server, ServerHead } from './entry.ts';
 
 /** Servers changed by a write: `upserted` ones are active, `removed` ids are no longer found by a search. */
 export interface CatalogueChange {
   readonly upserted: readonly Server[];
   readonly removed: readonly string[];
-  /** All servers that are active after the change, if it is to become visible at once. */
-  readonly whole?: readonly Server[];
+  /** Present if the change is to become visible at once. */
+  readonly whole?: WholeCatalogue;
   /** Ids of entries that were skipped because they belong to another owner. */
   readonly left?: readonly string[];
+}
+
+/** All servers that are active after a change. */
+export interface WholeCatalogue {
+  /** The number of servers and of their tools together. */
+  readonly parts: number;
+  /** True: nothing that was indexed before is valid, and `upserted` is empty. */
+  readonly isAnew?: boolean;
+  /** Reads them page by page, because all together may take gigabytes. */
+  readonly servers: () => AsyncIterable<Server>;
 }
 
 /** Reports how many of the texts have been embedded. */
@@ -65,7 +75,7 @@ interface RegistryListing {
 export function withoutOthers(
   wanted: Map<string, Server>,
   { origin, registry }: PutOptions,
-  known: ReadonlyMap<string, Server>,
+  known: ReadonlyMap<string, ServerHead>,
 ): string[] {
   if (origin === 'operator') return [];
   const addresses = registry ? addressesOfOthers(known.values()) : new Set<string>();
@@ -90,9 +100,9 @@ export function endedBy(
   wanted: ReadonlyMap<string, Server>,
   { origin, replace = false, exclude, registry }: PutOptions,
   left: ReadonlySet<string>,
-  listed: Iterable<Server>,
-): Server[] {
-  const isAbsent = ({ id }: Server) => replace && !wanted.has(id) && !left.has(id) && !exclude?.has(id);
+  listed: Iterable<HeldServer>,
+): HeldServer[] {
+  const isAbsent = ({ id }: ServerHead) => replace && !wanted.has(id) && !left.has(id) && !exclude?.has(id);
   if (!registry) {
     return [...listed].filter(old => isAbsent(old) && (origin === 'operator' || old.origin === 'shipped'));
   }
@@ -102,11 +112,11 @@ export function endedBy(
   return gone;
 }
 
-const isOf = ({ origin, registry }: Server, source: string): boolean =>
+const isOf = ({ origin, registry }: ServerHead, source: string): boolean =>
   origin === 'registry' && registry?.source === source;
 
 /** Returns addresses of servers that came from no registry, including those that the operator deactivated. */
-function addressesOfOthers(servers: Iterable<Server>): Set<string> {
+function addressesOfOthers(servers: Iterable<ServerHead>): Set<string> {
   const addresses = new Set<string>();
   for (const { origin, active, unreachable = false, remoteUrl } of servers) {
     if (origin === 'operator' || (origin === 'shipped' && (active || unreachable)))
@@ -118,6 +128,6 @@ function addressesOfOthers(servers: Iterable<Server>): Set<string> {
 const addressOf = (remoteUrl: string): string => new URL(remoteUrl).href.replace(/\/$/, '');
 
 /** Returns the server as permanently inactive: owned by that origin, and not reactivated by a health check. */
-export function withdrawn({ unreachable: _any, ...server }: Server, origin: Origin): Server {
+export function withdrawn<Any extends ServerHead>({ unreachable: _any, ...server }: Any, origin: Origin) {
   return { ...server, active: false, origin };
 }

@@ -160,8 +160,8 @@ interface LiveMark {
 
 export type Origin = 'shipped' | 'operator' | 'registry';
 
-/** A registry's statements about a server. */
-export interface RegistryMark {
+/** A registry's statements about a server, without its `server.json`. */
+export interface RegistryHead {
   /** The registry's address, normalised by `registryUrl`. */
   readonly source: string;
   /** The name in the registry, such as `com.example/notes`. */
@@ -171,32 +171,64 @@ export interface RegistryMark {
   readonly statusMessage?: string;
   /** RFC 3339, by the registry's clock. */
   readonly publishedAt?: string;
+}
+
+export interface RegistryMark extends RegistryHead {
   /** Its `server.json`. */
   readonly document: Readonly<Record<string, unknown>>;
 }
 
-/** A catalogued remote MCP server, as the core knows it. */
-export interface Server {
+/** The short fields of a catalogued remote MCP server, which decide how it is found and called. */
+export interface ServerHead {
   readonly id: string;
   readonly name: string;
-  readonly description: string;
   readonly remoteUrl: string;
   /** Absent: unknown, detected at the first call. */
   readonly transport?: Transport;
   readonly auth: AuthSpec;
   /** Access as the server itself has shown it at its current address; absent: it has not. */
   readonly learned?: LearnedAccess;
+  /** When the server itself last listed its tools, in milliseconds; absent: the tools come from the entry. */
+  readonly toolsListedAt?: number;
+  readonly origin: Origin;
+  readonly registry?: RegistryHead;
+  readonly active: boolean;
+  /** Inactive after 30 days of failed health checks; reactivated by a successful one. */
+  readonly unreachable?: true;
+}
+
+/** A head in memory. */
+export interface HeldServer extends ServerHead {
+  readonly toolCount: number;
+}
+
+/** A catalogued server as it is called; without tools only the head was read. */
+export type CalledServer = ServerHead & { readonly tools?: readonly CataloguedTool[] };
+
+/** A whole catalogued server. */
+export interface Server extends ServerHead {
+  readonly description: string;
   readonly homepage?: string;
   readonly repository?: string;
   readonly categories: readonly string[];
   readonly tools: readonly CataloguedTool[];
-  /** When the server itself last listed its tools, in milliseconds; absent: the tools come from the entry. */
-  readonly toolsListedAt?: number;
-  readonly origin: Origin;
   readonly registry?: RegistryMark;
-  readonly active: boolean;
-  /** Inactive after 30 days of failed health checks; reactivated by a successful one. */
-  readonly unreachable?: true;
+}
+
+/** Returns the part of a server that stays in memory. */
+export function headOf(server: Server): HeldServer {
+  const {
+    description: _description,
+    homepage: _homepage,
+    repository: _repository,
+    categories: _categories,
+    tools,
+    registry,
+    ...head
+  } = server;
+  if (!registry) return { ...head, toolCount: tools.length };
+  const { document: _document, ...mark } = registry;
+  return { ...head, registry: mark, toolCount: tools.length };
 }
 
 /** Access as a server showed it: by a refusal, or by answering a call that carried nothing. */
@@ -258,7 +290,10 @@ export const needsNothing = ({ auth, learned }: Pick<Server, 'auth' | 'learned'>
   auth.kind === 'none' && (learned === undefined || learned.kind === 'none');
 
 /** Returns a changed server with what was learned about its access before, unless its URL has changed. */
-export const keepingLearned = (server: Server, known: Server | undefined): Server =>
+export const keepingLearned = (
+  server: Server,
+  known: Pick<Server, 'learned' | 'remoteUrl'> | undefined,
+): Server =>
   known?.learned === undefined || known.remoteUrl !== server.remoteUrl || known.learned === server.learned
     ? server
     : { ...server, learned: known.learned };

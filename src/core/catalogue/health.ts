@@ -1,4 +1,4 @@
-import type { Server } from './entry.ts';
+import type { ServerHead } from './entry.ts';
 
 /** Results of a health check: the first two mean alive, the others failed. */
 export const HEALTH_STATES = ['ok', 'needs_sign_in', 'not_mcp', 'unreachable'] as const;
@@ -21,7 +21,7 @@ export interface Health {
 /** Gives the health of every server. */
 export interface KnownHealth {
   /** Returns undefined for a server that was not checked at its current address. */
-  of(server: Pick<Server, 'id' | 'remoteUrl'>): Health | undefined;
+  of(server: Pick<ServerHead, 'id' | 'remoteUrl'>): Health | undefined;
   /** Changes whenever a server becomes dead or stops being dead. */
   readonly epoch: number;
 }

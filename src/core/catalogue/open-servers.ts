@@ -4,7 +4,7 @@ import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { ThrottledLog } from '../../platform/telemetry/throttled-log.ts';
 import type { Catalogue } from './catalogue.ts';
-import type { Server } from './entry.ts';
+import type { ServerHead } from './entry.ts';
 
 /** The maximum number of characters examined in each text of a result. */
 const MAX_TEXT_CHARS = 2_000;
@@ -38,7 +38,7 @@ export class OpenServers {
    * @param server the server as it was called
    * @param answer its result is only read if the server's access is not known, because reading a large one is costly
    */
-  learn(server: Server, answer: { readonly result: unknown }): Promise<void> | undefined {
+  learn(server: ServerHead, answer: { readonly result: unknown }): Promise<void> | undefined {
     const { id } = server;
     const isClosed = this.#catalogue.isClosedByRefusal(id) && !this.#reopened.has(id);
     if (!(isClosed || this.#catalogue.hasUnknownAccess(id)) || asksForKey(answer.result)) return undefined;
@@ -46,7 +46,7 @@ export class OpenServers {
     return this.#store(server);
   }
 
-  async #store({ id, remoteUrl }: Server): Promise<void> {
+  async #store({ id, remoteUrl }: ServerHead): Promise<void> {
     try {
       await this.#catalogue.learnAccess(id, remoteUrl, { kind: 'none' });
     } catch (error) {

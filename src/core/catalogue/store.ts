@@ -1,11 +1,20 @@
 import { setImmediate } from 'node:timers/promises';
-import { and, asc, eq, gt, gte, inArray, lt, not, or, sql } from 'drizzle-orm';
+import { and, asc, eq, getTableColumns as getColumns, gt, gte, inArray, lt, not, or, sql } from 'drizzle-orm';
 import { excluded } from '../../platform/database/columns.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { cleanText } from '../../platform/sanitize.ts';
 import { slices, type Pause } from '../../platform/time.ts';
 import type { CatalogueChange, PutOptions } from './changes.ts';
-import type { CataloguedTool, LearnedAccess, Origin, Server, Tool } from './entry.ts';
+import type {
+  CataloguedTool,
+  HeldServer,
+  LearnedAccess,
+  Origin,
+  RegistryHead,
+  Server,
+  ServerHead,
+  Tool,
+} from './entry.ts';
 import { serverHealth, servers as table, serverToolParts as parts } from './schema.ts';
 import { cleanTool } from './tools/definitions.ts';
 import { forgetDefinitions } from './tools/store.ts';
@@ -18,69 +27,129 @@ interface Transactions {
   readonly before: number;
 }
 
-/**
- * Reads all stored servers, or those written by one of the transactions, in a single snapshot. Yields to the event loop
- * between pages.
- */
-export function readServers(db: Database, written?: Transactions): Promise<Server[]> {
-  const isWritten = written && and(gte(table.revision, written.from), lt(table.revision, written.before));
-  return db.transaction(
-    async tx => {
-      const servers: Server[] = [];
-      for (let last: string | undefined; ;) {
-        const page = await tx
-          .select()
-          .from(table)
-          .where(and(isWritten, last === undefined ? undefined : gt(table.id, last)))
-          .orderBy(asc(table.id))
-          .limit(PAGE_ROWS);
-        const ids = page.map(row => row.id);
-        const more = await tx
-          .select()
-          .from(parts)
-          .where(inArray(parts.serverId, ids))
-          .orderBy(asc(parts.serverId), asc(parts.part));
-        const moreOf = Map.groupBy(more, ({ serverId }) => serverId);
-        for (const row of page)
-          servers.push(fromRow(row, moreOf.get(row.id)?.flatMap(({ tools }) => tools) ?? []));
-        last = ids.at(-1);
-        if (last === undefined || page.length < PAGE_ROWS) return servers;
-        await setImmediate();
-      }
-    },
-    { isolationLevel: 'repeatable read', accessMode: 'read only' },
-  );
+const toolCount = sql<number>`(jsonb_array_length(${table.tools}) + (select coalesce(sum(jsonb_array_length(${parts.tools})), 0) from ${parts} where ${parts.serverId} = ${table.id}))::int`;
+
+/** Reads the heads of all stored servers. Yields to the event loop between pages. */
+export async function readHeads(db: Database): Promise<HeldServer[]> {
+  const heads: HeldServer[] = [];
+  for (let last: string | undefined; ;) {
+    const page = await db
+      .select({
+        id: table.id,
+        name: table.name,
+        remoteUrl: table.remoteUrl,
+        transport: table.transport,
+        auth: table.auth,
+        learned: table.learned,
+        toolsListedAt: table.toolsListedAt,
+        origin: table.origin,
+        registry: sql<RegistryHead | null>`${table.registry} - 'document'`,
+        active: table.active,
+        unreachable: table.unreachable,
+        toolCount,
+      })
+      .from(table)
+      .where(last === undefined ? undefined : gt(table.id, last))
+      .orderBy(asc(table.id))
+      .limit(HEADS_OF_A_PAGE);
+    for (const { toolCount: count, registry, ...row } of page)
+      heads.push({ ...headFrom(row), ...(registry === null ? {} : { registry }), toolCount: count });
+    last = page.at(-1)?.id;
+    if (last === undefined || page.length < HEADS_OF_A_PAGE) return heads;
+    await setImmediate();
+  }
 }
 
-/** Cleans the texts again, because an older version may have stored the row with fewer rules. */
-function fromRow(row: typeof table.$inferSelect, moreTools: readonly CataloguedTool[]): Server {
-  const {
-    transport,
-    homepage,
-    repository,
-    toolsListedAt,
-    registry,
-    createdAt: _created,
-    updatedAt: _updated,
-    revision: _revision,
-    unreachable,
-    learned,
-    ...rest
-  } = row;
-  return {
-    ...rest,
-    name: cleanText(rest.name),
-    description: cleanText(rest.description),
-    tools: [...rest.tools, ...stillMore(rest.tools, moreTools)].flatMap(tool => cleanTool(tool) ?? []),
-    ...(transport === null ? {} : { transport }),
-    ...(homepage === null ? {} : { homepage }),
-    ...(repository === null ? {} : { repository }),
-    ...(registry === null ? {} : { registry }),
-    ...(unreachable ? { unreachable } : {}),
-    ...(learned?.remoteUrl === rest.remoteUrl ? { learned: learned.access } : {}),
-    ...(toolsListedAt === null ? {} : { toolsListedAt: toolsListedAt.getTime() }),
-  };
+const HEADS_OF_A_PAGE = 1_000;
+
+/** Returns the ids of the servers that one of the transactions has written, with its number. */
+export function readWritten(
+  db: Database,
+  { from, before }: Transactions,
+): Promise<{ id: string; revision: number }[]> {
+  return db
+    .select({ id: table.id, revision: table.revision })
+    .from(table)
+    .where(and(gte(table.revision, from), lt(table.revision, before)))
+    .orderBy(asc(table.id));
 }
+
+/** One statement reads a row with its parts: two could see different versions. */
+const whole = (db: Database) =>
+  db
+    .select({
+      ...getColumns(table),
+      moreTools: sql<
+        (readonly CataloguedTool[])[]
+      >`(select coalesce(jsonb_agg(${parts.tools} order by ${parts.part}), '[]') from ${parts} where ${parts.serverId} = ${table.id})`,
+    })
+    .from(table);
+
+type WholeRow = Awaited<ReturnType<typeof whole>>[number];
+
+/** Reads the stored servers with these ids, in no particular order. Yields to the event loop between pages. */
+export async function readServers(db: Database, ids: readonly string[]): Promise<Server[]> {
+  const servers: Server[] = [];
+  for (const batch of batched(ids, PAGE_ROWS)) {
+    const rows = await whole(db).where(inArray(table.id, batch));
+    for (const row of rows) servers.push(fromRow(row));
+    if (ids.length > PAGE_ROWS) await setImmediate();
+  }
+  return servers;
+}
+
+/** Yields all active servers by id, page by page. */
+export async function* pagesOfServers(db: Database): AsyncGenerator<Server[]> {
+  for (let last: string | undefined; ;) {
+    const page = await whole(db)
+      .where(and(eq(table.active, true), last === undefined ? undefined : gt(table.id, last)))
+      .orderBy(asc(table.id))
+      .limit(PAGE_ROWS);
+    yield page.map(fromRow);
+    last = page.at(-1)?.id;
+    if (last === undefined || page.length < PAGE_ROWS) return;
+    await setImmediate();
+  }
+}
+
+type HeadRow = Pick<
+  WholeRow,
+  | 'id'
+  | 'name'
+  | 'remoteUrl'
+  | 'transport'
+  | 'auth'
+  | 'learned'
+  | 'toolsListedAt'
+  | 'origin'
+  | 'active'
+  | 'unreachable'
+>;
+
+/** Cleans the name again, because an older version may have stored the row with fewer rules. */
+const headFrom = (row: HeadRow) => ({
+  id: row.id,
+  name: cleanText(row.name),
+  remoteUrl: row.remoteUrl,
+  auth: row.auth,
+  origin: row.origin,
+  active: row.active,
+  ...(row.transport === null ? {} : { transport: row.transport }),
+  ...(row.unreachable ? { unreachable: row.unreachable } : {}),
+  ...(row.learned?.remoteUrl === row.remoteUrl ? { learned: row.learned.access } : {}),
+  ...(row.toolsListedAt === null ? {} : { toolsListedAt: row.toolsListedAt.getTime() }),
+});
+
+/** Cleans the texts again, as `headFrom` does. */
+const fromRow = (row: WholeRow): Server => ({
+  ...headFrom(row),
+  description: cleanText(row.description),
+  categories: row.categories,
+  tools: [...row.tools, ...stillMore(row.tools, row.moreTools.flat())].flatMap(tool => cleanTool(tool) ?? []),
+  ...(row.homepage === null ? {} : { homepage: row.homepage }),
+  ...(row.repository === null ? {} : { repository: row.repository }),
+  ...(row.registry === null ? {} : { registry: row.registry }),
+});
 
 /**
  * After a rollback, an older version writes all tools into the row and ignores the parts. A name that is in both shows that
@@ -204,7 +273,7 @@ export class ConcurrentEdit extends Error {
  * Stores whether a server is inactive as unreachable.
  * @throws ConcurrentEdit if the row differs from `before`
  */
-export async function writeUnreachable(tx: Transaction, server: Server, before: Server): Promise<void> {
+export async function writeUnreachable(tx: Transaction, server: Server, before: ServerHead): Promise<void> {
   const { active, unreachable = false } = server;
   const written = await tx
     .update(table)
@@ -221,16 +290,21 @@ export async function writeUnreachable(tx: Transaction, server: Server, before: 
   if (written.length === 0) throw new ConcurrentEdit(`${server.id} was changed by another process`);
 }
 
-/** Stores what was learned of a server's access. Does nothing if the row has another address. */
+/**
+ * Stores what was learned of a server's access. Does nothing if the row has another address. Resolves to the number of the
+ * transaction.
+ */
 export async function writeLearned(
   db: Transaction,
   { id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>,
   access: LearnedAccess,
-): Promise<void> {
-  await db
+): Promise<number | undefined> {
+  const [written] = await db
     .update(table)
     .set({ learned: { remoteUrl, access } })
-    .where(and(eq(table.id, id), eq(table.remoteUrl, remoteUrl)));
+    .where(and(eq(table.id, id), eq(table.remoteUrl, remoteUrl)))
+    .returning({ revision: table.revision });
+  return written?.revision;
 }
 
 /** A change to be stored, with the ids of servers that need more than their row written. */

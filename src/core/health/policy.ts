@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../../errors.ts';
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import type { Inspection } from '../proxy/inspect.ts';
 import { HttpFailure } from '../proxy/upstream/failures.ts';
 import { HandshakeRefused } from '../proxy/upstream/era.ts';
@@ -36,7 +36,7 @@ const OUTCOMES: Partial<Record<ErrorCode, Outcome>> = {
 const PAYMENT_REQUIRED = 402;
 
 /** Returns the health check result of an inspection. */
-export function outcomeOf({ auth }: Pick<Server, 'auth'>, { error, hasEntered }: Inspection): Outcome {
+export function outcomeOf({ auth }: Pick<ServerHead, 'auth'>, { error, hasEntered }: Inspection): Outcome {
   if (!error) return 'ok';
   if (error instanceof HandshakeRefused) return auth.kind === 'none' ? 'not_mcp' : 'needs_sign_in';
   if (error instanceof HttpFailure && error.httpStatus >= 500) return 'unreachable';
@@ -74,7 +74,12 @@ export const isDeadForLong = (deadSinceMs: number, nowMs: number): boolean =>
  * Returns true if a sweep should check the server, because its last check is older than half the interval. A sweep after a
  * restart thus continues where the last one ended. A server that was deactivated as dead is checked at most once a day.
  */
-export function isDue(server: Server, health: Health | undefined, everyMs: number, nowMs: number): boolean {
+export function isDue(
+  server: ServerHead,
+  health: Health | undefined,
+  everyMs: number,
+  nowMs: number,
+): boolean {
   if (!health) return true;
   const passedMs = nowMs - health.checkedAtMs;
   const intervalMs = server.unreachable ? Math.max(everyMs, DAY_MS) : everyMs;

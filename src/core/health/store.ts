@@ -4,7 +4,7 @@ import type { Database } from '../../platform/database/database.ts';
 import { excluded } from '../../platform/database/columns.ts';
 import { readJsonSetting, writeJsonSetting } from '../../platform/database/settings.ts';
 import type { Health, KnownHealth } from '../catalogue/health.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import { serverHealth as table } from '../catalogue/schema.ts';
 
 /** Health of a server at one address: a server that has moved starts over. */
@@ -36,7 +36,7 @@ export class HealthStore implements KnownHealth {
   }
 
   /** Returns undefined for a server that was not checked at its current address. */
-  of({ id, remoteUrl }: Pick<Server, 'id' | 'remoteUrl'>): Health | undefined {
+  of({ id, remoteUrl }: Pick<ServerHead, 'id' | 'remoteUrl'>): Health | undefined {
     const known = this.#known.get(id);
     return known?.remoteUrl === remoteUrl ? known.health : undefined;
   }

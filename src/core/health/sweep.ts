@@ -8,7 +8,7 @@ import type { Metrics } from '../metrics.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';
 import type { Catalogue, OnProgress } from '../catalogue/catalogue.ts';
 import { isAlive, type Health, type HealthState } from '../catalogue/health.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import { LOCKS } from '../locks.ts';
 import { ListedTools } from '../catalogue/tools/refresh.ts';
 import type { Inspection } from '../proxy/inspect.ts';
@@ -88,7 +88,7 @@ interface HealthSweepParts {
   readonly metrics: Metrics;
   readonly inspect: McpProxy['inspect'];
   /** Learns from the 401 of a server whose access is unknown. */
-  readonly onRefused?: (server: Server, refusal: Refusal) => Promise<unknown>;
+  readonly onRefused?: (server: ServerHead, refusal: Refusal) => Promise<unknown>;
   /** Called in the transaction of the change. */
   readonly onStatusChange: (tx: Database, change: StatusChange) => Promise<void>;
   /** The interval between sweeps; 0: no scheduled sweeps. */
@@ -98,7 +98,7 @@ interface HealthSweepParts {
 }
 
 interface Sweep extends Pick<SweepOptions, 'onProgress' | 'onFound'> {
-  readonly servers: readonly Server[];
+  readonly servers: readonly ServerHead[];
   readonly signal: AbortSignal;
   readonly pauseMs: number;
   /** False if an operator has named the servers. */
@@ -106,7 +106,7 @@ interface Sweep extends Pick<SweepOptions, 'onProgress' | 'onFound'> {
 }
 
 interface Failure {
-  readonly server: Server;
+  readonly server: ServerHead;
   readonly state: HealthState;
   readonly latencyMs?: number;
   readonly atMs: number;
@@ -151,7 +151,7 @@ export class HealthSweep {
   }
 
   /** Returns undefined for a server that was not checked at its current address. */
-  healthOf(server: Server): Health | undefined {
+  healthOf(server: ServerHead): Health | undefined {
     return this.#parts.store.of(server);
   }
 
@@ -208,7 +208,7 @@ export class HealthSweep {
     return passedMs < 0 || passedMs >= everyMs;
   }
 
-  #named(ids: readonly string[]): Server[] {
+  #named(ids: readonly string[]): ServerHead[] {
     const { catalogue } = this.#parts;
     return [...new Set(ids)].map(id => {
       const server = catalogue.get(id);
@@ -239,7 +239,7 @@ export class HealthSweep {
   }
 
   /** Returns the servers that a sweep skips because they were alive recently: most of them, after an interrupted sweep. */
-  #aliveElsewhere(swept: readonly Server[]): Check[] {
+  #aliveElsewhere(swept: readonly ServerHead[]): Check[] {
     const { catalogue, store, clock, everyMs } = this.#parts;
     const ids = new Set(swept.map(({ id }) => id));
     const isAliveLately = (health: Health | undefined) =>
@@ -254,7 +254,7 @@ export class HealthSweep {
     const { store, metrics, inspect } = this.#parts;
     const findings = new Findings(this.#parts);
     const tools = new ListedTools(this.#parts);
-    const check = async (server: Server) => {
+    const check = async (server: ServerHead) => {
       const inspection = await withoutSpan(() => inspect(server, signal));
       const outcome = outcomeOf(server, inspection);
       metrics.events.probed(outcome);
@@ -269,7 +269,7 @@ export class HealthSweep {
       onProgress?.({ done: findings.visited, of: servers.length });
       return inspection.error?.code !== 'upstream_timeout';
     };
-    const checkedAtMs = (server: Server) => store.of(server)?.checkedAtMs ?? 0;
+    const checkedAtMs = (server: ServerHead) => store.of(server)?.checkedAtMs ?? 0;
     const oldestFirst = servers.toSorted((a, b) => checkedAtMs(a) - checkedAtMs(b));
     const maxFailures = isWhole ? MAX_TIMEOUTS : Infinity;
     let isStopped = true;
@@ -285,7 +285,7 @@ export class HealthSweep {
   }
 
   /** Resolves to undefined if storing failed: a temporary database failure must not end a sweep. */
-  async #attempt<T>({ id }: Server, writing: Promise<T>): Promise<T | undefined> {
+  async #attempt<T>({ id }: ServerHead, writing: Promise<T>): Promise<T | undefined> {
     try {
       return await writing;
     } catch (error) {
@@ -294,13 +294,13 @@ export class HealthSweep {
     }
   }
 
-  async #learn(server: Server, { error }: Inspection): Promise<void> {
+  async #learn(server: ServerHead, { error }: Inspection): Promise<void> {
     const { catalogue, onRefused } = this.#parts;
     const refusal = refusalOf(error);
     if (refusal?.status === 401 && catalogue.hasUnknownAccess(server.id)) await onRefused?.(server, refusal);
   }
 
-  async #reactivate(server: Server, outcome: Outcome): Promise<boolean> {
+  async #reactivate(server: ServerHead, outcome: Outcome): Promise<boolean> {
     if (!server.unreachable || outcome === 'no_verdict' || !isAlive(outcome)) return false;
     const { catalogue, onStatusChange } = this.#parts;
     return catalogue.setUnreachable(server, false, tx => onStatusChange(tx, { id: server.id }));
@@ -361,7 +361,7 @@ class Findings {
     this.#parts = parts;
   }
 
-  add(server: Server, outcome: Outcome, { latencyMs, error }: Inspection): void {
+  add(server: ServerHead, outcome: Outcome, { latencyMs, error }: Inspection): void {
     this.visited++;
     this.counts[outcome]++;
     if (outcome === 'no_verdict') return;
@@ -392,7 +392,7 @@ class Findings {
   }
 }
 
-const hostOf = ({ remoteUrl }: Server): string => new URL(remoteUrl).host;
+const hostOf = ({ remoteUrl }: ServerHead): string => new URL(remoteUrl).host;
 
 interface Pace {
   readonly pauseMs: number;
@@ -407,9 +407,9 @@ interface Pace {
  * @throws the signal's reason or the work's error, once nothing is running any more
  */
 async function byHost(
-  servers: readonly Server[],
+  servers: readonly ServerHead[],
   { pauseMs, maxFailures, signal }: Pace,
-  work: (server: Server) => Promise<boolean>,
+  work: (server: ServerHead) => Promise<boolean>,
 ): Promise<void> {
   const hosts = [...Map.groupBy(servers, hostOf).values()].map(waiting => ({ waiting, failures: 0 }));
   const worker = async () => {

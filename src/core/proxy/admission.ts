@@ -5,7 +5,7 @@ import { monotonicMs, type Clock, type Cancellation } from '../../platform/time.
 import { FairSlots } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import type { ProxyLimits } from './limits.ts';
 import {
   AnsweredWrongly,
@@ -42,7 +42,7 @@ export interface Pass {
 export class NotAdmitted extends SwitchboardError {}
 
 type Applicant = Pick<Caller, 'tenantId' | 'subject' | 'timeoutMs'>;
-type Asked = Pick<Server, 'id' | 'remoteUrl'>;
+type Asked = Pick<ServerHead, 'id' | 'remoteUrl'>;
 
 /**
  * Admits calls to their servers. A call is refused while its server asks to wait (`Retry-After`) or has failed repeatedly,

@@ -1,7 +1,7 @@
 import { askOperator, type SwitchboardError } from '../../errors.ts';
 import { nearest } from '../../platform/closest-names.ts';
 import { asSentence, fitting, isPlain, sanitise } from '../../platform/sanitize.ts';
-import type { Annotations, AuthSpec, Server } from '../catalogue/entry.ts';
+import type { Annotations, AuthSpec, ServerHead } from '../catalogue/entry.ts';
 import { cleanSchema } from '../catalogue/tools/definitions.ts';
 import { suspicionsOf } from '../catalogue/tools/suspicious.ts';
 import { restated } from './upstream/failures.ts';
@@ -93,7 +93,7 @@ const WITHOUT_TOKEN: Readonly<Record<AuthSpec['kind'], (id: string) => Explanati
 /** Adds advice to a server's HTTP 401 or 403, based on the sign-in in its catalogue entry. Returns any other failure unchanged. */
 export function withAccessAdvice(
   error: SwitchboardError,
-  { id, auth }: Pick<Server, 'id' | 'auth'>,
+  { id, auth }: Pick<ServerHead, 'id' | 'auth'>,
 ): SwitchboardError {
   const { kind, provider } = auth;
   const { code, detail } = error;

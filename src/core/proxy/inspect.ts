@@ -1,7 +1,7 @@
 import { SwitchboardError, toSwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Cancellation } from '../../platform/time.ts';
 import { isTemplate } from '../catalogue/address-template.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import type { Credential } from '../identity/connections/holdings.ts';
 import type { ProxyLimits } from './limits.ts';
 import { listAllTools, ToolDefinitions, type ListedTool } from './tools.ts';
@@ -37,7 +37,7 @@ export interface Inspection {
  */
 export async function inspect(
   { http, clock, log: parentLog, limits: callLimits }: UpstreamParts,
-  server: Server,
+  server: ServerHead,
   signal: Cancellation,
   credential?: Credential,
 ): Promise<Inspection> {
@@ -76,7 +76,7 @@ export async function inspect(
   }
 }
 
-const needsValues = ({ id }: Server) =>
+const needsValues = ({ id }: ServerHead) =>
   new SwitchboardError(
     'connection_required',
     `The server ${id} has no address until its variables are filled.`,

@@ -5,7 +5,7 @@ import { monotonicMs, type Clock } from '../../platform/time.ts';
 import { Places } from '../../platform/queues.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { CalledServer } from '../catalogue/entry.ts';
 import type { Credentials } from '../identity/connections/credentials.ts';
 import type { Credential } from '../identity/connections/holdings.ts';
 import type { Admission, Pass } from './admission.ts';
@@ -86,7 +86,7 @@ type Kind = 'call' | 'open' | 'side';
 
 /** A request with its server. */
 interface Passed {
-  readonly server: Server;
+  readonly server: CalledServer;
   readonly request: PassedRequest;
   /** The message's method, if it has one. */
   readonly method: string | undefined;
@@ -94,7 +94,7 @@ interface Passed {
 
 /** One running request. */
 interface Passing {
-  readonly server: Server;
+  readonly server: CalledServer;
   readonly request: PassedRequest;
   readonly kind: Kind;
   readonly wantsBody: boolean;
@@ -303,7 +303,11 @@ export class PassThrough {
 }
 
 /** A different user, key, server, URL or connected account is a different session. */
-const bindingOf = (caller: Caller, server: Server, credential: Credential | undefined): readonly string[] => [
+const bindingOf = (
+  caller: Caller,
+  server: CalledServer,
+  credential: Credential | undefined,
+): readonly string[] => [
   caller.tenantId,
   caller.keyId,
   caller.subject?.userId ?? '',

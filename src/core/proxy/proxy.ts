@@ -7,7 +7,7 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { CalledServer } from '../catalogue/entry.ts';
 import { warnedTools } from '../catalogue/tools/warnings.ts';
 import type { Credentials } from '../identity/connections/credentials.ts';
 import type { Credential } from '../identity/connections/holdings.ts';
@@ -62,7 +62,7 @@ export { CallerAbortError } from '../../platform/time.ts';
 export { NotReadOnly } from './arguments/checked-call.ts';
 
 export interface ProxyOptions extends Reports {
-  readonly catalogue: Pick<Catalogue, 'require'>;
+  readonly catalogue: Pick<Catalogue, 'readCalled'>;
   /** Returns the token for a user's call, or says why the call cannot be made. */
   readonly credentials: Pick<Credentials, 'forCall' | 'renewAfterRefusal'>;
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
@@ -71,7 +71,7 @@ export interface ProxyOptions extends Reports {
   readonly clock?: Clock;
   readonly metrics?: Metrics;
   /** Receives every listing of a server's tools that is the same for all callers. Must not throw. */
-  readonly onSharedTools?: (server: Server, tools: readonly ListedTool[]) => void;
+  readonly onSharedTools?: (server: CalledServer, tools: readonly ListedTool[]) => void;
   readonly limits?: Partial<ProxyLimits> | undefined;
 }
 
@@ -106,7 +106,7 @@ export interface McpProxy {
    * @param credential one to try; without it, the server is asked without credentials
    * @throws the signal's reason once it aborts, and nothing else
    */
-  inspect(server: Server, signal: Cancellation, credential?: Credential): Promise<Inspection>;
+  inspect(server: CalledServer, signal: Cancellation, credential?: Credential): Promise<Inspection>;
   /** Ends open pass-through streams and idle sessions: shutdown must not wait for them. */
   endIdle(): void;
   /** Ends the upstream sessions, in bounded time, and every connection. Calls then throw `unavailable`. */
@@ -242,7 +242,7 @@ function requireForwardable(method: string): void {
 }
 
 interface Parts {
-  readonly catalogue: Pick<Catalogue, 'require'>;
+  readonly catalogue: Pick<Catalogue, 'readCalled'>;
   readonly credentials: Pick<Credentials, 'forCall' | 'renewAfterRefusal'>;
   readonly upstream: Pick<UpstreamClient, 'request'>;
   readonly admission: Pick<Admission, 'enter'>;
@@ -287,11 +287,15 @@ class Calls {
   }
 
   /** Runs the work on a catalogued server and reports its outcome. */
-  async track<T>(caller: Caller, operation: Operation<T>, work: (server: Server) => Promise<T>): Promise<T> {
+  async track<T>(
+    caller: Caller,
+    operation: Operation<T>,
+    work: (server: CalledServer) => Promise<T>,
+  ): Promise<T> {
     if (this.#isStopped) throw new Stopping();
     const { catalogue, reporter } = this.#parts;
-    const server = catalogue.require(operation.serverId);
     const startedAtMs = performance.now();
+    const server = await catalogue.readCalled(operation.serverId);
     try {
       const result = await work(server);
       reporter.succeeded(caller, operation, result, startedAtMs);
@@ -311,7 +315,7 @@ class Calls {
    * Lists a server's tools with the caller's account, on our own behalf: it is not reported, and no caller can cancel it.
    * @param where `in-slot` for a call that has its slot and waits for the listing
    */
-  async listTools(caller: Caller, server: Server, where: 'in-slot' | undefined): Promise<Listing> {
+  async listTools(caller: Caller, server: CalledServer, where: 'in-slot' | undefined): Promise<Listing> {
     if (this.#isStopped) throw new Stopping();
     const { totalTimeoutMs } = this.#parts.limits;
     const timeoutMs = where === 'in-slot' ? Math.min(LISTING_IN_SLOT_MS, totalTimeoutMs) : totalTimeoutMs;

@@ -1,5 +1,5 @@
 import type { Caller } from '../access/caller.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import type { Credentials } from '../identity/connections/credentials.ts';
 import type { Credential } from '../identity/connections/holdings.ts';
 import type { Deadline } from './upstream/deadline.ts';
@@ -8,7 +8,7 @@ import type { refusalOf } from './upstream/failures.ts';
 /** The caller, the server and the deadline of one operation. */
 export interface OperationContext {
   readonly caller: Caller;
-  readonly server: Server;
+  readonly server: ServerHead;
   readonly deadline: Deadline;
 }
 

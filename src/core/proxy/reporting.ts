@@ -8,7 +8,7 @@ import { errorOf, glimpseOf, type Params, type RpcAnswer, type UpstreamReply } f
 import { HttpFailure } from './upstream/failures.ts';
 import { isObject } from '../../platform/json-limits.ts';
 import { activeSpan, traced, type Span, type TraceContext } from '../../platform/telemetry/tracing.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import { urlOf } from './upstream/http.ts';
 
 /** The server of a call. */
@@ -39,7 +39,7 @@ export interface Reports {
    * Called with the response of a tool that ran without an error although the call carried no credential; not for pass-through
    * clients. Must not throw.
    */
-  readonly onOpenResult?: (server: Server, answer: { readonly result: unknown }) => void;
+  readonly onOpenResult?: (server: ServerHead, answer: { readonly result: unknown }) => void;
   /** Called when a call that names a search has ended, unless its caller disconnected. Must not throw. */
   readonly onClaimedCall?: (call: ClaimedCall) => void;
 }
@@ -66,7 +66,7 @@ export class Reporter {
   }
 
   /** @param reply the response to a request of any method that carried no credential */
-  answeredOpenly(server: Server, method: string, reply: UpstreamReply): void {
+  answeredOpenly(server: ServerHead, method: string, reply: UpstreamReply): void {
     const { answer } = reply;
     if (method !== 'tools/call' || !('result' in answer) || classifyReply(reply) !== true) return;
     this.#parts.onOpenResult?.(server, answer);
@@ -261,7 +261,7 @@ interface Replied {
 }
 
 interface TracedCall {
-  readonly server: Server;
+  readonly server: ServerHead;
   /** The caller's method; undefined for a response or a stream, which has none. */
   readonly method: string | undefined;
   readonly httpMethod?: string;

@@ -18,7 +18,7 @@ import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { withoutSpan } from '../../platform/telemetry/tracing.ts';
 import type { Caller } from '../access/caller.ts';
-import { annotationsOf, worseOf, type Annotations, type Server } from '../catalogue/entry.ts';
+import { annotationsOf, worseOf, type Annotations, type CalledServer } from '../catalogue/entry.ts';
 import { isOverlarge } from './arguments/checkable-schema.ts';
 import { headerProblem } from './arguments/param-headers.ts';
 
@@ -267,7 +267,7 @@ const SLOW_MS = 10 * 60_000;
 
 /** One caller's view of a server: a listing made with a user's account says nothing about what others see. */
 export interface View {
-  readonly server: Server;
+  readonly server: CalledServer;
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
   /** Names the connection whose credential the calls carry. Without one, all callers see the same tools. */
   readonly connectionKey: string | undefined;
@@ -300,7 +300,7 @@ interface Parts {
   readonly log: Log;
   readonly limits: Pick<ProxyLimits, 'toolRefreshIntervalMs'>;
   /** Receives every listing that is the same for all callers. Never throws and never waits. */
-  readonly onShared?: ((server: Server, tools: readonly ListedTool[]) => void) | undefined;
+  readonly onShared?: ((server: CalledServer, tools: readonly ListedTool[]) => void) | undefined;
 }
 
 /** Caches the tools that servers list, per view. In memory and bounded. */
@@ -337,7 +337,7 @@ export class ToolDefinitions {
   schemaOf(view: View, name: unknown): unknown {
     if (typeof name !== 'string') return undefined;
     return (
-      this.known(view)?.schemas.get(name) ?? view.server.tools.find(tool => tool.name === name)?.input_schema
+      this.known(view)?.schemas.get(name) ?? view.server.tools?.find(tool => tool.name === name)?.input_schema
     );
   }
 
@@ -434,7 +434,7 @@ function annotationsByName(tools: readonly ListedTool[]): Map<string, Annotation
   return byName;
 }
 
-const sharedKeys = new WeakMap<Server, string>();
+const sharedKeys = new WeakMap<CalledServer, string>();
 
 /** Returns a key that is the same for every version of a server's entry with one address. */
 function sharedKey({ server }: View): string {

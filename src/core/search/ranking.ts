@@ -1,6 +1,6 @@
 import { traced } from '../../platform/telemetry/tracing.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import type { Server } from '../catalogue/entry.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import type { KnownHealth } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/usage.ts';
 import type { Candidate, SearchIndex } from './index/search-index.ts';
@@ -29,7 +29,7 @@ export interface Question {
 export class Ranker {
   readonly #parts: RankerParts;
   readonly #exactNames: ExactNames;
-  readonly #spellings = new WeakMap<Server, ReturnType<typeof spellingsOf>>();
+  readonly #spellings = new WeakMap<ServerHead, ReturnType<typeof spellingsOf>>();
 
   constructor(parts: RankerParts) {
     this.#parts = parts;
@@ -117,7 +117,7 @@ const DEPRECATED_SHARE = 0.8;
  */
 const DEAD_SHARE = 0.5;
 
-const isDeprecated = (server: Server | undefined): boolean => server?.registry?.status === 'deprecated';
+const isDeprecated = (server: ServerHead | undefined): boolean => server?.registry?.status === 'deprecated';
 
 const correctedBy = (spread: number, candidate: Candidate): Candidate => ({
   ...candidate,

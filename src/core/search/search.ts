@@ -21,6 +21,7 @@ import {
   type Access,
   type CataloguedTool,
   type Server,
+  type ServerHead,
   type Tool,
 } from '../catalogue/entry.ts';
 import { warningsOf } from '../catalogue/tools/warnings.ts';
@@ -79,7 +80,7 @@ interface SearchParts extends Omit<RankerParts, 'health'> {
   /** Absent: no health information. */
   readonly health?: KnownHealth;
   /** Returns the access that servers give a caller. Absent: by their entries. */
-  readonly accessFor?: (caller: Caller) => Promise<(server: Server) => Access>;
+  readonly accessFor?: (caller: Caller) => Promise<(server: ServerHead) => Access>;
   /** Called with written feedback that counts for or against a server. */
   readonly onVerdicts?: ConstructorParameters<typeof SearchOutcomes>[0]['onVerdicts'];
 }
@@ -95,29 +96,23 @@ export function createSearch(parts: SearchParts): Search {
   metrics?.watch('switchboard_search_slots', () => rankings.slots);
   const untilIndexed = readyGate(parts.indexed ?? (() => Promise.resolve()));
 
-  function present(
+  async function present(
     ranking: readonly RankedServer[],
     input: SearchInput,
-    known: { readonly nowMs: number; readonly accessOf: (server: Server) => Access },
-  ): FoundServer[] {
+    known: { readonly nowMs: number; readonly accessOf: (server: ServerHead) => Access },
+  ): Promise<FoundServer[]> {
     const { limit = DEFAULT_LIMIT, maxTools, nearBest, explain } = input;
     const found = ranking.flatMap(ranked => {
-      const server = catalogue.get(ranked.serverId);
-      return server?.active ? [{ ...ranked, server, access: known.accessOf(server) }] : [];
+      const head = catalogue.get(ranked.serverId);
+      return head?.active ? [{ ...ranked, head, access: known.accessOf(head) }] : [];
     });
-    return orderByAccess(found)
-      .slice(0, limit)
-      .map(({ server, access, ...ranked }) => {
-        const options = {
-          maxTools,
-          nearBest,
-          explain,
-          access,
-          nowMs: known.nowMs,
-          health: health.of(server),
-        };
-        return presentServer(server, ranked, options);
-      });
+    const best = orderByAccess(found).slice(0, limit);
+    const servers = await catalogue.read(best.map(one => one.serverId));
+    return best.flatMap(({ head, access, ...ranked }) => {
+      const server = servers.get(head.id);
+      const options = { maxTools, nearBest, explain, access, nowMs: known.nowMs, health: health.of(head) };
+      return server ? [presentServer(server, ranked, options)] : [];
+    });
   }
 
   async function search(caller: Caller, input: SearchInput): Promise<SearchAnswer> {
@@ -128,7 +123,7 @@ export function createSearch(parts: SearchParts): Search {
       rankings.of(caller, { query: normalized(query), limit, maxTools }),
       accessFor(caller),
     ]);
-    const servers = present(ranking, input, { nowMs: startedAt, accessOf: access });
+    const servers = await present(ranking, input, { nowMs: startedAt, accessOf: access });
     const id = newId('qry');
     const latencyMs = clock.now() - startedAt;
     metrics?.searched({ cacheHit, latencyMs, empty: servers.length === 0 });

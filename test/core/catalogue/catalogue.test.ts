@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import type { Entry } from '../../../src/core/catalogue/entry.ts';
+import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';
+import { wholeOf } from './whole.ts';
 
 let database: OpenDatabase;
 let catalogue: Catalogue;
@@ -27,6 +28,12 @@ const tool = (name: string, description: string) => ({
   description,
   input_schema: { type: 'object', properties: { x: { type: 'number', description: 'A number.' } } },
 });
+/** The ids of the servers, sorted. */
+async function idsOf(whole: AsyncIterable<Server>): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const { id } of whole) ids.push(id);
+  return ids.sort();
+}
 const activeIds = (one: Catalogue) => [...one.active()].map(server => server.id).sort();
 
 describe('put', () => {
@@ -44,14 +51,15 @@ describe('put', () => {
     );
     const reloaded = await Catalogue.load(database.db);
     expect(reloaded.get('a')).toEqual(catalogue.get('a'));
-    expect(reloaded.get('a')?.tools).toEqual(tools);
+    expect(await wholeOf(reloaded, 'a')).toEqual(await wholeOf(catalogue, 'a'));
+    expect((await wholeOf(reloaded, 'a'))?.tools).toEqual(tools);
   });
 
   it('keeps the last of two tools with one name', async () => {
     await catalogue.put([entry('a', { tools: [tool('t', 'old'), tool('t', 'new')] })], {
       origin: 'operator',
     });
-    expect(catalogue.get('a')?.tools.map(one => one.description)).toEqual(['new']);
+    expect((await wholeOf(catalogue, 'a'))?.tools.map(one => one.description)).toEqual(['new']);
   });
 
   it("an upgrade rewrites and retires what was shipped, and never touches an operator's entry", async () => {
@@ -118,10 +126,10 @@ describe('put', () => {
     const prepared: string[][] = [];
     const wholes: (string[] | undefined)[] = [];
     await catalogue.put([entry('a'), entry('b'), entry('c')], { origin: 'operator' });
-    await catalogue.attachIndex(({ upserted, whole }) => {
+    await catalogue.attachIndex(async ({ upserted, whole }) => {
       prepared.push(upserted.map(server => server.id).sort());
-      wholes.push(whole?.map(server => server.id).sort());
-      return Promise.resolve(() => Promise.resolve());
+      wholes.push(whole && (await idsOf(whole.servers())));
+      return () => Promise.resolve();
     });
     const again = [entry('a'), entry('b', { name: 'Renamed' }), entry('c')];
     const change = await catalogue.put(again, { origin: 'operator' });
@@ -148,9 +156,9 @@ describe('put', () => {
   it('does not take a definition that was cleaned for the clean one', async () => {
     const described = (description: string) => entry('a', { tools: [tool('t', description)] });
     await catalogue.put([described('Runs\u200b t.')], { origin: 'operator' });
-    expect(catalogue.get('a')?.tools[0]?.suspicious).toBeDefined();
+    expect((await wholeOf(catalogue, 'a'))?.tools[0]?.suspicious).toBeDefined();
     await catalogue.put([described('Runs t.')], { origin: 'operator' });
-    expect(catalogue.get('a')?.tools[0]?.suspicious).toBeUndefined();
+    expect((await wholeOf(catalogue, 'a'))?.tools[0]?.suspicious).toBeUndefined();
   });
 
   it.each(['while it is prepared', 'while it is written', 'while it waits for another write'])(

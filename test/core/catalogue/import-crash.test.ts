@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Server } from '../../../src/core/catalogue/entry.ts';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { openDatabase } from '../../../src/platform/database/database.ts';
 import { temporaryFolder } from '../../support/program.ts';
@@ -24,7 +25,8 @@ async function stored() {
   const database = await openDatabase(folder.path);
   opened.defer(() => database.close());
   const catalogue = await Catalogue.load(database.db);
-  const active = [...catalogue.active()];
+  const active: Server[] = [];
+  for await (const server of catalogue.servers()) active.push(server);
   const texts = active.flatMap(({ name, description, tools }) => [
     name,
     description,

@@ -13,6 +13,7 @@ import { rows, type OpenDatabase } from '../../../src/platform/database/database
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { openTestDatabase } from '../../support/database.ts';
 import { createDatabase } from '../../support/postgres.ts';
+import { wholeOf } from './whole.ts';
 
 const OAUTH: LearnedAccess = {
   kind: 'oauth',
@@ -97,12 +98,13 @@ describe.each([
       )[0]?.version;
 
     it('is shown and stored, and neither indexed nor part of the entry', async () => {
-      const before = catalogue.get('a')!;
+      const before = await wholeOf(catalogue, 'a');
       await catalogue.learnAccess('a', URL_A, OAUTH);
-      expect(catalogue.get('a')).toEqual({ ...before, learned: OAUTH });
-      expect((await Catalogue.load(database.db)).get('a')).toEqual({ ...before, learned: OAUTH });
+      const after = await wholeOf(catalogue, 'a');
+      expect(after).toEqual({ ...before, learned: OAUTH });
+      expect(await wholeOf(await Catalogue.load(database.db), 'a')).toEqual(after);
       expect(indexed).toEqual([]);
-      expect(toEntry(catalogue.get('a')!)).toEqual(toEntry(before));
+      expect(toEntry(after!)).toEqual(toEntry(before!));
     });
 
     it('is written once, however often the server shows it, and again when it differs', async () => {
@@ -123,18 +125,19 @@ describe.each([
 
     it('stays through an upgrade, an import, a listing and a deactivation', async () => {
       await catalogue.learnAccess('a', URL_A, OAUTH);
-      const shown = catalogue.get('a');
+      const shown = await wholeOf(catalogue, 'a');
       await upgrade(entry('a'), entry('b'));
-      expect(catalogue.get('a')).toBe(shown);
+      expect(await wholeOf(catalogue, 'a')).toEqual(shown);
       expect(indexed.flatMap(({ upserted }) => upserted)).toEqual([]);
       await upgrade(entry('a', 'Does more.'), entry('b'));
-      expect(catalogue.get('a')).toMatchObject({ description: 'Does more.', learned: OAUTH });
+      expect(await wholeOf(catalogue, 'a')).toMatchObject({ description: 'Does more.', learned: OAUTH });
       await catalogue.put([entry('a', 'Does most.')], { origin: 'operator' });
       const listing = [{ name: 't', description: 'T.', inputSchema: { type: 'object' } }];
       await catalogue.refreshTools(catalogue.get('a')!, listing, 1_000);
       await catalogue.deactivate('a');
-      expect(catalogue.get('a')).toMatchObject({ description: 'Does most.', active: false, learned: OAUTH });
-      expect((await Catalogue.load(database.db)).get('a')).toEqual(catalogue.get('a'));
+      const most = await wholeOf(catalogue, 'a');
+      expect(most).toMatchObject({ description: 'Does most.', active: false, learned: OAUTH });
+      expect(await wholeOf(await Catalogue.load(database.db), 'a')).toEqual(most);
     });
 
     it('ends when the server moves', async () => {
@@ -154,7 +157,7 @@ describe.each([
       expect([learnedOf(), await stored()]).toEqual([OAUTH, OAUTH]);
       ready.resolve();
       await importing;
-      expect(catalogue.get('a')).toMatchObject({ description: 'Does more.', learned: OAUTH });
+      expect(await wholeOf(catalogue, 'a')).toMatchObject({ description: 'Does more.', learned: OAUTH });
       expect((await Catalogue.load(database.db)).get('a')).toEqual(catalogue.get('a'));
     });
 

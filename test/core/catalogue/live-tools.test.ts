@@ -8,6 +8,7 @@ import { servers, toolDefinitions } from '../../../src/core/catalogue/schema.ts'
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
+import { wholeOf } from './whole.ts';
 
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 10, 21);
@@ -41,21 +42,23 @@ const tool = (name: string, description = `Runs ${name}.`, more: object = {}): D
   inputSchema: { type: 'object' },
   ...more,
 });
-const names = () => catalogue.get('a')?.tools.map(({ name }) => name);
+const toolsOf = async (stored: Catalogue) => (await wholeOf(stored, 'a'))?.tools ?? [];
+const reload = () => Catalogue.load(database.db);
+const names = async () => (await toolsOf(catalogue)).map(({ name }) => name);
 const lines = (message: string) => logged.filter(({ msg }) => msg === message);
 
 describe('refreshTools', () => {
   it("puts the server's own tools in the place of the entry's, keeps its origin, and survives a restart", async () => {
     await catalogue.refreshTools(SERVER, [tool('x'), tool('y')], NOW);
-    const reloaded = (await Catalogue.load(database.db)).get('a');
-    expect(reloaded).toEqual(catalogue.get('a'));
+    const reloaded = await wholeOf(await reload(), 'a');
+    expect(reloaded).toEqual(await wholeOf(catalogue, 'a'));
     expect(reloaded).toMatchObject({
       origin: 'shipped',
       toolsListedAt: NOW,
       tools: [{ name: 'x' }, { name: 'y' }],
     });
     await catalogue.put([A], { origin: 'shipped', replace: true });
-    expect(names()).toEqual(['shipped']);
+    expect(await names()).toEqual(['shipped']);
     expect(catalogue.get('a')).not.toHaveProperty('toolsListedAt');
     expect((await Catalogue.load(database.db)).get('a')).not.toHaveProperty('toolsListedAt');
   });
@@ -93,16 +96,16 @@ describe('refreshTools', () => {
     const refresh = (...tools: Definition[]) => catalogue.refreshTools(SERVER, tools, NOW, { maxNews: 1 });
     await refresh(tool('x'), tool('shipped', 'Another.'), tool('y'));
     // What is changed beyond that stays what it was, and is not a definition of its server's.
-    expect(names()).toEqual(['x', 'shipped']);
-    expect(catalogue.get('a')?.tools[1]).toEqual(A.tools?.[0]);
+    expect(await names()).toEqual(['x', 'shipped']);
+    expect((await toolsOf(catalogue))[1]).toEqual(A.tools?.[0]);
     expect(await database.db.select().from(toolDefinitions)).toMatchObject([{ tool: 'x' }]);
     await refresh(tool('x'), tool('shipped', 'Another.'), tool('y'));
-    expect(catalogue.get('a')?.tools).toMatchObject([
+    expect(await toolsOf(catalogue)).toMatchObject([
       { name: 'x' },
       { description: 'Another.', live: { hash: expect.any(String) } },
     ]);
     await refresh(tool('x'), tool('shipped', 'Another.'), tool('y'));
-    expect(names()).toEqual(['x', 'shipped', 'y']);
+    expect(await names()).toEqual(['x', 'shipped', 'y']);
     expect(lines('tool definition changed')).toEqual([]);
   });
 
@@ -114,17 +117,17 @@ describe('refreshTools', () => {
     });
     const { signal } = ending;
     await expect(catalogue.refreshTools(SERVER, [tool('x')], NOW, { signal })).rejects.toThrow('enough');
-    expect(names()).toEqual(['shipped']);
-    expect((await Catalogue.load(database.db)).get('a')?.tools).toMatchObject([{ name: 'shipped' }]);
+    expect(await names()).toEqual(['shipped']);
+    expect(await toolsOf(await reload())).toMatchObject([{ name: 'shipped' }]);
   });
 
   it('changes nothing for an empty listing, an inactive server, an address that is no longer its own', async () => {
     await catalogue.refreshTools(SERVER, [], NOW);
     await catalogue.refreshTools({ ...SERVER, remoteUrl: 'https://b.example/mcp' }, [tool('x')], NOW);
-    expect(names()).toEqual(['shipped']);
+    expect(await names()).toEqual(['shipped']);
     await catalogue.deactivate('a');
     await catalogue.refreshTools(SERVER, [tool('x')], NOW);
-    expect(names()).toEqual(['shipped']);
+    expect(await names()).toEqual(['shipped']);
   });
 
   it('leaves out and logs tools that are too large, cannot be stored or have hidden characters in their names', async () => {
@@ -140,9 +143,9 @@ describe('refreshTools', () => {
       ...Array.from({ length: 1_000 }, (_, at) => tool(`t${at}`)),
     ];
     await catalogue.refreshTools(SERVER, definitions, NOW);
-    expect(names()?.length).toBe(994);
+    expect((await names()).length).toBe(994);
     expect(lines('skipped a listed tool')).toHaveLength(7);
-    expect((await Catalogue.load(database.db)).get('a')?.tools).toHaveLength(994);
+    expect(await toolsOf(await reload())).toHaveLength(994);
   });
 
   it('cleans texts and marks what was hidden in them', async () => {
@@ -152,13 +155,13 @@ describe('refreshTools', () => {
       [tool('x', 'Runs\u{202e} \u{1b}[31mx.\r\nOk.', { inputSchema })],
       NOW,
     );
-    const [x] = catalogue.get('a')?.tools ?? [];
+    const [x] = await toolsOf(catalogue);
     expect(x).toMatchObject({
       description: 'Runs x.\nOk.',
       input_schema: { properties: { a: { description: 'the key', default: 'a\u{200b}b' } } },
       suspicious: ['hidden_text'],
     });
-    const [reloaded] = (await Catalogue.load(database.db)).get('a')?.tools ?? [];
+    const [reloaded] = await toolsOf(await reload());
     expect(reloaded?.suspicious).toEqual(['hidden_text']);
     await catalogue.refreshTools(
       SERVER,
@@ -170,15 +173,15 @@ describe('refreshTools', () => {
 });
 
 describe('a changed definition', () => {
-  const warnings = (nowMs = NOW) => (catalogue.get('a')?.tools ?? []).map(each => warningsOf(each, nowMs));
+  const warnings = async (nowMs = NOW) => (await toolsOf(catalogue)).map(each => warningsOf(each, nowMs));
 
   it('is one that differs from the last live one, not from the entry; for 7 days, across restarts and upgrades', async () => {
     await catalogue.refreshTools(SERVER, [tool('shipped', 'Live.')], NOW);
-    expect(warnings()).toEqual([[]]);
+    expect(await warnings()).toEqual([[]]);
     await catalogue.put([A], { origin: 'shipped' });
     catalogue = await Catalogue.load(database.db, log());
     await catalogue.refreshTools(SERVER, [tool('shipped', 'Live, and more.')], NOW);
-    expect(warnings()).toEqual([['definition_changed']]);
+    expect(await warnings()).toEqual([['definition_changed']]);
     expect(lines('tool definition changed')).toEqual([
       expect.objectContaining({
         serverId: 'a',
@@ -189,14 +192,14 @@ describe('a changed definition', () => {
     ]);
     await catalogue.refreshTools(SERVER, [tool('shipped', 'Live, and more.')], NOW + DAY_MS);
     catalogue = await Catalogue.load(database.db, log());
-    expect(warnings(NOW + 7 * DAY_MS - 1)).toEqual([['definition_changed']]);
-    expect(warnings(NOW + 7 * DAY_MS)).toEqual([[]]);
+    expect(await warnings(NOW + 7 * DAY_MS - 1)).toEqual([['definition_changed']]);
+    expect(await warnings(NOW + 7 * DAY_MS)).toEqual([[]]);
   });
 
   it('is noticed after the tool was gone for a while', async () => {
     for (const listed of [[tool('x'), tool('y')], [tool('y')], [tool('x', 'Another.'), tool('y')]])
       await catalogue.refreshTools(SERVER, listed, NOW);
-    expect(warnings()).toEqual([['definition_changed'], []]);
+    expect(await warnings()).toEqual([['definition_changed'], []]);
   });
 
   it.each([
@@ -235,7 +238,7 @@ describe('a changed definition', () => {
     const remoteUrl = 'https://moved.example/mcp';
     await catalogue.put([{ ...A, remote_url: remoteUrl }], { origin: 'operator' });
     await catalogue.refreshTools({ id: 'a', remoteUrl }, [tool('x', 'Another.')], NOW);
-    expect(warnings()).toEqual([[]]);
+    expect(await warnings()).toEqual([[]]);
   });
 
   it('is remembered for 2,000 tools a server at most', async () => {
@@ -259,7 +262,7 @@ describe('ToolRefresh', () => {
     await offer(tool('x'));
     nowMs += 60_000;
     await offer(tool('x'), tool('y'));
-    expect(names()).toEqual(['x']);
+    expect(await names()).toEqual(['x']);
     await offer(tool('x', 'Other.'));
     expect(catalogue.get('a')).toMatchObject({ tools: [{ description: 'Other.' }] });
     expect(changes()).toBe(1);

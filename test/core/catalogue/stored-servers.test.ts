@@ -6,6 +6,7 @@ import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';
 import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { createDatabase } from '../../support/postgres.ts';
+import { wholeOf } from './whole.ts';
 
 async function openOnPostgres(): Promise<OpenDatabase> {
   const database = await createDatabase();
@@ -43,12 +44,12 @@ describe.each([
     it('keeps what an entry says again as the object it is, and its row as it is', async () => {
       const tools = [tool('t', 'Runs t.'), tool('u', 'Runs u.')];
       await catalogue.put([entry('a', tools), entry('b')], { origin: 'operator' });
-      const [a, b] = [catalogue.get('a'), catalogue.get('b')];
+      const [a, b] = [await wholeOf(catalogue, 'a'), await wholeOf(catalogue, 'b')];
       const rowsBefore = await database.db.select().from(servers).orderBy(servers.id);
       const other = entry('b', [tool('t', 'Something else.')]);
       await catalogue.put([entry('a', structuredClone(tools)), other], { origin: 'operator' });
-      expect(catalogue.get('a')).toBe(a);
-      expect(catalogue.get('b')).not.toBe(b);
+      expect(await wholeOf(catalogue, 'a')).toBe(a);
+      expect(await wholeOf(catalogue, 'b')).not.toBe(b);
       const rows = await database.db.select().from(servers).orderBy(servers.id);
       expect(rows[0]).toEqual(rowsBefore[0]);
       expect(rows[1]?.updatedAt).not.toEqual(rowsBefore[1]?.updatedAt);
@@ -59,12 +60,13 @@ describe.each([
       const stored = () => Catalogue.load(database.db);
       await catalogue.put([entry('a', large), entry('b')], { origin: 'operator' });
       expect((await stored()).get('a')).toEqual(catalogue.get('a'));
-      expect((await stored()).get('a')?.tools).toEqual(large);
+      expect(await wholeOf(await stored(), 'a')).toEqual(await wholeOf(catalogue, 'a'));
+      expect((await wholeOf(await stored(), 'a'))?.tools).toEqual(large);
       const values = await database.db.select().from(serverToolParts).orderBy(serverToolParts.part);
       expect(values.length).toBeGreaterThan(5);
       for (const { tools } of values) expect(JSON.stringify(tools).length).toBeLessThan(32_000);
       await catalogue.put([entry('a', large.slice(0, 2))], { origin: 'operator' });
-      expect((await stored()).get('a')?.tools).toEqual(large.slice(0, 2));
+      expect((await wholeOf(await stored(), 'a'))?.tools).toEqual(large.slice(0, 2));
       expect(await database.db.select().from(serverToolParts)).toEqual([]);
     });
 
@@ -74,7 +76,7 @@ describe.each([
       const newer = large.slice(0, 90).map(({ name }) => tool(name, 'After the rollback.'));
       await database.db.update(servers).set({ tools: newer });
       expect(await database.db.select().from(serverToolParts)).not.toEqual([]);
-      expect((await Catalogue.load(database.db)).get('a')?.tools).toEqual(newer);
+      expect((await wholeOf(await Catalogue.load(database.db), 'a'))?.tools).toEqual(newer);
     });
 
     it('writes the tools that a large server lists in parts as well', async () => {
@@ -85,8 +87,9 @@ describe.each([
         inputSchema: { type: 'object' },
       }));
       await catalogue.refreshTools(catalogue.require('a'), listed, 1_000);
-      expect(catalogue.get('a')?.tools).toHaveLength(100);
-      expect((await Catalogue.load(database.db)).get('a')).toEqual(catalogue.get('a'));
+      const whole = await wholeOf(catalogue, 'a');
+      expect(whole?.tools).toHaveLength(100);
+      expect(await wholeOf(await Catalogue.load(database.db), 'a')).toEqual(whole);
     });
 
     it('reads many pages of servers, all of them once', async () => {
@@ -97,6 +100,9 @@ describe.each([
       );
       const stored = await Catalogue.load(database.db);
       expect([...stored.active()].map(({ id }) => id).sort()).toEqual(ids.toSorted());
+      const read: string[] = [];
+      for await (const { id } of stored.servers()) read.push(id);
+      expect(read).toEqual(ids.toSorted());
     });
   });
 });

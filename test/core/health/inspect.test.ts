@@ -17,7 +17,7 @@ const proxyWith = (limits = {}, allowPrivateNetwork = true) => {
     throw new Error('an inspection needs no catalogue and no credential');
   };
   return createProxy({
-    catalogue: { require: never },
+    catalogue: { readCalled: never },
     credentials: { forCall: never, renewAfterRefusal: never },
     sealing: { seal: never, open: never },
     guard: new Guard({ allowPrivateNetwork, connectTimeoutMs: 5_000 }),

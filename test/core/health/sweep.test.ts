@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
+import type { Entry, ServerHead } from '../../../src/core/catalogue/entry.ts';
 import { Guard } from '../../../src/platform/outbound/guard.ts';
 import { HealthStore } from '../../../src/core/health/store.ts';
 import { HealthSweep, type StatusChange } from '../../../src/core/health/sweep.ts';
@@ -31,7 +31,7 @@ let proxy: McpProxy;
 let store: HealthStore;
 let sweep: HealthSweep;
 let onStatusChange: (change: StatusChange) => Promise<void>;
-let onRefused: (server: Server, refusal: { readonly status: number }) => Promise<unknown>;
+let onRefused: (server: ServerHead, refusal: { readonly status: number }) => Promise<unknown>;
 beforeEach(async () => {
   nowMs = Date.UTC(2026, 10, 1);
   onStatusChange = () => Promise.resolve();
@@ -313,7 +313,7 @@ describe('a sweep that is aborted', () => {
     reached.resolve();
     await writing;
     await catalogue.settled();
-    expect(catalogue.get('a')?.tools).toEqual([]);
+    expect(catalogue.get('a')?.toolCount).toBe(0);
   });
 });
 

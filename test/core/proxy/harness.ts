@@ -107,10 +107,10 @@ export function startProxy(
   const log = createLog('trace', { write: (line: string) => void logged.push(JSON.parse(line)) });
   const proxy = createProxy({
     catalogue: {
-      require: id => {
+      readCalled: id => {
         const found = servers.get(id);
-        if (!found) throw new SwitchboardError('server_not_found', `No server has the id "${id}".`);
-        return found;
+        if (found) return Promise.resolve(found);
+        throw new SwitchboardError('server_not_found', `No server has the id "${id}".`);
       },
     },
     credentials: NO_CREDENTIALS,

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Caller } from '../../../src/core/access/caller.ts';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
-import type { Access, Entry, Server } from '../../../src/core/catalogue/entry.ts';
+import type { Access, Entry, ServerHead } from '../../../src/core/catalogue/entry.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { firstWithEquals, orderByAccess, roundScore } from '../../../src/core/search/fusion.ts';
@@ -94,7 +94,7 @@ describe('a search', () => {
     await catalogue.attachIndex(change => index.prepare(change));
     await catalogue.put(entries, { origin: 'operator' });
     const accessFor = ({ tenantId }: Pick<Caller, 'tenantId'>) =>
-      Promise.resolve(({ id }: Server) => ({
+      Promise.resolve(({ id }: ServerHead) => ({
         kind: 'unknown' as const,
         status: statuses[tenantId]?.[id] ?? 'unknown',
       }));

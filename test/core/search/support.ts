@@ -1,4 +1,5 @@
 import { SCOPES, type Caller } from '../../../src/core/access/caller.ts';
+import type { WholeCatalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import type { Embedder, EmbeddingPurpose } from '../../../src/core/search/embed/embedder.ts';
 import { createNgramEmbedder } from '../../../src/core/search/embed/ngrams.ts';
@@ -71,3 +72,12 @@ export function controlledEmbedder() {
   };
   return control;
 }
+
+/** The servers as the whole catalogue after a change. */
+export const wholeOf = (servers: readonly Server[]): WholeCatalogue => ({
+  parts: servers.reduce((sum, { tools }) => sum + 1 + tools.length, 0),
+  async *servers() {
+    yield* servers;
+    await Promise.resolve();
+  },
+});

@@ -4,7 +4,7 @@ import { raceAbort, type Clock } from '../../../platform/time.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Catalogue } from '../catalogue.ts';
 import { hashOf, type Definition } from './definitions.ts';
-import type { Server } from '../entry.ts';
+import type { CalledServer, ServerHead } from '../entry.ts';
 
 /** The shortest time between two writes of a server's tools. */
 const INTERVAL_MS = 10 * 60_000;
@@ -21,7 +21,7 @@ interface Parts {
   readonly log: Log;
 }
 
-type Offered = Pick<Server, 'id' | 'remoteUrl' | 'tools' | 'toolsListedAt'>;
+type Offered = Pick<CalledServer, 'id' | 'remoteUrl' | 'tools' | 'toolsListedAt'>;
 
 interface Written {
   readonly atMs: number;
@@ -60,7 +60,7 @@ export class ToolRefresh {
 }
 
 /** Returns true if a tool's definition differs from the last listed one. Added and removed tools are not urgent. */
-function hasChanged({ tools, toolsListedAt }: Offered, definitions: readonly Definition[]): boolean {
+function hasChanged({ tools = [], toolsListedAt }: Offered, definitions: readonly Definition[]): boolean {
   if (toolsListedAt === undefined) return false;
   const known = new Map(tools.map(({ name, live }) => [name, live?.hash]));
   return definitions.some(definition => {
@@ -89,7 +89,7 @@ export class ListedTools {
   }
 
   /** Accepts a listing, or drops it if too much is waiting. Never throws and never waits. */
-  offer(server: Server, tools: readonly Definition[]): void {
+  offer(server: ServerHead, tools: readonly Definition[]): void {
     if (tools.length === 0 || this.#ended.signal.aborted) return;
     const chars = JSON.stringify(tools).length;
     if (this.#waitingChars + chars > MAX_WAITING_CHARS) return;
@@ -109,7 +109,7 @@ export class ListedTools {
     }
   }
 
-  async #take(server: Server, tools: readonly Definition[], listedAtMs: number): Promise<void> {
+  async #take(server: ServerHead, tools: readonly Definition[], listedAtMs: number): Promise<void> {
     const { catalogue, log } = this.#parts;
     const { signal } = this.#ended;
     if (signal.aborted) return;

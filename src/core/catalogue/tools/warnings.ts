@@ -1,7 +1,7 @@
 import { SwitchboardError } from '../../../errors.ts';
 import { nearest } from '../../../platform/closest-names.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
-import type { CataloguedTool, Server } from '../entry.ts';
+import type { CalledServer, CataloguedTool } from '../entry.ts';
 import { hashOf, type Definition } from './definitions.ts';
 
 /** A changed definition is marked for a week, so that weekly users of the tool see it. */
@@ -20,7 +20,7 @@ export const warningsOf = ({ suspicious = [], live }: CataloguedTool, nowMs: num
  * it is stored.
  */
 export function warnedTools<T extends Definition>(
-  { tools, toolsListedAt }: Pick<Server, 'tools' | 'toolsListedAt'>,
+  { tools = [], toolsListedAt }: Pick<CalledServer, 'tools' | 'toolsListedAt'>,
   listed: readonly T[],
   nowMs: number,
 ): T[] {
@@ -42,8 +42,8 @@ const MAX_NAME_CHARS = 80;
  * Returns the names of a server's tools if they are known and the same for all callers, otherwise undefined. A server that
  * acts for end users may show each of them different tools.
  */
-export const knownTools = (server: Server | undefined): readonly string[] | undefined =>
-  server === undefined || server.tools.length === 0 || server.auth.kind === 'user_oauth'
+export const knownTools = (server: CalledServer | undefined): readonly string[] | undefined =>
+  !server?.tools || server.tools.length === 0 || server.auth.kind === 'user_oauth'
     ? undefined
     : server.tools.map(({ name }) => name);
 

@@ -4,7 +4,7 @@ import type { Database } from '../../../platform/database/database.ts';
 import { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller, Subject } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import type { ServerHead } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { withoutSecrets } from '../oauth/challenge.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
@@ -46,7 +46,7 @@ export class Credentials {
   readonly #servers: ServerCredentials;
   readonly #lastUsed: LastUsed;
   /** Parsing an address takes longer than the rest of finding a connection. A changed server is another object. */
-  readonly #demands = new WeakMap<Server, Demand>();
+  readonly #demands = new WeakMap<ServerHead, Demand>();
 
   constructor(options: {
     context: IdentityContext;
@@ -79,7 +79,7 @@ export class Credentials {
    * @throws SwitchboardError `identity_token_required`, `identity_token_invalid`, `connection_required` (with a sign-in
    * link), `provider_not_configured`, `provider_unavailable`
    */
-  forCall(caller: Caller, server: Server): Promise<Credential | undefined> | Credential | undefined {
+  forCall(caller: Caller, server: ServerHead): Promise<Credential | undefined> | Credential | undefined {
     const demand = this.#demandOf(server);
     if (demand) return this.#ofProvider(caller, demand);
     return caller.subject ? this.#ofServer(caller, server) : this.#servers.forKey(caller, server);
@@ -89,7 +89,7 @@ export class Credentials {
     return this.#use(caller, demand, await this.#load(caller, targetAt(demand)));
   }
 
-  async #ofServer(caller: Caller, server: Server): Promise<Credential | undefined> {
+  async #ofServer(caller: Caller, server: ServerHead): Promise<Credential | undefined> {
     return this.#servers.forUser(caller, server, await this.#load(caller, targetOf(server)));
   }
 
@@ -100,7 +100,7 @@ export class Credentials {
    */
   async renewAfterRefusal(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     refused: Credential | undefined,
     refusal: Refusal,
   ): Promise<Credential | undefined> {
@@ -141,7 +141,7 @@ export class Credentials {
   }
 
   /** @throws SwitchboardError `provider_not_configured` */
-  #demandOf(server: Server): Demand | undefined {
+  #demandOf(server: ServerHead): Demand | undefined {
     const { auth, remoteUrl, id } = server;
     if (auth.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
     const known = this.#demands.get(server);

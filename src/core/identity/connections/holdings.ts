@@ -5,7 +5,7 @@ import { monotonicMs, type Clock } from '../../../platform/time.ts';
 import type { Caller } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
 import { TENANT_HOLDER } from '../../access/tenants.ts';
-import { accessOf, needsNothing, type Access, type Server } from '../../catalogue/entry.ts';
+import { accessOf, needsNothing, type Access, type ServerHead } from '../../catalogue/entry.ts';
 import { connections } from '../schema.ts';
 import type { Provider } from './provider.ts';
 
@@ -37,7 +37,7 @@ export const serverTarget = (serverId: string): string => `${OF_SERVER}${serverI
  * Returns the target of a connection with a server. Its credentials are not sent to another address; the path and the query count,
  * because a host may have many servers.
  */
-export function targetOf(server: Pick<Server, 'id' | 'remoteUrl'>): Target {
+export function targetOf(server: Pick<ServerHead, 'id' | 'remoteUrl'>): Target {
   const known = TARGETS.get(server);
   if (known) return known;
   const { origin, pathname, search } = new URL(server.remoteUrl);
@@ -47,7 +47,7 @@ export function targetOf(server: Pick<Server, 'id' | 'remoteUrl'>): Target {
 }
 
 /** Parsing an address takes longer than the rest of finding a connection. A changed server is another object. */
-const TARGETS = new WeakMap<Pick<Server, 'id' | 'remoteUrl'>, Target>();
+const TARGETS = new WeakMap<Pick<ServerHead, 'id' | 'remoteUrl'>, Target>();
 
 /** Returns the server that a connection or a session is for; undefined if it is for an account at a provider. */
 export const serverIdOf = (provider: string): string | undefined =>
@@ -130,7 +130,7 @@ export class HeldTargets {
   }
 
   /** Returns the connection with a server. */
-  with(server: Server): HeldConnection | undefined {
+  with(server: ServerHead): HeldConnection | undefined {
     return this.#byTarget.size === 0 ? undefined : this.get(targetOf(server));
   }
 }
@@ -191,7 +191,7 @@ interface Known {
 }
 
 /** Returns the access that a server gives one caller. */
-export type AccessOf = (server: Server) => Access;
+export type AccessOf = (server: ServerHead) => Access;
 
 /**
  * Returns a function that tells for any server whether this caller's calls carry what it requires. It may be two seconds behind.
@@ -207,7 +207,7 @@ export async function accessFor(
     subject ? holdings.of(tenantId, subject.userId) : undefined,
   ]);
   /** Whether the operator has set up meanwhile what a server was found to need. */
-  const isSetUp = ({ learned }: Server) =>
+  const isSetUp = ({ learned }: ServerHead) =>
     learned?.needsSetup === true && authorization.isSetUp(learned.issuer);
   return server => {
     const access = accessOf(server);
@@ -221,7 +221,7 @@ export async function accessFor(
 }
 
 function statusAtProvider(
-  { auth, remoteUrl }: Server,
+  { auth, remoteUrl }: ServerHead,
   own: HeldTargets | undefined,
   providers: Known['providers'],
 ): Access['status'] {

@@ -14,7 +14,7 @@ import {
   type CredentialField,
   type CredentialValues,
 } from '../../catalogue/credential-schema.ts';
-import { needsNothing, type Server } from '../../catalogue/entry.ts';
+import { needsNothing, type ServerHead } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { authSessions } from '../schema.ts';
 import { newSecret, sha256 } from '../../../platform/ids.ts';
@@ -31,7 +31,7 @@ const GRACE_SEC = 60;
 
 /** The credentials that a server takes, for a form or a prompt. */
 export interface ServerForm {
-  readonly server: Server;
+  readonly server: ServerHead;
   readonly fields: readonly CredentialField[];
   /** True if the entry declares no header, so that a header other than `Authorization` can be named. */
   readonly takesHeader: boolean;
@@ -50,9 +50,9 @@ interface Parts {
   readonly revocations: Revocations;
   readonly holdings: Holdings;
   /** Throws `server_not_found` or `server_inactive`. */
-  readonly catalogue: { require(serverId: string): Server };
+  readonly catalogue: { require(serverId: string): ServerHead };
   /** Asks a server for its tools with a credential. */
-  readonly inspect: (server: Server, signal: Cancellation, credential: Credential) => Promise<Trial>;
+  readonly inspect: (server: ServerHead, signal: Cancellation, credential: Credential) => Promise<Trial>;
 }
 
 /** The answer of a server that was tried with values. */
@@ -211,7 +211,7 @@ export class ServerConnections {
   }
 
   /** Checks values by the server's schema, then by the server itself. */
-  async #check(tenantId: string, server: Server, given: CredentialValues, signal: Cancellation) {
+  async #check(tenantId: string, server: ServerHead, given: CredentialValues, signal: Cancellation) {
     const values = checkValues(server, given);
     const filled = fillIn(server, values);
     const parts = 'missing' in filled ? { headers: {}, secrets: [] } : filled;
@@ -252,7 +252,7 @@ const tooManyTrials = () =>
     retryAfterSec: 5,
   });
 
-function refusedKey({ id }: Server, error: SwitchboardError, hint: string): SwitchboardError {
+function refusedKey({ id }: ServerHead, error: SwitchboardError, hint: string): SwitchboardError {
   const why = error.detail.replace(/^The MCP server [a-z -]+ \(HTTP (\d+)\)/, 'It returned HTTP $1');
   const detail = `The server ${id} refused the key. ${asSentence(why)} Nothing was changed.${hint}`;
   return new SwitchboardError('credentials_rejected', detail, { cause: error });
@@ -275,7 +275,7 @@ function isRefusal({ error, httpStatus = 0 }: Trial, { url }: Credential): boole
 }
 
 /** @throws SwitchboardError `invalid_request` for a server that takes no credentials */
-function requireTaking(server: Server): void {
+function requireTaking(server: ServerHead): void {
   const { id, auth } = server;
   if (needsNothing(server))
     throw new SwitchboardError(

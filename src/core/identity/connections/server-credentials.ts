@@ -4,7 +4,7 @@ import { askOperator, SwitchboardError } from '../../../errors.ts';
 import type { LastUsed } from '../../../platform/database/write-behind.ts';
 import type { Caller } from '../../access/caller.ts';
 import { fillIn } from '../../catalogue/credential-schema.ts';
-import { accessOf, needsNothing, type Server } from '../../catalogue/entry.ts';
+import { accessOf, needsNothing, type ServerHead } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Challenge } from '../oauth/challenge.ts';
 import type { ServerAuthorization } from '../oauth/server-authorization.ts';
@@ -74,7 +74,7 @@ export class ServerCredentials {
    * none and the server may work without. Both are usually immediate, because this is on the path of most calls.
    * @throws SwitchboardError `connection_required`
    */
-  forKey(caller: Caller, server: Server): Promise<Credential | undefined> | Credential | undefined {
+  forKey(caller: Caller, server: ServerHead): Promise<Credential | undefined> | Credential | undefined {
     if (needsNothing(server)) return undefined;
     const held = this.#parts.holdings.peek(caller.tenantId);
     const row = held?.with(server);
@@ -85,7 +85,7 @@ export class ServerCredentials {
     return ready.credential;
   }
 
-  async #forKey(caller: Caller, server: Server): Promise<Credential | undefined> {
+  async #forKey(caller: Caller, server: ServerHead): Promise<Credential | undefined> {
     const shared = (await this.#parts.holdings.of(caller.tenantId)).with(server);
     const credential = await this.#useOrRequire(caller, server, shared);
     // A token that was refreshed belongs to a newer row.
@@ -101,7 +101,7 @@ export class ServerCredentials {
    */
   async forUser(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     own: HeldConnection | undefined,
   ): Promise<Credential | undefined> {
     if (needsNothing(server)) return undefined;
@@ -110,7 +110,7 @@ export class ServerCredentials {
 
   async #useOrRequire(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     row: HeldConnection | undefined,
   ): Promise<Credential | undefined> {
     if (row) return this.#use(caller, server, row);
@@ -126,7 +126,7 @@ export class ServerCredentials {
    */
   async handleRefusal(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     refused: Credential,
     { own, refusal }: { own: HeldConnection | undefined; refusal: Refusal },
   ): Promise<Credential | undefined> {
@@ -155,7 +155,7 @@ export class ServerCredentials {
    */
   async learnFromRefusal(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     { own, refusal }: { own: HeldConnection | undefined; refusal: Refusal },
   ): Promise<Credential | undefined> {
     const { challenge } = refusal;
@@ -167,12 +167,12 @@ export class ServerCredentials {
   }
 
   /** Returns the tenant's shared connection, if this caller's calls may use it. */
-  async #shared({ tenantId, subject }: Caller, server: Server): Promise<HeldConnection | undefined> {
+  async #shared({ tenantId, subject }: Caller, server: ServerHead): Promise<HeldConnection | undefined> {
     const row = (await this.#parts.holdings.of(tenantId)).with(server);
     return subject && !row?.forUsers ? undefined : row;
   }
 
-  async #use(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
+  async #use(caller: Caller, server: ServerHead, row: HeldConnection): Promise<Credential> {
     if (row.status === 'rejected' && !(await this.#reactivateIfDue(row)))
       throw await this.#required(caller, server, 'rejected', row);
     this.#parts.lastUsed.touch(row.id);
@@ -182,7 +182,7 @@ export class ServerCredentials {
     return credential;
   }
 
-  async #values(caller: Caller, server: Server, row: HeldConnection): Promise<Credential> {
+  async #values(caller: Caller, server: ServerHead, row: HeldConnection): Promise<Credential> {
     // The whole row, because a sealed text is valid only in its own row.
     const key = JSON.stringify(row);
     const known = this.#opened.get(key);
@@ -207,7 +207,7 @@ export class ServerCredentials {
    */
   async #renew(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     row: HeldConnection,
     { challenge }: Refusal,
     isOthers: boolean,
@@ -234,7 +234,7 @@ export class ServerCredentials {
    */
   async #stepUp(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     row: HeldConnection,
     challenge: Challenge,
   ): Promise<undefined> {
@@ -253,7 +253,7 @@ export class ServerCredentials {
   }
 
   /** Marks a connection as rejected, unless it has changed. One that stays rejected causes one event a day. */
-  async #reject(caller: Caller, { id: serverId }: Server, row: HeldConnection): Promise<void> {
+  async #reject(caller: Caller, { id: serverId }: ServerHead, row: HeldConnection): Promise<void> {
     const { context, holdings } = this.#parts;
     const { db, audit, events } = context;
     const { id, version, tenantId, userId } = row;
@@ -301,7 +301,7 @@ export class ServerCredentials {
   /** @param row the connection that does not suffice */
   async #required(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     reason: Reason,
     row?: HeldConnection,
     { missing = [], challenge, kind: learned }: Lacking = {},
@@ -359,7 +359,7 @@ const issuerAway = () =>
     { retryAfterSec: 30 },
   );
 
-type Texts = Readonly<Record<Reason, (server: Server) => string>>;
+type Texts = Readonly<Record<Reason, (server: ServerHead) => string>>;
 
 const KEY: Texts = {
   not_connected: ({ id }) => `The server ${id} requires a key, and none has been entered yet.`,
@@ -380,27 +380,28 @@ const REASONS: Readonly<Record<Kind, Texts>> = {
   },
 };
 
-const kindOfServer = (server: Server): Kind => (accessOf(server).kind === 'oauth' ? 'oauth' : 'credentials');
+const kindOfServer = (server: ServerHead): Kind =>
+  accessOf(server).kind === 'oauth' ? 'oauth' : 'credentials';
 
 /**
  * Returns whether a server is never called without a connection. What a server has shown is no reason, because it may have
  * changed, and many list their tools to everybody.
  */
-const needsConnection = ({ auth }: Server): boolean =>
+const needsConnection = ({ auth }: ServerHead): boolean =>
   auth.kind === 'static_header' || auth.kind === 'own_oauth';
 
 interface Ready {
   readonly remoteUrl: string;
-  readonly auth: Server['auth'];
+  readonly auth: ServerHead['auth'];
   readonly credential: Credential;
 }
 
-const readyFor = ({ remoteUrl, auth }: Server, credential: Credential): Ready => ({
+const readyFor = ({ remoteUrl, auth }: ServerHead, credential: Credential): Ready => ({
   remoteUrl,
   auth,
   credential,
 });
 
 /** Returns whether a server still asks for the same as when its credential was made. */
-const isFor = (ready: Ready, { remoteUrl, auth }: Server): boolean =>
+const isFor = (ready: Ready, { remoteUrl, auth }: ServerHead): boolean =>
   ready.auth === auth && ready.remoteUrl === remoteUrl;

@@ -3,7 +3,7 @@ import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { monotonicMs, type Clock } from '../../../platform/time.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import type { ServerHead } from '../../catalogue/entry.ts';
 import { readChallenge, type Challenge } from './challenge.ts';
 import { MetadataError, MetadataReader, type IssuerMetadata, type ResourceMetadata } from './metadata.ts';
 
@@ -62,7 +62,7 @@ export class Discovery {
    * @param again reads everything again, unless that was done within the last ten seconds
    * @throws MetadataError `absent` if the server uses none
    */
-  async of(server: Server, challenge?: Challenge, again = false): Promise<Discovered> {
+  async of(server: ServerHead, challenge?: Challenge, again = false): Promise<Discovered> {
     const { remoteUrl, auth, learned } = server;
     const said = challenge ?? (await this.#probes.get(remoteUrl, () => this.#probe(server), { again }));
     const { issuer, resource, assume_pkce } = auth;
@@ -80,14 +80,14 @@ export class Discovery {
     return this.#issuers.get(issuer, () => this.#reader.issuer(issuer), { again });
   }
 
-  async #discover(server: Server, named: string | undefined, again: boolean): Promise<Published> {
+  async #discover(server: ServerHead, named: string | undefined, again: boolean): Promise<Published> {
     const found = await this.#reader.resource(server.remoteUrl, named);
     const metadata = await this.#issuerOf(server, found, again);
     return { metadata, resource: resourceFor(server, found), scopes: found?.scopes ?? [] };
   }
 
   async #issuerOf(
-    server: Server,
+    server: ServerHead,
     found: ResourceMetadata | undefined,
     again: boolean,
   ): Promise<IssuerMetadata> {
@@ -115,7 +115,7 @@ export class Discovery {
   }
 
   /** Reads the metadata of an issuer that somebody has named, so that it must have some. */
-  async #named(server: Server, issuer: string, again: boolean): Promise<IssuerMetadata> {
+  async #named(server: ServerHead, issuer: string, again: boolean): Promise<IssuerMetadata> {
     try {
       return await this.#usable(server, issuer, again);
     } catch (error) {
@@ -125,7 +125,7 @@ export class Discovery {
   }
 
   /** Reads the metadata of an issuer that nobody has named, so that unusable metadata there means nothing. */
-  async #guessed(server: Server, issuer: string, again: boolean): Promise<IssuerMetadata> {
+  async #guessed(server: ServerHead, issuer: string, again: boolean): Promise<IssuerMetadata> {
     try {
       return await this.#usable(server, issuer, again);
     } catch (error) {
@@ -134,7 +134,7 @@ export class Discovery {
     }
   }
 
-  async #usable({ auth }: Server, issuer: string, again: boolean): Promise<IssuerMetadata> {
+  async #usable({ auth }: ServerHead, issuer: string, again: boolean): Promise<IssuerMetadata> {
     const metadata = await this.issuer(issuer, again);
     // MCP, Authorization Code Protection: without PKCE, a stolen code could be used.
     if (auth.assume_pkce === true || metadata.code_challenge_methods_supported?.includes('S256'))
@@ -146,7 +146,7 @@ export class Discovery {
   }
 
   /** Asks a server for its tools without credentials, to hear its challenge. */
-  async #probe({ remoteUrl }: Server): Promise<Challenge> {
+  async #probe({ remoteUrl }: ServerHead): Promise<Challenge> {
     const response = await this.#fetch(remoteUrl, {
       method: 'POST',
       headers: {
@@ -162,7 +162,7 @@ export class Discovery {
 }
 
 /** Returns the resource parameter for a server (RFC 8707): as published, unless its entry says otherwise. */
-function resourceFor({ auth, remoteUrl }: Server, found: ResourceMetadata | undefined): string {
+function resourceFor({ auth, remoteUrl }: ServerHead, found: ResourceMetadata | undefined): string {
   if (auth.resource === 'omit') return '';
   const { origin, pathname } = new URL(remoteUrl);
   return auth.resource ?? found?.resource ?? (pathname === '/' ? origin : `${origin}${pathname}`);

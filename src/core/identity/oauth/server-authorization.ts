@@ -4,7 +4,7 @@ import { askOperator, SwitchboardError } from '../../../errors.ts';
 import { whyUnreached, type GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
 import { whyFailed } from '../../../platform/database/database.ts';
-import type { LearnedAccess, Server } from '../../catalogue/entry.ts';
+import type { LearnedAccess, ServerHead } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { ProviderError } from '../connections/provider.ts';
 import { AuthorizationServer } from './authorization-server.ts';
@@ -39,7 +39,7 @@ interface Wanted {
   readonly byOperator?: boolean;
 }
 
-type OnLearned = (server: Server, learned: LearnedAccess) => Promise<void>;
+type OnLearned = (server: ServerHead, learned: LearnedAccess) => Promise<void>;
 
 interface Options {
   readonly context: IdentityContext;
@@ -80,7 +80,7 @@ export class ServerAuthorization {
    * Learns from a server's 401 how it lets callers in.
    * @returns undefined if that cannot be found out now
    */
-  async learn(server: Server, challenge: Challenge): Promise<'oauth' | 'credentials' | undefined> {
+  async learn(server: ServerHead, challenge: Challenge): Promise<'oauth' | 'credentials' | undefined> {
     try {
       const { metadata } = await this.#discovery.of(server, challenge);
       const { issuer } = metadata;
@@ -105,7 +105,7 @@ export class ServerAuthorization {
    * @returns undefined if the server has no authorization server
    * @throws SwitchboardError `operator_setup_needed`, `provider_unavailable`; `upstream_protocol` for metadata that must not be used
    */
-  async prepare(server: Server, wanted: Wanted = {}) {
+  async prepare(server: ServerHead, wanted: Wanted = {}) {
     const { held = [], byOperator = false } = wanted;
     try {
       const { found, scopes } = await this.#needed(server, wanted);
@@ -125,7 +125,7 @@ export class ServerAuthorization {
   }
 
   /** Finds the authorization server, and the scopes to ask for. */
-  async #needed(server: Server, { challenge, isAsked = false }: Wanted) {
+  async #needed(server: ServerHead, { challenge, isAsked = false }: Wanted) {
     const found = await this.#discovery.of(server, challenge, isAsked);
     // Whoever lacks scopes at one call needs these, and keeps what is granted.
     const scopes = challenge?.error === 'insufficient_scope' ? (challenge.scopes ?? []) : found.scopes;
@@ -133,7 +133,7 @@ export class ServerAuthorization {
   }
 
   #signIn(
-    { auth }: Server,
+    { auth }: ServerHead,
     { metadata, resource }: Discovered,
     client: SignInClient,
     scopes: readonly string[],
@@ -169,7 +169,7 @@ export class ServerAuthorization {
   }
 
   /** Returns whether a server that refused a token still names its issuer. True unless it names another. */
-  async stillNames(server: Server, issuer: string, challenge: Challenge): Promise<boolean> {
+  async stillNames(server: ServerHead, issuer: string, challenge: Challenge): Promise<boolean> {
     try {
       const { metadata } = await this.#discovery.of(server, challenge, true);
       return metadata.issuer === issuer;
@@ -196,7 +196,7 @@ export class ServerAuthorization {
   }
 
   /** @throws SwitchboardError `operator_setup_needed`; RegistrationRefused */
-  async #clientFor(server: Server, metadata: IssuerMetadata, byOperator: boolean): Promise<SignInClient> {
+  async #clientFor(server: ServerHead, metadata: IssuerMetadata, byOperator: boolean): Promise<SignInClient> {
     const { issuer } = metadata;
     const { clients, issuers } = this.#config;
     const configured = clients.get(issuer);
@@ -244,7 +244,7 @@ export class ServerAuthorization {
     return this.clients.for(metadata, authMethod);
   }
 
-  #explained(error: unknown, server: Server): unknown {
+  #explained(error: unknown, server: ServerHead): unknown {
     if (error instanceof SwitchboardError) return error;
     if (error instanceof RegistrationRefused) {
       const { issuer } = error;
@@ -280,7 +280,7 @@ export class ServerAuthorization {
    * Passes on what a server has shown. Only what matters to searches makes news: challenges may differ from call to call. What
    * cannot be stored must not fail a call.
    */
-  async #show(server: Server, learned: LearnedAccess): Promise<void> {
+  async #show(server: ServerHead, learned: LearnedAccess): Promise<void> {
     const { kind, issuer, needsSetup = false } = server.learned ?? {};
     if (kind === learned.kind && issuer === learned.issuer && needsSetup === (learned.needsSetup ?? false))
       return;
@@ -306,7 +306,7 @@ export function isOfAnotherDomain(one: string, other: string): boolean {
 
 /** Refuses to send the secret of an operator's client to a host that a user names. @throws SetupNeeded */
 function requireFixedHost(
-  server: Server,
+  server: ServerHead,
   issuer: string,
   client: { readonly secret: string | undefined } | undefined,
 ): void {
@@ -325,7 +325,7 @@ class SetupNeeded extends SwitchboardError {
 
   /** @param action advice for the operator, as of `askOperator` */
   constructor(
-    { id }: Server,
+    { id }: ServerHead,
     issuer: string,
     why: string,
     action: string,

@@ -1,7 +1,7 @@
 import { SwitchboardError } from '../../../errors.ts';
 import { newNonce, newSecret } from '../../../platform/ids.ts';
 import type { SignInMode } from '../../access/caller.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import type { ServerHead } from '../../catalogue/entry.ts';
 import { targetOf } from '../connections/holdings.ts';
 import { ProviderError, type Proof, type Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
@@ -57,7 +57,7 @@ export class Goals {
    * Returns the goal of connecting a server: a sign-in or, where it has no authorization server, values.
    * @throws SwitchboardError as `ServerAuthorization.prepare`
    */
-  async atServer(server: Server, wanted: Parameters<ServerAuthorization['prepare']>[1]): Promise<Goal> {
+  async atServer(server: ServerHead, wanted: Parameters<ServerAuthorization['prepare']>[1]): Promise<Goal> {
     const { provider: name, resource } = targetOf(server);
     const signIn =
       server.auth.kind === 'static_header' ? undefined : await this.#authorization.prepare(server, wanted);

@@ -3,7 +3,7 @@ import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import { lockUser } from '../../access/tenants.ts';
 import type { CredentialValues } from '../../catalogue/credential-schema.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import type { ServerHead } from '../../catalogue/entry.ts';
 import {
   AccountMismatch,
   type Connections,
@@ -44,7 +44,7 @@ export class Outcomes {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
   readonly #holdings: Holdings;
-  #serverOf: (id: string) => Server | undefined = () => undefined;
+  #serverOf: (id: string) => ServerHead | undefined = () => undefined;
 
   constructor({ context, connections, holdings }: Parts) {
     this.#context = context;
@@ -53,7 +53,7 @@ export class Outcomes {
   }
 
   /** Sets how servers are found in the catalogue. */
-  findServers(serverOf: (id: string) => Server | undefined): void {
+  findServers(serverOf: (id: string) => ServerHead | undefined): void {
     this.#serverOf = serverOf;
   }
 

@@ -6,7 +6,7 @@ import { tenants, users } from '../../access/schema.ts';
 import { ensureUser, lockUser, requireUserId, TENANT_HOLDER, type User } from '../../access/tenants.ts';
 import { isConnectionOf } from '../connections/connections.ts';
 import { targetOf, type Target } from '../connections/holdings.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import type { ServerHead } from '../../catalogue/entry.ts';
 import type { Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import type { Challenge } from '../oauth/challenge.ts';
@@ -82,7 +82,7 @@ export class Sessions {
    */
   async createForServer(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     request: Pick<SessionRequest, 'userId' | 'returnUrl' | 'scopes' | 'mode'>,
   ): Promise<AuthSession> {
     const userId = requireUserId(request.userId);
@@ -104,7 +104,7 @@ export class Sessions {
    */
   async createShared(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     { forUsers, scopes }: { forUsers: boolean | undefined; scopes: readonly string[] | undefined },
   ): Promise<AuthSession | undefined> {
     const held = await this.#withGranted(caller.tenantId, TENANT_HOLDER, targetOf(server), scopes);
@@ -140,7 +140,7 @@ export class Sessions {
    */
   async justInTimeFor(
     caller: Caller,
-    server: Server,
+    server: ServerHead,
     asked: { held: readonly string[]; challenge: Challenge | undefined },
   ): Promise<AuthSession & { readonly kind: 'credentials' | 'oauth' }> {
     const goal = await this.#goals.atServer(server, asked);
@@ -303,7 +303,7 @@ export interface SessionRequest {
   readonly expectedAccount?: string;
 }
 
-const noScopes = ({ id }: Server) =>
+const noScopes = ({ id }: ServerHead) =>
   new SwitchboardError('invalid_request', `scopes: ${id} takes a key, which has none. Leave scopes out.`);
 
 const unknownAccounts = (provider: string) =>

@@ -3,7 +3,7 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Caller } from '../../access/caller.ts';
 import type { Connections } from '../connections/connections.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import type { ServerHead } from '../../catalogue/entry.ts';
 import type { IdentityContext } from '../context.ts';
 import { serverTarget, type Holdings } from '../connections/holdings.ts';
 import { ProviderError, type Account } from '../connections/provider.ts';
@@ -61,7 +61,7 @@ export class SignIns {
   }
 
   /** Sets how servers are found in the catalogue. */
-  findServers(serverOf: (id: string) => Server | undefined): void {
+  findServers(serverOf: (id: string) => ServerHead | undefined): void {
     this.#outcomes.findServers(serverOf);
   }
 

@@ -8,6 +8,7 @@ import { restated } from '../upstream/failures.ts';
 import { isObject, type JsonParts } from '../../../platform/json-limits.ts';
 import type { ProxyLimits } from '../limits.ts';
 import type { InputRequired, KnownTools, ToolCall, ToolDefinitions, ToolResult, View } from '../tools.ts';
+import type { Tool } from '../../catalogue/entry.ts';
 import { overviewOf, quoted, type KnownTool } from '../hints.ts';
 
 /** The maximum number of characters examined in a tool's error text. */
@@ -131,7 +132,7 @@ export class CheckedCalls {
   /** Suggests corrections from definitions that may be outdated: explains, but refuses nothing. */
   #hint(view: View, { name, arguments: args = {} }: NamedCall): string | undefined {
     const known = this.#definitions.known(view);
-    const tools = known ? listedIn(known) : view.server.tools.map(asKnown);
+    const tools = known ? listedIn(known) : (view.server.tools ?? []).map(asKnown);
     if (tools.length === 0) return undefined;
     const schema = this.#definitions.schemaOf(view, name);
     if (!isObject(schema)) {
@@ -186,12 +187,12 @@ const listedIn = ({ schemas, descriptions, annotations }: KnownTools): KnownTool
     annotations: annotations.get(name),
   }));
 
-const asKnown = ({
+const asKnown = ({ name, description, input_schema: schema, annotations }: Tool): KnownTool => ({
   name,
   description,
-  input_schema: schema,
+  schema,
   annotations,
-}: View['server']['tools'][number]): KnownTool => ({ name, description, schema, annotations });
+});
 
 /** Returns whether the error comes from the server. */
 const isReported = (error: unknown): error is SwitchboardError =>

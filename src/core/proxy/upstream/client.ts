@@ -2,7 +2,7 @@ import { SwitchboardError } from '../../../errors.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import type { Span } from '../../../platform/telemetry/tracing.ts';
 import type { Caller } from '../../access/caller.ts';
-import type { Server } from '../../catalogue/entry.ts';
+import type { ServerHead } from '../../catalogue/entry.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';
 import { noteReply, traceContext, tracedCall } from '../reporting.ts';
 import { listAllTools, LOST_SESSION, type ToolDefinitions, type View } from '../tools.ts';
@@ -36,7 +36,7 @@ import { postHeadersIn, Sessions, type Session, type SessionOwner } from './sess
 
 export interface UpstreamCall {
   readonly caller: Pick<Caller, 'tenantId' | 'subject'>;
-  readonly server: Server;
+  readonly server: ServerHead;
   /** Sent with every request of this call to the server, and to nobody else. */
   readonly credential: Credential | undefined;
   readonly method: string;

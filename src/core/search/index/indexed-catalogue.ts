@@ -22,11 +22,10 @@ export interface Indexable {
 interface IndexChange {
   readonly removed: readonly string[];
   readonly upserted: readonly Indexable[];
-  /**
-   * `one by one`: a query may see part of the change. `at once`: a query sees all of it or nothing. `anew`: like `at once`,
-   * and `upserted` has every server, so that nothing of the old index remains.
-   */
-  readonly manner: 'one by one' | 'at once' | 'anew';
+  /** `one by one`: a query may see part of the change. `at once`: a query sees all of it or nothing. */
+  readonly manner: 'one by one' | 'at once';
+  /** Present if nothing of the old index is to remain: reads every server after the change. */
+  readonly all?: (() => AsyncIterable<Indexable>) | undefined;
 }
 
 /** Holds the servers in memory and applies changes so that no query sees half a server. */
@@ -60,15 +59,23 @@ export class IndexedCatalogue {
    * @param signal aborts the preparation, with its reason; if it aborts later, the change is not applied
    */
   async prepare(change: IndexChange, signal?: AbortSignal): Promise<() => Promise<void>> {
-    const { removed, upserted, manner } = change;
+    const { removed, upserted, manner, all } = change;
     await this.#applying.run(() => this.#unstage(this.#staged));
     const epoch = this.#epoch;
     const pause = slices(signal);
-    if (manner === 'anew' || this.#coversAll(change)) {
+    if (all) {
+      const fresh = await this.#build(all(), pause);
+      return () =>
+        this.#applying.run(async () =>
+          this.#swapIn(this.#epoch === epoch ? fresh : await this.#build(all(), slices())),
+        );
+    }
+    if (this.#coversAll(change)) {
       const fresh = await this.#build(upserted, pause);
-      const replace = () =>
-        this.#epoch === epoch ? this.#swapIn(fresh) : this.#applyEach(removed, upserted);
-      return () => this.#applying.run(replace);
+      return () =>
+        this.#applying.run(async () =>
+          this.#epoch === epoch ? this.#swapIn(fresh) : this.#applyEach(removed, upserted),
+        );
     }
     if (manner === 'one by one') return () => this.#applying.run(() => this.#applyEach(removed, upserted));
     const staged = await this.#stage(upserted, pause);
@@ -94,9 +101,12 @@ export class IndexedCatalogue {
     return true;
   }
 
-  async #build(servers: readonly Indexable[], pause: Pause): Promise<IndexedServers> {
+  async #build(
+    servers: Iterable<Indexable> | AsyncIterable<Indexable>,
+    pause: Pause,
+  ): Promise<IndexedServers> {
     const fresh = this.#empty();
-    for (const one of servers) {
+    for await (const one of servers) {
       fresh.put(await one.documents(pause));
       await pause();
     }
@@ -104,10 +114,9 @@ export class IndexedCatalogue {
   }
 
   /** Replaces the servers in one step: no query sees part of the new catalogue. */
-  #swapIn(fresh: IndexedServers): Promise<void> {
+  #swapIn(fresh: IndexedServers): void {
     this.#current = fresh;
     this.#epoch++;
-    return Promise.resolve();
   }
 
   async #stage(servers: readonly Indexable[], pause: Pause): Promise<readonly HiddenServer[]> {

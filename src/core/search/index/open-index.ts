@@ -1,6 +1,7 @@
 import { eq } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
-import { Repeat, slices, type Clock } from '../../../platform/time.ts';
+import { pagesOf } from '../../../platform/pages.ts';
+import { Repeat, type Clock } from '../../../platform/time.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
@@ -49,6 +50,8 @@ export interface OpenIndex {
 
 /** The pause before a retry after an error of something other than the API, such as the database. */
 const RETRY_MS = 30_000;
+/** Texts of this many servers are embedded at a time. */
+const SERVERS_OF_A_PAGE = 200;
 const INCOMPLETE = 'some texts have no vectors yet: they are found by keyword only';
 
 /** Opens the search index of this process with its embedder, still empty. The metrics report degraded parts. */
@@ -65,10 +68,16 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
 
   const embedAll = async (onProgress?: OnProgress, signal?: AbortSignal) => {
     const cache = await VectorCache.open({ embedder, db, log, shippedFile: shippedVectors });
-    await cache.vectorsOf(await textsOf(catalogue, signal), onProgress, signal);
+    const of = catalogue.parts;
+    let before = 0;
+    for await (const page of pagesOf(catalogue.servers(), SERVERS_OF_A_PAGE)) {
+      const texts = page.flatMap(server => documentsOf(server).parts.map(({ prose }) => prose));
+      const progressOf = ({ done }: Parameters<OnProgress>[0]) => onProgress?.({ done: before + done, of });
+      await cache.vectorsOf(texts, progressOf, signal);
+      before += texts.length;
+    }
   };
-  const refill = () =>
-    catalogue.reindex(change => index.prepare({ ...change, whole: change.upserted }, undefined));
+  const refill = () => catalogue.reindex(change => index.prepare(change));
   const completion =
     embedder instanceof OpenAiEmbedder ? new Completion({ api: embedder, embedAll, refill, log }) : undefined;
   if (completion) opened.defer(() => completion.close());
@@ -118,16 +127,6 @@ async function openEmbedder(
     log.warn({ err: error }, degraded);
     return { embedder: createNgramEmbedder(), degraded };
   }
-}
-
-async function textsOf(catalogue: Catalogue, signal?: AbortSignal): Promise<string[]> {
-  const pause = slices(signal);
-  const texts: string[] = [];
-  for (const server of catalogue.active()) {
-    for (const { prose } of documentsOf(server).parts) texts.push(prose);
-    await pause();
-  }
-  return texts;
 }
 
 interface CompletionParts {

@@ -1,5 +1,6 @@
+import { pagesOf } from '../../../platform/pages.ts';
 import { slices, type Pause } from '../../../platform/time.ts';
-import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
+import type { CatalogueChange, OnProgress, WholeCatalogue } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import {
   bestOfEach,
@@ -40,11 +41,19 @@ class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
     onProgress?: OnProgress,
     signal?: AbortSignal,
   ): Promise<() => Promise<void>> {
-    const isAnew = whole !== undefined && partsOf(upserted) * 2 > partsOf(whole);
-    const manner = whole ? (isAnew ? 'anew' : 'at once') : 'one by one';
-    const servers = isAnew ? whole : upserted;
-    const indexables = await this.#indexablesOf(servers, onProgress, signal);
-    return this.servers.prepare({ removed, upserted: indexables, manner }, signal);
+    const manner: 'at once' | 'one by one' = whole ? 'at once' : 'one by one';
+    // Everything is embedded before anything is staged.
+    const indexables = await this.#indexablesOf(upserted, onProgress, signal);
+    const isAnew = whole !== undefined && (whole.isAnew === true || partsOf(upserted) * 2 > whole.parts);
+    const change = isAnew
+      ? { removed, upserted: [], manner, all: () => this.#all(whole, signal) }
+      : { removed, upserted: indexables, manner };
+    return this.servers.prepare(change, signal);
+  }
+
+  async *#all({ servers }: WholeCatalogue, signal?: AbortSignal): AsyncGenerator<Indexable> {
+    for await (const page of pagesOf(servers(), PAGE))
+      yield* await this.#indexablesOf(page, undefined, signal);
   }
 
   async find(query: string): Promise<Findings> {
@@ -78,6 +87,9 @@ class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
     });
   }
 }
+
+/** Servers whose vectors are read together. */
+const PAGE = 500;
 
 /** Counts the documents of the servers: one for each server and one for each tool. */
 const partsOf = (servers: readonly Server[]): number =>

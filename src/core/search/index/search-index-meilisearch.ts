@@ -87,9 +87,10 @@ class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements
     const pause = slices(signal);
     const planned: Planned[] = [];
     const documents: Indexable[] = [];
-    const servers = whole ?? upserted;
+    const servers: Server[] = whole ? [] : [...upserted];
+    for await (const server of whole?.servers() ?? []) servers.push(server);
     // Everything is indexed again: the vectors in memory may have been deleted.
-    if (whole === upserted) this.#vectors.clear();
+    if (whole?.isAnew) this.#vectors.clear();
     const sources = servers.map(server => this.#sourceOf(server));
     const vectors = await this.#vectors.made(sources, onProgress, signal);
     for (const [at, server] of servers.entries()) {
@@ -102,8 +103,12 @@ class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements
       documents.push({ id, documents: () => Promise.resolve(ready) });
       await pause();
     }
-    const manner = whole ? 'anew' : 'one by one';
-    const takeEffect = await this.servers.prepare({ removed, upserted: documents, manner }, signal);
+    const all = async function* all() {
+      yield* documents;
+      await Promise.resolve();
+    };
+    const change = { removed, upserted: documents, manner: 'one by one' as const };
+    const takeEffect = await this.servers.prepare(whole ? { ...change, all } : change, signal);
     const tellEngine = await this.#sync.prepare(planned, removed);
     return async () => {
       const told = tellEngine();

@@ -229,7 +229,7 @@ interface PruningParts {
   readonly db: Database;
   /** The current embedder: vectors of others are unused. */
   readonly index: Pick<SearchIndex, 'embedderId'>;
-  readonly catalogue: { active(): Iterable<Server> };
+  readonly catalogue: { servers(): AsyncIterable<Server> };
   readonly spareRows?: number;
   /** Aborts the work between two pages. */
   readonly signal?: AbortSignal;
@@ -239,7 +239,7 @@ interface PruningParts {
 export async function pruneVectors(parts: PruningParts): Promise<number> {
   const { db, spareRows = SPARE_ROWS, signal } = parts;
   const { embedderId } = parts.index;
-  const needed = await neededHashes(parts.catalogue.active());
+  const needed = await neededHashes(parts.catalogue.servers());
   let spare = spareRows;
   let deleted = 0;
   for await (const page of pagesOf(db)) {
@@ -259,10 +259,10 @@ export async function pruneVectors(parts: PruningParts): Promise<number> {
   return deleted;
 }
 
-async function neededHashes(servers: Iterable<Server>): Promise<Set<string>> {
+async function neededHashes(servers: AsyncIterable<Server>): Promise<Set<string>> {
   const pause = slices();
   const needed = new Set<string>();
-  for (const server of servers) {
+  for await (const server of servers) {
     for (const { prose } of documentsOf(server).parts) needed.add(keyOf(textHash(prose)));
     await pause();
   }

@@ -5,7 +5,7 @@ import type { Database, OpenDatabase } from '../../../../src/platform/database/d
 import { openTestDatabase } from '../../../support/database.ts';
 import { startMeilisearchDouble } from './meilisearch-double.ts';
 import { find, mail, update, weather } from './search-index.contract.ts';
-import { controlledEmbedder, recordingLog, server, settableClock } from '../support.ts';
+import { controlledEmbedder, recordingLog, server, settableClock, wholeOf } from '../support.ts';
 
 let database: OpenDatabase;
 beforeAll(async () => {
@@ -133,7 +133,7 @@ describe('the index in Meilisearch', () => {
     const { index } = started;
     await update(index, { upserted: CATALOGUE });
     const whole = [weather, mail];
-    await update(index, { upserted: whole, removed: CATALOGUE.map(({ id }) => id), whole });
+    await update(index, { upserted: whole, removed: CATALOGUE.map(({ id }) => id), whole: wholeOf(whole) });
     expect(started.documents()).toEqual(['mailP0', 'weatherP0']);
     expect(await find(index, 'inbox')).toEqual(['mail']);
     expect(await find(index, 'zebra')).toEqual([]);

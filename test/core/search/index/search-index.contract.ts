@@ -2,7 +2,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CatalogueChange } from '../../../../src/core/catalogue/catalogue.ts';
 import type { SearchIndex } from '../../../../src/core/search/index/search-index.ts';
-import { server, type controlledEmbedder } from '../support.ts';
+import { server, wholeOf, type controlledEmbedder } from '../support.ts';
 
 /** An index that holds nothing yet, and the embedder it uses. */
 export interface StartedIndex extends AsyncDisposable {
@@ -204,7 +204,11 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const fresh = many(20, 'new');
       const removed = many(20, 'old').map(({ id }) => id);
       let updating = true;
-      const changed = update(index, { upserted: fresh, removed, whole: [...kept, ...fresh] }).finally(() => {
+      const changed = update(index, {
+        upserted: fresh,
+        removed,
+        whole: wholeOf([...kept, ...fresh]),
+      }).finally(() => {
         updating = false;
       });
       const stillUpdating = () => updating;
@@ -229,9 +233,9 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       await update(straight.index, { upserted: [...rest, mail] });
       await update(detour.index, { upserted: [...rest, server('old', 'Weather messages.', { a: 'x' })] });
       const other = server('maps', 'Postage stamps for messages.');
-      await detour.index.prepare({ upserted: [other], removed: ['old'], whole: [weather, other] });
+      await detour.index.prepare({ upserted: [other], removed: ['old'], whole: wholeOf([weather, other]) });
       expect(await find(detour.index, 'stamps')).toEqual([]);
-      await update(detour.index, { upserted: [mail], removed: ['old'], whole: [...rest, mail] });
+      await update(detour.index, { upserted: [mail], removed: ['old'], whole: wholeOf([...rest, mail]) });
       const query = 'send weather messages to a city';
       expect(await evidence(detour.index, query)).toEqual(await evidence(straight.index, query));
     });
@@ -243,7 +247,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       for (const { index } of [straight, detour]) await update(index, { upserted: rest });
       const failing = new AbortController();
       const other = server('maps', 'Postage stamps for messages.');
-      const change = { upserted: [other], removed: [], whole: [weather, mail, other] };
+      const change = { upserted: [other], removed: [], whole: wholeOf([weather, mail, other]) };
       await detour.index.prepare(change, undefined, failing.signal);
       failing.abort(new Error('the database is down'));
       const query = 'send weather messages to a city';
@@ -257,7 +261,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const ending = new AbortController();
       const fresh = server('new', 'A zebra.');
       const preparing = index.prepare(
-        { upserted: [fresh], removed: ['mail'], whole: [weather, fresh] },
+        { upserted: [fresh], removed: ['mail'], whole: wholeOf([weather, fresh]) },
         () => ending.abort(new Error('ended')),
         ending.signal,
       );

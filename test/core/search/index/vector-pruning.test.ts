@@ -3,7 +3,7 @@ import { embeddings } from '../../../../src/core/search/schema.ts';
 import { pruneVectors, VectorCache, VectorPruning } from '../../../../src/core/search/index/vector-cache.ts';
 import type { OpenDatabase } from '../../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../../support/database.ts';
-import { controlledEmbedder, server, silent } from '../support.ts';
+import { controlledEmbedder, server, silent, wholeOf } from '../support.ts';
 
 let database: OpenDatabase;
 beforeAll(async () => void (database = await openTestDatabase()));
@@ -28,7 +28,7 @@ async function fill() {
   const other = controlledEmbedder();
   const renamed = { ...other.embedder, id: 'another' };
   await (await VectorCache.open({ embedder: renamed, db, log: silent })).vectorsOf(texts.slice(0, 600));
-  const parts = { db, index: { embedderId: control.embedder.id }, catalogue: { active: () => [catalogued] } };
+  const parts = { db, index: { embedderId: control.embedder.id }, catalogue: wholeOf([catalogued]) };
   const embeddedAnew = async (wanted: readonly string[]) => {
     control.embedded.length = 0;
     await cache.vectorsOf(wanted);
@@ -62,11 +62,11 @@ describe('VectorPruning', () => {
     const { parts } = await fill();
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     let rounds = 0;
-    const active = () => {
+    const servers = () => {
       rounds++;
-      return [catalogued];
+      return wholeOf([catalogued]).servers();
     };
-    const pruning = new VectorPruning({ ...parts, catalogue: { active }, log: silent });
+    const pruning = new VectorPruning({ ...parts, catalogue: { servers }, log: silent });
     vi.advanceTimersByTime(599_999);
     expect(rounds).toBe(0);
     vi.advanceTimersByTime(1);
