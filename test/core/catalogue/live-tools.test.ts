@@ -223,7 +223,7 @@ describe('a changed definition', () => {
 
   it('is marked in a listing before the catalogue has it', async () => {
     await catalogue.refreshTools(SERVER, [tool('x')], NOW);
-    const server = catalogue.require('a');
+    const server = await catalogue.readActive('a');
     expect(warnedTools(server, [tool('x'), tool('new')], NOW).map(each => each['warnings'])).toEqual([
       undefined,
       undefined,
@@ -255,7 +255,7 @@ describe('ToolRefresh', () => {
     let nowMs = NOW;
     const refresh = new ToolRefresh({ catalogue, clock: { now: () => nowMs }, log: log() });
     const offer = async (...tools: Definition[]) => {
-      refresh.offer(catalogue.require('a'), tools);
+      refresh.offer(await catalogue.readCalled('a'), tools);
       await catalogue.settled();
     };
     const changes = () => lines('tool definition changed').length;
@@ -264,7 +264,7 @@ describe('ToolRefresh', () => {
     await offer(tool('x'), tool('y'));
     expect(await names()).toEqual(['x']);
     await offer(tool('x', 'Other.'));
-    expect(catalogue.get('a')).toMatchObject({ tools: [{ description: 'Other.' }] });
+    expect(await toolsOf(catalogue)).toMatchObject([{ description: 'Other.' }]);
     expect(changes()).toBe(1);
     nowMs += 60_000;
     await offer(tool('x', 'Other.'));

@@ -35,9 +35,9 @@ describe('a server that is inactive for not answering', () => {
     const again = await Catalogue.load(database.db);
     expect(again.get('tides')).toEqual({ ...tides(), active: false, unreachable: true });
     const indexed: string[] = [];
-    await again.attachIndex(({ upserted }) => {
-      indexed.push(...upserted.map(({ id }) => id));
-      return Promise.resolve(nothing);
+    await again.attachIndex(async ({ whole }) => {
+      for await (const { id } of whole?.servers() ?? []) indexed.push(id);
+      return nothing;
     });
     expect(indexed).toEqual(['maps']);
   });
