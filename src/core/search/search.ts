@@ -193,7 +193,8 @@ export function readyGate(indexed: () => Promise<unknown>, maxWaitMs = MAX_WAIT_
       );
     await raceDeadline(
       indexed().catch((error: unknown) => {
-        throw unready(error);
+        const isTold = error instanceof SwitchboardError;
+        throw isTold ? new SwitchboardError('unavailable', error.detail, { cause: error }) : unready(error);
       }),
       maxWaitMs,
       unready,

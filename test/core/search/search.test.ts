@@ -4,6 +4,7 @@ import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { queryLog as queryLogTable } from '../../../src/core/search/schema.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
+import { SwitchboardError } from '../../../src/errors.ts';
 import { createSearch, readyGate, type Search } from '../../../src/core/search/search.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';
@@ -314,5 +315,12 @@ describe('readyGate', () => {
     ['could not be filled', () => Promise.reject(new Error('the embedder left'))],
   ])('is unavailable where the index %s', async (_, indexed) => {
     await expect(readyGate(indexed, 1)()).rejects.toMatchObject({ code: 'unavailable', retryable: true });
+  });
+
+  it('says why the index could not be filled if the index does', async () => {
+    const indexed = () =>
+      Promise.reject(new SwitchboardError('invalid_request', 'The catalogue is too large.'));
+    const said = { code: 'unavailable', detail: 'The catalogue is too large.' };
+    await expect(readyGate(indexed)()).rejects.toMatchObject(said);
   });
 });

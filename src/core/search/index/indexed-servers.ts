@@ -70,6 +70,16 @@ export class IndexedServers {
     return this.#servers.size;
   }
 
+  /** The number of texts, also of staged servers. */
+  get texts(): number {
+    return this.#rows - this.#freeRows.length;
+  }
+
+  /** Returns the number of texts of a server, 0 for an unknown one. */
+  textsOf(id: string): number {
+    return this.#servers.get(id)?.rows.length ?? 0;
+  }
+
   ids(): MapIterator<string> {
     return this.#servers.keys();
   }

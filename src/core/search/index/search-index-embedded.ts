@@ -1,3 +1,4 @@
+import { SwitchboardError } from '../../../errors.ts';
 import { pagesOf } from '../../../platform/pages.ts';
 import { slices, type Pause } from '../../../platform/time.ts';
 import type { CatalogueChange, OnProgress, WholeCatalogue } from '../../catalogue/catalogue.ts';
@@ -15,16 +16,24 @@ import type { QuantizedVector } from './vectors.ts';
 import type { Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 
+/** Servers and tools together: about 1 GB of memory, and a scan of a tenth of a second. */
+const MAX_TEXTS = 400_000;
+
+interface EmbeddedIndexContext extends IndexContext {
+  /** The maximum number of servers and tools together. */
+  readonly maxTexts?: number;
+}
+
 /**
  * Creates the embedded index: BM25 and a scan over all vectors, in this process. Scanning the catalogue's 35,000 tools takes
  * a few milliseconds.
  */
-export async function createEmbeddedIndex(context: IndexContext): Promise<SearchIndex> {
+export async function createEmbeddedIndex(context: EmbeddedIndexContext): Promise<SearchIndex> {
   return new EmbeddedIndex(context, await openCache(context));
 }
 
-class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
-  constructor(context: IndexContext, cache: VectorCache) {
+class EmbeddedIndex extends IndexInMemory<EmbeddedIndexContext> implements SearchIndex {
+  constructor(context: EmbeddedIndexContext, cache: VectorCache) {
     super(context, cache, () => new IndexedServers(context.embedder.dimensions));
   }
 
@@ -42,6 +51,7 @@ class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
     signal?: AbortSignal,
   ): Promise<() => Promise<void>> {
     const manner: 'at once' | 'one by one' = whole ? 'at once' : 'one by one';
+    this.#refuseTooMany(whole?.parts ?? this.#textsAfter(upserted, removed));
     // Everything is embedded before anything is staged.
     const indexables = await this.#indexablesOf(upserted, onProgress, signal);
     const isAnew = whole !== undefined && (whole.isAnew === true || partsOf(upserted) * 2 > whole.parts);
@@ -49,6 +59,25 @@ class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
       ? { removed, upserted: [], manner, all: () => this.#all(whole, signal) }
       : { removed, upserted: indexables, manner };
     return this.servers.prepare(change, signal);
+  }
+
+  #textsAfter(upserted: readonly Server[], removed: readonly string[]): number {
+    const { current } = this.servers;
+    const gone = [...upserted.map(({ id }) => id), ...removed].reduce(
+      (sum, id) => sum + current.textsOf(id),
+      0,
+    );
+    return current.texts - gone + partsOf(upserted);
+  }
+
+  /** @throws SwitchboardError `invalid_request` */
+  #refuseTooMany(texts: number): void {
+    const { maxTexts = MAX_TEXTS } = this.context;
+    if (texts <= maxTexts) return;
+    throw new SwitchboardError(
+      'invalid_request',
+      `With the embedded search index, a catalogue may have at most ${maxTexts} servers and tools together. This one would have ${texts}. Set MEILISEARCH_URL (docs/operations/meilisearch.md), or use fewer servers.`,
+    );
   }
 
   async *#all({ servers }: WholeCatalogue, signal?: AbortSignal): AsyncGenerator<Indexable> {
