@@ -46,6 +46,7 @@ export class RecentServers {
       if (server) found.set(id, server);
       else missing.push(id);
     }
+    if (missing.length === 0) return found;
     const before = this.#changes;
     for (const read of await readServers(this.#db, missing)) {
       // Written in the meantime: the row that was read may be the older one.
