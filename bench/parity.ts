@@ -124,6 +124,7 @@ async function run(corpus: string, queryFile: string, url: string, apiKey: strin
     url,
     apiKey,
     searchTimeoutMs: 10_000,
+    readServers: ids => Promise.resolve(ids.flatMap(id => catalogue.get(id) ?? [])),
   });
   opened.defer(() => engine.close());
   await fill(catalogue, embedded);

@@ -241,29 +241,19 @@ export const openCache = ({
 }: IndexContext): Promise<VectorCache> => VectorCache.open({ embedder, db, log, shippedFile });
 
 /** The part of a search index that is independent of how candidates are found. */
-export abstract class IndexInMemory<Context extends IndexContext> {
+export abstract class IndexWithEmbedder<Context extends IndexContext> {
   protected readonly context: Context;
   protected readonly queryVectors: QueryVectors;
   protected readonly cache: VectorCache;
-  protected readonly servers: IndexedCatalogue;
 
-  constructor(context: Context, cache: VectorCache, empty: () => IndexedServers) {
+  constructor(context: Context, cache: VectorCache) {
     this.context = context;
     this.queryVectors = new QueryVectors(context);
     this.cache = cache;
-    this.servers = new IndexedCatalogue(empty);
   }
 
   get embedderId(): string {
     return this.context.embedder.id;
-  }
-
-  get epoch(): number {
-    return this.servers.epoch + this.queryVectors.changes;
-  }
-
-  get size(): number {
-    return this.servers.current.size;
   }
 
   /** Why the embedder is degraded; undefined if it is not. */

@@ -3,7 +3,8 @@ import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import {
   bestOfEach,
-  IndexInMemory,
+  IndexedCatalogue,
+  IndexWithEmbedder,
   openCache,
   type Indexable,
   type IndexContext,
@@ -22,13 +23,24 @@ export async function createEmbeddedIndex(context: IndexContext): Promise<Search
   return new EmbeddedIndex(context, await openCache(context));
 }
 
-class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
+class EmbeddedIndex extends IndexWithEmbedder<IndexContext> implements SearchIndex {
+  readonly #servers: IndexedCatalogue;
+
   constructor(context: IndexContext, cache: VectorCache) {
-    super(context, cache, () => new IndexedServers(context.embedder.dimensions));
+    super(context, cache);
+    this.#servers = new IndexedCatalogue(() => new IndexedServers(context.embedder.dimensions));
   }
 
   get id(): string {
     return `embedded:${this.embedderId}`;
+  }
+
+  get epoch(): number {
+    return this.#servers.epoch + this.queryVectors.changes;
+  }
+
+  get size(): number {
+    return this.#servers.current.size;
   }
 
   get degraded(): string | undefined {
@@ -44,19 +56,19 @@ class EmbeddedIndex extends IndexInMemory<IndexContext> implements SearchIndex {
     const manner = whole ? (isAnew ? 'anew' : 'at once') : 'one by one';
     const servers = isAnew ? whole : upserted;
     const indexables = await this.#indexablesOf(servers, onProgress, signal);
-    return this.servers.prepare({ removed, upserted: indexables, manner }, signal);
+    return this.#servers.prepare({ removed, upserted: indexables, manner }, signal);
   }
 
   async find(query: string): Promise<Findings> {
     const { terms, sentences } = textsOf(query);
     const vectors = await this.queryVectors.of(sentences);
     // No await from here on: a query sees every server before or after an update, never half of it.
-    const { current } = this.servers;
+    const { current } = this.#servers;
     return { candidates: bestOfEach(current.score(terms, current.cosines(vectors))), vectors };
   }
 
   close(): Promise<void> {
-    return this.servers.settled();
+    return this.#servers.settled();
   }
 
   async #indexablesOf(
