@@ -102,7 +102,7 @@ async function versionOf(url: string, apiKey: string | undefined): Promise<strin
 async function fill(catalogue: Catalogue, index: SearchIndex): Promise<number> {
   const startedAt = performance.now();
   await catalogue.attachIndex(change => index.prepare(change));
-  while (index.degraded === 'Meilisearch is catching up')
+  while (index.degraded === 'Meilisearch is still indexing')
     await new Promise(resolve => setTimeout(resolve, 100));
   return performance.now() - startedAt;
 }

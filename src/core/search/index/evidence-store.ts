@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import { and, lt, sql, type SQL } from 'drizzle-orm';
+import { setImmediate } from 'node:timers/promises';
+import { and, asc, gt, lt, sql, type SQL } from 'drizzle-orm';
 import { rows, type Database } from '../../../platform/database/database.ts';
 import { excluded } from '../../../platform/database/columns.ts';
 import { searchDocuments as table } from '../schema.ts';
@@ -13,7 +14,7 @@ const OVERHEAD_BYTES = 700;
 /** While less of the memory is in use, evidence is kept although no search has asked for it. */
 const MAX_UNASKED = 0.9;
 /** Unused rows younger than this are kept: a change that is not committed yet may need them. */
-export const SPARED = sql`interval '1 day'`;
+const SPARED = sql`interval '1 day'`;
 /** Rows that a change needs are made young again beyond this age, long before others may delete them. */
 const OLD = sql`interval '12 hours'`;
 /** Rows with one term that a search without the engine looks at, and rows that it returns. */
@@ -191,6 +192,38 @@ export class EvidenceStore {
         new Evidence(new Int32Array(decoded(words)), new Int8Array(decoded(vectors))),
       ]),
     );
+  }
+}
+
+/** Rows of which the hashes are read at a time. */
+const PAGE_ROWS = 500;
+
+/**
+ * Deletes rows that have not been used for a day.
+ * @param needed the hashes of the rows that are in use
+ * @param signal aborts the work between two pages
+ */
+export async function pruneDocuments(
+  db: Database,
+  needed: ReadonlySet<string>,
+  signal?: AbortSignal,
+): Promise<number> {
+  const isOld = lt(table.createdAt, sql`now() - ${SPARED}`);
+  let deleted = 0;
+  for (let last = ''; ;) {
+    const page = await db
+      .select({ hash: base64(table.hash) })
+      .from(table)
+      .where(and(gt(table.hash, Buffer.from(last, 'base64')), isOld))
+      .orderBy(asc(table.hash))
+      .limit(PAGE_ROWS);
+    const unneeded = page.flatMap(({ hash }) => (needed.has(hash) ? [] : hash));
+    // A row may have come into use since it was read.
+    if (unneeded.length > 0) await db.delete(table).where(and(isAmong(unneeded), isOld));
+    deleted += unneeded.length;
+    last = page.at(-1)?.hash ?? '';
+    if (page.length < PAGE_ROWS || signal?.aborted) return deleted;
+    await setImmediate();
   }
 }
 

@@ -92,7 +92,10 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
       await embedder.embed(['Does the embedder work?'], 'query').catch(notReindexed);
       await db.delete(embeddings).where(eq(embeddings.embedder, embedder.id));
       // Their vectors are read again; searches use the old ones until then.
-      await db.update(searchDocuments).set({ isComplete: false });
+      await db
+        .update(searchDocuments)
+        .set({ isComplete: false })
+        .where(eq(searchDocuments.embedder, embedder.id));
       await embedAll(onProgress, signal);
       await refill();
       return { servers: index.size };

@@ -329,18 +329,18 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const weighed = this.#known.statistics.weigh(terms);
     const scored = Array.from(ids).flatMap(serverId => {
       const one = compared.get(this.#known.servers.get(serverId)?.hash ?? '');
-      return one ? { serverId, cosines: one.cosines, ...one.evidence.keywords(weighed) } : [];
+      return one ? { serverId, cosines: one.cosines, words: one.evidence.keywords(weighed) } : [];
     });
     // An empty list would say that nothing fits.
     if (scored.length === 0 && error !== undefined) throw error;
     const semantic = Float32Array.from(scored, ({ cosines }) => largest(cosines));
-    const keyword = Float64Array.from(scored, ({ whole, parts }) => whole + largest(parts));
+    const keyword = Float64Array.from(scored, ({ words }) => words.whole + largest(words.parts));
     const candidate = (slot: number): Candidate => {
-      const { serverId, cosines, parts } = scored[slot] ?? { serverId: '', cosines: NONE, parts: NONE };
+      const { serverId, cosines, words } = scored[slot] ?? missing();
       const tools = Array.from(cosines.subarray(1), (cosine, index) => ({
         index,
         semantic: cosine,
-        keyword: parts[index + 1] ?? 0,
+        keyword: words.parts[index + 1] ?? 0,
       }));
       return { serverId, semantic: semantic[slot] ?? 0, keyword: keyword[slot] ?? 0, tools };
     };
@@ -374,7 +374,10 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
 }
 
 const UNREADABLE = 'search evidence not readable: ranking only what is in memory';
-const NONE = new Float32Array(0);
+
+function missing(): never {
+  throw new Error('every candidate has evidence');
+}
 
 /** Returns the largest value; 0 if none is positive. */
 const largest = (values: Float32Array): number => values.reduce((best, value) => Math.max(best, value), 0);

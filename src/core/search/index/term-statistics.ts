@@ -10,7 +10,7 @@ export type Words = Int32Array<ArrayBuffer>;
 const HEADER = 2;
 
 /** Returns a 32-bit hash (FNV-1a, then mixed). Two terms with the same hash count as one: among 100,000 terms that hits about one. */
-export function termHash(term: string): number {
+function termHash(term: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < term.length; at++) hash = Math.imul(hash ^ term.charCodeAt(at), 0x01000193);
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);

@@ -390,9 +390,11 @@ describe('the evidence of what Meilisearch finds', () => {
       },
     });
     const open = async (evidenceBytes?: number) => {
-      const { readServers } = catalogueDouble();
+      const catalogue = catalogueDouble();
+      const { readServers } = catalogue;
       const context = { url: double.url, embedder, log, clock, db: failing, readServers };
-      return createMeilisearchIndex({ ...context, ...(evidenceBytes ? { evidenceBytes } : {}) });
+      const index = await createMeilisearchIndex({ ...context, ...(evidenceBytes ? { evidenceBytes } : {}) });
+      return catalogue.follow(index);
     };
     // One of them has too little memory for any evidence.
     const [roomy, tight] = [await open(), await open(1)];
