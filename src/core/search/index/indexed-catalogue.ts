@@ -183,7 +183,7 @@ export function bestOfEach({ semantic, keyword, candidate }: ScoredServers): Can
 }
 
 /** Returns the lowest value of the best servers; above 0, which means no evidence. */
-function cutoff(values: ArrayLike<number>): number {
+export function cutoff(values: ArrayLike<number>): number {
   return Math.max(nthLargest(values, CANDIDATES_BY_EACH), Number.MIN_VALUE);
 }
 

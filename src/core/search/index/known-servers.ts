@@ -1,3 +1,5 @@
+import type { OnProgress } from '../../catalogue/catalogue.ts';
+import type { Server } from '../../catalogue/entry.ts';
 import type { Stored } from './evidence.ts';
 import { TermStatistics, type Words } from './term-statistics.ts';
 
@@ -89,5 +91,50 @@ export class ServersChange {
   #after(id: string): Stored | undefined {
     const changed = this.servers.get(id);
     return changed ? changed.after : this.#known.get(id);
+  }
+}
+
+/** Servers that are prepared at a time, unless they have very many tools. */
+export const PAGE_SERVERS = 100;
+const PAGE_TEXTS = 1_000;
+
+type Servers = Iterable<Server> | AsyncIterable<Server>;
+
+export async function* pagesOf(servers: Servers): AsyncGenerator<Server[]> {
+  let page: Server[] = [];
+  let texts = 0;
+  for await (const server of servers) {
+    page.push(server);
+    texts += textCount(server);
+    if (page.length < PAGE_SERVERS && texts < PAGE_TEXTS) continue;
+    yield page;
+    page = [];
+    texts = 0;
+  }
+  if (page.length > 0) yield page;
+}
+
+const textCount = ({ tools }: Server): number => 1 + tools.length;
+
+/** Adds up the progress of pages. The texts of later pages, as far as their number is known, count as not embedded yet. */
+export class Progress {
+  readonly #onProgress: OnProgress | undefined;
+  #later = 0;
+  #done = 0;
+
+  constructor(servers: Servers, onProgress: OnProgress | undefined) {
+    this.#onProgress = onProgress;
+    if (Array.isArray(servers))
+      for (const server of servers as readonly Server[]) this.#later += textCount(server);
+  }
+
+  ofPage(page: readonly Server[]): OnProgress {
+    for (const server of page) this.#later -= textCount(server);
+    const before = this.#done;
+    const later = Math.max(0, this.#later);
+    return ({ done, of }) => {
+      this.#done = before + done;
+      this.#onProgress?.({ done: this.#done, of: before + of + later });
+    };
   }
 }

@@ -8,11 +8,12 @@ import { EvidenceStore } from './evidence-store.ts';
 import {
   bestOfEach,
   CANDIDATES_BY_EACH,
+  cutoff,
   IndexWithEmbedder,
   openCache,
   type IndexContext,
 } from './indexed-catalogue.ts';
-import { KnownServers, ServersChange } from './known-servers.ts';
+import { KnownServers, PAGE_SERVERS, pagesOf, Progress, ServersChange } from './known-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress, type EngineQuery } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
 import type { Candidate, Findings, SearchIndex } from './search-index.ts';
@@ -26,9 +27,6 @@ const MAX_LOOKED_UP_TERMS = 8;
 /** Room for the evidence of about 14,000 servers. */
 const EVIDENCE_BYTES = 64 * 1024 * 1024;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
-/** Servers that are prepared at a time, unless they have very many tools. */
-const PAGE_SERVERS = 100;
-const PAGE_TEXTS = 1_000;
 
 export type MeilisearchAddress = EngineAddress;
 
@@ -300,14 +298,21 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const found = await this.#reading(() => this.#store.withTerms(weighed), asked);
     const ranks = new Map(found?.map((hash, rank) => [hash, rank]));
     const byKeyword: { readonly id: string; readonly rank: number }[] = [];
-    const inMemory: string[] = [];
+    const inMemory: { readonly id: string; readonly hash: string }[] = [];
     for (const [id, { hash }] of this.#known.servers) {
       const rank = ranks.get(hash);
       if (rank !== undefined) byKeyword.push({ id, rank });
-      if (this.#store.isInMemory(hash)) inMemory.push(id);
+      if (this.#store.isInMemory(hash)) inMemory.push({ id, hash });
     }
     const best = byKeyword.sort((a, b) => a.rank - b.rank).slice(0, CANDIDATES_BY_EACH);
-    return new Set([...best.map(({ id }) => id), ...inMemory]);
+    await this.#compare(
+      inMemory.map(({ hash }) => hash).filter(hash => !asked.compared.has(hash)),
+      asked,
+    );
+    const cosines = Float32Array.from(inMemory, ({ hash }) => largest(asked.compared.get(hash)?.cosines));
+    const lowest = cutoff(cosines);
+    const nearest = inMemory.filter((_server, at) => (cosines[at] ?? 0) >= lowest);
+    return new Set([...best, ...nearest].map(({ id }) => id));
   }
 
   /** Adds evidence to what is compared. Returns the hashes of evidence that is not stored any more. */
@@ -336,7 +341,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const semantic = Float32Array.from(scored, ({ cosines }) => largest(cosines));
     const keyword = Float64Array.from(scored, ({ words }) => words.whole + largest(words.parts));
     const candidate = (slot: number): Candidate => {
-      const { serverId, cosines, words } = scored[slot] ?? missing();
+      const { serverId, cosines, words } = scored[slot] ?? unreachable();
       const tools = Array.from(cosines.subarray(1), (cosine, index) => ({
         index,
         semantic: cosine,
@@ -375,55 +380,17 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
 
 const UNREADABLE = 'search evidence not readable: ranking only what is in memory';
 
-function missing(): never {
+function unreachable(): never {
   throw new Error('every candidate has evidence');
 }
 
+const NONE = new Float32Array(0);
+
 /** Returns the largest value; 0 if none is positive. */
-const largest = (values: Float32Array): number => values.reduce((best, value) => Math.max(best, value), 0);
+const largest = (values: Float32Array = NONE): number =>
+  values.reduce((best, value) => Math.max(best, value), 0);
 
 function joined(...reasons: readonly (string | undefined)[]): string | undefined {
   const known = reasons.filter(reason => reason !== undefined);
   return known.length === 0 ? undefined : known.join('; ');
-}
-
-type Servers = Iterable<Server> | AsyncIterable<Server>;
-
-async function* pagesOf(servers: Servers): AsyncGenerator<Server[]> {
-  let page: Server[] = [];
-  let texts = 0;
-  for await (const server of servers) {
-    page.push(server);
-    texts += textCount(server);
-    if (page.length < PAGE_SERVERS && texts < PAGE_TEXTS) continue;
-    yield page;
-    page = [];
-    texts = 0;
-  }
-  if (page.length > 0) yield page;
-}
-
-const textCount = ({ tools }: Server): number => 1 + tools.length;
-
-/** Adds up the progress of pages. The texts of later pages, as far as their number is known, count as not embedded yet. */
-class Progress {
-  readonly #onProgress: OnProgress | undefined;
-  #later = 0;
-  #done = 0;
-
-  constructor(servers: Servers, onProgress: OnProgress | undefined) {
-    this.#onProgress = onProgress;
-    if (Array.isArray(servers))
-      for (const server of servers as readonly Server[]) this.#later += textCount(server);
-  }
-
-  ofPage(page: readonly Server[]): OnProgress {
-    for (const server of page) this.#later -= textCount(server);
-    const before = this.#done;
-    const later = Math.max(0, this.#later);
-    return ({ done, of }) => {
-      this.#done = before + done;
-      this.#onProgress?.({ done: this.#done, of: before + of + later });
-    };
-  }
 }
