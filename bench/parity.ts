@@ -102,7 +102,7 @@ async function versionOf(url: string, apiKey: string | undefined): Promise<strin
 async function fill(catalogue: Catalogue, index: SearchIndex): Promise<number> {
   const startedAt = performance.now();
   await catalogue.attachIndex(change => index.prepare(change));
-  while (index.degraded === 'Meilisearch is catching up')
+  while (index.degraded === 'Meilisearch is still indexing')
     await new Promise(resolve => setTimeout(resolve, 100));
   return performance.now() - startedAt;
 }
@@ -124,6 +124,7 @@ async function run(corpus: string, queryFile: string, url: string, apiKey: strin
     url,
     apiKey,
     searchTimeoutMs: 10_000,
+    readServers: async ids => [...(await catalogue.read(ids)).values()],
   });
   opened.defer(() => engine.close());
   await fill(catalogue, embedded);

@@ -1,12 +1,10 @@
 import { readEntries } from '../../src/core/catalogue/import-file.ts';
-import { Bm25 } from '../../src/core/search/index/indexed-servers.ts';
+import { Bm25, BM25 } from '../../src/core/search/index/bm25.ts';
 import { documentsOf, tokenize, textsOf } from '../../src/core/search/documents.ts';
 import type { Embedder } from '../../src/core/search/embed/embedder.ts';
 import { VectorStore, type QuantizedVector } from '../../src/core/search/index/vectors.ts';
 import type { VectorCache } from '../../src/core/search/index/vector-cache.ts';
 import { readQueries, readText, type Query } from '../query-sets.ts';
-
-const BM25 = { k1: 1.2, b: 0.75 };
 
 export interface TuneQuery {
   /** The vectors of its sentences as the model gives them, without an adapter. */

@@ -1,4 +1,13 @@
-import { boolean, doublePrecision, index, jsonb, pgTable, primaryKey, text } from 'drizzle-orm/pg-core';
+import {
+  boolean,
+  doublePrecision,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+} from 'drizzle-orm/pg-core';
 import { bytea, createdAt } from '../../platform/database/columns.ts';
 import type { OutcomeSource, SearchOutcome } from '../feedback-types.ts';
 
@@ -12,6 +21,30 @@ export const embeddings = pgTable(
     vector: bytea().notNull(),
   },
   table => [primaryKey({ columns: [table.embedder, table.textHash] })],
+);
+
+/**
+ * The words and vectors of each server, in the form in which search with Meilisearch reads them (`index/evidence.ts`). It can be
+ * computed again from the catalogue and `embeddings`.
+ */
+export const searchDocuments = pgTable(
+  'search_documents',
+  {
+    /** SHA-256 of the embedder and of the server's texts. */
+    hash: bytea().primaryKey(),
+    embedder: text().notNull(),
+    words: bytea().notNull(),
+    vectors: bytea().notNull(),
+    /** Tells whether the vectors are other ones; 0 if there are none. */
+    vectorsHash: integer('vectors_hash').notNull(),
+    /** False if vectors are missing or must be read again. */
+    isComplete: boolean('is_complete').notNull(),
+    /** The hashes of the different terms. */
+    terms: integer().array().notNull(),
+    /** A row that has been used since then is younger. */
+    createdAt: createdAt(),
+  },
+  table => [index('search_documents_terms').using('gin', table.terms)],
 );
 
 export const queryLog = pgTable(

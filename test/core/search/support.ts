@@ -1,6 +1,7 @@
 import { SCOPES, type Caller } from '../../../src/core/access/caller.ts';
 import type { WholeCatalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
+import type { SearchIndex } from '../../../src/core/search/index/search-index.ts';
 import type { Embedder, EmbeddingPurpose } from '../../../src/core/search/embed/embedder.ts';
 import { createNgramEmbedder } from '../../../src/core/search/embed/ngrams.ts';
 import { createLog, type LogLevel } from '../../../src/platform/telemetry/log.ts';
@@ -52,6 +53,27 @@ export const server = (id: string, description: string, tools: Record<string, st
   origin: 'operator',
   active: true,
 });
+
+/** A catalogue whose servers an index may read, with every change of the index that takes effect. */
+export function catalogueDouble() {
+  const servers = new Map<string, Server>();
+  return {
+    servers,
+    readServers: (ids: readonly string[]) => Promise.resolve(ids.flatMap(id => servers.get(id) ?? [])),
+    follow<Index extends SearchIndex>(index: Index): Index {
+      const prepare = index.prepare.bind(index);
+      index.prepare = async (change, ...rest) => {
+        const takeEffect = await prepare(change, ...rest);
+        return () => {
+          for (const id of change.removed) servers.delete(id);
+          for (const one of change.upserted) servers.set(one.id, one);
+          return takeEffect();
+        };
+      };
+      return index;
+    },
+  };
+}
 
 /** The n-gram embedder, counting texts, failing and waiting on command. */
 export function controlledEmbedder() {

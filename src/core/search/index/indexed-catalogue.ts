@@ -192,7 +192,7 @@ export function bestOfEach({ semantic, keyword, candidate }: ScoredServers): Can
 }
 
 /** Returns the lowest value of the best servers; above 0, which means no evidence. */
-function cutoff(values: ArrayLike<number>): number {
+export function cutoff(values: ArrayLike<number>): number {
   return Math.max(nthLargest(values, CANDIDATES_BY_EACH), Number.MIN_VALUE);
 }
 
@@ -250,29 +250,19 @@ export const openCache = ({
 }: IndexContext): Promise<VectorCache> => VectorCache.open({ embedder, db, log, shippedFile });
 
 /** The part of a search index that is independent of how candidates are found. */
-export abstract class IndexInMemory<Context extends IndexContext> {
+export abstract class IndexWithEmbedder<Context extends IndexContext> {
   protected readonly context: Context;
   protected readonly queryVectors: QueryVectors;
   protected readonly cache: VectorCache;
-  protected readonly servers: IndexedCatalogue;
 
-  constructor(context: Context, cache: VectorCache, empty: () => IndexedServers) {
+  constructor(context: Context, cache: VectorCache) {
     this.context = context;
     this.queryVectors = new QueryVectors(context);
     this.cache = cache;
-    this.servers = new IndexedCatalogue(empty);
   }
 
   get embedderId(): string {
     return this.context.embedder.id;
-  }
-
-  get epoch(): number {
-    return this.servers.epoch + this.queryVectors.changes;
-  }
-
-  get size(): number {
-    return this.servers.current.size;
   }
 
   /** Why the embedder is degraded; undefined if it is not. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises';
 import type { Settings } from 'meilisearch';
 import { Breaker } from '../../../platform/breaker.ts';
 import { settledWithin, slices } from '../../../platform/time.ts';
@@ -7,7 +7,7 @@ import { SerialQueue } from '../../../platform/queues.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Embedder } from '../embed/embedder.ts';
-import type { VectorSource } from './indexed-servers.ts';
+import type { Stored } from './evidence.ts';
 import {
   EMBEDDER,
   EngineError,
@@ -36,81 +36,87 @@ const IDS_OF_A_REQUEST = 1_000;
 /** How long a committed change waits for the engine. */
 const SETTLE_MS = 2_000;
 
-/** The texts of a server in the engine. */
+/** The content of a server in the engine. */
 export interface EngineContent {
   readonly serverId: string;
+  /** Identifies its evidence. */
+  readonly hash: string;
   /** Terms of the server's name and of its tools' names. */
   readonly names: readonly string[];
   /** All terms of the server. */
   readonly words: readonly string[];
-  /** The text of each vector. */
-  readonly prose: readonly string[];
+  /** One for each text; zeros for a missing one. */
+  readonly vectors: readonly QuantizedVector[];
 }
 
-/** An index, and the hashes of its documents by id. */
+/** A server that the engine should have. */
+interface Wanted {
+  readonly serverId: string;
+  readonly stored: Stored;
+}
+
+interface Sent {
+  readonly server: Wanted;
+  readonly content: EngineContent;
+}
+
+/** An index, and the hashes of its documents by id once it has done all tasks. */
 interface Held {
   readonly uid: string;
   readonly hashes: Map<string, string>;
 }
 
-/** A server that the engine should have, and its documents. */
-export interface Planned {
-  readonly serverId: string;
-  readonly hash: string;
-  readonly documentIds: readonly string[];
-  /** True if a search by meaning can find it. */
-  readonly hasVectors: boolean;
-  readonly source: VectorSource;
-  /** Reads the content again, because keeping it would double the catalogue in memory. */
-  readonly content: () => EngineContent;
+const documentCount = ({ parts }: Stored): number => Math.max(1, Math.ceil(parts / VECTORS_OF_A_DOCUMENT));
+
+/** Engine ids must not contain dots, and server ids have no capitals. */
+const documentId = (serverId: string, at: number): string => `${serverId.replaceAll('.', 'D')}P${at}`;
+
+/** Returns the server and the position of one of our documents. */
+function ownerOf(id: string): { readonly serverId: string; readonly at: number } | undefined {
+  const [, name, position] = /^(.+)P(\d+)$/.exec(id) ?? [];
+  const owner = { serverId: name?.replaceAll('D', '.') ?? '', at: Number(position) };
+  return documentId(owner.serverId, owner.at) === id ? owner : undefined;
 }
 
-/** Returns the first characters of a SHA-256 over texts and bytes. */
-export function hashOf(values: readonly unknown[], bytes: readonly Int8Array[] = []): string {
-  const hash = createHash('sha256').update(JSON.stringify(values));
-  for (const one of bytes) hash.update(one);
-  return hash.digest('base64url').slice(0, 22);
-}
-
-/**
- * Returns the documents of a server.
- * @param vectors one for each text of the content's `prose`; zeros for a missing one
- */
-export function plan(
-  { serverId, names, words, prose }: EngineContent,
-  vectors: readonly QuantizedVector[],
-): Omit<Planned, 'source' | 'content'> {
-  const count = Math.max(1, Math.ceil(prose.length / VECTORS_OF_A_DOCUMENT));
-  return {
-    serverId,
-    hash: hashOf(
-      [names, words, prose],
-      vectors.map(({ values }) => values),
-    ),
-    // Engine ids must not contain dots, and server ids have no capitals.
-    documentIds: Array.from({ length: count }, (_, at) => `${serverId.replaceAll('.', 'D')}P${at}`),
-    hasVectors: vectors.some(({ scale }) => scale > 0),
-  };
-}
+/** Returns the hash of a server's documents, which also differs when a missing vector is known. */
+const documentHash = ({ hash, vectorsHash }: Stored): string =>
+  `${hash.slice(0, 22)}.${(vectorsHash >>> 0).toString(36)}`;
 
 /** Renders a server's documents. Vectors are sent as whole numbers without their scale, because the engine compares directions. */
-function documentsOf(planned: Planned, vectors: readonly QuantizedVector[]): EngineDocument[] {
-  const { serverId, names, words } = planned.content();
-  return planned.documentIds.map((id, at) => {
+function rendered({ server, content }: Sent): EngineDocument[] {
+  const { serverId, stored } = server;
+  const { names, words, vectors } = content;
+  return Array.from({ length: documentCount(stored) }, (_, at) => {
     // A zero vector has no direction.
     const own = vectors
       .slice(at * VECTORS_OF_A_DOCUMENT, (at + 1) * VECTORS_OF_A_DOCUMENT)
       .filter(({ scale }) => scale > 0);
     const embeddings = own.map(({ values }) => Array.from(values));
     return {
-      id,
+      id: documentId(serverId, at),
       server: serverId,
-      hash: planned.hash,
+      hash: documentHash(stored),
       names: unique(names),
       words: unique(words),
       _vectors: { [EMBEDDER]: { embeddings, regenerate: false } },
     };
   });
+}
+
+function isHeld({ serverId, stored }: Wanted, { hashes }: Held): boolean {
+  const hash = documentHash(stored);
+  for (let at = 0; at < documentCount(stored); at++) {
+    if (hashes.get(documentId(serverId, at)) !== hash) return false;
+  }
+  return true;
+}
+
+/** Returns the ids of documents that a server should not have. */
+function surplusOf(serverId: string, stored: Stored | undefined, { hashes }: Held): string[] {
+  const surplus: string[] = [];
+  for (let at = stored ? documentCount(stored) : 0; hashes.has(documentId(serverId, at)); at++)
+    surplus.push(documentId(serverId, at));
+  return surplus;
 }
 
 const unique = (terms: readonly string[]): string => [...new Set(terms)].join(' ');
@@ -144,8 +150,10 @@ export interface RetryTimes {
 interface SyncParts {
   readonly engine: Engine;
   readonly embedder: Pick<Embedder, 'id' | 'dimensions'>;
-  /** Returns the stored vectors of each source's texts. */
-  readonly vectorsOf: (sources: readonly VectorSource[]) => Promise<(readonly QuantizedVector[])[]>;
+  /** Everything that the engine should have, by server id. */
+  readonly wanted: ReadonlyMap<string, Stored>;
+  /** Reads the current content of servers. It may lack some, or have another hash: those have changed and will be sent then. */
+  readonly contentsOf: (serverIds: readonly string[]) => Promise<readonly EngineContent[]>;
   readonly log: Log;
   readonly retry: RetryTimes;
 }
@@ -157,10 +165,10 @@ interface SyncParts {
  */
 export class MeilisearchSync {
   readonly #parts: SyncParts;
-  /** Everything that the engine should have, by server id. */
-  readonly #wanted = new Map<string, Planned>();
   /** The documents that the engine is known to have; undefined if it must be listed first. */
   #held: Held | undefined;
+  /** The servers whose documents must be compared. */
+  #toCompare: Set<string> | 'all' = 'all';
   /** True once the engine was compared and is complete, except for pending changes. */
   #isCurrent = false;
   readonly #breaker: Breaker;
@@ -183,7 +191,7 @@ export class MeilisearchSync {
   /** Why the engine is currently not used, in a few words; undefined if it is. */
   get trouble(): string | undefined {
     if (this.#outage.trouble !== undefined) return this.#outage.trouble;
-    return this.#isCurrent || this.#wanted.size === 0 ? undefined : 'Meilisearch is still indexing';
+    return this.#isCurrent || this.#parts.wanted.size === 0 ? undefined : 'Meilisearch is still indexing';
   }
 
   /** Returns the servers of each query's hits; undefined if the engine is unavailable. */
@@ -203,18 +211,41 @@ export class MeilisearchSync {
   }
 
   /**
-   * Sends the additions of a change, unless the engine is unavailable. Resolves with the step to take after the change is
-   * applied, which cannot fail. The first change is not sent in advance, so that startup does not wait for the engine.
+   * Returns whether a server of a change must be sent before the change is applied. The first change is not sent in advance, so
+   * that startup does not wait for the engine.
+   */
+  isDue(server: Wanted): boolean {
+    if (this.#breaker.isOpen || this.#parts.wanted.size === 0) return false;
+    return this.#held === undefined || !isHeld(server, this.#held);
+  }
+
+  /**
+   * Sends servers of a change, unless the engine is unavailable.
+   * @param tasks those of the change that are not awaited yet
    * @throws EngineRefused if the engine rejects it
    */
-  async prepare(upserted: readonly Planned[], removed: readonly string[]): Promise<() => Promise<void>> {
-    if (!this.#breaker.isOpen && this.#wanted.size > 0) await this.#send(upserted);
-    return async () => {
-      for (const id of removed) this.#wanted.delete(id);
-      for (const planned of upserted) this.#wanted.set(planned.serverId, planned);
-      this.#converge();
-      if (!this.#breaker.isOpen && this.#loop) await settledWithin(this.#loop, SETTLE_MS);
-    };
+  send(servers: readonly Sent[], tasks: number[]): Promise<void> {
+    if (servers.length === 0) return Promise.resolve();
+    return this.#inAdvance(async () => {
+      const held = await this.#known();
+      for (const batch of batchesOf(servers, ({ content }) => content.vectors.length))
+        await this.#addBatch(batch, held, tasks);
+    });
+  }
+
+  /**
+   * Resolves when the engine has done the tasks of a change, or is unavailable.
+   * @throws EngineRefused if one of them failed
+   */
+  done(tasks: readonly number[]): Promise<void> {
+    return this.#inAdvance(() => this.#parts.engine.succeeded(tasks));
+  }
+
+  /** Compares the documents of servers with the catalogue. Resolves when they are equal, or after a while. */
+  async compare(serverIds: Iterable<string>): Promise<void> {
+    if (this.#toCompare !== 'all') for (const id of serverIds) this.#toCompare.add(id);
+    this.#converge();
+    if (!this.#breaker.isOpen && this.#loop) await settledWithin(this.#loop, SETTLE_MS);
   }
 
   async close(): Promise<void> {
@@ -234,15 +265,14 @@ export class MeilisearchSync {
   /** A list by meaning always has the nearest servers, however far they are: an empty one means that the index was emptied. */
   #isEmptied(queries: readonly EngineQuery[], found: readonly (readonly string[])[]): boolean {
     const isMissed = queries.some(({ vector }, at) => vector !== undefined && found[at]?.length === 0);
-    return isMissed && [...this.#wanted.values()].some(({ hasVectors }) => hasVectors);
+    if (!isMissed) return false;
+    for (const { vectorsHash } of this.#parts.wanted.values()) if (vectorsHash !== 0) return true;
+    return false;
   }
 
-  async #send(upserted: readonly Planned[]): Promise<void> {
+  async #inAdvance(work: () => Promise<void>): Promise<void> {
     try {
-      await this.#work.run(async () => {
-        const held = await this.#known();
-        await this.#add(missingOf(upserted, held), held);
-      });
+      await this.#work.run(work);
     } catch (error) {
       if (!(error instanceof EngineRefused)) return this.#failed(error);
       this.#held = undefined;
@@ -286,12 +316,12 @@ export class MeilisearchSync {
   async #catchUp(): Promise<void> {
     for (;;) {
       const held = await this.#known();
-      const missing = missingOf([...this.#wanted.values()], held);
-      const wantedIds = new Set([...this.#wanted.values()].flatMap(({ documentIds }) => documentIds));
-      const surplus = [...held.hashes.keys()].filter(id => !wantedIds.has(id));
-      if (missing.length === 0 && surplus.length === 0) break;
+      const compared = this.#toCompare;
+      this.#toCompare = new Set();
+      const { missing, surplus } = await this.#differences(compared, held);
       await this.#add(missing, held);
       await this.#delete(surplus, held);
+      if (missing.length + surplus.length + this.#toCompare.size === 0) break;
     }
     // An engine may list its documents and still be too slow to search them.
     if (this.#failedSearch) await this.#parts.engine.search(this.#uid, this.#failedSearch);
@@ -321,24 +351,58 @@ export class MeilisearchSync {
     tasks.push(await engine.updateSettings(uid, settingsFor(embedder.dimensions)));
     await engine.succeeded(tasks);
     this.#held = { uid, hashes: hashes ?? new Map<string, string>() };
+    this.#toCompare = 'all';
     return this.#held;
   }
 
-  /** Resolves when the engine has accepted all of them; `held` then includes them. */
-  async #add(servers: readonly Planned[], { uid, hashes }: Held): Promise<void> {
-    const { engine, vectorsOf } = this.#parts;
+  /** Returns the servers whose documents are missing or outdated, and the ids of documents that should not be there. */
+  async #differences(
+    compared: ReadonlySet<string> | 'all',
+    held: Held,
+  ): Promise<{ missing: string[]; surplus: string[] }> {
+    const { wanted } = this.#parts;
     const pause = slices();
+    const missing: string[] = [];
+    const surplus: string[] = [];
+    for (const serverId of compared === 'all' ? wanted.keys() : compared) {
+      const stored = wanted.get(serverId);
+      if (stored && !isHeld({ serverId, stored }, held)) missing.push(serverId);
+      if (compared !== 'all') surplus.push(...surplusOf(serverId, stored, held));
+      await pause();
+    }
+    for (const id of compared === 'all' ? held.hashes.keys() : []) {
+      const owner = ownerOf(id);
+      const stored = owner && wanted.get(owner.serverId);
+      if (!stored || owner.at >= documentCount(stored)) surplus.push(id);
+      await pause();
+    }
+    return { missing, surplus };
+  }
+
+  /** Resolves when the engine has accepted all of them. */
+  async #add(serverIds: readonly string[], held: Held): Promise<void> {
+    const { engine, wanted, contentsOf } = this.#parts;
     const tasks: number[] = [];
-    for (const batch of batchesOf(servers)) {
-      const vectors = await vectorsOf(batch.map(({ source }) => source));
-      const documents = batch.flatMap((planned, at) => documentsOf(planned, vectors[at] ?? []));
-      await pause();
-      tasks.push(await engine.addDocuments(uid, documents));
-      await pause();
-      if (tasks.length > TASKS_AHEAD) await engine.succeeded(tasks.splice(0, 1));
+    for (const batch of batchesOf(serverIds, id => wanted.get(id)?.parts ?? 0)) {
+      const contents = await contentsOf(batch);
+      const servers = contents.flatMap(content => {
+        const { serverId, hash } = content;
+        const stored = wanted.get(serverId);
+        return stored?.hash === hash ? { server: { serverId, stored }, content } : [];
+      });
+      if (servers.length > 0) await this.#addBatch(servers, held, tasks);
     }
     await engine.succeeded(tasks);
-    for (const { documentIds, hash } of servers) for (const id of documentIds) hashes.set(id, hash);
+  }
+
+  async #addBatch(servers: readonly Sent[], { uid, hashes }: Held, tasks: number[]): Promise<void> {
+    const { engine } = this.#parts;
+    const documents = servers.flatMap(rendered);
+    await turn();
+    tasks.push(await engine.addDocuments(uid, documents));
+    for (const { id, hash } of documents) hashes.set(id, hash);
+    await turn();
+    if (tasks.length > TASKS_AHEAD) await engine.succeeded(tasks.splice(0, 1));
   }
 
   async #delete(ids: readonly string[], { uid, hashes }: Held): Promise<void> {
@@ -351,15 +415,13 @@ export class MeilisearchSync {
   }
 }
 
-const missingOf = (wanted: readonly Planned[], { hashes }: Held): Planned[] =>
-  wanted.filter(({ documentIds, hash }) => documentIds.some(id => hashes.get(id) !== hash));
-
-function* batchesOf(servers: readonly Planned[]): Generator<Planned[]> {
-  let batch: Planned[] = [];
+/** Splits servers into requests of so many vectors. */
+function* batchesOf<T>(servers: readonly T[], vectorsOf: (server: T) => number): Generator<T[]> {
+  let batch: T[] = [];
   let vectors = 0;
-  for (const planned of servers) {
-    batch.push(planned);
-    vectors += planned.source.texts().length;
+  for (const one of servers) {
+    batch.push(one);
+    vectors += vectorsOf(one);
     if (vectors < VECTORS_OF_A_REQUEST) continue;
     yield batch;
     batch = [];

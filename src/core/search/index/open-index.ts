@@ -13,7 +13,7 @@ import { createNgramEmbedder } from '../embed/ngrams.ts';
 import type { Embedder } from '../embed/embedder.ts';
 import type { EmbeddingApiConfig, EmbeddingLimits } from '../embed/openai-api.ts';
 import { OpenAiEmbedder } from '../embed/openai.ts';
-import { embeddings } from '../schema.ts';
+import { embeddings, searchDocuments } from '../schema.ts';
 import { createEmbeddedIndex } from './search-index-embedded.ts';
 import { createMeilisearchIndex, type MeilisearchAddress } from './search-index-meilisearch.ts';
 import type { SearchIndex } from './search-index.ts';
@@ -61,7 +61,8 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
   const { embedder, degraded: instead } = await openEmbedder(options);
   opened.defer(() => embedder.close());
   const shippedVectors = embedder instanceof OpenAiEmbedder ? undefined : options.shippedVectors;
-  const context = { ...options, embedder, shippedVectors, degraded: instead };
+  const readServers = async (ids: readonly string[]) => [...(await catalogue.read(ids)).values()];
+  const context = { ...options, embedder, shippedVectors, degraded: instead, readServers };
   const engine = meilisearch && (await createMeilisearchIndex({ ...meilisearch, ...context }));
   const index = engine ?? (await createEmbeddedIndex(context));
   opened.defer(() => index.close());
@@ -99,6 +100,11 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
       if (embedder instanceof OpenAiEmbedder) embedder.forgetQueries();
       await embedder.embed(['Does the embedder work?'], 'query').catch(notReindexed);
       await db.delete(embeddings).where(eq(embeddings.embedder, embedder.id));
+      // Their vectors are read again; searches use the old ones until then.
+      await db
+        .update(searchDocuments)
+        .set({ isComplete: false })
+        .where(eq(searchDocuments.embedder, embedder.id));
       await embedAll(onProgress, signal);
       await refill();
       return { servers: index.size };

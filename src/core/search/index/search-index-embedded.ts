@@ -5,7 +5,8 @@ import type { CatalogueChange, OnProgress, WholeCatalogue } from '../../catalogu
 import type { Server } from '../../catalogue/entry.ts';
 import {
   bestOfEach,
-  IndexInMemory,
+  IndexedCatalogue,
+  IndexWithEmbedder,
   openCache,
   type Indexable,
   type IndexContext,
@@ -32,13 +33,24 @@ export async function createEmbeddedIndex(context: EmbeddedIndexContext): Promis
   return new EmbeddedIndex(context, await openCache(context));
 }
 
-class EmbeddedIndex extends IndexInMemory<EmbeddedIndexContext> implements SearchIndex {
+class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements SearchIndex {
+  readonly #servers: IndexedCatalogue;
+
   constructor(context: EmbeddedIndexContext, cache: VectorCache) {
-    super(context, cache, () => new IndexedServers(context.embedder.dimensions));
+    super(context, cache);
+    this.#servers = new IndexedCatalogue(() => new IndexedServers(context.embedder.dimensions));
   }
 
   get id(): string {
     return `embedded:${this.embedderId}`;
+  }
+
+  get epoch(): number {
+    return this.#servers.epoch + this.queryVectors.changes;
+  }
+
+  get size(): number {
+    return this.#servers.current.size;
   }
 
   get degraded(): string | undefined {
@@ -58,11 +70,11 @@ class EmbeddedIndex extends IndexInMemory<EmbeddedIndexContext> implements Searc
     const change = isAnew
       ? { removed, upserted: [], manner, all: () => this.#all(whole, signal) }
       : { removed, upserted: indexables, manner };
-    return this.servers.prepare(change, signal);
+    return this.#servers.prepare(change, signal);
   }
 
   #textsAfter(upserted: readonly Server[], removed: readonly string[]): number {
-    const { current } = this.servers;
+    const { current } = this.#servers;
     const gone = [...upserted.map(({ id }) => id), ...removed].reduce(
       (sum, id) => sum + current.textsOf(id),
       0,
@@ -89,12 +101,12 @@ class EmbeddedIndex extends IndexInMemory<EmbeddedIndexContext> implements Searc
     const { terms, sentences } = textsOf(query);
     const vectors = await this.queryVectors.of(sentences);
     // No await from here on: a query sees every server before or after an update, never half of it.
-    const { current } = this.servers;
+    const { current } = this.#servers;
     return { candidates: bestOfEach(current.score(terms, current.cosines(vectors))), vectors };
   }
 
   close(): Promise<void> {
-    return this.servers.settled();
+    return this.#servers.settled();
   }
 
   async #indexablesOf(

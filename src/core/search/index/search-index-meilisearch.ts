@@ -1,73 +1,100 @@
-import { LRUCache } from 'lru-cache';
+import { SerialQueue } from '../../../platform/queues.ts';
 import { slices } from '../../../platform/time.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { documentsOf, tokenize, textsOf } from '../documents.ts';
+import { textsOf, tokenize } from '../documents.ts';
+import { Evidence, ServerTexts, type Stored } from './evidence.ts';
+import { EvidenceStore } from './evidence-store.ts';
 import {
   bestOfEach,
   CANDIDATES_BY_EACH,
-  IndexInMemory,
+  cutoff,
+  IndexWithEmbedder,
   openCache,
-  type Indexable,
   type IndexContext,
 } from './indexed-catalogue.ts';
-import { IndexedServers, type IndexedDocuments, type VectorSource } from './indexed-servers.ts';
+import { KnownServers, PAGE_SERVERS, pagesOf, Progress, ServersChange } from './known-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress, type EngineQuery } from './meilisearch-engine.ts';
-import {
-  hashOf,
-  MeilisearchSync,
-  plan,
-  type EngineContent,
-  type Planned,
-  type RetryTimes,
-} from './meilisearch-sync.ts';
-import type { Findings, SearchIndex } from './search-index.ts';
+import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
+import type { Candidate, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
-import { dot, quantize, type QuantizedVector } from './vectors.ts';
+import { quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads at most this many words of a query. */
 const MAX_QUERY_TERMS = 10;
-/** Room for about 120,000 vectors of 384 dimensions. */
-const VECTOR_BYTES = 64 * 1024 * 1024;
+/** The number of terms that are looked up without the engine. */
+const MAX_LOOKED_UP_TERMS = 8;
+/** Room for the evidence of about 14,000 servers. */
+const EVIDENCE_BYTES = 64 * 1024 * 1024;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
-/** Memory overhead of an array. */
-const OVERHEAD_BYTES = 160;
 
 export type MeilisearchAddress = EngineAddress;
 
 interface MeilisearchIndexContext extends MeilisearchAddress, IndexContext {
+  /** Returns those of the servers that are in the catalogue, in any order. */
+  readonly readServers: (ids: readonly string[]) => Promise<readonly Server[]>;
   readonly retry?: RetryTimes;
-  /** Memory for vectors. */
-  readonly vectorBytes?: number;
+  /** Memory for evidence. */
+  readonly evidenceBytes?: number;
 }
 
 /**
- * Creates an index for which Meilisearch finds the candidates, one list by meaning and one by keyword. The code of the
- * embedded index computes their evidence, so both rank alike. All words are kept in memory, because keyword statistics need
- * them, as are recently used vectors. While Meilisearch is unavailable, the candidates are the best by keyword, and by
- * meaning among the servers whose vectors are in memory.
+ * Creates an index for which Meilisearch finds the candidates, one list by meaning and one by keyword. Their evidence, words and
+ * vectors, is in the database and computed as in the embedded index, so both rank alike. In memory are the keyword statistics,
+ * a hash for each server, and recently used evidence. While Meilisearch is unavailable, the candidates are found by keyword in
+ * the database, and by both among the servers whose evidence is in memory.
  */
 export async function createMeilisearchIndex(context: MeilisearchIndexContext): Promise<MeilisearchIndex> {
   return new MeilisearchIndex(context, await openCache(context));
 }
 
-class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements SearchIndex {
-  readonly #vectors: PartVectors;
+/** A server of a change, with the evidence that is stored for it. */
+interface Prepared {
+  readonly texts: ServerTexts;
+  readonly stored: Stored;
+}
+
+/** What is known while a query is answered. */
+interface Asked {
+  readonly terms: readonly string[];
+  readonly vectors: readonly QuantizedVector[];
+  /** The evidence of candidates by its hash, with the cosines of their parts; undefined where it cannot be read. */
+  readonly compared: Map<string, { readonly evidence: Evidence; readonly cosines: Float32Array } | undefined>;
+  /** Why evidence could not be read. */
+  error?: unknown;
+}
+
+class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implements SearchIndex {
+  readonly #known = new KnownServers();
+  readonly #store: EvidenceStore;
   readonly #sync: MeilisearchSync;
+  readonly #restoring = new SerialQueue();
   #failure: string | undefined;
 
   constructor(context: MeilisearchIndexContext, cache: VectorCache) {
-    super(context, cache, () => new IndexedServers());
-    const { embedder, log, retry = RETRY } = context;
-    const vectors = new PartVectors(cache, context.vectorBytes ?? VECTOR_BYTES);
-    this.#vectors = vectors;
-    const engine = new Engine(context);
-    const vectorsOf = (sources: readonly VectorSource[]) => vectors.of(sources);
-    this.#sync = new MeilisearchSync({ engine, embedder, vectorsOf, log, retry });
+    super(context, cache);
+    const { embedder, log, db, retry = RETRY, evidenceBytes = EVIDENCE_BYTES } = context;
+    this.#store = new EvidenceStore(db, evidenceBytes);
+    this.#sync = new MeilisearchSync({
+      engine: new Engine(context),
+      embedder,
+      wanted: this.#known.servers,
+      contentsOf: async ids => this.#contentsOf(await this.#textsOf(await context.readServers(ids))),
+      log,
+      retry,
+    });
   }
 
   get id(): string {
     return `meilisearch:${this.embedderId}`;
+  }
+
+  get epoch(): number {
+    return this.#known.epoch + this.queryVectors.changes;
+  }
+
+  get size(): number {
+    return this.#known.servers.size;
   }
 
   get degraded(): string | undefined {
@@ -79,77 +106,169 @@ class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements
     return joined(this.#sync.trouble, this.#failure);
   }
 
+  neededDocuments(): ReadonlySet<string> | undefined {
+    const { servers } = this.#known;
+    return servers.size === 0 ? undefined : new Set(Array.from(servers.values(), ({ hash }) => hash));
+  }
+
+  /** Reads the servers once, page by page. Only hashes and what a page changes in the statistics are kept of it. */
   async prepare(
     { upserted, removed, whole }: CatalogueChange,
     onProgress?: OnProgress,
     signal?: AbortSignal,
   ): Promise<() => Promise<void>> {
-    const pause = slices(signal);
-    const planned: Planned[] = [];
-    const documents: Indexable[] = [];
-    const servers: Server[] = whole ? [] : [...upserted];
-    for await (const server of whole?.servers() ?? []) servers.push(server);
-    // Everything is indexed again: the vectors in memory may have been deleted.
-    if (whole?.isAnew) this.#vectors.clear();
-    const sources = servers.map(server => this.#sourceOf(server));
-    const vectors = await this.#vectors.made(sources, onProgress, signal);
-    for (const [at, server] of servers.entries()) {
-      const { id } = server;
-      const { terms, content } = read(server);
-      const source = sources[at] ?? this.#sourceOf(server);
-      const reread = () => read(server).content;
-      planned.push({ ...plan(content, vectors[at] ?? []), source, content: reread });
-      const ready: IndexedDocuments = { id, ...terms, vectors: source };
-      documents.push({ id, documents: () => Promise.resolve(ready) });
-      await pause();
+    const change = new ServersChange(this.#known.servers, hashes => this.#store.wordsOf(hashes));
+    const compare = () => this.#sync.compare(change.servers.keys());
+    const tasks: number[] = [];
+    // An empty index may lack servers that a change of the whole catalogue leaves as they are.
+    const servers = whole && (whole.isAnew || this.size === 0) ? whole.servers() : upserted;
+    const progress = new Progress(servers, onProgress);
+    try {
+      for (let at = 0; at < removed.length; at += PAGE_SERVERS) {
+        const page = removed.slice(at, at + PAGE_SERVERS).map(id => ({ id, stored: undefined }));
+        await this.#add(page, change);
+      }
+      for await (const page of pagesOf(servers)) {
+        const prepared = await this.#prepared(page, progress.ofPage(page), signal);
+        await this.#add(
+          prepared.map(({ texts: { id }, stored }) => ({ id, stored })),
+          change,
+        );
+        await this.#sendInAdvance(prepared, tasks);
+      }
+      await this.#sync.done(tasks);
+      signal?.throwIfAborted();
+    } catch (error) {
+      void compare();
+      throw error;
     }
-    const all = async function* all() {
-      yield* documents;
-      await Promise.resolve();
-    };
-    const change = { removed, upserted: documents, manner: 'one by one' as const };
-    const takeEffect = await this.servers.prepare(whole ? { ...change, all } : change, signal);
-    const tellEngine = await this.#sync.prepare(planned, removed);
-    return async () => {
-      const told = tellEngine();
-      await takeEffect();
-      await told;
+    // Takes back what was sent in advance.
+    signal?.addEventListener('abort', () => void compare(), { once: true });
+    return () => {
+      this.#known.apply(change, whole !== undefined);
+      return compare();
     };
   }
 
   async find(query: string): Promise<Findings> {
     const { terms, sentences } = textsOf(query);
-    const unquantized = await this.queryVectors.of(sentences);
-    const vectors = unquantized.map(quantize);
-    const asked = this.servers.current;
-    const found = await this.#sync.search(this.#queries(terms, vectors));
-    const cosines = new Map<VectorSource, Float32Array>();
+    const vectors = await this.queryVectors.of(sentences);
+    const asked: Asked = { terms, vectors: vectors.map(quantize), compared: new Map() };
+    let { replacements } = this.#known;
+    const found = await this.#sync.search(this.#queries(asked));
+    let ids = found && new Set(found.flat());
     for (;;) {
-      // No await from here on: a query sees every server before or after an update, never half of it.
-      const { current } = this.servers;
-      // The engine's response is useless if the catalogue was replaced in the meantime.
-      const ids = new Set(found && current === asked ? found.flat() : this.#substitutes(terms, vectors));
-      const sources = Array.from(ids, id => current.sourceOf(id)).filter(source => source !== undefined);
-      const missing = sources.filter(source => !cosines.has(source));
-      if (missing.length === 0 || vectors.length === 0) {
-        const candidates = bestOfEach(current.score(terms, current.byRow(cosines), ids));
-        return { candidates, vectors: unquantized };
+      // Candidates from before the catalogue was replaced are useless.
+      if (!ids || replacements !== this.#known.replacements) {
+        ({ replacements } = this.#known);
+        ids = await this.#substitutes(asked);
+        continue;
       }
-      await this.#addCosines(missing, vectors, cosines);
+      // No await from here on: a query sees every server before or after an update, never half of it.
+      const { servers } = this.#known;
+      const hashes = new Set(Array.from(ids, id => servers.get(id)?.hash).filter(hash => hash !== undefined));
+      const missing = [...hashes].filter(hash => !asked.compared.has(hash));
+      if (missing.length === 0) return { candidates: this.#best(ids, asked), vectors };
+      const gone = await this.#compare(missing, asked);
+      if (gone.size > 0) this.#restore([...ids].filter(id => gone.has(servers.get(id)?.hash ?? '')));
     }
   }
 
   async close(): Promise<void> {
-    await this.servers.settled();
+    await this.#restoring.settled();
     await this.#sync.close();
   }
 
+  /** Returns the servers with their evidence, which is stored now. */
+  async #prepared(
+    servers: readonly Server[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<Prepared[]> {
+    const all = await this.#textsOf(servers, signal);
+    const states = await this.#store.statesOf(all.map(({ hash }) => hash));
+    // Another process does not know yet that they are needed. At a start, every process knows them.
+    const isNew = ({ id, hash }: ServerTexts) => this.#known.servers.get(id)?.hash !== hash;
+    if (this.size > 0) await this.#store.spare(all.filter(isNew).map(({ hash }) => hash));
+    const incomplete = all.filter(({ hash }) => !states.get(hash)?.isComplete);
+    const made = await this.#made(incomplete, onProgress, signal);
+    return all.map(texts => {
+      const { hash, prose } = texts;
+      const vectorsHash = made.get(hash) ?? states.get(hash)?.vectorsHash ?? 0;
+      return { texts, stored: { hash, parts: prose.length, vectorsHash } };
+    });
+  }
+
+  /** Stores the evidence of servers. Returns the hashes of their vectors. */
+  async #made(
+    servers: readonly ServerTexts[],
+    onProgress?: OnProgress,
+    signal?: AbortSignal,
+  ): Promise<Map<string, number>> {
+    const { id: embedder, dimensions } = this.context.embedder;
+    const pause = slices(signal);
+    // Two servers may have the same texts.
+    const different = [...new Map(servers.map(texts => [texts.hash, texts])).values()];
+    const prose = different.flatMap(texts => texts.prose);
+    const vectors = await this.cache.vectorsOf(prose, onProgress, signal);
+    const added = [];
+    let at = 0;
+    for (const { hash, terms, prose: own } of different) {
+      const evidence = Evidence.of(terms, vectors.slice(at, (at += own.length)), dimensions);
+      added.push({ hash, embedder, evidence });
+      await pause();
+    }
+    await this.#store.add(added);
+    return new Map(added.map(({ hash, evidence }) => [hash, evidence.vectorsHash]));
+  }
+
+  async #textsOf(servers: readonly Server[], signal?: AbortSignal): Promise<ServerTexts[]> {
+    const pause = slices(signal);
+    const texts: ServerTexts[] = [];
+    for (const server of servers) {
+      texts.push(new ServerTexts(server, this.embedderId));
+      await pause();
+    }
+    return texts;
+  }
+
+  async #add(page: Parameters<ServersChange['add']>[0], change: ServersChange): Promise<void> {
+    const lost = await change.add(page);
+    if (lost > 0) this.context.log.warn({ servers: lost }, 'keyword statistics inexact until the next start');
+  }
+
+  async #sendInAdvance(prepared: readonly Prepared[], tasks: number[]): Promise<void> {
+    const due = prepared.filter(({ texts, stored }) => this.#sync.isDue({ serverId: texts.id, stored }));
+    if (due.length === 0) return;
+    const storedOf = new Map(due.map(({ texts, stored }) => [texts.id, stored]));
+    const contents = await this.#contentsOf(due.map(({ texts }) => texts));
+    const sent = contents.flatMap(content => {
+      const stored = storedOf.get(content.serverId);
+      return stored ? { server: { serverId: content.serverId, stored }, content } : [];
+    });
+    await this.#sync.send(sent, tasks);
+  }
+
+  /** Returns what the engine is to have of servers; without those whose evidence is not stored. */
+  async #contentsOf(servers: readonly ServerTexts[]): Promise<EngineContent[]> {
+    const { dimensions } = this.context.embedder;
+    const pause = slices();
+    const found = await this.#store.peek(servers.map(({ hash }) => hash));
+    const contents: EngineContent[] = [];
+    for (const { id: serverId, hash, names, terms } of servers) {
+      const evidence = found.get(hash);
+      // Vectors of an earlier model with other dimensions are useless.
+      const vectors = evidence?.vectorsWith(dimensions);
+      const words = [...terms.whole, ...terms.parts.flat()];
+      if (vectors) contents.push({ serverId, hash, names: names.flatMap(tokenize), words, vectors });
+      await pause();
+    }
+    return contents;
+  }
+
   /** Returns one query by meaning per sentence, and one by keyword. The rarest terms come first, because the engine drops the last ones. */
-  #queries(terms: readonly string[], vectors: readonly QuantizedVector[]): EngineQuery[] {
-    const { current } = this.servers;
-    const known = terms.map(term => ({ term, frequency: current.frequencyOf(term) }));
-    const rarest = known.filter(({ frequency }) => frequency > 0).sort((a, b) => a.frequency - b.frequency);
-    const q = rarest.slice(0, MAX_QUERY_TERMS).map(({ term }) => term);
+  #queries({ terms, vectors }: Asked): EngineQuery[] {
+    const q = this.#rarest(terms, MAX_QUERY_TERMS);
     const list = { limit: CANDIDATES_BY_EACH, attributesToRetrieve: ['server'] };
     return [
       ...vectors.map(({ values }) => ({
@@ -161,141 +280,117 @@ class MeilisearchIndex extends IndexInMemory<MeilisearchIndexContext> implements
     ];
   }
 
+  /** Returns the terms that fewest parts have, without those that none has. */
+  #rarest(terms: readonly string[], max: number): string[] {
+    const { statistics } = this.#known;
+    return terms
+      .map(term => ({ term, frequency: statistics.frequencyOf(term) }))
+      .filter(({ frequency }) => frequency > 0)
+      .sort((a, b) => a.frequency - b.frequency)
+      .slice(0, max)
+      .map(({ term }) => term);
+  }
+
   /** Returns the candidates that can be found without the engine. */
-  #substitutes(terms: readonly string[], vectors: readonly QuantizedVector[]): string[] {
-    const { current } = this.servers;
-    const byKeyword = bestOfEach(current.score(terms, new Float32Array(0))).map(one => one.serverId);
-    if (vectors.length === 0) return byKeyword;
-    const inMemory = [...current.ids()].filter(id => {
-      const source = current.sourceOf(id);
-      return source && this.#vectors.has(source);
-    });
-    return [...byKeyword, ...inMemory];
-  }
-
-  /** Adds the cosines of each source; none if its vectors cannot be read. */
-  async #addCosines(
-    sources: readonly VectorSource[],
-    queries: readonly QuantizedVector[],
-    cosines: Map<VectorSource, Float32Array>,
-  ): Promise<void> {
-    let added: readonly Float32Array[] = [];
-    try {
-      added = await this.#vectors.bestCosines(sources, queries);
-      this.#failure = undefined;
-    } catch (error) {
-      if (this.#failure === undefined) this.context.log.warn({ err: error }, VECTORS_UNREADABLE);
-      this.#failure = VECTORS_UNREADABLE;
+  async #substitutes(asked: Asked): Promise<Set<string>> {
+    const terms = this.#known.statistics.weigh(this.#rarest(asked.terms, MAX_LOOKED_UP_TERMS));
+    const weighed = Array.from(terms.hashes, (hash, at) => ({ hash, weight: terms.part.weights[at] ?? 0 }));
+    const found = await this.#reading(() => this.#store.withTerms(weighed), asked);
+    const ranks = new Map(found?.map((hash, rank) => [hash, rank]));
+    const byKeyword: { readonly id: string; readonly rank: number }[] = [];
+    const inMemory: { readonly id: string; readonly hash: string }[] = [];
+    for (const [id, { hash }] of this.#known.servers) {
+      const rank = ranks.get(hash);
+      if (rank !== undefined) byKeyword.push({ id, rank });
+      if (this.#store.isInMemory(hash)) inMemory.push({ id, hash });
     }
-    for (const [at, source] of sources.entries()) cosines.set(source, added[at] ?? new Float32Array(0));
+    const best = byKeyword.sort((a, b) => a.rank - b.rank).slice(0, CANDIDATES_BY_EACH);
+    await this.#compare(
+      inMemory.map(({ hash }) => hash).filter(hash => !asked.compared.has(hash)),
+      asked,
+    );
+    const cosines = Float32Array.from(inMemory, ({ hash }) => largest(asked.compared.get(hash)?.cosines));
+    const lowest = cutoff(cosines);
+    const nearest = inMemory.filter((_server, at) => (cosines[at] ?? 0) >= lowest);
+    return new Set([...best, ...nearest].map(({ id }) => id));
   }
 
-  /** The embedder is part of the key, because vectors of another one differ. */
-  #sourceOf(server: Server): VectorSource {
-    const key = hashOf([this.embedderId, ...proseOf(server)]);
-    return { key, texts: () => proseOf(server) };
+  /** Adds evidence to what is compared. Returns the hashes of evidence that is not stored any more. */
+  async #compare(hashes: readonly string[], asked: Asked): Promise<Set<string>> {
+    const pause = slices();
+    const recent = new Map(hashes.map(hash => [hash, this.#store.recent(hash)]));
+    const unread = hashes.filter(hash => recent.get(hash) === undefined);
+    const read = unread.length > 0 ? await this.#reading(() => this.#store.read(unread), asked) : undefined;
+    for (const hash of hashes) {
+      const evidence = recent.get(hash) ?? read?.get(hash);
+      asked.compared.set(hash, evidence && { evidence, cosines: evidence.cosines(asked.vectors) });
+      await pause();
+    }
+    return new Set(read && unread.filter(hash => !read.has(hash)));
+  }
+
+  /** Returns the best candidates of these servers. */
+  #best(ids: ReadonlySet<string>, { terms, compared, error }: Asked): Candidate[] {
+    const weighed = this.#known.statistics.weigh(terms);
+    const scored = Array.from(ids).flatMap(serverId => {
+      const one = compared.get(this.#known.servers.get(serverId)?.hash ?? '');
+      return one ? { serverId, cosines: one.cosines, words: one.evidence.keywords(weighed) } : [];
+    });
+    // An empty list would say that nothing fits.
+    if (scored.length === 0 && error !== undefined) throw error;
+    const semantic = Float32Array.from(scored, ({ cosines }) => largest(cosines));
+    const keyword = Float64Array.from(scored, ({ words }) => words.whole + largest(words.parts));
+    const candidate = (slot: number): Candidate => {
+      const { serverId, cosines, words } = scored[slot] ?? unreachable();
+      const tools = Array.from(cosines.subarray(1), (cosine, index) => ({
+        index,
+        semantic: cosine,
+        keyword: words.parts[index + 1] ?? 0,
+      }));
+      return { serverId, semantic: semantic[slot] ?? 0, keyword: keyword[slot] ?? 0, tools };
+    };
+    return bestOfEach({ semantic, keyword, candidate });
+  }
+
+  /** Reads stored evidence. Resolves to undefined, with the error in `asked`, while the database does not respond. */
+  async #reading<T>(read: () => Promise<T>, asked: Asked): Promise<T | undefined> {
+    try {
+      const value = await read();
+      this.#failure = undefined;
+      return value;
+    } catch (error) {
+      asked.error = error;
+      if (this.#failure === undefined) this.context.log.warn({ err: error }, UNREADABLE);
+      this.#failure = UNREADABLE;
+      return undefined;
+    }
+  }
+
+  /** Stores evidence again that somebody has deleted, in the background. */
+  #restore(serverIds: readonly string[]): void {
+    if (this.#restoring.size > 0) return;
+    const { log, readServers } = this.context;
+    const restored = this.#restoring.run(async () => {
+      log.warn({ servers: serverIds.length }, 'search evidence missing: will be computed again');
+      for await (const page of pagesOf(await readServers(serverIds))) await this.#prepared(page);
+    });
+    restored.catch((error: unknown) => log.warn({ err: error }, 'failed to restore search evidence'));
   }
 }
 
-const VECTORS_UNREADABLE = 'stored vectors not readable: ranking by keyword only';
+const UNREADABLE = 'search evidence not readable: ranking only what is in memory';
 
-/** Returns the content of a server for the index in memory and for the engine. */
-function read(server: Server): {
-  readonly terms: Pick<IndexedDocuments, 'whole' | 'parts'>;
-  readonly content: EngineContent;
-} {
-  const { whole, parts } = documentsOf(server);
-  const terms = { whole: tokenize(whole), parts: parts.map(({ keywords }) => tokenize(keywords)) };
-  const names = [server.name, ...server.tools.map(({ name }) => name)].flatMap(tokenize);
-  const words = [...terms.whole, ...terms.parts.flat()];
-  return { terms, content: { serverId: server.id, names, words, prose: proseOf(server) } };
+function unreachable(): never {
+  throw new Error('every candidate has evidence');
 }
 
-const proseOf = (server: Server): string[] => documentsOf(server).parts.map(({ prose }) => prose);
+const NONE = new Float32Array(0);
+
+/** Returns the largest value; 0 if none is positive. */
+const largest = (values: Float32Array = NONE): number =>
+  values.reduce((best, value) => Math.max(best, value), 0);
 
 function joined(...reasons: readonly (string | undefined)[]): string | undefined {
   const known = reasons.filter(reason => reason !== undefined);
   return known.length === 0 ? undefined : known.join('; ');
-}
-
-/** Returns the cosine; -1 if the query's vector has other dimensions. */
-const comparable = (query: QuantizedVector, vector: QuantizedVector): number =>
-  query.values.length === vector.values.length ? dot(query, vector) : -1;
-
-type Vectors = readonly QuantizedVector[];
-
-/** Reads the vectors of servers' parts: recently used ones from memory, all others from the database. */
-class PartVectors {
-  readonly #cache: VectorCache;
-  readonly #recent: LRUCache<string, Vectors>;
-
-  constructor(cache: VectorCache, maxBytes: number) {
-    this.#cache = cache;
-    this.#recent = new LRUCache({
-      maxSize: maxBytes,
-      sizeCalculation: vectors =>
-        vectors.reduce((sum, { values }) => sum + values.length + OVERHEAD_BYTES, OVERHEAD_BYTES),
-    });
-  }
-
-  /** True where the vectors are in memory. */
-  has({ key }: VectorSource): boolean {
-    return this.#recent.has(key);
-  }
-
-  clear(): void {
-    this.#recent.clear();
-  }
-
-  /** Returns the vectors of each server's texts from memory or the database; zeros for missing ones. */
-  of(sources: readonly VectorSource[]): Promise<Vectors[]> {
-    const isKnown = ({ key }: VectorSource) => this.#recent.has(key);
-    return this.#read(sources, isKnown, texts => this.#cache.keptVectorsOf(texts));
-  }
-
-  /** Returns the vectors of each server's texts. Missing ones are computed and stored first. */
-  made(sources: readonly VectorSource[], onProgress?: OnProgress, signal?: AbortSignal): Promise<Vectors[]> {
-    const isKnown = ({ key }: VectorSource) =>
-      this.#recent.get(key)?.every(({ scale }) => scale > 0) ?? false;
-    return this.#read(sources, isKnown, texts => this.#cache.vectorsOf(texts, onProgress, signal));
-  }
-
-  /** Returns for each server, by part, the best cosine with any of the queries. Yields to the event loop. */
-  async bestCosines(
-    sources: readonly VectorSource[],
-    queries: readonly QuantizedVector[],
-  ): Promise<Float32Array[]> {
-    const pause = slices();
-    const cosines: Float32Array[] = [];
-    for (const vectors of await this.of(sources)) {
-      const best = (vector: QuantizedVector) =>
-        queries.reduce((highest, query) => Math.max(highest, comparable(query, vector)), -1);
-      cosines.push(Float32Array.from(vectors, best));
-      await pause();
-    }
-    return cosines;
-  }
-
-  async #read(
-    sources: readonly VectorSource[],
-    isKnown: (source: VectorSource) => boolean,
-    vectorsOf: (texts: readonly string[]) => Promise<Vectors>,
-  ): Promise<Vectors[]> {
-    const missing = sources.filter(source => !isKnown(source));
-    const texts = missing.map(source => source.texts());
-    const vectors = missing.length === 0 ? [] : await vectorsOf(texts.flat());
-    const byKey = new Map<string, Vectors>();
-    let at = 0;
-    for (const [position, { key }] of missing.entries()) {
-      const count = texts[position]?.length ?? 0;
-      // Copied, so that one server's vectors do not keep others' in memory.
-      const own = vectors
-        .slice(at, at + count)
-        .map(({ values, scale }) => ({ values: values.slice(), scale }));
-      at += count;
-      byKey.set(key, own);
-      this.#recent.set(key, own);
-    }
-    return sources.map(({ key }) => byKey.get(key) ?? this.#recent.get(key) ?? []);
-  }
 }

@@ -57,5 +57,10 @@ export interface SearchIndex {
   find(query: string): Promise<Findings>;
   /** Returns the evidence that each tool of a server matches a query, in their order; the server need not be in the index. */
   compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]>;
+  /**
+   * Returns the hashes of the rows of `search_documents` that the servers of the index need. Absent if it needs none of that
+   * table; undefined if that is not known yet.
+   */
+  neededDocuments?(): ReadonlySet<string> | undefined;
   close(): Promise<void>;
 }

@@ -18,6 +18,7 @@ import {
 } from './vectors.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { documentsOf } from '../documents.ts';
+import { pruneDocuments } from './evidence-store.ts';
 import type { SearchIndex } from './search-index.ts';
 
 /** The maximum rows per statement: PGlite runs on the main thread, and a bigger batch would block the event loop. */
@@ -228,7 +229,7 @@ const FIRST_AFTER_MS = 600_000;
 interface PruningParts {
   readonly db: Database;
   /** The current embedder: vectors of others are unused. */
-  readonly index: Pick<SearchIndex, 'embedderId'>;
+  readonly index: Pick<SearchIndex, 'embedderId' | 'neededDocuments'>;
   readonly catalogue: { servers(): AsyncIterable<Server> };
   readonly spareRows?: number;
   /** Aborts the work between two pages. */
@@ -315,8 +316,11 @@ export class VectorPruning {
   async #prune(): Promise<void> {
     const { log } = this.#parts;
     try {
+      const { db, index, signal } = this.#parts;
+      const needed = index.neededDocuments?.();
+      const documents = needed ? await pruneDocuments(db, needed, signal) : 0;
       const deleted = await pruneVectors(this.#parts);
-      if (deleted > 0) log.info({ deleted }, 'deleted unused vectors');
+      if (deleted + documents > 0) log.info({ deleted, documents }, 'deleted unused vectors');
     } catch (error) {
       log.warn({ err: error }, 'failed to delete unused vectors');
     }

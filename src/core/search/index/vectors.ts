@@ -40,11 +40,15 @@ export function quantize(vector: Float32Array): QuantizedVector {
   return { values, scale };
 }
 
-/** Returns the dot product of a query and a vector of the same length, bit for bit equal to `VectorStore.scan`. */
-export function dot(a: QuantizedVector, b: QuantizedVector): number {
+/**
+ * Returns the dot product of a query and the vector whose components begin at an offset, bit for bit equal to
+ * `VectorStore.scan`.
+ */
+export function dotAt(query: QuantizedVector, components: Int8Array, offset: number, scale: number): number {
+  const { values } = query;
   let sum = 0;
-  for (let i = 0; i < a.values.length; i++) sum += (a.values[i] ?? 0) * (b.values[i] ?? 0);
-  return Math.fround(Math.fround(Math.fround(sum) * a.scale) * b.scale);
+  for (let i = 0; i < values.length; i++) sum += (values[i] ?? 0) * (components[offset + i] ?? 0);
+  return Math.fround(Math.fround(Math.fround(sum) * query.scale) * scale);
 }
 
 /** Returns the bytes of an encoded vector. */

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Bm25 } from '../../../../src/core/search/index/indexed-servers.ts';
+import { Bm25 } from '../../../../src/core/search/index/bm25.ts';
 
 const PARAMETERS = { k1: 1.2, b: 0.75 };
 

@@ -5,7 +5,14 @@ import type { Database, OpenDatabase } from '../../../../src/platform/database/d
 import { openTestDatabase } from '../../../support/database.ts';
 import { startMeilisearchDouble } from './meilisearch-double.ts';
 import { find, mail, update, weather } from './search-index.contract.ts';
-import { controlledEmbedder, recordingLog, server, settableClock, wholeOf } from '../support.ts';
+import {
+  catalogueDouble,
+  controlledEmbedder,
+  recordingLog,
+  server,
+  settableClock,
+  wholeOf,
+} from '../support.ts';
 
 let database: OpenDatabase;
 beforeAll(async () => {
@@ -25,16 +32,20 @@ async function start({ apiKey = API_KEY, engineUp = true } = {}) {
   control.embedder = { ...control.embedder, id: `char-ngrams-${randomBytes(6).toString('hex')}` };
   const { log, messages, text } = recordingLog();
   const clock = settableClock(Date.now());
-  const open = (embedder = control.embedder) =>
-    createMeilisearchIndex({
+  const open = async (embedder = control.embedder) => {
+    const catalogue = catalogueDouble();
+    const index = await createMeilisearchIndex({
       url: double.url,
       apiKey,
       embedder,
       db: database.db,
       log,
       clock,
+      readServers: catalogue.readServers,
       retry: { firstMs: 5, lastMs: 20 },
     });
+    return catalogue.follow(index);
+  };
   const index = await open();
   const opened = [index];
   return {
@@ -370,16 +381,12 @@ describe('without Meilisearch', () => {
 });
 
 describe('the evidence of what Meilisearch finds', () => {
-  it('is by keyword only while the stored vectors cannot be read, and recovers afterwards', async () => {
+  it('is read from memory while the database cannot be read; if there is none, the search fails; it recovers afterwards', async () => {
     const db = await openTestDatabase();
     await using double = await startMeilisearchDouble();
     const { embedder } = controlledEmbedder();
     const { log, messages } = recordingLog();
     const clock = settableClock(Date.now());
-    const context = { url: double.url, embedder, log, clock };
-    const first = await createMeilisearchIndex({ ...context, db: db.db });
-    await update(first, { upserted: [weather, mail] });
-    await first.close();
     let isDown = false;
     const failing: Database = Object.create(db.db, {
       select: {
@@ -389,18 +396,27 @@ describe('the evidence of what Meilisearch finds', () => {
         },
       },
     });
-    // Too little memory for any vector.
-    const index = await createMeilisearchIndex({ ...context, db: failing, vectorBytes: 1 });
-    await update(index, { upserted: [weather, mail] });
+    const open = async (evidenceBytes?: number) => {
+      const catalogue = catalogueDouble();
+      const { readServers } = catalogue;
+      const context = { url: double.url, embedder, log, clock, db: failing, readServers };
+      const index = await createMeilisearchIndex({ ...context, ...(evidenceBytes ? { evidenceBytes } : {}) });
+      return catalogue.follow(index);
+    };
+    // One of them has too little memory for any evidence.
+    const [roomy, tight] = [await open(), await open(1)];
+    for (const index of [roomy, tight]) await update(index, { upserted: [weather, mail] });
     isDown = true;
-    expect(await find(index, 'inbox')).toEqual(['mail']);
-    expect((await index.find('inbox')).candidates.every(({ semantic }) => semantic === 0)).toBe(true);
-    expect(index.degraded).toBe('stored vectors not readable: ranking by keyword only');
+    expect(await find(roomy, 'inbox')).toEqual(['mail']);
+    expect(roomy.degraded).toBeUndefined();
+    await expect(find(tight, 'inbox')).rejects.toThrow('the database is down');
+    await expect(find(tight, 'inbox')).rejects.toThrow('the database is down');
+    expect(tight.degraded).toBe('search evidence not readable: ranking only what is in memory');
     expect(messages()).toHaveLength(1);
     isDown = false;
-    expect((await index.find('inbox')).candidates.some(({ semantic }) => semantic > 0.1)).toBe(true);
-    expect(index.degraded).toBeUndefined();
-    await index.close();
+    expect(await find(tight, 'inbox')).toEqual(['mail']);
+    expect(tight.degraded).toBeUndefined();
+    await Promise.all([roomy, tight].map(index => index.close()));
     await db.close();
   });
 

@@ -13,7 +13,7 @@ import {
   weather,
   type StartedIndex,
 } from './search-index.contract.ts';
-import { controlledEmbedder, server, settableClock, silent } from '../support.ts';
+import { catalogueDouble, controlledEmbedder, server, settableClock, silent } from '../support.ts';
 
 const database = await openTestDatabase();
 const double = await startMeilisearchDouble();
@@ -34,9 +34,17 @@ function surroundings() {
   };
 }
 
+type MeilisearchContext = Omit<Parameters<typeof createMeilisearchIndex>[0], 'readServers'>;
+
+async function openOnMeilisearch(context: MeilisearchContext) {
+  const catalogue = catalogueDouble();
+  const index = await createMeilisearchIndex({ ...context, readServers: catalogue.readServers });
+  return catalogue.follow(index);
+}
+
 const onMeilisearch = (url: string, apiKey?: string) => async (): Promise<StartedIndex> => {
   const { control, context } = surroundings();
-  const index = await createMeilisearchIndex({
+  const index = await openOnMeilisearch({
     ...context,
     url,
     apiKey,
@@ -76,7 +84,7 @@ it.each(real ? ['double', 'real'] : ['double'])(
     const { context } = surroundings();
     const engine = name === 'real' && real ? real : { url: double.url, apiKey: undefined };
     const embedded = await createEmbeddedIndex(context);
-    const meilisearch = await createMeilisearchIndex({
+    const meilisearch = await openOnMeilisearch({
       ...context,
       ...engine,
       searchTimeoutMs: 20_000,
@@ -104,7 +112,7 @@ describe.skipIf(!real?.kill)('a Meilisearch that is killed', () => {
     const { context } = surroundings();
     const { url, apiKey } = real;
     const retry = { firstMs: 50, lastMs: 200 };
-    const index = await createMeilisearchIndex({
+    const index = await openOnMeilisearch({
       ...context,
       url,
       apiKey,

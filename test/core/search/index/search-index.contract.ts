@@ -20,7 +20,7 @@ export const update = async (index: SearchIndex, change: Partial<CatalogueChange
   const takeEffect = await index.prepare({ upserted: [], removed: [], ...change });
   await takeEffect();
   // An engine may be done a little later.
-  while (index.degraded?.includes('catching up')) await setTimeout(10);
+  while (index.degraded?.includes('still indexing')) await setTimeout(10);
 };
 
 /** Ids of the servers for which a query has evidence in words. */
