@@ -145,7 +145,8 @@ async function search(query: string): Promise<number> {
   return metadata.total_candidates;
 }
 
-if (values['skip-import'] !== true) await measure(`import of ${count} servers`, importAll);
+const isImported = values['skip-import'] !== true;
+if (isImported) await measure(`import of ${count} servers`, importAll);
 await program.stop();
 program = await start('restart');
 
@@ -177,9 +178,19 @@ for (const name of [`sync of ${listed} servers`, 'sync without changes'])
   await measure(name, () => command('catalogue', 'sync', registry.url, '--full'));
 await program.stop();
 
-const facts = { servers: searched, ...latencyOf(times), max_ms: Math.max(...times) };
+const growth = (rssOf('restart') - rssOf('start')) / (count / 1000);
+const facts = {
+  servers: searched,
+  mib_per_1000: isImported ? growth : undefined,
+  ...latencyOf(times),
+  max_ms: Math.max(...times),
+};
 if (values.json) console.log(JSON.stringify({ ...facts, steps }));
 else report();
+
+function rssOf(step: string): number {
+  return steps.find(({ name }) => name === step)?.rssMib ?? Number.NaN;
+}
 
 function report(): void {
   const rows = steps.map(({ name, seconds, rssMib, peakMib, embedded }) => [
@@ -194,4 +205,5 @@ function report(): void {
   const { p50_ms, p95_ms, max_ms } = facts;
   const [p50, p95, max] = [p50_ms, p95_ms, max_ms].map(ms => ms.toFixed(1));
   console.log(`\nsearch among ${searched} servers: p50 ${p50} ms, p95 ${p95} ms, max ${max} ms`);
+  if (isImported) console.log(`memory per 1,000 servers: ${growth.toFixed(1)} MiB more than at the start`);
 }
