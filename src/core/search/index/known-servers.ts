@@ -87,6 +87,11 @@ export class ServersChange {
     return lost;
   }
 
+  /** Returns the known servers that the change has not named yet. */
+  untouched(): string[] {
+    return [...this.#known.keys()].filter(id => !this.servers.has(id));
+  }
+
   /** Returns what is known of a server after the change as far as it is prepared. */
   #after(id: string): Stored | undefined {
     const changed = this.servers.get(id);

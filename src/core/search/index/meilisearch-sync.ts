@@ -334,7 +334,7 @@ export class MeilisearchSync {
     const trouble = troubleOf(error);
     // The engine's own error messages are complete.
     const said = error instanceof EngineError ? { reason: error.message } : { err: error };
-    const message = `${trouble}: the embedded index finds candidates until it recovers`;
+    const message = `${trouble}: candidates are found without it until it recovers`;
     this.#outage.failed(trouble, said, message);
     this.#breaker.trip(performance.now(), trouble);
     this.#converge();

@@ -120,14 +120,12 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const change = new ServersChange(this.#known.servers, hashes => this.#store.wordsOf(hashes));
     const compare = () => this.#sync.compare(change.servers.keys());
     const tasks: number[] = [];
-    // An empty index may lack servers that a change of the whole catalogue leaves as they are.
-    const servers = whole && (whole.isAnew || this.size === 0) ? whole.servers() : upserted;
+    // An empty index lacks the servers that a change leaves as they are.
+    const all = whole?.isAnew || this.size === 0 ? whole : undefined;
+    const servers = all?.servers() ?? upserted;
     const progress = new Progress(servers, onProgress);
     try {
-      for (let at = 0; at < removed.length; at += PAGE_SERVERS) {
-        const page = removed.slice(at, at + PAGE_SERVERS).map(id => ({ id, stored: undefined }));
-        await this.#add(page, change);
-      }
+      await this.#remove(removed, change);
       for await (const page of pagesOf(servers)) {
         const prepared = await this.#prepared(page, progress.ofPage(page), signal);
         await this.#add(
@@ -136,6 +134,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
         );
         await this.#sendInAdvance(prepared, tasks);
       }
+      if (all) await this.#remove(change.untouched(), change);
       await this.#sync.done(tasks);
       signal?.throwIfAborted();
     } catch (error) {
@@ -230,6 +229,13 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       await pause();
     }
     return texts;
+  }
+
+  async #remove(ids: readonly string[], change: ServersChange): Promise<void> {
+    for (let at = 0; at < ids.length; at += PAGE_SERVERS) {
+      const page = ids.slice(at, at + PAGE_SERVERS).map(id => ({ id, stored: undefined }));
+      await this.#add(page, change);
+    }
   }
 
   async #add(page: Parameters<ServersChange['add']>[0], change: ServersChange): Promise<void> {

@@ -127,6 +127,11 @@ export class TermStatistics {
   #used = 0;
   #totals = { wholes: 0, parts: 0, wholeLength: 0, partLength: 0 };
 
+  /** The memory of the table. */
+  get bytes(): number {
+    return 3 * this.#terms.byteLength;
+  }
+
   /** Counts the documents of a server. */
   add(words: Words): void {
     this.#count(words, 1);

@@ -356,7 +356,7 @@ describe('without Meilisearch', () => {
         await update(index, { upserted: [mail], removed: ['a'] });
       }
       expect(started.messages()).toEqual(
-        Array(outages).fill('Meilisearch unavailable: the embedded index finds candidates until it recovers'),
+        Array(outages).fill('Meilisearch unavailable: candidates are found without it until it recovers'),
       );
       await double.start();
       await recovered(index);
