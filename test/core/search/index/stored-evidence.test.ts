@@ -60,7 +60,7 @@ async function start({ engineUp = true } = {}) {
       return catalogue.follow(index);
     },
     documents: () =>
-      [...double.indexes.values()].flatMap(({ documents }) => [...documents.values()]) as readonly any[],
+      [...double.indexes.values()].flatMap(({ documents }) => Array.from<any>(documents.values())),
     async [Symbol.asyncDispose]() {
       for (const index of opened) await index.close();
       await double.stop();
