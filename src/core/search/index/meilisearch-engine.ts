@@ -10,7 +10,7 @@ const TASK_TIMEOUT_MS = 600_000;
 const FIRST_POLL_MS = 20;
 const LAST_POLL_MS = 500;
 /** The number of documents per page of a listing. */
-const PAGE = 1_000;
+const PAGE = 5_000;
 
 /** A failure of Meilisearch. Its message is complete. */
 export abstract class EngineError extends Error {}
@@ -38,7 +38,7 @@ export interface EngineAddress {
 /** The name of the engine's embedder for our vectors. */
 export const EMBEDDER = 'switchboard';
 
-/** A document in the engine. Several documents of one server differ only in their vectors. */
+/** A document in the engine: one text of a server with its vector. Only the first of a server has its words. */
 export interface EngineDocument {
   readonly id: string;
   readonly server: string;
@@ -47,6 +47,12 @@ export interface EngineDocument {
   readonly names: string;
   readonly words: string;
   readonly _vectors: Readonly<Record<typeof EMBEDDER, { embeddings: number[][]; regenerate: false }>>;
+}
+
+/** A document in a listing; one that is not ours has the hash ''. */
+export interface ListedDocument {
+  readonly id: string;
+  readonly hash: string;
 }
 
 /** One list requested by a search; see `Engine.search`. */
@@ -102,18 +108,20 @@ export class Engine {
     return results.map(({ hits }) => hits.map(({ server }) => server));
   }
 
-  /** Returns the hash of each document by id; undefined if there is no such index. */
-  async documentHashes(indexUid: string): Promise<Map<string, string> | undefined> {
-    const hashes = new Map<string, string>();
+  /** Passes on the id and hash of all documents, page by page. Resolves to false if there is no such index. */
+  async listDocuments(
+    indexUid: string,
+    onPage: (page: readonly ListedDocument[]) => void,
+  ): Promise<boolean> {
     for (let offset = 0; ; offset += PAGE) {
       const page = this.#client
         .index(indexUid)
         .getDocuments({ fields: ['id', 'hash'], limit: PAGE, offset })
         .catch(absent);
-      if ((await asked(page, z.unknown())) === undefined) return undefined;
+      if ((await asked(page, z.unknown())) === undefined) return false;
       const { results, total } = await asked(page, documentsSchema);
-      for (const { id, hash } of results) hashes.set(id, hash);
-      if (results.length === 0 || offset + PAGE >= total) return hashes;
+      onPage(results);
+      if (results.length === 0 || offset + PAGE >= total) return true;
     }
   }
 

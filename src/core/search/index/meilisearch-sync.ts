@@ -16,19 +16,18 @@ import {
   type Engine,
   type EngineDocument,
   type EngineQuery,
+  type ListedDocument,
 } from './meilisearch-engine.ts';
 import type { QuantizedVector } from './vectors.ts';
 
 /** Version of the settings below and of the document format: a new number creates a new index. */
-const FORMAT = 1;
+const FORMAT = 2;
 /** Prefix of every index of this program; the key must allow it. */
 const INDEX_PREFIX = 'switchboard-';
 /** The engine stops longer searches and returns partial results. */
 const SEARCH_CUTOFF_MS = 500;
-/** The engine accepts at most 256 vectors per document; the others go into further documents of the same server. */
-const VECTORS_OF_A_DOCUMENT = 250;
-/** Vectors per request: about half a megabyte. */
-const VECTORS_OF_A_REQUEST = 400;
+/** Vectors per request: about three megabytes. */
+const VECTORS_OF_A_REQUEST = 2_000;
 /** The maximum number of requests whose tasks are not awaited yet. */
 const TASKS_AHEAD = 8;
 /** Deleted ids per request. */
@@ -60,13 +59,19 @@ interface Sent {
   readonly content: EngineContent;
 }
 
-/** An index, and the hashes of its documents by id once it has done all tasks. */
-interface Held {
-  readonly uid: string;
-  readonly hashes: Map<string, string>;
+/** The documents of a server: those at the positions below `count`, all with one hash; '' if their hashes differ. */
+interface HeldDocuments {
+  readonly hash: string;
+  readonly count: number;
 }
 
-const documentCount = ({ parts }: Stored): number => Math.max(1, Math.ceil(parts / VECTORS_OF_A_DOCUMENT));
+/** An index, and its documents once it has done all tasks. */
+interface Held {
+  readonly uid: string;
+  readonly servers: Map<string, HeldDocuments>;
+  /** Ids of documents that are not ours. */
+  readonly foreign: Set<string>;
+}
 
 /** Engine ids must not contain dots, and server ids have no capitals. */
 const documentId = (serverId: string, at: number): string => `${serverId.replaceAll('.', 'D')}P${at}`;
@@ -82,41 +87,61 @@ function ownerOf(id: string): { readonly serverId: string; readonly at: number }
 const documentHash = ({ hash, vectorsHash }: Stored): string =>
   `${hash.slice(0, 22)}.${(vectorsHash >>> 0).toString(36)}`;
 
-/** Renders a server's documents. Vectors are sent as whole numbers without their scale, because the engine compares directions. */
+/**
+ * Renders a server's documents, one for each vector: the engine searches the first, second, … vectors of all documents one after
+ * another. Words are in the first. Vectors are sent as whole numbers without their scale, because the engine compares directions.
+ */
 function rendered({ server, content }: Sent): EngineDocument[] {
   const { serverId, stored } = server;
   const { names, words, vectors } = content;
-  return Array.from({ length: documentCount(stored) }, (_, at) => {
+  return Array.from({ length: stored.parts }, (_, at) => {
+    const vector = vectors[at];
     // A zero vector has no direction.
-    const own = vectors
-      .slice(at * VECTORS_OF_A_DOCUMENT, (at + 1) * VECTORS_OF_A_DOCUMENT)
-      .filter(({ scale }) => scale > 0);
-    const embeddings = own.map(({ values }) => Array.from(values));
+    const embeddings = vector && vector.scale > 0 ? [Array.from(vector.values)] : [];
     return {
       id: documentId(serverId, at),
       server: serverId,
       hash: documentHash(stored),
-      names: unique(names),
-      words: unique(words),
+      names: at === 0 ? unique(names) : '',
+      words: at === 0 ? unique(words) : '',
       _vectors: { [EMBEDDER]: { embeddings, regenerate: false } },
     };
   });
 }
 
-function isHeld({ serverId, stored }: Wanted, { hashes }: Held): boolean {
-  const hash = documentHash(stored);
-  for (let at = 0; at < documentCount(stored); at++) {
-    if (hashes.get(documentId(serverId, at)) !== hash) return false;
-  }
-  return true;
+function isHeld({ serverId, stored }: Wanted, { servers }: Held): boolean {
+  const held = servers.get(serverId);
+  return held !== undefined && held.hash === documentHash(stored) && held.count >= stored.parts;
 }
 
 /** Returns the ids of documents that a server should not have. */
-function surplusOf(serverId: string, stored: Stored | undefined, { hashes }: Held): string[] {
+function surplusOf(serverId: string, stored: Stored | undefined, { servers }: Held): string[] {
   const surplus: string[] = [];
-  for (let at = stored ? documentCount(stored) : 0; hashes.has(documentId(serverId, at)); at++)
-    surplus.push(documentId(serverId, at));
+  const count = servers.get(serverId)?.count ?? 0;
+  for (let at = stored?.parts ?? 0; at < count; at++) surplus.push(documentId(serverId, at));
   return surplus;
+}
+
+/** Adds listed documents to what is held. Holes count as differing hashes, so that all are sent again. */
+function addListed({ servers, foreign }: Held, page: readonly ListedDocument[]): void {
+  for (const { id, hash } of page) {
+    const owner = ownerOf(id);
+    if (!owner) {
+      foreign.add(id);
+      continue;
+    }
+    const { serverId, at } = owner;
+    const held = servers.get(serverId);
+    const count = Math.max(held?.count ?? 0, at + 1);
+    servers.set(serverId, { hash: held && held.hash !== hash ? '' : (held?.hash ?? hash), count });
+  }
+}
+
+/** The number of documents if none is missing below another. */
+function countOf({ servers, foreign }: Held): number {
+  let count = foreign.size;
+  for (const held of servers.values()) count += held.count;
+  return count;
 }
 
 const unique = (terms: readonly string[]): string => [...new Set(terms)].join(' ');
@@ -345,14 +370,20 @@ export class MeilisearchSync {
     const uid = this.#uid;
     if (this.#held?.uid === uid) return this.#held;
     const { engine, embedder } = this.#parts;
-    const hashes = await engine.documentHashes(uid);
-    const tasks = hashes === undefined ? [await engine.createIndex(uid)] : [];
+    const held: Held = { uid, servers: new Map(), foreign: new Set() };
+    let documents = 0;
+    const exists = await engine.listDocuments(uid, page => {
+      addListed(held, page);
+      documents += page.length;
+    });
+    if (documents < countOf(held)) held.servers.clear();
+    const tasks = exists ? [] : [await engine.createIndex(uid)];
     // An operator may have changed the settings; sending equal ones costs the engine nothing.
     tasks.push(await engine.updateSettings(uid, settingsFor(embedder.dimensions)));
     await engine.succeeded(tasks);
-    this.#held = { uid, hashes: hashes ?? new Map<string, string>() };
+    this.#held = held;
     this.#toCompare = 'all';
-    return this.#held;
+    return held;
   }
 
   /** Returns the servers whose documents are missing or outdated, and the ids of documents that should not be there. */
@@ -370,10 +401,10 @@ export class MeilisearchSync {
       if (compared !== 'all') surplus.push(...surplusOf(serverId, stored, held));
       await pause();
     }
-    for (const id of compared === 'all' ? held.hashes.keys() : []) {
-      const owner = ownerOf(id);
-      const stored = owner && wanted.get(owner.serverId);
-      if (!stored || owner.at >= documentCount(stored)) surplus.push(id);
+    if (compared !== 'all') return { missing, surplus };
+    surplus.push(...held.foreign);
+    for (const serverId of held.servers.keys()) {
+      surplus.push(...surplusOf(serverId, wanted.get(serverId), held));
       await pause();
     }
     return { missing, surplus };
@@ -395,23 +426,33 @@ export class MeilisearchSync {
     await engine.succeeded(tasks);
   }
 
-  async #addBatch(servers: readonly Sent[], { uid, hashes }: Held, tasks: number[]): Promise<void> {
+  async #addBatch(servers: readonly Sent[], { uid, servers: held }: Held, tasks: number[]): Promise<void> {
     const { engine } = this.#parts;
     const documents = servers.flatMap(rendered);
     await turn();
     tasks.push(await engine.addDocuments(uid, documents));
-    for (const { id, hash } of documents) hashes.set(id, hash);
+    for (const { serverId, stored } of servers.map(({ server }) => server)) {
+      const count = Math.max(held.get(serverId)?.count ?? 0, stored.parts);
+      held.set(serverId, { hash: documentHash(stored), count });
+    }
     await turn();
     if (tasks.length > TASKS_AHEAD) await engine.succeeded(tasks.splice(0, 1));
   }
 
-  async #delete(ids: readonly string[], { uid, hashes }: Held): Promise<void> {
+  async #delete(ids: readonly string[], { uid, servers, foreign }: Held): Promise<void> {
     const { engine } = this.#parts;
     const tasks: number[] = [];
     for (let at = 0; at < ids.length; at += IDS_OF_A_REQUEST)
       tasks.push(await engine.deleteDocuments(uid, ids.slice(at, at + IDS_OF_A_REQUEST)));
     await engine.succeeded(tasks);
-    for (const id of ids) hashes.delete(id);
+    for (const id of ids) {
+      foreign.delete(id);
+      const owner = ownerOf(id);
+      const held = owner && servers.get(owner.serverId);
+      if (!held) continue;
+      if (owner.at === 0) servers.delete(owner.serverId);
+      else servers.set(owner.serverId, { ...held, count: Math.min(held.count, owner.at) });
+    }
   }
 }
 

@@ -22,6 +22,8 @@ import { quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads at most this many words of a query. */
 const MAX_QUERY_TERMS = 10;
+/** Each sentence finds at least this many texts: the engine's time grows with their number. */
+const MIN_BY_MEANING = 50;
 /** The number of terms that are looked up without the engine. */
 const MAX_LOOKED_UP_TERMS = 8;
 /** Room for the evidence of about 14,000 servers. */
@@ -276,9 +278,11 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   #queries({ terms, vectors }: Asked): EngineQuery[] {
     const q = this.#rarest(terms, MAX_QUERY_TERMS);
     const list = { limit: CANDIDATES_BY_EACH, attributesToRetrieve: ['server'] };
+    const limit = Math.max(MIN_BY_MEANING, Math.ceil(CANDIDATES_BY_EACH / vectors.length));
     return [
       ...vectors.map(({ values }) => ({
         ...list,
+        limit,
         vector: [...values],
         hybrid: { embedder: EMBEDDER, semanticRatio: 1 },
       })),
