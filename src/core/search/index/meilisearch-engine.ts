@@ -109,10 +109,7 @@ export class Engine {
   }
 
   /** Passes on the id and hash of all documents, page by page. Resolves to false if there is no such index. */
-  async listDocuments(
-    indexUid: string,
-    onPage: (page: readonly ListedDocument[]) => void,
-  ): Promise<boolean> {
+  async listDocuments(indexUid: string, onPage: (page: readonly ListedDocument[]) => void): Promise<boolean> {
     for (let offset = 0; ; offset += PAGE) {
       const page = this.#client
         .index(indexUid)

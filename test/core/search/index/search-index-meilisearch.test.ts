@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { Server } from '../../../../src/core/catalogue/entry.ts';
 import { createMeilisearchIndex } from '../../../../src/core/search/index/search-index-meilisearch.ts';
 import type { Database, OpenDatabase } from '../../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../../support/database.ts';
@@ -24,6 +25,12 @@ const API_KEY = 'key-of-the-double';
 const CATALOGUE = ['a', 'b', 'c', 'd', 'e', 'f'].map(id =>
   server(id, `Zebra ${id}.`, { feed: `Feeds ${id}.` }),
 );
+
+/** The ids of the documents of servers, sorted: one for each text. */
+const documentIds = (...servers: readonly Server[]) =>
+  servers
+    .flatMap(({ id, tools }) => ['own', ...tools].map((_, at) => `${id.replaceAll('.', 'D')}P${at}`))
+    .sort();
 
 async function start({ apiKey = API_KEY, engineUp = true } = {}) {
   const double = await startMeilisearchDouble({ apiKey: API_KEY });
@@ -83,7 +90,7 @@ describe('the index in Meilisearch', () => {
     await using started = await start();
     const { index, double } = started;
     await update(index, { upserted: CATALOGUE });
-    expect(started.documents()).toEqual(['aP0', 'bP0', 'cP0', 'dP0', 'eP0', 'fP0']);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE));
     expect(started.uids()).toEqual([expect.stringMatching(/^switchboard-[0-9a-f]{16}-v\d+$/)]);
     expect([...double.indexes.values()][0]?.settings).toMatchObject({
       filterableAttributes: ['server'],
@@ -100,9 +107,9 @@ describe('the index in Meilisearch', () => {
     const [search] = started.double.searches();
     expect(started.double.searches()).toHaveLength(1);
     expect(search?.body.queries).toMatchObject([
-      { hybrid: { embedder: 'switchboard', semanticRatio: 1 }, limit: 200, attributesToRetrieve: ['server'] },
+      { hybrid: { embedder: 'switchboard', semanticRatio: 1 }, limit: 100, attributesToRetrieve: ['server'] },
       // The rarest first: it is given up last.
-      { q: expect.stringMatching(/^d /), limit: 200, matchingStrategy: 'last' },
+      { q: expect.stringMatching(/^d /), limit: 100, matchingStrategy: 'last' },
     ]);
     expect(search?.body.queries[0].vector).toHaveLength(384);
   });
@@ -116,7 +123,10 @@ describe('the index in Meilisearch', () => {
     const writes = double.requests.filter(
       ({ method, path }) => method !== 'GET' && path.includes('/documents'),
     );
-    expect(writes.map(({ body }) => body.map((one: any) => one.id ?? one))).toEqual([['mailP0'], ['aP0']]);
+    expect(writes.map(({ body }) => body.map((one: any) => one.id ?? one))).toEqual([
+      documentIds(mail),
+      ['aP0', 'aP1'],
+    ]);
   });
 
   it('is made by two processes at once, and kept up to date by both', async () => {
@@ -134,7 +144,7 @@ describe('the index in Meilisearch', () => {
     await Promise.all([recovered(index), recovered(other)]);
     for (const one of [index, other]) await update(one, { upserted: [mail], removed: ['a'] });
     for (const one of [index, other]) expect(await find(one, 'inbox')).toEqual(['mail']);
-    expect(started.documents()).toEqual(['bP0', 'cP0', 'dP0', 'eP0', 'fP0', 'mailP0']);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE.slice(1), mail));
     expect(started.messages()).toEqual([]);
     await other.close();
   });
@@ -145,7 +155,7 @@ describe('the index in Meilisearch', () => {
     await update(index, { upserted: CATALOGUE });
     const whole = [weather, mail];
     await update(index, { upserted: whole, removed: CATALOGUE.map(({ id }) => id), whole: wholeOf(whole) });
-    expect(started.documents()).toEqual(['mailP0', 'weatherP0']);
+    expect(started.documents()).toEqual(documentIds(mail, weather));
     expect(await find(index, 'inbox')).toEqual(['mail']);
     expect(await find(index, 'zebra')).toEqual([]);
   });
@@ -162,9 +172,10 @@ describe('the index in Meilisearch', () => {
     expect(writes()).toEqual([]);
     expect(await find(again, 'zebra')).toHaveLength(6);
     const third = await started.reopen();
-    await update(third, { upserted: [...CATALOGUE.slice(1), server('b', 'A penguin.')] });
+    const changed = [server('b', 'A penguin.'), ...CATALOGUE.slice(2)];
+    await update(third, { upserted: changed });
     expect(writes().flatMap(({ body }) => body.map(({ id }: any) => id))).toEqual(['bP0']);
-    expect(started.documents()).toEqual(['bP0', 'cP0', 'dP0', 'eP0', 'fP0']);
+    expect(started.documents()).toEqual(documentIds(...changed));
     expect(await find(third, 'penguin')).toEqual(['b']);
   });
 
@@ -184,16 +195,31 @@ describe('the index in Meilisearch', () => {
     for (const { documents } of started.double.indexes.values())
       for (const document of theirs) documents.set(String(document.id), document);
     await update(await started.reopen(), { upserted: CATALOGUE });
-    expect(started.documents()).toEqual(['aP0', 'bP0', 'cP0', 'dP0', 'eP0', 'fP0']);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE));
   });
 
-  it('spreads a server with many tools over documents of 250 vectors', async () => {
+  it('has a document for each text of a server, and deletes those of tools that are gone', async () => {
     await using started = await start();
     const tools = Object.fromEntries(Array.from({ length: 600 }, (_, at) => [`tool_${at}`, `Task ${at}.`]));
-    await update(started.index, { upserted: [weather, mail, server('big.one', 'Does a lot.', tools)] });
-    expect(started.documents()).toEqual(['bigDoneP0', 'bigDoneP1', 'bigDoneP2', 'mailP0', 'weatherP0']);
-    await update(started.index, { upserted: [server('big.one', 'Does a little.')] });
-    expect(started.documents()).toEqual(['bigDoneP0', 'mailP0', 'weatherP0']);
+    const [big, small] = [server('big.one', 'Does a lot.', tools), server('big.one', 'Does a little.')];
+    await update(started.index, { upserted: [weather, mail, big] });
+    expect(started.documents()).toEqual(documentIds(big, mail, weather));
+    await update(started.index, { upserted: [small] });
+    expect(started.documents()).toEqual(documentIds(small, mail, weather));
+  });
+
+  it('is sent a server again of which a document is missing or different', async () => {
+    await using started = await start();
+    await update(started.index, { upserted: CATALOGUE });
+    const [{ documents }]: any[] = [...started.double.indexes.values()];
+    documents.delete('aP0');
+    documents.set('bP1', { ...documents.get('bP1'), hash: 'other' });
+    documents.delete('cP1');
+    const again = await started.reopen();
+    await update(again, { upserted: CATALOGUE });
+    await recovered(again);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE));
+    expect(documents.get('bP1').hash).toBe(documents.get('bP0').hash);
   });
 });
 
@@ -230,7 +256,7 @@ describe('a change that Meilisearch refuses', () => {
     let additions = 0;
     double.failing = task =>
       task.type === 'documentAdditionOrUpdate' && additions++ === 1 ? 'out of luck' : undefined;
-    const tools = Object.fromEntries(Array.from({ length: 300 }, (_, at) => [`t${at}`, `Task ${at}.`]));
+    const tools = Object.fromEntries(Array.from({ length: 600 }, (_, at) => [`t${at}`, `Task ${at}.`]));
     const upserted = ['x', 'y', 'z'].map(id => server(id, 'Big.', tools));
     await expect(update(index, { upserted })).rejects.toThrow('out of luck');
     expect(additions).toBe(2);
@@ -247,7 +273,7 @@ describe('a change that Meilisearch refuses', () => {
     expect(await find(index, 'zebra')).toHaveLength(6);
     double.failing = () => undefined;
     await recovered(index);
-    expect(started.documents()).toHaveLength(6);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE));
   });
 });
 
@@ -261,7 +287,7 @@ describe('without Meilisearch', () => {
     expect((await index.find('feeding')).candidates[0]?.semantic).toBeGreaterThan(0.3);
     await double.start();
     await recovered(index);
-    expect(started.documents()).toHaveLength(6);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE));
     await index.find('zebra');
     expect(double.searches()).toHaveLength(1);
   });
@@ -276,7 +302,7 @@ describe('without Meilisearch', () => {
     expect(index.degraded).toMatch(/Meilisearch unavailable/);
     await double.start();
     await recovered(index);
-    expect(started.documents()).toEqual(['cP0', 'dP0', 'eP0', 'fP0', 'mailP0']);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE.slice(2), mail));
   });
 
   it('whose documents somebody deleted, searches find all the same, and it is given them again', async () => {
@@ -286,7 +312,7 @@ describe('without Meilisearch', () => {
     expect(await find(started.index, 'zebra')).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
     expect(started.index.degraded).toBe('Meilisearch unavailable');
     await recovered(started.index);
-    expect(started.documents()).toHaveLength(6);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE));
   });
 
   it('that lost its data, the index is built again', async () => {
@@ -297,7 +323,7 @@ describe('without Meilisearch', () => {
     expect(await find(index, 'zebra')).toHaveLength(6);
     expect(index.degraded).toBeDefined();
     await recovered(index);
-    expect(started.documents()).toHaveLength(6);
+    expect(started.documents()).toEqual(documentIds(...CATALOGUE));
   });
 
   it.each(['silent', 'broken', 'html', 'nonsense'] as const)(
@@ -430,8 +456,8 @@ describe('the evidence of what Meilisearch finds', () => {
       isMissing ? texts.map(() => new Float32Array(control.embedder.dimensions)) : real(texts, 'index');
     await update(index, { upserted: [weather, mail, ...CATALOGUE] });
     const embeddings = () =>
-      [...double.indexes.values()].flatMap(
-        ({ documents }: any) => documents.get('mailP0')._vectors.switchboard.embeddings,
+      [...double.indexes.values()].flatMap(({ documents }: any) =>
+        documentIds(mail).flatMap(id => documents.get(id)._vectors.switchboard.embeddings),
       );
     expect(embeddings()).toEqual([]);
     expect(await find(index, 'inbox')).toEqual(['mail']);

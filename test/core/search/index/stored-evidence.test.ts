@@ -179,7 +179,7 @@ describe('a change that is not applied', () => {
       undefined,
       given.signal,
     );
-    expect(started.documents()).toHaveLength(3);
+    expect(started.documents().map(({ id }) => id)).toContain('newP0');
     given.abort(new Error('the database is down'));
     await vi.waitFor(() => expect(started.documents().toSorted(byId)).toEqual(before.toSorted(byId)), {
       timeout: 20_000,
